@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+/** The entry point: checks the version of Node, then runs the command. */
 import module from 'node:module'
 
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number)

@@ -4,7 +4,7 @@ import { type GatewayError, asGatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { within } from '../core/time/waiting.ts'
-import { unknownPrompt, unknownResource } from '../core/unknown.ts'
+import { unknownPrompt, unknownResource } from '../core/error.ts'
 import { isExtensionMethod, pageMethod, unknownMethod } from '../protocol/methods.ts'
 import { listAllPages } from './pagination.ts'
 

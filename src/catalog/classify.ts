@@ -13,12 +13,9 @@ import chromeDevtools from './packs/chrome-devtools.json' with { type: 'json' }
 import notion from './packs/notion.json' with { type: 'json' }
 import playwright from './packs/playwright.json' with { type: 'json' }
 
-/**
- * What kind of action a tool is: what the configuration says of it, else what is known of its very definition, else
- * what `core/judgement` finds.
- *
- * The configuration always wins; the judgement keeps its evidence, so that `gatehouse explain` can print it.
- */
+// What kind of action a tool is: what the configuration says of it, else what is known of its very definition, else
+// what `core/judgement` finds.
+// The configuration always wins; the judgement keeps its evidence, so that `gatehouse explain` can print it.
 
 type Definition = Readonly<Record<string, unknown>>
 
@@ -128,14 +125,11 @@ function isIdempotent(op: Operation, { annotations }: Definition, isTrusted: boo
   return op === 'read' && (idempotentHint !== false || (isTrusted && readOnlyHint === true))
 }
 
-/**
- * Packs: what people found when they read the tools of well-known servers.
- *
- * A pack belongs to definitions, not to names: an entry is found by the hash of the whole definition that a server
- * lists, so it never applies to a tool that says anything else of itself. As any server can list the same definition,
- * a pack makes a tool worse for every server, and better only for one that is trusted. `scripts/write-packs.ts` adds
- * the hashes of further versions.
- */
+// Packs: what people found when they read the tools of well-known servers.
+// A pack belongs to definitions, not to names: an entry is found by the hash of the whole definition that a server
+// lists, so it never applies to a tool that says anything else of itself. As any server can list the same definition,
+// a pack makes a tool worse for every server, and better only for one that is trusted. `scripts/write-packs.ts` adds
+// the hashes of further versions.
 
 type PackedDefinition = Readonly<Record<string, unknown>>
 

@@ -7,7 +7,7 @@ import { aliasOf } from '../core/text/alias.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'
 import { method } from '../protocol/methods.ts'
 import { ACKNOWLEDGED, readFilter, withUri, withUris } from '../protocol/subscription-filter.ts'
-import { failedRead, nameUris } from './merge.ts'
+import { failedRead, nameUris } from './aggregate.ts'
 
 /** Shows servers as strict hosts want them: names in snake case, resources in the scheme of their server. */
 export function strictNames(next: Handler): Handler {

@@ -6,7 +6,7 @@ import { registryEntry } from '../descriptions/formats/registry.ts'
 import { skillOf } from '../descriptions/formats/skill.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { Gateway, openLog } from '../gateway/gateway.ts'
-import { readNamed, looking } from './named-server.ts'
+import { readNamed, looking } from './options.ts'
 import { UsageError } from './options.ts'
 
 /** `gatehouse export registry [server]`: prints how a registry lists a server, or all together. */

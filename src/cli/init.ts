@@ -3,7 +3,7 @@ import { existsSync, writeFileSync } from 'node:fs'
 import { dirname, isAbsolute, relative, resolve, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { importClients } from '../config/import/clients.ts'
-import { readText } from '../config/read-text.ts'
+import { readText } from '../config/secrets.ts'
 import { readOptions, UsageError } from './options.ts'
 
 const FILE = 'gateway.config.yaml'

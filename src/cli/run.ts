@@ -3,7 +3,7 @@
  * (0 good, 1 a problem, 2 wrong usage).
  */
 import { ConfigError, problemLine } from '../config/problem.ts'
-import { urlMistake } from '../config/url-mistake.ts'
+import { urlMistake } from '../config/names.ts'
 import { didYouMean, UsageError } from './options.ts'
 import { helpOf, overview, version } from './help-text.ts'
 

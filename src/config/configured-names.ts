@@ -1,5 +1,5 @@
 /** The names and globs that a configuration uses, for comparison with what servers list. */
-import { fits } from '../core/text/glob.ts'
+import { fits } from '../core/text/pattern.ts'
 import { readDeprecation } from '../core/contract.ts'
 import { isObject } from '../core/json/json.ts'
 import type { JsonSchema } from '../core/schema/schema.ts'

@@ -2,7 +2,7 @@
 import { isObject } from '../core/json/json.ts'
 import type { JsonSchema, SchemaProblem } from '../core/schema/schema.ts'
 import { upstreamName } from './names.ts'
-import { nearest } from '../core/text/nearest.ts'
+import { nearest } from '../core/text/words.ts'
 import type { Finding } from './problem.ts'
 import { schemaAt, schemaOf } from './schema-lookup.ts'
 

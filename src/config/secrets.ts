@@ -1,7 +1,7 @@
 /** Variables and files that values refer to. The only reader of the environment. */
+import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { parseEnv } from 'node:util'
-import { readText, whyUnreadable } from './read-text.ts'
 
 /** Environment variables by name. */
 export type Environment = Readonly<Record<string, string | undefined>>
@@ -90,4 +90,75 @@ function misspelt(body: string): string {
   const name = /^(?:env|input):([A-Za-z_]\w*)$/.exec(body)?.[1]
   const fix = name === undefined ? '${NAME} or ${file:/path}' : `\${${name}}`
   return `this is not a reference: write ${fix}, or $\${ for a literal \${`
+}
+
+// Recognizes values that look like secrets.
+
+const shapes = [
+  /\b(gh[pousr]_|github_pat_|glpat-|xox[a-z]-|sk-|sk_live_|sk_test_|rk_live_)[\w-]{10,}/,
+  /\b(npm_|hf_)[A-Za-z0-9]{20,}/,
+  /\bAKIA[A-Z0-9]{16}\b/,
+  /\bAIza[\w-]{30,}/,
+  /\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\./,
+  /\bBearer\s+[\w.~+/=-]{8,}/i,
+  /-----BEGIN [A-Z ]*PRIVATE KEY-----/,
+]
+const secretName =
+  /(^|[_-])(token|secret|passwords?|passwd|pwd|credentials?|cookie|pat|dsn|authorization|auth)$|(api|access|private|secret|auth|subscription|encryption|app)[_-]?key$|^key$|(token|secret|password|authorization)$/i
+
+/** Whether a text holds something shaped like an access token or private key. */
+export function looksLikeToken(text: string): boolean {
+  return shapes.some((shape) => shape.test(text))
+}
+
+/** Whether a variable, header or option of this name usually holds a secret. */
+export function namesSecret(name: string): boolean {
+  return secretName.test(name)
+}
+
+/** Whether a text is a URL with a password in it. */
+export function holdsPassword(text: string): boolean {
+  return /^[a-z][a-z0-9+.-]*:\/\/[^/@\s]*:[^/@\s]+@/i.test(text)
+}
+
+/** Whether a text is long and mixed enough to be a generated key. */
+export function looksRandom(text: string): boolean {
+  return (
+    /^[\w+/=.~-]{20,}$/.test(text) && /\d/.test(text) && /[a-z]/i.test(text) && !/[/\\.].*[/\\.]/.test(text)
+  )
+}
+
+// Reads a file of bounded size, or says why it cannot be read.
+
+// Reads small files that a configuration or a command line names. Only regular files are read, and only so much of
+// them: a pipe or a device may never end, or never begin.
+
+/** How large a file may be that holds a secret, variables, or the configuration of a client, in bytes. */
+const MAX_BYTES = 1_048_576
+
+/** The text of a regular file of up to 1 MB. @throws Error with the reason, or that of the system */
+export function readText(path: string): string {
+  // A pipe without a writer would block `open` itself.
+  const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+  try {
+    if (!fstatSync(file).isFile()) throw new Error('it is not a regular file')
+    const buffer = Buffer.alloc(MAX_BYTES + 1)
+    let length = 0
+    for (let read = 1; read > 0 && length < buffer.length; length += read)
+      read = readSync(file, buffer, length, buffer.length - length, null)
+    if (length > MAX_BYTES) throw new Error('it is larger than 1 MB')
+    return buffer.toString('utf8', 0, length)
+  } finally {
+    closeSync(file)
+  }
+}
+
+/** Why a file could not be read, for people. */
+export function whyUnreadable(error: unknown): string {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined
+  if (code === 'ENOENT') return 'it does not exist'
+  if (code === 'EACCES') return 'permission is denied'
+  if (code === 'EISDIR') return 'it is a directory'
+  if (typeof code === 'string') return code
+  return error instanceof Error ? error.message : 'it is not readable'
 }

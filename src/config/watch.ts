@@ -1,7 +1,7 @@
 /** Watches the configuration file and its references; half-written files are waited for. */
 import { watch, type FSWatcher } from 'node:fs'
 import { dirname, resolve } from 'node:path'
-import { readText } from './read-text.ts'
+import { readText } from './secrets.ts'
 
 /** What to watch and when to speak. */
 export interface WatchOptions {

@@ -1,4 +1,6 @@
 /** Who calls, after authentication. */
+import { canonical } from './json/json.ts'
+import type { UpstreamSettings } from './settings.ts'
 import type { Secret } from './text/secret.ts'
 
 /** Who a call is made for. */
@@ -37,4 +39,59 @@ export function hasItsShare<Holder>(
   let held = 0
   for (const holder of holders.values()) if (idOf(holder) === id) held++
   return held >= share
+}
+
+// The names of scopes, and limits by caller, server and tool.
+
+// Scopes by name: what a name may consist of, and which ones the settings of a server know. A scope is one word, as
+// tokens list scopes with spaces between them (RFC 6749 section 3.3): a name with a space could never be granted.
+
+/** The JSON Schema of the name of a scope. */
+export const scopeNameSchema = {
+  type: 'string',
+  pattern: '^[\\x21\\x23-\\x5B\\x5D-\\x7E]+$',
+  errorMessage: 'must be a scope, without spaces or quotes',
+} as const
+
+/** The JSON Schema of a list of scopes, or of one. */
+export const scopeListSchema = {
+  type: ['array', 'string'],
+  items: scopeNameSchema,
+  pattern: scopeNameSchema.pattern,
+  errorMessage: 'must be a list of scopes, without spaces or quotes',
+} as const
+
+/** Every scope the configuration of a server knows: those it has by itself, and those that are configured. */
+export function knownScopes({ name, scopes, tools }: UpstreamSettings): string[] {
+  const explicit = Object.values(tools).flatMap((tool) => tool.scopes ?? [])
+  const derived = ['read', 'write', 'delete', 'admin', 'execute'].map((kind) => `${kind}:${name}`)
+  return [...new Set([...derived, ...Object.keys(scopes), ...explicit])]
+}
+
+/** What limits the calls to a server: what holds for those to all servers together, and what for its own alone. */
+interface LimitScope<Limit> {
+  readonly together?: Limit
+  readonly alone?: Limit
+}
+
+/** How often each caller may call where nothing is configured, and callers are told apart or the profile is `corporate`. */
+export const DEFAULT_RATE = '60/minute'
+
+/**
+ * Which limits hold, from what is configured for all and for one server. One that is configured for the server
+ * stands beside that for all, and in place of the one that holds where nothing is configured.
+ */
+export function limitScope<Limit>(
+  common: Limit | 'off' | undefined,
+  own: Limit | 'off' | undefined,
+  unsaid: Limit | undefined,
+): LimitScope<Limit> {
+  if (own === 'off') return {}
+  // What a server has from that for all is the same list in another copy.
+  const isOwn = own !== undefined && canonical(own) !== canonical(common)
+  const together = common ?? (isOwn ? undefined : unsaid)
+  return {
+    ...(together !== undefined && together !== 'off' && { together }),
+    ...(isOwn && { alone: own }),
+  }
 }

@@ -1,12 +1,9 @@
 /** For how many calls, or how long, one approval holds; and the setting that ends confirmations. */
 import { durationSchema } from './time/units.ts'
 
-/**
- * For how long, and for how many calls, one approval holds.
- *
- * The configuration lets it hold for every call it names, or offers it: then the person who is asked chooses. An
- * approval that holds for one call only has no such value at all.
- */
+// For how long, and for how many calls, one approval holds.
+// The configuration lets it hold for every call it names, or offers it: then the person who is asked chooses. An
+// approval that holds for one call only has no such value at all.
 
 /** That one approval holds for several calls of a tool. */
 export interface Remember {
@@ -53,10 +50,8 @@ function duration(milliseconds: number): string {
   return Number.isInteger(minutes) ? `${minutes} min` : `${Math.ceil(milliseconds / 1000)} s`
 }
 
-/**
- * The line of configuration that ends confirmations of a tool. It is shown where people decide,
- * models never: they could write it themselves.
- */
+// The line of configuration that ends confirmations of a tool. It is shown where people decide,
+// models never: they could write it themselves.
 
 /** What to write where. */
 export interface StopAsking {

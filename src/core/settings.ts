@@ -3,7 +3,7 @@ import type { AuthSettings } from './auth-settings.ts'
 import type { Operation, Risk, About, Cost } from './descriptor.ts'
 import type { ErrorCode } from './error.ts'
 import type { Remember } from './remember.ts'
-import { fitting } from './text/glob.ts'
+import { fitting } from './text/pattern.ts'
 import type { Secret } from './text/secret.ts'
 
 /** The whole configuration, checked, with every default filled in. Durations are milliseconds, sizes are bytes. */

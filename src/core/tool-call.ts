@@ -8,10 +8,8 @@ import type { Expression } from './undo/expression.ts'
 import { isAside, isTrial, isWidening } from './undo/selectors.ts'
 import type { Field, ToolShape } from './undo/tool-shape.ts'
 
-/**
- * Keeps a call that undoes another one as narrow as its tool allows: switches that hit more are given as `false`,
- * and each argument that is left out and may choose what is hit is named.
- */
+// Keeps a call that undoes another one as narrow as its tool allows: switches that hit more are given as `false`,
+// and each argument that is left out and may choose what is hit is named.
 
 /** Whether an argument is a switch that widens what is hit, or makes a call a trial. */
 export function isNarrowed(field: Field): boolean {

@@ -56,12 +56,9 @@ export function escapeHtml(text: string): string {
   return text.replaceAll(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`)
 }
 
-/**
- * Cookies of the gateway's pages (RFC 6265): how one is written, and how one is found among those a browser sends.
- *
- * No script reads one, and over https none travels in clear. Values are of the gateway's own making, of letters,
- * digits and signs that need no quotes.
- */
+// Cookies of the gateway's pages (RFC 6265): how one is written, and how one is found among those a browser sends.
+// No script reads one, and over https none travels in clear. Values are of the gateway's own making, of letters,
+// digits and signs that need no quotes.
 
 /** A cookie as a browser is to keep it. */
 export interface Cookie {

@@ -1,7 +1,7 @@
 /** Documents for agents as prompts and resources: briefings and notices. */
 import type { Call } from '../core/call.ts'
 import { self } from '../core/identity.ts'
-import { unknownResource } from '../core/unknown.ts'
+import { unknownResource } from '../core/error.ts'
 import { agentBriefing, agentPrompt } from '../descriptions/formats/briefing.ts'
 import { helpText } from '../descriptions/formats/help.ts'
 import { authNotice, headersNotice, versionNotice } from '../descriptions/sections/practices.ts'

@@ -1,6 +1,6 @@
 /** Limits the calls in flight, for all callers and for each. */
 import { GatewayError } from '../core/error.ts'
-import { limitScope } from '../core/scope.ts'
+import { limitScope } from '../core/principal.ts'
 import { Registry } from '../core/registry.ts'
 import { isPage, isVendorRequest } from '../protocol/methods.ts'
 import type { Feature } from './feature.ts'

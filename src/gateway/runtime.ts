@@ -3,11 +3,11 @@
  * in place; a reload builds the next one and keeps the servers whose settings are equal.
  */
 import { type HiddenName, hiddenText } from '../catalog/aggregate.ts'
-import { createCallStatistics } from '../catalog/call-statistics.ts'
+import { createCallStatistics } from '../catalog/server-records.ts'
 import { createNameCheck, type NameCheck } from '../catalog/name-check.ts'
 import { prefixed, strict } from '../catalog/names.ts'
 import { listAllPages } from '../catalog/pagination.ts'
-import { resolveTool } from '../catalog/resolve-tool.ts'
+import { resolveTool } from '../catalog/tool-descriptors.ts'
 import { createCatalog, type Catalog } from '../catalog/router.ts'
 import { createRecords } from '../catalog/server-records.ts'
 import { createDescriptors, type Descriptors } from '../catalog/tool-descriptors.ts'

@@ -33,10 +33,8 @@ async function problemOf(store: Store, settings: Settings): Promise<string | und
   return settings.store.kind === 'folder' ? store.unavailableReason : undefined
 }
 
-/**
- * Joins audit logs and the store: where the head of a log is kept besides its files, for the gateway that writes it and for
- * the command that verifies it. Both name a log alike, or the command finds nothing.
- */
+// Joins audit logs and the store: where the head of a log is kept besides its files, for the gateway that writes it and for
+// the command that verifies it. Both name a log alike, or the command finds nothing.
 
 /** The heads of audit logs in a store; undefined where the store is forgotten with its process. */
 export function anchorsIn(

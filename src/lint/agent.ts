@@ -10,7 +10,7 @@ import {
   pass,
   repaired,
   unless,
-} from './assertion.ts'
+} from './subject.ts'
 import type { Subject, AuditedTool } from './subject.ts'
 
 const FEATURE = 'agent_profile'

@@ -2,7 +2,7 @@
 import type { About } from '../core/descriptor.ts'
 import { type ToolWords, settingOf } from '../core/settings.ts'
 import { agent, contract } from './agent.ts'
-import { type Assertion, type Level, type Status, type Verdict, repaired } from './assertion.ts'
+import { type Assertion, type Level, type Status, type Verdict, repaired } from './subject.ts'
 import { described, duties, guarded } from './duties.ts'
 import { prompts, resources } from './resources.ts'
 import { server } from './server.ts'

@@ -1,6 +1,6 @@
 /** Assertions that the gateway itself fulfils for a server, and those about its descriptions. */
 import { isObject } from '../core/json/json.ts'
-import { type Assertion, fail, notApplicable, ownersToSay, repaired, each } from './assertion.ts'
+import { type Assertion, fail, notApplicable, ownersToSay, repaired, each } from './subject.ts'
 import type { AuditedTool, Subject } from './subject.ts'
 
 /** What the gateway does for every server, whatever is configured. */

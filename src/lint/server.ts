@@ -3,7 +3,7 @@ import { isObject } from '../core/json/json.ts'
 import { tasksExtension } from '../protocol/meta-keys.ts'
 import { method } from '../protocol/methods.ts'
 import { errorText, type ListMethod } from './asking.ts'
-import { type Assertion, fail, notApplicable, pass, unless } from './assertion.ts'
+import { type Assertion, fail, notApplicable, pass, unless } from './subject.ts'
 import type { Subject } from './subject.ts'
 
 /** More entries than this on one page are too many. */

@@ -3,7 +3,7 @@ import { verbOf } from '../catalog/classify.ts'
 import { isObject } from '../core/json/json.ts'
 import { UnusableSchema, validator } from '../core/schema/schema.ts'
 import { isPlainName } from '../core/text/alias.ts'
-import { type Assertion, each, notApplicable, ownersToSay, pass, type Verdict } from './assertion.ts'
+import { type Assertion, each, notApplicable, ownersToSay, pass, type Verdict } from './subject.ts'
 import type { AuditedTool, Subject, Json } from './subject.ts'
 
 const NONE = 'it has no tools'

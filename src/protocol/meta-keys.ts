@@ -5,7 +5,7 @@
 import type { Call } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject, isSame, cutMembers } from '../core/json/json.ts'
-import { isTaskAccepted } from '../core/outcome.ts'
+import { isTaskAccepted } from '../core/failure.ts'
 import type { Payload } from '../core/payload.ts'
 import type { Headers } from './headers.ts'
 

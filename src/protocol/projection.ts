@@ -4,7 +4,7 @@
  */
 import type { Call, Notification } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
-import { isTaskAccepted } from '../core/outcome.ts'
+import { isTaskAccepted } from '../core/failure.ts'
 import { Payload } from '../core/payload.ts'
 import { metaKeys } from './meta-keys.ts'
 import { isProtocolMethod } from './methods.ts'

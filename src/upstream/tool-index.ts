@@ -11,7 +11,7 @@ import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { type UpstreamSettings, settingOf } from '../core/settings.ts'
 import { namesByAlias } from '../core/text/alias.ts'
-import { unknownTool } from '../core/unknown.ts'
+import { unknownTool } from '../core/error.ts'
 import { type HeaderMirror, readMirror } from '../protocol/headers.ts'
 
 const MAX_PAGES = 1000
@@ -176,12 +176,9 @@ function read({ fields: { tools } }: Payload, into: Map<string, IndexedTool>): v
   }
 }
 
-/**
- * Bounds on what a server lists: how many entries, how large each, and how large all of a page.
- *
- * Everything a list holds is judged, described and kept, so a server that lists without end would stall all others.
- * What is over is left out, and `onCut` hears of it.
- */
+// Bounds on what a server lists: how many entries, how large each, and how large all of a page.
+// Everything a list holds is judged, described and kept, so a server that lists without end would stall all others.
+// What is over is left out, and `onCut` hears of it.
 
 /** How many entries of one page are taken, and how many of all pages together. */
 export const MAX_LIST_ENTRIES = 2000
@@ -220,11 +217,9 @@ function isShort({ text }: Payload): boolean {
   return text.length <= MAX_ENTRY_LENGTH
 }
 
-/**
- * What tools of a server are called here, and which are not offered. Everything outside of the server's own connection
- * knows a renamed tool by its new name alone: rules, judgement, logs, documents. Invariant: a name stands for one tool.
- * A new name goes before one the server lists itself, which is then left out, so no server takes a name by listing it.
- */
+// What tools of a server are called here, and which are not offered. Everything outside of the server's own connection
+// knows a renamed tool by its new name alone: rules, judgement, logs, documents. Invariant: a name stands for one tool.
+// A new name goes before one the server lists itself, which is then left out, so no server takes a name by listing it.
 
 type FindTool = (call: Call) => IndexedTool | undefined | Promise<IndexedTool | undefined>
 

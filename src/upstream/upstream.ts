@@ -35,7 +35,7 @@ import { isOfCredentials, type Login } from './transport/auth-retry.ts'
 import { type Variables, LastLines } from './transport/child.ts'
 import { createHttpClient, UpstreamQuota } from './transport/http-client.ts'
 import { type MessageRedactor, createMessageRedactor } from './transport/redactor.ts'
-import { stdioConnect } from './transport/stdio.ts'
+import { stdioConnect } from './transport/child.ts'
 import type { OpenTransport, StepTimeout } from './transport/transport.ts'
 
 /** A server behind the gateway. */

@@ -1,4 +1,4 @@
-import { resolveTool } from '../../src/catalog/resolve-tool.ts'
+import { resolveTool } from '../../src/catalog/tool-descriptors.ts'
 import { compose, type Middleware, type Target } from '../../src/core/call.ts'
 import { GatewayError } from '../../src/core/error.ts'
 import type { FeatureInstance } from '../../src/features/feature.ts'

@@ -1,7 +1,7 @@
 /** Converts single values: secrets, variables and inputs of clients. */
 import { basename, sep } from 'node:path'
 import { hasReference } from '../secrets.ts'
-import { holdsPassword, looksLikeToken, looksRandom, namesSecret } from '../tokens.ts'
+import { holdsPassword, looksLikeToken, looksRandom, namesSecret } from '../secrets.ts'
 
 /** What the variables in a client's configuration stand for. */
 interface TextContext {

@@ -1,7 +1,7 @@
 /** A tool under `tools` of a server: schema and settings. */
 import type { Cost } from '../../core/descriptor.ts'
 import { rememberSchema } from '../../core/remember.ts'
-import { scopeListSchema } from '../../core/scope.ts'
+import { scopeListSchema } from '../../core/principal.ts'
 import type { ToolSettings } from '../../core/settings.ts'
 import { durationSchema, rateSchema } from '../../core/time/units.ts'
 import { costSettings, given, list } from './about.ts'

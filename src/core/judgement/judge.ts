@@ -207,9 +207,7 @@ function reassured(all: readonly Evidence[], isTrusted: boolean, readOnlyHint: u
   return { evidence: [...softened, ...acts], doubts: [] }
 }
 
-/**
- * The judgement of one call: a tool is listed with its worst effect, and a call is held to what its own arguments do.
- */
+// The judgement of one call: a tool is listed with its worst effect, and a call is held to what its own arguments do.
 
 /** The risk of each effect. */
 export const riskOfEffect: Readonly<Record<Effect, Risk>> = {

@@ -134,10 +134,8 @@ export function isGoverning(verb: string): boolean {
   return governing.has(verb)
 }
 
-/**
- * What one observation says of a tool. Evidence is ranked by the worst effect it stands for; the judgement of a tool
- * is its worst evidence that reassurance does not answer.
- */
+// What one observation says of a tool. Evidence is ranked by the worst effect it stands for; the judgement of a tool
+// is its worst evidence that reassurance does not answer.
 
 /** What a tool does, from harmless to worst. `execute` runs what the caller writes. */
 export type Effect = 'read' | 'write' | 'destructive' | 'execute'

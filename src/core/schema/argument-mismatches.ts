@@ -2,7 +2,7 @@
 import type { Expression, Value } from '../undo/expression.ts'
 import { type Step, type Path, printPath, type Root } from '../json/path.ts'
 import { isObject } from '../json/json.ts'
-import { nearest } from '../text/nearest.ts'
+import { nearest } from '../text/words.ts'
 import { couldBe } from '../undo/tool-shape.ts'
 
 /** Schemas of what paths begin with, each with the name of its tool. */

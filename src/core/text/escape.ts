@@ -47,12 +47,9 @@ export function oneLine(text: string): string {
   return escapeHidden(text).replaceAll('\n', '\\n')
 }
 
-/**
- * Texts of servers as YAML that a person can paste into the configuration.
- *
- * Plain words stay as they are; everything else is quoted as JSON, which is YAML, with each character that cannot be
- * seen by its number.
- */
+// Texts of servers as YAML that a person can paste into the configuration.
+// Plain words stay as they are; everything else is quoted as JSON, which is YAML, with each character that cannot be
+// seen by its number.
 
 /** Any text as a quoted scalar. */
 export function quotedText(text: string): string {

@@ -80,10 +80,8 @@ function definitionsOf(all: readonly Descriptor[]): Definitions {
 
 const known = new WeakMap<readonly Descriptor[], Definitions>()
 
-/**
- * Holds the calls that undo or verify a tool against what its server lists: that the tools, arguments and fields
- * they name are there, and that the types of their values go together.
- */
+// Holds the calls that undo or verify a tool against what its server lists: that the tools, arguments and fields
+// they name are there, and that the types of their values go together.
 
 /** A call as the configuration has it, and where its values come from. */
 export interface WrittenUndo {

@@ -48,10 +48,8 @@ function meaning(words: readonly string[]): readonly string[] {
   return found.length === 0 ? words : found
 }
 
-/**
- * The tools of a server by the verbs their names can be read with, so that those that could undo one of them are
- * found without reading every name again for each: a server may list thousands.
- */
+// The tools of a server by the verbs their names can be read with, so that those that could undo one of them are
+// found without reading every name again for each: a server may list thousands.
 
 type Definition = Readonly<Record<string, unknown>>
 

@@ -1,8 +1,5 @@
 /** Briefings for agents, and the prompt with all of it. */
-import { whenToUse } from '../sections/sections.ts'
-import { bestPractices } from '../sections/practices.ts'
 import { asksForToken, type ServerDescription } from '../model/description.ts'
-import { QUOTATION_NOTICE, toolReference, toolSignature } from '../sections/reference.ts'
 import {
   bullets,
   clipped,
@@ -14,6 +11,10 @@ import {
   sentence,
   toolCode,
 } from '../model/text.ts'
+import { bestPractices } from '../sections/practices.ts'
+import { QUOTATION_NOTICE, toolReference, toolSignature } from '../sections/reference.ts'
+import { whenToUse, sectionsOf } from '../sections/sections.ts'
+import { guideOf } from './help.ts'
 
 /** How long a briefing may be, and the instructions, in bytes. */
 const MAX_BRIEFING_BYTES = 2048
@@ -101,3 +102,29 @@ function keyLimits({ tools, front, accessLevel }: ServerDescription): string[] {
 
 /** How many tools a limit names. */
 const MAX_NAMED_TOOLS = 6
+
+// llms.txt and llms-full.txt (https://llmstxt.org).
+
+/** What is in the short guide; the rest is in the full one. */
+const short: ReadonlySet<string> = new Set([
+  'whenToUse',
+  'quickReference',
+  'installation',
+  'authentication',
+  'rateLimits',
+  'alternativeAccess',
+  'bestPractices',
+])
+
+/** The short guide of `/llms.txt`: when to use it, which tools there are, how to connect. */
+export function llmsText(description: ServerDescription): string {
+  return guideOf(
+    description,
+    sectionsOf(description, 'signatures').filter(({ key }) => short.has(key)),
+  )
+}
+
+/** The guide of `/llms-full.txt`, with everything about each tool. */
+export function llmsFullText(description: ServerDescription): string {
+  return guideOf(description, sectionsOf(description))
+}

@@ -1,8 +1,8 @@
 /** The guide for agents, in markdown or JSON, cut to its limit by sections. */
-import { nearest } from '../../core/text/nearest.ts'
+import { nearest } from '../../core/text/words.ts'
 import { GatewayError } from '../../core/error.ts'
 import { serverObject } from './dashdash.ts'
-import { frontMatter } from './front-matter.ts'
+import { frontMatter } from './skill.ts'
 import type { ServerDescription, ToolDescription, Section } from '../model/description.ts'
 import { toolData, toolReference } from '../sections/reference.ts'
 import { type Detail, sectionsOf } from '../sections/sections.ts'

@@ -1,15 +1,15 @@
 /** SKILL.md (Agent Skills). */
 import { hash } from 'node:crypto'
 import { self } from '../../core/identity.ts'
-import { specVersion } from './dashdash.ts'
-import { endpointsOf } from '../model/facts.ts'
-import { fenced } from './front-matter.ts'
-import { clientSnippet } from '../sections/access.ts'
+import { isObject } from '../../core/json/json.ts'
+import { escapeHidden } from '../../core/text/escape.ts'
 import type { ServerDescription } from '../model/description.ts'
-import { bestPractices } from '../sections/practices.ts'
+import { endpointsOf } from '../model/facts.ts'
+import { bullets, code, inline, jsonBlock, listed, sentence, oneLine } from '../model/text.ts'
+import { clientSnippet, bestPractices } from '../sections/practices.ts'
 import { quickReference } from '../sections/reference.ts'
 import { whenToUse } from '../sections/sections.ts'
-import { bullets, code, inline, jsonBlock, listed, sentence } from '../model/text.ts'
+import { specVersion, dayOf, needsOf, specUrl } from './dashdash.ts'
 
 /** A file that tells how and when to use a server. */
 export interface SkillFile {
@@ -86,4 +86,108 @@ function rules(server: ServerDescription): string[] {
 function more({ front }: ServerDescription): string {
   if (!front.isHelpListed) return ''
   return 'For parameters, errors and examples call `ai_help`; with `section` set to the name of a tool it tells of that tool alone.'
+}
+
+// YAML front matter of documents.
+
+/** The front matter of the documents for agents: YAML between two lines of dashes. */
+export function frontMatter(description: ServerDescription): string {
+  const { links, install, emoji, contentVersion, changedAt } = description
+  const [endpoint, ...others] = Object.values(endpointsOf(description))
+  const found: Readonly<Record<string, Yaml | undefined>> = {
+    name: description.name,
+    description: description.description,
+    'spec-url': specUrl,
+    'spec-version': specVersion,
+    'access-level': description.accessLevel,
+    'cli-url': links.cli ?? 'none',
+    'api-url': links.api ?? 'none',
+    'web-url': links.web ?? 'none',
+    'mcp-url': endpoint === undefined ? 'none' : others.length > 0 ? [endpoint, ...others] : endpoint,
+    install: Object.keys(install).length > 0 ? install : undefined,
+    requires: needsOf(description),
+    invocation: { 'model-invocable': true, 'user-invocable': true },
+    homepage: links.homepage,
+    repository: links.repository,
+    'status-page': links.statusPage,
+    'content-version': contentVersion === '' ? undefined : contentVersion,
+    'last-updated': changedAt === undefined ? undefined : dayOf(changedAt),
+    emoji,
+  }
+  return fenced(found)
+}
+
+/** Front matter of the members that are known; the description stands on several lines unless it is to be on one. */
+function fenced(
+  members: Readonly<Record<string, Yaml | undefined>>,
+  folded: readonly string[] = ['description'],
+): string {
+  const known: Record<string, Yaml> = {}
+  for (const [key, value] of Object.entries(members)) if (value !== undefined) known[key] = tidy(value)
+  return `---\n${toYaml(known, folded)}---\n`
+}
+
+/** The same with every text on one line, without what cannot be seen. */
+function tidy(value: Yaml): Yaml {
+  if (typeof value === 'boolean') return value
+  if (typeof value === 'string') return oneLine(value)
+  if (Array.isArray(value)) return value.map(oneLine)
+  return Object.fromEntries(Object.entries(value).map(([key, each]) => [oneLine(key), tidy(each)]))
+}
+
+/** What can stand in front matter. */
+type Yaml = string | boolean | readonly string[] | { readonly [key: string]: Yaml }
+
+/** How long the lines of a folded text are. */
+const LINE_WIDTH = 100
+
+/** A mapping as YAML, in the order of its keys. Texts of the folded keys stand on several lines. */
+export function toYaml(map: Readonly<Record<string, Yaml>>, folded: readonly string[] = []): string {
+  return Object.entries(map)
+    .map(([key, value]) => {
+      const isFolded = typeof value === 'string' && folded.includes(key) && canFold(value)
+      return isFolded ? `${scalar(key)}: >-\n${fold(value)}\n` : member(key, value, '')
+    })
+    .join('')
+}
+
+function member(key: string, value: Yaml, indent: string): string {
+  const start = `${indent}${scalar(key)}:`
+  if (typeof value === 'boolean') return `${start} ${value}\n`
+  if (typeof value === 'string') return `${start} ${scalar(value)}\n`
+  const deeper = `${indent}  `
+  if (isObject(value)) {
+    const members = Object.entries(value).map(([name, each]) => member(name, each, deeper))
+    return members.length === 0 ? `${start} {}\n` : `${start}\n${members.join('')}`
+  }
+  if (value.length === 0) return `${start} []\n`
+  return `${start}\n${value.map((each) => `${deeper}- ${scalar(each)}\n`).join('')}`
+}
+
+// Words that some reader of YAML takes for something else than text.
+const reserved = /^(?:true|false|yes|no|on|off|null|y|n)$/i
+const plain = /^[a-z][\w.]*(?:[/-][\w.]+)*$/i
+const version = /^\d+\.\d+\.\d+$/
+const url = /^https?:\/\/[\w.~/?&=%+-]+(?::\d+)?(?:\/[\w.~/?&=%+-]*)?$/i
+
+function scalar(text: string): string {
+  const isPlain = (plain.test(text) && !reserved.test(text)) || version.test(text) || url.test(text)
+  return isPlain ? text : escapeHidden(JSON.stringify(text))
+}
+
+/** Folded lines are joined by one space each, so nothing else may part the words. */
+function canFold(text: string): boolean {
+  return /^[!-~\u00A1-\uFFFD]+(?: [!-~\u00A1-\uFFFD]+)*$/.test(text) && escapeHidden(text) === text
+}
+
+function fold(text: string): string {
+  const lines: string[] = []
+  let line = ''
+  for (const word of text.split(' ')) {
+    if (line !== '' && line.length + word.length >= LINE_WIDTH) {
+      lines.push(line)
+      line = word
+    } else line = line === '' ? word : `${line} ${word}`
+  }
+  return [...lines, line].map((each) => `  ${each}`).join('\n')
 }

@@ -1,7 +1,7 @@
 /** What descriptions say of the gateway itself: authentication, limits, extensions. */
 import { isProtected } from '../../core/auth-settings.ts'
 import { isObject } from '../../core/json/json.ts'
-import { limitScope, DEFAULT_RATE } from '../../core/scope.ts'
+import { limitScope, DEFAULT_RATE } from '../../core/principal.ts'
 import { self } from '../../core/identity.ts'
 import { featureSettings, isAsked, type Settings } from '../../core/settings.ts'
 import type { AuthMethod, Front } from './description.ts'

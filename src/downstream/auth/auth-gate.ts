@@ -11,7 +11,7 @@ import type { Principal } from '../../core/principal.ts'
 import type { ListenSettings } from '../../core/settings.ts'
 import { cookieOf } from '../../core/web.ts'
 import { createAuthenticator, anonymousCaller } from './authenticator.ts'
-import { checkHeaders, checkQuery } from './credentials.ts'
+import { checkHeaders, checkQuery } from './authenticator.ts'
 import { createResources } from './resources.ts'
 import { unauthorized, principalOf, scopesIn, scopesToAskFor } from './verified.ts'
 

@@ -24,7 +24,7 @@ import { addDocuments, type RequestedDocument, reader, addPermissions } from './
 import type { HttpContext } from './context.ts'
 import { HttpFront, refuse, requestId } from './endpoint.ts'
 import { LegacySse } from './sse-endpoint.ts'
-import { addFrontPage, type Reader } from '../pages/front-page-route.ts'
+import { addFrontPage, type Reader } from '../pages/front-page.ts'
 import { addPageSignIn, addSignInPages, type SignIns } from '../pages/sign-in.ts'
 
 interface Options {

@@ -14,12 +14,9 @@ import {
 } from '../../core/web.ts'
 import type { Edge } from '../http/edge.ts'
 
-/**
- * The paths of signing in to the gateway's own pages and of signing out: `/sign-in`, `/sign-in/callback`, `/sign-out`.
- *
- * A person begins by a link, comes back from the issuer with a code, and goes on to the page the sign-in began at. Signing
- * out is a form of a page of the gateway, so that no other page ends a session.
- */
+// The paths of signing in to the gateway's own pages and of signing out: `/sign-in`, `/sign-in/callback`, `/sign-out`.
+// A person begins by a link, comes back from the issuer with a code, and goes on to the page the sign-in began at. Signing
+// out is a form of a page of the gateway, so that no other page ends a session.
 
 type Env = { Bindings: HttpBindings }
 

@@ -124,14 +124,11 @@ async function answerOf(
   }
 }
 
-/**
- * The links one call asks the user to open, toward a client of 2025-11-25.
- *
- * Servers of 2026-07-28 name no `elicitationId` and never say that an elicitation is over: a caller learns it by
- * making the call again. Older clients need both, so the gateway makes them. An id belongs to one question of one
- * call: a question that the server repeats word for word keeps it, any other has its own. A server of 2025-11-25
- * that asks in the middle of a call has ids and notifications of its own, which stay as they are.
- */
+// The links one call asks the user to open, toward a client of 2025-11-25.
+// Servers of 2026-07-28 name no `elicitationId` and never say that an elicitation is over: a caller learns it by
+// making the call again. Older clients need both, so the gateway makes them. An id belongs to one question of one
+// call: a question that the server repeats word for word keeps it, any other has its own. A server of 2025-11-25
+// that asks in the middle of a call has ids and notifications of its own, which stay as they are.
 
 type InputRequired = Extract<Outcome, { kind: 'input_required' }>
 

@@ -2,28 +2,32 @@
  * One session of a client of an older revision: handshake, requests, subscriptions, log level. Makes such a
  * client look like one of 2026-07-28 to the rest.
  */
+import { setTimeout as wait } from 'node:timers/promises'
 import {
-  type InputResponses,
-  type Call,
-  type Client,
   type Handler,
+  type Call,
   type Notification,
+  type InputResponses,
+  type Client,
   type InputRequests,
   resultOf,
 } from '../../core/call.ts'
-import { asGatewayError, GatewayError, isCancelled } from '../../core/error.ts'
-import { background, type Log } from '../../core/log.ts'
+import { GatewayError, asGatewayError, isCancelled } from '../../core/error.ts'
+import { newRequestId } from '../../core/identity.ts'
 import { isObject } from '../../core/json/json.ts'
+import { background, type Log } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
-import { newRequestId } from '../../core/identity.ts'
-import { metaKeys } from '../../protocol/meta-keys.ts'
-import { type SubscriptionFilter, filterFor } from '../../protocol/subscription-filter.ts'
+import { Registry } from '../../core/registry.ts'
+import { excerpt } from '../../core/text/redact.ts'
+import { within } from '../../core/time/waiting.ts'
+import { capabilitiesIn } from '../../protocol/input-requests.ts'
+import { JsonRpcPeer } from '../../protocol/json-rpc-peer.ts'
 import {
-  encodeError,
-  encodeResult,
   type Id,
   type JsonRpcNotification,
+  encodeError,
+  encodeResult,
   type JsonRpcRequest,
   type JsonRpcResponse,
 } from '../../protocol/jsonrpc.ts'
@@ -34,15 +38,157 @@ import {
   legacyErrorCode,
 } from '../../protocol/legacy.ts'
 import { lift } from '../../protocol/lift.ts'
+import { metaKeys } from '../../protocol/meta-keys.ts'
 import { isForServers, method, severity, unknownMethod } from '../../protocol/methods.ts'
-import { JsonRpcPeer } from '../../protocol/json-rpc-peer.ts'
-import { capabilitiesIn } from '../../protocol/input-requests.ts'
 import { latestLegacy, negotiate, type Revision } from '../../protocol/revisions.ts'
+import {
+  ACKNOWLEDGED,
+  type SubscriptionFilter,
+  readFilter,
+  reportedChanges,
+  filterFor,
+} from '../../protocol/subscription-filter.ts'
 import { requestInputInline, type RequestInput, inputRounds, requestInput } from './input-requests.ts'
-import { Subscriptions } from './subscriptions.ts'
-import { ProgressThrottle, isReported } from './progress-throttle.ts'
-import type { MessageContext, ResponseSink } from './response-sink.ts'
-import { PendingRequests, sessionEnded } from './pending-requests.ts'
+import { type ResponseSink, ProgressThrottle, isReported, type MessageContext } from './response-sink.ts'
+
+// The listening call that stands for a session's subscriptions, opened anew with each change.
+
+interface SubscriptionsOptions {
+  readonly handle: Handler
+  /** Makes the listening call; its emitted notes go to `emit`. */
+  call(params: Payload, controller: AbortController, emit: (note: Notification) => void): Call
+  onNote(note: Notification): void
+  readonly log: Log
+}
+
+/** How long to wait before listening again, in milliseconds. */
+const RETRY_DELAY_MS = 250
+
+/** The long-lived call that stands for everything a client of an older revision hears outside its requests. */
+class Subscriptions {
+  readonly #options: SubscriptionsOptions
+  #current: AbortController | undefined
+  #changes: Promise<unknown> = Promise.resolve()
+  #isClosed = false
+
+  constructor(options: SubscriptionsOptions) {
+    this.#options = options
+  }
+
+  /** Listens for this from here on; resolves with what is honoured. The one before ends when this one is up. */
+  open(filter: SubscriptionFilter): Promise<SubscriptionFilter> {
+    const change = this.#changes.then(() => this.#replace(filter))
+    this.#changes = change.catch(() => undefined)
+    return change
+  }
+
+  close(): void {
+    this.#isClosed = true
+    this.#current?.abort()
+  }
+
+  async #replace(filter: SubscriptionFilter): Promise<SubscriptionFilter> {
+    const controller = new AbortController()
+    const acknowledged = Promise.withResolvers<SubscriptionFilter>()
+    const call = this.#options.call(Payload.of({ notifications: filter }), controller, (note) => {
+      if (note.method === ACKNOWLEDGED) acknowledged.resolve(readFilter(note.params))
+      else this.#options.onNote(note)
+    })
+    const ended = this.#options.handle(call)
+    ended.then(() => acknowledged.resolve({}), acknowledged.reject)
+    const honoured = await acknowledged.promise
+    background(this.#follow(ended, filter, controller.signal), this.#options.log)
+    this.#current?.abort()
+    this.#current = controller
+    if (this.#isClosed) controller.abort()
+    return honoured
+  }
+
+  /** Where the listening call ends by itself, as when the configuration changed, it is made again. */
+  async #follow(ended: Promise<unknown>, filter: SubscriptionFilter, signal: AbortSignal): Promise<void> {
+    await ended.catch((error: unknown) =>
+      this.#options.log.debug('listen.ended', { error: excerpt(String(error)) }),
+    )
+    await wait(RETRY_DELAY_MS, undefined, { signal, ref: false }).catch(() => undefined)
+    if (signal.aborted || this.#isClosed) return
+    await this.open(filter)
+    for (const method of reportedChanges(filter)) this.#options.onNote({ method })
+  }
+}
+
+// The requests of a session that are in flight, for cancellation and for the end of the session.
+
+/** A request of the client that is not answered yet. */
+interface PendingRequest {
+  readonly controller: AbortController
+  readonly reply: ResponseSink
+  /** It is `initialize`, which cannot be cancelled (2025-11-25 basic/utilities/cancellation). */
+  readonly isOpening: boolean
+}
+
+/** How long requests that are ended may take to be answered, in milliseconds. */
+const DRAIN_TIMEOUT_MS = 400
+
+/** The requests of one session that are not answered yet. */
+class PendingRequests {
+  readonly #running = new Registry<Id, PendingRequest>()
+  #none = Promise.withResolvers<void>()
+
+  get size(): number {
+    return this.#running.size
+  }
+
+  get(id: Id): PendingRequest | undefined {
+    return this.#running.get(id)
+  }
+
+  add(id: Id, running: PendingRequest): void {
+    this.#running.set(id, running)
+  }
+
+  delete(id: Id): void {
+    this.#running.delete(id)
+    if (this.size === 0) this.#none.resolve()
+  }
+
+  /** Cancels the request a notification names, where it is under way and can be cancelled. */
+  cancel({ params }: JsonRpcNotification): void {
+    const id = params.at('requestId')?.text
+    const found = id === undefined ? undefined : this.#running.get(id)
+    if (!found || found.isOpening) return
+    const { reason } = params.fields
+    const why = typeof reason === 'string' ? readable(reason) : 'The client cancelled the request.'
+    found.controller.abort(new GatewayError('CANCELLED', why))
+  }
+
+  /** Ends all of them. Resolves when they are answered, or after a while. */
+  end(reason: GatewayError): Promise<void> {
+    if (this.size === 0) return Promise.resolve()
+    this.#none = Promise.withResolvers()
+    for (const { controller } of this.#running.values()) controller.abort(reason)
+    return within(this.#none.promise, DRAIN_TIMEOUT_MS, undefined)
+  }
+}
+
+/** The failure of a request whose session ends first: it may have reached the server. */
+function sessionEnded(): GatewayError {
+  return new GatewayError(
+    'OUTCOME_UNKNOWN',
+    'The session ended before the call did, which may have taken effect.',
+    {
+      suggestion: 'Check whether the call took effect before making it again.',
+    },
+  )
+}
+
+/** How much of a reason goes on to logs and servers, in characters. */
+const MAX_REASON_LENGTH = 200
+
+/** A reason without what may be a key or a token: runs of letters and digits that are no words. */
+function readable(reason: string): string {
+  const short = reason.slice(0, MAX_REASON_LENGTH)
+  return short.replaceAll(/(?=[\w.~+/-]*\d)(?=[\w.~+/-]*[a-z])[\w.~+/-]{20,}=*/gi, '***')
+}
 
 interface Options {
   readonly id: string

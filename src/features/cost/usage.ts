@@ -5,7 +5,7 @@ import { settingOf } from '../../core/settings.ts'
 import { quotaData } from '../../descriptions/model/facts.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
-import { LEFT } from './budget.ts'
+import { LEFT } from './cost.ts'
 
 /** Where in `_meta` it stands what a call took. */
 const META_KEY = `${NS}/usage`

@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache'
 import type { Call } from '../../core/call.ts'
 import type { Descriptor, ServerRecord } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
-import { fits } from '../../core/text/glob.ts'
+import { fits } from '../../core/text/pattern.ts'
 import {
   type Described,
   type Ranked,

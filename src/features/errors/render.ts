@@ -2,7 +2,7 @@
 import { type ErrorCode, isCategory, isErrorCode, isUserActionable, waitOf } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { fits } from '../../core/text/glob.ts'
+import { fits } from '../../core/text/pattern.ts'
 import { isTelling, isWordOfErrors } from '../../core/text/redact.ts'
 import { ERROR_KEY } from '../../protocol/meta-keys.ts'
 import { type Sent, sanitise } from './sanitise.ts'

@@ -1,10 +1,19 @@
 /** Reads the stated intent of calls, suggests better tools, and redirects where the owner wrote a rule. */
 import type { Call, Handler, Outcome, Middleware, Target } from '../../core/call.ts'
+import { type Descriptor, riskRanks, type ServerRecord } from '../../core/descriptor.ts'
 import { GatewayError, asGatewayError } from '../../core/error.ts'
+import type { Finding } from '../../core/finding.ts'
 import { isObject } from '../../core/json/json.ts'
+import type { Log } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
+import { hint } from '../../core/schema/argument-mismatches.ts'
+import type { IntentRule } from '../../core/settings.ts'
 import { oneLine } from '../../core/text/escape.ts'
+import { fits, compilePattern } from '../../core/text/pattern.ts'
+import { describedTool, rankingsOf } from '../../core/text/ranking.ts'
+import { stem, wordsIn } from '../../core/text/words.ts'
 import { within } from '../../core/time/waiting.ts'
+import { callOf } from '../../core/tool-call.ts'
 import {
   extensionOf,
   hasExtension,
@@ -17,10 +26,9 @@ import {
 } from '../../protocol/meta-keys.ts'
 import { method as known } from '../../protocol/methods.ts'
 import { callKey, findCall } from '../../records/calls.ts'
+import { toolsToCheck } from '../describing.ts'
 import type { Feature } from '../feature.ts'
 import type { Services } from '../services.ts'
-import { ruleProblems, readRules, type Rule } from './rules.ts'
-import { createSuggest, type Suggest, type Suggestion } from './suggest.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'descriptions' | 'features'>
 
@@ -281,4 +289,158 @@ function redirected({ requestId }: Call, suggestion: Suggestion, compat: boolean
 
 function hintOf({ recommended_tool: tool, reason }: Suggestion): string {
   return `Hint: ${oneLine(tool)} may fit better. ${oneLine(reason)}`
+}
+
+// Finds tools whose names and descriptions are closer to an intent than the called one.
+
+/** A tool that fits better what a caller wants than the one it calls. */
+interface Suggestion {
+  /** By the name the caller knows it by. */
+  readonly recommended_tool: string
+  readonly reason: string
+}
+
+/** A call with what its caller wants, and how it came. */
+interface Wish {
+  readonly call: Call
+  readonly intent: string
+  /** All servers are offered together where it came in. */
+  readonly isTogether: boolean
+}
+
+interface Choice {
+  readonly rules: readonly Rule[]
+  readonly margin: number
+  /** Tools of other servers count, where all are offered together. */
+  readonly across: boolean
+}
+
+/** Finds a better tool; nothing where there is none, or where it is not known which tools there are. */
+type Suggest = (wish: Wish, choice: Choice) => Promise<Suggestion | undefined>
+
+/** How much of an intent a tool must say to be named at all, from 0 to 1. */
+const MIN_SCORE = 0.25
+/** How many of the best tools are looked at. */
+const MAX_CANDIDATES = 5
+
+/** Suggests what the owner of a server says, or else the tool whose words fit best: never one of more risk. */
+function createSuggest(deps: Deps): Suggest {
+  const rankingOf = rankingsOf(({ tools }) => tools.map(({ entry }) => describedTool(entry)))
+
+  const named = ({ isTogether }: Wish, { upstream, name }: Descriptor, reason: string): Suggestion => {
+    return { recommended_tool: deps.servers.exposedName(upstream, name, isTogether), reason }
+  }
+
+  const ruled = async (
+    wish: Wish,
+    called: Descriptor,
+    rules: readonly Rule[],
+    record: ServerRecord,
+  ): Promise<Suggestion | 'none' | undefined> => {
+    for (const { holds, suggest, reason = RULE_REASON } of rules) {
+      if (!holds(called.name, wish.intent)) continue
+      if (suggest === called.name) return 'none'
+      const entry = record.tools.find((tool) => tool.entry.name === suggest)?.entry
+      if (entry && (await deps.invoker.isPermitted(callOf(wish.call, entry))))
+        return named(wish, entry, reason)
+    }
+    return undefined
+  }
+
+  const ranked = async (
+    wish: Wish,
+    called: Descriptor,
+    margin: number,
+    records: readonly ServerRecord[],
+  ): Promise<Suggestion | undefined> => {
+    const found = rankingOf(records).rank(wish.intent)
+    const own = found.find(({ of }) => isSame(of.entry, called))?.score ?? 0
+    for (const { of, score, match } of found.slice(0, MAX_CANDIDATES)) {
+      if (match < MIN_SCORE || score < margin * own || isSame(of.entry, called)) return undefined
+      if (riskRanks[of.entry.classification.risk] > riskRanks[called.classification.risk]) continue
+      if (await deps.invoker.isPermitted(callOf(wish.call, of.entry)))
+        return named(wish, of.entry, MATCH_REASON)
+    }
+    return undefined
+  }
+
+  return async (wish, { rules, margin, across }) => {
+    const { upstream, name } = wish.call.target
+    const records = deps.servers.records()
+    const record = upstream === undefined ? undefined : await records.of(upstream)
+    const called = record?.tools.find(({ entry }) => entry.name === name)?.entry
+    if (!record || !called) return undefined
+    const found = await ruled(wish, called, rules, record)
+    if (found !== undefined) return found === 'none' ? undefined : found
+    const isAcross = across && wish.isTogether
+    const all = isAcross ? await Promise.all(records.names.map(async (each) => records.of(each))) : [record]
+    return ranked(wish, called, margin, all)
+  }
+}
+
+const RULE_REASON = 'The owner of the server names it for this.'
+const MATCH_REASON = 'Its name and description are closer to the stated intent.'
+
+function isSame(one: Descriptor, other: Descriptor): boolean {
+  return one.upstream === other.upstream && one.name === other.name
+}
+
+// The owner's rules from an intent to a tool, and their problems.
+
+/** A rule of the owner of a server, ready to be held against an intent. */
+interface Rule extends IntentRule {
+  /** Whether the rule is for a call of this tool with this intent. */
+  holds(tool: string, intent: string): boolean
+}
+
+/** The rules that can be used, in the order they are written; the others are logged. */
+function readRules(rules: readonly IntentRule[], upstream: string, log: Log): readonly Rule[] {
+  return rules.flatMap((rule) => {
+    const test = testOf(rule.when)
+    if (test) return [{ ...rule, holds: (tool, intent) => fits(rule.on, tool) && test(intent) }]
+    log.warn('intent.rule_unusable', { upstream, when: rule.when })
+    return []
+  })
+}
+
+/** Whether an intent is of the kind a rule is about; nothing where the rule cannot be read. */
+function testOf(when: string): ((intent: string) => boolean) | undefined {
+  const [, source] = /^\/(.+)\/$/s.exec(when) ?? []
+  if (source === undefined) {
+    const wanted = wordsIn(when).map(stem)
+    return wanted.length === 0 ? undefined : (intent) => hasAll(intent, wanted)
+  }
+  try {
+    const pattern = compilePattern(source, { ignoreCase: true })
+    return pattern && ((intent) => pattern.test(intent, false))
+  } catch {
+    return undefined
+  }
+}
+
+function hasAll(intent: string, wanted: readonly string[]): boolean {
+  const there = new Set(wordsIn(intent).map(stem))
+  return wanted.every((word) => there.has(word))
+}
+
+/** What is wrong with the rules about intents: patterns that cannot be used, and tools that are not there. */
+async function ruleProblems(deps: Deps): Promise<Finding[]> {
+  const found = await Promise.all(deps.servers.names().map((name) => problemsOf(name, deps)))
+  return found.flat()
+}
+
+async function problemsOf(upstream: string, deps: Deps): Promise<Finding[]> {
+  const rules = deps.servers.settings(upstream)?.intent ?? []
+  if (rules.length === 0) return []
+  const tools = await toolsToCheck(upstream, deps, 'intent.unchecked')
+  const names = tools?.map(({ name }) => name)
+  return rules.flatMap(({ when, suggest }, at) => {
+    const path = ['upstreams', upstream, 'intent', String(at)]
+    const unusable = { path: [...path, 'when'], message: 'is no pattern that can be matched, and no words' }
+    const absent = names?.includes(suggest) === false && {
+      path: [...path, 'suggest'],
+      message: `${upstream} has no tool named ${suggest}${hint(suggest, names)}`,
+    }
+    return [...(testOf(when) ? [] : [unusable]), ...(absent ? [absent] : [])]
+  })
 }

@@ -2,7 +2,7 @@
 import type { Target } from '../../core/call.ts'
 import { isObject, readJson, elements, members } from '../../core/json/json.ts'
 import { type Step, parseSteps } from '../../core/json/path.ts'
-import { fits } from '../../core/text/glob.ts'
+import { fits } from '../../core/text/pattern.ts'
 import { compilePattern, type Pattern } from '../../core/text/pattern.ts'
 
 /** A place whose value must not stay, and what may stand there instead: the best comes first. */

@@ -1,6 +1,6 @@
 /** The owner's rules on arguments: what is allowed and denied, by globs over every reading of a value. */
 import type { Descriptor } from '../../core/descriptor.ts'
-import { fits, fitting } from '../../core/text/glob.ts'
+import { fits, fitting } from '../../core/text/pattern.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { ArgumentRules, UpstreamSettings } from '../../core/settings.ts'
 import {

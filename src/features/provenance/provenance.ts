@@ -1,5 +1,5 @@
 /** Stamps results with their source, time and changes. */
-import { isAnswer } from '../../core/outcome.ts'
+import { isAnswer } from '../../core/failure.ts'
 import type { Call, Outcome, Middleware } from '../../core/call.ts'
 import { resultValue } from '../../core/undo/expression.ts'
 import { isObject } from '../../core/json/json.ts'

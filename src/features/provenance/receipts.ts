@@ -1,5 +1,5 @@
 /** Signs a receipt of a result on request. */
-import { isAnswer } from '../../core/outcome.ts'
+import { isAnswer } from '../../core/failure.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isoTime } from '../../core/time/waiting.ts'

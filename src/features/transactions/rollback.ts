@@ -23,7 +23,7 @@ import {
 } from '../../records/transactions.ts'
 import { compensated, rolledBack, takenUp, pendingOf, stepLost } from '../../records/transitions.ts'
 import type { Services } from '../services.ts'
-import type { WorkerIdentity } from './worker.ts'
+import type { WorkerIdentity } from './service.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'invoker' | 'gateway'>
 

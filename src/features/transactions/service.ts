@@ -1,12 +1,15 @@
 /**
  * What the parts of the feature share: settings, records, worker, queue, and the rollback of a transaction.
  */
+import { randomBytes } from 'node:crypto'
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
+import { background, type Log } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
 import { durationSchema } from '../../core/time/units.ts'
 import { pause, untilAborted } from '../../core/time/waiting.ts'
 import { Actions } from '../../records/actions.ts'
+import type { Membership } from '../../records/members.ts'
 import {
   isOver,
   type Transaction,
@@ -14,12 +17,10 @@ import {
   Transactions,
   unknownTransaction,
 } from '../../records/transactions.ts'
-import { rollingBack } from '../../records/transitions.ts'
+import { rollingBack, pendingOf, retried } from '../../records/transitions.ts'
 import type { SettingsOf } from '../feature.ts'
 import type { Services } from '../services.ts'
-import { TransactionReaper } from './reaper.ts'
-import { createRollback, type Rollback } from './rollback.ts'
-import { WorkerIdentity } from './worker.ts'
+import { createRollback, type Rollback, stepWork } from './rollback.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'>
 
@@ -197,4 +198,231 @@ export function createQueue(): Queue {
       if (tails.get(key) === tail) void tail.then(() => tails.get(key) === tail && tails.delete(key))
     }
   }
+}
+
+// Rolls back what is overdue and takes over what dead workers left. Looks into the store at intervals, as any
+// member may have died.
+
+interface Parts {
+  readonly repository: Transactions
+  readonly rollback: Rollback
+  readonly worker: WorkerIdentity
+  readonly log: Log
+}
+
+/** How often it is looked whose time is over, and what others left, in milliseconds. */
+const TICK_MS = 1000
+const SCAN_INTERVAL_MS = 2000
+/** Looking through the store takes at most this part of the time. */
+const SCAN_PAUSE_RATIO = 50
+
+/** Rolls back what was left alone for too long, and goes on with what others left half done. */
+class TransactionReaper {
+  readonly #parts: Parts
+  /** When each active transaction is rolled back, by its key. What is not over is bounded for each caller. */
+  readonly #due = new Map<string, number>()
+  readonly #busy = new Set<string>()
+  #timer: NodeJS.Timeout | undefined
+  #scanAt = 0
+  #scanning: Promise<void> | undefined
+
+  constructor(parts: Parts) {
+    this.#parts = parts
+  }
+
+  /** Begins; what an earlier process left is taken up at once. */
+  async start(): Promise<void> {
+    this.#timer ??= setInterval(() => this.#tick(), TICK_MS).unref()
+    await this.#scan().catch(unlessAway)
+  }
+
+  stop(): void {
+    clearInterval(this.#timer)
+  }
+
+  /** How many of the keys that begin so are active. */
+  count(prefix: string): number {
+    let count = 0
+    for (const key of this.#due.keys()) if (key.startsWith(prefix)) count++
+    return count
+  }
+
+  /** Counts one that is about to begin; what this gives takes that back, unless it was tracked. */
+  expect(key: string): () => void {
+    if (this.#due.has(key)) return () => undefined
+    this.#due.set(key, Infinity)
+    return () => {
+      if (this.#due.get(key) === Infinity) this.#due.delete(key)
+    }
+  }
+
+  /** Keeps in mind what has become of a transaction. */
+  track(key: string, transaction: Transaction): void {
+    if (transaction.status === 'active') this.#due.set(key, transaction.expiresAt)
+    else this.#due.delete(key)
+  }
+
+  #tick(): void {
+    const now = Date.now()
+    for (const [key, due] of this.#due) if (now >= due) this.#work(key, () => this.#expire(key))
+    if (now >= this.#scanAt && !this.#scanning) background(this.#scan().catch(unlessAway), this.#parts.log)
+  }
+
+  #scan(): Promise<void> {
+    this.#scanning ??= this.#look().finally(() => (this.#scanning = undefined))
+    return this.#scanning
+  }
+
+  async #look(): Promise<void> {
+    const { repository } = this.#parts
+    const began = Date.now()
+    this.#scanAt = began + SCAN_INTERVAL_MS
+    const found = await repository.unfinished()
+    const seen = new Set(found.map(({ key }) => key))
+    for (const { key, transaction } of found) {
+      this.track(key, transaction)
+      if (isDue(transaction)) this.#work(key, () => this.#retry(key))
+      if (transaction.status === 'rolling_back') this.#work(key, () => this.#takeUp(key, transaction))
+    }
+    // What began meanwhile is not missing.
+    for (const key of this.#due.keys())
+      if (!seen.has(key) && !(await repository.find(key))) this.#due.delete(key)
+    this.#scanAt = Math.max(this.#scanAt, Date.now() + SCAN_PAUSE_RATIO * (Date.now() - began))
+  }
+
+  async #takeUp(key: string, { runner }: Transaction): Promise<void> {
+    const { worker, rollback } = this.#parts
+    const isTaken = runner !== undefined && (await worker.isAtWork(runner, key))
+    if (!isTaken) await rollback.run(key)
+  }
+
+  /** Tries again what could not be undone: that it is about to be is on record first, so that it outlives this process. */
+  async #retry(key: string): Promise<void> {
+    const { repository, rollback, worker } = this.#parts
+    await worker.register()
+    const { status } = await repository.change(key, retried(Date.now()))
+    if (status === 'rolling_back') await rollback.run(key)
+  }
+
+  async #expire(key: string): Promise<void> {
+    const { repository, rollback, worker } = this.#parts
+    const found = await repository.find(key)
+    if (!found || isOver(found)) return void this.#due.delete(key)
+    const now = Date.now()
+    if (found.status === 'active') {
+      if (now < found.expiresAt) return this.track(key, found)
+      if (now < found.endsAt && (await this.#isAtWork(key, found))) return
+      await worker.register()
+      await repository.change(key, (current) =>
+        current.status === 'active' && now >= current.expiresAt ? rollingBack('timeout')(current) : current,
+      )
+    }
+    const after = await repository.find(key)
+    if (after) this.track(key, after)
+    if (after?.status === 'rolling_back') await rollback.run(key)
+  }
+
+  /** A step that is under way is no idleness. */
+  async #isAtWork(key: string, transaction: Transaction): Promise<boolean> {
+    const [step] = pendingOf(transaction)
+    if (!step || step.isOpen) return false
+    return this.#parts.worker.isAtWork(step.runner, stepWork(key, step.id))
+  }
+
+  #work(key: string, work: () => Promise<void>): void {
+    if (this.#busy.has(key)) return
+    this.#busy.add(key)
+    background(
+      work().finally(() => this.#busy.delete(key)),
+      this.#parts.log,
+    )
+  }
+}
+
+/** Whether it is time to try again what could not be undone. */
+function isDue({ status, retry }: Transaction): boolean {
+  return status === 'partially_rolled_back' && retry !== undefined && Date.now() >= retry.at
+}
+
+/** The store tells by itself that it is away, once. */
+function unlessAway(error: unknown): void {
+  if (!(error instanceof GatewayError) || error.code !== 'SERVER_UNAVAILABLE') throw error
+}
+
+// This process as the runner of steps and rollbacks, known to other members.
+
+/** Those of this process that did not end, by their own part of their names. */
+const living = new Set<string>()
+
+/** Who works on transactions: one for each version of the settings of each gateway, so that none does another's. */
+export class WorkerIdentity {
+  /** Names it in what is written down. */
+  readonly id: string
+  readonly #own = randomBytes(6).toString('hex')
+  readonly #membership: Membership
+  readonly #underWay = new Set<string>()
+  #isClosed = false
+
+  constructor(membership: Membership) {
+    this.#membership = membership
+    this.id = `${membership.id}#${this.#own}`
+    living.add(this.#own)
+  }
+
+  /** Makes others see that it lives; has to be awaited before it writes its name down. */
+  register(): Promise<void> {
+    return this.#membership.register()
+  }
+
+  /** Does some work that others must not take up meanwhile. */
+  async during<Value>(work: string, run: () => Promise<Value>): Promise<Value> {
+    this.#underWay.add(work)
+    try {
+      return await run()
+    } finally {
+      this.#underWay.delete(work)
+      this.#leave()
+    }
+  }
+
+  /** Whether the worker that took up some work is still at it. */
+  async isAtWork(who: string, work: string): Promise<boolean> {
+    return who === this.id ? this.#underWay.has(work) : this.isAlive(who)
+  }
+
+  /** Whether a worker is still alive. */
+  async isAlive(who: string): Promise<boolean> {
+    const at = who.lastIndexOf('#')
+    const gateway = who.slice(0, at)
+    if (at === -1) return false
+    return gateway === this.#membership.id ? living.has(who.slice(at + 1)) : this.#membership.isAlive(gateway)
+  }
+
+  /** Ends it once the work under way is done. */
+  close(): void {
+    this.#isClosed = true
+    this.#leave()
+  }
+
+  #leave(): void {
+    if (this.#isClosed && this.#underWay.size === 0) living.delete(this.#own)
+  }
+}
+
+// Ids of transactions and steps as callers write them.
+
+/** How long an id may be, in characters. */
+export const MAX_ID_LENGTH = 128
+
+/** An id a client chose. @throws INVALID_INPUT */
+export function readId(value: unknown, field: string): string {
+  // Half a surrogate pair has no form in UTF-8.
+  const isGood =
+    typeof value === 'string' && value !== '' && value.length <= MAX_ID_LENGTH && !/\p{C}/u.test(value)
+  if (isGood) return value
+  throw new GatewayError(
+    'INVALID_INPUT',
+    `Invalid params: ${field} must be a text of 1 to ${MAX_ID_LENGTH} characters, without control characters.`,
+    { field, reason: 'shape' },
+  )
 }

@@ -15,7 +15,7 @@ import { begun, committed } from '../../records/transitions.ts'
 import { asTool } from '../builtin-tool.ts'
 import type { Feature, Reserved, BuiltinTool } from '../feature.ts'
 import type { Services } from '../services.ts'
-import { MAX_ID_LENGTH, readId } from './ids.ts'
+import { MAX_ID_LENGTH, readId } from './service.ts'
 import {
   createTransactionService,
   type Settings,

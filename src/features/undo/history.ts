@@ -3,11 +3,9 @@ import type { Log } from '../../core/log.ts'
 import { within } from '../../core/time/waiting.ts'
 import { type Action, type Actions, encodeAction, oldestKeyAt } from '../../records/actions.ts'
 
-/**
- * How much of what a caller did is kept. What does not fit any more pushes out what is oldest, of the caller itself; and
- * where all callers together have too much, of the one that did nothing for longest. Invariant: what is said to be
- * pushed out is not counted any more, so it has to be removed from the store.
- */
+// How much of what a caller did is kept. What does not fit any more pushes out what is oldest, of the caller itself; and
+// where all callers together have too much, of the one that did nothing for longest. Invariant: what is said to be
+// pushed out is not counted any more, so it has to be removed from the store.
 
 /** How much may be kept: how many things, and how long they may be together as text. */
 interface Limit {
@@ -76,11 +74,9 @@ export class HistoryQuota {
   }
 }
 
-/**
- * The history of what was done outside of transactions. What is done within a moment is written together, after its
- * callers have their answers: nothing was promised of the history. So a process that is killed loses the last moment of
- * it, and nothing else; the steps of transactions do not come here.
- */
+// The history of what was done outside of transactions. What is done within a moment is written together, after its
+// callers have their answers: nothing was promised of the history. So a process that is killed loses the last moment of
+// it, and nothing else; the steps of transactions do not come here.
 
 /** For how long deeds are gathered, and how long writing them is waited for at the end, in milliseconds. */
 const FLUSH_DELAY_MS = 50

@@ -7,7 +7,7 @@
  */
 import { hash } from 'node:crypto'
 import { within } from '../../core/time/waiting.ts'
-import { type Head, parseHead } from './line.ts'
+import { type Head, parseHead } from './file.ts'
 
 /** How often the anchor moves at most, and how long its last move may take, in milliseconds. */
 const INTERVAL_MS = 1000

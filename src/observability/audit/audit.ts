@@ -11,7 +11,7 @@ import { self } from '../../core/identity.ts'
 import { isVendorRequest } from '../../protocol/methods.ts'
 import { Anchor, type Anchors } from './anchor.ts'
 import { AuditFile } from './file.ts'
-import { encodeLine, type Head } from './line.ts'
+import { encodeLine, type Head } from './file.ts'
 import { type Ending, displayName } from '../ending.ts'
 
 type Fields = Readonly<Record<string, unknown>>

@@ -1,6 +1,6 @@
 /** Verifies the chain over all files and its anchor. */
 import { createReadStream, existsSync, readFileSync } from 'node:fs'
-import { type AuditLine, type Head, origin, parseHead, readLine, tornDigest } from './line.ts'
+import { type AuditLine, type Head, origin, parseHead, readLine, tornDigest } from './file.ts'
 
 /** Where an audit log is broken, and why. */
 interface Break {

@@ -18,12 +18,10 @@ import {
 import { basename, dirname, join } from 'node:path'
 import { faultOf, type Head, NO_PAGE, type Tree } from './pages.ts'
 
-/**
- * Looks whether a file is a whole LMDB database (data format 2), before the library maps it into memory: what is torn
- * or overwritten would end the process there, or lose what was promised without a word. All pages in use are walked:
- * each is used once, holds what its place says, in order, and as much as the heads of the file count; no free page is
- * in use; and each value has its checksum.
- */
+// Looks whether a file is a whole LMDB database (data format 2), before the library maps it into memory: what is torn
+// or overwritten would end the process there, or lose what was promised without a word. All pages in use are walked:
+// each is used once, holds what its place says, in order, and as much as the heads of the file count; no free page is
+// in use; and each value has its checksum.
 
 /** Why the file of a store cannot be used, for people. */
 export class UnusableFile extends Error {}
@@ -202,11 +200,9 @@ function readPart(file: number, position: number, length: number): Buffer {
   return bytes.subarray(0, readSync(file, bytes, 0, length, position))
 }
 
-/**
- * The folder of a store, apart from the database in it: that it is there, which store it is, that there is room for a
- * first write, and whether it is still the same one while it is used. The library that writes the database holds its
- * files open and would go on writing to them for ever after they were removed.
- */
+// The folder of a store, apart from the database in it: that it is there, which store it is, that there is room for a
+// first write, and whether it is still the same one while it is used. The library that writes the database holds its
+// files open and would go on writing to them for ever after they were removed.
 
 /** The file LMDB keeps everything in, and the one its processes share. */
 export const DATA = 'data.mdb'

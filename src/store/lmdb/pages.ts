@@ -292,12 +292,10 @@ function faultAt(page: bigint): Fault {
   return new Fault(`its page ${page} was damaged`)
 }
 
-/**
- * Values as they stand in the database: until when they are kept, a checksum of that, the key and the text, and the
- * text. A value whose checksum is wrong was damaged on the disk; it is never taken for one that is not there, as a call
- * that was answered would run again then. Values without a checksum were written by earlier versions, which in turn
- * read those that have one.
- */
+// Values as they stand in the database: until when they are kept, a checksum of that, the key and the text, and the
+// text. A value whose checksum is wrong was damaged on the disk; it is never taken for one that is not there, as a call
+// that was answered would run again then. Values without a checksum were written by earlier versions, which in turn
+// read those that have one.
 
 /** A value that was found, with the version of that write. */
 export interface Found {

@@ -147,13 +147,10 @@ function unknownState(): GatewayError {
   return new GatewayError('STATE_INVALID', 'This sign-in is not known, or was finished already.')
 }
 
-/**
- * The first half of the authorization code flow: the address at which a person signs in (RFC 6749 §4.1.1), always with
- * PKCE (RFC 7636) and a state. The second half is in token-endpoint.ts.
- *
- * Both kinds of sign-in use it: that of users to servers (sign-in.ts) and that of people to the gateway's own pages
- * (page-sign-in.ts).
- */
+// The first half of the authorization code flow: the address at which a person signs in (RFC 6749 §4.1.1), always with
+// PKCE (RFC 7636) and a state. The second half is in token-endpoint.ts.
+// Both kinds of sign-in use it: that of users to servers (sign-in.ts) and that of people to the gateway's own pages
+// (page-sign-in.ts).
 
 interface Asked {
   readonly client: string

@@ -358,11 +358,9 @@ export class FairMutex {
   }
 }
 
-/**
- * Holds the first calls of a session until its server has the client's roots. A server asks for them once the
- * handshake is over, while the client's first call may come at once: it would run with the folders of the
- * server's own command line. Whether a server asks at all is not known, so it has a moment to.
- */
+// Holds the first calls of a session until its server has the client's roots. A server asks for them once the
+// handshake is over, while the client's first call may come at once: it would run with the folders of the
+// server's own command line. Whether a server asks at all is not known, so it has a moment to.
 
 /** How long a server has to ask, and a client to answer, in milliseconds. */
 const ASK_TIMEOUT_MS = 500

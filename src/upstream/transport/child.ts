@@ -3,8 +3,12 @@ import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as wait } from 'node:timers/promises'
 import { GatewayError } from '../../core/error.ts'
+import type { Log } from '../../core/log.ts'
 import type { CommandReach } from '../../core/settings.ts'
 import { escapeHidden } from '../../core/text/escape.ts'
+import { withoutSecrets } from '../../core/text/redact.ts'
+import { encodeLine, lines } from '../../protocol/lines.ts'
+import { type OpenTransport, type UpstreamTransport, MAX_MESSAGE } from './transport.ts'
 
 /** Every child that runs, so that none outlives the gateway. */
 const running = new Set<Child>()
@@ -19,7 +23,7 @@ const EXIT_GRACE_MS = 1000
 export type Variables = Readonly<Record<string, string | undefined>>
 
 /** A server's process, at the head of a process group of its own, so that what it starts ends with it. */
-export class Child {
+class Child {
   readonly stdin: ChildProcessWithoutNullStreams['stdin']
   readonly stdout: ChildProcessWithoutNullStreams['stdout']
   readonly stderr: ChildProcessWithoutNullStreams['stderr']
@@ -130,10 +134,8 @@ function notStarted(cause: unknown, { command }: CommandReach): string {
   return `the command "${command}" could not be started: ${why}`
 }
 
-/**
- * The last lines a server wrote to its standard error: most often they say why it ended. They are for operators, not
- * for callers. What is kept is bounded, has no control characters, and tells no secret.
- */
+// The last lines a server wrote to its standard error: most often they say why it ended. They are for operators, not
+// for callers. What is kept is bounded, has no control characters, and tells no secret.
 
 /** How many lines are kept, and how much of each, in characters. */
 const MAX_LINES = 3
@@ -169,3 +171,66 @@ export class LastLines {
 
 /** What terminals take for colours and the like (ECMA-48 section 5.4). */
 const COLOURS = new RegExp(`${String.fromCodePoint(27)}\\[[0-?]*[ -/]*[@-~]`, 'g')
+
+// A server as a child process: one JSON-RPC message per line.
+
+/** How much may wait to be written to a child that does not read, in bytes. */
+const MAX_UNREAD = 64 * 1024 * 1024
+
+/** Reaches a server by starting it as a child process. */
+export function stdioConnect(
+  reach: CommandReach,
+  environment: Variables,
+  { log, lastLines }: { readonly log: Log; readonly lastLines: LastLines },
+): OpenTransport {
+  return async (receiver) => {
+    const child = await Child.start(reach, environment)
+    lastLines.clear()
+    const tooLong = (bytes: number): void => log.warn('upstream.line_too_long', { bytes })
+    child.stdout.on(
+      'data',
+      lines(MAX_MESSAGE, (line) => receiver.receive(line), tooLong),
+    )
+    child.stderr.on(
+      'data',
+      lines(
+        65_536,
+        (line) => {
+          lastLines.add(line)
+          log.info('upstream.stderr', { line: withoutSecrets(line) })
+        },
+        tooLong,
+      ),
+    )
+    // What was on its way out of the process is read before its end counts.
+    const drained = Promise.allSettled([once(child.stdout, 'close'), once(child.stderr, 'close')])
+    void child.ended.then(async (how) => {
+      await Promise.race([drained, new Promise((resolve) => setTimeout(resolve, 200).unref())])
+      receiver.closed(new Error(`The server's process ${how}.`))
+    })
+    return new StdioTransport(child)
+  }
+}
+
+class StdioTransport implements UpstreamTransport {
+  readonly hasProvenance = false
+  readonly #child: Child
+
+  constructor(child: Child) {
+    this.#child = child
+  }
+
+  async send(message: string): Promise<void> {
+    const { stdin } = this.#child
+    if (!stdin.writable) {
+      throw new GatewayError('SERVER_UNAVAILABLE', "The server's process has ended.", { isUnsent: true })
+    }
+    if (stdin.writableLength > MAX_UNREAD)
+      throw new GatewayError('OVERLOADED', 'The server does not read its input.')
+    stdin.write(encodeLine(message))
+  }
+
+  close(): Promise<void> {
+    return this.#child.stop()
+  }
+}

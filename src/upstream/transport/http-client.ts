@@ -192,11 +192,9 @@ function tooLarge(): GatewayError {
   return new GatewayError('UPSTREAM_ERROR', 'The server sent a message that is too large.')
 }
 
-/**
- * What is wrong with a URL that gives no MCP answer, in words. Each failure has two texts: the message that callers
- * get names the cause, and `forOperator` adds the address and what to correct. Only the latter names the address,
- * which callers have no need to know. Addresses are shown without user, query and whatever looks like a secret.
- */
+// What is wrong with a URL that gives no MCP answer, in words. Each failure has two texts: the message that callers
+// get names the cause, and `forOperator` adds the address and what to correct. Only the latter names the address,
+// which callers have no need to know. Addresses are shown without user, query and whatever looks like a secret.
 
 /** Codes of the system and of HTTP clients after which it is certain that no request was sent. */
 const UNSENT = new Set([

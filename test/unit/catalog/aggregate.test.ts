@@ -5,7 +5,7 @@ import { strictNames } from '../../../src/catalog/strict-names.ts'
 import type { Call, Handler } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
-import { unknownResource } from '../../../src/core/unknown.ts'
+import { unknownResource } from '../../../src/core/error.ts'
 
 const theirs = '{"code":-32002,"message":"m","data":{"uri":"a://b","n":9007199254740993}}'
 const relayed = new GatewayError('UPSTREAM_ERROR', 'm', { relayed: Payload.text(theirs) })

@@ -1,5 +1,5 @@
 import { expect, test, vi } from 'vitest'
-import { createCallStatistics } from '../../../src/catalog/call-statistics.ts'
+import { createCallStatistics } from '../../../src/catalog/server-records.ts'
 import type { Outcome } from '../../../src/core/call.ts'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
 import { Payload } from '../../../src/core/payload.ts'

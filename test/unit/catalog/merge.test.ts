@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { nameUris } from '../../../src/catalog/merge.ts'
+import { nameUris } from '../../../src/catalog/aggregate.ts'
 import { Payload } from '../../../src/core/payload.ts'
 
 const big = '"n":9007199254740993,"one":1.0'

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { type ServerLists, unmatchedNames } from '../../../src/catalog/name-check.ts'
 import { loadSettings } from '../../../src/config/load.ts'
 import { ConfigError } from '../../../src/config/problem.ts'
-import { knownScopes } from '../../../src/core/scope.ts'
+import { knownScopes } from '../../../src/core/principal.ts'
 
 const schema = (...names: string[]) => ({
   type: 'object',

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { mustRollBack, transactionsIn } from '../../../src/cli/rollbacks.ts'
+import { mustRollBack, transactionsIn } from '../../../src/cli/tx.ts'
 import { loadSettings } from '../../../src/config/load.ts'
 import type { Settings } from '../../../src/core/settings.ts'
 import { acknowledged, begun } from '../../../src/records/transitions.ts'

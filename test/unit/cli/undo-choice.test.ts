@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { choose, partsOf } from '../../../src/cli/undo-choice.ts'
-import { chosenText, chosenView, undoneText } from '../../../src/cli/format/transactions.ts'
+import { choose, partsOf } from '../../../src/cli/undo.ts'
+import { chosenText, chosenView, undoneText } from '../../../src/cli/tx.ts'
 import type { Action, Compensation } from '../../../src/records/actions.ts'
 import { begun, undoing } from '../../../src/records/transitions.ts'
 import type { Transaction } from '../../../src/records/transactions.ts'

@@ -14,7 +14,7 @@ import {
 import { resourceObject, serverObject, toolObject } from '../../../../src/descriptions/formats/dashdash.ts'
 import { examplesOf } from '../../../../src/descriptions/model/parameters.ts'
 import { helpOf, helpText } from '../../../../src/descriptions/formats/help.ts'
-import { llmsFullText, llmsText } from '../../../../src/descriptions/formats/llms.ts'
+import { llmsFullText, llmsText } from '../../../../src/descriptions/formats/briefing.ts'
 import { manifestOf } from '../../../../src/descriptions/formats/manifest.ts'
 import { authNotice, headersNotice } from '../../../../src/descriptions/sections/practices.ts'
 import type { ServerDescription } from '../../../../src/descriptions/model/description.ts'

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { toYaml } from '../../../../src/descriptions/formats/front-matter.ts'
+import { toYaml } from '../../../../src/descriptions/formats/skill.ts'
 
 const text = fc.oneof(
   fc.string({ unit: 'binary' }),

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { Secret } from '../../../../src/core/text/secret.ts'
 import type { CommandReach } from '../../../../src/core/settings.ts'
-import { authOf, installOf, variablesOf } from '../../../../src/descriptions/model/installation.ts'
+import { authOf, installOf, variablesOf } from '../../../../src/descriptions/model/describe-server.ts'
 
 function command(line: string): CommandReach {
   const [first = '', ...args] = line.split(' ')

@@ -7,7 +7,7 @@ import {
   checkHeaders,
   checkQuery,
   checkToken,
-} from '../../../../src/downstream/auth/credentials.ts'
+} from '../../../../src/downstream/auth/authenticator.ts'
 
 const incoming = (authorization: string) => ({ headers: { authorization } })
 

@@ -1,7 +1,7 @@
 import { scryptSync } from 'node:crypto'
 import { expect, it } from 'vitest'
 import { Secret } from '../../../../src/core/text/secret.ts'
-import { createPasswords } from '../../../../src/downstream/auth/passwords.ts'
+import { createPasswords } from '../../../../src/downstream/auth/authenticator.ts'
 
 const salt = 'salt-of-a-test'
 

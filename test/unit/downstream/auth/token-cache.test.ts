@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { unauthorized, unavailable, type Verified } from '../../../../src/downstream/auth/verified.ts'
-import { createTokenCache } from '../../../../src/downstream/auth/introspection.ts'
+import { createTokenCache } from '../../../../src/downstream/auth/authenticator.ts'
 
 function cache(verify: (token: string) => Promise<Verified>) {
   const state = { now: 0, looks: 0 }

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { ProgressThrottle } from '../../../../src/downstream/session/progress-throttle.ts'
+import { ProgressThrottle } from '../../../../src/downstream/session/response-sink.ts'
 import type { Notification } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Payload } from '../../../../src/core/payload.ts'
 import { sanitise } from '../../../../src/features/errors/sanitise.ts'
-import { sentBy } from '../../../../src/features/errors/normalise.ts'
+import { sentBy } from '../../../../src/features/errors/errors.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
 function told(text: string, args: Readonly<Record<string, unknown>> = {}): string {

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { Operation, Risk } from '../../../../src/core/descriptor.ts'
 import type { UpstreamSettings } from '../../../../src/core/settings.ts'
 import { missingScopes, requiredScopes, requirementOf } from '../../../../src/features/permissions/gate.ts'
-import { knownScopes } from '../../../../src/core/scope.ts'
+import { knownScopes } from '../../../../src/core/principal.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import { otherSpellings } from '../../../support/uri-spellings.ts'
 

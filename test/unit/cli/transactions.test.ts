@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
-import { rollbackText, transactionList, transactionText } from '../../../../src/cli/format/transactions.ts'
-import { begun } from '../../../../src/records/transitions.ts'
-import type { Transaction } from '../../../../src/records/transactions.ts'
+import { rollbackText, transactionList, transactionText } from '../../../src/cli/tx.ts'
+import { begun } from '../../../src/records/transitions.ts'
+import type { Transaction } from '../../../src/records/transactions.ts'
 
 const start = begun({ id: 't', principal: { id: 'me' }, timeout: 1000, lifetime: 1000, now: 0 })
 const acknowledged = { by: 'ann', at: 0 }

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
-import { approvalLine, approvalText, decidedLine } from '../../../../src/cli/format/approvals.ts'
-import type { Approval } from '../../../../src/records/approvals.ts'
+import { approvalLine, approvalText, decidedLine } from '../../../src/cli/approvals.ts'
+import type { Approval } from '../../../src/records/approvals.ts'
 
 const at = Date.UTC(2026, 10, 21, 12)
 const approval: Approval = {

@@ -1,11 +1,11 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { createUndoRules } from '../../../../src/catalog/undo-rules.ts'
-import { toolLines, toolTable } from '../../../../src/cli/format/tools.ts'
-import { planText } from '../../../../src/cli/format/plan.ts'
-import type { Descriptor } from '../../../../src/core/descriptor.ts'
-import { judgeUndo } from '../../../../src/core/undo/judge-undo.ts'
+import { createUndoRules } from '../../../src/catalog/undo-rules.ts'
+import { toolLines, toolTable } from '../../../src/cli/explain.ts'
+import { planText } from '../../../src/cli/plan.ts'
+import type { Descriptor } from '../../../src/core/descriptor.ts'
+import { judgeUndo } from '../../../src/core/undo/judge-undo.ts'
 
 const text = { type: 'string' }
 const fields = fc

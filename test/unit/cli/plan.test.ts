@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { planText } from '../../../../src/cli/format/plan.ts'
-import type { Descriptor, Classification } from '../../../../src/core/descriptor.ts'
+import { planText } from '../../../src/cli/plan.ts'
+import type { Descriptor, Classification } from '../../../src/core/descriptor.ts'
 
 const natures: Readonly<Record<string, Classification>> = {
   read: { op: 'read', risk: 'safe', idempotent: true, evidence: ['it reads'] },
