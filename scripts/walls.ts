@@ -65,14 +65,7 @@ const walls: readonly Wall[] = [
       'records',
       'descriptions',
     ],
-    own: [
-      'feature.ts',
-      'services.ts',
-      'builtin-tool.ts',
-      'describing.ts',
-      'list-changes.ts',
-      'missing-undo.ts',
-    ],
+    own: ['feature.ts', 'builtin-tool.ts', 'describing.ts', 'list-changes.ts', 'missing-undo.ts'],
   },
   { part: 'features/index.ts' },
   {
@@ -112,11 +105,11 @@ const walls: readonly Wall[] = [
   { part: 'gateway/keys.ts', may: ['core', 'store/store.ts'], uses: ['jose'] },
   {
     part: 'gateway/features.ts',
-    may: ['core', 'features/feature.ts', 'features/services.ts', 'features/index.ts'],
+    may: ['core', 'features/feature.ts', 'features/index.ts'],
   },
   {
     part: 'gateway/internal-call.ts',
-    may: ['core', 'features/services.ts', 'protocol/meta-keys.ts', 'protocol/lift.ts'],
+    may: ['core', 'features/feature.ts', 'protocol/meta-keys.ts', 'protocol/lift.ts'],
   },
   {
     part: 'gateway/observers.ts',
@@ -124,7 +117,7 @@ const walls: readonly Wall[] = [
   },
   {
     part: 'gateway/descriptions.ts',
-    may: ['core', 'catalog', 'descriptions', 'features/services.ts'],
+    may: ['core', 'catalog', 'descriptions', 'features/feature.ts'],
   },
   { part: 'gateway/inspect.ts', may: ['core', 'features'] },
   { part: 'gateway/offline.ts', may: ['core', 'observability', 'store'] },

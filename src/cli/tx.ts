@@ -25,7 +25,15 @@ import {
 import { acknowledged, rollingBack } from '../records/transitions.ts'
 import type { Store } from '../store/store.ts'
 import { didYouMean, parseWords, readSource, UsageError, userName } from './options.ts'
-import type { Chosen } from './undo.ts'
+
+/** Something that was done, and what can be done about it. */
+export interface Chosen {
+  readonly deed: Action
+  /** How well it can be undone. */
+  readonly how: 'exactly' | 'approximately' | 'not at all'
+  /** Why it cannot be, or what to keep in mind. */
+  readonly why?: string
+}
 
 /** What the command can be told. */
 const known = {

@@ -24,6 +24,7 @@ import {
   countText,
   type Undone,
   undoneText,
+  type Chosen,
 } from './tx.ts'
 
 /** What the command can be told. */
@@ -229,15 +230,6 @@ function print(text: string): number {
 }
 
 // Decides which actions `gatehouse undo` can undo and in which parts. Pure.
-
-/** Something that was done, and what can be done about it. */
-export interface Chosen {
-  readonly deed: Action
-  /** How well it can be undone. */
-  readonly how: 'exactly' | 'approximately' | 'not at all'
-  /** Why it cannot be, or what to keep in mind. */
-  readonly why?: string
-}
 
 /** What can be undone of some deeds; what is undone already, or came to nothing, is left out. */
 export function choose(deeds: readonly Action[], transactions: readonly Transaction[]): readonly Chosen[] {

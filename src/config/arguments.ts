@@ -7,9 +7,10 @@ import { splitCommand } from './command-line.ts'
 import { nameOfCommand, nameOfUrl } from './names.ts'
 import { GATEWAY_KEY, GATEWAY_KEY_MISTAKE } from './sections/upstream.ts'
 import { ConfigError } from './problem.ts'
-import { fileSchema, type FeatureSchema } from './schema.ts'
+import { fileSchema } from './schema.ts'
 import { type Environment, environment } from './secrets.ts'
 import { settle, withListen, type ListenOverride } from './settings.ts'
+import type { FeatureSchema } from './sections/features.ts'
 
 /** What settings from the command line need besides its words. */
 export interface ArgumentOptions {

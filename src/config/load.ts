@@ -27,7 +27,7 @@ import { explain } from './explain.ts'
 import { urlMistake } from './names.ts'
 import { ConfigError, pathText, type ConfigProblem, type Finding, type Position } from './problem.ts'
 import { narrowed, resolved, schemaOf } from './schema-lookup.ts'
-import { fileSchema, type FeatureSchema } from './schema.ts'
+import { fileSchema } from './schema.ts'
 import {
   type Environment,
   hasReference,
@@ -37,6 +37,7 @@ import {
   type References,
 } from './secrets.ts'
 import { settle, withListen, type ListenOverride } from './settings.ts'
+import type { FeatureSchema } from './sections/features.ts'
 
 /** What loading needs besides the text. */
 interface LoadOptions {

@@ -6,19 +6,8 @@ import { bodySchema, listenSchema } from './sections/listen.ts'
 import { namePattern, reservedNames } from './names.ts'
 import { observeSchema } from './sections/observe.ts'
 import { storeSchema } from './sections/store.ts'
-import { withSwitches } from './sections/features.ts'
+import { withSwitches, type FeatureSchema } from './sections/features.ts'
 import { upstreamProperties } from './sections/upstream.ts'
-
-/** What the configuration needs to know of a feature. */
-export interface FeatureSchema {
-  readonly name: string
-  /** Whether its settings stand at the top level under its name, under `features`, or among those of `limits`. */
-  readonly place: 'top' | 'features' | 'limits'
-  /** The schema of an object, without `$ref`. A `default` of `off` keeps the feature off until it is asked for. */
-  readonly schema: JsonSchema
-  /** Whether a gateway behind this one does it as well, so that it is off for such a server unless its settings say more. */
-  readonly isLeftToGateway?: true
-}
 
 /** The JSON Schema of the configuration file. */
 export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {

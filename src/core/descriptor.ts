@@ -2,7 +2,7 @@
  * What servers list, as the gateway knows it: descriptors with their classification, and the records of
  * servers.
  */
-import type { Variation } from './judgement/judge.ts'
+import type { Variation } from './judgement/lexicon.ts'
 
 /** What a server's own list says of a tool. */
 export interface ListedDefinition {

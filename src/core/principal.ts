@@ -1,6 +1,5 @@
 /** Who calls, after authentication. */
 import { canonical } from './json/json.ts'
-import type { UpstreamSettings } from './settings.ts'
 import type { Secret } from './text/secret.ts'
 
 /** Who a call is made for. */
@@ -61,8 +60,15 @@ export const scopeListSchema = {
   errorMessage: 'must be a list of scopes, without spaces or quotes',
 } as const
 
+/** What of a server's settings names scopes. */
+interface ScopedServer {
+  readonly name: string
+  readonly scopes: Readonly<Record<string, unknown>>
+  readonly tools: Readonly<Record<string, { readonly scopes?: readonly string[] }>>
+}
+
 /** Every scope the configuration of a server knows: those it has by itself, and those that are configured. */
-export function knownScopes({ name, scopes, tools }: UpstreamSettings): string[] {
+export function knownScopes({ name, scopes, tools }: ScopedServer): string[] {
   const explicit = Object.values(tools).flatMap((tool) => tool.scopes ?? [])
   const derived = ['read', 'write', 'delete', 'admin', 'execute'].map((kind) => `${kind}:${name}`)
   return [...new Set([...derived, ...Object.keys(scopes), ...explicit])]

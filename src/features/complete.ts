@@ -11,7 +11,7 @@ import {
 } from '../descriptions/model/completed.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import type { Feature } from './feature.ts'
-import type { Services } from './services.ts'
+import type { Services } from './feature.ts'
 
 type Deps = Pick<Services, 'servers' | 'descriptions'>
 

@@ -15,7 +15,7 @@ import { NS, isAskedFor, withoutFlag } from '../protocol/meta-keys.ts'
 import { method } from '../protocol/methods.ts'
 import { introducing, descriptionSoon } from './describing.ts'
 import type { Feature } from './feature.ts'
-import type { Services } from './services.ts'
+import type { Services } from './feature.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 

@@ -10,7 +10,7 @@ import { within } from '../core/time/waiting.ts'
 import { describeAllServers } from '../descriptions/model/describe-server.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { amongCapabilities } from '../protocol/meta-keys.ts'
-import type { Services } from './services.ts'
+import type { Services } from './feature.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 

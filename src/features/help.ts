@@ -7,7 +7,7 @@ import type { ServerDescription } from '../descriptions/model/description.ts'
 import { answered, asTool, pageOf } from './builtin-tool.ts'
 import { describedList } from './describing.ts'
 import type { Feature, BuiltinPage, BuiltinTool } from './feature.ts'
-import type { Services } from './services.ts'
+import type { Services } from './feature.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 

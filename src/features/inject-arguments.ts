@@ -11,7 +11,7 @@ import { Payload } from '../core/payload.ts'
 import { type SchemaProblem, validator } from '../core/schema/schema.ts'
 import { withExtension } from '../protocol/meta-keys.ts'
 import type { Feature, Reserved } from './feature.ts'
-import type { Services } from './services.ts'
+import type { Services } from './feature.ts'
 import { describingTools } from './describing.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>

@@ -12,7 +12,7 @@ import { namesArgument } from '../core/tool-call.ts'
 import { settingOf } from '../core/settings.ts'
 import { NS } from '../protocol/meta-keys.ts'
 import type { CallerValue, Feature } from './feature.ts'
-import type { Services } from './services.ts'
+import type { Services } from './feature.ts'
 
 type Deps = Pick<Services, 'servers' | 'features'>
 

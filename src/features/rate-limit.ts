@@ -15,7 +15,7 @@ import { callKey, findCall, fingerprintOf } from '../records/calls.ts'
 import { hasIdempotencyKey, idempotencyKeyOf, NS } from '../protocol/meta-keys.ts'
 import { isVendorRequest, method as known } from '../protocol/methods.ts'
 import type { Feature, SettingsOf } from './feature.ts'
-import type { Services } from './services.ts'
+import type { Services } from './feature.ts'
 
 type Deps = Pick<Services, 'store' | 'servers' | 'gateway'>
 

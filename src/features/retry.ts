@@ -6,7 +6,7 @@ import { settingOf } from '../core/settings.ts'
 import { pause } from '../core/time/waiting.ts'
 import { method as known } from '../protocol/methods.ts'
 import type { Feature } from './feature.ts'
-import type { Services } from './services.ts'
+import type { Services } from './feature.ts'
 
 interface Settings {
   readonly attempts: number

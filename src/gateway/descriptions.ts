@@ -15,7 +15,7 @@ import { type Naming, describeServer, describeAllServers } from '../descriptions
 import { frontOf } from '../descriptions/model/describe-gateway.ts'
 import { latencyOf } from '../descriptions/model/facts.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
-import type { DescriptionService } from '../features/services.ts'
+import type { DescriptionService } from '../features/feature.ts'
 import { oneLine } from '../descriptions/model/text.ts'
 
 interface Options {

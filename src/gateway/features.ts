@@ -10,7 +10,7 @@ import {
   settingsFor,
   type SettingsOf,
 } from '../features/feature.ts'
-import type { Services } from '../features/services.ts'
+import type { Services } from '../features/feature.ts'
 import { features } from '../features/index.ts'
 
 /** A feature that is on, for some server or all. */

@@ -8,7 +8,7 @@ import { judgeUndo, type UndoJudgement } from '../core/undo/judge-undo.ts'
 import { confirm } from '../features/confirm/confirm.ts'
 import { templateOf } from '../features/confirm/request.ts'
 import { isAsked, ruleOf } from '../features/confirm/rules.ts'
-import type { Settings as ConfirmSettings } from '../features/confirm/context.ts'
+import type { Settings as ConfirmSettings } from '../features/confirm/rules.ts'
 import { type Requirement, requirementOf } from '../features/permissions/gate.ts'
 
 /** A tool, and what the gateway does about it. */

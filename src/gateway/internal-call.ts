@@ -1,7 +1,7 @@
 /** Calls that the gateway makes itself, with the rights of a caller. */
 import type { Call } from '../core/call.ts'
 import { Payload } from '../core/payload.ts'
-import type { InternalCall } from '../features/services.ts'
+import type { InternalCall } from '../features/feature.ts'
 import { NS } from '../protocol/meta-keys.ts'
 import { ownCall } from '../protocol/lift.ts'
 

@@ -6,7 +6,9 @@ import { Payload } from '../core/payload.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { ownCall } from '../protocol/lift.ts'
 import { method } from '../protocol/methods.ts'
-import type { Json } from './subject.ts'
+
+/** The members of a JSON object. */
+export type Json = Readonly<Record<string, unknown>>
 
 /** What a server answered. */
 export type Answer =

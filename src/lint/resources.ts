@@ -1,8 +1,8 @@
 /** Assertions about resources and prompts. */
 import { isObject } from '../core/json/json.ts'
-import { errorText, type Reading } from './asking.ts'
+import { errorText, type Reading, type Json } from './asking.ts'
 import { type Assertion, each, fail, notApplicable, pass } from './subject.ts'
-import type { Json, Subject } from './subject.ts'
+import type { Subject } from './subject.ts'
 
 const NONE = 'it has no resources'
 

@@ -16,10 +16,8 @@ import {
   type Fetched,
   type Reading,
   readResources,
+  type Json,
 } from './asking.ts'
-
-/** The members of a JSON object. */
-export type Json = Readonly<Record<string, unknown>>
 
 /** A tool of the server, and what kind of action it seems to be. */
 export interface AuditedTool {

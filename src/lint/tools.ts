@@ -4,7 +4,8 @@ import { isObject } from '../core/json/json.ts'
 import { UnusableSchema, validator } from '../core/schema/schema.ts'
 import { isPlainName } from '../core/text/alias.ts'
 import { type Assertion, each, notApplicable, ownersToSay, pass, type Verdict } from './subject.ts'
-import type { AuditedTool, Subject, Json } from './subject.ts'
+import type { AuditedTool, Subject } from './subject.ts'
+import type { Json } from './asking.ts'
 
 const NONE = 'it has no tools'
 

@@ -1,7 +1,7 @@
 /** The page of `/metrics`. prom-client is loaded at the first request. */
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
 import { self } from '../core/identity.ts'
-import type { Levels, Series } from './metrics.ts'
+import type { Levels, Series, Exposition } from './metrics.ts'
 
 /** What was counted so far. */
 interface Counted {
@@ -11,13 +11,6 @@ interface Counted {
   levels(): Levels
   /** How many calls wait for the approval of a person; unknown where the store cannot be read. */
   pendingApprovals(): Promise<number | undefined>
-}
-
-/** What was counted, in the text format of Prometheus. */
-export interface Exposition {
-  text(): Promise<string>
-  /** Its media type. */
-  readonly type: string
 }
 
 /** Gauges that are named like counters, which `promtool check metrics` complains about. */

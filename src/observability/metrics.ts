@@ -1,7 +1,13 @@
 /** Counters and histograms of calls, for Prometheus. Labels are bounded. */
 import type { Target } from '../core/call.ts'
 import { oneLine } from '../core/text/escape.ts'
-import type { Exposition } from './exposition.ts'
+
+/** What was counted, in the text format of Prometheus. */
+export interface Exposition {
+  text(): Promise<string>
+  /** Its media type. */
+  readonly type: string
+}
 
 /** The durations of one set of labels. */
 interface Duration {

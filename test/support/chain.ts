@@ -1,4 +1,4 @@
-import type { Services } from '../../src/features/services.ts'
+import type { Services } from '../../src/features/feature.ts'
 import { type Call, compose, type Handler, type Outcome } from '../../src/core/call.ts'
 import { Payload } from '../../src/core/payload.ts'
 import type { Feature } from '../../src/features/feature.ts'

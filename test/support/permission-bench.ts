@@ -1,4 +1,4 @@
-import type { Services } from '../../src/features/services.ts'
+import type { Services } from '../../src/features/feature.ts'
 import { createDescriptors } from '../../src/catalog/tool-descriptors.ts'
 import { createCatalog } from '../../src/catalog/router.ts'
 import type { Call, Handler, Notification, Outcome } from '../../src/core/call.ts'

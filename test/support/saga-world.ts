@@ -1,4 +1,4 @@
-import type { Services } from '../../src/features/services.ts'
+import type { Services } from '../../src/features/feature.ts'
 import {
   type Call,
   compose,

@@ -5,7 +5,17 @@ import type { FeatureSettings } from '../../core/settings.ts'
 import { Secret } from '../../core/text/secret.ts'
 import { bytes, milliseconds } from '../../core/time/units.ts'
 import { schemaOf } from '../schema-lookup.ts'
-import type { FeatureSchema } from '../schema.ts'
+
+/** What the configuration needs to know of a feature. */
+export interface FeatureSchema {
+  readonly name: string
+  /** Whether its settings stand at the top level under its name, under `features`, or among those of `limits`. */
+  readonly place: 'top' | 'features' | 'limits'
+  /** The schema of an object, without `$ref`. A `default` of `off` keeps the feature off until it is asked for. */
+  readonly schema: JsonSchema
+  /** Whether a gateway behind this one does it as well, so that it is off for such a server unless its settings say more. */
+  readonly isLeftToGateway?: true
+}
 
 type Values = Readonly<Record<string, unknown>>
 

@@ -9,18 +9,16 @@ import type { Descriptor, Classification, Operation, Risk } from '../descriptor.
 import { isObject } from '../json/json.ts'
 import type { Payload } from '../payload.ts'
 import { argumentEvidence, dryRunArgument, hasVerb, outputEvidence } from './arguments.ts'
-import { type Condition, type Effect, effectRanks, type Evidence, worse, verbClass } from './lexicon.ts'
+import {
+  type Condition,
+  type Effect,
+  effectRanks,
+  type Evidence,
+  worse,
+  verbClass,
+  type Variation,
+} from './lexicon.ts'
 import { descriptionEvidence, nameEvidence, titleEvidence } from './words.ts'
-
-/** How arguments decide what a call does. */
-export interface Variation {
-  /** What a call does that uses no argument named in `conditions`. */
-  readonly least: Effect
-  /** Uses of arguments that make a call worse than `least`. */
-  readonly conditions: readonly (Evidence & { readonly when: Condition })[]
-  /** With `true` at this path of its arguments, a call changes nothing. */
-  readonly dryRun?: readonly string[]
-}
 
 /** What a tool does, and why that is believed. */
 export interface Judgement extends Variation {

@@ -5,6 +5,16 @@
  * `release`, `run`) are marked, because after a reading verb they name what is read.
  */
 
+/** How arguments decide what a call does. */
+export interface Variation {
+  /** What a call does that uses no argument named in `conditions`. */
+  readonly least: Effect
+  /** Uses of arguments that make a call worse than `least`. */
+  readonly conditions: readonly (Evidence & { readonly when: Condition })[]
+  /** With `true` at this path of its arguments, a call changes nothing. */
+  readonly dryRun?: readonly string[]
+}
+
 /**
  * What a verb stands for. `outward` goes to people or pays, and cannot be taken back; `session` passes by itself; of a
  * `soft` verb a trusted server may say that it destroys nothing.

@@ -3,7 +3,6 @@
  * Invariant: a proposal without doubts calls its tool with what identifies the thing that was made or changed, and
  * leaves out no argument that chooses what is touched. It touches nothing else, whatever else there is.
  */
-import type { UndoSettings } from '../settings.ts'
 import { areSameNouns, isSameNoun } from '../text/words.ts'
 import { isForReal, isNarrowed, leftOpen, narrowed } from '../tool-call.ts'
 import {
@@ -20,7 +19,7 @@ import {
 } from './argument-mapping.ts'
 import { type Expression, type Value, printExpression } from './expression.ts'
 import { readingOf, indexOf, type ToolNameIndex } from './name-readings.ts'
-import { proposeRestore } from './restore.ts'
+import { type Proposal, proposeRestore } from './restore.ts'
 import {
   isAside,
   isBulk,
@@ -34,16 +33,6 @@ import {
   names,
 } from './selectors.ts'
 import { type Field, fieldsOf, shapeOf, type ToolShape } from './tool-shape.ts'
-
-/** How a tool could be undone, as far as names and schemas tell. */
-export interface Proposal {
-  /** As the configuration would say it. */
-  readonly undo: string | UndoSettings
-  /** Why, for people. */
-  readonly why: readonly string[]
-  /** Why it may do less or more than undo the call, for people. It is sure where there are none. */
-  readonly doubts: readonly string[]
-}
 
 /** What came of looking for a way to undo a tool. */
 interface Suggestion {

@@ -9,7 +9,8 @@ import type { Root } from '../json/path.ts'
 import { hint, argumentMismatches, strayed } from '../schema/argument-mismatches.ts'
 import { type ToolSettings, type UndoSettings, settingOf } from '../settings.ts'
 import { type Expression, pathsOf } from './expression.ts'
-import { isSure, type Proposal, proposeUndo } from './inverse.ts'
+import { isSure, proposeUndo } from './inverse.ts'
+import { type Proposal } from './restore.ts'
 import { readUndo, type UndoRule, undoRuleOf } from './rules.ts'
 
 /** How a tool is undone, and how that is known. */

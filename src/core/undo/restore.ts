@@ -4,7 +4,6 @@
  */
 import { type Value, printExpression } from './expression.ts'
 import { mapArguments, fromFields, placed, type Source, namedIn } from './argument-mapping.ts'
-import type { Proposal } from './inverse.ts'
 import { isForReal, isNarrowed, leftOpen, narrowed } from '../tool-call.ts'
 import type { Root } from '../json/path.ts'
 import { plainNouns, type NameReading, readingOf, type ToolNameIndex } from './name-readings.ts'
@@ -206,4 +205,14 @@ function absence(tool: ToolShape, index: ToolNameIndex, { nouns, thing }: NameRe
     if (isAimed && leftOpen(ender, filled.call).length === 0) return printExpression(filled.call)
   }
   return 'none'
+}
+/** How a tool could be undone, as far as names and schemas tell. */
+
+export interface Proposal {
+  /** As the configuration would say it. */
+  readonly undo: string | UndoSettings
+  /** Why, for people. */
+  readonly why: readonly string[]
+  /** Why it may do less or more than undo the call, for people. It is sure where there are none. */
+  readonly doubts: readonly string[]
 }

@@ -7,12 +7,12 @@ import { CONFIRMATION_KEY, isAskedFor, withoutFlag } from '../../protocol/meta-k
 import { createApprovals } from '../../records/approvals.ts'
 import { describingTools } from '../describing.ts'
 import type { Feature } from '../feature.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 import { createApprovalCache } from './grant.ts'
-import { FLAG, TOKEN, reservedOf, type Settings, settingsSchema } from './context.ts'
+import { FLAG, TOKEN, reservedOf, settingsSchema } from './context.ts'
 import { confirmationPolicy } from './policy.ts'
 import { templateOf } from './request.ts'
-import { isAsked, ruleOf, riskOf } from './rules.ts'
+import { isAsked, ruleOf, riskOf, type Settings } from './rules.ts'
 import { Waiting } from './waiting.ts'
 
 type Deps = Pick<

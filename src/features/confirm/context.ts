@@ -1,14 +1,14 @@
 /** What confirming the calls of one target needs: settings, reserved values, services. */
 import type { Call } from '../../core/call.ts'
-import { type Remember, rememberSchema } from '../../core/remember.ts'
+import { rememberSchema } from '../../core/remember.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { durationSchema } from '../../core/time/units.ts'
 import type { Approvals } from '../../records/approvals.ts'
 import type { Reserved } from '../feature.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 import type { ApprovalCache } from './grant.ts'
 import type { Grant } from './grant.ts'
-import { type Rule, isAsked, ruleOf } from './rules.ts'
+import { type Rule, isAsked, ruleOf, type Settings } from './rules.ts'
 import type { Waiting } from './waiting.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'identity' | 'pages' | 'features' | 'gateway'>
@@ -43,21 +43,6 @@ export interface Confirmed {
   readonly isChosen?: boolean
   /** The call as it goes on, where it waited. */
   readonly call?: Call
-}
-
-/** What the configuration says of asking people. Durations are milliseconds. */
-export interface Settings {
-  readonly level: 'destructive' | 'reversible' | 'all' | 'none'
-  readonly unannotated: 'confirm' | 'derive'
-  readonly fallback: 'page' | 'two_step' | 'deny'
-  readonly ttl: number
-  readonly approval_ttl: number
-  readonly wait: number
-  readonly remember: false | Remember
-  readonly rollbacks: boolean
-  readonly accept_bare_flag: boolean
-  readonly model_may_confirm: boolean
-  readonly compat: boolean
 }
 
 /** The JSON Schema of the settings. */

@@ -12,8 +12,8 @@ import { rememberText } from '../../core/remember.ts'
 import { MAX_TIMER_MS } from '../../core/time/waiting.ts'
 import type { Store } from '../../store/store.ts'
 import { canAnswer } from '../../protocol/input-requests.ts'
-import { type Refusal, STATE_KEY, type ConfirmState } from './grant.ts'
-import type { ConfirmationRequest } from './request.ts'
+import { type Refusal, type ConfirmState } from './grant.ts'
+import { type ConfirmationRequest, STATE_KEY } from './request.ts'
 
 /** Names our question among those of a call. */
 const INPUT_REQUEST_KEY = 'confirm'

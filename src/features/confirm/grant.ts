@@ -11,8 +11,8 @@ import { NS } from '../../protocol/meta-keys.ts'
 import type { Approval } from '../../records/approvals.ts'
 import { casUpdate, type CasUpdate } from '../../records/cas-update.ts'
 import type { Store } from '../../store/store.ts'
-import type { Services } from '../services.ts'
-import type { ConfirmationRequest } from './request.ts'
+import type { Services } from '../feature.ts'
+import { type ConfirmationRequest, STATE_KEY } from './request.ts'
 import type { Rule } from './rules.ts'
 
 type Deps = Pick<Services, 'log' | 'identity'>
@@ -97,9 +97,6 @@ const sentences: Readonly<Record<Refusal, string>> = {
   denied: 'This call was denied.',
 }
 
-/** The slot of a call's state in which is kept what was asked, or that it was granted. */
-export const STATE_KEY = 'confirm'
-
 /** That a call may run: who said so, and how. */
 export interface Grant {
   readonly approval: string
@@ -120,15 +117,6 @@ export function confirmStateOf({ requestState: state }: Call): ConfirmState | un
   const slot = state[STATE_KEY]
   // What is in the state was written here: clients get it sealed.
   return isObject(slot) && typeof slot.kind === 'string' ? (slot as unknown as ConfirmState) : undefined
-}
-
-/** The same call as it is for the layers below: what was said to this one is not for them. */
-export function withoutConfirmState(call: Call): Call {
-  const { [STATE_KEY]: slot, ...state } = call.requestState
-  if (slot === undefined) return call
-  if (isObject(slot) && slot.kind === 'granted') return { ...call, requestState: state }
-  const { inputResponses: _answers, ...rest } = call
-  return { ...rest, requestState: state }
 }
 
 // Grants that hold for several calls of a tool, in the store.

@@ -19,7 +19,7 @@ import {
   type Requested,
   NO_APPROVER_REASON,
 } from '../../records/approvals.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 import { type ConfirmContext, type Confirmed, FLAG, type HostWord, TOKEN, TOKEN_ARGUMENT } from './context.ts'
 import { requestForm, canAsk, readForm, useOnce, requestUrl, readUrl } from './elicitation.ts'
 import { declined, run, type Grant, confirmStateOf, grantOf } from './grant.ts'

@@ -11,8 +11,19 @@ import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
 import { oneLine } from '../../core/text/escape.ts'
 import { isTelling, Redactor } from '../../core/text/redact.ts'
 import type { ApprovalRequest } from '../../records/approvals.ts'
-import { withoutConfirmState } from './grant.ts'
 import { offerOf, riskOf, type Rule } from './rules.ts'
+
+/** The slot of a call's state in which is kept what was asked, or that it was granted. */
+export const STATE_KEY = 'confirm'
+
+/** The same call as it is for the layers below: what was said to this one is not for them. */
+function withoutConfirmState(call: Call): Call {
+  const { [STATE_KEY]: slot, ...state } = call.requestState
+  if (slot === undefined) return call
+  if (isObject(slot) && slot.kind === 'granted') return { ...call, requestState: state }
+  const { inputResponses: _answers, ...rest } = call
+  return { ...rest, requestState: state }
+}
 
 type Arguments = Readonly<Record<string, unknown>>
 

@@ -5,7 +5,21 @@ import { isObject } from '../../core/json/json.ts'
 import type { Remember, StopAsking } from '../../core/remember.ts'
 import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
 import { yamlKey } from '../../core/text/escape.ts'
-import type { Settings } from './context.ts'
+
+/** What the configuration says of asking people. Durations are milliseconds. */
+export interface Settings {
+  readonly level: 'destructive' | 'reversible' | 'all' | 'none'
+  readonly unannotated: 'confirm' | 'derive'
+  readonly fallback: 'page' | 'two_step' | 'deny'
+  readonly ttl: number
+  readonly approval_ttl: number
+  readonly wait: number
+  readonly remember: false | Remember
+  readonly rollbacks: boolean
+  readonly accept_bare_flag: boolean
+  readonly model_may_confirm: boolean
+  readonly compat: boolean
+}
 
 /** What the configuration says of asking about one tool. */
 export interface Rule {

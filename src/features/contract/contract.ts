@@ -14,7 +14,7 @@ import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
 import type { Answered } from '../builtin-tool.ts'
 import type { Feature } from '../feature.ts'
 import { acknowledged, type List, lists, listsWanted, withListChanged } from '../list-changes.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 import { createContractWatcher, NAME, type ContractWatcher, type Moved } from './watch.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'descriptions' | 'features' | 'gateway'>

@@ -13,7 +13,7 @@ import { canonical, isObject } from '../../core/json/json.ts'
 import { background } from '../../core/log.ts'
 import type { ServerDescription, ToolDescription } from '../../descriptions/model/description.ts'
 import { Contracts } from '../../records/contracts.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 import { type List, lists } from '../list-changes.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'descriptions' | 'features' | 'gateway'>

@@ -11,7 +11,7 @@ import { casUpdate, type CasUpdate } from '../../records/cas-update.ts'
 import { callerHash } from '../../records/principal.ts'
 import type { Store } from '../../store/store.ts'
 import type { Feature, SettingsOf } from '../feature.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 
 // Budgets of callers in the store, by stretches of time.
 

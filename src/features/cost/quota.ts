@@ -8,7 +8,7 @@ import { countedOf } from '../../descriptions/formats/tool-notes.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { descriptionSoon } from '../describing.ts'
 import type { Feature } from '../feature.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 

@@ -12,7 +12,7 @@ import { within } from '../../core/time/waiting.ts'
 import { callOf } from '../../core/tool-call.ts'
 import { answered, asTool, pageOf } from '../builtin-tool.ts'
 import type { Feature, SettingsOf } from '../feature.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 import {
   createNeighbours,
   createRegistry,

@@ -14,7 +14,7 @@ import {
 import { actionOf } from '../../core/text/synonyms.ts'
 import { queryWords, stem } from '../../core/text/words.ts'
 import { callOf } from '../../core/tool-call.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'invoker' | 'pages' | 'gateway'>
 

@@ -18,7 +18,7 @@ import type { UpstreamSettings } from '../../core/settings.ts'
 import { Redactor, secretsOf } from '../../core/text/redact.ts'
 import { CONFIRMATION_KEY, ERROR_KEY, isAskedFor, withoutFlag } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 import {
   renderError,
   safeResult,

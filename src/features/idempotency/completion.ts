@@ -15,7 +15,7 @@ import { isoTime } from '../../core/time/waiting.ts'
 import { evaluate, type Expression, parseExpression, resultValue } from '../../core/undo/expression.ts'
 import { ERROR_KEY, IDEMPOTENCY_KEY, NS } from '../../protocol/meta-keys.ts'
 import type { CallRecord, StoredCall } from '../../records/calls.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 
 type Deps = Pick<Services, 'invoker'>
 

@@ -16,7 +16,7 @@ import { background } from '../../core/log.ts'
 import { Registry } from '../../core/registry.ts'
 import { pause, untilAborted, within } from '../../core/time/waiting.ts'
 import type { CallRecord, StoredCall } from '../../records/calls.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 import {
   annotateReplay,
   annotateFailure,

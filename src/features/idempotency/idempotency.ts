@@ -6,7 +6,7 @@ import { type ToolSettings, settingOf } from '../../core/settings.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'
 import { CAMEL_KEY, IDEMPOTENCY_KEY, keyShape, NS, isTask } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 import { type ToolPolicy, IdempotentExecutor } from './executor.ts'
 import { autoKeyed, isForUs, readKeyed, noTask } from './keyed-request.ts'
 

@@ -17,7 +17,7 @@ import {
   keptCall,
 } from '../../records/calls.ts'
 import type { Store } from '../../store/store.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 import type { Completion } from './completion.ts'
 import { exhausted, type KeyedRequest, lost, notKept, storeAway } from './keyed-request.ts'
 

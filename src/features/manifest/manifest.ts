@@ -15,7 +15,7 @@ import { answered, pageOf } from '../builtin-tool.ts'
 import { introducing, descriptionSoon, describedList } from '../describing.ts'
 import type { Feature, BuiltinPage, BuiltinTool } from '../feature.ts'
 import { acknowledged, listsWanted, withListChanged } from '../list-changes.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'pages' | 'features' | 'gateway'>
 

@@ -4,7 +4,7 @@ import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
 import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
 import { fits, fitting } from '../../core/text/pattern.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 import { decoded, fold, pathVariants, tidy, uriReadings } from './path-variants.ts'
 import { type Rules, rulesFor } from './rules.ts'
 

@@ -9,7 +9,7 @@ import { escapeHidden } from '../../core/text/escape.ts'
 import { fitting } from '../../core/text/pattern.ts'
 import { type Approval, createApprovals, type ApprovalRequest } from '../../records/approvals.ts'
 import type { SettingsOf } from '../feature.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 import { readStrings } from './preflight.ts'
 import type { Granted, Sessions } from './sessions.ts'
 

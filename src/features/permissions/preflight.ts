@@ -8,7 +8,7 @@ import type { Principal } from '../../core/principal.ts'
 import { escapeHidden } from '../../core/text/escape.ts'
 import { untilAborted } from '../../core/time/waiting.ts'
 import { IDEMPOTENCY_KEY, SESSION_TOKEN, TRANSACTION_ID } from '../../protocol/meta-keys.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 import { type Context, isShut, judge, missingWords } from './gate.ts'
 
 type Deps = Pick<Services, 'servers'>

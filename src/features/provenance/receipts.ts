@@ -15,7 +15,7 @@ import {
   withoutExtension,
 } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 import { ownStamp } from './stamp.ts'
 
 type Deps = Pick<Services, 'log' | 'invoker' | 'identity' | 'pages' | 'features'>

@@ -10,7 +10,7 @@ import type { ServerDescription } from '../../descriptions/model/description.ts'
 import { answered, pageOf } from '../builtin-tool.ts'
 import { introducing, describedList } from '../describing.ts'
 import type { Feature, BuiltinEntry } from '../feature.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'invoker' | 'descriptions' | 'features'>
 

@@ -1,7 +1,6 @@
 /**
  * What the parts of the feature share: settings, records, worker, queue, and the rollback of a transaction.
  */
-import { randomBytes } from 'node:crypto'
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
@@ -9,7 +8,6 @@ import type { Principal } from '../../core/principal.ts'
 import { durationSchema } from '../../core/time/units.ts'
 import { pause, untilAborted } from '../../core/time/waiting.ts'
 import { Actions } from '../../records/actions.ts'
-import type { Membership } from '../../records/members.ts'
 import {
   isOver,
   type Transaction,
@@ -19,8 +17,8 @@ import {
 } from '../../records/transactions.ts'
 import { rollingBack, pendingOf, retried } from '../../records/transitions.ts'
 import type { SettingsOf } from '../feature.ts'
-import type { Services } from '../services.ts'
-import { createRollback, type Rollback, stepWork } from './rollback.ts'
+import type { Services } from '../feature.ts'
+import { createRollback, type Rollback, stepWork, WorkerIdentity } from './rollback.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'>
 
@@ -347,66 +345,6 @@ function isDue({ status, retry }: Transaction): boolean {
 /** The store tells by itself that it is away, once. */
 function unlessAway(error: unknown): void {
   if (!(error instanceof GatewayError) || error.code !== 'SERVER_UNAVAILABLE') throw error
-}
-
-// This process as the runner of steps and rollbacks, known to other members.
-
-/** Those of this process that did not end, by their own part of their names. */
-const living = new Set<string>()
-
-/** Who works on transactions: one for each version of the settings of each gateway, so that none does another's. */
-export class WorkerIdentity {
-  /** Names it in what is written down. */
-  readonly id: string
-  readonly #own = randomBytes(6).toString('hex')
-  readonly #membership: Membership
-  readonly #underWay = new Set<string>()
-  #isClosed = false
-
-  constructor(membership: Membership) {
-    this.#membership = membership
-    this.id = `${membership.id}#${this.#own}`
-    living.add(this.#own)
-  }
-
-  /** Makes others see that it lives; has to be awaited before it writes its name down. */
-  register(): Promise<void> {
-    return this.#membership.register()
-  }
-
-  /** Does some work that others must not take up meanwhile. */
-  async during<Value>(work: string, run: () => Promise<Value>): Promise<Value> {
-    this.#underWay.add(work)
-    try {
-      return await run()
-    } finally {
-      this.#underWay.delete(work)
-      this.#leave()
-    }
-  }
-
-  /** Whether the worker that took up some work is still at it. */
-  async isAtWork(who: string, work: string): Promise<boolean> {
-    return who === this.id ? this.#underWay.has(work) : this.isAlive(who)
-  }
-
-  /** Whether a worker is still alive. */
-  async isAlive(who: string): Promise<boolean> {
-    const at = who.lastIndexOf('#')
-    const gateway = who.slice(0, at)
-    if (at === -1) return false
-    return gateway === this.#membership.id ? living.has(who.slice(at + 1)) : this.#membership.isAlive(gateway)
-  }
-
-  /** Ends it once the work under way is done. */
-  close(): void {
-    this.#isClosed = true
-    this.#leave()
-  }
-
-  #leave(): void {
-    if (this.#isClosed && this.#underWay.size === 0) living.delete(this.#own)
-  }
 }
 
 // Ids of transactions and steps as callers write them.

@@ -31,7 +31,7 @@ import {
   stepEnded,
   stepRemoved,
 } from '../../records/transitions.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 import { howToConfigure, howToPivot, noUndo } from '../missing-undo.ts'
 import { readId } from './service.ts'
 import { quiescent, stepWork } from './rollback.ts'

@@ -14,7 +14,7 @@ import {
 import { begun, committed } from '../../records/transitions.ts'
 import { asTool } from '../builtin-tool.ts'
 import type { Feature, Reserved, BuiltinTool } from '../feature.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 import { MAX_ID_LENGTH, readId } from './service.ts'
 import {
   createTransactionService,

@@ -9,7 +9,7 @@ import { evaluate, type Expression, uses, resultValue } from '../../core/undo/ex
 import type { UndoRule } from '../../core/undo/rules.ts'
 import { ERROR_KEY } from '../../protocol/meta-keys.ts'
 import { isKeepable, tooLarge, type Compensation } from '../../records/actions.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 
 /** What reading before the call gave: what was there, that there was nothing, or that this is unknown. */
 export type ReadSnapshot =

@@ -20,7 +20,7 @@ import { keepPrincipal } from '../../records/principal.ts'
 import { toolsToCheck } from '../describing.ts'
 import type { Feature } from '../feature.ts'
 import { noUndo } from '../missing-undo.ts'
-import type { Services } from '../services.ts'
+import type { Services } from '../feature.ts'
 import { SnapshotReader, type ReadSnapshot, takesResult, compensationFor } from './compensation.ts'
 import { History } from './history.ts'
 

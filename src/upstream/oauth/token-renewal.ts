@@ -1,6 +1,5 @@
 /** Keeps a token fresh: renewed ahead of its end, once at a time, with a pause after failures. */
-import type { HttpAnswer } from '../transport/http-client.ts'
-import type { Login, LoginHeaders } from '../transport/auth-retry.ts'
+import type { Login, LoginHeaders, HttpAnswer } from '../transport/auth-retry.ts'
 
 /** An access token, and when it stops being good, in milliseconds since the epoch. */
 export interface Token {

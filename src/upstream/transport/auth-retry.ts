@@ -1,6 +1,33 @@
 /** Makes a request with credentials, and once more with new ones where it is refused. */
 import { asGatewayError, GatewayError } from '../../core/error.ts'
-import type { HttpAnswer, HttpRequest } from './http-client.ts'
+import type { ServerEvent } from '../../protocol/sse.ts'
+
+/** One HTTP exchange to make, and who hears of it. */
+export interface HttpRequest {
+  readonly method: 'GET' | 'POST' | 'DELETE'
+  /** All headers; begin with `baseHeaders`. */
+  readonly headers: Readonly<Record<string, string>>
+  readonly body?: string
+  /** Path and query, where not those of the client's URL. */
+  readonly path?: string
+  /** How long the whole exchange may take, in milliseconds. */
+  readonly timeout?: number
+  /** How long to wait before it, in milliseconds. */
+  readonly delay?: number
+  onEvent?(event: ServerEvent): void
+  onRetry?(milliseconds: number): void
+  /** The status and headers are there. */
+  onHead?(answer: HttpAnswer): void
+  onAbortable?(abort: () => void): void
+}
+
+/** An HTTP answer, its body read. Events were handed out as they came. */
+export interface HttpAnswer {
+  readonly status: number
+  readonly isEventStream: boolean
+  readonly body: string
+  header(name: string): string | undefined
+}
 
 export type LoginHeaders = Readonly<Record<string, string>>
 

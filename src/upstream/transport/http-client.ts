@@ -7,8 +7,8 @@ import { type Dispatcher, Pool } from 'undici'
 import type { Quota } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject, readJson } from '../../core/json/json.ts'
-import { readEvents, type ServerEvent } from '../../protocol/sse.ts'
-import { type Login, startWithAuth } from './auth-retry.ts'
+import { readEvents } from '../../protocol/sse.ts'
+import { type Login, startWithAuth, type HttpAnswer, type HttpRequest } from './auth-retry.ts'
 import { MAX_MESSAGE } from './transport.ts'
 
 /** Requests to one URL, with its credentials. */
@@ -21,33 +21,6 @@ export interface HttpClient {
   readonly quota?: UpstreamQuota | undefined
   /** Adds to each request what proves for whom it is made, where that is not always the same. */
   readonly login?: Login | undefined
-}
-
-/** One HTTP exchange to make, and who hears of it. */
-export interface HttpRequest {
-  readonly method: 'GET' | 'POST' | 'DELETE'
-  /** All headers; begin with `baseHeaders`. */
-  readonly headers: Readonly<Record<string, string>>
-  readonly body?: string
-  /** Path and query, where not those of the client's URL. */
-  readonly path?: string
-  /** How long the whole exchange may take, in milliseconds. */
-  readonly timeout?: number
-  /** How long to wait before it, in milliseconds. */
-  readonly delay?: number
-  onEvent?(event: ServerEvent): void
-  onRetry?(milliseconds: number): void
-  /** The status and headers are there. */
-  onHead?(answer: HttpAnswer): void
-  onAbortable?(abort: () => void): void
-}
-
-/** An HTTP answer, its body read. Events were handed out as they came. */
-export interface HttpAnswer {
-  readonly status: number
-  readonly isEventStream: boolean
-  readonly body: string
-  header(name: string): string | undefined
 }
 
 /** A client for a URL. No timeouts of its own: a stream may be silent for long, and calls have deadlines. */

@@ -6,17 +6,8 @@ import { Registry } from '../../core/registry.ts'
 import type { OutgoingRequest } from '../../protocol/json-rpc-peer.ts'
 import { findRevision } from '../../protocol/revisions.ts'
 import type { ServerEvent } from '../../protocol/sse.ts'
-import { isAboutCredentials } from './auth-retry.ts'
-import {
-  baseHeaders,
-  exchangeHttp,
-  type HttpClient,
-  type HttpAnswer,
-  type HttpRequest,
-  startHttp,
-  noMessage,
-  errorIn,
-} from './http-client.ts'
+import { isAboutCredentials, type HttpAnswer, type HttpRequest } from './auth-retry.ts'
+import { baseHeaders, exchangeHttp, type HttpClient, startHttp, noMessage, errorIn } from './http-client.ts'
 import type { OpenTransportAs, UpstreamTransport, TransportReceiver } from './transport.ts'
 
 interface StreamOptions {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { loadSettings } from '../../../src/config/load.ts'
 import { ConfigError } from '../../../src/config/problem.ts'
-import type { FeatureSchema } from '../../../src/config/schema.ts'
 import type { Settings } from '../../../src/core/settings.ts'
+import type { FeatureSchema } from '../../../src/config/sections/features.ts'
 
 /** A feature with a default that the corporate profile changes, and one with another beside it. */
 const features: readonly FeatureSchema[] = [

@@ -1,4 +1,4 @@
-import type { Services } from '../../../src/features/services.ts'
+import type { Services } from '../../../src/features/feature.ts'
 import { describe, expect, it } from 'vitest'
 import type { Descriptor, ToolFacts } from '../../../src/core/descriptor.ts'
 import type { ToolSettings } from '../../../src/core/settings.ts'

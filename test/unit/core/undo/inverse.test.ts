@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { isSure, type Proposal, proposeUndo } from '../../../../src/core/undo/inverse.ts'
+import { isSure, proposeUndo } from '../../../../src/core/undo/inverse.ts'
+import { type Proposal } from '../../../../src/core/undo/restore.ts'
 import { readUndo } from '../../../../src/core/undo/rules.ts'
 
 type Properties = Readonly<Record<string, unknown>>

@@ -5,12 +5,12 @@ import { Payload } from '../../../../src/core/payload.ts'
 import type { Principal } from '../../../../src/core/principal.ts'
 import type { ToolSettings, UpstreamSettings } from '../../../../src/core/settings.ts'
 import { confirm } from '../../../../src/features/confirm/confirm.ts'
-import type { Settings } from '../../../../src/features/confirm/context.ts'
 import { type Approvals, createApprovals } from '../../../../src/records/approvals.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { featureDeps, type ServiceStubs, withTool } from '../../../support/feature-deps.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import { toolCall } from '../../../support/tool-call.ts'
+import type { Settings } from '../../../../src/features/confirm/rules.ts'
 
 /** Settings that ask about what destroys, each time. */
 export const confirmDefaults: Settings = {

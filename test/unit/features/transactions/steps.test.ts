@@ -1,4 +1,4 @@
-import type { Services } from '../../../../src/features/services.ts'
+import type { Services } from '../../../../src/features/feature.ts'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'

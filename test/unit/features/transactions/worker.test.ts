@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { createQueue } from '../../../../src/features/transactions/service.ts'
-import { WorkerIdentity } from '../../../../src/features/transactions/service.ts'
+import { WorkerIdentity } from '../../../../src/features/transactions/rollback.ts'
 import { createMembership } from '../../../../src/records/members.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 

@@ -1,4 +1,4 @@
-import type { Services } from '../../../../src/features/services.ts'
+import type { Services } from '../../../../src/features/feature.ts'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Outcome } from '../../../../src/core/call.ts'

@@ -1,6 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import type { HttpAnswer, HttpRequest } from '../../../../src/upstream/transport/http-client.ts'
-import { type Login, startWithAuth } from '../../../../src/upstream/transport/auth-retry.ts'
+import {
+  type Login,
+  startWithAuth,
+  type HttpAnswer,
+  type HttpRequest,
+} from '../../../../src/upstream/transport/auth-retry.ts'
 
 const answer = (status: number): HttpAnswer => ({
   status,
