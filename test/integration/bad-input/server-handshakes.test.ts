@@ -68,7 +68,7 @@ const others = [
 ] as const
 
 test.concurrent.each([...codes, ...others])(
-  'a server whose handshake is "%s" is answered for with %s',
+  'requests to a server whose handshake is "%s" end with %s',
   async (name, code) => {
     for (const revision of ['2026-07-28', '2025-11-25'] as const) {
       const client = await connect({
@@ -90,7 +90,7 @@ test.concurrent.each([...codes, ...others])(
   },
 )
 
-test('servers that cannot be reached do not hinder the one that can', async () => {
+test('unreachable servers do not affect a reachable one', async () => {
   const client = await connect({ revision: '2026-07-28', transport: 'http', url: `${gateway.url}/good` })
   const reply = await client.request('tools/call', { name: 'good' })
   expect(reply.result).toMatchObject({ content: [{ text: 'good' }] })

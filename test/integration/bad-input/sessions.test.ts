@@ -33,7 +33,7 @@ describe('a client of an older revision', () => {
     expectError(reply.status, reply.text, { status, code: -32600, error })
   })
 
-  test('does not reach a session through the URL of another server', async () => {
+  test('cannot use a session through the URL of another server', async () => {
     const { session, close } = await sessionFront(gateway.url)
     const reply = await post(`${gateway.url}/fake`, list, session)
     expectError(reply.status, reply.text, { status: 404, code: -32600, error: 'SESSION_NOT_FOUND' })
@@ -62,7 +62,7 @@ describe('a client of an older revision', () => {
     expectError(reply.status, reply.text, { status: 200, code: -32602, error: 'INVALID_INPUT' })
   })
 
-  test.each(['server/discover', 'subscriptions/listen'])('does not know %s', async (method) => {
+  test.each(['server/discover', 'subscriptions/listen'])('cannot use the method %s', async (method) => {
     const front = await sessionFront(gateway.url)
     const { status, text } = await front.send(JSON.stringify({ jsonrpc: '2.0', id: 3, method }))
     expectError(status, text, { status: 200, code: -32601, error: 'UNSUPPORTED_OPERATION' })
@@ -82,7 +82,7 @@ describe('a client of an older revision', () => {
     await front.close()
   })
 
-  test.each(['2025-06-18', '2025-11-25'])('of %s may send no batch', async (revision) => {
+  test.each(['2025-06-18', '2025-11-25'])('of %s cannot send a batch', async (revision) => {
     const front = await sessionFront(gateway.url, revision)
     const { status, text } = await front.send(`[${list}]`)
     expectError(status, text, { status: 400, code: -32600, error: 'INVALID_REQUEST' })
@@ -90,7 +90,7 @@ describe('a client of an older revision', () => {
   })
 
   test.each(['tools/call', 'initialize', 'server/discover', 'no/such'])(
-    'that makes a notification of %s reaches no server',
+    'that sends %s as a notification reaches no server',
     async (method) => {
       const front = await sessionFront(gateway.url)
       const before = server.seen.length
@@ -111,7 +111,7 @@ describe('a client of an older revision', () => {
     },
   )
 
-  test('with a stream id nobody gave gets the stream of its session', async () => {
+  test('with an unknown Last-Event-ID gets the stream of its session', async () => {
     const { session, close } = await sessionFront(gateway.url)
     for (const lastEventId of ['nonsense', '99-99', '0-999999999999999999999', '-']) {
       const headers = { ...usual, ...session, 'last-event-id': lastEventId }

@@ -62,7 +62,7 @@ async function goesOn(): Promise<void> {
   expect((await post(gateway.url, JSON.stringify(message), headers)).text).toContain('good')
 }
 
-test('a call of 2026-07-28 whose client does not read is given up, and the server is told', async () => {
+test('a 2026-07-28 call whose client does not read is aborted and cancelled at the server', async () => {
   const params = { name: 'flood', _meta: { 'io.modelcontextprotocol/logLevel': 'debug' } }
   const { message, headers } = modern('tools/call', params)
   ends.length = 0
@@ -72,7 +72,7 @@ test('a call of 2026-07-28 whose client does not read is given up, and the serve
   await goesOn()
 })
 
-test('a call of an older revision whose client does not read costs no more than what is kept for its return', async () => {
+test('an older call whose client does not read uses no more memory than its replay buffer', async () => {
   const front = await sessionFront(gateway.url)
   await front.send('{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"debug"}}')
   ends.length = 0
@@ -85,7 +85,7 @@ test('a call of an older revision whose client does not read costs no more than 
   await front.close()
 })
 
-test('a client of HTTP+SSE that does not read its stream loses it', async () => {
+test('an HTTP+SSE client that does not read its stream loses it', async () => {
   const stream = await open(`${gateway.origin}/sse`, {
     method: 'GET',
     headers: { accept: 'text/event-stream' },

@@ -31,9 +31,7 @@ function disk(size: string): { readonly path: string; remount(option: string): v
 }
 
 describe('a store in a folder', () => {
-  it('whose disk is full: nothing is done that could not be remembered, and nothing is lost', async ({
-    skip,
-  }) => {
+  it('on a full disk: no call runs that could not be recorded, and no record is lost', async ({ skip }) => {
     const own = disk('4m')
     if (!own) return skip()
     const server = await notes()
@@ -76,7 +74,7 @@ describe('a store in a folder', () => {
   })
 
   it.for(['that is missing', 'that is empty'] as const)(
-    '%s on a full disk keeps the gateway from starting, and is made once there is room',
+    '%s on a full disk keeps the gateway from starting, and is created once there is space',
     async (what, { skip }) => {
       const own = disk('4m')
       if (!own) return skip()
@@ -107,7 +105,7 @@ describe('a store in a folder', () => {
     ['that was torn', 'its end is missing'],
     ['that is a file', 'is a file'],
   ] as const)(
-    '%s keeps the gateway from starting, with the place, and is left as it was',
+    '%s keeps the gateway from starting, is named with its path, and is left unchanged',
     async ([what, reason], { skip }) => {
       const home = folder()
       let store = join(home, 'store')
@@ -157,7 +155,7 @@ describe.skipIf(!hasRedis())('a store in Redis', () => {
   let count = 0
   const store = (): string => `${redis.url}/${count++}`
 
-  it('that vanishes in the middle of a call: it is answered, says that it is not recorded, and runs once', async () => {
+  it('that disappears during a call: the call completes, is marked as unrecorded, and runs once', async () => {
     const server = await notes()
     const client = await clientWith(server, store())
     const params = add('slow', { idempotency_key: 'k' })
@@ -192,7 +190,7 @@ describe.skipIf(!hasRedis())('a store in Redis', () => {
     expect(server.calls).toEqual(['add slow', 'add other'])
   })
 
-  it('that does not answer for a while: a step is in doubt then, and its transaction can be undone', async () => {
+  it('that is unresponsive for a while: the step is in doubt, and its transaction can be rolled back', async () => {
     const server = await notes()
     const client = await clientWith(server, store())
     const t = { transaction_id: 't' }

@@ -40,7 +40,7 @@ const failures: readonly (readonly [string, () => Json | undefined])[] = [
 ]
 
 describe.each(failures)('a server that %s when its tools are listed', (_what, list) => {
-  test('does what is called, once a person was asked, and the log says why', async () => {
+  test('runs a call after a person confirmed it, and the log gives the reason', async () => {
     const { client, gateway, server } = await unlisted(list)
     // Arguments are not held against a schema: there is none.
     const call = { name: 'get_anything', arguments: { any: { thing: null } } }
@@ -53,7 +53,7 @@ describe.each(failures)('a server that %s when its tools are listed', (_what, li
     )
   })
 
-  test('keeps to what the configuration says of its tools', async () => {
+  test('follows the configured settings of its tools', async () => {
     const { client } = await unlisted(list, {
       tools: { 'get_*': { risk: 'safe' } },
       deny: { drop_all: true },
@@ -66,7 +66,7 @@ describe.each(failures)('a server that %s when its tools are listed', (_what, li
   })
 })
 
-test('a list that does not come is waited for once', async () => {
+test('a list that never arrives is awaited only once', async () => {
   const { client } = await unlisted(() => undefined, {
     start_timeout: '8s',
     tools: { '*': { risk: 'safe' } },

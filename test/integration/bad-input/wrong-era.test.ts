@@ -110,7 +110,7 @@ const changes: readonly Change[] = [
   { name: 'an empty state', params: { name: 'echo', requestState: '' }, ...state },
 ]
 
-describe('a request of 2026-07-28 with', () => {
+describe('a 2026-07-28 request with', () => {
   test.each(changes)('$name is refused', async (change) => {
     const { method = 'tools/call', params: given = { name: 'echo' } } = change
     const { message, headers } = modern(method, { ...given, _meta: change.meta ?? {} })
@@ -123,7 +123,7 @@ describe('a request of 2026-07-28 with', () => {
     expect(await modernFront(gateway.url).call()).toBe(wellAnswered)
   })
 
-  test('an unsupported version is told which there are', async () => {
+  test('an unsupported version receives the supported versions', async () => {
     const { message } = modern('tools/list', { _meta: { [meta('protocolVersion')]: '2031-01-01' } })
     const headers = { 'mcp-protocol-version': '2031-01-01', 'mcp-method': 'tools/list' }
     const { text } = await post(gateway.url, JSON.stringify(message), headers)
@@ -138,7 +138,7 @@ describe('a request of 2026-07-28 with', () => {
     expect(parse(reply.text)).toMatchObject({ id: null, error: { data: { code: 'METHOD_NOT_ALLOWED' } } })
   })
 
-  test('a posted answer is refused', async () => {
+  test('a posted response is refused', async () => {
     const { status, text } = await post(gateway.url, '{"jsonrpc":"2.0","id":1,"result":{}}', {
       'mcp-protocol-version': '2026-07-28',
     })
@@ -172,7 +172,7 @@ describe.each(fronts)('over HTTP a client of %s', (revision, connect) => {
   })
 
   test.each(['text/html', 'application/xml, image/png'])(
-    'C041 that only accepts %s is refused',
+    'C041 that accepts only %s is refused',
     async (accept) => {
       const front = await connect()
       const { message, headers } = modern('tools/list')

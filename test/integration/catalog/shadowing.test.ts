@@ -46,7 +46,7 @@ function namesIn(reply: Json): string[] {
   return tools.flatMap((tool) => (isObject(tool) ? String(tool['name']) : []))
 }
 
-test('catalog: no server takes a name in the space of another, also when it lists it later or the other is away', async () => {
+test('catalog: no server can claim a name in the namespace of another, even if it lists it later or the other is down', async () => {
   const short = await toolServer(['get_own'])
   const long = await toolServer(['get_c'])
   const names = ['get_own']

@@ -20,7 +20,7 @@ describe('every command', () => {
     ['plan', '--help'],
     ['init', '--help'],
     ['help', 'init'],
-  ])('explains itself: %s %s', async (...words) => {
+  ])('prints its help: %s %s', async (...words) => {
     const { code, stdout, stderr } = await runCommand(words.filter(Boolean))
     expect([code, stderr]).toEqual([0, ''])
     expect(stdout).toMatch(/usage/i)
@@ -28,7 +28,7 @@ describe('every command', () => {
   })
 
   test.each([['--version'], ['-v'], ['serve', '--version'], ['tx', 'list', '--version']])(
-    'tells its version: %s %s %s',
+    'prints its version: %s %s %s',
     async (...words) => {
       const { code, stdout, stderr } = await runCommand(words)
       expect([code, stdout, stderr]).toEqual([0, `gatehouse ${packageFile.version}\n`, ''])
@@ -36,7 +36,7 @@ describe('every command', () => {
   )
 })
 
-describe('wrong usage ends with 2, says what is wrong, and writes nothing to stdout', () => {
+describe('wrong usage exits with 2, names the mistake, and writes nothing to stdout', () => {
   test.each([
     ['a command there is not', ['sevre'], 'sevre'],
     ['an option there is not', ['serve', '--prot', '1'], '--prot'],
@@ -72,14 +72,14 @@ describe('wrong usage ends with 2, says what is wrong, and writes nothing to std
     expect(stderr).not.toMatch(/\n\s+at /)
   })
 
-  test('a misspelt command is answered with the one that starts a server', async () => {
+  test('a misspelt command is answered with the command that starts a server', async () => {
     expect((await runCommand(['npx', 'some-server'])).stderr).toContain('gatehouse serve -- npx some-server')
   })
 })
 
 describe('without a configuration', () => {
   test.each([[[]], [['serve']], [['check']], [['stdio']]])(
-    '%j says how to get one, and ends with 1',
+    '%j prints how to create one, and exits with 1',
     async (words) => {
       const { code, stdout, stderr } = await runCommand(words, { cwd: folder() })
       expect([code, stdout]).toEqual([1, ''])
@@ -97,7 +97,7 @@ test.each(['/dev/zero', 'pipe'])('a configuration in %s, which never ends, is re
   expect(stderr).toMatch(/^gatehouse: \/\S+ cannot be read: it is not a regular file\n$/)
 })
 
-test('a folder in place of a file is named', async () => {
+test('a folder instead of a file is named in the error', async () => {
   const cwd = folder()
   const { code, stdout, stderr } = await runCommand(['check', '--config', cwd], { cwd })
   expect([code, stdout]).toEqual([1, ''])
@@ -106,7 +106,7 @@ test('a folder in place of a file is named', async () => {
 
 const older = olderNode()
 
-test('each mistake in a file is a line that says who speaks', async () => {
+test('each mistake in a file is one line with the prefix "gatehouse:"', async () => {
   const cwd = folder()
   writeFileSync(`${cwd}/gateway.config.yaml`, 'upstreams: { one: { url: nowhere } }\nlisten: { prt: 1 }\n')
   const { code, stderr } = await runCommand(['explain', 'one'], { cwd })
@@ -116,7 +116,7 @@ test('each mistake in a file is a line that says who speaks', async () => {
 })
 
 describe.skipIf(older === undefined)('on a Node.js that is too old', () => {
-  test('it says which is needed instead of failing somewhere', async () => {
+  test('the command names the required version instead of failing elsewhere', async () => {
     const { code, stdout, stderr } = await runCommand(['--version'], {
       program: [older ?? '', gatewayProgram().at(-1) ?? ''],
     })

@@ -29,7 +29,7 @@ async function write(gateway: CommandProcess, path: string, id: number): Promise
 }
 
 test.each(['a configuration file', 'a command'])(
-  'the command that a stdio front for %s prints works as it is printed, from another folder',
+  'the command that a stdio gateway for %s prints works verbatim from another folder',
   async (front) => {
     const place = folder()
     const target = join(place, 'target.txt')

@@ -31,7 +31,7 @@ describe('keyed calls while processes are killed', () => {
   afterAll(() => redis?.stop())
 
   test.for(variants)(
-    'are done once: $kills killed, server over $upstream, store in $store',
+    'run once: $kills killed, server over $upstream, store in $store',
     { timeout: 120_000 },
     async (variant, { skip }) => {
       const { upstream, store, kills, keys, batch } = variant
@@ -60,7 +60,7 @@ describe('keyed calls while processes are killed', () => {
     },
   )
 
-  test('were in doubt in part, and settled by what a read found in part', () => {
+  test('include calls in doubt, some of them settled by a read', () => {
     expect(all.filter(({ answer }) => !answer).length).toBeGreaterThan(0)
     expect(all.filter(({ answer }) => answer?.isVerified).length).toBeGreaterThan(0)
   })

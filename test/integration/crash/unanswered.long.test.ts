@@ -26,7 +26,7 @@ const rows = patterns.flatMap((row) => [
   { ...row, tool: 'add_blind_effect', title: 'in doubt' },
 ])
 
-describe.each(['http', 'stdio'] as const)('a call that a server over %s never answers', (upstream) => {
+describe.each(['http', 'stdio'] as const)('a call to which a server over %s never responds', (upstream) => {
   let field: CrashField
   beforeAll(async () => {
     field = await startField({ upstream, gateways: 1, tools, limits })

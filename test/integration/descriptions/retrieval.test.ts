@@ -40,8 +40,8 @@ beforeAll(async () => {
   ranking = createRanking(listed)
 }, 120_000)
 
-describe('the right tool for what somebody says', () => {
-  test('is looked for among the tools of five servers, for each of them alike', () => {
+describe('tool retrieval by intent', () => {
+  test('is tested on the tools of five servers, with equally many intents each', () => {
     const both = [...tuning, ...heldOut]
     expect(new Set(both.map(({ intent }) => intent)).size).toBe(60)
     for (const name of Object.keys(servers)) {
@@ -60,7 +60,7 @@ describe('the right tool for what somebody says', () => {
   test.each([
     ['of all 60', () => [...tuning, ...heldOut]],
     ['of the 30 it was not fitted to', () => heldOut],
-  ])('comes first for 8 in 10, and among three for 19 in 20: %s', (_, select) => {
+  ])('ranks the right tool first for 8 in 10 intents, and in the top three for 19 in 20: %s', (_, select) => {
     const wanted = select()
     const places = wanted.map((wish) => ({ ...wish, place: placeOf(wish) }))
     const first = places.filter(({ place }) => place === 0).length
