@@ -26,30 +26,33 @@ const ways: readonly Way[] = [
   ['without guides', { features: { skills: 'off', help: 'off' } }, /^$/, true],
 ]
 
-describe.each(ways)('a gateway %s', (_what, config, advice, isSilent) => {
-  test.each(['', '/notes', '/others'])('tells a model at /mcp%s nothing it cannot do', async (path) => {
-    const server = await scriptedServer({ tools: {} }, { 'tools/list': () => ({ tools }) })
-    const upstreams = { notes: { url: server.url, tools: undo }, others: { url: server.url } }
-    const gateway = await localGateway({ ...config, upstreams })
-    const client = await connect({ transport: 'http', url: gateway.url + path, revision: '2026-07-28' })
-    const said = String((await client.request('server/discover')).result?.['instructions'])
-    const named = [...said.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name)
-    const listed = await client.request('tools/list')
-    const names = [listed.result?.['tools']].flat().map((tool) => Object(tool).name)
-    for (const name of named) {
-      if (name.startsWith('skill:')) {
-        const { result } = await client.request('resources/read', { uri: name })
-        expect(JSON.stringify(result?.['contents'])).toContain('# ')
-        expect(JSON.stringify(await client.request('resources/list'))).toContain(name)
-      } else expect(names).toContain(name)
-    }
-    expect(named).toHaveLength(isSilent ? 0 : 1)
-    const guide = await client.request('ai_help', { section: 'bestPractices' })
-    const text = guide.error === undefined ? JSON.stringify(objectAt({ ...guide }, 'result')) : ''
-    if (path !== '/others') expect(text).toMatch(advice)
-    if (!names.includes('ai_help')) expect(text).not.toContain('`ai_help`')
-    await client.close()
-    await gateway.close()
-    await server.close()
-  })
+describe.each(ways)('the guide of a gateway %s', (_what, config, advice, isSilent) => {
+  test.each(['', '/notes', '/others'])(
+    'instructs a model at /mcp%s to do only what is possible',
+    async (path) => {
+      const server = await scriptedServer({ tools: {} }, { 'tools/list': () => ({ tools }) })
+      const upstreams = { notes: { url: server.url, tools: undo }, others: { url: server.url } }
+      const gateway = await localGateway({ ...config, upstreams })
+      const client = await connect({ transport: 'http', url: gateway.url + path, revision: '2026-07-28' })
+      const said = String((await client.request('server/discover')).result?.['instructions'])
+      const named = [...said.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name)
+      const listed = await client.request('tools/list')
+      const names = [listed.result?.['tools']].flat().map((tool) => Object(tool).name)
+      for (const name of named) {
+        if (name.startsWith('skill:')) {
+          const { result } = await client.request('resources/read', { uri: name })
+          expect(JSON.stringify(result?.['contents'])).toContain('# ')
+          expect(JSON.stringify(await client.request('resources/list'))).toContain(name)
+        } else expect(names).toContain(name)
+      }
+      expect(named).toHaveLength(isSilent ? 0 : 1)
+      const guide = await client.request('ai_help', { section: 'bestPractices' })
+      const text = guide.error === undefined ? JSON.stringify(objectAt({ ...guide }, 'result')) : ''
+      if (path !== '/others') expect(text).toMatch(advice)
+      if (!names.includes('ai_help')) expect(text).not.toContain('`ai_help`')
+      await client.close()
+      await gateway.close()
+      await server.close()
+    },
+  )
 })

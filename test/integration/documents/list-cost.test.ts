@@ -57,7 +57,7 @@ async function cost(gateway: RunningGateway): Promise<number> {
 }
 
 test(
-  '500 described tools cost at most twice what passing the same bytes through does',
+  'listing 500 described tools costs at most twice as much as relaying the same bytes',
   { timeout: 60_000 },
   async () => {
     expect((await list(described)).length).toBeGreaterThan(200_000)

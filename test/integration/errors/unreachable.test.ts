@@ -116,7 +116,7 @@ const faults: readonly Fault[] = [
   },
 ]
 
-describe('a URL that gives no MCP answer', () => {
+describe('a URL that does not respond with MCP', () => {
   let urls: ReadonlyMap<string, URL>
   const servers: Server[] = []
 
@@ -150,7 +150,7 @@ describe('a URL that gives no MCP answer', () => {
     upstreams: Object.fromEntries([...urls].map(([name, { href }]) => [name, href])),
   })
 
-  test('is named by `check` with its address, the cause and what to correct', async () => {
+  test('is reported by `check` with its address, the cause and the fix', async () => {
     const path = join(folder(), 'gateway.config.yaml')
     writeFileSync(path, JSON.stringify({ store: 'memory', ...config() }))
     const { code, stderr } = await runCommand(['check', '--config', path])
@@ -159,7 +159,7 @@ describe('a URL that gives no MCP answer', () => {
     expect(stderr).not.toContain(SECRET)
   })
 
-  test('is named with its address in the log, and without it to callers', async () => {
+  test('is reported with its address in the log, and without it to callers', async () => {
     const gateway = await localGateway({ ...config(), features: { validate: 'off' } })
     onTestFinished(() => gateway.close())
     for (const fault of faults) {

@@ -28,7 +28,7 @@ const elsewhere = {
   audit: 'audit.jsonl',
 }
 
-it('every place of the configuration that takes a secret has one that is recognised', () => {
+it('every secret field of the configuration has a recognisable canary', () => {
   const canaries = new Canaries()
   const config = canaryConfig(canaries, elsewhere)
   const slots = secretSlots(fileSchema(features))
@@ -37,7 +37,7 @@ it('every place of the configuration that takes a secret has one that is recogni
   expect(filledSlots(config, slots, canaries)).toEqual(slots)
 })
 
-it('C063 C182 C205 C211 no secret leaves the gateway, whatever happens', { timeout: 120_000 }, async () => {
+it('C063 C182 C205 C211 no secret leaves the gateway in any scenario', { timeout: 120_000 }, async () => {
   const canaries = new Canaries()
   const parts = await surroundings(canaries)
   const config = canaryConfig(canaries, parts.around)

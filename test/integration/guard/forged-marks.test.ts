@@ -97,7 +97,7 @@ describe.each(Object.keys(eras))('a server of the %s era', (era) => {
   })
 
   it.each(revisions.flatMap((revision) => ['/full', '/bare', ''].map((path) => ({ revision, path }))))(
-    'says nothing in the gateway’s name to a client of $revision at /mcp$path',
+    'cannot forge metadata of the gateway to a client of $revision at /mcp$path',
     async ({ revision, path }) => {
       const heard: Json[] = []
       const client = await connect({
@@ -124,7 +124,7 @@ describe.each(Object.keys(eras))('a server of the %s era', (era) => {
     },
   )
 
-  it('is noted in the log', () => {
+  it('that forges metadata is logged', () => {
     expect(gateway.lines).toContainEqual(
       expect.objectContaining({ level: 'warn', event: 'upstream.reserved_members', upstream: 'full' }),
     )

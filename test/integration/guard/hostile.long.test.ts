@@ -150,7 +150,7 @@ describe('a token', () => {
     await withstands(() => call('echo', {}, 'calm', token), expected)
   })
 
-  it('with a key nobody knows does not make the gateway fetch keys each time', async () => {
+  it('with an unknown key id does not make the gateway fetch keys for each request', async () => {
     const before = issuer.fetches
     const replies = await Promise.all(
       Array.from({ length: 300 }, (_, index) =>
@@ -181,7 +181,7 @@ describe('headers', () => {
     )
   })
 
-  it('that are many and small do no harm', async () => {
+  it('that are many and small are accepted', async () => {
     const { message, headers } = modern('tools/call', { name: 'echo', arguments: {} })
     const many = Object.fromEntries(Array.from({ length: 900 }, (_, index) => [`a${index}`, '1']))
     await withstands(() => send(JSON.stringify(message), { ...many, ...headers }), { status: 200 })
@@ -250,12 +250,12 @@ describe('a body', () => {
     ],
     ['of 2 MB', () => 'x'.repeat(2 * 1024 * 1024), { status: 413, code: 'PAYLOAD_TOO_LARGE' }],
   ]
-  it.each(bodies)('%s is answered', async (_name, make, expected) => {
+  it.each(bodies)('%s gets the expected response', async (_name, make, expected) => {
     const { headers } = modern('tools/call', { name: 'echo', arguments: {} })
     await withstands(() => send(make(), headers), expected)
   })
 
-  it('with a method or name of 400 KB is answered', async () => {
+  it('with a method or name of 400 KB gets a response', async () => {
     const long = 'x'.repeat(400_000)
     const method = { jsonrpc: '2.0', id: 1, method: long, params: {} }
     const name = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: long } }
@@ -264,7 +264,7 @@ describe('a body', () => {
   })
 })
 
-describe('a schema of a server that', () => {
+describe('a server schema that', () => {
   const text = `${'a'.repeat(50_000)}!`
   const misfit = { status: 200, code: 'INVALID_INPUT' }
   const ok = { status: 200 }
@@ -293,7 +293,7 @@ describe('a schema of a server that', () => {
     ['is nonsense', 'nonsense', { x: 1 }, ok],
   ]
 
-  it('is offered is listed all the same', async () => {
+  it('is hostile does not keep its tool from being listed', async () => {
     const { message, headers } = modern('tools/list')
     await withstands(() => send(JSON.stringify(message), headers, 'bombing'), { status: 200 })
   })
@@ -303,7 +303,7 @@ describe('a schema of a server that', () => {
   })
 })
 
-it('names that are made up do not grow the metrics', { timeout: 180_000 }, async () => {
+it('made-up names do not grow the metrics', { timeout: 180_000 }, async () => {
   const linesOf = async (): Promise<number> => {
     const reply = await fetch(`${gateway.origin}/metrics`, { headers: { authorization: `Bearer ${good}` } })
     expect(reply.status).toBe(200)
@@ -327,7 +327,7 @@ it('names that are made up do not grow the metrics', { timeout: 180_000 }, async
 })
 
 it(
-  'a body that comes byte by byte is cut off, and hinders nobody meanwhile',
+  'a body sent byte by byte is cut off, and does not block others meanwhile',
   { timeout: 120_000 },
   async () => {
     await goesOn()

@@ -65,9 +65,9 @@ async function inFront(
 }
 
 describe.each(['2025-11-25', '2026-07-28'] as const)(
-  'a client of %s of a gateway before a gateway',
+  'a client of %s of a gateway behind a gateway',
   (revision) => {
-    test('is asked once, has its key kept, and gets what the one behind gives', async () => {
+    test('confirms once, has its key kept, and gets the result of the gateway behind', async () => {
       const { gateway, key, root } = await behind()
       const { asked, answer } = person()
       const client = await inFront([gateway.url, '--gateway-key', key], revision, answer)
@@ -104,7 +104,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
       )
     })
 
-    test('has its transaction behind', async () => {
+    test('has its transaction in the gateway behind', async () => {
       const { gateway, key, root } = await behind()
       const { answer } = person()
       const client = await inFront([gateway.url, '--gateway-key', key], revision, answer)
@@ -125,7 +125,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
       })
     })
 
-    test('gets nothing where the server behind holds another key, whatever it says', async () => {
+    test('gets no response if the server behind has another key, whatever that server claims', async () => {
       const { gateway, key, root } = await behind()
       const posing = await relay(gateway.url)
       for (const args of [
@@ -140,7 +140,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
       expect(existsSync(join(root, 'a.txt'))).toBe(false)
     })
 
-    test('is asked by both where the one in front does not know the one behind, whoever that is', async () => {
+    test('confirms at both gateways if the front one does not know the key of the one behind', async () => {
       const { gateway, root } = await behind()
       const { asked, answer } = person()
       const client = await inFront([gateway.url], revision, answer)
