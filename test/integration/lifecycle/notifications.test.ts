@@ -34,7 +34,7 @@ async function busy(client: FakeClient): Promise<{ end(): Promise<void> }> {
 }
 
 describe.each(['2026-07-28', '2025-11-25'] as const)('a server of %s on stdio', (revision) => {
-  test('logs to the call of a 2026-07-28 client while others are under way', async () => {
+  test('sends its log messages to the call of a 2026-07-28 client while others are in flight', async () => {
     const gateway = await gatewayTo({ one: stdioServer({ revision }) })
     const client = await clientOf(gateway, { revision: '2026-07-28' })
     const other = await busy(client)
@@ -43,14 +43,14 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a server of %s on stdio', 
     expect(client.violations).toEqual([])
   })
 
-  test('logs to all calls of a caller that want it, where it does not tell which', async () => {
+  test('sends its log messages to all subscribed calls of a caller if they are ambiguous', async () => {
     const gateway = await gatewayTo({ one: stdioServer({ revision }) })
     const client = await clientOf(gateway, { revision: '2026-07-28' })
     const replies = await Promise.all([logging(client), logging(client), logging(client)])
     for (const { notes } of replies) expect(new Set(levelsIn(notes))).toEqual(new Set(levels))
   })
 
-  test('is heard by none of two sessions it may mean, and the log says so', async () => {
+  test('has log messages dropped, and that logged, if two sessions could be meant', async () => {
     const gateway = await gatewayTo({ one: stdioServer({ revision }) }, { args: ['--log-level', 'debug'] })
     const [first, second] = [await clientOf(gateway), await clientOf(gateway)]
     for (const client of [first, second]) await client.request('logging/setLevel', { level: 'debug' })

@@ -10,8 +10,8 @@ import { descendants } from '../../support/process-tree.ts'
 const report = pathToFileURL(join(import.meta.dirname, '../../fixtures/memory-report/main.ts')).href
 const MEGABYTE = 1024 * 1024
 
-describe('a gateway that served twenty thousand calls over two hundred clients', () => {
-  test('holds what it held before', { timeout: 180_000 }, async () => {
+describe('a gateway that served twenty thousand calls from two hundred clients', () => {
+  test('returns to its former memory, handles and child processes', { timeout: 180_000 }, async () => {
     const server = await httpServer()
     const upstreams = { stdio: stdioServer(), http: { url: server.url, revision: '2025-11-25' } }
     const options = { args: ['--log-level', 'warn'], env: { NODE_OPTIONS: `--import ${report}` } }

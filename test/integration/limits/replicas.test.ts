@@ -66,7 +66,7 @@ describe.runIf(hasRedis())('three gateways with one Redis', () => {
     await redis.stop()
   })
 
-  it('C191 let exactly the limit through of 10,000 calls', async () => {
+  it('C191 accept exactly the limit out of 10,000 calls', async () => {
     const posts = await Promise.all(gateways.map(poster))
     const { granted, refused } = await flood(posts, 10_000)
     expect(granted + refused).toBe(10_000)
@@ -74,7 +74,7 @@ describe.runIf(hasRedis())('three gateways with one Redis', () => {
     expect(granted).toBeLessThanOrEqual(2020)
   }, 240_000)
 
-  it('count alone while Redis is away, which /ready says, and together when it is back', async () => {
+  it('count separately while Redis is down, as /ready reports, and together once it is back', async () => {
     const posts = await Promise.all(gateways.map(poster))
     const stores = async (): Promise<unknown[]> => {
       const answers = gateways.map(async ({ origin }) => (await fetch(`${origin}/ready`)).json())
@@ -95,7 +95,7 @@ describe.runIf(hasRedis())('three gateways with one Redis', () => {
     expect(together.granted).toBe(2000)
   }, 240_000)
 
-  it('keep letting calls through while Redis comes and goes under load', async () => {
+  it('keep accepting calls while Redis goes down and up under load', async () => {
     const posts = await Promise.all(gateways.map(poster))
     await redis.stop()
     await redis.start()

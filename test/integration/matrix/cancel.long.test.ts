@@ -8,7 +8,7 @@ import { type Id, type Json, objectAt } from '../../support/server/json.ts'
 describePairs({}, (meeting) => {
   const { client, server, kinds } = meeting
 
-  it('C107 C110 tells the server in its own way that a call is cancelled, and answers it no more', async () => {
+  it('C107 C110 cancels a call at the server in its own protocol, and sends the client no response', async () => {
     const { connected } = meeting
     const call = await hang(meeting, connected)
     await connected.cancel(call.id, 'not needed')
@@ -22,7 +22,7 @@ describePairs({}, (meeting) => {
     expect(connected.late).toEqual([])
   })
 
-  it('leaves the calls beside a cancelled one alone', async () => {
+  it('does not affect other calls when one is cancelled', async () => {
     const { connected } = meeting
     const call = await hang(meeting, connected)
     const other = meeting.call('slow', { ms: 60, steps: 2 })
@@ -32,7 +32,7 @@ describePairs({}, (meeting) => {
   })
 
   if (!client.modern && kinds.client.transport === 'http') {
-    it('does not take a lost connection for a cancelled call', async () => {
+    it('does not treat a lost connection as a cancellation', async () => {
       const other = await meeting.connect()
       const word = mark()
       const first = Promise.withResolvers<void>()

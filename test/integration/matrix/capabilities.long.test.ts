@@ -6,7 +6,7 @@ import { objectAt } from '../../support/server/json.ts'
 
 const isRemote = ({ client }: Pair): boolean => client.transport !== 'stdio'
 
-describe('a server that cannot be watched and does not log', () => {
+describe('a server without subscriptions and logging', () => {
   const without = [
     'resources.subscribe',
     'tools.listChanged',
@@ -17,7 +17,7 @@ describe('a server that cannot be watched and does not log', () => {
   describePairs({ server: () => ({ without }), only: isRemote }, (meeting) => {
     const { client } = meeting
 
-    it('is described as it is', () => {
+    it('is described with its own capabilities', () => {
       // What the gateway does by itself stands there too.
       const { extensions: _own, ...declared } = objectAt(meeting.connected.initialized, 'capabilities')
       expect(declared).toEqual({
@@ -28,7 +28,7 @@ describe('a server that cannot be watched and does not log', () => {
       })
     })
 
-    it('C008 C173 is asked for nothing it did not declare', async () => {
+    it('C008 C173 receives no request for an undeclared capability', async () => {
       if (client.modern) {
         const wanted = {
           toolsListChanged: true,
@@ -59,11 +59,11 @@ describe('a client whose roots change', () => {
   })
 
   for (const roots of ['client', 'off']) {
-    describe(`and a configuration with roots: ${roots}`, () => {
+    describe(`with the configuration roots: ${roots}`, () => {
       describePairs({ upstream: { roots }, client, only }, (meeting) => {
         const isTold = roots === 'client' && !meeting.server.modern
 
-        it(`${isTold ? 'tells the server' : 'does not tell a server that knows of no roots'}`, async () => {
+        it(`${isTold ? 'notifies the server' : 'does not notify a server that does not receive roots'}`, async () => {
           const from = meeting.seen().length
           const word = mark()
           await meeting.connected.notify(changed)
@@ -87,7 +87,7 @@ describe('a server that asks on the stream of the session', () => {
   describePairs({ server: () => ({ questions: 'get' }), client: () => ({ answers }), only }, (meeting) => {
     const answer = { action: 'accept', content: { name: 'Ada' } }
 
-    it('is answered by the client whose call it is about', async () => {
+    it('gets the response of the client whose call it belongs to', async () => {
       expect(JSON.parse(textOf(await meeting.call('ask_form')))).toEqual({ answer })
       const rounds = await meeting.call('ask_rounds', { n: 3 })
       expect(Object.keys(objectAt({ rounds: JSON.parse(textOf(rounds)) }, 'rounds'))).toHaveLength(3)

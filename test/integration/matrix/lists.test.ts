@@ -37,12 +37,12 @@ describePairs({ server: serverOptions }, (meeting) => {
     expect(await walk(meeting, 'resources/templates/list', 'resourceTemplates', 1)).toEqual(templateEntries())
   })
 
-  it('says that a cursor is of no page', async () => {
+  it('refuses an unknown cursor', async () => {
     const reply = await meeting.request('tools/list', { cursor: 'after-nothing' })
     expect(reply.error).toMatchObject({ code: -32602 })
   })
 
-  it('completes an argument, with the context of the others where both sides know it', async () => {
+  it('completes an argument, with the context of the others if both sides support it', async () => {
     const reply = await meeting.request('completion/complete', {
       ref: { type: 'ref/prompt', name: 'greet' },
       argument: { name: 'name', value: 'a' },

@@ -5,11 +5,11 @@ import { mark, type Meeting } from '../../support/meeting.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 import { traitsOf } from '../../support/server/revisions.ts'
 
-describe('a client that offers nothing', () => {
+describe('a client without capabilities', () => {
   describePairs({ upstream: { roots: 'client' } }, (meeting) => {
     const { server } = meeting
 
-    it('is told by the model or by an error what a tool needs of it', async () => {
+    it('receives the missing capability of a tool, in its result or in an error', async () => {
       await refuses(meeting, 'ask_sampling', { sampling: {} })
       await refuses(meeting, 'ask_roots', { roots: {} })
       if (server.elicitation) await refuses(meeting, 'ask_form', { elicitation: { form: {} } })
@@ -17,7 +17,7 @@ describe('a client that offers nothing', () => {
       expect(meeting.connected.asked).toEqual([])
     })
 
-    it('is told by an error what a prompt or a resource needs of it', async () => {
+    it('receives the missing capability of a prompt or resource in an error', async () => {
       const requiredCapabilities = server.elicitation ? { elicitation: { form: {} } } : { roots: {} }
       for (const [method, params] of askingRequests) {
         const { error, status } = await meeting.request(method, params)
@@ -32,7 +32,7 @@ describe('a client that offers nothing', () => {
   })
 })
 
-describe('roots that the configuration does not pass on', () => {
+describe('roots that the configuration does not forward', () => {
   describePairs({ client: () => ({ answers: rootsAt('file:///home') }), only: isAskedAnyTime }, (meeting) => {
     it('are not declared to a server that could ask at any time', async () => {
       const reply = await meeting.call('ask_roots')
@@ -47,10 +47,10 @@ describe('roots that the configuration does not pass on', () => {
   })
 })
 
-describe('roots asked for before there is a call', () => {
+describe('roots requested before the first call', () => {
   const options = { server: () => ({ asksRoots: true }), upstream: { roots: 'client' }, only: isAskedAnyTime }
   describePairs(options, (meeting) => {
-    it('are brought by the first client that can be asked, however short its call', async () => {
+    it('are provided by the first client that can be asked, however short its call', async () => {
       // What a client says it can do has a connection of its own, which asks once.
       const word = mark()
       const from = meeting.seen().length
