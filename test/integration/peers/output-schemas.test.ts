@@ -88,7 +88,7 @@ const kinds = [
   })),
 ]
 
-describe.each(kinds)('with everything on, a client of $title', ({ connect }) => {
+describe.each(kinds)('with all features on, a client of $title', ({ connect }) => {
   async function connected(path: string, capabilities = {}): Promise<Peer> {
     const client = await connect(new URL(`${gateway?.url ?? ''}${path}`), capabilities)
     // From the list the client knows which results to hold against which schema.
@@ -115,7 +115,7 @@ describe.each(kinds)('with everything on, a client of $title', ({ connect }) => 
     await client.close()
   })
 
-  test.each(['', '/files'])('gets from server-filesystem at /mcp%s what it says', async (path) => {
+  test.each(['', '/files'])('gets valid results from server-filesystem at /mcp%s', async (path) => {
     const client = await connected(path, { elicitation: {} })
     const prefix = path === '' ? 'files_' : ''
     for (const [name, args] of readCalls()) {
@@ -140,7 +140,7 @@ describe.each(kinds)('with everything on, a client of $title', ({ connect }) => 
     await client.close()
   })
 
-  test('reads refusals, and what was shortened, as results of the tool', async () => {
+  test('reads refusals and truncated results as tool results', async () => {
     const client = await connected('/files')
     const call = (name: string, args: Json, _meta?: Json): Promise<Json> =>
       client.callTool({ name, arguments: args, ...(_meta && { _meta }) })
@@ -168,7 +168,7 @@ describe.each(kinds)('with everything on, a client of $title', ({ connect }) => 
     await client.close()
   })
 
-  test('calls the tools of the gateway itself, which have schemas too', async () => {
+  test('calls the built-in tools, which have output schemas too', async () => {
     const client = await connected('')
     const id = `a-transaction-${randomUUID()}`
     for (const [name, args] of [

@@ -53,9 +53,9 @@ const lists: readonly Ask[] = [
   ['resources/templates/list'],
 ]
 
-describe.each(revisions)('with no features, a client of %s', (revision) => {
+describe.each(revisions)('without features, a client of %s', (revision) => {
   const servers = [`fake-${revision}`, ...(traitsOf(revision).modern ? [] : ['files', 'memory'])]
-  test.each(servers)('gets the very bytes that %s sends', async (name) => {
+  test.each(servers)('gets the exact bytes that %s sends', async (name) => {
     const direct = await directly(revision, name)
     const through = await throughGateway(revision, name)
     // In an event stream these are escaped: some readers end lines at them.

@@ -47,7 +47,7 @@ describe.each([
   ['auto', false],
   ['per_client', true],
 ])('tasks of a server with isolation %s, with authentication: %s', (isolation, isTold) => {
-  test('are those of the caller that began them', async () => {
+  test('are visible only to the caller that created them', async () => {
     const { alice, bob } = await twoClients(isolation, isTold)
     const taskId = await beginTask(alice)
     const other = await beginTask(bob)
@@ -64,7 +64,7 @@ describe.each([
     expect(done.text).toContain('Research Report: gates')
   })
 
-  test('do not contain what the gateway ran as a task by itself', async () => {
+  test('do not include tasks that the gateway created itself', async () => {
     const { alice } = await twoClients(isolation, isTold)
     const args = { name: 'simulate-research-query', arguments: { topic: 'walls' } }
     const reply = await alice.request('tools/call', args, { timeoutMs: 30_000 })

@@ -15,7 +15,7 @@ const SAGAS = 300
 const AT_ONCE = 24
 
 test(
-  'transactions over three servers end as they are told, while gateways and servers are killed',
+  'transactions over three servers end as ordered, while gateways and servers are killed',
   { timeout: 300_000 },
   async () => {
     const field = await startSagaField(2)
