@@ -69,7 +69,7 @@ const clients = [
 ]
 
 describe.each(clients)('a client of the official $title', ({ connect }) => {
-  it('C010 is told that it needs a token', async () => {
+  it('C010 receives a challenge for a token', async () => {
     const refused = await connect(strict.url, {}).catch((error: unknown) => error)
     expect(String(refused)).toMatch(/AUTHENTICATION_REQUIRED|unauthorized|401/i)
   })
@@ -97,7 +97,7 @@ describe.each(clients)('a client of the official $title', ({ connect }) => {
   })
 })
 
-it('C010 the challenge is one that the official SDK reads, and leads to the metadata', async () => {
+it('C010 the challenge is readable by the official SDK, and leads to the metadata', async () => {
   const reply = await fetch(strict.url, {
     method: 'POST',
     headers: { ...usual, 'content-type': 'application/json' },
@@ -124,7 +124,7 @@ async function sessionOf(gateway: LocalGateway, headers: HeaderMap = {}): Promis
 }
 
 describe('a session id', () => {
-  it('C054 is of no use with a valid token of somebody else', async () => {
+  it("C054 is useless with another caller's valid token", async () => {
     const session = await sessionOf(strict, bearer('writer'))
     expect((await post(strict.url, ping, { ...session, ...bearer('writer') })).status).toBe(200)
     const stolen = await post(strict.url, ping, { ...session, ...bearer('reader') })
@@ -134,7 +134,7 @@ describe('a session id', () => {
     ])
   })
 
-  it('C054 gives its holder no scopes: those of the token count, call by call', async () => {
+  it('C054 grants its holder no scopes: those of the token apply to every call', async () => {
     const session = await sessionOf(strict, bearer('reader'))
     const call = JSON.stringify(toolCall(2, 'structured'))
     const before = fake.received('tools/call').length
@@ -144,7 +144,7 @@ describe('a session id', () => {
     expect(fake.received('tools/call').length).toBe(before)
   })
 
-  it('C054 says nothing of who calls where nobody has to', async () => {
+  it('C054 identifies no caller on a gateway without authentication', async () => {
     const session = await sessionOf(open)
     const call = (headers: HeaderMap) => post(open.url, JSON.stringify(toolCall(3, 'echo')), headers)
     expect((await call(session)).status).toBe(200)

@@ -42,7 +42,7 @@ function answerTo(command: CommandProcess, id: number): Promise<Json> {
   }, `the answer to ${id}`)
 }
 
-it('C024 C028 C029 C030 on stdio there are messages alone on stdout, one a line, and logs on stderr', async () => {
+it('C024 C028 C029 C030 on stdio stdout contains only messages, one per line, and stderr the logs', async () => {
   const command = gatewayOnStdio({ noisy: noisy() })
   send(command, initialize())
   await answerTo(command, 1)
@@ -68,7 +68,7 @@ it('C024 C028 C029 C030 on stdio there are messages alone on stdout, one a line,
   expect(JSON.stringify(await answerTo(command, 3))).toContain('a\\\\nb')
 })
 
-it('C085 on stdio nothing but a ping comes before the handshake', async () => {
+it('C085 on stdio only a ping can precede the handshake', async () => {
   const server = await httpServer()
   const command = gatewayOnStdio({ it: server.url })
   send(command, { jsonrpc: '2.0', id: 1, method: 'ping' })

@@ -124,7 +124,7 @@ const states: readonly State[] = [
 const cases = states.map((state): [string, State] => [state.what, state])
 
 describe.runIf(hasRedis())('a store in Redis that, while a gateway uses it,', () => {
-  it.each(cases)('%s: nothing is promised, and no answered call runs again', async (_what, state) => {
+  it.each(cases)('%s: writes are refused, and no answered call runs again', async (_what, state) => {
     const { isForgetful = false, lose, reason, isReadable, mend } = state
     const { server, redis, start, run } = await field({ isForgetful })
     const gateway = await start()
@@ -168,7 +168,7 @@ describe.runIf(hasRedis())('a store in Redis that, while a gateway uses it,', ()
     expect(await run('check')).toMatchObject({ code: 0 })
   })
 
-  it('is emptied while a call runs: it is answered as not recorded, and does not run again', async () => {
+  it('is emptied during a call: the result is marked as unrecorded, and the call does not run again', async () => {
     const { server, redis, start } = await field()
     const [gateway, other] = [await start(), await start()]
     // Both know by then which store it is.
@@ -186,7 +186,7 @@ describe.runIf(hasRedis())('a store in Redis that, while a gateway uses it,', ()
     expect(server.calls).toEqual(['add one', 'add another', 'add slow'])
   })
 
-  it('is emptied: at once, before that is noticed by itself, no answered call runs again', async () => {
+  it('is emptied: even before the loss is detected, no answered call runs again', async () => {
     const { server, redis, start } = await field()
     const gateway = await start()
     const client = await clientOf(gateway, { revision: '2026-07-28' })
@@ -197,8 +197,8 @@ describe.runIf(hasRedis())('a store in Redis that, while a gateway uses it,', ()
   })
 })
 
-describe.runIf(hasRedis())('a store in Redis that promised nothing', () => {
-  it('may be emptied, and is used again', async () => {
+describe.runIf(hasRedis())('a store in Redis without records', () => {
+  it('can be emptied, and is used again', async () => {
     const { redis, start } = await field({ isForgetful: true })
     const gateway = await start()
     const client = await clientOf(gateway, { revision: '2026-07-28' })

@@ -99,7 +99,7 @@ const losses: readonly (readonly [string, (store: string) => void, string])[] = 
 ]
 
 describe('a store in a folder that, while a gateway uses it,', () => {
-  it.each(losses)('%s: no key is taken, and what was answered stays so', async (_what, lose, reason) => {
+  it.each(losses)('%s: no key is accepted, and recorded results are kept', async (_what, lose, reason) => {
     const place = await field()
     const { server, store } = place
     const gateway = await place.start()
@@ -120,7 +120,7 @@ describe('a store in a folder that, while a gateway uses it,', () => {
     expect(server.calls).toEqual(['add before', 'add bare'])
   })
 
-  it('is removed: it is noticed without any call, and another gateway does not begin anew', async () => {
+  it('is removed: the loss is detected without any call, and another gateway does not start afresh', async () => {
     const place = await field()
     const gateway = await place.start()
     await answered(gateway, 'before')
@@ -133,7 +133,7 @@ describe('a store in a folder that, while a gateway uses it,', () => {
     expect(place.server.calls).toEqual(['add before', 'add after'])
   })
 
-  it('is moved away and back: it goes on where it was', async () => {
+  it('is moved away and back: it continues where it was', async () => {
     const place = await field()
     const gateway = await place.start()
     await answered(gateway, 'before')
@@ -147,7 +147,7 @@ describe('a store in a folder that, while a gateway uses it,', () => {
     expect(again.result?.['_meta']).toMatchObject({ was_replay: true })
   })
 
-  it('is emptied: nothing runs that could not be remembered, and no gateway begins anew', async () => {
+  it('is emptied: no unrecordable call runs, and no gateway starts afresh', async () => {
     const place = await field()
     const gateway = await place.start()
     await answered(gateway, 'before')
@@ -191,8 +191,8 @@ const betweens: readonly (readonly [string, (store: string) => void, string])[] 
   ],
 ]
 
-describe('a store in a folder that promised something and, before the next start,', () => {
-  it.each(betweens)('%s: it is refused until that is accepted', async (_what, lose, reason) => {
+describe('a store in a folder with records that, before the next start,', () => {
+  it.each(betweens)('%s: it is refused until the loss is accepted', async (_what, lose, reason) => {
     const place = await field()
     const first = await place.start()
     await answered(first, 'before')
@@ -210,7 +210,7 @@ describe('a store in a folder that promised something and, before the next start
     expect(place.server.calls).toEqual(['add before', 'add after'])
   })
 
-  it('was replaced by that of others: it is refused', async () => {
+  it('was replaced by the store of another gateway: it is refused', async () => {
     const [place, other] = [await field(), await field()]
     for (const each of [place, other]) {
       const gateway = await each.start()
@@ -223,8 +223,8 @@ describe('a store in a folder that promised something and, before the next start
   })
 })
 
-describe('a store in a folder that promised nothing', () => {
-  it('may be removed between two starts, and is made anew', async () => {
+describe('a store in a folder without records', () => {
+  it('can be removed between two starts, and is created again', async () => {
     const place = await field()
     const gateway = await place.start()
     const client = await clientOf(gateway)
