@@ -84,7 +84,7 @@ afterAll(async () => {
 })
 
 describe.each(Object.keys(served))('the server %s', (name) => {
-  test('gives LangChain and the AI SDK the same through the gateway as without it', async ({ skip }) => {
+  test('gives LangChain and the AI SDK the same through the gateway as directly', async ({ skip }) => {
     if ('missing' in built) return skip(built.missing)
     const { command: [command = '', ...args] = [], calls = [] } = served[name] ?? {}
     const seen = async (target: object): Promise<unknown> => {

@@ -40,7 +40,7 @@ afterAll(async () => {
 
 describe.each(clients)('the client of $name, era $era', ({ name, era, environment }) => {
   test.for(names)(
-    'sees the same of the server of %s through the gateway as without it, over HTTP',
+    'receives the same from the server of %s through the gateway as directly, over HTTP',
     async (other, { skip }) => {
       const { client } = peerOf(name, skip)
       peerOf(other, skip)
@@ -60,7 +60,7 @@ describe.each(clients)('the client of $name, era $era', ({ name, era, environmen
     },
   )
 
-  test('sees the same of a stdio server through the gateway as without it', async ({ skip }) => {
+  test('receives the same from a stdio server through the gateway as directly', async ({ skip }) => {
     const { client } = peerOf(name, skip)
     const other = names[(names.indexOf(name) + 1) % names.length] ?? name
     const server = [...peerOf(other, skip).server, 'stdio']
