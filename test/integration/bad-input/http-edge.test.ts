@@ -193,17 +193,23 @@ describe('a body over the limit', () => {
 
 describe('a malformed HTTP request', () => {
   const broken: readonly (readonly [string, string])[] = [
-    ['no HTTP', 'HELLO\r\n\r\n'],
-    ['a TLS greeting', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'],
+    ['text that is not HTTP', 'HELLO\r\n\r\n'],
+    ['a TLS handshake', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'],
     ['another protocol version', 'POST /mcp HTTP/9.9\r\nHost: localhost\r\n\r\n'],
     ['no Host', 'POST /mcp HTTP/1.1\r\nContent-Length: 0\r\n\r\n'],
     ['an empty Host', 'POST /mcp HTTP/1.1\r\nHost:\r\nContent-Length: 0\r\nConnection: close\r\n\r\n'],
     ['a header without a name', postHead({}).replace('Host', '')],
     ['a line break in a header', postHead({ 'x-a': 'b\r\n c\n: d' })],
-    ['both lengths', postHead({ 'content-length': '4', 'transfer-encoding': 'chunked' })],
-    ['two lengths', postHead({ 'content-length': '4' }).replace('\r\n\r\n', '\r\ncontent-length: 5\r\n\r\n')],
-    ['a length that is none', postHead({ 'content-length': '-1' })],
-    ['a chunk that is none', `${postHead({ 'transfer-encoding': 'chunked', ...usual })}zz\r\n`],
+    [
+      'Content-Length and Transfer-Encoding',
+      postHead({ 'content-length': '4', 'transfer-encoding': 'chunked' }),
+    ],
+    [
+      'two Content-Length headers',
+      postHead({ 'content-length': '4' }).replace('\r\n\r\n', '\r\ncontent-length: 5\r\n\r\n'),
+    ],
+    ['an invalid Content-Length', postHead({ 'content-length': '-1' })],
+    ['an invalid chunk', `${postHead({ 'transfer-encoding': 'chunked', ...usual })}zz\r\n`],
   ]
   test.each(broken)('with %s is refused', async (_name, bytes) => {
     const socket = await connection()

@@ -24,10 +24,10 @@ describe('a client of an older revision', () => {
 
   test.each<[string, HeaderMap, number, string]>([
     ['no session', {}, 400, 'SESSION_REQUIRED'],
-    ['a session nobody has', { 'mcp-session-id': 'none' }, 404, 'SESSION_NOT_FOUND'],
-    ['an empty session', { 'mcp-session-id': '' }, 404, 'SESSION_NOT_FOUND'],
-    ['a session with odd bytes', { 'mcp-session-id': '\u00ff\u00fe' }, 404, 'SESSION_NOT_FOUND'],
-    ['an enormous session', { 'mcp-session-id': 'x'.repeat(8000) }, 404, 'SESSION_NOT_FOUND'],
+    ['an unknown session id', { 'mcp-session-id': 'none' }, 404, 'SESSION_NOT_FOUND'],
+    ['an empty session id', { 'mcp-session-id': '' }, 404, 'SESSION_NOT_FOUND'],
+    ['a session id with unusual bytes', { 'mcp-session-id': '\u00ff\u00fe' }, 404, 'SESSION_NOT_FOUND'],
+    ['a very long session id', { 'mcp-session-id': 'x'.repeat(8000) }, 404, 'SESSION_NOT_FOUND'],
   ])('with %s is refused', async (_name, headers, status, error) => {
     const reply = await post(gateway.url, list, headers)
     expectError(reply.status, reply.text, { status, code: -32600, error })
@@ -71,9 +71,9 @@ describe('a client of an older revision', () => {
 
   test.each<[string, string]>([
     ['an empty batch', '[]'],
-    ['a batch of too many', `[${Array.from({ length: 101 }, () => list).join(',')}]`],
+    ['a batch of too many requests', `[${Array.from({ length: 101 }, () => list).join(',')}]`],
     ['a batch with initialize', `[${list},${JSON.stringify(initialize('2025-03-26', 4))}]`],
-    ['a batch of junk', '[1,{"jsonrpc":"2.0"}]'],
+    ['a batch of invalid messages', '[1,{"jsonrpc":"2.0"}]'],
   ])('of 2025-03-26 that sends %s is refused', async (_name, batch) => {
     const front = await sessionFront(gateway.url, '2025-03-26')
     const { status, text } = await front.send(batch)

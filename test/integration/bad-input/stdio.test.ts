@@ -82,27 +82,27 @@ describe.each(revisions)('a client of %s on stdio', (revision) => {
 describe('a client on stdio', () => {
   const cases: readonly (readonly [string, (front: Front) => Promise<unknown>, object])[] = [
     [
-      'that began without a handshake cannot begin one',
+      'without a handshake cannot begin one later',
       (front) => front.send(JSON.stringify(initialize('2025-11-25', 9))),
       { id: 9, error: { code: -32022, data: { supported: ['2026-07-28'], requested: '2025-11-25' } } },
     ],
     [
-      'that began without a handshake sends an envelope with every request',
+      'without a handshake must send protocol metadata with every request',
       (front) => front.send('{"jsonrpc":"2.0","id":9,"method":"tools/list"}'),
       { id: 9, error: { code: -32602 } },
     ],
     [
-      'that began without a handshake sends no batch',
+      'without a handshake cannot send a batch',
       (front) => front.send('[{"jsonrpc":"2.0","id":9,"method":"tools/list"}]'),
       { id: null, error: { code: -32600 } },
     ],
     [
-      'that began without a handshake cannot ping',
+      'without a handshake cannot ping',
       (front) => front.send(JSON.stringify(modern('ping', {}, 9).message)),
       { id: 9, error: { code: -32601 } },
     ],
     [
-      'that asks for a version of the future is told which there are',
+      'that requests a future version receives the supported versions',
       (front) => {
         const { message } = modern(
           'tools/list',

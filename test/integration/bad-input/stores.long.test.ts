@@ -73,13 +73,13 @@ describe('a store in a folder', () => {
     expect(server.calls.filter((call) => call === 'add before')).toHaveLength(1)
   })
 
-  it.for(['that is missing', 'that is empty'] as const)(
+  it.for(['a missing folder', 'an empty folder'] as const)(
     '%s on a full disk keeps the gateway from starting, and is created once there is space',
     async (what, { skip }) => {
       const own = disk('4m')
       if (!own) return skip()
       const [server, store, file] = [await notes(), join(own.path, 'store'), join(folder(), 'c.yaml')]
-      if (what === 'that is empty') mkdirSync(store)
+      if (what === 'an empty folder') mkdirSync(store)
       const ballast = join(own.path, 'ballast')
       expect(() => writeFileSync(ballast, Buffer.alloc(8_000_000))).toThrow('ENOSPC')
       writeFileSync(file, JSON.stringify({ store, features: 'none', upstreams: { notes: server.upstream } }))
@@ -100,9 +100,9 @@ describe('a store in a folder', () => {
   )
 
   it.for([
-    ['that can only be read', 'cannot be written to'],
-    ['that holds a file of something else', 'it holds something else'],
-    ['that was torn', 'its end is missing'],
+    ['that is read-only', 'cannot be written to'],
+    ['with a file of another program', 'it holds something else'],
+    ['with a truncated file', 'its end is missing'],
     ['that is a file', 'is a file'],
   ] as const)(
     '%s keeps the gateway from starting, is named with its path, and is left unchanged',

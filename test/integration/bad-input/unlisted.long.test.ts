@@ -35,8 +35,8 @@ async function unlisted(
 
 const failures: readonly (readonly [string, () => Json | undefined])[] = [
   ['refuses', () => ({ error: { code: -32603, message: 'the database is down' } })],
-  ['answers with something else than a list', () => ({ tools: 'none' })],
-  ['does not answer', () => undefined],
+  ['responds with something other than a list', () => ({ tools: 'none' })],
+  ['does not respond', () => undefined],
 ]
 
 describe.each(failures)('a server that %s when its tools are listed', (_what, list) => {

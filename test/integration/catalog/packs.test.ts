@@ -56,9 +56,9 @@ describe('the pack of the published browser server, whose annotations mark every
   )
 
   it.each<[string, Definition]>([
-    ['another description', { description: 'Perform click on a web page.' }],
-    ['another argument', { inputSchema: { type: 'object', properties: { code: { type: 'string' } } } }],
-    ['other annotations', { annotations: { readOnlyHint: false } }],
+    ['a different description', { description: 'Perform click on a web page.' }],
+    ['a different argument', { inputSchema: { type: 'object', properties: { code: { type: 'string' } } } }],
+    ['different annotations', { annotations: { readOnlyHint: false } }],
     ['a title', { title: 'Click' }],
   ])('does not match a definition with %s', (_what, changed) => {
     const { evidence, risk } = classify({ ...tool('browser_click'), ...changed }, serverSettings())

@@ -39,11 +39,11 @@ describe('gatehouse init', () => {
 
   test.each<[string, string, Json]>([
     ['Claude Desktop', 'claude_desktop_config.json', { mcpServers: { fake } }],
-    ['Claude Code, of a project', '.mcp.json', { mcpServers: { fake: { type: 'stdio', ...fake } } }],
-    ['Claude Code, of a user', '.claude.json', { projects: { [tmpdir()]: { mcpServers: { fake } } } }],
+    ['Claude Code (project)', '.mcp.json', { mcpServers: { fake: { type: 'stdio', ...fake } } }],
+    ['Claude Code (user)', '.claude.json', { projects: { [tmpdir()]: { mcpServers: { fake } } } }],
     ['Cursor', '.cursor/mcp.json', { mcpServers: { fake } }],
     ['VS Code', '.vscode/mcp.json', { servers: { fake: { type: 'stdio', ...fake } } }],
-    ['VS Code, of a user', 'settings.json', { mcp: { servers: { fake } } }],
+    ['VS Code (user)', 'settings.json', { mcp: { servers: { fake } } }],
   ])('imports working servers from %s', async (_client, file, content) => {
     const cwd = folder()
     mkdirSync(dirname(join(cwd, file)), { recursive: true })

@@ -115,7 +115,7 @@ store: memory # for now
 
   test.each([
     ['without a file', ['--write', '--', 'echo'], 'needs a configuration file'],
-    ['for programs', ['--write', '--json', '--config', 'FILE'], 'not both'],
+    ['with --json', ['--write', '--json', '--config', 'FILE'], 'not both'],
   ])('writes nothing %s', async (_what, words, named) => {
     const path = file({ upstreams: { here: stdioServer() } })
     const { code, stderr } = await plan(...words.map((word) => (word === 'FILE' ? path : word)))
@@ -142,7 +142,7 @@ store: memory # for now
   })
 
   test.each([
-    ['a server there is not', ['nobody', '--config', 'FILE'], 'nobody'],
+    ['an unknown server', ['nobody', '--config', 'FILE'], 'nobody'],
     ['two servers', ['here', 'there', '--config', 'FILE'], 'one server'],
     ['no command', ['--'], 'command'],
   ])('exits with 2 for %s', async (_what, words, named) => {

@@ -92,10 +92,10 @@ describe('gatehouse approvals', () => {
 
   test.each<[string, readonly string[]]>([
     ['no action', []],
-    ['another action', ['forget']],
+    ['an unknown action', ['forget']],
     ['no id', ['approve']],
     ['two ids', ['show', 'aaaaaa', 'bbbbbb']],
-    ['a reason for looking', ['show', 'aaaaaa', '--reason', 'x']],
+    ['a reason for show', ['show', 'aaaaaa', '--reason', 'x']],
     ['an unknown option', ['list', '--all']],
   ])('with %s it prints its usage', async (_name, words) => {
     const { code, stderr } = await runCommand(['approvals', ...words])

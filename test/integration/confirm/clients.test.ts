@@ -82,7 +82,7 @@ describe.each(eras)('a client of the $title over HTTP', ({ connect }) => {
   it.each([
     ['declines', { action: 'decline' }],
     ['cancels', { action: 'cancel' }],
-    ['sends the form without a yes', { action: 'accept', content: { confirm: false } }],
+    ['submits the form without agreeing', { action: 'accept', content: { confirm: false } }],
   ] as const)('does not reach the server if its user %s', async (_what, said) => {
     const before = calls('delete_repo')
     const client = await open(() => said)

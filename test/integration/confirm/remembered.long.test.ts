@@ -83,7 +83,7 @@ test('a remembered confirmation is not offered to sessionless, unauthenticated c
 
 test.each([
   ['in the corporate profile', { profile: 'corporate', auth: peopleNamed() }],
-  ['where it is off', { auth: peopleNamed(), features: { confirm: { remember: 'off' } } }],
+  ['if it is off', { auth: peopleNamed(), features: { confirm: { remember: 'off' } } }],
 ] as const)('a remembered confirmation is not offered %s', async (_where, config) => {
   const { gateway, ran } = await approvingGateway({ config })
   const headers = { authorization: `Bearer ${bearer.agent}` }

@@ -16,7 +16,7 @@ const LONGEST = 25_000
 /** How clients make a call again: how many do at a time, how long they wait for an answer and pause after it. */
 const patterns = [
   { pattern: 'it is retried at once', clients: 1, patience: 15_000, rest: 0 },
-  { pattern: 'it is retried by several at a time', clients: 3, patience: 15_000, rest: 100 },
+  { pattern: 'it is retried by several clients at once', clients: 3, patience: 15_000, rest: 100 },
   { pattern: 'it is retried by a client that gives up early', clients: 1, patience: 600, rest: 0 },
   { pattern: 'it is retried after a long pause', clients: 1, patience: 15_000, rest: 7000 },
 ] as const

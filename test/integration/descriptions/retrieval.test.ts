@@ -58,8 +58,8 @@ describe('tool retrieval by intent', () => {
   })
 
   test.each([
-    ['of all 60', () => [...tuning, ...heldOut]],
-    ['of the 30 it was not fitted to', () => heldOut],
+    ['all 60 intents', () => [...tuning, ...heldOut]],
+    ['the 30 held-out intents', () => heldOut],
   ])('ranks the right tool first for 8 in 10 intents, and in the top three for 19 in 20: %s', (_, select) => {
     const wanted = select()
     const places = wanted.map((wish) => ({ ...wish, place: placeOf(wish) }))

@@ -19,9 +19,9 @@ const undo = { create_note: { undo: 'delete_note(id=$.result.id)' } }
 type Way = readonly [what: string, config: Json, advice: RegExp, isSilent: boolean]
 const ways: readonly Way[] = [
   ['by default', {}, /`begin_transaction`.*which lists do not have/, false],
-  ['with its tools in lists', { meta_tools: 'listed' }, /call `begin_transaction`/, false],
-  ['with the guide in lists', { features: { help: { listed: true } } }, /which lists do not have/, false],
-  ['without its tools', { meta_tools: 'off' }, /`transaction\/begin`/, false],
+  ['with listed meta tools', { meta_tools: 'listed' }, /call `begin_transaction`/, false],
+  ['with a listed guide', { features: { help: { listed: true } } }, /which lists do not have/, false],
+  ['without meta tools', { meta_tools: 'off' }, /`transaction\/begin`/, false],
   ['without skills', { features: { skills: 'off' } }, /which lists do not have/, true],
   ['without guides', { features: { skills: 'off', help: 'off' } }, /^$/, true],
 ]

@@ -34,7 +34,7 @@ const off = { manifest: 'off', help: 'off', dashdash: 'off', skills: 'off', agen
 
 describe.each([
   ['all features', 'none'],
-  ['what describes it', off],
+  ['its descriptions', off],
 ] as const)('a server with %s off', (_what, features) => {
   test('is in no aggregate document', async () => {
     const started = await start(features, {})

@@ -98,25 +98,28 @@ describe('a token', () => {
   const refused = { status: 401, code: 'AUTHENTICATION_REQUIRED' }
   type Make = () => string | Promise<string>
   const tokens: readonly (readonly [string, Make] | readonly [string, Make, Expected])[] = [
-    ['signed by another', async () => issuer.sign({}, { key: (await generateKeyPair('RS256')).privateKey })],
     [
-      'with other claims than were signed',
+      'signed with another key',
+      async () => issuer.sign({}, { key: (await generateKeyPair('RS256')).privateKey }),
+    ],
+    [
+      'with modified claims',
       async () => {
         const [header, , signature] = (await issuer.sign()).split('.')
         return [header, part({ ...claims(), sub: 'admin' }), signature].join('.')
       },
     ],
-    ['cut off', () => good.slice(0, -20)],
+    ['that is truncated', () => good.slice(0, -20)],
     ['without a signature', () => `${good.split('.').slice(0, 2).join('.')}.`],
     ['that has expired', () => issuer.sign({ exp: now - 3600 }), { status: 401, code: 'TOKEN_EXPIRED' }],
     ['that is not valid yet', () => issuer.sign({ nbf: now + 3600 })],
-    ['without an end', () => issuer.sign({ exp: undefined })],
-    ['for somebody else', () => issuer.sign({ aud: 'another' })],
+    ['without an expiry', () => issuer.sign({ exp: undefined })],
+    ['for another audience', () => issuer.sign({ aud: 'another' })],
     ['of another issuer', () => issuer.sign({ iss: 'https://idp.example.com' })],
-    ['that names nobody', () => issuer.sign({ sub: 'x'.repeat(5000) })],
+    ['with a subject of 5,000 characters', () => issuer.sign({ sub: 'x'.repeat(5000) })],
     ['of the algorithm none', () => `${unsigned({ alg: 'none', typ: 'JWT' })}.`],
     [
-      'signed with the public key as if it were shared',
+      'signed with the public key as an HMAC secret',
       async () => {
         const text = unsigned({ alg: 'HS256', kid: issuer.kid })
         const key = await exportSPKI(issuer.key)
@@ -124,21 +127,21 @@ describe('a token', () => {
       },
     ],
     [
-      'with a key of its own',
+      'with an embedded key',
       async () =>
         `${unsigned({ alg: 'RS256', jwk: { kty: 'RSA', n: 'AQAB', e: 'AQAB' }, jku: `${gateway.origin}/x` })}.AAAA`,
     ],
-    ['with a key that is a path', () => `${unsigned({ alg: 'RS256', kid: '../../../../etc/passwd' })}.AAAA`],
+    ['with a path as key id', () => `${unsigned({ alg: 'RS256', kid: '../../../../etc/passwd' })}.AAAA`],
     [
-      'with demands nobody knows',
+      'with unknown critical headers',
       () => `${unsigned({ alg: 'RS256', kid: issuer.kid, crit: ['bomb'], bomb: true })}.AAAA`,
     ],
     ['that is nested', () => `${Buffer.from('['.repeat(7000)).toString('base64url')}.e30.AAAA`],
     ['of dots', () => '.'.repeat(15_000)],
-    ['that is no text', () => Buffer.from([0xff, 0xfe, 0xe9, 0x80]).toString('latin1')],
+    ['of non-text bytes', () => Buffer.from([0xff, 0xfe, 0xe9, 0x80]).toString('latin1')],
     ['of 15 KB', () => 'a'.repeat(15 * 1024)],
     [
-      'of 15 KB in the form of one',
+      'of 15 KB in the form of a JWT',
       () =>
         `${part({ alg: 'RS256', kid: issuer.kid })}.${part({ x: 'a'.repeat(10_000) })}.${'A'.repeat(900)}`,
     ],
@@ -229,8 +232,8 @@ describe('a body', () => {
       () => around('{"x":[1e400,-1e400,1e-400,123456789012345678901234567890]}'),
       ok,
     ],
-    ['with a text of escapes', () => around(`{"x":"${String.raw`\u0000`.repeat(150_000)}"}`), ok],
-    ['with half characters', () => around(String.raw`{"x":"\ud800\udc00\ud800"}`), ok],
+    ['with a string of escapes', () => around(`{"x":"${String.raw`\u0000`.repeat(150_000)}"}`), ok],
+    ['with lone surrogates', () => around(String.raw`{"x":"\ud800\udc00\ud800"}`), ok],
     [
       'with keys of prototypes',
       () => around('{"__proto__":{"isAdmin":true},"constructor":{"prototype":{"x":1}}}'),
@@ -242,7 +245,7 @@ describe('a body', () => {
       () => `[${'{"jsonrpc":"2.0","id":1,"method":"ping"},'.repeat(20_000)}1]`,
       { status: [200, 400] },
     ],
-    ['that is no UTF-8', () => Buffer.alloc(500_000, 0xff), broken],
+    ['that is not UTF-8', () => Buffer.alloc(500_000, 0xff), broken],
     [
       'with an id of 500 KB',
       () => around('{}').replace('"id":1', `"id":"${'i'.repeat(500_000)}"`),
@@ -270,19 +273,19 @@ describe('a server schema that', () => {
   const ok = { status: 200 }
   const calls: readonly (readonly [string, string, Json, Expected])[] = [
     ['has a pattern that backtracks', 'pattern', { text }, misfit],
-    ['has such a pattern, and other text', 'pattern', { text: 'a!'.repeat(25_000) }, misfit],
-    ['has more such patterns', 'patterns', { text }, misfit],
-    ['has such a pattern for keys', 'pattern_keys', { [text]: 1, [text.slice(0, -1)]: 1 }, misfit],
+    ['has a backtracking pattern, for other text', 'pattern', { text: 'a!'.repeat(25_000) }, misfit],
+    ['has several backtracking patterns', 'patterns', { text }, misfit],
+    ['has a backtracking pattern for keys', 'pattern_keys', { [text]: 1, [text.slice(0, -1)]: 1 }, misfit],
     ['refers to itself', 'self', { x: 1 }, ok],
     ['refers in a circle', 'loop', { x: 1 }, ok],
-    ['doubles with each step', 'doubling', { x: 1 }, ok],
-    ['doubles its choices with each step', 'doubling_any', { x: 1 }, ok],
-    ['doubles its alternatives with each step', 'doubling_one', { x: 1 }, ok],
-    ['has choices within choices', 'nested_any', { x: 1 }, ok],
+    ['doubles at each level', 'doubling', { x: 1 }, ok],
+    ['doubles its anyOf at each level', 'doubling_any', { x: 1 }, ok],
+    ['doubles its oneOf at each level', 'doubling_one', { x: 1 }, ok],
+    ['has nested anyOf', 'nested_any', { x: 1 }, ok],
     ['is 1,000 levels deep', 'deep', { x: 1 }, ok],
     ['has 50,000 properties', 'wide', { p0: 1 }, ok],
     ['has 10 MB', 'huge', { x: 1 }, ok],
-    ['is somewhere else', 'elsewhere', { x: 1 }, ok],
+    ['is at another URL', 'elsewhere', { x: 1 }, ok],
     [
       'compares each item with each other',
       'unique',
@@ -290,7 +293,7 @@ describe('a server schema that', () => {
       ok,
     ],
     ['names prototypes', 'proto', { constructor: 'x' }, ok],
-    ['is nonsense', 'nonsense', { x: 1 }, ok],
+    ['is invalid', 'nonsense', { x: 1 }, ok],
   ]
 
   it('is hostile does not keep its tool from being listed', async () => {

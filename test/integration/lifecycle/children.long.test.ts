@@ -98,10 +98,10 @@ describe('a child process that exits repeatedly', () => {
 describe('a command that does not serve MCP', () => {
   test.each([
     ['does not exist', { command: '/nowhere/at-all' }],
-    ['ends at once', { command: ['sh', '-c', 'exit 3'] }],
-    ['says nothing', { command: ['sleep', '600'], start_timeout: '1s' }],
+    ['exits at once', { command: ['sh', '-c', 'exit 3'] }],
+    ['is silent', { command: ['sleep', '600'], start_timeout: '1s' }],
     [
-      'says what is no message',
+      'prints invalid messages',
       { command: ['sh', '-c', 'while echo words; do sleep 0.01; done'], start_timeout: '1s' },
     ],
   ])('because it %s is reported with that reason, in time', async (_why, settings) => {

@@ -147,7 +147,7 @@ describe('a file with mistakes', () => {
   })
 
   test.each([
-    ['no YAML', 'upstreams: [', 1],
+    ['invalid YAML', 'upstreams: [', 1],
     ['an unknown key', 'upstreams:\n  one: echo\nlisten:\n  prot: 1\n', 4],
     ['no servers', 'version: 1\n', 1],
   ])('(%s) changes nothing, and the log names the line', async (_what, text, line) => {

@@ -178,8 +178,8 @@ describe('gatehouse verify', () => {
 
   it.each([
     ['a result without a receipt', '{"content":[]}', 'there is no receipt in the file'],
-    ['no JSON', '{', 'this is no JSON'],
-    ['something else', 'hello', 'it is no JWS in compact form'],
+    ['invalid JSON', '{', 'this is no JSON'],
+    ['text that is no receipt', 'hello', 'it is no JWS in compact form'],
   ])('prints what is wrong with %s', async (_what, text, words) => {
     const verdict = await verified(text, '--jwks', jwks)
     expect([verdict.code, verdict.stderr]).toEqual([1, expect.stringContaining(words)])

@@ -128,11 +128,11 @@ describe('the endpoint', () => {
   })
 
   it.each([
-    ['no such server', '/mcp/nothing', 'POST', {}],
-    ['no such method', '/mcp/fake', 'PUT', {}],
-    ['no such session', '/mcp/fake', 'POST', { 'mcp-session-id': 'nothing' }],
-    ['another type', '/mcp/fake', 'POST', { 'content-type': 'text/plain' }],
-    ['another page', '/mcp/fake', 'POST', { origin: 'https://evil.example' }],
+    ['an unknown server', '/mcp/nothing', 'POST', {}],
+    ['an unsupported HTTP method', '/mcp/fake', 'PUT', {}],
+    ['an unknown session', '/mcp/fake', 'POST', { 'mcp-session-id': 'nothing' }],
+    ['another content type', '/mcp/fake', 'POST', { 'content-type': 'text/plain' }],
+    ['another origin', '/mcp/fake', 'POST', { origin: 'https://evil.example' }],
     ['another host', '/mcp/fake', 'POST', { host: 'evil.example' }],
   ] as const)('C045 refuses %s with a JSON-RPC error', async (_what, path, method, headers) => {
     const reply = await ask(path, method, headers)

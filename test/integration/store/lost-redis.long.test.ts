@@ -80,7 +80,7 @@ const states: readonly State[] = [
     isReadable: false,
   },
   {
-    what: 'was replaced by that of others',
+    what: 'was replaced by the store of another gateway',
     lose: async (redis) => {
       await redis.tell('FLUSHALL')
       await redis.tell('SET gatehouse:generation another')
@@ -89,7 +89,7 @@ const states: readonly State[] = [
     isReadable: false,
   },
   {
-    what: 'was swapped for another one for a while',
+    what: 'was temporarily swapped for another store',
     lose: (redis) => redis.tell('SWAPDB 0 1'),
     reason: 'what was kept there is gone',
     isReadable: false,
@@ -103,7 +103,7 @@ const states: readonly State[] = [
     mend: (redis) => redis.tell('CONFIG SET maxmemory 0'),
   },
   {
-    what: 'may evict what was promised',
+    what: 'may evict records',
     lose: async (redis) => {
       await redis.tell('CONFIG SET maxmemory 100mb')
       await redis.tell('CONFIG SET maxmemory-policy volatile-lru')
@@ -113,7 +113,7 @@ const states: readonly State[] = [
     mend: (redis) => redis.tell('CONFIG SET maxmemory-policy noeviction'),
   },
   {
-    what: 'is a replica that is only read',
+    what: 'is a read-only replica',
     lose: (redis) => redis.tell('REPLICAOF 127.0.0.1 1'),
     reason: 'READONLY',
     isReadable: true,

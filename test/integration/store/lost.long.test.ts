@@ -71,7 +71,7 @@ const losses: readonly (readonly [string, (store: string) => void, string])[] = 
   ['is removed', (store) => rmSync(store, { recursive: true }), 'the folder was removed'],
   ['is moved away', (store) => renameSync(store, `${store}-away`), 'the folder was removed'],
   [
-    'is replaced by an empty one',
+    'is replaced by an empty folder',
     (store) => {
       rmSync(store, { recursive: true })
       mkdirSync(store)
@@ -86,16 +86,16 @@ const losses: readonly (readonly [string, (store: string) => void, string])[] = 
     },
     'the folder was replaced',
   ],
-  ['loses its data', (store) => rmSync(join(store, 'data.mdb')), 'data.mdb was removed'],
+  ['loses its data file', (store) => rmSync(join(store, 'data.mdb')), 'data.mdb was removed'],
   [
-    'gets other data',
+    'gets another data file',
     (store) => {
       copyFileSync(join(store, 'data.mdb'), join(store, 'other'))
       renameSync(join(store, 'other'), join(store, 'data.mdb'))
     },
     'data.mdb was replaced',
   ],
-  ['loses the file its processes share', (store) => rmSync(join(store, 'lock.mdb')), 'lock.mdb was removed'],
+  ['loses its lock file', (store) => rmSync(join(store, 'lock.mdb')), 'lock.mdb was removed'],
 ]
 
 describe('a store in a folder that, while a gateway uses it,', () => {
@@ -173,10 +173,10 @@ const betweens: readonly (readonly [string, (store: string) => void, string])[] 
     },
     'what was kept there is gone',
   ],
-  ['has no data', (store) => rmSync(join(store, 'data.mdb')), 'data.mdb is gone'],
-  ['has an empty file of data', (store) => truncateSync(join(store, 'data.mdb'), 0), 'data.mdb is empty'],
+  ['has no data file', (store) => rmSync(join(store, 'data.mdb')), 'data.mdb is gone'],
+  ['has an empty data file', (store) => truncateSync(join(store, 'data.mdb'), 0), 'data.mdb is empty'],
   [
-    'was emptied but for an empty file of data',
+    'was emptied except for an empty data file',
     (store) => {
       rmSync(store, { recursive: true })
       mkdirSync(store)
@@ -185,7 +185,7 @@ const betweens: readonly (readonly [string, (store: string) => void, string])[] 
     'data.mdb is empty',
   ],
   [
-    'says that it is another one',
+    'has the generation of another store',
     (store) => writeFileSync(join(store, 'generation'), 'another\n'),
     'it holds another store than before',
   ],
