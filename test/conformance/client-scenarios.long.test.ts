@@ -4,7 +4,7 @@ import { gatewayProgram } from '../support/gateway-process.ts'
 import { openClientScenarios, runClientScenario } from './suite.ts'
 import { allOf, verdictOf } from './verdict.ts'
 
-// The suite is the server here and watches what the gateway sends it.
+// The suite is the server here and checks what the gateway sends.
 const client = fileURLToPath(new URL('../fixtures/conformance-client.ts', import.meta.url))
 const command = [process.execPath, client]
 

@@ -39,7 +39,7 @@ describe.each(['http', 'stdio'] as const)('a server of 2025-11-25 alone over %s'
     expect(verdictOf(run).passed).toBeGreaterThanOrEqual(34)
   })
 
-  // The answers come without a state and under a key of the scenario's own: they belong to no call in flight.
+  // The responses have no request state and a key of the scenario's own: they belong to no call in flight.
   it('asks again after unexpected input responses, which is the only warning', () => {
     expect(checksOf(verdictOf(run).warnings)).toEqual([
       'input-required-result-ignore-extra-params:sep-2322-ignore-unexpected-params',
@@ -51,7 +51,7 @@ describe.each(['http', 'stdio'] as const)('a server of 2025-11-25 alone over %s'
   })
 })
 
-// The suite waits 600 ms for a client that can be asked, which the start of a process alone may take.
+// The suite allows 600 ms for a client with elicitation, which the start of a process alone may take.
 async function warm(url: string): Promise<void> {
   for (const capabilities of [{}, { elicitation: {} }]) {
     const client = await connect({ transport: 'http', url, revision: '2026-07-28', capabilities })

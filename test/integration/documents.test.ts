@@ -67,7 +67,7 @@ describe('the configuration examples', () => {
     ])
     const [volume = ''] = compose.services.gatehouse.volumes
     const [source, target] = volume.split(':')
-    // The folder is mounted: an editor that replaces a file would leave the container with the one before.
+    // The folder is mounted: with a mounted file, an editor that replaces it would leave the container with the old one.
     expect(resolve(inRepository('deploy'), source)).toBe(dirname(file))
     const dockerfile = readFileSync(inRepository('deploy/Dockerfile'), 'utf8')
     expect(dockerfile).toContain(`"${target}/gateway.config.yaml"`)
@@ -124,7 +124,7 @@ describe('the table of configuration keys', () => {
 })
 
 describe('the tables of settings', () => {
-  /** The words in code of a cell. */
+  /** The code spans of a table cell. */
   const named = (cell = ''): string[] => [...cell.matchAll(/`([a-z_]+)`/g)].map(([, name = '']) => name)
 
   test('name every setting of every feature and no other', () => {
@@ -308,7 +308,7 @@ describe('client snippets', () => {
   })
 })
 
-/** The names by which the headings of a document can be linked to. */
+/** The anchors of the headings of a document. */
 function anchorsOf(text: string): string[] {
   return [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) =>
     heading
@@ -326,7 +326,7 @@ function yamlOf(path: string) {
   })
 }
 
-/** The keys of a schema, those for the features of a server as one. */
+/** The keys of a schema, with those for the features of a server merged into one. */
 function joined(keys: ReadonlyMap<string, unknown>): Map<string, unknown> {
   return new Map(
     [...keys].map(([key, value]) => [

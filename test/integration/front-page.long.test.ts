@@ -24,7 +24,7 @@ const upstreams = {
   broken: { command: '/nowhere/server' },
 }
 
-/** Opens everything that can be opened, in a page. */
+/** Expands everything that can be expanded on a page. */
 const openAll = 'for (const each of document.querySelectorAll("details")) each.open = true'
 
 describe.skipIf(!hasChromium())('the front page in a browser', () => {
@@ -36,7 +36,7 @@ describe.skipIf(!hasChromium())('the front page in a browser', () => {
   })
   afterAll(() => Promise.all([browser?.close(), gateway?.close()]))
 
-  /** A page with what went wrong on it. */
+  /** A page with the problems found on it. */
   async function opened(url: string, options: BrowserContextOptions = {}) {
     const context = await browser.newContext(options)
     onTestFinished(() => context.close())
@@ -130,7 +130,7 @@ describe.skipIf(!hasChromium())('the front page in a browser', () => {
     const statuses = await Promise.all(
       own.map(async (url) => `${new URL(url).pathname} ${(await fetch(url)).status}`),
     )
-    // The page of approvals is there, and asks for the code of the terminal.
+    // The approval page exists, and requires the terminal code.
     expect(statuses.filter((each) => !each.endsWith(' 200'))).toEqual(['/confirm 401'])
     expect(await page.locator('a[href^="https:"]').getAttribute('rel')).toBe('noopener noreferrer')
   })
@@ -177,7 +177,7 @@ describe.skipIf(!hasChromium())('the front page in a browser', () => {
   test.each(['light', 'dark'] as const)('is legible on a phone, in %s', async (colorScheme) => {
     const viewport = { width: 360, height: 740 }
     const { page } = await opened(gateway.origin, { colorScheme, viewport })
-    // For people who want to see it.
+    // Kept for visual inspection.
     await page.screenshot({ path: `out/gatehouse-page-${colorScheme}.png`, fullPage: true })
     await page.evaluate(openAll)
     const { overflow, size, heights, texts, faint } = await measured(page)
@@ -209,7 +209,7 @@ describe.skipIf(!hasChromium())('the front page in a browser', () => {
     const large = await localGateway({ upstreams: { many } })
     onTestFinished(() => large.close())
     const { page } = await opened(large.origin)
-    // So many are shown once somebody looks for some, or opens their server.
+    // This many are shown once a person searches for them or expands their server.
     expect(await shown(page)).toEqual([])
     await page.getByLabel('Find tools').fill('do_it_49')
     expect(await shown(page)).toHaveLength(11)

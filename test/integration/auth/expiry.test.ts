@@ -11,7 +11,7 @@ let fake: FakeServer
 let gateway: LocalGateway
 
 beforeAll(async () => {
-  // The clock alone: what is sent and waited for goes on as ever.
+  // Only the clock is faked: I/O and timers continue normally.
   vi.useFakeTimers({ toFake: ['Date'] })
   fake = await startFakeServer({ revision: '2025-11-25', transport: 'http' })
   gateway = await localGateway({
@@ -32,7 +32,7 @@ async function bearer(seconds: number): Promise<HeaderMap> {
   return { authorization: `Bearer ${await issuer.sign({ exp })}` }
 }
 
-/** Goes on to a time at which a token of this many seconds is not taken any more. */
+/** Advances the clock to a time at which a token of this many seconds is not accepted any more. */
 function pass(seconds: number): void {
   vi.setSystemTime(Date.now() + (seconds + 31) * 1000)
 }

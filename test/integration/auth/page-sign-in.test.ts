@@ -27,7 +27,7 @@ interface Site extends Approving {
 }
 
 interface Given {
-  /** What `auth.jwt` says besides. */
+  /** Additional settings of `auth.jwt`. */
   readonly jwt?: Json
   readonly auth?: Json
   readonly config?: Json
@@ -36,7 +36,7 @@ interface Given {
 
 const client = { client_id: pagesClient.id, client_secret: pagesClient.secret }
 
-/** A gateway whose callers are people of a real issuer. */
+/** A gateway whose callers are users of a real issuer. */
 async function site({ jwt = client, auth = {}, config = {}, rules = {} }: Given = {}): Promise<Site> {
   const issuer = await startAuthorizationServer()
   onTestFinished(() => issuer.close())
@@ -56,7 +56,7 @@ async function site({ jwt = client, auth = {}, config = {}, rules = {} }: Given 
   return { ...approving, issuer, callAs }
 }
 
-/** Goes to a page, by signing in where it asks for that. */
+/** Opens a page, and signs in if the page requires it. */
 async function opened(browser: CookieBrowser, url: string): Promise<Shown> {
   const page = await browser.open(url)
   expect(page.status).toBe(401)
@@ -155,7 +155,7 @@ describe('approval pages with sign-in at the issuer', () => {
       const sent = await fetch(url, { method: 'POST', headers: { cookie, origin }, body: form })
       expect(sent.status).toBe(403)
     }
-    // A token that was made for this page and another person.
+    // A token issued for this page and another person.
     const forged = new URLSearchParams({ token: token.replace(/^./, 'x'), verdict: 'approved' })
     const origin = gateway.origin
     expect((await fetch(url, { method: 'POST', headers: { cookie, origin }, body: forged })).status).toBe(403)
@@ -185,7 +185,7 @@ describe('approval pages with sign-in at the issuer', () => {
     expect(after.url.href).toBe(`${gateway.origin}/`)
     expect(after.text).not.toContain('Signed in as')
     expect((await browser.open(`${gateway.origin}/metrics`)).status).toBe(401)
-    // Who kept the cookie has nothing of it.
+    // A kept cookie is useless after sign-out.
     for (const [name, cookie] of kept) browser.cookies.set(name, cookie)
     expect((await browser.open(`${gateway.origin}/metrics`)).status).toBe(401)
   })

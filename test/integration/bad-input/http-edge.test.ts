@@ -178,7 +178,7 @@ describe('a body over the limit', () => {
     const socket = await connection()
     socket.write(postHead({ 'transfer-encoding': 'chunked', ...usual }))
     const chunk = 'x'.repeat(4096)
-    // An end that never comes: the answer must not wait for it.
+    // The end never arrives: the response must not wait for it.
     for (let sent = 0; sent <= limit; sent += chunk.length) socket.write(`1000\r\n${chunk}\r\n`)
     expect(await readSocket(socket, '}')).toMatch(/^HTTP\/1\.1 413 /)
     await goesOn()

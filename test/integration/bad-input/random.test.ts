@@ -133,7 +133,7 @@ test('any headers get a valid protocol response, and the next call works', async
 
 test('over HTTP+SSE any text is accepted or refused, and the next call works', async () => {
   const front = await sseFront(gateway.origin)
-  // A post is answered at once; what comes on the stream is for the call at the end to find its way through.
+  // A POST is answered at once; the call at the end has to get through the rest of the stream.
   const property = fc.asyncProperty(mutated(call), async (text) => {
     const { status } = await front.send(text)
     expect([202, 400]).toContain(status)

@@ -23,7 +23,7 @@ async function field(config: Json = {}, server?: Notes): Promise<Field> {
 
 const add = (text: string, more: Json = {}): Json => ({ name: 'add', arguments: { text }, ...more })
 
-/** The gateway lives, and does the next keyed step of the next transaction. */
+/** The gateway is alive, and makes the next keyed step of the next transaction. */
 async function expectSound({ client, server, gateway }: Field): Promise<void> {
   const before = server.calls.length
   const transaction_id = `sound-${before}`
@@ -78,7 +78,7 @@ describe('an idempotency key', () => {
     expect(codeOf(await place.client.request('tools/call', add('never'), { headers: two }))).toBe(
       'INVALID_INPUT',
     )
-    // Larger than what is read of headers at all (RFC 6585 §5).
+    // Larger than the header limit (RFC 6585 §5).
     expect(await statusWith(place.gateway, { 'idempotency-key': long })).toBe(431)
     expect(place.server.calls).toEqual([])
     await expectSound(place)
@@ -222,13 +222,13 @@ describe('a transaction', () => {
       expect.objectContaining({ transactions: [] }),
     )
     expect(codeOf(await other.request('tools/call', add('secret', { _meta: t })))).toBe('RESOURCE_NOT_FOUND')
-    // The same key is another key of theirs.
+    // The same key of another principal is another key.
     const own = await other.request('tools/call', add('secret', { _meta: { idempotency_key: 'k' } }))
     expect(own.result?.['_meta']).toMatchObject({ was_replay: false })
     const clash = await other.request('tools/call', add('another', { _meta: { idempotency_key: 'k' } }))
     expect(codeOf(clash)).toBe('IDEMPOTENCY_CONFLICT')
     expect(server.calls).toEqual(['add secret', 'add secret'])
-    // Both may have a transaction of one id.
+    // Both can have a transaction with the same id.
     expect((await other.request('transaction/begin', t)).result).toMatchObject({ status: 'begun' })
     await other.request('transaction/rollback', t)
     expect((await agent.request('transaction/status', t)).result).toMatchObject({ status: 'active' })
@@ -269,7 +269,7 @@ it('excessively nested arguments and feature fields are refused, whatever featur
   const place = await field({ features: { confirm: {}, validate: 'off' } })
   const { client, server } = place
   await client.request('transaction/begin', { transaction_id: 't' })
-  // Text, as what makes it of values would give up itself.
+  // Written as text because serializing such values would fail.
   const depth = 40_000
   const deep = `${'['.repeat(depth)}1${']'.repeat(depth)}`
   const bodies = [
@@ -349,7 +349,7 @@ describe("a client's claim of confirmation", () => {
   })
 })
 
-/** What is answered to a call of 2026-07-28 of which the params are text. */
+/** The response to a 2026-07-28 call whose params are given as text. */
 async function asText({ gateway }: Field, body: string): Promise<string> {
   const { message, headers } = modern('tools/call', { name: /"name":"(\w+)"/.exec(body)?.[1] ?? '' })
   const meta = JSON.stringify(objectAt(message, 'params')['_meta'])
@@ -372,7 +372,7 @@ function without(value: unknown, name: string): unknown {
   return Object.fromEntries(entries.map(([key, each]) => [key, without(each, name)]))
 }
 
-/** The status of the answer to a call with headers that are not of this world. */
+/** The status of the response to a call with extreme headers. */
 function statusWith(gateway: GatewayProcess, headers: Readonly<Record<string, string>>): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const asked = request(gateway.url, { method: 'POST', headers }, (response) => {

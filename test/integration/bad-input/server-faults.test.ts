@@ -22,7 +22,7 @@ beforeAll(async () => {
   const dying = ['exits', 'exits_in_line', 'killed'].map((name) => [name.replaceAll('_', '-'), child])
   gateway = await startGatewayProcess({
     limits: { timeout: '1s' },
-    // Nobody is asked whether a connection may be reset.
+    // Connection resets need no confirmation.
     features: { confirm: 'off' },
     upstreams: {
       web: { url: web.url, revision: '2025-11-25', transport: 'streamable' },
@@ -49,13 +49,13 @@ async function answersWell(upstream: string): Promise<void> {
   expect(textOf(reply)).toBe('good')
 }
 
-/** What comes of a message that is wrong on any transport; those with a number are relayed as errors. */
+/** The outcome of a message that is invalid on any transport; those with a number are forwarded as errors. */
 const outcomes: Readonly<Record<string, string | number>> = {
   both: -32000,
   empty_error: -32603,
   odd_error: -32603,
 }
-/** Where nothing ties a message to the call, the deadline ends it. */
+/** If no message can be matched to the call, the deadline ends it. */
 const untied = ['no_json', 'cut_off', 'no_object', 'wrong_id', 'nested', 'batch_of_junk']
 const lost = ['half_event', 'stream_of_junk', 'empty_stream', 'reset', 'reset_in_body', 'reset_in_stream']
 const unavailable = ['gone', 'broken', 'bad_gateway', 'unauthorized']

@@ -11,7 +11,7 @@ import { codeOf } from '../../support/structured-error.ts'
 
 const program = fileURLToPath(new URL('../../fixtures/faulty-server/main.ts', import.meta.url))
 
-/** How the opening exchange of a server can fail, and what its callers are told. */
+/** How the handshake of a server can fail, and the error its callers receive. */
 const faults: Readonly<Record<string, readonly [string, (response: ServerResponse, message: Json) => void]>> =
   {
     silent: ['SERVER_UNAVAILABLE', () => undefined],
@@ -97,7 +97,7 @@ test('unreachable servers do not affect a reachable one', async () => {
   await client.close()
 })
 
-/** A server that takes connections and says nothing. */
+/** A server that accepts connections and is silent. */
 async function startDeafServer(): Promise<FaultyServer> {
   const server = createServer(() => undefined)
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))

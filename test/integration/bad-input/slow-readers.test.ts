@@ -11,7 +11,7 @@ import type { Json } from '../../support/server/json.ts'
 let server: FaultyServer
 let gateway: GatewayProcess
 const streams: OpenReply[] = []
-/** How the calls of the flooding tool ended: cut off, or with everything said. */
+/** How the calls of the flooding tool ended: cut off, or with everything sent. */
 const ends: string[] = []
 
 beforeAll(async () => {
@@ -33,7 +33,7 @@ afterAll(async () => {
   await server.close()
 })
 
-/** Says 64 MB, as fast as it may. */
+/** Sends 64 MB, as fast as possible. */
 function flood(response: ServerResponse, id: unknown): void {
   const note = {
     jsonrpc: '2.0',
@@ -51,7 +51,7 @@ function flood(response: ServerResponse, id: unknown): void {
   say()
 }
 
-/** A call whose answer is not read beyond its head. */
+/** A call whose response is not read beyond its head. */
 async function unread(message: Json, headers: Readonly<Record<string, string>>): Promise<void> {
   const body = JSON.stringify(message)
   streams.push(await open(gateway.url, { method: 'POST', headers: { ...usual, ...headers }, body }))
@@ -78,7 +78,7 @@ test('an older call whose client does not read uses no more memory than its repl
   ends.length = 0
   await unread({ jsonrpc: '2.0', id: 3, method: 'tools/call', params: { name: 'flood' } }, front.session)
   await gateway.logged(({ event }) => event === 'client.slow')
-  // Going away is no cancellation here: the server is heard to its end.
+  // A disconnect is no cancellation here: the call runs to its end.
   await until(() => ends.length > 0, 'the end of the call')
   expect(ends).toEqual(['done'])
   await goesOn()

@@ -1,4 +1,4 @@
-// Servers whose list of tools fails: their tools can be called, after a person was asked, as directly.
+// Servers whose tool list fails: their tools can still be called, after a person confirmed the call.
 import { describe, expect, test } from 'vitest'
 import { closedAtEnd } from '../../support/closed-at-end.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
@@ -7,10 +7,10 @@ import { type ScriptedServer, scriptedServer } from '../../support/scripted-serv
 import type { Json } from '../../support/server/json.ts'
 
 const done = { content: [{ type: 'text', text: 'done' }] }
-/** The gateway may wait for a list that does not come. */
+/** The gateway may wait for a list that never arrives. */
 const patient = { timeoutMs: 20_000 }
 
-/** A server that answers calls and does this with lists, and a gateway in front of it. */
+/** A server that answers calls and handles lists like this, and a gateway in front of it. */
 async function unlisted(
   list: () => Json | undefined,
   settings: Json = {},
@@ -42,7 +42,7 @@ const failures: readonly (readonly [string, () => Json | undefined])[] = [
 describe.each(failures)('a server that %s when its tools are listed', (_what, list) => {
   test('runs a call after a person confirmed it, and the log gives the reason', async () => {
     const { client, gateway, server } = await unlisted(list)
-    // Arguments are not held against a schema: there is none.
+    // Arguments are not validated: there is no schema.
     const call = { name: 'get_anything', arguments: { any: { thing: null } } }
     const reply = await client.request('tools/call', call, patient)
     expect(reply.result).toMatchObject({ ...done, isError: false })

@@ -20,7 +20,7 @@ afterAll(async () => {
 
 const meta = (key: string): string => `io.modelcontextprotocol/${key}`
 
-/** A sound request of 2026-07-28 with something of its envelope or its headers changed. */
+/** A valid 2026-07-28 request with a change to its metadata or headers. */
 interface Change {
   readonly name: string
   readonly method?: string

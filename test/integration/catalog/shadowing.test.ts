@@ -4,7 +4,7 @@ import { type ScriptedServer, scriptedServer } from '../../support/scripted-serv
 import { open } from '../../support/client/raw.ts'
 import { isObject, type Json, parse } from '../../support/server/json.ts'
 
-/** A server whose tools can be changed while it runs, and which remembers what it was called with. */
+/** A server whose tools can be changed while it runs, and which records its calls. */
 async function toolServer(names: string[]): Promise<{ server: ScriptedServer; called: string[] }> {
   const called: string[] = []
   const server = await scriptedServer(

@@ -23,7 +23,7 @@ interface World {
   client(revision?: '2025-11-25' | '2026-07-28', path?: string): Promise<FakeClient>
 }
 
-/** A gateway in front of a server that lists these tools, with these settings of it. */
+/** A gateway in front of a server that lists these tools, with these settings. */
 async function world(tools: readonly string[], settings: Json, more: Json = {}): Promise<World> {
   listed.splice(0, listed.length, ...tools)
   const server = closedAtEnd(await scriptedServer({ tools: {} }, scripts))

@@ -41,15 +41,15 @@ async function lint(server: Json, config: Json = {}, args: readonly string[] = [
   return { code, report, withStatus }
 }
 
-/** What fails of every server behind a gateway without auth and rates. */
+/** The rules that fail for every server behind a gateway without authentication and rate limits. */
 const ofTheGateway = ['C082', 'C083', 'C191', 'C192']
-/** What fails of every server where the features of the corporate profile that describe are off. */
+/** The rules that fail for every server if the describing features of the corporate profile are off. */
 const undescribed =
   'C011 C022 C069 C084 C134 C137 C138 C139 C140 C141 C142 C153 C154 C155 C156 C157 C165 C166 C167 C168 C169'.split(
     ' ',
   )
 
-/** What fails of a server itself. */
+/** The rules that fail because of the server itself. */
 function ofServer(failed: readonly unknown[]): unknown[] {
   return failed.filter((id) => ![...ofTheGateway, ...undescribed].includes(String(id)))
 }
@@ -90,7 +90,7 @@ describe('gatehouse lint', () => {
         'C160 C161 C162 C163 C164 C170 C171 C172 C173 C177'
       ).split(' '),
     )
-    // The gateway says of the tool that it is destructive, which the server does not.
+    // The gateway marks the tool as destructive, which the server does not.
     expect(withStatus('repaired')).toContain('C136')
     const mended = report.assertions.find(({ id }) => id === 'C127')
     expect(mended).toMatchObject({

@@ -56,7 +56,7 @@ describe('gatehouse plan', () => {
       create_relations: { undo: 'delete_relations(relations=$.result.relations)' },
       delete_entities: { pivot: true, confirm: 'Delete entities {entityNames}?' },
     })
-    // What is deleted with them may be of others, so that is only a comment.
+    // A compensation could delete data of others, so it is only a comment.
     expect(found['memory']?.tools).not.toHaveProperty('create_entities')
     expect(stdout).toContain('# undo: delete_entities(entityNames=$.result.entities[*].name)')
     const pasted = Object.entries(upstreams).map(([name, each]) => [name, { ...each, ...found[name] }])

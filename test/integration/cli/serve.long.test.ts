@@ -168,7 +168,7 @@ describe('gatehouse serve', () => {
 
   test('exits with 1 if its port is in use, even while it waits for a store', async () => {
     const port = await taken()
-    // Nobody is there: it would try to connect again and again.
+    // No server listens there: the gateway would try to connect repeatedly.
     const config = { store: 'redis://127.0.0.1:1', upstreams: { one: { command: line } } }
     const path = join(folder(), 'gateway.config.yaml')
     writeFileSync(path, JSON.stringify(config))

@@ -125,7 +125,7 @@ describe.skipIf(older === undefined)('on a Node.js that is too old', () => {
   })
 })
 
-/** A Node.js 20 of this machine. */
+/** A Node.js 20 binary of this machine. */
 function olderNode(): string | undefined {
   return ['/usr/local/bin/node', '/usr/bin/node', '/bin/node'].find((path) => {
     try {

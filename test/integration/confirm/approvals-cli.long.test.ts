@@ -36,7 +36,7 @@ describe('gatehouse approvals', () => {
     expect(textIn(await call({ disk: 'list\u202e', size: 1 }))).toBe('wiped')
     expect((await call({ disk: 'list\u202e', size: 1 }))['isError']).toBe(true)
     expect(ran).toHaveLength(1)
-    // The call that was made again waits for an approval of its own, which stands before the used one.
+    // The repeated call waits for its own approval, which is listed before the used one.
     const states = (await approvals(approving, 'list')).stdout.split('\n').map((line) => line.split(/\s+/)[1])
     expect(states.filter(Boolean)).toEqual(['pending', 'used'])
   })

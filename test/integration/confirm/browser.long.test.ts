@@ -28,7 +28,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     return context
   }
 
-  /** Opens a page as whoever sits at the terminal. */
+  /** Opens a page as the person at the terminal. */
   async function opened({ code }: Approving, url: string, options?: BrowserContextOptions): Promise<Page> {
     const page = await (await contextOf(options)).newPage()
     await page.goto(url)
@@ -326,7 +326,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
       colorScheme,
       viewport: { width: 360, height: 740 },
     })
-    // For people who want to see it.
+    // Kept for visual inspection.
     await page.screenshot({ path: `out/gatehouse-approval-${colorScheme}.png`, fullPage: true })
     const { overflow, size, heights, texts, faint } = await measured(page)
     expect(overflow).toBeLessThanOrEqual(0)
@@ -338,7 +338,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
   })
 })
 
-/** A proxy that takes a path away which its URLs begin with; its origin. */
+/** The origin of a proxy that strips a path prefix from its URLs. */
 async function stripping(path: string, port: number): Promise<string> {
   const proxy = createServer((incoming, outgoing) => {
     const { method, headers, url = '' } = incoming

@@ -33,7 +33,7 @@ async function clientOf(
   return client
 }
 
-/** The page of the approval that was asked for last, once it is. */
+/** The page of the latest approval request, once there is one. */
 async function asked({ gateway }: Approving): Promise<string> {
   const { approval } = await gateway.logged(({ event, msg }) => (event ?? msg) === 'confirm.requested')
   return `${gateway.origin}/confirm/${String(approval)}`

@@ -12,7 +12,7 @@ const form = 'application/x-www-form-urlencoded'
 const basic = (name: string, secret = password): string =>
   `Basic ${Buffer.from(`${name}:${secret}`).toString('base64')}`
 
-/** The page of a call whose answer names none, as no decision is possible there. */
+/** The page of a call whose response names none because no decision is possible there. */
 function unnamedPage(result: Json, origin: string): string {
   const { url, approval } = objectAt(result['_meta'], 'dev.gatehouse/confirmation')
   expect(url).toBeUndefined()

@@ -1,6 +1,6 @@
 /**
- * An answer that a person lets hold for more calls of a tool: in the form of a client, on the page, and at the command
- * line. It holds for the session it was given in, and in no other one of the same store.
+ * A confirmation that a person remembers for further calls of a tool: in the form of a client, on the page, and at the
+ * command line. It applies to the session in which it was given, and to no other session of the same store.
  */
 import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -29,7 +29,7 @@ function closing(client: ConfirmingClient): ConfirmingClient {
   return client
 }
 
-/** What a question lets the person choose besides. */
+/** The additional choice that a confirmation offers. */
 function choiceIn(params: unknown): unknown {
   return Object(Object(Object(params).requestedSchema).properties).remember
 }

@@ -13,7 +13,7 @@ const QUOTA = 'dev.gatehouse/quota'
 const schema = 'proposals/service-manifest.schema.json'
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.000Z$/)
 
-/** A gateway in front of the published server of files, whose reads have a price, and one of them a rate. */
+/** A gateway in front of the published filesystem server, whose reads have a cost, and one of them a rate limit. */
 async function gatewayTo(config: Json = {}): Promise<LocalGateway & { readonly file: string }> {
   const folder = await realpath(await mkdtemp(join(tmpdir(), 'gatehouse-quota-')))
   const file = join(folder, 'hello.txt')
@@ -63,7 +63,7 @@ it('the tool list shows the remaining quota of tools counted separately, as do r
   const after = await listed()
   expect(metaOf(after.get('read_text_file'))[QUOTA]).toMatchObject({ remaining: 7 })
   expect(metaOf(after.get('get_file_info'))[QUOTA]).toEqual({ remaining: 2, resets_at: time, of: 'limit' })
-  // Whoever looks takes nothing.
+  // Reading the quota does not use it.
   expect(metaOf((await listed()).get('get_file_info'))[QUOTA]).toMatchObject({ remaining: 2 })
 })
 
@@ -75,7 +75,7 @@ it('the manifest shows the remaining quota and fits its schema', async () => {
   await client.request('tools/call', { name: 'get_file_info', arguments: { path: gateway.file } })
   const after = await manifestOf(gateway)
   expect(objectAt(after, 'rate_limits')['resets_at']).toEqual(time)
-  // Reading it is a request too.
+  // Reading the manifest is a request too.
   expect([leftIn(before), leftIn(after)]).toEqual([99, 97])
   expect(toolsIn(after).get('get_file_info')).toMatchObject({ quota: { remaining: 2, of: 'limit' } })
   expect(toolsIn(after).get('read_text_file')).toMatchObject({ quota: { remaining: 12, of: 'budget' } })

@@ -12,7 +12,7 @@ import {
 import { inRepository } from '../../support/document.ts'
 import { foreignFile } from '../../support/foreign.ts'
 
-/** What somebody wants of the tools of all servers, and the tools that are right. */
+/** An intent for the tools of all servers, and the right tools for it. */
 interface Wish {
   readonly intent: string
   readonly server: string
@@ -49,7 +49,7 @@ describe('tool retrieval by intent', () => {
       const own = both.filter(({ server }) => server === name)
       expect(own).toHaveLength(12)
       expect(there).toEqual(expect.arrayContaining(own.flatMap(({ tools }) => tools)))
-      // Nobody says the name of the tool.
+      // No intent contains the name of its tool.
       for (const { intent, tools } of own) {
         const said = tools.filter((tool) => tool.length > 8 && intent.includes(tool))
         expect(said).toEqual([])

@@ -1,4 +1,4 @@
-// What is suggested for unknown tool names, over the lists of published servers.
+// Suggestions for unknown tool names, over the lists of published servers.
 import { mkdtempSync, realpathSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

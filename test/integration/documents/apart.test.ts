@@ -24,7 +24,7 @@ test.each(['/llms.txt', '/llms-full.txt', '/ai-help', '/skills/gatehouse/SKILL.m
   async (path) => {
     const text = await read(path)
     for (const url of own()) expect(text).toContain(url)
-    // What is at the address of all answers nobody.
+    // The aggregate address serves no client.
     expect(text).not.toMatch(/\/mcp(?![/\w-])/)
     expect(text).not.toContain('alpha_echo')
     expect(text).toContain('Each with an MCP endpoint of its own, 2 servers: alpha and bravo.')
@@ -68,6 +68,6 @@ test('with aggregation off tools of the same name are labelled with their server
     { 'dev.gatehouse/upstream': 'alpha' },
     { 'dev.gatehouse/upstream': 'bravo' },
   ])
-  // A server by itself needs no more than the name.
+  // A single server needs no more than the name.
   expect(await read('/ai-help/alpha?section=echo')).not.toContain(' of alpha')
 })

@@ -1,5 +1,5 @@
-// What instructions tell a model to do it can do: tools they name stand in the list, resources they name can be read. The
-// guide names tools for what it advises, and says which of them no list has.
+// Instructions contain only what a model can do: the tools they name are listed, the resources they name can be read. The
+// guide names the tools for its advice, and marks the unlisted ones.
 import { describe, expect, test } from 'vitest'
 import { connect } from '../../support/fake-client.ts'
 import { localGateway } from '../../support/local-gateway.ts'
@@ -15,7 +15,7 @@ const tools = [
   },
 ]
 const undo = { create_note: { undo: 'delete_note(id=$.result.id)' } }
-/** A configuration, what its guide advises, and whether neither that nor a skill stands in lists. */
+/** A configuration, the advice of its guide, and whether neither the guide nor a skill is listed. */
 type Way = readonly [what: string, config: Json, advice: RegExp, isSilent: boolean]
 const ways: readonly Way[] = [
   ['by default', {}, /`begin_transaction`.*which lists do not have/, false],

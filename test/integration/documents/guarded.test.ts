@@ -156,13 +156,13 @@ test('a small manifest is embedded', async () => {
   const { result } = JSON.parse(await ask(origin, 'server/discover'))
   expect(result._meta['dev.gatehouse/manifest']).toMatchObject({ manifest_version: '0.1.0' })
   expect(result.dashdash).toEqual(result._meta['dev.gatehouse/dashdash'])
-  // The schema of 2026-07-28 has no null among capabilities, where clients of the SDK keep it.
+  // The schema of 2026-07-28 does not permit null in capabilities, where clients of the SDK keep it.
   const { alternativeAccess, ...rest } = result.dashdash
   expect(alternativeAccess).toEqual({ cliUrl: null, apiUrl: null, webUrl: null })
   expect(result.capabilities.experimental.dashdash).toEqual({ ...rest, alternativeAccess: {} })
 })
 
-/** The text of the answer to a request of 2026-07-28. */
+/** The text of the response to a 2026-07-28 request. */
 async function ask(origin: string, method: string, params: Json = {}, credentials = {}): Promise<string> {
   const { message, headers } = modern(method, params)
   const { text } = await post(`${origin}/mcp`, JSON.stringify(message), { ...headers, ...credentials })

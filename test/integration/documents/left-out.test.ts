@@ -10,7 +10,7 @@ afterEach(async () => {
   gateway = undefined
 })
 
-/** Three servers; the features of two of them are as given. */
+/** Three servers, two of them with the given features. */
 async function start(two: unknown, three: unknown): Promise<LocalGateway> {
   const servers = await Promise.all([httpServer(), httpServer(), httpServer()])
   const given: readonly unknown[] = [{}, two, three]

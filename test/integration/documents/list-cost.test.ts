@@ -49,7 +49,7 @@ async function list({ url }: RunningGateway): Promise<string> {
   return (await post(url, JSON.stringify(message), headers)).text
 }
 
-/** The processor time a gateway takes for some lists, in nanoseconds. */
+/** The CPU time of a gateway for several lists, in nanoseconds. */
 async function cost(gateway: RunningGateway): Promise<number> {
   const start = cpuNanoseconds(gateway.pid)
   for (let round = 0; round < 40; round++) await list(gateway)

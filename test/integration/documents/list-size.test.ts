@@ -1,4 +1,4 @@
-// How much longer lists get by what the gateway says in them: a model pays for every character, every time.
+// How much longer lists get by the gateway's additions: a model pays for every character, every time.
 import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -11,7 +11,7 @@ import type { RunningGateway } from '../../support/run-gateway.ts'
 import { scriptedServer } from '../../support/scripted-server.ts'
 import { isObject, type Json } from '../../support/server/json.ts'
 
-/** How many times as long a list of tools may be; and for tools of a line or two, by how many bytes each. */
+/** The permitted growth factor of a tool list; and for tools of a line or two, the permitted bytes per tool. */
 const MOST = 1.5
 const MOST_BYTES = 260
 const KEY = 'dev.gatehouse/dashdash'
@@ -69,7 +69,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('a client of %s', (revision
   })
 })
 
-/** Lists of tools of published servers, with most of the words taken out of their descriptions. */
+/** Tool lists of published servers, with most words removed from their descriptions. */
 const shortened = fileURLToPath(new URL('../../fixtures/judgement/tuning', import.meta.url))
 
 test.each(readdirSync(shortened))('a list of %s is only slightly longer than the original', async (file) => {

@@ -119,7 +119,7 @@ test('llms.txt and its alias are the same bytes, and the front page links to the
   )
   expect(short?.text).toBe(twin?.text)
   expect(short?.response.headers.get('content-type')).toBe('text/markdown; charset=utf-8')
-  // By llmstxt.org: a title, what it is in a quote, and sections.
+  // By llmstxt.org: a title, a quoted summary, and sections.
   expect(short?.text).toMatch(
     /^---\n[^]*?\n---\n\n# \S.*\n\n> \S[^]*\n## When to Use\n[^]*\n## Quick Reference\n/,
   )
@@ -160,7 +160,7 @@ test('the catalog links to a card of each server', async () => {
 const modes = ['legacy', { pin: '2026-07-28' }] as const
 
 async function connected(mode: (typeof modes)[number], path: string): Promise<Client> {
-  // What stands at members of our own is dropped by the SDK; in _meta it stands for those who ask for it.
+  // The SDK drops top-level extension members; _meta contains them for clients that request it.
   const capabilities = { extensions: { [DASHDASH]: {} } }
   const client = new Client(
     { name: 'reader', version: '1.0.0' },

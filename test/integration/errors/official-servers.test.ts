@@ -1,4 +1,4 @@
-// What the official servers and SDKs say of a failure, as a client of each era gets it at each address.
+// The errors of the official servers and SDKs, as a client of each era receives them at each address.
 import { mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -66,7 +66,7 @@ describe.each(errorAnswers)('%s that responds to %s with %j', (_server, method, 
         expect(objectAt(told, 'data')['uri']).toBe(uri)
       }
       if (code === 'INVALID_INPUT' || code === 'UNKNOWN_TOOL') expect(told['code']).toBe(-32602)
-      // What is named is named as the client knows it.
+      // Names are those that the client knows.
       const words = String(told['message']).replaceAll(uri, '').replaceAll(`${named}nope`, '')
       if (path === '' && method !== 'tools/call' && method !== 'completion/complete')
         expect(words).not.toMatch(/test:\/\/missing|\bnope\b/)

@@ -15,7 +15,7 @@ const statuses = [
   [-32005, 413],
   [-32006, 503],
   [-32007, 409],
-  // 404 means that the session is gone.
+  // In a session, 404 would mean that the session is gone.
   [-32601, 200],
   [-32002, 200],
   [-1, 200],
@@ -135,7 +135,7 @@ describe('the HTTP status of an error within a session', () => {
     expect([reply.status, reply.error?.['code']]).toEqual([200, -32601])
   })
 
-  /** What a server answers with, and the HTTP status and the code a client of 2026-07-28 reads. */
+  /** The error of a server, and the HTTP status and code that a 2026-07-28 client receives. */
   const modernStatuses = [
     [-32700, 200, -32700],
     [-32600, 200, -32600],
@@ -148,7 +148,7 @@ describe('the HTTP status of an error within a session', () => {
     [-32005, 200, -32005],
     [-32006, 200, -32006],
     [-32007, 200, -32007],
-    // 2026-07-28 basic: these two are not sent any more, and what the revision keeps for itself is not relayed.
+    // 2026-07-28 basic: these two are not sent any more, and reserved codes are not forwarded.
     [-32002, 200, -32602],
     [-32042, 200, -32603],
     [-32050, 200, -32603],

@@ -12,13 +12,13 @@ const SECRET = 'k9f8d7s6a5f4d3s2a1g0h9j8'
 
 interface Fault {
   readonly name: string
-  /** What listens: an HTTP server, something else, or nothing where it is `gone`. */
+  /** What listens: an HTTP server, another service, or nothing if it is `gone`. */
   readonly answers?: RequestListener
   readonly speaks?: (socket: Socket) => void
   readonly url?: (port: number) => string
-  /** What operators read in `check` and in the log; `URL` stands for the shown address. */
+  /** The message in `check` and in the log; `URL` is replaced by the shown address. */
   readonly told: string
-  /** What callers read: the cause, and no address. */
+  /** The message for callers: the cause without the address. */
   readonly call: string
 }
 

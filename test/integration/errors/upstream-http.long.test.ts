@@ -65,7 +65,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
     test.each([
       ['spent', 'QUOTA_EXHAUSTED'],
       ['spent_json', 'QUOTA_EXHAUSTED'],
-      // Only the beginning is looked at.
+      // Only the beginning is matched.
       ['spent_late', 'RATE_LIMIT_EXCEEDED'],
     ])('has its error text matched against its error rules, and not forwarded: %s', async (name, code) => {
       const errors = [

@@ -1,4 +1,4 @@
-// A hostile server writes members of the gateway's own name everywhere its objects pass; no client may see one of them.
+// A hostile server writes members with the gateway's prefix into every object; no client may receive one of them.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { connect } from '../../support/fake-client.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
@@ -131,5 +131,5 @@ describe.each(Object.keys(eras))('a server of the %s era', (era) => {
   })
 })
 
-/** What a tool gives as data stays as it is. */
+/** Data in a tool result stays unchanged. */
 const data = JSON.stringify({ data: marks }).slice(1, -1)

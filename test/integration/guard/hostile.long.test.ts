@@ -14,12 +14,12 @@ import { type ScriptedServer, scriptedServer } from '../../support/scripted-serv
 import type { HeaderMap } from '../../support/server/journal.ts'
 import { isObject, type Json, parse } from '../../support/server/json.ts'
 
-/** How long an answer may take, however slow the machine is. */
+/** How long a response may take, however slow the machine is. */
 const PATIENCE = 10_000
 
 /**
- * How large the heap may get, in mebibytes: what needs more ends the process; and the most memory the process may take, in bytes.
- * Both are of the process, and not of a request: when what a request left is collected is not for a test to say.
+ * The maximum heap size, in mebibytes, beyond which the process ends; and the maximum memory of the process, in bytes.
+ * Both limit the process, not a request, since a test cannot control when the memory of a request is collected.
  */
 const HEAP = 320
 const MEMORY = 640 * 1024 * 1024
@@ -50,13 +50,13 @@ afterAll(async () => {
   await issuer.close()
 })
 
-/** What came of an attack. */
+/** The result of an attack. */
 interface Expected {
   readonly status: number | readonly number[]
   readonly code?: string
 }
 
-/** Makes an attack, and holds what came of it to the bounds: time, memory, and that the next call works. */
+/** Makes an attack, and checks its limits: time, memory, and that the next call works. */
 async function withstands(attack: () => Promise<RawReply>, { status, code }: Expected): Promise<void> {
   const start = performance.now()
   const reply = await attack()
@@ -339,7 +339,7 @@ it(
   },
 )
 
-/** A body that comes byte by byte, for as long as the other side takes it. */
+/** A body sent byte by byte, for as long as the other side accepts it. */
 async function trickling(): Promise<typeof trickle> {
   const socket = await tcp(gateway.origin)
   socket.write(postHead({ ...usual, authorization: `Bearer ${good}`, 'content-length': '100000' }))
@@ -355,7 +355,7 @@ async function made(message: Json, headers: HeaderMap, token: string): Promise<v
   expect(reply.status).toBeLessThan(500)
 }
 
-/** Does something so often, a few at a time. */
+/** Repeats a task this often, a few at a time. */
 async function crowd(count: number, act: (index: number) => Promise<void>): Promise<void> {
   let next = 0
   const worker = async (): Promise<void> => {
@@ -378,7 +378,7 @@ function serverWith(tools: readonly Json[]): Promise<ScriptedServer> {
   )
 }
 
-/** The memory the gateway takes, in bytes; zero where the system does not tell. */
+/** The memory of the gateway process, in bytes; zero if the system does not report it. */
 function memory(): number {
   try {
     const kilobytes = /^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${gateway.pid}/status`, 'utf8'))?.[1]

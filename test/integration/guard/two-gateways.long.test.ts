@@ -1,4 +1,4 @@
-// A gateway in front of a gateway: what both would do is done once, by the one behind; and only by the one that is meant.
+// A gateway in front of a gateway: the shared features run once, in the gateway behind, if it is the expected one.
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { existsSync, writeFileSync } from 'node:fs'
@@ -31,7 +31,7 @@ async function behind(): Promise<Behind> {
   return { gateway, root, key: String(keys[0]?.kid) }
 }
 
-/** What a person is asked, and says yes to. */
+/** The confirmation that a person receives and accepts. */
 function person(): { readonly asked: string[]; answer(params: Json): Json } {
   const asked: string[] = []
   return {
@@ -90,7 +90,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
         'dev.gatehouse/idempotency': { was_replay: true },
       })
       expect(asked).toHaveLength(1)
-      // The key is known behind, so to callers that come there directly, too.
+      // The gateway behind has recorded the key, so direct callers of it get the replay too.
       const direct = await connect({ transport: 'http', url: gateway.url, revision, capabilities: {} })
       onTestFinished(() => direct.close())
       const replayed = await direct.request('tools/call', args)
@@ -130,7 +130,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
       const posing = await relay(gateway.url)
       for (const args of [
         [gateway.url, '--gateway-key', OTHER_KEY],
-        // A server that has a gateway prove what it was asked itself.
+        // A server that has a gateway prove the challenge that it received itself.
         [posing, '--gateway-key', key],
       ]) {
         const { asked, answer } = person()
@@ -155,7 +155,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
   },
 )
 
-/** A server elsewhere that passes everything on to a gateway, and its answers back. */
+/** A server that forwards everything to a gateway, and its responses back. */
 async function relay(url: string): Promise<string> {
   const server: Server = createServer((request, response) => {
     const parts: Buffer[] = []

@@ -11,7 +11,7 @@ import { publishedServer } from '../../support/peers/servers.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'
 import { hasSchema, schemaText } from '../../support/published-schemas.ts'
 
-/** How a client of each era says what the key of a call is. */
+/** How a client of each era sends the key of a call. */
 const callers = eras.map(({ title, connect }) => ({
   title,
   connect: (url: string) => connect({ transport: 'http', url }),

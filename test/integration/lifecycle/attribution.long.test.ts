@@ -4,7 +4,7 @@ import type { FakeClient } from '../../support/fake-client.ts'
 import { clientOf, gatewayTo, httpServer, stdioServer } from '../../support/journey.ts'
 import type { Json } from '../../support/server/json.ts'
 
-// Each answer repeats its question, so an answer that went to the wrong call shows in the result.
+// Each response repeats its question, so a response to the wrong call is visible in the result.
 const answers = {
   'elicitation/create': (params: Json) => ({
     action: 'accept',
@@ -68,7 +68,7 @@ describe('each of fifty concurrent calls gets the response to its own question',
     })
   })
 
-  // Nothing tells whose such a question is, so calls take turns once a server has asked like this.
+  // Such a question cannot be attributed, so calls are serialized once a server has asked like this.
   describe('from an HTTP server that asked on the stream of the session before', () => {
     test('for 2026-07-28 clients', async () => {
       const gateway = await gatewayTo({

@@ -37,7 +37,7 @@ describe.skipIf(!hasProcessTree)('a child process that is killed', () => {
     const before = only(gateway)
     process.kill(before, 'SIGKILL')
     await until(() => !isRunning(before), 'the child to end')
-    // A call that was on its way as the child ended is not made again.
+    // A call in flight when the child ended is not repeated.
     await until(async () => textOf(await echo(client)) === '{}', 'an answer')
     expect(only(gateway)).not.toBe(before)
   })

@@ -24,7 +24,7 @@ async function clientTo(gateway: LocalGateway, transport: 'http' | 'sse', revisi
   return client
 }
 
-/** A call that is with the server; `isStreamed` where its answer has begun. */
+/** A call pending at the server; `isStreamed` if its response has begun. */
 async function hanging(client: FakeClient, isStreamed = false) {
   const begun = Promise.withResolvers<void>()
   const { reply } = isStreamed

@@ -1,5 +1,5 @@
-// A server of both eras behind the gateway: which of its eras the clients of each revision travel in, with the default
-// settings and with others. The server is of the official SDK 2.x; its tools say in which era and process they are called.
+// A server of both eras behind the gateway: which of its eras is used for clients of each revision, with the default and
+// other settings. The server uses the official SDK 2.x; its tools return the era and process in which they are called.
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
@@ -24,12 +24,12 @@ const answers = {
   'elicitation/create': () => ({ action: 'accept', content: { username: 'ada', email: 'ada@example.org' } }),
 }
 
-/** How long a call may take that starts a process on a busy machine, in milliseconds. */
+/** How long a call that starts a process may take on a busy machine, in milliseconds. */
 const PATIENCE = 50_000
 
 type Reach = 'http' | 'stdio'
 
-/** The settings of the server, which runs until the test is over. */
+/** The settings of the server, which runs until the end of the test. */
 async function serverOf(era: FixtureEra, reach: Reach, style: FixtureStyle = {}): Promise<Json> {
   if (reach === 'stdio') {
     const { command, args, env } = fixtureCommand(era, style)
@@ -50,7 +50,7 @@ async function tools(client: FakeClient): Promise<unknown[]> {
   return Array.isArray(listed) ? listed.map((tool: Json) => tool['name']) : []
 }
 
-/** A gateway in front of the server alone, with these settings of it. */
+/** A gateway in front of this server only, with these server settings. */
 async function gatewayOf(server: Json, settings: Json = {}): Promise<GatewayProcess> {
   return gatewayTo({ one: { ...server, ...settings } }, { config: { listen: { legacy_sse: 'on' } } })
 }
@@ -111,7 +111,7 @@ describe.each(['http', 'stdio'] as const)('a server of both eras over %s', (reac
     await old.subscribe(uri)
     const listening = recent.listen({ toolsListChanged: true, resourceSubscriptions: [uri] })
     await listening.acknowledged
-    // A process tells its own clients alone; over HTTP one tells all.
+    // A process notifies only its own clients; an HTTP server notifies all.
     for (const client of reach === 'http' ? [old] : [old, recent])
       for (const tool of ['test_trigger_tool_change', 'test_trigger_resource_update'])
         await said(client, tool)

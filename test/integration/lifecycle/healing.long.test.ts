@@ -100,7 +100,7 @@ describe('a call that may have run', () => {
       client.request('tools/call', { name: 'crash', arguments: { ms: 50 } }),
     ])
     expect(replies.map(codeOf)).toEqual(['OUTCOME_UNKNOWN', 'OUTCOME_UNKNOWN'])
-    // Whatever would make them again has had its chance when a later call is over.
+    // Any retry would have happened by the time a later call is over.
     await client.request('tools/call', { name: 'slow', arguments: { ms: 1500, steps: 1 } })
     expect(callsOf(server, 'crash')).toBe(2)
   })
@@ -174,7 +174,7 @@ describe('a server that is unreachable', () => {
       const listening = client.listen({ toolsListChanged: true })
       expect(await listening.acknowledged).toEqual({ toolsListChanged: true })
       await httpServer({ revision, port })
-      // Whatever it lists is new to those who listened before.
+      // Its whole list is new to clients that listened before.
       await listening.until(({ method }) => method === 'notifications/tools/list_changed', 15_000)
       expect(client.violations).toEqual([])
     },

@@ -35,7 +35,7 @@ describe.each(servers())('two clients of one server %s', (_name, server) => {
   test('receive the log messages of their own calls only', async () => {
     const gateway = await gatewayTo({ one: await server() })
     const [first, second] = [await clientOf(gateway), await clientOf(gateway)]
-    // Two calls are under way, so nothing but the stream could tell whose a message is.
+    // Two calls are in flight, so only the stream could identify the call of a message.
     const busy = second.start('tools/call', { name: 'slow', arguments: { ms: 400, steps: 1 } })
     await first.request('tools/call', { name: 'log', arguments: { levels: ['warning', 'error'] } })
     await busy.reply
@@ -127,7 +127,7 @@ describe.skipIf(!hasProcessTree)('a server started as a child process', () => {
   test('is one for each client with isolation per_client, until it is idle', async () => {
     const gateway = await gatewayTo({ one: stdioServer({}, { isolation: 'per_client', idle: '1s' }) })
     const clients = await Promise.all([1, 2, 3].map(() => clientOf(gateway)))
-    // The one the gateway itself tried the server with is reaped.
+    // The child with which the gateway probed the server is reaped.
     await until(() => count(gateway) === clients.length, 'one child per client')
     await Promise.all(clients.map((client) => client.close()))
     await until(() => count(gateway) === 0, 'no child to be left')

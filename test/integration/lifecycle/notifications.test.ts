@@ -1,5 +1,5 @@
-// Notifications of servers on stdio, where nothing ties most of them to a request: they reach the calls they may be about
-// while other calls share the pipe, and none goes lost without a line in the log.
+// Notifications of stdio servers, most of which name no request: they reach the calls they may belong to while other
+// calls share the pipe, and none is dropped without a log line.
 import { describe, expect, test } from 'vitest'
 import type { Reply } from '../../support/client/options.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
@@ -20,7 +20,7 @@ function levelsIn(notes: Reply['notes']): unknown[] {
   return notes.filter(({ method }) => method === 'notifications/message').map(({ params }) => params['level'])
 }
 
-/** A call that is under way until it is ended. */
+/** A call that stays in flight until it is ended. */
 async function busy(client: FakeClient): Promise<{ end(): Promise<void> }> {
   const started = Promise.withResolvers<void>()
   const params = { name: 'slow', arguments: { ms: 60_000, steps: 600 } }

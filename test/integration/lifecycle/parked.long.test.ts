@@ -105,7 +105,7 @@ describe('a suspended call of a 2026-07-28 client', () => {
     const server = stdioServer({ askTimeoutMs: 1000, seenFile: journal.file })
     const client = await clientOf(await gatewayTo({ one: server }), modern)
     const first = await ask(client)
-    // The server withdraws its question, and its call ends while nobody is there to hear of it.
+    // The server withdraws its question, and its call ends while no request of the client is open.
     await client.request('tools/call', { name: 'slow', arguments: { ms: 1500, steps: 1 } })
     const late = await client.request('tools/call', retryOf(first))
     expect(late.text).toContain('No answer to elicitation/create within 1000 ms')

@@ -32,7 +32,7 @@ describe.skipIf(!hasProcessTree)('a configuration change during fifty calls', ()
     await Promise.all(calls.map(({ begun }) => begun))
     gateway.configure({ upstreams: { one, two: otherTwo } })
     await gateway.logged(({ event }) => event === 'config.reloaded')
-    // What comes after the change is done by the new one, while the old one still works.
+    // Calls after the change go to the new one, while the old one finishes its work.
     const { result } = await third.request('tools/list')
     expect(result).toMatchObject({ nextCursor: expect.any(String) })
     expect(pids(gateway)).toHaveLength(3)
@@ -89,7 +89,7 @@ test('a keyed call is recorded in the store it began in, even if another store r
   const progressed = Promise.withResolvers<void>()
   const params = {
     name: 'slow',
-    // Longer than features that are replaced wait for what they began.
+    // Longer than replaced features wait for their in-flight calls.
     arguments: { ms: 5000, steps: 10 },
     _meta: { 'dev.gatehouse/idempotency_key': 'once' },
   }
@@ -111,7 +111,7 @@ describe('clients that listen while the configuration changes', () => {
     const old = await clientOf({ url: `${gateway.url}${path}` })
     gateway.configure({ upstreams: { one, two: otherTwo } })
     await old.until(({ method }) => method === 'notifications/tools/list_changed', 10_000)
-    // And they go on to hear of changes.
+    // They continue to receive change notifications.
     const told = old.notes.length
     const name = path === '' ? 'two_change' : 'change'
     await old.request('tools/call', { name, arguments: { what: ['tools'] } })
@@ -197,7 +197,7 @@ describe('a file that is replaced rather than written', () => {
   })
 })
 
-/** Starts calls and tells when each has shown a sign of life. */
+/** Starts calls and resolves when each has sent progress. */
 function begin(client: FakeClient, count: number) {
   const begun: Promise<void>[] = []
   const replies = Array.from({ length: count }, () => {

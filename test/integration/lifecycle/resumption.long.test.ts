@@ -113,7 +113,7 @@ describe('the stream of a session', () => {
     })
     server.change('watched')
     server.change('tools')
-    // The server has said both before it answers this.
+    // The server has sent both before it responds to this.
     await session.post(toolCall(2, 'echo'))
     const stream = await session.get()
     const heard = await eventsUntil(stream.events(), hears('tools/list_changed'))
@@ -140,13 +140,13 @@ describe('the stream of a session', () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     const session = await openSession(gateway.url, '2025-11-25')
     const { events } = await session.post(toolCall(1, 'slow', { ms: 20, steps: 1 }, 'p'))
-    // More than is kept of one session.
+    // More than one session's replay buffer holds.
     for (let id = 10; id < 20; id++)
       await session.post(toolCall(id, 'slow', { ms: 1, steps: 1 }, `${id}`.repeat(250_000)))
     const kept = await session.post(toolCall(50, 'slow', { ms: 20, steps: 1 }, 'p'))
     const again = await whole(await session.get(kept.events[0]?.id))
     expect(messageOf(again.events.at(-1))).toMatchObject({ id: 50 })
-    // What is not kept any more is not repeated; the stream then is that of the session.
+    // Evicted events are not repeated; the stream is then that of the session.
     const lost = await session.get(events[0]?.id)
     await session.post(toolCall(60, 'change', { what: ['tools'] }))
     const [heard] = await eventsUntil(lost.events(), hasData)

@@ -7,7 +7,7 @@ import { until } from '../../support/condition.ts'
 import { callsOf, clientOf, codeOf, gatewayTo, httpServer } from '../../support/journey.ts'
 import { objectAt } from '../../support/server/json.ts'
 
-/** A door to a server that can be shut: connections are then refused. */
+/** A proxy to a server that can be closed: connections are then refused. */
 interface Door {
   readonly url: string
   shut(): Promise<void>

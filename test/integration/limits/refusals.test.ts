@@ -35,7 +35,7 @@ it('C195 C191 a rate-limited call is refused with 429, Retry-After and the limit
   expect([second.status, second.headers['ratelimit']]).toEqual([200, expect.stringMatching(/;r=1;/)])
   const meta = objectAt(objectAt(parsed(second.text), 'result'), '_meta')
   expect(meta['dev.gatehouse/rate_limit']).toMatchObject({ limit: 3, remaining: 1 })
-  // Another session of the same caller draws on the same bucket.
+  // Another session of the same caller uses the same bucket.
   const other = await openSession(gateway.url, '2025-06-18')
   expect((await other.post(toolCall(1, 'echo'))).status).toBe(200)
 

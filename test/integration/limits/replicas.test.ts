@@ -7,7 +7,7 @@ import { openSession, toolCall } from '../../support/raw-session.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 
-/** Posts a call on a kept connection; gives the HTTP status. */
+/** Posts a call on a kept-alive connection; returns the HTTP status. */
 type Post = (id: number) => Promise<number>
 
 const agent = new Agent({ connections: 32 })
@@ -28,7 +28,7 @@ async function poster(gateway: GatewayProcess): Promise<Post> {
   }
 }
 
-/** Makes so many calls, a few at a time, at each gateway in turn; gives how many were let through and refused. */
+/** Makes this many calls, a few at a time, at each gateway in turn; returns the numbers of accepted and refused calls. */
 async function flood(posts: readonly Post[], count: number): Promise<{ granted: number; refused: number }> {
   const found = { granted: 0, refused: 0 }
   let next = 0
@@ -83,7 +83,7 @@ describe.runIf(hasRedis())('three gateways with one Redis', () => {
     await redis.stop()
     await until(async () => !(await stores()).includes('ok'), 'the gateways to notice')
     const alone = await flood(posts, 7000)
-    // Each of them has the whole limit to itself.
+    // Each gateway counts the whole limit separately.
     expect(alone.granted).toBe(3 * 2000)
     await redis.start()
     await until(async () => (await stores()).every((each) => each === 'ok'), 'Redis to be back', 20_000)
@@ -104,7 +104,7 @@ describe.runIf(hasRedis())('three gateways with one Redis', () => {
     await redis.start()
     const { granted, refused } = await flooding
     expect(granted + refused).toBe(6000)
-    // At most what Redis and each gateway by itself let through.
+    // At most the calls that Redis and each gateway separately accept.
     expect(granted).toBeLessThanOrEqual(5 * 2000)
   }, 240_000)
 })

@@ -86,7 +86,7 @@ describePairs({}, (meeting) => {
 
   if (!server.modern) return
   it('mirrors the arguments that a tool requires in headers, whatever the client', async () => {
-    // A client of 2026-07-28 learns from the list what to repeat.
+    // A 2026-07-28 client learns from the list which arguments to mirror.
     if (client.modern) await meeting.request('tools/list')
     const word = mark()
     const args = { region: ' zürich ', count: 7, urgent: false, place: { city: 'Genève' }, plain: word }

@@ -67,7 +67,7 @@ describePairs({}, (meeting) => {
     await cancelledAt(call)
   })
 
-  /** Waits until the server was told in the way of its revision and transport. */
+  /** Waits until the server received the cancellation as its revision and transport define it. */
   async function cancelledAt({ serverId, from }: Hanging): Promise<void> {
     await meeting.until(({ kind, text }) => kind === 'cancelled' && text === JSON.stringify(serverId), from)
     const told = meeting
@@ -86,11 +86,11 @@ interface Hanging {
   readonly id: Id
   readonly serverId: unknown
   readonly reply: Promise<unknown>
-  /** The place in what the server saw where the call stands. */
+  /** The position of the call in the server's journal. */
   readonly from: number
 }
 
-/** Makes a call that lasts until it is cancelled, and waits until the server has it. */
+/** Makes a call that lasts until it is cancelled, and waits until the server received it. */
 async function hang(meeting: Meeting, client: FakeClient): Promise<Hanging> {
   const word = mark()
   const from = meeting.seen().length

@@ -18,7 +18,7 @@ describe('a server without subscriptions and logging', () => {
     const { client } = meeting
 
     it('is described with its own capabilities', () => {
-      // What the gateway does by itself stands there too.
+      // The extensions of the gateway are declared there too.
       const { extensions: _own, ...declared } = objectAt(meeting.connected.initialized, 'capabilities')
       expect(declared).toEqual({
         tools: { listChanged: false },

@@ -101,13 +101,13 @@ describePairs({}, (meeting) => {
 })
 
 interface Hearing {
-  /** Waits for a notification that came since it began. */
+  /** Waits for a notification received since the call of this function. */
   until(method: string): Promise<Note>
   count(method: string): number
   close(): Promise<void>
 }
 
-/** Hears of all lists and of the watched resource, in the way of the client's revision. */
+/** Listens to all lists and the watched resource, as the client's revision does. */
 async function subscribe(meeting: Meeting): Promise<Hearing> {
   const { connected, client } = meeting
   if (client.modern) return listen(meeting, { resourceSubscriptions: [watchedUri] })
@@ -119,7 +119,7 @@ async function subscribe(meeting: Meeting): Promise<Hearing> {
   return { ...hearing, close }
 }
 
-/** Hears of all lists, and of what else a 2026-07-28 client wants. */
+/** Listens to all lists, and to what else a 2026-07-28 client requests. */
 async function listen({ connected, client }: Meeting, more = {}): Promise<Hearing> {
   if (client.modern) {
     const filter = { toolsListChanged: true, promptsListChanged: true, resourcesListChanged: true, ...more }

@@ -8,7 +8,7 @@ import { structured } from '../../support/structured-error.ts'
 const url = 'https://example.com/sign-in'
 const answers = { 'elicitation/create': () => ({ action: 'accept' }) }
 
-/** The codes an error of a server may have. */
+/** The codes that a server error can have. */
 const codes = [-32000, -32019, -32601, -32602, -32603, -32700, 7]
 
 function failing(meeting: Meeting) {

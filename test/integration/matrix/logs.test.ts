@@ -7,7 +7,7 @@ import type { Json } from '../../support/server/json.ts'
 const levels = ['debug', 'info', 'warning', 'error', 'emergency']
 const message = 'notifications/message'
 
-// What a client says it can do has a connection of its own, so that no other has set the level of the server.
+// Each set of client capabilities has its own connection, so no other client has set the server's log level.
 const client = () => ({ capabilities: { experimental: { [mark()]: {} } } })
 
 describePairs({ client }, (meeting) => {

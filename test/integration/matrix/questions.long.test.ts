@@ -9,7 +9,7 @@ describePairs({ client: () => ({ answers: answersOf('Ada') }), upstream: { roots
   const sampled = { role: 'assistant', model: 'model of Ada', content: { type: 'text', text: 'Paris' } }
   const roots = { roots: [{ uri: 'file:///home/Ada' }] }
 
-  /** Calls a tool that asks; gives what the server was answered, or the refusal. */
+  /** Calls a tool that asks; returns the responses that the server received, or the refusal. */
   const ask = async (tool: string, args: Json = {}) => {
     const reply = await meeting.call(tool, args)
     return reply.result?.['isError'] === true ? { refused: textOf(reply) } : parse(textOf(reply))

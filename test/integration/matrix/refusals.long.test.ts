@@ -51,7 +51,7 @@ describe('roots requested before the first call', () => {
   const options = { server: () => ({ asksRoots: true }), upstream: { roots: 'client' }, only: isAskedAnyTime }
   describePairs(options, (meeting) => {
     it('are provided by the first client that can be asked, however short its call', async () => {
-      // What a client says it can do has a connection of its own, which asks once.
+      // Each set of client capabilities has its own connection, which asks once.
       const word = mark()
       const from = meeting.seen().length
       const capabilities = { roots: {}, experimental: { [word]: {} } }
@@ -83,7 +83,7 @@ function codeOf({ client, server }: Meeting): number {
   return client.modern ? -32021 : -32602
 }
 
-/** A tool's refusal: the server's own words, or what 2026-07-28 has for it. */
+/** A tool's refusal: the text of the server, or the error of 2026-07-28. */
 async function refuses(meeting: Meeting, tool: string, requiredCapabilities: Json): Promise<void> {
   const { client, server } = meeting
   const [needed = ''] = Object.keys(requiredCapabilities)

@@ -18,7 +18,7 @@ function placesOf({ configFile }: { readonly configFile: string }): readonly [ow
   return [join(folder, 'audit.jsonl'), join(folder, 'audit.2.jsonl')]
 }
 
-/** A gateway in front of a room, whose calls can be undone, with an audit log. */
+/** A gateway with an audit log, in front of a room whose calls can be undone. */
 async function roomGateway() {
   const room = await openRoom()
   const tools = { send: { undo: 'unsend(text=$.args.text)' } }
@@ -130,7 +130,7 @@ test('the audit log contains the person who ordered a rollback or viewed a faile
   expect((await run('tx', 'rollback', 't', '--reason', 'a mistake')).code).toBe(1)
   expect((await run('tx', 'show', 't')).code).toBe(0)
   expect((await run('tx', 'ack', 't')).code).toBe(0)
-  // Where the gateway is slow to take it up, the command undoes it itself, which is in the same log.
+  // If the gateway is slow to pick it up, the command undoes the action itself, which is in the same log.
   const isUndoing = ({ event, tool }: Json): boolean => event === 'call' && tool === 'unsend'
   const told = auditLines(beside).filter((line) => line['event'] !== 'started' && !isUndoing(line))
   expect(told).toMatchObject([

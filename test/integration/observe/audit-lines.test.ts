@@ -10,7 +10,7 @@ import { folder, httpServer } from '../../support/journey.ts'
 import type { Json } from '../../support/server/json.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
-/** What the audit log of `gatehouse stdio` holds once its client has written these lines. */
+/** The audit log of `gatehouse stdio` after its client has written these lines. */
 async function recorded(lines: readonly string[]): Promise<Json[]> {
   const server = await httpServer()
   const file = join(folder(), 'audit.jsonl')

@@ -1,4 +1,4 @@
-// The handshake of older clients, and what lasts as long as a client listens, in logs, metrics and traces.
+// The handshake of older clients, and long-lived subscriptions, in logs, metrics and traces.
 import { expect, test } from 'vitest'
 import { clientOf, gatewayTo, stdioServer } from '../../support/journey.ts'
 import { traceCollector } from '../../support/trace-collector.ts'

@@ -6,7 +6,7 @@ import type { PeerClient } from '../../support/peers/client.ts'
 import { peerKinds } from '../../support/peers/clients.ts'
 import { type House, openHouse } from '../../support/peers/house.ts'
 
-// Each client on stdio starts all servers for itself, so one of each era is enough.
+// Each stdio client starts its own servers, so one of each era is enough.
 const kinds = peerKinds.filter(({ title }) => !/\((legacy|auto)\) over stdio/.test(title))
 
 let house: House

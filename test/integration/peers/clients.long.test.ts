@@ -78,7 +78,7 @@ describe.each(peerKinds)('a client of the $title', ({ transport, connect }) => {
     )
     expect(called.text).toContain('Long running operation completed')
     expect(done).toEqual([1, 2, 3, 4, 5, 6].slice(0, done.length))
-    // Without a gateway too, these clients forget progress they read from stdio together with the answer.
+    // Even without a gateway, these clients drop progress that they read from stdio together with the response.
     expect(done.length).toBeGreaterThanOrEqual(transport === 'http' ? 6 : 3)
   })
 

@@ -67,7 +67,7 @@ describe.each(meetings.filter((meeting) => !isLegacy(meeting)))(
 
 let resources = 100
 
-// What nobody is subscribed to yet, so that the server is asked, and says so in its log.
+// A resource without subscribers, so that the server receives the subscription and logs it.
 function nextUri(): string {
   return `demo://resource/dynamic/text/${++resources}`
 }

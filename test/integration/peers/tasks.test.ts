@@ -17,7 +17,7 @@ afterAll(() => house.close())
 describe.concurrent.each(servers)('a client of the SDK 1.x that runs a task of %s', (server) => {
   it('C117 polls it to its end and gets its result', async () => {
     const client = await connected(house, server)
-    // The listing tells the client which tools run as tasks.
+    // The list shows the client which tools run as tasks.
     await client.listTools()
     const seen: string[] = []
     const args = { name: 'simulate-research-query', arguments: { topic: 'gates' } }

@@ -37,14 +37,14 @@ async function startFiles(more: (root: string) => Json = () => ({}), features: J
   return { gateway, root, close }
 }
 
-/** One with settings of its own, until the test is over. */
+/** A gateway with its own settings, until the end of the test. */
 async function files(...settings: Parameters<typeof startFiles>): Promise<Files> {
   const started = await startFiles(...settings)
   onTestFinished(() => started.close())
   return started
 }
 
-/** The one of every test that is not about settings. */
+/** The gateway of every test that is not about settings. */
 let usual: Files
 beforeAll(async () => void (usual = await startFiles()))
 afterAll(() => usual.close())
@@ -183,7 +183,7 @@ describe('permissions over HTTP', () => {
     expect(negotiated).toMatchObject({ granted_scopes: ['read:files'], granted: ['read:files'] })
     expect(negotiated.denied).toEqual(['admin:files'])
     const { token } = negotiated.session as { token: string }
-    // One server is named in the path as elsewhere.
+    // A single server is named in the path, as on other routes.
     const ofOne = await fetch(at('/permissions/files?tool=move_file'), { headers: bearer('reader') })
     const said = { missing_scopes: ['delete:files'], missing: ['delete:files'] }
     expect([ofOne.status, await ofOne.json()]).toMatchObject([200, said])

@@ -30,7 +30,7 @@ afterAll(async () => {
   await fake.close()
 })
 
-/** Calls a tool with an argument that is to be repeated in a header, and is not. */
+/** Calls a tool with an argument that must be mirrored in a header, without the header. */
 async function callOf(name: string, who: string): Promise<{ status: number; text: string }> {
   const { message, headers } = modern('tools/call', { name, arguments: { region: 'eu' } })
   const authorization = `Bearer ${tokenOf(who)}`

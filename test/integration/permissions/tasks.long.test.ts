@@ -5,7 +5,7 @@ import { clientOf, folder, gatewayTo } from '../../support/journey.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 
-/** Each caller has a token, and a session, of its own. */
+/** Each caller has its own token and session. */
 const TOKENS = { alice: 'the-token-of-alice', bob: 'the-token-of-bob' }
 const SCOPES = ['read:everything', 'write:everything', 'delete:everything']
 const auth = {
@@ -14,7 +14,7 @@ const auth = {
   },
 }
 
-/** Two clients of the published example server, whose tool runs as a task where the caller asks for one. */
+/** Two clients of the published example server, whose tool runs as a task if the caller requests one. */
 async function twoClients(isolation: string, isTold: boolean): Promise<Record<'alice' | 'bob', FakeClient>> {
   const command = publishedServer('@modelcontextprotocol/server-everything')
   const store = folder()

@@ -1,4 +1,4 @@
-// Rules and scopes about resources hold for every spelling of a URI, at every address, over real HTTP.
+// Rules and scopes of resources apply to every spelling of a URI, at every address, over real HTTP.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { tokenHash } from '../../support/auth/token-hash.ts'
 import { post } from '../../support/client/raw.ts'

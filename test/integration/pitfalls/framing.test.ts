@@ -28,7 +28,7 @@ beforeAll(async () => {
 })
 afterAll(() => all.close())
 
-/** What breaks where bytes are not joined before they are read. */
+/** Text that breaks if bytes are not joined before they are decoded. */
 const text = 'é € 😀 \u2028 \u2029 \u0085 \u00a0'
 const names = Object.keys(servers)
 

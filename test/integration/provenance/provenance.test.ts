@@ -46,7 +46,7 @@ describe.each(callers)('a client of the official $title', ({ connect: dial }) =>
   const reach = async (url: string): Promise<ConfirmingClient> => {
     const client = await dial({ transport: 'http', url })
     onTestFinished(() => client.close())
-    // It holds results against the output schemas of what it has listed.
+    // It validates results against the output schemas of the listed tools.
     await client.tools()
     return client
   }

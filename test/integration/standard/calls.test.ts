@@ -15,7 +15,7 @@ const secret = 'ghp_0123456789abcdefghijklmnopqrstuvwxyz'
 /** What each tool of the server does. */
 const tools: Readonly<Record<string, (asked: Asked) => Json | undefined>> = {
   hang: (asked) => {
-    // A stream that is open lasts until the client lets go of it.
+    // An open stream lasts until the client closes it.
     asked.say({ method: 'notifications/message', params: { level: 'debug', data: 'hanging' } })
     return undefined
   },

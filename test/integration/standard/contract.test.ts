@@ -60,7 +60,7 @@ function changes(gateway: LocalGateway): readonly Json[] {
   return gateway.lines.filter(({ event }) => event === 'contract.changed')
 }
 
-/** The version of what a server offers, as a client that connects is told. */
+/** The contract version of a server, as a client receives it when it connects. */
 async function versionOf(gateway: LocalGateway): Promise<unknown> {
   const { initialized } = await clientOf(gateway)
   const meta = initialized['_meta']
@@ -68,7 +68,7 @@ async function versionOf(gateway: LocalGateway): Promise<unknown> {
   return isObject(found) ? found['version'] : undefined
 }
 
-/** Changes what a server lists, has somebody list it, and waits until the change is noted. */
+/** Changes a server's list, requests it, and waits until the change is recorded. */
 async function change(gateway: LocalGateway, server: Notes, ...tools: Json[]): Promise<Json> {
   const before = changes(gateway).length
   const client = await clientOf(gateway)

@@ -18,7 +18,7 @@ let odd: ScriptedServer
 let fake: FakeServer
 let strict: LocalGateway
 let open_: LocalGateway
-/** This is about names: nobody is asked, and nothing is said beside what servers list. */
+/** These tests are about names: no confirmation, and no descriptions besides those of the servers. */
 const features = { ...undescribed, confirm: 'off', provenance: 'off' }
 
 beforeAll(async () => {
@@ -172,7 +172,7 @@ describe('the open profile', () => {
     'lists names and URIs unchanged, and accepts aliases in calls (%s)',
     async (revision) => {
       const client = await clientOf(open_, '/odd', revision)
-      // The alias is found although nobody listed anything before.
+      // The alias is resolved even though no client listed tools before.
       const alias = await client.request('tools/call', { name: 'delete_item', arguments: {} })
       expect(contentOf(alias.result)[0]?.['text']).toBe('delete-item')
       const prompt = await client.request('prompts/get', { name: 'write_poem' })

@@ -38,7 +38,7 @@ beforeAll(async () => {
     jwt: { issuer: 'http://127.0.0.1:9' },
     oauth: { authorization_servers: 'http://127.0.0.1:9' },
   }
-  // Older clients of the SDK read no error that has a status of its own.
+  // Older clients of the SDK do not read errors with a mapped status.
   const features = { errors: { http_status: 'compatible' } }
   strict = await localGateway({ profile: 'corporate', auth, upstreams, features })
   open = await localGateway({ upstreams })
@@ -48,7 +48,7 @@ afterAll(async () => {
   await fake.close()
 })
 
-/** The official clients, as anyone would use them: nothing in them knows of the gateway. */
+/** The official clients in ordinary use, without any code for the gateway. */
 const clients = [
   {
     title: 'SDK 1.x',
@@ -148,7 +148,7 @@ describe('a session id', () => {
     const session = await sessionOf(open)
     const call = (headers: HeaderMap) => post(open.url, JSON.stringify(toolCall(3, 'echo')), headers)
     expect((await call(session)).status).toBe(200)
-    // A session of a gateway with tokens is nobody's there.
+    // The session of a gateway with tokens does not exist there.
     expect((await call(await sessionOf(strict, bearer('writer')))).status).toBe(404)
     const principals = open.lines.filter(({ event }) => event === 'call').map(({ principal }) => principal)
     expect(new Set(principals)).toEqual(new Set(['anonymous']))

@@ -13,7 +13,7 @@ import { type Json, objectAt } from '../../support/server/json.ts'
 const revisions = ['2025-11-25', '2026-07-28'] as const
 
 let fake: FakeServer
-/** Publishes tools alone, though it would answer for more. */
+/** Declares only tools, but would answer other requests. */
 let tools: ScriptedServer
 let gateway: LocalGateway
 let strict: LocalGateway
@@ -60,7 +60,7 @@ async function clientOf(
 
 const ping = { jsonrpc: '2.0', id: 5, method: 'ping' }
 
-/** The HTTP+SSE revision has no `Mcp-Session-Id`, but may be asked for over Streamable HTTP too. */
+/** The HTTP+SSE revision has no `Mcp-Session-Id`, but can be requested over Streamable HTTP too. */
 const known = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25']
 
 describe('a handshake', () => {
@@ -133,7 +133,7 @@ describe('a handshake', () => {
     const stream = await open(url, { method: 'GET', headers: { accept: 'text/event-stream', ...headers } })
     const events = stream.events()
     const first = eventsUntil(events, (event) => messageOf(event)['method'] !== undefined)
-    // Heard once it listens; had it listened before, the first would be of the tools.
+    // Received once it listens; if it had listened before, the first notification would be that of the tools.
     const told = setInterval(() => fake.change('prompts'), 50)
     const said = (await first).map(messageOf).filter(({ method }) => method !== undefined)
     clearInterval(told)

@@ -20,11 +20,11 @@ const capabilities = { tools: {}, prompts: {}, resources: {} }
 const SIZE = 250
 const COUNT = 60
 
-/** Gives all entries at once, and each time in another order. */
+/** Returns all entries at once, in a different order each time. */
 let huge: ScriptedServer
-/** Gives its entries in pages of 7. */
+/** Returns its entries in pages of 7. */
 let paged: ScriptedServer
-/** Gives the same cursor for ever. */
+/** Returns the same cursor every time. */
 let endless: ScriptedServer
 let gateway: LocalGateway
 let strict: LocalGateway
@@ -104,9 +104,9 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('to a client of %s', (revis
       expect(pages.map(({ length }) => length)).toEqual([100, 100, 50])
       const keys = keysOf(pages.flat())
       expect(new Set(keys).size).toBe(SIZE)
-      // The order of the server's one answer, where the first is followed by the second and the last by the first.
+      // The order of the server's one response: the first is followed by the second and the last by the first.
       const asked = huge.seen.slice(before).filter((each) => each['method'] === method)
-      // One answer makes all pages; the gateway may look at the list once itself, to describe it.
+      // All pages come from one response; the gateway may request the list once itself, to describe it.
       expect([1, 2]).toContain(asked.length)
       const numbers = keys.map((key) => Number(/\d+/.exec(key)?.[0]))
       numbers.forEach((number, index) => {

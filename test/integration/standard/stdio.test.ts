@@ -33,7 +33,7 @@ function send(command: CommandProcess, message: Json): void {
   command.stdin.write(`${JSON.stringify(message)}\n`)
 }
 
-/** The answer to the request of this id. */
+/** The response to the request with this id. */
 function answerTo(command: CommandProcess, id: number): Promise<Json> {
   return until(() => {
     const lines = command.stdout().split('\n').slice(0, -1)
@@ -121,7 +121,7 @@ it('C004 C023 C027 the same call has the same result over stdio, as JSON and as 
   }
 })
 
-/** An answer without what names the request in logs, and without the time. */
+/** A response without the request id and the time. */
 function unnamed(message: Json): unknown {
   return JSON.parse(
     JSON.stringify(message, (key, value: unknown) =>

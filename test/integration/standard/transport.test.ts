@@ -151,7 +151,7 @@ describe('a session', () => {
     for (let count = 0; count < 20; count++) {
       const { headers } = await post(`${gateway.url}/fake`, JSON.stringify(initialize()))
       const id = headers['mcp-session-id'] ?? ''
-      // A random UUID has 122 random bits; more than 20 other digits would do as well.
+      // A random UUID has 122 random bits; an id with more than 20 other digits would be sufficient too.
       expect(id).toMatch(
         /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$|^[\x21-\x7e]{22,}$/,
       )

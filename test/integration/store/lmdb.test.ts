@@ -120,7 +120,7 @@ describe('the store in a folder', () => {
       }
       await Promise.all(writes)
     }
-    // A machine that stops for longer than is waited for makes more of some of them.
+    // A machine that pauses for longer than the commit delay makes more than one commit of some bursts.
     expect(commits() - before).toBeLessThan(1.5 * bursts)
     await looking.close()
   })

@@ -1,6 +1,6 @@
-// What becomes of a store in Redis that is lost, replaced, full, only read, or may evict what was promised: nothing with
-// a key is begun, no answered call runs again, and `/ready` says so, until the right store is back or an operator accepts
-// the loss. Each state is brought about in a real Redis, under real gateways.
+// A store in Redis that is lost, replaced, full, read-only, or may evict records: no keyed call begins, no answered call
+// runs again, and `/ready` reports the state, until the right store is back or an operator accepts the loss. Each state
+// is produced in a real Redis, under real gateways.
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
@@ -21,7 +21,7 @@ interface Field {
   run(...words: string[]): Promise<Finished>
 }
 
-/** A server of notes, and a Redis that gateways and commands share. */
+/** A notes server, and a Redis that gateways and commands share. */
 async function field(options: { readonly isForgetful?: boolean } = {}): Promise<Field> {
   const [server, redis, home] = [await notes(), await startRedis(options), folder()]
   onTestFinished(() => redis.stop())
@@ -49,14 +49,14 @@ async function storeCheck({ origin }: GatewayProcess): Promise<string> {
   return `${response.status} ${String(checks['store'])}`
 }
 
-/** Which states there are, how they come, what the log says, and whether what is there can still be read. */
+/** The states, how they are produced, what the log contains, and whether the data is still readable. */
 interface State {
   readonly what: string
   readonly isForgetful?: boolean
   readonly lose: (redis: RedisServer) => Promise<void>
   readonly reason: string
   readonly isReadable: boolean
-  /** Brings it back as it should be; absent where the operator has to accept the loss. */
+  /** Restores the right state; absent if the operator has to accept the loss. */
   readonly mend?: (redis: RedisServer) => Promise<void>
 }
 
@@ -135,7 +135,7 @@ describe.runIf(hasRedis())('a store in Redis that, while a gateway uses it,', ()
     await until(async () => (await storeCheck(gateway)) === '200 failing', 'the state to be noticed')
     await gateway.logged(({ event, reason: told }) => event === 'store.away' && String(told).includes(reason))
 
-    // Every reader of the store: keys, steps, transactions, and what another gateway knows that is started only now.
+    // Every reader of the store: keys, steps, transactions, and a gateway started only now.
     const { url } = await start()
     const other = await clientOf({ url }, { revision: '2026-07-28' })
     for (const each of [client, other]) {
@@ -149,7 +149,7 @@ describe.runIf(hasRedis())('a store in Redis that, while a gateway uses it,', ()
       else expect(codeOf(again)).toBe('SERVER_UNAVAILABLE')
     }
     expect(server.calls).toEqual(['add before'])
-    // What promises nothing goes on.
+    // Calls that record nothing continue.
     expect((await client.request('tools/call', add('bare'))).result?.['isError']).not.toBe(true)
     const check = await run('check')
     expect([check.code, `${check.stdout}${check.stderr}`]).toEqual([1, expect.stringContaining(reason)])
@@ -171,7 +171,7 @@ describe.runIf(hasRedis())('a store in Redis that, while a gateway uses it,', ()
   it('is emptied during a call: the result is marked as unrecorded, and the call does not run again', async () => {
     const { server, redis, start } = await field()
     const [gateway, other] = [await start(), await start()]
-    // Both know by then which store it is.
+    // Both have identified the store by then.
     await answered(gateway, 'one')
     await answered(other, 'another')
     const client = await clientOf(gateway, { revision: '2026-07-28' })

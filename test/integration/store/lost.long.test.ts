@@ -1,5 +1,5 @@
-// What becomes of a store that is lost: while a gateway uses it, and between two starts. No call that was answered runs
-// again at any gateway, until an operator accepts the loss.
+// A store that is lost while a gateway uses it, or between two starts. No answered call runs again at any gateway,
+// until an operator accepts the loss.
 import { copyFileSync, cpSync, mkdirSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
@@ -18,13 +18,13 @@ const add = (text: string, key?: string): Json => ({
 interface Field {
   readonly server: Notes
   readonly store: string
-  /** The folder of the user's own state. */
+  /** The state folder of the user. */
   readonly env: NodeJS.ProcessEnv
   start(): Promise<GatewayProcess>
   run(...words: string[]): Promise<Finished>
 }
 
-/** A server of notes, and a store that gateways and commands share. */
+/** A notes server, and a store that gateways and commands share. */
 async function field(): Promise<Field> {
   const [server, home] = [await notes(), folder()]
   const store = join(home, 'store')
@@ -52,7 +52,7 @@ async function storeCheck({ origin }: GatewayProcess): Promise<unknown> {
   return [response.status, checks['store']]
 }
 
-/** Nothing starts with the store that is there, and each says so with the place. */
+/** No command starts with the store as it is, and each reports its path. */
 async function expectRefused({ run, store }: Field, reason: string): Promise<void> {
   for (const words of [['serve', '--port', '0'], ['stdio'], ['check'], ['store', 'info']]) {
     const { code, signal, stdout, stderr } = await run(...words)
@@ -106,7 +106,7 @@ describe('a store in a folder that, while a gateway uses it,', () => {
     await answered(gateway, 'before')
     const client = await clientOf(gateway)
     lose(store)
-    // Even before that is noticed by itself.
+    // Even before the loss is detected.
     expect(codeOf(await client.request('tools/call', add('at once', 'at-once')))).toBe('SERVER_UNAVAILABLE')
     const { reason: told } = await gateway.logged(({ event }) => event === 'store.away')
     expect(told).toContain(reason)
@@ -153,7 +153,7 @@ describe('a store in a folder that, while a gateway uses it,', () => {
     await answered(gateway, 'before')
     const client = await clientOf(gateway)
     truncateSync(join(place.store, 'data.mdb'), 0)
-    // What is mapped into memory is gone: the gateway tells so, or its process ends.
+    // The memory-mapped pages are gone: the gateway reports it, or its process ends.
     const reply = await client.request('tools/call', add('after', 'after')).catch(() => undefined)
     if (reply) expect(codeOf(reply)).toBe('SERVER_UNAVAILABLE')
     gateway.signal('SIGKILL')
@@ -162,7 +162,7 @@ describe('a store in a folder that, while a gateway uses it,', () => {
   })
 })
 
-/** What can happen to a folder between two starts, and what is said then. */
+/** What can happen to a folder between two starts, and the message for it. */
 const betweens: readonly (readonly [string, (store: string) => void, string])[] = [
   ['was removed', (store) => rmSync(store, { recursive: true }), 'it is gone'],
   [

@@ -14,7 +14,7 @@ import { openRoom, type Room } from '../../support/room.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'
 import { undoableFiles } from '../../support/undoable-files.ts'
 
-/** Three servers: files, a graph of things, and a room messages are sent to. */
+/** Three servers: files, a graph of entities, and a room that receives messages. */
 interface Town {
   readonly gateway: LocalGateway
   readonly folder: string
@@ -52,7 +52,7 @@ async function town(features: Json = {}): Promise<Town> {
   return { gateway, folder, room }
 }
 
-/** A client that does the steps of one transaction. */
+/** A client that makes the steps of one transaction. */
 async function clientAt({ gateway }: Town, connect: Connect = connectLegacy): Promise<ConfirmingClient> {
   const client = await connect({ transport: 'http', url: gateway.url })
   onTestFinished(() => client.close())
@@ -112,7 +112,7 @@ describe.each(eras)('a transaction over three servers, by $title', ({ connect })
       isError: true,
       _meta: { 'dev.gatehouse/transaction': { status: 'failed' } },
     })
-    // What is written down is the reason that the same answer names.
+    // The recorded reason is the one in the same response.
     const meta = objectAt(failed, '_meta')
     const reason = objectAt(meta, 'dev.gatehouse/error')
     expect(reason['message']).toBe('the room is closed')

@@ -24,7 +24,7 @@ import { hasRedis, type RedisServer, startRedis } from '../../support/redis-serv
 import type { Json } from '../../support/server/json.ts'
 import { undoableFiles } from '../../support/undoable-files.ts'
 
-/** Real servers of files and of a graph, and how their tools are undone. */
+/** Real servers of files and of a graph, with the undo rules of their tools. */
 function upstreamsIn(home: string): Json {
   return {
     files: {

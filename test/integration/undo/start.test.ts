@@ -7,7 +7,7 @@ import { publishedServer } from '../../support/peers/servers.ts'
 
 const memory = JSON.stringify(publishedServer('@modelcontextprotocol/server-memory'))
 
-/** A configuration of server-memory with these settings of its tools. */
+/** A configuration of server-memory with these tool settings. */
 function file(tools: string): string {
   const path = join(folder(), 'gateway.config.yaml')
   const text = `store: memory

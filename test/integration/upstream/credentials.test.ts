@@ -22,7 +22,7 @@ function sent({ headers }: ProtectedServer): string {
   return JSON.stringify(headers)
 }
 
-/** The names of all headers that reached the server, but for those of MCP itself. */
+/** The names of all headers that reached the server, except those of MCP itself. */
 function names({ headers }: ProtectedServer): string[] {
   const all = headers.flatMap((each) => Object.keys(each))
   const own = ['session-id', 'protocol-version', 'method', 'name'].map((name) => `mcp-${name}`)
