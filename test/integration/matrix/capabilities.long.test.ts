@@ -6,7 +6,7 @@ import { objectAt } from '../../support/server/json.ts'
 
 const isRemote = ({ client }: Pair): boolean => client.transport !== 'stdio'
 
-describe('a server without subscriptions and logging', () => {
+describe('for a server without subscriptions and logging', () => {
   const without = [
     'resources.subscribe',
     'tools.listChanged',
@@ -17,7 +17,7 @@ describe('a server without subscriptions and logging', () => {
   describePairs({ server: () => ({ without }), only: isRemote }, (meeting) => {
     const { client } = meeting
 
-    it('is described with its own capabilities', () => {
+    it('declares only the capabilities of the server', () => {
       // The extensions of the gateway are declared there too.
       const { extensions: _own, ...declared } = objectAt(meeting.connected.initialized, 'capabilities')
       expect(declared).toEqual({
@@ -28,7 +28,7 @@ describe('a server without subscriptions and logging', () => {
       })
     })
 
-    it('C008 C173 receives no request for an undeclared capability', async () => {
+    it('C008 C173 sends the server no request for an undeclared capability', async () => {
       if (client.modern) {
         const wanted = {
           toolsListChanged: true,
@@ -50,7 +50,7 @@ describe('a server without subscriptions and logging', () => {
   })
 })
 
-describe('a client whose roots change', () => {
+describe('for a client whose roots change', () => {
   const changed = 'notifications/roots/list_changed'
   const only = (pair: Pair): boolean => isRemote(pair) && pair.client.revision !== '2026-07-28'
   const client = () => ({
@@ -80,14 +80,14 @@ describe('a client whose roots change', () => {
   }
 })
 
-describe('a server that asks on the stream of the session', () => {
+describe('for a server that asks on the stream of the session', () => {
   const answers = { 'elicitation/create': () => ({ action: 'accept', content: { name: 'Ada' } }) }
   const only = ({ client, server }: Pair): boolean =>
     client.revision >= '2025-06-18' && server.transport === 'http' && /^2025-(06|11)/.test(server.revision)
   describePairs({ server: () => ({ questions: 'get' }), client: () => ({ answers }), only }, (meeting) => {
     const answer = { action: 'accept', content: { name: 'Ada' } }
 
-    it('gets the response of the client whose call it belongs to', async () => {
+    it('returns the response of the client whose call it belongs to', async () => {
       expect(JSON.parse(textOf(await meeting.call('ask_form')))).toEqual({ answer })
       const rounds = await meeting.call('ask_rounds', { n: 3 })
       expect(Object.keys(objectAt({ rounds: JSON.parse(textOf(rounds)) }, 'rounds'))).toHaveLength(3)

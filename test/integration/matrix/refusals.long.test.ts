@@ -5,11 +5,11 @@ import { mark, type Meeting } from '../../support/meeting.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 import { traitsOf } from '../../support/server/revisions.ts'
 
-describe('a client without capabilities', () => {
+describe('for a client without capabilities', () => {
   describePairs({ upstream: { roots: 'client' } }, (meeting) => {
     const { server } = meeting
 
-    it('receives the missing capability of a tool, in its result or in an error', async () => {
+    it('reports the missing capability of a tool, in its result or in an error', async () => {
       await refuses(meeting, 'ask_sampling', { sampling: {} })
       await refuses(meeting, 'ask_roots', { roots: {} })
       if (server.elicitation) await refuses(meeting, 'ask_form', { elicitation: { form: {} } })
@@ -17,7 +17,7 @@ describe('a client without capabilities', () => {
       expect(meeting.connected.asked).toEqual([])
     })
 
-    it('receives the missing capability of a prompt or resource in an error', async () => {
+    it('reports the missing capability of a prompt or resource in an error', async () => {
       const requiredCapabilities = server.elicitation ? { elicitation: { form: {} } } : { roots: {} }
       for (const [method, params] of askingRequests) {
         const { error, status } = await meeting.request(method, params)
@@ -32,9 +32,9 @@ describe('a client without capabilities', () => {
   })
 })
 
-describe('roots that the configuration does not forward', () => {
+describe('with roots that the configuration does not forward', () => {
   describePairs({ client: () => ({ answers: rootsAt('file:///home') }), only: isAskedAnyTime }, (meeting) => {
-    it('are not declared to a server that could ask at any time', async () => {
+    it('declares no roots to a server that could ask at any time', async () => {
       const reply = await meeting.call('ask_roots')
       expect(reply.result).toMatchObject({ isError: true })
       expect(textOf(reply)).toContain('roots')
@@ -47,10 +47,10 @@ describe('roots that the configuration does not forward', () => {
   })
 })
 
-describe('roots requested before the first call', () => {
+describe('with roots requested before the first call', () => {
   const options = { server: () => ({ asksRoots: true }), upstream: { roots: 'client' }, only: isAskedAnyTime }
   describePairs(options, (meeting) => {
-    it('are provided by the first client that can be asked, however short its call', async () => {
+    it('gets the roots from the first client that can be asked, however short its call', async () => {
       // Each set of client capabilities has its own connection, which asks once.
       const word = mark()
       const from = meeting.seen().length
