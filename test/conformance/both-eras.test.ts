@@ -1,6 +1,6 @@
-// A server that asks in the middle of its calls in the older era, as servers on the official SDK may: 2026-07-28 has no
-// way for that, so its older clients pass only where their calls travel in their own era. The suites of both eras run at
-// once, through one gateway with its default settings.
+// A server that sends requests during its calls in the older era, as servers on the official SDK may. 2026-07-28 has no
+// such requests, so older clients pass only if their calls use their own era. The suites of both eras run concurrently,
+// through one gateway with its default settings.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { gatewayToFixture } from '../support/fixture-gateway.ts'
 import type { GatewayProcess } from '../support/gateway-process.ts'

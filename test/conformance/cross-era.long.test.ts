@@ -12,7 +12,7 @@ describe.each(['http', 'stdio'] as const)('a server of 2026-07-28 alone over %s'
   })
   afterAll(() => gateway.close())
 
-  it('passes all 30 scenarios for a client of 2025-11-25, and the 3 that do not count', async () => {
+  it('passes all 30 scored scenarios for a client of 2025-11-25, and the 3 unscored ones', async () => {
     const run = await runServerSuite(gateway.url, { requirements: '2025-11-25' })
     expect(verdictOf(run)).toEqual(allOf(30))
     expect(unscoredVerdictOf(run)).toEqual(allOf(3))
@@ -29,7 +29,7 @@ describe.each(['http', 'stdio'] as const)('a server of 2025-11-25 alone over %s'
   })
   afterAll(() => gateway.close())
 
-  it('fails what is expected of it for a client of 2026-07-28, and nothing else', async () => {
+  it('fails exactly the expected checks for a client of 2026-07-28', async () => {
     const { scored, failures } = verdictOf(run)
     expect(scored).toBe(37)
     expect(checksOf(failures)).toEqual(await expectedFailures())
@@ -39,19 +39,19 @@ describe.each(['http', 'stdio'] as const)('a server of 2025-11-25 alone over %s'
     expect(verdictOf(run).passed).toBeGreaterThanOrEqual(34)
   })
 
-  // The answers come without a state and under a key of the scenario's own: they belong to no call in flight.
-  it('asks again where answers come unasked, which is the only warning', () => {
+  // The responses have no request state and a key of the scenario's own: they belong to no call in flight.
+  it('asks again after unexpected input responses, which is the only warning', () => {
     expect(checksOf(verdictOf(run).warnings)).toEqual([
       'input-required-result-ignore-extra-params:sep-2322-ignore-unexpected-params',
     ])
   })
 
-  it('checks the headers the server knows nothing of', () => {
+  it('has the headers checked that it does not know', () => {
     expect(scenarioOf(run, 'http-header-validation')?.checks).toMatchObject({ SUCCESS: 14, FAILURE: 0 })
   })
 })
 
-// The suite waits 600 ms for a client that can be asked, which the start of a process alone may take.
+// The suite allows 600 ms for a client with elicitation, which the start of a process alone may take.
 async function warm(url: string): Promise<void> {
   for (const capabilities of [{}, { elicitation: {} }]) {
     const client = await connect({ transport: 'http', url, revision: '2026-07-28', capabilities })

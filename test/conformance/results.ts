@@ -10,24 +10,24 @@ export type Revision = '2025-11-25' | '2026-07-28'
 /** What one scenario found. */
 export interface Scenario {
   readonly name: string
-  /** No check failed, and at least one was made. Warnings (a SHOULD) do not count. */
+  /** No check failed, and at least one was made. Warnings (a SHOULD) are ignored. */
   readonly passed: boolean
-  /** Whether it counts; outside a requirement set every scenario does. */
+  /** Whether it is scored; outside a requirement set every scenario is. */
   readonly scored: boolean
-  /** How many checks ended how. */
+  /** The number of checks by result. */
   readonly checks: Readonly<Record<CheckStatus, number>>
   /** One line per failed check: its id and what was wrong. */
   readonly failures: readonly string[]
   readonly warnings: readonly string[]
 }
 
-/** The scenarios of a requirement set that count, and those that only run. */
+/** The scored scenarios of a requirement set, and those that only run. */
 interface Requirements {
   readonly scored: readonly string[]
   readonly notScored: readonly string[]
 }
 
-/** Reads what a run wrote to `folder`; without `scored` every scenario counts. */
+/** Reads what a run wrote to `folder`; without `scored` every scenario is scored. */
 export async function readScenarios(
   folder: string,
   leg: 'server' | 'client',

@@ -17,11 +17,11 @@ describe.each(['http', 'stdio'] as const)('a server of both eras over %s', (tran
       run = await runServerSuite(gateway.url, { requirements: '2025-11-25' })
     })
 
-    it('passes all 30 scenarios that count', () => {
+    it('passes all 30 scored scenarios', () => {
       expect(verdictOf(run)).toEqual(allOf(30))
     })
 
-    it('passes the 3 that do not count', () => {
+    it('passes the 3 unscored scenarios', () => {
       expect(unscoredVerdictOf(run)).toEqual(allOf(3))
     })
   })
@@ -32,11 +32,11 @@ describe.each(['http', 'stdio'] as const)('a server of both eras over %s', (tran
       run = await runServerSuite(gateway.url, { requirements: '2026-07-28' })
     })
 
-    it('passes all 37 scenarios that count', () => {
+    it('passes all 37 scored scenarios', () => {
       expect(verdictOf(run)).toEqual(allOf(37))
     })
 
-    it('passes the 3 that do not count', () => {
+    it('passes the 3 unscored scenarios', () => {
       expect(unscoredVerdictOf(run)).toEqual(allOf(3))
     })
 

@@ -6,8 +6,8 @@ import { foreignFile } from '../support/foreign.ts'
 import { readScenarios, requirementsOf, type Revision, type Scenario } from './results.ts'
 
 /**
- * Which scenarios to run: a frozen requirement set, a suite at one revision, one scenario, or all that the edition of
- * the suite has that is published as the latest: it knows the older revisions alone.
+ * Which scenarios to run: a frozen requirement set, a suite at one revision, one scenario, or all scenarios of the
+ * edition of the suite that is published as the latest, which supports only the older revisions.
  */
 export type Selection =
   | { readonly requirements: Revision }

@@ -4,7 +4,7 @@ import { z } from 'zod'
 import type { Scenario } from './results.ts'
 import type { SuiteRun } from './suite.ts'
 
-/** What a run comes to: how many scenarios count, and what is wrong with them, as `scenario:check: message`. */
+/** The verdict of a run: how many scenarios are scored, and their problems, as `scenario:check: message`. */
 export interface Verdict {
   readonly scored: number
   readonly passed: number
@@ -12,17 +12,17 @@ export interface Verdict {
   readonly warnings: readonly string[]
 }
 
-/** Sums up the scenarios that count. */
+/** Summarizes the scored scenarios. */
 export function verdictOf({ scenarios }: SuiteRun): Verdict {
   return sumUp(scenarios.filter((scenario) => scenario.scored))
 }
 
-/** Sums up the scenarios that do not count, without the extension for tasks. */
+/** Summarizes the unscored scenarios, without the extension for tasks. */
 export function unscoredVerdictOf({ scenarios }: SuiteRun): Verdict {
   return sumUp(scenarios.filter(({ name, scored }) => !scored && !name.startsWith('tasks-')))
 }
 
-/** Every scenario that counts passed, without a warning. */
+/** Every scored scenario passed, without a warning. */
 export function allOf(scored: number): Verdict {
   return { scored, passed: scored, failures: [], warnings: [] }
 }

@@ -28,10 +28,10 @@ function load(text: string, file = readme.file) {
   return loadSettings(text, { file, features, env })
 }
 
-describe('the examples of configuration', () => {
+describe('the configuration examples', () => {
   const examples = [...manual, deploying].flatMap((each) => each.blocks('yaml'))
 
-  test('are there', () => {
+  test('exist', () => {
     expect(examples.length).toBeGreaterThanOrEqual(3)
   })
 
@@ -39,7 +39,7 @@ describe('the examples of configuration', () => {
     expect(load(text).warnings).toEqual([])
   })
 
-  test('of gateway.config.yaml loads, with all that is commented out in it too', () => {
+  test('of gateway.config.yaml load, with all comments enabled too', () => {
     const file = inRepository('gateway.config.yaml')
     const text = readFileSync(file, 'utf8')
     expect(load(text, file).warnings).toEqual([])
@@ -56,7 +56,7 @@ describe('the examples of configuration', () => {
     expect(settings.features).toHaveProperty('mask')
   })
 
-  test('of Docker loads, and is published to this machine only', () => {
+  test('of Docker load, and are published to this machine only', () => {
     const file = inRepository('deploy/config/gateway.config.yaml')
     const { settings, warnings } = load(readFileSync(file, 'utf8'), file)
     expect(warnings).toEqual([])
@@ -67,7 +67,7 @@ describe('the examples of configuration', () => {
     ])
     const [volume = ''] = compose.services.gatehouse.volumes
     const [source, target] = volume.split(':')
-    // The folder is mounted: an editor that replaces a file would leave the container with the one before.
+    // The folder is mounted: with a mounted file, an editor that replaces it would leave the container with the old one.
     expect(resolve(inRepository('deploy'), source)).toBe(dirname(file))
     const dockerfile = readFileSync(inRepository('deploy/Dockerfile'), 'utf8')
     expect(dockerfile).toContain(`"${target}/gateway.config.yaml"`)
@@ -83,7 +83,7 @@ describe('the examples of configuration', () => {
     },
   )
 
-  test('of the Kubernetes sidecar loads, and listens where the probes look', () => {
+  test('of the Kubernetes sidecar load, and listen where the probes connect', () => {
     const documents = yamlOf('deploy/kubernetes-sidecar.yaml')
     const config = documents.find(({ kind }) => kind === 'ConfigMap')
     const pod = documents.find(({ kind }) => kind === 'Pod')
@@ -109,7 +109,7 @@ describe('the table of configuration keys', () => {
     expect(keys.toSorted()).toEqual([...joined(schemaKeys(schema)).keys()].toSorted())
   })
 
-  test('says of the features of a server that they are those there are for all', () => {
+  test('gives servers the same feature keys as the top level', () => {
     const keys = [...schemaKeys(fileSchema(features)).keys()]
     const named = (prefix: string): string[] =>
       keys.flatMap((key) => (key.startsWith(prefix) ? [key.slice(prefix.length)] : []))
@@ -124,7 +124,7 @@ describe('the table of configuration keys', () => {
 })
 
 describe('the tables of settings', () => {
-  /** The words in code of a cell. */
+  /** The code spans of a table cell. */
   const named = (cell = ''): string[] => [...cell.matchAll(/`([a-z_]+)`/g)].map(([, name = '']) => name)
 
   test('name every setting of every feature and no other', () => {
@@ -154,7 +154,7 @@ describe('the table of limits', () => {
       [key, value, meaning].map((cell) => cell.replaceAll('`', '')),
     )
 
-  test('C219 names every key of limits with its default, what it means, and whether servers have their own', () => {
+  test('C219 names every key of limits with its default, its meaning, and whether servers can override it', () => {
     const { properties } = fileSchema(features) as { properties: Record<string, unknown> }
     const limits = schemaKeys({ properties: { limits: properties.limits } })
     const own = [...schemaKeys({ properties }).keys()].filter((key) =>
@@ -169,13 +169,13 @@ describe('the table of limits', () => {
     expect(rows.filter(([, , meaning = '']) => meaning.length < 20)).toEqual([])
   })
 
-  test('C219 names only codes that there are', () => {
+  test('C219 names only existing error codes', () => {
     const codes = rows.flatMap(([, , meaning = '']) => meaning.match(/[A-Z]+(?:_[A-Z]+)+|OVERLOADED/g) ?? [])
     expect(codes.length).toBeGreaterThan(3)
     expect(codes.filter((code) => !isErrorCode(code))).toEqual([])
   })
 
-  test('C219 the manual says what is refused, which errors there are, and every key', () => {
+  test('C219 the manual documents refusals, error codes and every key', () => {
     const text = manual.map((each) => `\n${each.text}`).join('')
     for (const title of ['Endpoints', 'What is refused, and how', 'Configuration reference', 'Limits']) {
       expect(text).toMatch(new RegExp(`\n##? ${title}\n`))
@@ -183,19 +183,19 @@ describe('the table of limits', () => {
   })
 })
 
-describe('links', () => {
+describe('documentation links', () => {
   const links = [...manual, deploying, changes, architecture, contributing].flatMap(({ file, links: all }) =>
     all().map((link) => [link, file]),
   )
 
-  test.each(links)('%s leads somewhere', (link = '', file = '') => {
+  test.each(links)('%s resolves', (link = '', file = '') => {
     const [path = '', heading] = link.split('#')
     const target = path === '' ? file : join(dirname(file), path)
     expect(existsSync(target)).toBe(true)
     if (heading !== undefined) expect(anchorsOf(readFileSync(target, 'utf8'))).toContain(heading)
   })
 
-  test('the files that the architecture page names are there', () => {
+  test('the files that the architecture page names exist', () => {
     const named = [...architecture.text.matchAll(/`((?:[a-z]+\/)+[\w-]+\.(?:ts|md))`/g)].map(
       ([, path = '']) => path,
     )
@@ -215,11 +215,11 @@ describe('links', () => {
   })
 })
 
-test('the changelog has this version', () => {
+test('the changelog contains this version', () => {
   expect(changes.text).toContain(`\n## [${self.version}] - `)
 })
 
-describe('the commands shown', () => {
+describe('the commands in the documents', () => {
   const lines = [...manual, deploying].flatMap(({ text }) => {
     const commands = text.matchAll(/(?:^|`)gatehouse ([a-z][^`\n#]*)/gm)
     return [...commands].map(([, line = '']) => line.split(' -- ')[0]?.split(' ') ?? [])
@@ -254,7 +254,7 @@ describe('the commands shown', () => {
   })
 })
 
-describe('snippets for clients', () => {
+describe('client snippets', () => {
   const folder = inRepository('deploy/clients')
   let directory = ''
   let running: CommandProcess | undefined
@@ -281,7 +281,7 @@ describe('snippets for clients', () => {
     },
   )
 
-  test.each(readdirSync(folder))('%s has the gateway by URL and by stdio', (name) => {
+  test.each(readdirSync(folder))('%s configures the gateway by URL and by stdio', (name) => {
     const value = JSON.parse(readFileSync(join(folder, name), 'utf8'))
     const servers = value.mcpServers ?? value.servers
     const byUrl = servers['gatehouse-by-url']
@@ -293,7 +293,7 @@ describe('snippets for clients', () => {
     expect(JSON.parse(text)).toHaveProperty('mcpServers.gatehouse.command', 'gatehouse')
   })
 
-  test('that of gatehouse serve is valid JSON and names the served URL', async () => {
+  test('that of gatehouse serve is valid JSON and contains the served URL', async () => {
     running = startCommand(['serve', '--port', '0', 'http://127.0.0.1:9/mcp'])
     const { stdout, stderr } = running
     const printed = until(() => /^\{\n.*^\}$/ms.exec(stdout())?.[0], 'the snippet', 20_000)
@@ -308,7 +308,7 @@ describe('snippets for clients', () => {
   })
 })
 
-/** The names by which the headings of a document can be linked to. */
+/** The anchors of the headings of a document. */
 function anchorsOf(text: string): string[] {
   return [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) =>
     heading
@@ -326,7 +326,7 @@ function yamlOf(path: string) {
   })
 }
 
-/** The keys of a schema, those for the features of a server as one. */
+/** The keys of a schema, with those for the features of a server merged into one. */
 function joined(keys: ReadonlyMap<string, unknown>): Map<string, unknown> {
   return new Map(
     [...keys].map(([key, value]) => [

@@ -24,10 +24,10 @@ const upstreams = {
   broken: { command: '/nowhere/server' },
 }
 
-/** Opens everything that can be opened, in a page. */
+/** Expands everything that can be expanded on a page. */
 const openAll = 'for (const each of document.querySelectorAll("details")) each.open = true'
 
-describe.skipIf(!hasChromium())('the page for people, in a browser', () => {
+describe.skipIf(!hasChromium())('the front page in a browser', () => {
   let browser: Browser
   let gateway: LocalGateway
   beforeAll(async () => {
@@ -36,7 +36,7 @@ describe.skipIf(!hasChromium())('the page for people, in a browser', () => {
   })
   afterAll(() => Promise.all([browser?.close(), gateway?.close()]))
 
-  /** A page with what went wrong on it. */
+  /** A page with the problems found on it. */
   async function opened(url: string, options: BrowserContextOptions = {}) {
     const context = await browser.newContext(options)
     onTestFinished(() => context.close())
@@ -52,7 +52,7 @@ describe.skipIf(!hasChromium())('the page for people, in a browser', () => {
   const shown = (page: Page): Promise<string[]> => page.locator('.tool:visible .name').allInnerTexts()
   const count = (page: Page): Promise<string> => page.getByRole('status').innerText()
 
-  test('servers, their state and their tools are there, and nothing goes wrong', async () => {
+  test('shows servers, their state and their tools without script errors', async () => {
     const { page, problems } = await opened(gateway.origin)
     expect(await page.getByRole('heading', { level: 1 }).innerText()).toBe('Gatehouse')
     const servers = page.locator('.server')
@@ -69,7 +69,7 @@ describe.skipIf(!hasChromium())('the page for people, in a browser', () => {
     expect(problems).toEqual([])
   })
 
-  test('the keyboard alone finds a tool and opens it', async () => {
+  test('can be used with the keyboard alone to find and open a tool', async () => {
     const { page, problems } = await opened(gateway.origin)
     const focused = (): Promise<string> =>
       page.evaluate('document.activeElement.id || document.activeElement.textContent.trim()')
@@ -99,7 +99,7 @@ describe.skipIf(!hasChromium())('the page for people, in a browser', () => {
     expect(problems).toEqual([])
   })
 
-  test('without JavaScript the form finds the same', async () => {
+  test('finds the same with its form and without JavaScript', async () => {
     const { page, problems } = await opened(gateway.origin, { javaScriptEnabled: false })
     await page.getByLabel('Find tools').fill('Entire graph')
     await page.getByLabel('Find tools').press('Enter')
@@ -112,14 +112,14 @@ describe.skipIf(!hasChromium())('the page for people, in a browser', () => {
     expect(problems).toEqual([])
   })
 
-  test('what was looked for can be sent as a link, and looked beyond', async () => {
+  test('can be linked with its search query, and searched beyond it', async () => {
     const { page } = await opened(`${gateway.origin}/?q=delete`)
     expect(await shown(page)).toHaveLength(3)
     await page.getByLabel('Find tools').fill('read_graph')
     expect(await shown(page)).toEqual(['read_graph'])
   })
 
-  test('every link leads somewhere', async () => {
+  test('has only links that resolve', async () => {
     const { page } = await opened(gateway.origin)
     const links = await page.evaluate('[...document.links].map((each) => each.href)')
     const own = [...new Set(links as string[])].filter((url) => url.startsWith(gateway.origin))
@@ -130,12 +130,12 @@ describe.skipIf(!hasChromium())('the page for people, in a browser', () => {
     const statuses = await Promise.all(
       own.map(async (url) => `${new URL(url).pathname} ${(await fetch(url)).status}`),
     )
-    // The page of approvals is there, and asks for the code of the terminal.
+    // The approval page exists, and requires the terminal code.
     expect(statuses.filter((each) => !each.endsWith(' 200'))).toEqual(['/confirm 401'])
     expect(await page.locator('a[href^="https:"]').getAttribute('rel')).toBe('noopener noreferrer')
   })
 
-  test('settings are copied with a button', async () => {
+  test('copies settings with a button', async () => {
     const { page } = await opened(gateway.origin, { permissions: ['clipboard-read', 'clipboard-write'] })
     await page.getByText('Claude Code', { exact: true }).click()
     await page.getByRole('button', { name: 'Copy the settings for Claude Code' }).click()
@@ -145,7 +145,7 @@ describe.skipIf(!hasChromium())('the page for people, in a browser', () => {
     })
   })
 
-  test('hostile names and descriptions are text', async () => {
+  test('shows hostile names and descriptions as text', async () => {
     const hostile = `"><script>window.ran = 1</script><img src=x onerror="window.ran = 1">\u202e`
     const tool = { name: hostile, title: hostile, description: hostile, inputSchema: { type: 'object' } }
     const server = await scriptedServer({ tools: {} }, { 'tools/list': () => ({ tools: [tool] }) })
@@ -161,7 +161,7 @@ describe.skipIf(!hasChromium())('the page for people, in a browser', () => {
     expect(problems).toEqual([])
   })
 
-  test('people sign in, and then see the tools', async () => {
+  test('shows the tools to people who sign in', async () => {
     const closed = await localGateway({ upstreams, auth: peopleNamed('anna') })
     onTestFinished(() => closed.close())
     const httpCredentials = { username: 'anna', password }
@@ -174,10 +174,10 @@ describe.skipIf(!hasChromium())('the page for people, in a browser', () => {
     expect(await shown(page)).toHaveLength(23)
   })
 
-  test.each(['light', 'dark'] as const)('it is legible on a phone, in %s', async (colorScheme) => {
+  test.each(['light', 'dark'] as const)('is legible on a phone, in %s', async (colorScheme) => {
     const viewport = { width: 360, height: 740 }
     const { page } = await opened(gateway.origin, { colorScheme, viewport })
-    // For people who want to see it.
+    // Kept for visual inspection.
     await page.screenshot({ path: `out/gatehouse-page-${colorScheme}.png`, fullPage: true })
     await page.evaluate(openAll)
     const { overflow, size, heights, texts, faint } = await measured(page)
@@ -188,7 +188,7 @@ describe.skipIf(!hasChromium())('the page for people, in a browser', () => {
     expect(faint).toEqual([])
   })
 
-  test('strangers see a page that is legible too', async () => {
+  test('is legible for people who are not signed in', async () => {
     const closed = await localGateway({ upstreams, auth: peopleNamed('anna') })
     onTestFinished(() => closed.close())
     const { page, problems } = await opened(closed.origin, { viewport: { width: 360, height: 740 } })
@@ -199,7 +199,7 @@ describe.skipIf(!hasChromium())('the page for people, in a browser', () => {
     expect(problems).toEqual([])
   })
 
-  test('500 tools are there at once, and filtered between two frames', async () => {
+  test('shows 500 tools at once, and filters them between two frames', async () => {
     const tools = Array.from({ length: 500 }, (_, index) => {
       return { name: `do_it_${index}`, description: 'Does it. '.repeat(20), inputSchema: { type: 'object' } }
     })
@@ -209,7 +209,7 @@ describe.skipIf(!hasChromium())('the page for people, in a browser', () => {
     const large = await localGateway({ upstreams: { many } })
     onTestFinished(() => large.close())
     const { page } = await opened(large.origin)
-    // So many are shown once somebody looks for some, or opens their server.
+    // This many are shown once a person searches for them or expands their server.
     expect(await shown(page)).toEqual([])
     await page.getByLabel('Find tools').fill('do_it_49')
     expect(await shown(page)).toHaveLength(11)

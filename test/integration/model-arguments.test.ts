@@ -45,7 +45,7 @@ function textOf({ content }: Json): string {
   return isObject(first) ? String(first['text']) : ''
 }
 
-describe.each(eras)('a model that writes arguments alone, at a client of the official $title', (era) => {
+describe.each(eras)('a model that only writes arguments, with a client of the official $title', (era) => {
   const own = era.title.replaceAll(/\W/g, '-')
   const connect = async (path = '') => {
     const client = await era.connect({ transport: 'http', url: `${gateway.url}${path}` })
@@ -53,7 +53,7 @@ describe.each(eras)('a model that writes arguments alone, at a client of the off
     return client
   }
 
-  it('is told what it may write, where that means something', async () => {
+  it('finds the injected arguments in the schemas of tools that support them', async () => {
     const tools = await (await connect()).tools()
     const written = Object.keys(argumentsOf(tools, 'files_write_file'))
     expect(written).toEqual([
@@ -71,7 +71,7 @@ describe.each(eras)('a model that writes arguments alone, at a client of the off
     expect(others.filter((name) => name.startsWith('_'))).toEqual([])
   })
 
-  it('has a call made once', async () => {
+  it('has a keyed call run once', async () => {
     const client = await connect('/files')
     const path = join(folder, `${own}.txt`)
     await writeFile(path, 'a')
@@ -92,7 +92,7 @@ describe.each(eras)('a model that writes arguments alone, at a client of the off
     expect(codeOf({ result: conflict })).toBe('IDEMPOTENCY_CONFLICT')
   })
 
-  it('confirms a call with the token it was told, once, where it is trusted to', async () => {
+  it('confirms a call with the token it received, once, if the configuration allows it', async () => {
     const client = await connect()
     const path = join(folder, `${own}-confirmed.txt`)
     const args = { path, content: 'new' }
@@ -113,7 +113,7 @@ describe.each(eras)('a model that writes arguments alone, at a client of the off
   })
 
   it.each(['idempotency_key', 'idempotencyKey', 'transaction_id', 'intent', 'user_confirmed'])(
-    'has no call made with %s where it means nothing, and is told where it belongs',
+    'is refused a call with a misplaced %s, and receives its right place',
     async (name) => {
       const client = await connect()
       const path = join(folder, `${own}-misplaced.txt`)
@@ -131,7 +131,7 @@ describe.each(eras)('a model that writes arguments alone, at a client of the off
     },
   )
 
-  it('takes steps of a transaction, which are undone', async () => {
+  it('makes the steps of a transaction, which are rolled back', async () => {
     const client = await connect()
     const from = join(folder, `${own}-from.txt`)
     const to = join(folder, `${own}-to.txt`)
@@ -151,8 +151,8 @@ describe.each(eras)('a model that writes arguments alone, at a client of the off
   })
 })
 
-describe('what is written for the gateway', () => {
-  it('never comes to the server', async () => {
+describe('an injected argument', () => {
+  it('never reaches the server', async () => {
     const { server, one } = await serverWith({ confirm: 'never' })
     const { url } = await found({ inject_arguments: 'on', upstreams: { one } })
     const client = await clientOf({ url: `${url}/one` })
@@ -167,7 +167,7 @@ describe('what is written for the gateway', () => {
     expect(seen?.text).not.toMatch(/_idempotency_key|_intent/)
   })
 
-  it('is told to a server that wants to know what its callers want', async () => {
+  it('is forwarded to a server configured to receive the intent', async () => {
     const { server, one } = await serverWith({ confirm: 'never' })
     const { url } = await found({
       inject_arguments: 'on',
@@ -179,7 +179,7 @@ describe('what is written for the gateway', () => {
     expect(server.received('tools/call')[0]?.text).toContain('"intent":"to hear it again"')
   })
 
-  it('confirms a call whose arguments are written with spaces, and say more than their values', async () => {
+  it('confirms a call whose arguments contain whitespace and duplicate keys', async () => {
     const { server, one } = await serverWith({ confirm: 'always' })
     const features = { confirm: { model_may_confirm: true } }
     const { url } = await found({ inject_arguments: 'on', features, upstreams: { one } })
@@ -206,7 +206,7 @@ describe('what is written for the gateway', () => {
     expect(server.received('tools/call')[0]?.text).toContain('{"n": 1.0,"m": 2}')
   })
 
-  it('confirms nothing by itself, unless that is switched on for development', async () => {
+  it('confirms nothing alone, unless that is enabled for development', async () => {
     for (const [settings, calls] of [
       [{}, 0],
       [{ model_may_confirm: true }, 0],
@@ -229,7 +229,7 @@ describe('what is written for the gateway', () => {
     }
   })
 
-  it('is refused where nobody switched it on, unless it is to go to the server', async () => {
+  it('is refused if injection is off, unless it is to be forwarded to the server', async () => {
     const { server, one } = await serverWith({ confirm: 'never' })
     const { url } = await found({ upstreams: { one } })
     const client = await clientOf({ url: `${url}/one` })

@@ -1,6 +1,6 @@
 /**
- * Frameworks for agents that adapt the tools of MCP servers, with the default configuration: what a model gets of a call
- * must be the same through the gateway as without it, as these look into members of results that other clients drop.
+ * Agent frameworks that adapt the tools of MCP servers, with the default configuration: a model must get the same result
+ * through the gateway as directly, since these frameworks read members of results that other clients drop.
  */
 import { execFile } from 'node:child_process'
 import { mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
@@ -75,7 +75,7 @@ beforeAll(async () => {
       },
     ),
   )
-  // No person can confirm here, and confirmation is not what these tests are about.
+  // No person can confirm here, and these tests are not about confirmation.
   gateway = await gatewayWith({ features: { confirm: 'off' }, upstreams })
 })
 afterAll(async () => {
@@ -84,7 +84,7 @@ afterAll(async () => {
 })
 
 describe.each(Object.keys(served))('the server %s', (name) => {
-  test('gives LangChain and the AI SDK the same through the gateway as without it', async ({ skip }) => {
+  test('gives LangChain and the AI SDK the same through the gateway as directly', async ({ skip }) => {
     if ('missing' in built) return skip(built.missing)
     const { command: [command = '', ...args] = [], calls = [] } = served[name] ?? {}
     const seen = async (target: object): Promise<unknown> => {
@@ -104,9 +104,9 @@ describe.each(Object.keys(served))('the server %s', (name) => {
 })
 
 /**
- * What was seen without what each result of 2026-07-28 has: the AI SDK speaks that with the gateway, and the handshake of
- * an older revision with these servers, and passes whole results on to programs. Nor what a failure means, which the
- * gateway says in `_meta`.
+ * A result without the members that each result of 2026-07-28 has: the AI SDK uses that revision with the gateway, and
+ * the handshake of an older revision with these servers, and passes whole results on to programs. Also without the
+ * classification of a failure, which the gateway adds to `_meta`.
  */
 function ofAnyRevision(seen: unknown): unknown {
   return JSON.parse(JSON.stringify(seen), (_key, value: unknown) => {
@@ -121,7 +121,7 @@ function ofAnyRevision(seen: unknown): unknown {
   })
 }
 
-/** Each run keeps its graph in a file of its own. */
+/** Each run keeps its graph in its own file. */
 function environmentOf(run: string): Record<string, string> {
   return { MEMORY_FILE_PATH: join(folder, `${run}.jsonl`) }
 }

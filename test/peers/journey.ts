@@ -1,6 +1,6 @@
 /**
  * One journey of a client written in another language: it lists, calls each of the five tools of a peer server, and
- * prints what it saw. The invariant the tests hold: it sees the same through the gateway as without it.
+ * prints what it received. The tested invariant: it receives the same through the gateway as directly.
  */
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -9,14 +9,14 @@ import { until } from '../support/condition.ts'
 import { end, freePort } from '../support/run-gateway.ts'
 import type { Peer } from './toolchains.ts'
 
-/** What a client saw: names, schemas, results by tool, numbers of progress, and the questions it was asked. */
+/** What a client received: names, schemas, results by tool, progress numbers, and questions. */
 export interface Seen {
   readonly tools: readonly string[]
   readonly schemas: Readonly<Record<string, unknown>>
   readonly results: Readonly<Record<string, unknown>>
   readonly progress: readonly number[]
   readonly questions: readonly string[]
-  /** What the high-level API of a client makes of a text; only fastmcp has one. */
+  /** How the high-level API of a client represents a text; only fastmcp has one. */
   readonly data?: string
 }
 
@@ -30,7 +30,7 @@ const run = promisify(execFile)
 const JOURNEY_TIMEOUT_MS = 120_000
 const START_TIMEOUT_MS = 60_000
 
-/** Runs a client against a URL or a command. `environment` says which era it prefers. */
+/** Runs a client against a URL or a command. `environment` sets the era it prefers. */
 export async function journey(
   client: Peer['client'],
   target: readonly string[],

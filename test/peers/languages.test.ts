@@ -8,7 +8,7 @@ import { buildPeers, type Peer } from './toolchains.ts'
 const peers = await buildPeers()
 const names = Object.keys(peers)
 
-/** Each client in the era it prefers, and those that can be told to use the handshake also in that one. */
+/** Each client in its preferred era, and those that can be configured to use the handshake also in that era. */
 const clients = [
   ...names.map((name) => ({ name, era: 'preferred', environment: {} })),
   ...['mcp new', 'fastmcp new', 'rust'].map((name) => ({
@@ -40,15 +40,15 @@ afterAll(async () => {
 
 describe.each(clients)('the client of $name, era $era', ({ name, era, environment }) => {
   test.for(names)(
-    'sees the same of the server of %s through the gateway as without it, over HTTP',
+    'receives the same from the server of %s through the gateway as directly, over HTTP',
     async (other, { skip }) => {
       const { client } = peerOf(name, skip)
       peerOf(other, skip)
       const url = servers.get(other)?.url ?? ''
       const through = ordered(name, await journey(client, [`${gateway?.url}/${slug(other)}`], environment))
       expect(through.progress).toEqual([1, 2, 3])
-      // Rust's client of 2026-07-28 takes no older revision, and the server of Go answers a first request of that one
-      // with a handshake alone: they meet at the gateway only, where it sees what it sees of its own server.
+      // Rust's 2026-07-28 client accepts no older revision, and the Go server requires a handshake for a first request of
+      // that client. They connect only through the gateway, where the client receives the same as from its own server.
       const isApart = name === 'rust' && era === 'preferred' && other === 'go'
       if (isApart)
         await expect(journey(client, [url], environment)).rejects.toThrow('NoCompatibleProtocolVersion')
@@ -60,7 +60,7 @@ describe.each(clients)('the client of $name, era $era', ({ name, era, environmen
     },
   )
 
-  test('sees the same of a stdio server through the gateway as without it', async ({ skip }) => {
+  test('receives the same from a stdio server through the gateway as directly', async ({ skip }) => {
     const { client } = peerOf(name, skip)
     const other = names[(names.indexOf(name) + 1) % names.length] ?? name
     const server = [...peerOf(other, skip).server, 'stdio']
@@ -77,7 +77,7 @@ describe.each(clients)('the client of $name, era $era', ({ name, era, environmen
   })
 })
 
-/** What a client saw. Rust's SDK hears each notification in a task of its own, so that those sent at once lose their order. */
+/** What a client received. Rust's SDK handles each notification in its own task, so that concurrent ones lose their order. */
 function ordered(name: string, seen: Seen): Seen {
   return name === 'rust' ? { ...seen, progress: seen.progress.toSorted((one, other) => one - other) } : seen
 }
@@ -86,7 +86,7 @@ function slug(name: string): string {
   return name.replaceAll(' ', '-')
 }
 
-/** The peer of a name; where its language is missing the test is skipped with the reason. */
+/** The peer of this name; if its language is missing the test is skipped with the reason. */
 function peerOf(name: string, skip: (reason: string) => never): Peer {
   const built = peers[name]
   return built && 'peer' in built ? built.peer : skip(built?.missing ?? `there is no peer ${name}`)

@@ -43,7 +43,7 @@ export async function buildPeers(): Promise<Readonly<Record<string, Built>>> {
   return { ...older, ...newer, go, rust }
 }
 
-/** A program that calls tools by frameworks for agents: its command, or why it could not be built. */
+/** A program that calls tools through agent frameworks: its command, or why it could not be built. */
 export async function buildAdapters(): Promise<{ readonly client: readonly string[] } | Missing> {
   const folder = join(out, 'node')
   mkdirSync(folder, { recursive: true })
@@ -99,13 +99,13 @@ async function buildRust(): Promise<Peer> {
   return { server: [program, 'serve'], client: [program, 'call'] }
 }
 
-/** What tools say where their registry cannot be reached. */
+/** The messages of tools whose registry cannot be reached. */
 const unreachable =
   /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|ENETUNREACH|no such host|dial tcp|NewConnectionError|Could not resolve host|failed to resolve|network is unreachable/i
 
 /**
- * Builds with a tool. Where the tool itself is missing, or the packages it needs because there is no network, says so;
- * every other build that fails is a failure.
+ * Builds with a tool. If the tool is missing, or its packages because there is no network, returns the reason; any other
+ * failed build is an error.
  */
 async function needs<Made>(
   tool: string,

@@ -87,7 +87,7 @@ export function describePairs(options: Options, define: (meeting: Meeting) => vo
 }
 
 function titleOf({ client, server }: Pair): string {
-  return `a ${client.revision} client over ${client.transport} and a ${server.revision} server over ${server.transport}`
+  return `the gateway between a ${client.revision} client over ${client.transport} and a ${server.revision} server over ${server.transport}`
 }
 
 interface Matrix {

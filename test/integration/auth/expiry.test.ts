@@ -11,7 +11,7 @@ let fake: FakeServer
 let gateway: LocalGateway
 
 beforeAll(async () => {
-  // The clock alone: what is sent and waited for goes on as ever.
+  // Only the clock is faked: I/O and timers continue normally.
   vi.useFakeTimers({ toFake: ['Date'] })
   fake = await startFakeServer({ revision: '2025-11-25', transport: 'http' })
   gateway = await localGateway({
@@ -32,7 +32,7 @@ async function bearer(seconds: number): Promise<HeaderMap> {
   return { authorization: `Bearer ${await issuer.sign({ exp })}` }
 }
 
-/** Goes on to a time at which a token of this many seconds is not taken any more. */
+/** Advances the clock to a time at which a token of this many seconds is not accepted any more. */
 function pass(seconds: number): void {
   vi.setSystemTime(Date.now() + (seconds + 31) * 1000)
 }
@@ -46,8 +46,8 @@ async function sessionOf(caller: HeaderMap): Promise<HeaderMap> {
   return { 'mcp-session-id': headers['mcp-session-id'] ?? '', 'mcp-protocol-version': '2025-11-25' }
 }
 
-describe('a stream that stays open ends with the token it was opened with', () => {
-  it('where it is that of a session, which another token takes up again', async () => {
+describe('an open stream ends when the token it was opened with expires', () => {
+  it('ends a session stream, which another token can reopen', async () => {
     const session = await sessionOf(await bearer(60))
     const first = await stream(gateway.url, { ...session, ...(await bearer(60)) })
     expect(first.status).toBe(200)
@@ -58,13 +58,13 @@ describe('a stream that stays open ends with the token it was opened with', () =
     again.destroy()
   })
 
-  it('where it is that of HTTP+SSE', async () => {
+  it('ends an HTTP+SSE stream', async () => {
     const first = await stream(`${gateway.origin}/sse`, await bearer(60))
     pass(60)
     expect(await first.text()).toContain('event: endpoint')
   })
 
-  it('where it is one of 2026-07-28, which says why', async () => {
+  it('ends a 2026-07-28 stream with an error that gives the reason', async () => {
     const { message, headers } = modern('subscriptions/listen', { notifications: { toolsListChanged: true } })
     const listening = await open(gateway.url, {
       method: 'POST',
@@ -77,7 +77,7 @@ describe('a stream that stays open ends with the token it was opened with', () =
     expect(text).toContain('TOKEN_EXPIRED')
   })
 
-  it('but not where its caller came with another one meanwhile, over HTTP+SSE', async () => {
+  it('keeps an HTTP+SSE stream open if its caller has presented a newer token since', async () => {
     const first = await stream(`${gateway.origin}/sse`, await bearer(60))
     const other = await stream(`${gateway.origin}/sse`, await bearer(60))
     const events = first.events()

@@ -15,8 +15,8 @@ beforeAll(async () => {
 })
 afterAll(() => field.close())
 
-describe('a client of HTTP+SSE', () => {
-  it.each(['/sse', '/sse/fake'])('C009 signs in for %s and calls', async (path) => {
+describe('an HTTP+SSE client', () => {
+  it.each(['/sse', '/sse/fake'])('C009 signs in for %s and calls a tool', async (path) => {
     const user = newUser('app')
     const url = new URL(gateway.origin + path)
     const first = new SSEClientTransport(url, { authProvider: user.provider })
@@ -32,7 +32,7 @@ describe('a client of HTTP+SSE', () => {
     await client.close()
   })
 
-  it('C007 cannot post into the stream of another without credentials, or with its own', async () => {
+  it("C007 cannot post to another caller's stream without credentials or with its own", async () => {
     const authorization = `Bearer ${await server.robotToken(gateway.url)}`
     const stream = await fetch(`${gateway.origin}/sse`, { headers: { authorization } })
     const reader = stream.body?.getReader()

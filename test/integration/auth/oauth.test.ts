@@ -47,7 +47,7 @@ function call(token: string, name = 'echo', more: Record<string, string> = {}) {
 }
 
 describe('a client of the official SDK', () => {
-  it('C071 finds the authorization server, signs in with PKCE for this server, and calls', async () => {
+  it('C071 discovers the authorization server, signs in with PKCE for this resource, and calls a tool', async () => {
     const user = newUser()
     const client = await connect(gateway.url, user)
     const [sent] = user.sent
@@ -62,7 +62,7 @@ describe('a client of the official SDK', () => {
     await client.close()
   })
 
-  it('C075 has a token for the one server it signed in to', async () => {
+  it('C075 gets a token bound to the server it signed in to', async () => {
     const user = newUser('app')
     const client = await connect(`${gateway.url}/fake`, user)
     expect(decodeJwt(user.tokens?.access_token ?? '').aud).toBe(`${gateway.url}/fake`)
@@ -72,7 +72,7 @@ describe('a client of the official SDK', () => {
     await client.close()
   })
 
-  it('C080 signs in again for a scope that a call needs, and goes on in its session', async () => {
+  it('C080 signs in again for a scope that a call requires, and continues its session', async () => {
     const user = newUser('app')
     const first = await connect(gateway.url, user)
     await first.close()
@@ -93,21 +93,21 @@ describe('a client of the official SDK', () => {
   })
 })
 
-describe('a client with a token of its own', () => {
-  it('C076 is refused where the token is for another server', async () => {
+describe('a client with its own token', () => {
+  it("C076 is refused if the token's audience is another server", async () => {
     const answer = await call(await server.robotToken('https://another.example.com/mcp'))
     expect(answer.status).toBe(401)
     expect(answer.headers.get('www-authenticate')).toContain('error="invalid_token"')
     expect((await call(await server.robotToken(gateway.url))).status).toBe(200)
   })
 
-  it('C222 is refused when the token has ended', async () => {
+  it('C222 is refused if the token has expired', async () => {
     const answer = await call(await server.endedToken(gateway.url))
     expect(answer.status).toBe(401)
     expect(await answer.json()).toMatchObject({ error: { data: { code: 'TOKEN_EXPIRED' } } })
   })
 
-  it('C080 is told which scope a call needs', async () => {
+  it('C080 receives the scope that a call requires', async () => {
     const answer = await call(await server.robotToken(gateway.url, 'read:fake'), 'vendor')
     expect(answer.status).toBe(403)
     expect(answer.headers.get('www-authenticate')).toContain(
@@ -121,7 +121,7 @@ describe('a client with a token of its own', () => {
     expect((await call(await server.robotToken(gateway.url, 'write:fake'), 'vendor')).status).toBe(200)
   })
 
-  it('is not sent for another token where its session alone leaves the scope out', async () => {
+  it('receives no challenge if only its session token lacks the scope', async () => {
     const token = await server.robotToken(gateway.url, 'read:fake write:fake')
     const negotiated = await fetch(new URL('/permissions/negotiate', gateway.url), {
       method: 'POST',
@@ -140,13 +140,13 @@ describe('a client with a token of its own', () => {
     expect((await call(token, 'vendor')).status).toBe(200)
   })
 
-  it('C082 may make the calls its scopes allow and no others', async () => {
+  it('C082 can make the calls that its scopes allow and no others', async () => {
     const token = await server.robotToken(gateway.url, 'read:fake')
     expect((await call(token, 'echo')).status).toBe(200)
     expect((await call(token, 'vendor')).status).toBe(403)
   })
 
-  it('C077 never has it shown to a server', async () => {
+  it('C077 never has its token forwarded to a server', async () => {
     const token = await server.robotToken(gateway.url)
     await call(token)
     const seen = JSON.stringify(fake.seen)
@@ -155,7 +155,7 @@ describe('a client with a token of its own', () => {
     expect(seen.toLowerCase()).not.toContain('bearer')
   })
 
-  it('C205 never has it written to a log, whether it was refused or not', async () => {
+  it('C205 never has its token written to a log, whether the token was accepted or refused', async () => {
     const good = await server.robotToken(gateway.url)
     const bad = `${good.slice(0, -9)}AAAAAAAAA`
     expect((await call(good)).status).toBe(200)
@@ -165,7 +165,7 @@ describe('a client with a token of its own', () => {
     for (const part of good.split('.')) expect(gateway.stderr()).not.toContain(part)
   })
 
-  it('C202 finds the request of its refused call in the log, with the reason', async () => {
+  it('C202 finds its refused request in the log, with the reason', async () => {
     const answer = await call('rubbish')
     const id = answer.headers.get('x-request-id')
     const line = await gateway.logged(({ request_id: named }) => named === id)
@@ -175,7 +175,7 @@ describe('a client with a token of its own', () => {
     })
   })
 
-  it('C221 is let in with a token of other keys after the authorization server was restarted', async () => {
+  it('C221 is accepted with a token signed by new keys after the authorization server restarts', async () => {
     const old = await server.robotToken(gateway.url)
     expect((await call(old)).status).toBe(200)
     await server.restart()
@@ -184,8 +184,8 @@ describe('a client with a token of its own', () => {
   })
 })
 
-describe('a gateway that is told to ask for tokens', () => {
-  it('C009 does so from then on', async () => {
+describe('a gateway reconfigured to require tokens', () => {
+  it('C009 requires a token as soon as the configuration is reloaded', async () => {
     const upstreams = { fake: fake.url }
     const told = await startGatewayProcess({ upstreams })
     const post = () => fetch(told.url, { method: 'POST' })
@@ -197,8 +197,8 @@ describe('a gateway that is told to ask for tokens', () => {
   })
 })
 
-describe('tokens only their issuer can read', () => {
-  it('C067 are asked about at the real introspection endpoint', async () => {
+describe('an opaque token that only its issuer can read', () => {
+  it('C067 is validated at the introspection endpoint', async () => {
     const opaque = await startAuthorizationServer({ format: 'opaque' })
     const { id, secret } = opaque.client
     const guarded = await startGatewayProcess({

@@ -27,7 +27,7 @@ interface Site extends Approving {
 }
 
 interface Given {
-  /** What `auth.jwt` says besides. */
+  /** Additional settings of `auth.jwt`. */
   readonly jwt?: Json
   readonly auth?: Json
   readonly config?: Json
@@ -36,7 +36,7 @@ interface Given {
 
 const client = { client_id: pagesClient.id, client_secret: pagesClient.secret }
 
-/** A gateway whose callers are people of a real issuer. */
+/** A gateway whose callers are users of a real issuer. */
 async function site({ jwt = client, auth = {}, config = {}, rules = {} }: Given = {}): Promise<Site> {
   const issuer = await startAuthorizationServer()
   onTestFinished(() => issuer.close())
@@ -56,7 +56,7 @@ async function site({ jwt = client, auth = {}, config = {}, rules = {} }: Given 
   return { ...approving, issuer, callAs }
 }
 
-/** Goes to a page, by signing in where it asks for that. */
+/** Opens a page, and signs in if the page requires it. */
 async function opened(browser: CookieBrowser, url: string): Promise<Shown> {
   const page = await browser.open(url)
   expect(page.status).toBe(401)
@@ -72,8 +72,8 @@ function decided(browser: CookieBrowser, page: Shown, verdict: 'approved' | 'den
   return browser.submit(page.url, { token, verdict })
 }
 
-describe('the pages, for people who sign in at the issuer', () => {
-  test('the caller signs in, comes to the page of its call, and approves it', async () => {
+describe('approval pages with sign-in at the issuer', () => {
+  test('the caller signs in, opens the page of its call, and approves it', async () => {
     const { callAs, ran, gateway } = await site({ config: { observe: { audit: { file: './audit.jsonl' } } } })
     const asked = await callAs('someone', { disk: 'a' })
     expect(textIn(asked)).toContain(`Approve or deny it at ${pageOf(asked)}, or with \`gatehouse approvals`)
@@ -100,7 +100,7 @@ describe('the pages, for people who sign in at the issuer', () => {
     expect(recorded('approval')).toMatchObject({ principal: 'user:someone', via: 'sign_in' })
   })
 
-  test('only the caller decides, and the token of the caller does not', async () => {
+  test("only the caller can decide, and the caller's token cannot", async () => {
     const { callAs, issuer, ran } = await site()
     const url = pageOf(await callAs('someone', { disk: 'a' }))
     issuer.person = 'mallory'
@@ -117,7 +117,7 @@ describe('the pages, for people who sign in at the issuer', () => {
     expect(ran).toEqual([])
   })
 
-  test('an approver who signs in approves what is out of band, and the caller does not', async () => {
+  test('a signed-in approver approves an out-of-band call, and the caller cannot', async () => {
     const { callAs, issuer, ran } = await site({
       config: { features: { confirm: { wait: '1s' } } },
       rules: { approval: 'out_of_band', approvers: ['user:boss'] },
@@ -132,7 +132,7 @@ describe('the pages, for people who sign in at the issuer', () => {
     expect(ran).toHaveLength(1)
   })
 
-  test('no call is made by a session, and other pages decide nothing by it', async () => {
+  test('a browser session authorizes no MCP call and no decision from another page', async () => {
     const { callAs, ran, gateway } = await site()
     const url = pageOf(await callAs('someone', { disk: 'a' }))
     const browser = new CookieBrowser()
@@ -155,14 +155,14 @@ describe('the pages, for people who sign in at the issuer', () => {
       const sent = await fetch(url, { method: 'POST', headers: { cookie, origin }, body: form })
       expect(sent.status).toBe(403)
     }
-    // A token that was made for this page and another person.
+    // A token issued for this page and another person.
     const forged = new URLSearchParams({ token: token.replace(/^./, 'x'), verdict: 'approved' })
     const origin = gateway.origin
     expect((await fetch(url, { method: 'POST', headers: { cookie, origin }, body: forged })).status).toBe(403)
     expect(ran).toEqual([])
   })
 
-  test('the front page and the documents know the person, until signing out', async () => {
+  test('the front page and the documents show the signed-in person until sign-out', async () => {
     const { gateway } = await site({ config: { features: { confirm: { wait: '1s' } } } })
     const browser = new CookieBrowser()
     const closed = await browser.open(`${gateway.origin}/`)
@@ -185,12 +185,12 @@ describe('the pages, for people who sign in at the issuer', () => {
     expect(after.url.href).toBe(`${gateway.origin}/`)
     expect(after.text).not.toContain('Signed in as')
     expect((await browser.open(`${gateway.origin}/metrics`)).status).toBe(401)
-    // Who kept the cookie has nothing of it.
+    // A kept cookie is useless after sign-out.
     for (const [name, cookie] of kept) browser.cookies.set(name, cookie)
     expect((await browser.open(`${gateway.origin}/metrics`)).status).toBe(401)
   })
 
-  test('who comes back without having begun here, or with an error, is not signed in', async () => {
+  test('a callback with an error or without a sign-in that began here is refused', async () => {
     const { gateway } = await site()
     const back = (query: string): Promise<Shown> =>
       new CookieBrowser().open(`${gateway.origin}/sign-in/callback?${query}`)
@@ -202,7 +202,7 @@ describe('the pages, for people who sign in at the issuer', () => {
     }
   })
 
-  test('people with passwords still have the other way', async () => {
+  test('people with passwords can still use Basic authentication', async () => {
     const { basic } = peopleNamed('anna')
     const { gateway } = await site({ auth: { basic } })
     const browser = new CookieBrowser()
@@ -223,7 +223,7 @@ describe('a gateway whose pages no browser can open', () => {
     return isObject(found) ? found : {}
   }
 
-  test('says so when it starts, and its answers name the command in place of a link', async () => {
+  test('warns at startup, and its results name the approval command instead of a link', async () => {
     const { callAs, gateway } = await site({ jwt: {} })
     expect(gateway.stderr()).toContain(
       'auth.jwt: no browser can open the page of a call that waits for a person',
@@ -236,14 +236,14 @@ describe('a gateway whose pages no browser can open', () => {
     expect((await fetch(`${gateway.origin}/confirm`)).status).toBe(401)
   })
 
-  test('names a client that asks, where no command reads its store', async () => {
+  test('recommends a client that supports elicitation if no command can read its store', async () => {
     const { callAs } = await site({ jwt: {}, config: { store: 'memory' } })
     const text = textIn(await callAs('someone', { disk: 'a' }))
     expect(text).toContain('use a client that supports elicitation')
     expect(text).not.toMatch(/gatehouse approvals|\/confirm/)
   })
 
-  test('with tokens given out by hand alone it is the same, and others approve by their programs', async () => {
+  test("shows no link with issued tokens only, unless approval is out of band by a program's token", async () => {
     const { call } = await approvingGateway({ config: { auth: peopleNamed() } })
     const own = await call({ disk: 'a' }, bearer.agent)
     expect(textIn(own)).not.toContain('/confirm')

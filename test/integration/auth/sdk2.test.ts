@@ -22,7 +22,7 @@ afterAll(() => field.close())
 
 describe('a client of the official SDK 2.x', () => {
   it.each(['legacy', 'auto'] as const)(
-    'C074 signs in by the challenge, and again for a scope a call needs, as %s',
+    'C074 follows the challenge to sign in, and again for a scope a call requires, as %s',
     async (mode) => {
       const user = newUser()
       const transport = () =>

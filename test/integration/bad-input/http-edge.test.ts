@@ -54,7 +54,7 @@ const evilOrigins = [
 const paths = ['/mcp', '/mcp/fake', '/sse', '/messages?session_id=x']
 
 describe('a request with', () => {
-  test.each(evilHosts)('the Host %j is refused everywhere', async (host) => {
+  test.each(evilHosts)('the Host %j is refused on every path', async (host) => {
     for (const path of paths) {
       const reply = await ask(path, { host }, path === '/sse' ? 'GET' : 'POST')
       expect([400, 403]).toContain(reply.status)
@@ -63,7 +63,7 @@ describe('a request with', () => {
   })
 
   test.each(evilOrigins)(
-    'C059 the Origin %j is refused everywhere, and no page may read the answer',
+    'C059 the Origin %j is refused on every path, and no page can read the response',
     async (origin) => {
       for (const path of paths) {
         const reply = await ask(path, { origin }, path === '/sse' ? 'GET' : 'POST')
@@ -77,7 +77,7 @@ describe('a request with', () => {
   )
 
   test.each(['https://agents.example.com', 'http://localhost:3000', 'http://127.0.0.1:6274'])(
-    'the Origin %s is let in',
+    'the Origin %s is accepted',
     async (origin) => {
       const { message, headers } = modern('tools/list')
       const reply = await post(gateway.url, JSON.stringify(message), { ...headers, origin })
@@ -88,7 +88,7 @@ describe('a request with', () => {
   )
 })
 
-test('C057 a preflight is answered for every header the protocol has and any argument a tool mirrors', async () => {
+test('C057 a preflight request allows every header of the protocol and any mirrored argument', async () => {
   const asked = [
     'authorization',
     'content-type',
@@ -124,7 +124,7 @@ test('C057 a preflight is answered for every header the protocol has and any arg
   expect(reply.headers['access-control-allow-methods']).toBe('GET, POST, DELETE')
 })
 
-describe('a body said to be', () => {
+describe('a body with the content type', () => {
   const types: readonly (readonly [string, boolean])[] = [
     ['application/json', true],
     ['Application/JSON; charset=UTF-8', true],
@@ -141,7 +141,7 @@ describe('a body said to be', () => {
     ['text/plain', false],
     ['', false],
   ]
-  test.each(types)('%j is taken: %s', async (type, isTaken) => {
+  test.each(types)('%j is accepted: %s', async (type, isTaken) => {
     const { message, headers } = modern('tools/list')
     const sent = JSON.stringify(message)
     const reply = await post(gateway.url, sent, { ...headers, 'content-type': type })
@@ -158,7 +158,7 @@ describe('a body said to be', () => {
 describe('a body over the limit', () => {
   const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'ping', params: { text: 'x'.repeat(limit) } })
 
-  test.each(['/mcp', '/mcp/fake'])('is refused at %s by its length', async (path) => {
+  test.each(['/mcp', '/mcp/fake'])('is refused at %s by its Content-Length', async (path) => {
     const reply = await post(gateway.origin + path, body, { 'mcp-protocol-version': '2026-07-28' })
     expect([reply.status, parse(reply.text)]).toMatchObject([
       413,
@@ -174,36 +174,42 @@ describe('a body over the limit', () => {
     await front.close()
   })
 
-  test('is refused while it comes, without a length', async () => {
+  test('is refused while it is being received, without a Content-Length', async () => {
     const socket = await connection()
     socket.write(postHead({ 'transfer-encoding': 'chunked', ...usual }))
     const chunk = 'x'.repeat(4096)
-    // An end that never comes: the answer must not wait for it.
+    // The end never arrives: the response must not wait for it.
     for (let sent = 0; sent <= limit; sent += chunk.length) socket.write(`1000\r\n${chunk}\r\n`)
     expect(await readSocket(socket, '}')).toMatch(/^HTTP\/1\.1 413 /)
     await goesOn()
   })
 
-  test('is refused though the client goes on sending', async () => {
+  test('is refused even if the client continues to send', async () => {
     const reply = await post(gateway.url, 'x'.repeat(20 * 1024 * 1024))
     expect(reply.status).toBe(413)
     await goesOn()
   })
 })
 
-describe('HTTP itself', () => {
+describe('a malformed HTTP request', () => {
   const broken: readonly (readonly [string, string])[] = [
-    ['no HTTP', 'HELLO\r\n\r\n'],
-    ['a TLS greeting', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'],
+    ['text that is not HTTP', 'HELLO\r\n\r\n'],
+    ['a TLS handshake', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'],
     ['another protocol version', 'POST /mcp HTTP/9.9\r\nHost: localhost\r\n\r\n'],
     ['no Host', 'POST /mcp HTTP/1.1\r\nContent-Length: 0\r\n\r\n'],
     ['an empty Host', 'POST /mcp HTTP/1.1\r\nHost:\r\nContent-Length: 0\r\nConnection: close\r\n\r\n'],
     ['a header without a name', postHead({}).replace('Host', '')],
     ['a line break in a header', postHead({ 'x-a': 'b\r\n c\n: d' })],
-    ['both lengths', postHead({ 'content-length': '4', 'transfer-encoding': 'chunked' })],
-    ['two lengths', postHead({ 'content-length': '4' }).replace('\r\n\r\n', '\r\ncontent-length: 5\r\n\r\n')],
-    ['a length that is none', postHead({ 'content-length': '-1' })],
-    ['a chunk that is none', `${postHead({ 'transfer-encoding': 'chunked', ...usual })}zz\r\n`],
+    [
+      'Content-Length and Transfer-Encoding',
+      postHead({ 'content-length': '4', 'transfer-encoding': 'chunked' }),
+    ],
+    [
+      'two Content-Length headers',
+      postHead({ 'content-length': '4' }).replace('\r\n\r\n', '\r\ncontent-length: 5\r\n\r\n'),
+    ],
+    ['an invalid Content-Length', postHead({ 'content-length': '-1' })],
+    ['an invalid chunk', `${postHead({ 'transfer-encoding': 'chunked', ...usual })}zz\r\n`],
   ]
   test.each(broken)('with %s is refused', async (_name, bytes) => {
     const socket = await connection()
@@ -236,15 +242,15 @@ describe('HTTP itself', () => {
     '/MCP',
     '/%00',
     `/${'x'.repeat(8000)}`,
-  ])('knows no path %s', async (path) => {
+  ])('for the unknown path %s is answered with 404', async (path) => {
     const reply = await ask(path, {})
     expect(reply.status).toBe(404)
     await goesOn()
   })
 })
 
-describe('a client that is slow or goes away', () => {
-  test('in the middle of its body leaves nothing behind, however many there are', async () => {
+describe('a client that is slow or disconnects', () => {
+  test('in the middle of its body leaks nothing, however many do so', async () => {
     const slow = await Promise.all(Array.from({ length: 100 }, () => connection()))
     for (const socket of slow) socket.write(`${postHead({ 'content-length': '1000', ...usual })}{"jsonrpc"`)
     await goesOn()
@@ -256,7 +262,7 @@ describe('a client that is slow or goes away', () => {
     expect(gateway.log().filter(({ level }) => level === 'error')).toEqual([])
   })
 
-  test('with a body in single bytes is served', async () => {
+  test('and sends its body in single bytes is served', async () => {
     const { message, headers } = modern('tools/list')
     const body = JSON.stringify(message)
     const socket = await connection()
@@ -265,7 +271,7 @@ describe('a client that is slow or goes away', () => {
     expect(await readSocket(socket, '"tools"')).toMatch(/^HTTP\/1\.1 200 /)
   })
 
-  test('before its call is answered cancels it', async () => {
+  test('before it receives the response has its call cancelled', async () => {
     const { message, headers } = modern('tools/call', { name: 'hang' })
     const controller = new AbortController()
     const call = open(gateway.url, {

@@ -4,7 +4,7 @@ import { localGateway } from '../../support/local-gateway.ts'
 import { scriptedServer } from '../../support/scripted-server.ts'
 import { open } from '../../support/client/raw.ts'
 
-test('a server that lists 100,000 tools is cut, with a line in the log, and the others are served', async () => {
+test('a server that lists 100,000 tools has its list truncated with a log line, and other servers are served', async () => {
   const tools = Array.from({ length: 100_000 }, (_, at) => ({
     name: `tool_${at}`,
     inputSchema: { type: 'object' },

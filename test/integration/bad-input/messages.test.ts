@@ -48,7 +48,7 @@ const fronts: Readonly<Record<string, () => Promise<Front>>> = {
   '2026-07-28 over stdio': () => stdioFront(stdio(), '2026-07-28'),
 }
 
-describe.each(Object.entries(fronts))('a client of %s that sends', (name, connect) => {
+describe.each(Object.entries(fronts))('a client of %s that sends an invalid message', (name, connect) => {
   let front: Front
 
   beforeAll(async () => {
@@ -56,11 +56,14 @@ describe.each(Object.entries(fronts))('a client of %s that sends', (name, connec
   })
   afterAll(() => front.close())
 
-  test.each(badMessages)('$name is told so, and can go on', async ({ bytes, code, error, id = null }) => {
-    const { status, message } = await front.send(bytes)
-    expect(message).toMatchObject({ jsonrpc: '2.0', id, error: { code } })
-    expect(structured(isObject(message?.['error']) ? message['error'] : {})).toBe(error)
-    expect(status).toBe(name.endsWith('stdio') ? undefined : 400)
-    expect(await front.call()).toBe(wellAnswered)
-  })
+  test.each(badMessages)(
+    'receives an error for $name, and can continue',
+    async ({ bytes, code, error, id = null }) => {
+      const { status, message } = await front.send(bytes)
+      expect(message).toMatchObject({ jsonrpc: '2.0', id, error: { code } })
+      expect(structured(isObject(message?.['error']) ? message['error'] : {})).toBe(error)
+      expect(status).toBe(name.endsWith('stdio') ? undefined : 400)
+      expect(await front.call()).toBe(wellAnswered)
+    },
+  )
 })

@@ -26,7 +26,7 @@ const nameless = [
 ] as const
 
 test.each(['2025-06-18', '2026-07-28'] as const)(
-  'a client of %s that does not say what it asks several servers for is told which field is wrong',
+  'a client of %s that omits the name or URI of an aggregated request receives an error that names the field',
   async (revision) => {
     const client: FakeClient = await connect({ transport: 'http', url: gateway.url, revision })
     for (const [method, params, field] of nameless) {

@@ -72,7 +72,7 @@ const fronts: readonly (readonly [string, () => Promise<Front>])[] = [
 ]
 
 describe.each(fronts)('over HTTP as %s', (_revision, connect) => {
-  test('any text gets an answer of the protocol, and the next call works', async () => {
+  test('any text gets a valid protocol response, and the next call works', async () => {
     const front = await connect()
     const property = fc.asyncProperty(messages, async (text) => {
       const { status, message } = await front.send(text)
@@ -97,7 +97,7 @@ describe.each(fronts)('over HTTP as %s', (_revision, connect) => {
   })
 })
 
-test('any headers get an answer of the protocol, and the next call works', async () => {
+test('any headers get a valid protocol response, and the next call works', async () => {
   const value = fc.oneof(
     fc.string({ unit: fc.integer({ min: 0x20, max: 0x7e }).map((code) => String.fromCharCode(code)) }),
     fc.constantFrom(
@@ -133,7 +133,7 @@ test('any headers get an answer of the protocol, and the next call works', async
 
 test('over HTTP+SSE any text is accepted or refused, and the next call works', async () => {
   const front = await sseFront(gateway.origin)
-  // A post is answered at once; what comes on the stream is for the call at the end to find its way through.
+  // A POST is answered at once; the call at the end has to get through the rest of the stream.
   const property = fc.asyncProperty(mutated(call), async (text) => {
     const { status } = await front.send(text)
     expect([202, 400]).toContain(status)
@@ -143,7 +143,7 @@ test('over HTTP+SSE any text is accepted or refused, and the next call works', a
   await front.close()
 })
 
-test('over stdio any lines are answered by messages, and the next call works', async () => {
+test('over stdio any lines get valid messages in response, and the next call works', async () => {
   let round = 0
   const property = fc.asyncProperty(
     fc.array(fc.oneof(messages, fc.uint8Array({ maxLength: 100 })), { maxLength: 20 }),
@@ -174,7 +174,7 @@ test('over stdio any lines are answered by messages, and the next call works', a
   expect(stdio.stderr()).not.toContain('"level":"error"')
 })
 
-test('through all of it the gateway had nothing to call an error', async () => {
+test('the gateway logs no error for random input', async () => {
   const { message, headers } = modern('com.example/last')
   await post(gateway.url, JSON.stringify(message), headers)
   await gateway.logged(({ method }) => method === 'com.example/last')

@@ -23,7 +23,7 @@ async function field(config: Json = {}, server?: Notes): Promise<Field> {
 
 const add = (text: string, more: Json = {}): Json => ({ name: 'add', arguments: { text }, ...more })
 
-/** The gateway lives, and does the next keyed step of the next transaction. */
+/** The gateway is alive, and makes the next keyed step of the next transaction. */
 async function expectSound({ client, server, gateway }: Field): Promise<void> {
   const before = server.calls.length
   const transaction_id = `sound-${before}`
@@ -43,7 +43,7 @@ async function expectSound({ client, server, gateway }: Field): Promise<void> {
 const long = 'k'.repeat(65 * 1024)
 const values = ['', ' ', 'a b', 'ключ', 'k'.repeat(129), long, 7, true, null, [], {}, ['k'], { k: 1 }]
 
-describe('an idempotency key of a wrong shape', () => {
+describe('an idempotency key', () => {
   const places: readonly [string, (value: unknown) => Json][] = [
     ['_meta, with our prefix', (value) => ({ _meta: { 'dev.gatehouse/idempotency_key': value } })],
     ['_meta', (value) => ({ _meta: { idempotency_key: value } })],
@@ -52,7 +52,7 @@ describe('an idempotency key of a wrong shape', () => {
     ['params, in camel case', (value) => ({ idempotencyKey: value })],
   ]
 
-  it('is refused wherever it stands, and the call is not made', async () => {
+  it('is refused if it is invalid, wherever it is sent, and the call is not made', async () => {
     const place = await field()
     for (const [, put] of places) {
       for (const value of values) {
@@ -66,7 +66,7 @@ describe('an idempotency key of a wrong shape', () => {
     await expectSound(place)
   })
 
-  it('is refused in headers', async () => {
+  it('is refused if it is invalid in a header', async () => {
     const place = await field()
     for (const name of ['idempotency-key', 'x-idempotency-key']) {
       for (const value of ['', 'a b', '"a b"', '"', 'k'.repeat(129), 'a, b']) {
@@ -78,13 +78,13 @@ describe('an idempotency key of a wrong shape', () => {
     expect(codeOf(await place.client.request('tools/call', add('never'), { headers: two }))).toBe(
       'INVALID_INPUT',
     )
-    // Larger than what is read of headers at all (RFC 6585 §5).
+    // Larger than the header limit (RFC 6585 §5).
     expect(await statusWith(place.gateway, { 'idempotency-key': long })).toBe(431)
     expect(place.server.calls).toEqual([])
     await expectSound(place)
   })
 
-  it('is refused for a time to live that is none', async () => {
+  it('is refused with an invalid time to live', async () => {
     const place = await field()
     for (const ttl of ['60', -1, 1.5, 1e300, null, {}]) {
       const meta = { idempotency_key: 'good', idempotency_ttl_seconds: ttl }
@@ -95,7 +95,7 @@ describe('an idempotency key of a wrong shape', () => {
     await expectSound(place)
   })
 
-  it('may be the name of something every object has', async () => {
+  it('can be the name of a built-in object property', async () => {
     const place = await field()
     for (const key of ['__proto__', 'constructor', 'toString']) {
       const meta = JSON.parse(`{"idempotency_key": "${key}"}`) as Json
@@ -109,7 +109,7 @@ describe('an idempotency key of a wrong shape', () => {
 })
 
 describe('a transaction', () => {
-  it('cannot have an id of a wrong shape', async () => {
+  it('cannot have an invalid id', async () => {
     const place = await field()
     for (const id of ['', 'k'.repeat(129), long, 'a\u0000b', 'a\nb', '\ud800', 7, null, [], {}]) {
       for (const method of ['begin', 'commit', 'rollback']) {
@@ -127,7 +127,7 @@ describe('a transaction', () => {
     await expectSound(place)
   })
 
-  it('can have an id of odd characters, and is no other one then', async () => {
+  it('can have an id of unusual characters, which equals no other id', async () => {
     const place = await field()
     const ids = [
       'a/b',
@@ -166,7 +166,7 @@ describe('a transaction', () => {
     expect(place.server.calls).toHaveLength(2 * ids.length)
   })
 
-  it('is begun once, however often at a time', async () => {
+  it('begins once, even with many concurrent requests', async () => {
     const place = await field()
     const params = { transaction_id: 'once' }
     const replies = await Promise.all(
@@ -177,7 +177,7 @@ describe('a transaction', () => {
     await expectSound(place)
   })
 
-  it('does not take steps of an id it has, of a wrong one, or more than it may have', async () => {
+  it('refuses a step with a duplicate or invalid id, or beyond the step limit', async () => {
     const place = await field({ features: { transactions: { max_steps: 3 } } })
     const { client } = place
     await client.request('transaction/begin', { transaction_id: 't' })
@@ -198,7 +198,7 @@ describe('a transaction', () => {
     await expectSound(place)
   })
 
-  it('is nobody else’s: its id, its keys and what they came to are unknown to others', async () => {
+  it('is isolated per principal: its id, keys and results are unknown to others', async () => {
     const server = await notes()
     const config = { store: folder(), auth: peopleNamed() }
     const gateway = await gatewayTo({ notes: server.upstream }, { config })
@@ -222,20 +222,20 @@ describe('a transaction', () => {
       expect.objectContaining({ transactions: [] }),
     )
     expect(codeOf(await other.request('tools/call', add('secret', { _meta: t })))).toBe('RESOURCE_NOT_FOUND')
-    // The same key is another key of theirs.
+    // The same key of another principal is another key.
     const own = await other.request('tools/call', add('secret', { _meta: { idempotency_key: 'k' } }))
     expect(own.result?.['_meta']).toMatchObject({ was_replay: false })
     const clash = await other.request('tools/call', add('another', { _meta: { idempotency_key: 'k' } }))
     expect(codeOf(clash)).toBe('IDEMPOTENCY_CONFLICT')
     expect(server.calls).toEqual(['add secret', 'add secret'])
-    // Both may have a transaction of one id.
+    // Both can have a transaction with the same id.
     expect((await other.request('transaction/begin', t)).result).toMatchObject({ status: 'begun' })
     await other.request('transaction/rollback', t)
     expect((await agent.request('transaction/status', t)).result).toMatchObject({ status: 'active' })
     expect(server.calls).toHaveLength(2)
   })
 
-  it('undoes what it did with names every object has, and with what is large and deep', async () => {
+  it('compensates steps with built-in property names, and large or deeply nested arguments', async () => {
     const hostile = (text: string): Json =>
       JSON.parse(
         `{"text": ${JSON.stringify(text)}, "__proto__": {"text": "x"}, "constructor": {"text": "y"}}`,
@@ -265,11 +265,11 @@ describe('a transaction', () => {
   })
 })
 
-it('arguments and values for features that are nested without end are refused, whatever looks at them', async () => {
+it('excessively nested arguments and feature fields are refused, whatever feature reads them', async () => {
   const place = await field({ features: { confirm: {}, validate: 'off' } })
   const { client, server } = place
   await client.request('transaction/begin', { transaction_id: 't' })
-  // Text, as what makes it of values would give up itself.
+  // Written as text because serializing such values would fail.
   const depth = 40_000
   const deep = `${'['.repeat(depth)}1${']'.repeat(depth)}`
   const bodies = [
@@ -289,10 +289,10 @@ it('arguments and values for features that are nested without end are refused, w
   await expectSound(place)
 })
 
-describe('what a client says of confirmation', () => {
+describe("a client's claim of confirmation", () => {
   const wipe = { name: 'wipe', arguments: { text: 'all' } }
 
-  it('lets nothing run that no person agreed to', async () => {
+  it('runs nothing that no person confirmed', async () => {
     const place = await field({ features: { confirm: {} } })
     const { client, server } = place
     const lies: readonly Json[] = [
@@ -326,7 +326,7 @@ describe('what a client says of confirmation', () => {
     await expectSound(place)
   })
 
-  it('is good for the call it was given for, alone', async () => {
+  it('is valid only for the call it was issued for', async () => {
     const place = await field({ features: { confirm: { fallback: 'two_step' } } })
     const { client, server } = place
     const token = async (args: Json): Promise<unknown> => {
@@ -349,7 +349,7 @@ describe('what a client says of confirmation', () => {
   })
 })
 
-/** What is answered to a call of 2026-07-28 of which the params are text. */
+/** The response to a 2026-07-28 call whose params are given as text. */
 async function asText({ gateway }: Field, body: string): Promise<string> {
   const { message, headers } = modern('tools/call', { name: /"name":"(\w+)"/.exec(body)?.[1] ?? '' })
   const meta = JSON.stringify(objectAt(message, 'params')['_meta'])
@@ -372,7 +372,7 @@ function without(value: unknown, name: string): unknown {
   return Object.fromEntries(entries.map(([key, each]) => [key, without(each, name)]))
 }
 
-/** The status of the answer to a call with headers that are not of this world. */
+/** The status of the response to a call with extreme headers. */
 function statusWith(gateway: GatewayProcess, headers: Readonly<Record<string, string>>): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const asked = request(gateway.url, { method: 'POST', headers }, (response) => {

@@ -22,7 +22,7 @@ beforeAll(async () => {
   const dying = ['exits', 'exits_in_line', 'killed'].map((name) => [name.replaceAll('_', '-'), child])
   gateway = await startGatewayProcess({
     limits: { timeout: '1s' },
-    // Nobody is asked whether a connection may be reset.
+    // Connection resets need no confirmation.
     features: { confirm: 'off' },
     upstreams: {
       web: { url: web.url, revision: '2025-11-25', transport: 'streamable' },
@@ -49,13 +49,13 @@ async function answersWell(upstream: string): Promise<void> {
   expect(textOf(reply)).toBe('good')
 }
 
-/** What comes of a message that is wrong on any transport; those with a number are relayed as errors. */
+/** The outcome of a message that is invalid on any transport; those with a number are forwarded as errors. */
 const outcomes: Readonly<Record<string, string | number>> = {
   both: -32000,
   empty_error: -32603,
   odd_error: -32603,
 }
-/** Where nothing ties a message to the call, the deadline ends it. */
+/** If no message can be matched to the call, the deadline ends it. */
 const untied = ['no_json', 'cut_off', 'no_object', 'wrong_id', 'nested', 'batch_of_junk']
 const lost = ['half_event', 'stream_of_junk', 'empty_stream', 'reset', 'reset_in_body', 'reset_in_stream']
 const unavailable = ['gone', 'broken', 'bad_gateway', 'unauthorized']
@@ -66,19 +66,19 @@ function outcomeOverHttp(name: string): string {
   return unavailable.includes(name) ? 'SERVER_UNAVAILABLE' : 'UPSTREAM_ERROR'
 }
 
-describe.each(revisions)('behind a client of %s a server over HTTP that', (revision) => {
+describe.each(revisions)('behind a client of %s an HTTP server that', (revision) => {
   const names = [...Object.keys(badMessages), ...Object.keys(httpFaults)]
 
-  test.concurrent.each(names)('answers with "%s" ends the call with a structured error', async (name) => {
+  test.concurrent.each(names)('responds with "%s" ends the call with a structured error', async (name) => {
     const reply = await (await client('web', revision)).request('tools/call', { name })
     const expected = outcomes[name] ?? outcomeOverHttp(name)
     expect(typeof expected === 'number' ? reply.error?.['code'] : codeOf(reply)).toBe(expected)
   })
 })
 
-describe.each(revisions)('behind a client of %s a server on stdio that', (revision) => {
+describe.each(revisions)('behind a client of %s a stdio server that', (revision) => {
   test.concurrent.each(Object.keys(badMessages))(
-    'answers with "%s" ends the call with a structured error',
+    'responds with "%s" ends the call with a structured error',
     async (name) => {
       const reply = await (await client('child', revision)).request('tools/call', { name })
       const expected = outcomes[name] ?? (untied.includes(name) ? 'OPERATION_TIMEOUT' : 'UPSTREAM_ERROR')
@@ -86,13 +86,13 @@ describe.each(revisions)('behind a client of %s a server on stdio that', (revisi
     },
   )
 
-  test('never answers is given up at the deadline', async () => {
+  test('never responds has its call end at the deadline', async () => {
     const reply = await (await client('child', revision)).request('tools/call', { name: 'silent' })
     expect(codeOf(reply)).toBe('OPERATION_TIMEOUT')
   })
 
   test.each(['binary', 'twice', 'chatty', 'asks_nonsense'])(
-    'is "%s" around its answer is understood',
+    'is "%s" around its response is understood',
     async (name) => {
       const connected = await client('child', revision)
       expect(textOf(await connected.request('tools/call', { name }))).toBe('good')
@@ -101,7 +101,7 @@ describe.each(revisions)('behind a client of %s a server on stdio that', (revisi
     },
   )
 
-  test('sends a line over the limit loses that answer and nothing else', async () => {
+  test('sends a line over the limit loses only that response', async () => {
     const connected = await client('child', revision)
     const huge = connected.request('tools/call', { name: 'huge_line' })
     expect(codeOf(await huge)).toBe('OPERATION_TIMEOUT')
@@ -109,7 +109,7 @@ describe.each(revisions)('behind a client of %s a server on stdio that', (revisi
   })
 
   test.each(['exits', 'exits_in_line', 'killed'])(
-    '"%s" in a call leaves its outcome unknown and is started again',
+    '"%s" during a call leaves its outcome unknown and is restarted',
     async (name) => {
       const upstream = name.replaceAll('_', '-')
       const connected = await client(upstream, revision)
@@ -119,7 +119,7 @@ describe.each(revisions)('behind a client of %s a server on stdio that', (revisi
   )
 })
 
-test('faults on one connection reach no other call on it', async () => {
+test('faults on one connection do not affect other calls on it', async () => {
   const connected = await client('web')
   const names = [...Object.keys(badMessages), ...Object.keys(httpFaults)].filter((name) => name !== 'gone')
   const calls = names.flatMap((name) => [
@@ -129,7 +129,7 @@ test('faults on one connection reach no other call on it', async () => {
   expect(new Set(await Promise.all(calls))).toEqual(new Set(['good']))
 })
 
-test('faults of one server do not touch another', async () => {
+test('faults of one server do not affect other servers', async () => {
   const other = await client('sane')
   const faults = ['web', 'child', 'exits', 'killed'].map(async (upstream) => {
     const name = upstream === 'exits' || upstream === 'killed' ? upstream : 'cut_off'

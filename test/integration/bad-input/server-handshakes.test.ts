@@ -11,7 +11,7 @@ import { codeOf } from '../../support/structured-error.ts'
 
 const program = fileURLToPath(new URL('../../fixtures/faulty-server/main.ts', import.meta.url))
 
-/** How the opening exchange of a server can fail, and what its callers are told. */
+/** How the handshake of a server can fail, and the error its callers receive. */
 const faults: Readonly<Record<string, readonly [string, (response: ServerResponse, message: Json) => void]>> =
   {
     silent: ['SERVER_UNAVAILABLE', () => undefined],
@@ -68,7 +68,7 @@ const others = [
 ] as const
 
 test.concurrent.each([...codes, ...others])(
-  'a server whose handshake is "%s" is answered for with %s',
+  'requests to a server whose handshake is "%s" end with %s',
   async (name, code) => {
     for (const revision of ['2026-07-28', '2025-11-25'] as const) {
       const client = await connect({
@@ -90,14 +90,14 @@ test.concurrent.each([...codes, ...others])(
   },
 )
 
-test('servers that cannot be reached do not hinder the one that can', async () => {
+test('unreachable servers do not affect a reachable one', async () => {
   const client = await connect({ revision: '2026-07-28', transport: 'http', url: `${gateway.url}/good` })
   const reply = await client.request('tools/call', { name: 'good' })
   expect(reply.result).toMatchObject({ content: [{ text: 'good' }] })
   await client.close()
 })
 
-/** A server that takes connections and says nothing. */
+/** A server that accepts connections and is silent. */
 async function startDeafServer(): Promise<FaultyServer> {
   const server = createServer(() => undefined)
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))

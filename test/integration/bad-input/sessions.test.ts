@@ -24,16 +24,16 @@ describe('a client of an older revision', () => {
 
   test.each<[string, HeaderMap, number, string]>([
     ['no session', {}, 400, 'SESSION_REQUIRED'],
-    ['a session nobody has', { 'mcp-session-id': 'none' }, 404, 'SESSION_NOT_FOUND'],
-    ['an empty session', { 'mcp-session-id': '' }, 404, 'SESSION_NOT_FOUND'],
-    ['a session with odd bytes', { 'mcp-session-id': '\u00ff\u00fe' }, 404, 'SESSION_NOT_FOUND'],
-    ['an enormous session', { 'mcp-session-id': 'x'.repeat(8000) }, 404, 'SESSION_NOT_FOUND'],
+    ['an unknown session id', { 'mcp-session-id': 'none' }, 404, 'SESSION_NOT_FOUND'],
+    ['an empty session id', { 'mcp-session-id': '' }, 404, 'SESSION_NOT_FOUND'],
+    ['a session id with unusual bytes', { 'mcp-session-id': '\u00ff\u00fe' }, 404, 'SESSION_NOT_FOUND'],
+    ['a very long session id', { 'mcp-session-id': 'x'.repeat(8000) }, 404, 'SESSION_NOT_FOUND'],
   ])('with %s is refused', async (_name, headers, status, error) => {
     const reply = await post(gateway.url, list, headers)
     expectError(reply.status, reply.text, { status, code: -32600, error })
   })
 
-  test('does not reach a session through the URL of another server', async () => {
+  test('cannot use a session through the URL of another server', async () => {
     const { session, close } = await sessionFront(gateway.url)
     const reply = await post(`${gateway.url}/fake`, list, session)
     expectError(reply.status, reply.text, { status: 404, code: -32600, error: 'SESSION_NOT_FOUND' })
@@ -62,7 +62,7 @@ describe('a client of an older revision', () => {
     expectError(reply.status, reply.text, { status: 200, code: -32602, error: 'INVALID_INPUT' })
   })
 
-  test.each(['server/discover', 'subscriptions/listen'])('does not know %s', async (method) => {
+  test.each(['server/discover', 'subscriptions/listen'])('cannot use the method %s', async (method) => {
     const front = await sessionFront(gateway.url)
     const { status, text } = await front.send(JSON.stringify({ jsonrpc: '2.0', id: 3, method }))
     expectError(status, text, { status: 200, code: -32601, error: 'UNSUPPORTED_OPERATION' })
@@ -71,9 +71,9 @@ describe('a client of an older revision', () => {
 
   test.each<[string, string]>([
     ['an empty batch', '[]'],
-    ['a batch of too many', `[${Array.from({ length: 101 }, () => list).join(',')}]`],
+    ['a batch of too many requests', `[${Array.from({ length: 101 }, () => list).join(',')}]`],
     ['a batch with initialize', `[${list},${JSON.stringify(initialize('2025-03-26', 4))}]`],
-    ['a batch of junk', '[1,{"jsonrpc":"2.0"}]'],
+    ['a batch of invalid messages', '[1,{"jsonrpc":"2.0"}]'],
   ])('of 2025-03-26 that sends %s is refused', async (_name, batch) => {
     const front = await sessionFront(gateway.url, '2025-03-26')
     const { status, text } = await front.send(batch)
@@ -82,7 +82,7 @@ describe('a client of an older revision', () => {
     await front.close()
   })
 
-  test.each(['2025-06-18', '2025-11-25'])('of %s may send no batch', async (revision) => {
+  test.each(['2025-06-18', '2025-11-25'])('of %s cannot send a batch', async (revision) => {
     const front = await sessionFront(gateway.url, revision)
     const { status, text } = await front.send(`[${list}]`)
     expectError(status, text, { status: 400, code: -32600, error: 'INVALID_REQUEST' })
@@ -90,7 +90,7 @@ describe('a client of an older revision', () => {
   })
 
   test.each(['tools/call', 'initialize', 'server/discover', 'no/such'])(
-    'that makes a notification of %s reaches no server',
+    'that sends %s as a notification reaches no server',
     async (method) => {
       const front = await sessionFront(gateway.url)
       const before = server.seen.length
@@ -111,7 +111,7 @@ describe('a client of an older revision', () => {
     },
   )
 
-  test('with a stream id nobody gave gets the stream of its session', async () => {
+  test('with an unknown Last-Event-ID gets the stream of its session', async () => {
     const { session, close } = await sessionFront(gateway.url)
     for (const lastEventId of ['nonsense', '99-99', '0-999999999999999999999', '-']) {
       const headers = { ...usual, ...session, 'last-event-id': lastEventId }

@@ -11,7 +11,7 @@ import type { Json } from '../../support/server/json.ts'
 let server: FaultyServer
 let gateway: GatewayProcess
 const streams: OpenReply[] = []
-/** How the calls of the flooding tool ended: cut off, or with everything said. */
+/** How the calls of the flooding tool ended: cut off, or with everything sent. */
 const ends: string[] = []
 
 beforeAll(async () => {
@@ -33,7 +33,7 @@ afterAll(async () => {
   await server.close()
 })
 
-/** Says 64 MB, as fast as it may. */
+/** Sends 64 MB, as fast as possible. */
 function flood(response: ServerResponse, id: unknown): void {
   const note = {
     jsonrpc: '2.0',
@@ -51,7 +51,7 @@ function flood(response: ServerResponse, id: unknown): void {
   say()
 }
 
-/** A call whose answer is not read beyond its head. */
+/** A call whose response is not read beyond its head. */
 async function unread(message: Json, headers: Readonly<Record<string, string>>): Promise<void> {
   const body = JSON.stringify(message)
   streams.push(await open(gateway.url, { method: 'POST', headers: { ...usual, ...headers }, body }))
@@ -62,7 +62,7 @@ async function goesOn(): Promise<void> {
   expect((await post(gateway.url, JSON.stringify(message), headers)).text).toContain('good')
 }
 
-test('a call of 2026-07-28 whose client does not read is given up, and the server is told', async () => {
+test('a 2026-07-28 call whose client does not read is aborted and cancelled at the server', async () => {
   const params = { name: 'flood', _meta: { 'io.modelcontextprotocol/logLevel': 'debug' } }
   const { message, headers } = modern('tools/call', params)
   ends.length = 0
@@ -72,20 +72,20 @@ test('a call of 2026-07-28 whose client does not read is given up, and the serve
   await goesOn()
 })
 
-test('a call of an older revision whose client does not read costs no more than what is kept for its return', async () => {
+test('an older call whose client does not read uses no more memory than its replay buffer', async () => {
   const front = await sessionFront(gateway.url)
   await front.send('{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"debug"}}')
   ends.length = 0
   await unread({ jsonrpc: '2.0', id: 3, method: 'tools/call', params: { name: 'flood' } }, front.session)
   await gateway.logged(({ event }) => event === 'client.slow')
-  // Going away is no cancellation here: the server is heard to its end.
+  // A disconnect is no cancellation here: the call runs to its end.
   await until(() => ends.length > 0, 'the end of the call')
   expect(ends).toEqual(['done'])
   await goesOn()
   await front.close()
 })
 
-test('a client of HTTP+SSE that does not read its stream loses it', async () => {
+test('an HTTP+SSE client that does not read its stream loses it', async () => {
   const stream = await open(`${gateway.origin}/sse`, {
     method: 'GET',
     headers: { accept: 'text/event-stream' },

@@ -26,7 +26,7 @@ const halves = [
 ] as const
 
 test.concurrent.each(halves)(
-  'a client that stops in the middle of its %s is cut off in the end',
+  'a client that stops in the middle of its %s is disconnected after a timeout',
   async (_name, bytes) => {
     const socket = await tcp(gateway.origin)
     sockets.push(socket)

@@ -21,7 +21,7 @@ afterEach(() => gateway.close())
 const revisions = ['2025-11-25', '2026-07-28'] as const
 
 describe.each(revisions)('a client of %s on stdio', (revision) => {
-  test('that sends a line over the limit is told so, and can go on', async () => {
+  test('that sends a line over the limit receives an error, and can continue', async () => {
     const front = await stdioFront(gateway, revision)
     for (const bytes of [
       'x'.repeat(5000),
@@ -36,7 +36,7 @@ describe.each(revisions)('a client of %s on stdio', (revision) => {
     expect(await front.call()).toBe(wellAnswered)
   })
 
-  test('that uses an id twice at once is told so', async () => {
+  test('that reuses the id of a pending request receives an error', async () => {
     const front = await stdioFront(gateway, revision)
     const params = { name: 'hang' }
     const call =
@@ -48,7 +48,7 @@ describe.each(revisions)('a client of %s on stdio', (revision) => {
     expect(await front.call()).toBe(wellAnswered)
   })
 
-  test('that sends lines ended by CRLF, cut anywhere, with empty ones between, is understood', async () => {
+  test('that sends CRLF line endings, chunks split anywhere and empty lines is understood', async () => {
     await stdioFront(gateway, revision)
     const request =
       revision === '2026-07-28'
@@ -60,14 +60,14 @@ describe.each(revisions)('a client of %s on stdio', (revision) => {
     expect(gateway.stdout()).not.toContain('"error":{')
   })
 
-  test('that ends in the middle of a line takes nothing down with it', async () => {
+  test('that ends in the middle of a line causes no failure', async () => {
     const front = await stdioFront(gateway, revision)
     expect(await front.call()).toBe(wellAnswered)
     gateway.stdin.end('{"jsonrpc":"2.0","id":1,')
     expect(await gateway.ended).toMatchObject({ code: 0 })
   })
 
-  test('that ends with a call under way ends the gateway', async () => {
+  test('that ends during a call ends the gateway', async () => {
     await stdioFront(gateway, revision)
     const params = { name: 'hang' }
     const call =
@@ -82,27 +82,27 @@ describe.each(revisions)('a client of %s on stdio', (revision) => {
 describe('a client on stdio', () => {
   const cases: readonly (readonly [string, (front: Front) => Promise<unknown>, object])[] = [
     [
-      'that began without a handshake cannot begin one',
+      'without a handshake cannot begin one later',
       (front) => front.send(JSON.stringify(initialize('2025-11-25', 9))),
       { id: 9, error: { code: -32022, data: { supported: ['2026-07-28'], requested: '2025-11-25' } } },
     ],
     [
-      'that began without a handshake sends an envelope with every request',
+      'without a handshake must send protocol metadata with every request',
       (front) => front.send('{"jsonrpc":"2.0","id":9,"method":"tools/list"}'),
       { id: 9, error: { code: -32602 } },
     ],
     [
-      'that began without a handshake sends no batch',
+      'without a handshake cannot send a batch',
       (front) => front.send('[{"jsonrpc":"2.0","id":9,"method":"tools/list"}]'),
       { id: null, error: { code: -32600 } },
     ],
     [
-      'that began without a handshake cannot ping',
+      'without a handshake cannot ping',
       (front) => front.send(JSON.stringify(modern('ping', {}, 9).message)),
       { id: 9, error: { code: -32601 } },
     ],
     [
-      'that asks for a version of the future is told which there are',
+      'that requests a future version receives the supported versions',
       (front) => {
         const { message } = modern(
           'tools/list',
@@ -120,7 +120,7 @@ describe('a client on stdio', () => {
     expect(await front.call()).toBe(wellAnswered)
   })
 
-  test('that shook hands cannot do it again', async () => {
+  test('that completed the handshake cannot repeat it', async () => {
     const front = await stdioFront(gateway)
     expect(await front.send(JSON.stringify(initialize('2025-06-18', 9)))).toMatchObject({
       message: { id: 9, error: { code: -32600 } },
@@ -128,14 +128,14 @@ describe('a client on stdio', () => {
     expect(await front.call()).toBe(wellAnswered)
   })
 
-  test('that begins with junk may still begin', async () => {
+  test('whose first line is invalid can still begin', async () => {
     gateway.stdin.write('hello\n\x00\n[]\n{"jsonrpc":"2.0","id":1,"result":{}}\n')
     await until(() => gateway.stdout().split('\n').length > 3, 'three refusals')
     const front = await stdioFront(gateway)
     expect(await front.call()).toBe(wellAnswered)
   })
 
-  test('that asks before the handshake is told to shake hands first', async () => {
+  test('that sends a request before the handshake receives an error that requires it', async () => {
     gateway.stdin.write('{"jsonrpc":"2.0","id":0,"method":"tools/list"}\n')
     await until(() => gateway.stdout().includes('initialize comes first'), 'the refusal')
     expect(await (await stdioFront(gateway)).call()).toBe(wellAnswered)

@@ -17,7 +17,7 @@ async function clientWith(server: Notes, store: string, config: Json = {}): Prom
   return clientOf(gateway, { revision: '2026-07-28' })
 }
 
-/** A disk of its own of so many bytes, until the test is over; nothing where there may be none. */
+/** A separate disk of this size, until the end of the test; nothing if mounting is not permitted. */
 function disk(size: string): { readonly path: string; remount(option: string): void } | undefined {
   const path = folder()
   try {
@@ -31,9 +31,7 @@ function disk(size: string): { readonly path: string; remount(option: string): v
 }
 
 describe('a store in a folder', () => {
-  it('whose disk is full: nothing is done that could not be remembered, and nothing is lost', async ({
-    skip,
-  }) => {
+  it('on a full disk: no call runs that could not be recorded, and no record is lost', async ({ skip }) => {
     const own = disk('4m')
     if (!own) return skip()
     const server = await notes()
@@ -42,7 +40,7 @@ describe('a store in a folder', () => {
     await client.request('tools/call', add('before', { transaction_id: 't', idempotency_key: 'k' }))
     const ballast = join(own.path, 'ballast')
     expect(() => writeFileSync(ballast, Buffer.alloc(8_000_000))).toThrow('ENOSPC')
-    // What little room is left is used up first.
+    // The remaining space is used up first.
     let last: Awaited<ReturnType<typeof client.request>> | undefined
     for (let index = 0; codeOf(last ?? {}) !== 'SERVER_UNAVAILABLE'; index++) {
       expect(index).toBeLessThan(500)
@@ -53,7 +51,7 @@ describe('a store in a folder', () => {
     const step = await client.request('tools/call', add('step', { transaction_id: 't' }))
     expect(codeOf(step)).toBe('SERVER_UNAVAILABLE')
     expect(server.calls).toHaveLength(done)
-    // What promises nothing goes on, and what was done is known.
+    // Calls that record nothing continue, and recorded results are known.
     expect((await client.request('tools/call', add('bare'))).result?.['isError']).not.toBe(true)
     const again = await client.request(
       'tools/call',
@@ -75,13 +73,13 @@ describe('a store in a folder', () => {
     expect(server.calls.filter((call) => call === 'add before')).toHaveLength(1)
   })
 
-  it.for(['that is missing', 'that is empty'] as const)(
-    '%s on a full disk keeps the gateway from starting, and is made once there is room',
+  it.for(['a missing folder', 'an empty folder'] as const)(
+    '%s on a full disk keeps the gateway from starting, and is created once there is space',
     async (what, { skip }) => {
       const own = disk('4m')
       if (!own) return skip()
       const [server, store, file] = [await notes(), join(own.path, 'store'), join(folder(), 'c.yaml')]
-      if (what === 'that is empty') mkdirSync(store)
+      if (what === 'an empty folder') mkdirSync(store)
       const ballast = join(own.path, 'ballast')
       expect(() => writeFileSync(ballast, Buffer.alloc(8_000_000))).toThrow('ENOSPC')
       writeFileSync(file, JSON.stringify({ store, features: 'none', upstreams: { notes: server.upstream } }))
@@ -102,17 +100,17 @@ describe('a store in a folder', () => {
   )
 
   it.for([
-    ['that can only be read', 'cannot be written to'],
-    ['that holds a file of something else', 'it holds something else'],
-    ['that was torn', 'its end is missing'],
+    ['that is read-only', 'cannot be written to'],
+    ['with a file of another program', 'it holds something else'],
+    ['with a truncated file', 'its end is missing'],
     ['that is a file', 'is a file'],
   ] as const)(
-    '%s keeps the gateway from starting, with the place, and is left as it was',
+    '%s keeps the gateway from starting, is named with its path, and is left unchanged',
     async ([what, reason], { skip }) => {
       const home = folder()
       let store = join(home, 'store')
       let kept: string | undefined
-      if (what.includes('only be read')) {
+      if (what.includes('read-only')) {
         const own = disk('4m')
         if (!own) return skip()
         store = join(own.path, 'store')
@@ -123,7 +121,7 @@ describe('a store in a folder', () => {
       } else {
         mkdirSync(store)
         kept = join(store, 'data.mdb')
-        writeFileSync(kept, what.includes('torn') ? await torn() : 'something else')
+        writeFileSync(kept, what.includes('truncated') ? await torn() : 'something else')
       }
       const before = kept === undefined ? undefined : readFileSync(kept)
       const file = join(home, 'gateway.config.yaml')
@@ -131,7 +129,7 @@ describe('a store in a folder', () => {
       for (const command of [['serve', '--port', '0'], ['stdio'], ['check'], ['tx', 'list']]) {
         const { code, stdout, stderr } = await runCommand([...command, '--config', file])
         expect([code, command, `${stdout}${stderr}`]).toEqual([1, command, expect.stringContaining(reason)])
-        // Nobody is told an address that is not there any more.
+        // No address is printed if the gateway does not start.
         if (command[0] === 'serve') expect(stdout).toBe('')
         if (command[0] !== 'tx') expect(`${stdout}${stderr}`).toContain('gateway.config.yaml:1:8 store: ')
       }
@@ -157,7 +155,7 @@ describe.skipIf(!hasRedis())('a store in Redis', () => {
   let count = 0
   const store = (): string => `${redis.url}/${count++}`
 
-  it('that vanishes in the middle of a call: it is answered, says that it is not recorded, and runs once', async () => {
+  it('that disappears during a call: the call completes, is marked as unrecorded, and runs once', async () => {
     const server = await notes()
     const client = await clientWith(server, store())
     const params = add('slow', { idempotency_key: 'k' })
@@ -168,7 +166,7 @@ describe.skipIf(!hasRedis())('a store in Redis', () => {
     const { result } = await first
     expect(result).toMatchObject({ structuredContent: { text: 'slow' } })
     expect(result?.['_meta']).toMatchObject({ 'dev.gatehouse/unrecorded': true })
-    // Who comes meanwhile learns of it, and nobody runs it.
+    // Concurrent callers receive the result, and none of them runs the call.
     const second = await client.request('tools/call', params)
     expect(second.result).toMatchObject({ structuredContent: { text: 'slow' } })
     expect(codeOf(await client.request('tools/call', add('other', { idempotency_key: 'l' })))).toBe(
@@ -192,7 +190,7 @@ describe.skipIf(!hasRedis())('a store in Redis', () => {
     expect(server.calls).toEqual(['add slow', 'add other'])
   })
 
-  it('that does not answer for a while: a step is in doubt then, and its transaction can be undone', async () => {
+  it('that is unresponsive for a while: the step is in doubt, and its transaction can be rolled back', async () => {
     const server = await notes()
     const client = await clientWith(server, store())
     const t = { transaction_id: 't' }
@@ -217,7 +215,7 @@ describe.skipIf(!hasRedis())('a store in Redis', () => {
     const { steps_compensated: undone } = ended as { readonly steps_compensated: readonly Json[] }
     expect(undone.at(-1)).toEqual({ step_id: 'step-1', status: 'compensated' })
     expect(server.calls).toContain('drop first')
-    // Either it is known by then what the step did, or it is said that nobody knows.
+    // By then the outcome of the step is known, or reported as unknown.
     const isSure = ended['status'] === 'rolled_back'
     expect(server.calls.includes('drop slow')).toBe(isSure)
     if (!isSure) expect(undone[0]).toMatchObject({ step_id: 'step-2', status: 'compensation_failed' })

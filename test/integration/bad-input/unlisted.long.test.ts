@@ -1,4 +1,4 @@
-// Servers whose list of tools fails: their tools can be called, after a person was asked, as directly.
+// Servers whose tool list fails: their tools can still be called, after a person confirmed the call.
 import { describe, expect, test } from 'vitest'
 import { closedAtEnd } from '../../support/closed-at-end.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
@@ -7,10 +7,10 @@ import { type ScriptedServer, scriptedServer } from '../../support/scripted-serv
 import type { Json } from '../../support/server/json.ts'
 
 const done = { content: [{ type: 'text', text: 'done' }] }
-/** The gateway may wait for a list that does not come. */
+/** The gateway may wait for a list that never arrives. */
 const patient = { timeoutMs: 20_000 }
 
-/** A server that answers calls and does this with lists, and a gateway in front of it. */
+/** A server that answers calls and handles lists like this, and a gateway in front of it. */
 async function unlisted(
   list: () => Json | undefined,
   settings: Json = {},
@@ -35,14 +35,14 @@ async function unlisted(
 
 const failures: readonly (readonly [string, () => Json | undefined])[] = [
   ['refuses', () => ({ error: { code: -32603, message: 'the database is down' } })],
-  ['answers with something else than a list', () => ({ tools: 'none' })],
-  ['does not answer', () => undefined],
+  ['responds with something other than a list', () => ({ tools: 'none' })],
+  ['does not respond', () => undefined],
 ]
 
 describe.each(failures)('a server that %s when its tools are listed', (_what, list) => {
-  test('does what is called, once a person was asked, and the log says why', async () => {
+  test('runs a call after a person confirmed it, and the log gives the reason', async () => {
     const { client, gateway, server } = await unlisted(list)
-    // Arguments are not held against a schema: there is none.
+    // Arguments are not validated: there is no schema.
     const call = { name: 'get_anything', arguments: { any: { thing: null } } }
     const reply = await client.request('tools/call', call, patient)
     expect(reply.result).toMatchObject({ ...done, isError: false })
@@ -53,7 +53,7 @@ describe.each(failures)('a server that %s when its tools are listed', (_what, li
     )
   })
 
-  test('keeps to what the configuration says of its tools', async () => {
+  test('follows the configured settings of its tools', async () => {
     const { client } = await unlisted(list, {
       tools: { 'get_*': { risk: 'safe' } },
       deny: { drop_all: true },
@@ -66,7 +66,7 @@ describe.each(failures)('a server that %s when its tools are listed', (_what, li
   })
 })
 
-test('a list that does not come is waited for once', async () => {
+test('a list that never arrives is awaited only once', async () => {
   const { client } = await unlisted(() => undefined, {
     start_timeout: '8s',
     tools: { '*': { risk: 'safe' } },

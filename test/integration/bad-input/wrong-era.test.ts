@@ -20,7 +20,7 @@ afterAll(async () => {
 
 const meta = (key: string): string => `io.modelcontextprotocol/${key}`
 
-/** A sound request of 2026-07-28 with something of its envelope or its headers changed. */
+/** A valid 2026-07-28 request with a change to its metadata or headers. */
 interface Change {
   readonly name: string
   readonly method?: string
@@ -41,16 +41,20 @@ const regions = { name: 'headers', arguments: { region: 'eu' } }
 
 const changes: readonly Change[] = [
   { name: 'no version header', headers: { 'mcp-protocol-version': undefined }, ...mismatch },
-  { name: 'another version in the header', headers: { 'mcp-protocol-version': '2025-11-25' }, ...mismatch },
+  {
+    name: 'a different version in the header',
+    headers: { 'mcp-protocol-version': '2025-11-25' },
+    ...mismatch,
+  },
   { name: 'no Mcp-Method', headers: { 'mcp-method': undefined }, ...mismatch },
-  { name: 'another Mcp-Method', headers: { 'mcp-method': 'tools/list' }, ...mismatch },
+  { name: 'a different Mcp-Method', headers: { 'mcp-method': 'tools/list' }, ...mismatch },
   { name: 'Mcp-Method in another case', headers: { 'mcp-method': 'Tools/Call' }, ...mismatch },
   { name: 'no Mcp-Name', headers: { 'mcp-name': undefined }, ...mismatch },
-  { name: 'another Mcp-Name', headers: { 'mcp-name': 'delete_all' }, ...mismatch },
+  { name: 'a different Mcp-Name', headers: { 'mcp-name': 'delete_all' }, ...mismatch },
   { name: 'Mcp-Name in broken base64', headers: { 'mcp-name': '=?base64?ZWNo*?=' }, ...mismatch },
   { name: 'a mirrored argument without its header', params: regions, ...mismatch },
   {
-    name: 'a mirrored argument unlike its header',
+    name: 'a mirrored argument that differs from its header',
     params: regions,
     headers: { 'mcp-param-region': 'us' },
     ...mismatch,
@@ -70,7 +74,7 @@ const changes: readonly Change[] = [
   { name: 'a version that is a number', meta: { [meta('protocolVersion')]: 20260728 }, ...params },
   { name: 'a version that is null', meta: { [meta('protocolVersion')]: null }, ...params },
   {
-    name: 'no claim in the body',
+    name: 'no version in the body',
     meta: { [meta('protocolVersion')]: undefined },
     headers: { 'mcp-protocol-version': '2026-07-28' },
     ...params,
@@ -80,13 +84,13 @@ const changes: readonly Change[] = [
   { name: 'client info that is text', meta: { [meta('clientInfo')]: 'me' }, ...params },
   { name: 'an unknown log level', meta: { [meta('logLevel')]: 'loud' }, ...params },
   {
-    name: 'a version of the future',
+    name: 'a future version',
     meta: { [meta('protocolVersion')]: '2031-01-01' },
     headers: { 'mcp-protocol-version': '2031-01-01' },
     ...version,
   },
   {
-    name: 'a version with a handshake',
+    name: 'a version that requires a handshake',
     meta: { [meta('protocolVersion')]: '2025-06-18' },
     headers: { 'mcp-protocol-version': '2025-06-18' },
     ...version,
@@ -104,13 +108,13 @@ const changes: readonly Change[] = [
     params: { uri: 'fake://static' },
     ...unknown,
   })),
-  { name: 'a method nobody has', method: 'no/such/method', params: {}, ...unknown },
+  { name: 'an unknown method', method: 'no/such/method', params: {}, ...unknown },
   { name: 'a state that is a number', params: { name: 'echo', requestState: 7 }, ...state },
   { name: 'a forged state', params: { name: 'echo', requestState: 'AAAA'.repeat(30) }, ...state },
   { name: 'an empty state', params: { name: 'echo', requestState: '' }, ...state },
 ]
 
-describe('a request of 2026-07-28 with', () => {
+describe('a 2026-07-28 request with', () => {
   test.each(changes)('$name is refused', async (change) => {
     const { method = 'tools/call', params: given = { name: 'echo' } } = change
     const { message, headers } = modern(method, { ...given, _meta: change.meta ?? {} })
@@ -123,7 +127,7 @@ describe('a request of 2026-07-28 with', () => {
     expect(await modernFront(gateway.url).call()).toBe(wellAnswered)
   })
 
-  test('an unsupported version is told which there are', async () => {
+  test('an unsupported version receives the supported versions', async () => {
     const { message } = modern('tools/list', { _meta: { [meta('protocolVersion')]: '2031-01-01' } })
     const headers = { 'mcp-protocol-version': '2031-01-01', 'mcp-method': 'tools/list' }
     const { text } = await post(gateway.url, JSON.stringify(message), headers)
@@ -138,7 +142,7 @@ describe('a request of 2026-07-28 with', () => {
     expect(parse(reply.text)).toMatchObject({ id: null, error: { data: { code: 'METHOD_NOT_ALLOWED' } } })
   })
 
-  test('a posted answer is refused', async () => {
+  test('a posted response is refused', async () => {
     const { status, text } = await post(gateway.url, '{"jsonrpc":"2.0","id":1,"result":{}}', {
       'mcp-protocol-version': '2026-07-28',
     })
@@ -172,7 +176,7 @@ describe.each(fronts)('over HTTP a client of %s', (revision, connect) => {
   })
 
   test.each(['text/html', 'application/xml, image/png'])(
-    'C041 that only accepts %s is refused',
+    'C041 that accepts only %s is refused',
     async (accept) => {
       const front = await connect()
       const { message, headers } = modern('tools/list')

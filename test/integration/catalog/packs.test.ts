@@ -38,8 +38,8 @@ function judged(definition: Definition, given: Partial<UpstreamSettings> = {}): 
   return `${op} ${risk}`
 }
 
-describe('the published browser server, which says of every tool that acts that it destroys', () => {
-  it('is asked about for what runs programs or takes files alone', () => {
+describe('the pack of the published browser server, whose annotations mark every acting tool as destructive', () => {
+  it('requires confirmation only for tools that run programs or read files', () => {
     const asked = [...listed.values()].filter((each) => judged(each).endsWith('destructive'))
     expect(new Set(asked.map(({ name }) => name))).toEqual(
       new Set(['browser_drop', 'browser_evaluate', 'browser_file_upload', 'browser_run_code_unsafe']),
@@ -47,7 +47,7 @@ describe('the published browser server, which says of every tool that acts that 
   })
 
   it.each(['browser_click', 'browser_type', 'browser_tabs', 'browser_close', 'browser_mouse_click_xy'])(
-    'is known by the definition of %s, and says where from',
+    'matches the definition of %s, and names its source',
     (name) => {
       const { evidence } = classify(tool(name), serverSettings())
       expect(evidence[0]).toMatch(/^it is known from @playwright\/mcp: it /)
@@ -56,28 +56,28 @@ describe('the published browser server, which says of every tool that acts that 
   )
 
   it.each<[string, Definition]>([
-    ['another description', { description: 'Perform click on a web page.' }],
-    ['another argument', { inputSchema: { type: 'object', properties: { code: { type: 'string' } } } }],
-    ['other annotations', { annotations: { readOnlyHint: false } }],
+    ['a different description', { description: 'Perform click on a web page.' }],
+    ['a different argument', { inputSchema: { type: 'object', properties: { code: { type: 'string' } } } }],
+    ['different annotations', { annotations: { readOnlyHint: false } }],
     ['a title', { title: 'Click' }],
-  ])('is not known by a definition with %s', (_what, changed) => {
+  ])('does not match a definition with %s', (_what, changed) => {
     const { evidence, risk } = classify({ ...tool('browser_click'), ...changed }, serverSettings())
     expect(evidence.join()).not.toContain('known from')
     expect(risk).toBe('destructive')
   })
 
-  it('is known whatever stands in _meta, and in whatever order', () => {
+  it('matches with any _meta and any order of fields', () => {
     const backwards = Object.fromEntries(Object.entries(tool('browser_click')).toReversed())
     expect(judged({ ...backwards, _meta: { version: 2 } })).toBe('write reversible')
   })
 
-  it('is not believed where it is not trusted: any server could list the same', () => {
+  it('does not count for an untrusted server, since any server could list the same tools', () => {
     const { risk, evidence } = classify(tool('browser_click'), serverSettings({ trust: false }))
     expect(risk).toBe('destructive')
     expect(evidence.at(-1)).toMatch(/does not count here \(trust is off\)$/)
   })
 
-  it('is what the configuration says where that says something', () => {
+  it('is overridden by the configuration', () => {
     expect(judged(tool('browser_click'), { tools: { browser_click: { risk: 'destructive' } } })).toBe(
       'write destructive',
     )
@@ -87,7 +87,7 @@ describe('the published browser server, which says of every tool that acts that 
 describe.each([playwright, chromeDevtools, notion] satisfies readonly Pack[])(
   'the pack of $package',
   (pack) => {
-    it('says of each tool one effect, and of which definitions', () => {
+    it('gives each tool one effect, a reason and definition hashes', () => {
       for (const { effect, why, definitions } of Object.values(pack.tools)) {
         expect(Object.keys(effectRanks)).toContain(effect)
         expect(why).toMatch(/^[a-z].*[^.]$/)
@@ -98,7 +98,7 @@ describe.each([playwright, chromeDevtools, notion] satisfies readonly Pack[])(
   },
 )
 
-it('a pack makes a tool worse for every server', () => {
+it('a pack applies a stricter effect to untrusted servers too', () => {
   const found: Judgement = { effect: 'read', least: 'read', conditions: [], evidence: ['it reads'] }
   expect(withPack(found, tool('browser_click'), false)).toMatchObject({ effect: 'write', least: 'write' })
 })

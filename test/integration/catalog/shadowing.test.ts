@@ -4,7 +4,7 @@ import { type ScriptedServer, scriptedServer } from '../../support/scripted-serv
 import { open } from '../../support/client/raw.ts'
 import { isObject, type Json, parse } from '../../support/server/json.ts'
 
-/** A server whose tools can be changed while it runs, and which remembers what it was called with. */
+/** A server whose tools can be changed while it runs, and which records its calls. */
 async function toolServer(names: string[]): Promise<{ server: ScriptedServer; called: string[] }> {
   const called: string[] = []
   const server = await scriptedServer(
@@ -46,7 +46,7 @@ function namesIn(reply: Json): string[] {
   return tools.flatMap((tool) => (isObject(tool) ? String(tool['name']) : []))
 }
 
-test('catalog: no server takes a name in the space of another, also when it lists it later or the other is away', async () => {
+test('catalog: no server can claim a name in the namespace of another, even if it lists it later or the other is down', async () => {
   const short = await toolServer(['get_own'])
   const long = await toolServer(['get_c'])
   const names = ['get_own']

@@ -23,7 +23,7 @@ interface World {
   client(revision?: '2025-11-25' | '2026-07-28', path?: string): Promise<FakeClient>
 }
 
-/** A gateway in front of a server that lists these tools, with these settings of it. */
+/** A gateway in front of a server that lists these tools, with these settings. */
 async function world(tools: readonly string[], settings: Json, more: Json = {}): Promise<World> {
   listed.splice(0, listed.length, ...tools)
   const server = closedAtEnd(await scriptedServer({ tools: {} }, scripts))
@@ -50,7 +50,7 @@ const two = ['getJiraIssue', 'get_status', 'get_secret']
 const renaming = { tools: { getJiraIssue: { rename: 'get_issue' }, '*_secret': { hide: true } } }
 
 describe.each(['2025-11-25', '2026-07-28'] as const)('a client of %s', (revision) => {
-  test('sees a renamed tool by its new name, and calls it by that', async () => {
+  test('sees a renamed tool under its new name, and calls it by that name', async () => {
     const { client, server } = await world(two, renaming)
     const own = await client(revision)
     expect(await namesOf(own)).toEqual(['get_issue', 'get_status'])
@@ -60,7 +60,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('a client of %s', (revision
     expect(calls.map(({ params }) => (params as Json)['name'])).toEqual(['getJiraIssue', 'get_status'])
   })
 
-  test('finds no tool that is hidden, nor a renamed one by its name before', async () => {
+  test('finds neither a hidden tool nor a renamed tool under its original name', async () => {
     const { client, server } = await world(two, renaming)
     const own = await client(revision)
     for (const name of ['get_secret', 'getJiraIssue', 'no_such_tool'])
@@ -68,7 +68,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('a client of %s', (revision
     expect(server.seen.filter(({ method }) => method === 'tools/call')).toEqual([])
   })
 
-  test('finds none where all features are off, either', async () => {
+  test('finds neither of them with all features off', async () => {
     const { client, server } = await world(two, renaming, { features: 'none' })
     const own = await client(revision)
     expect(await namesOf(own)).toEqual(['get_issue', 'get_status'])
@@ -78,7 +78,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('a client of %s', (revision
   })
 })
 
-test('where servers are together, a renamed tool has its new name behind the prefix', async () => {
+test('on the aggregate endpoint, a renamed tool has its new name after the prefix', async () => {
   const other = closedAtEnd(await scriptedServer({ tools: {} }, scripts))
   const { client } = await world(two, renaming, {})
   const { origin } = closedAtEnd(
@@ -98,7 +98,7 @@ test('where servers are together, a renamed tool has its new name behind the pre
   expect(await namesOf(await client())).toEqual(['get_issue', 'get_status'])
 })
 
-test('settings beside a new name, rules and logs are about the new name', async () => {
+test('settings beside a rename, rules and logs use the new name', async () => {
   const tools = { getJiraIssue: { rename: 'purge_issue', confirm: 'Shall it be purged?' } }
   const { client, gateway } = await world(two, { tools, deny: { get_status: true } })
   const own = await client()
@@ -108,7 +108,7 @@ test('settings beside a new name, rules and logs are about the new name', async 
   expect(gateway.collisions).toEqual([])
 })
 
-test('a server cannot take the new name of a tool by listing it', async () => {
+test('a server cannot take the new name of a tool by listing that name itself', async () => {
   const { client, gateway } = await world(['getJiraIssue', 'get_issue'], renaming)
   const own = await client()
   expect(await namesOf(own)).toEqual(['get_issue'])
@@ -121,7 +121,7 @@ test('a server cannot take the new name of a tool by listing it', async () => {
   )
 })
 
-test('a new name or a hiding of a tool that the server does not list is a problem', async () => {
+test('renaming or hiding a tool that the server does not list is a configuration problem', async () => {
   const { gateway } = await world(two, {
     tools: { getJiraIsue: { rename: 'get_issue' }, get_secrets: { hide: true } },
   })

@@ -12,7 +12,7 @@ function file(content: string | Json): string {
 }
 
 describe('gatehouse check', () => {
-  test('names what each server speaks, and ends with 0', async () => {
+  test('prints the revision of each server, and exits with 0', async () => {
     const server = await httpServer({ revision: '2026-07-28' })
     const path = file({ upstreams: { old: stdioServer({ revision: '2025-06-18' }), recent: server.url } })
     const { code, stdout, stderr } = await runCommand(['check', '--config', path])
@@ -22,7 +22,7 @@ describe('gatehouse check', () => {
     )
   })
 
-  test('says which server is not tried, since nobody calls', async () => {
+  test('names a server that is not tried because it needs the credentials of a caller', async () => {
     const server = await httpServer({ revision: '2026-07-28' })
     const path = file({ upstreams: { calendar: { url: server.url, oauth: {} } } })
     const { code, stdout } = await runCommand(['check', '--config', path])
@@ -32,7 +32,7 @@ describe('gatehouse check', () => {
     ])
   })
 
-  test('says why Redis cannot be used as the store, and ends with 1', async () => {
+  test('gives the reason why Redis cannot be used as the store, and exits with 1', async () => {
     const server = await httpServer({ revision: '2026-07-28' })
     const path = file({ store: 'redis://127.0.0.1:1', upstreams: { one: server.url } })
     const { code, stdout, stderr } = await runCommand(['check', '--config', path])
@@ -40,7 +40,7 @@ describe('gatehouse check', () => {
     expect(stderr).toMatch(/gateway\.config\.yaml:1:\d+ store: the store cannot be used: .*ECONNREFUSED/)
   })
 
-  test('prints every mistake of a file at once, with line and column, and ends with 1', async () => {
+  test('prints all mistakes of a file at once, with line and column, and exits with 1', async () => {
     const text = `version: 1
 listen:
   prot: 8900
@@ -83,7 +83,7 @@ upstreams:
     expect(stderr).toMatch(/\n8 problems\n$/)
   })
 
-  test('prints the same for programs, whether the file can be read or not', async () => {
+  test('prints the same as JSON, whether or not the file can be read', async () => {
     const server = await httpServer({ revision: '2026-07-28' })
     const path = file({ upstreams: { good: server.url, gone: 'http://127.0.0.1:9/mcp' } })
     const one = await runCommand(['check', '--config', path, '--json'])
@@ -102,7 +102,7 @@ upstreams:
     expect(broken.stdout).toContain('listen.prot')
   })
 
-  test('says where a file is no YAML', async () => {
+  test('prints the position of a YAML syntax error', async () => {
     const path = file('upstreams:\n  one: [echo\n')
     const { code, stderr } = await runCommand(['check', '--config', path])
     expect(code).toBe(1)
@@ -110,7 +110,7 @@ upstreams:
     expect(stderr).toMatch(/:[23]:\d+ /)
   })
 
-  test('tells of every server that cannot be reached, and still of those that can', async () => {
+  test('reports every unreachable server as well as the reachable ones', async () => {
     const server = await httpServer({ refuseStatus: 401 })
     const path = file({
       upstreams: {
@@ -132,14 +132,14 @@ upstreams:
     expect(stderr).toContain('credentials')
   })
 
-  test('points at each server that cannot be reached, with line and column', async () => {
+  test('gives line and column of each unreachable server', async () => {
     const path = file('upstreams:\n  gone: /nowhere/at-all\n  too: { url: "http://127.0.0.1:9/mcp" }\n')
     const { stderr } = await runCommand(['check', '--config', path])
     expect(stderr).toContain(`${path}:2:3 upstreams.gone: `)
     expect(stderr).toContain(`${path}:3:3 upstreams.too: `)
   })
 
-  test('takes a command or a URL in place of a file', async () => {
+  test('accepts a command or a URL instead of a file', async () => {
     const server = await httpServer()
     expect(await runCommand(['check', server.url])).toMatchObject({ code: 0, stderr: '' })
     expect((await runCommand(['check', '--', '/nowhere/at-all'])).code).toBe(1)
@@ -147,7 +147,7 @@ upstreams:
 })
 
 describe('gatehouse explain', () => {
-  test('prints what it knows for programs', async () => {
+  test('prints its findings as JSON', async () => {
     const path = file({ upstreams: { one: stdioServer() } })
     const { code, stdout, stderr } = await runCommand(['explain', 'one', 'echo', '--config', path, '--json'])
     expect([code, stderr]).toEqual([0, ''])
@@ -159,7 +159,7 @@ describe('gatehouse explain', () => {
     })
   })
 
-  test('prints how a server is reached, what it speaks and what a call passes', async () => {
+  test('prints how a server is reached, its revision and the middleware of a call', async () => {
     const path = file({ upstreams: { one: stdioServer(), two: 'echo' } })
     const { code, stdout, stderr } = await runCommand(['explain', 'one', 'echo', '--config', path])
     expect([code, stderr]).toEqual([0, ''])
@@ -175,26 +175,26 @@ describe('gatehouse explain', () => {
   test.each([
     ['2025-11-25', '2025-11-25 (as configured)'],
     ['2025-06-18', '2025-06-18 (its answer to 2025-11-25, which is configured)'],
-  ] as const)('tells the revision a server of %s answered with', async (spoken, shown) => {
+  ] as const)('prints the revision that a server of %s negotiated', async (spoken, shown) => {
     const one = stdioServer({ revision: spoken }, { revision: '2025-11-25' })
     const { stdout } = await runCommand(['explain', 'one', '--config', file({ upstreams: { one } })])
     expect(stdout).toContain(`speaks       ${shown}\n`)
   })
 
-  test('names the servers there are when asked for another, and ends with 2', async () => {
+  test('lists the known servers if asked for an unknown one, and exits with 2', async () => {
     const path = file({ upstreams: { one: 'echo', two: 'echo' } })
     const { code, stdout, stderr } = await runCommand(['explain', 'three', '--config', path])
     expect([code, stdout]).toEqual([2, ''])
     expect(stderr).toContain('one, two')
   })
 
-  test('tells why a server cannot be reached, and ends with 1', async () => {
+  test('gives the reason why a server cannot be reached, and exits with 1', async () => {
     const path = file({ upstreams: { one: '/nowhere/at-all' } })
     const { code, stdout } = await runCommand(['explain', 'one', '--config', path])
     expect([code, stdout]).toEqual([1, expect.stringContaining('problem')])
   })
 
-  test('prints the last words of a server that ended, and so does check', async () => {
+  test('prints the last stderr lines of a server that exited, as check does', async () => {
     const script =
       "console.error('first'); console.error('Set API_KEY to reach the service'); process.exit(3)"
     const path = file({ upstreams: { one: { command: [process.execPath, '-e', script] } } })

@@ -38,7 +38,7 @@ test('gatehouse skill prints the bytes that a running gateway serves', async () 
   await gateway.close()
 })
 
-test('gatehouse export registry prints an entry that nobody verified', async () => {
+test('gatehouse export registry prints an unverified entry', async () => {
   const one = await runCommand(['export', 'registry', 'memory', '--config', file.path])
   expect(JSON.parse(one.stdout)).toMatchObject({
     name: 'memory',
@@ -50,7 +50,7 @@ test('gatehouse export registry prints an entry that nobody verified', async () 
   expect(JSON.parse(all.stdout)).toMatchObject({ name: 'gatehouse', verified: false })
 })
 
-test('what cannot be exported, and servers there are not, are said to be so', async () => {
+test('unknown export formats and unknown servers are usage errors', async () => {
   const wrong = await runCommand(['export', 'nonsense', '--config', file.path])
   expect(wrong).toMatchObject({ code: 2, stdout: '' })
   expect(wrong.stderr).toContain('say what to export: registry')

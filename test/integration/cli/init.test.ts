@@ -13,7 +13,7 @@ const { command, args } = fakeServerCommand({ revision: '2025-11-25' })
 const fake = { command, args }
 
 describe('gatehouse init', () => {
-  test('writes a first configuration and says what comes next', async () => {
+  test('writes a first configuration and prints the next steps', async () => {
     const cwd = folder()
     const { code, stdout, stderr } = await runCommand(['init'], { cwd })
     expect([code, stderr]).toEqual([0, ''])
@@ -23,7 +23,7 @@ describe('gatehouse init', () => {
     expect(JSON.parse(schemaNamedIn(cwd))).toHaveProperty('properties.upstreams')
   })
 
-  test('writes over nothing unless it is forced to', async () => {
+  test('overwrites nothing unless --force is given', async () => {
     const cwd = folder()
     writeFileSync(join(cwd, name), 'mine')
     const refused = await runCommand(['init'], { cwd })
@@ -39,12 +39,12 @@ describe('gatehouse init', () => {
 
   test.each<[string, string, Json]>([
     ['Claude Desktop', 'claude_desktop_config.json', { mcpServers: { fake } }],
-    ['Claude Code, of a project', '.mcp.json', { mcpServers: { fake: { type: 'stdio', ...fake } } }],
-    ['Claude Code, of a user', '.claude.json', { projects: { [tmpdir()]: { mcpServers: { fake } } } }],
+    ['Claude Code (project)', '.mcp.json', { mcpServers: { fake: { type: 'stdio', ...fake } } }],
+    ['Claude Code (user)', '.claude.json', { projects: { [tmpdir()]: { mcpServers: { fake } } } }],
     ['Cursor', '.cursor/mcp.json', { mcpServers: { fake } }],
     ['VS Code', '.vscode/mcp.json', { servers: { fake: { type: 'stdio', ...fake } } }],
-    ['VS Code, of a user', 'settings.json', { mcp: { servers: { fake } } }],
-  ])('imports the servers of %s, which then work', async (_client, file, content) => {
+    ['VS Code (user)', 'settings.json', { mcp: { servers: { fake } } }],
+  ])('imports working servers from %s', async (_client, file, content) => {
     const cwd = folder()
     mkdirSync(dirname(join(cwd, file)), { recursive: true })
     writeFileSync(join(cwd, file), JSON.stringify(content))
@@ -56,7 +56,7 @@ describe('gatehouse init', () => {
     expect(checked.stdout).toContain('fake: ready')
   })
 
-  test('copies no secret, but names the variables to set', async () => {
+  test('copies no secret, and names the variables to set', async () => {
     const cwd = folder()
     const remote = { url: 'https://example.com/mcp', headers: { Authorization: 'Bearer sesame' } }
     const local = { ...fake, env: { API_KEY: 'pumpkin' } }
@@ -69,13 +69,13 @@ describe('gatehouse init', () => {
     expect(yaml).toMatch(/API_KEY: \$\{\w+\}/)
   })
 
-  test('names the folder that is not there', async () => {
+  test('names the missing folder', async () => {
     const cwd = folder()
     const { code, stderr } = await runCommand(['init', '--config', 'none/x.yaml'], { cwd })
     expect([code, stderr]).toEqual([2, expect.stringContaining(`there is no folder ${join(cwd, 'none')}`)])
   })
 
-  test('refuses what is no configuration of a client, and writes nothing', async () => {
+  test('refuses a file that is no client configuration, and writes nothing', async () => {
     const cwd = folder()
     writeFileSync(join(cwd, 'x.json'), '{"mcpServers": {}}')
     const { code, stdout, stderr } = await runCommand(['init', '--from', 'x.json'], { cwd })

@@ -41,21 +41,21 @@ async function lint(server: Json, config: Json = {}, args: readonly string[] = [
   return { code, report, withStatus }
 }
 
-/** What fails of every server behind a gateway without auth and rates. */
+/** The rules that fail for every server behind a gateway without authentication and rate limits. */
 const ofTheGateway = ['C082', 'C083', 'C191', 'C192']
-/** What fails of every server where the features of the corporate profile that describe are off. */
+/** The rules that fail for every server if the describing features of the corporate profile are off. */
 const undescribed =
   'C011 C022 C069 C084 C134 C137 C138 C139 C140 C141 C142 C153 C154 C155 C156 C157 C165 C166 C167 C168 C169'.split(
     ' ',
   )
 
-/** What fails of a server itself. */
+/** The rules that fail because of the server itself. */
 function ofServer(failed: readonly unknown[]): unknown[] {
   return failed.filter((id) => ![...ofTheGateway, ...undescribed].includes(String(id)))
 }
 
 describe('gatehouse lint', () => {
-  test('finds what server-everything could do better', async () => {
+  test('finds what server-everything could improve', async () => {
     const { code, report, withStatus } = await lint({ command: publishedServer(everything, 'stdio') })
     expect(code).toBe(0)
     expect(report).toMatchObject({ upstream: 'one', revision: '2025-11-25' })
@@ -65,7 +65,7 @@ describe('gatehouse lint', () => {
     )
   })
 
-  test('finds what server-filesystem could do better', async () => {
+  test('finds what server-filesystem could improve', async () => {
     const files = join(folder(), 'files')
     mkdirSync(files)
     const command = publishedServer('@modelcontextprotocol/server-filesystem', files)
@@ -76,7 +76,7 @@ describe('gatehouse lint', () => {
     )
   })
 
-  test('finds what server-memory could do better', async () => {
+  test('finds what server-memory could improve', async () => {
     const command = publishedServer('@modelcontextprotocol/server-memory')
     const { withStatus } = await lint({ command, env: { MEMORY_FILE_PATH: join(folder(), 'memory.jsonl') } })
     expect(ofServer(withStatus('fail'))).toEqual(['C089', 'C130', 'C131', 'C132', 'C161'])
@@ -90,7 +90,7 @@ describe('gatehouse lint', () => {
         'C160 C161 C162 C163 C164 C170 C171 C172 C173 C177'
       ).split(' '),
     )
-    // The gateway says of the tool that it is destructive, which the server does not.
+    // The gateway marks the tool as destructive, which the server does not.
     expect(withStatus('repaired')).toContain('C136')
     const mended = report.assertions.find(({ id }) => id === 'C127')
     expect(mended).toMatchObject({
@@ -99,7 +99,7 @@ describe('gatehouse lint', () => {
     })
   })
 
-  test('sees what the corporate profile repairs', async () => {
+  test('finds what the corporate profile repairs', async () => {
     const { withStatus } = await lint({ command: publishedServer(everything, 'stdio') }, corporate)
     expect(withStatus('repaired')).toEqual(
       expect.arrayContaining(['C082', 'C119', 'C133', 'C160', 'C161', 'C191', 'C192', ...undescribed]),
@@ -118,7 +118,7 @@ describe('gatehouse lint', () => {
     },
   )
 
-  test('prints a report for programs in which each rule has its number, level, status and evidence', async () => {
+  test('prints a JSON report with number, level, status and evidence of each rule', async () => {
     const { report } = await lint({ command: badServer })
     expect(Object.keys(report)).toEqual(['upstream', 'revision', 'assertions', 'owner', 'summary'])
     const statuses = new Map<unknown, number>()
@@ -145,7 +145,7 @@ describe('gatehouse lint', () => {
     })
   })
 
-  test('ends with 1 with --strict where something is broken that must not be, and else with 0', async () => {
+  test('exits with 1 with --strict if a mandatory rule fails, and otherwise with 0', async () => {
     expect((await lint({ command: badServer }, {}, ['--strict'])).code).toBe(1)
     expect((await lint({ command: badServer })).code).toBe(0)
     const memory = {
@@ -155,7 +155,7 @@ describe('gatehouse lint', () => {
     expect((await lint(memory, corporate, ['--strict'])).code).toBe(0)
   })
 
-  test('prints a report for people, one line for each rule, with where it is broken and what to do', async () => {
+  test('prints a text report with one line for each rule, the place of each failure and its fix', async () => {
     const path = file({ upstreams: { one: { command: badServer } } })
     const { stdout } = await runCommand(['lint', 'one', '--config', path])
     expect(stdout).toMatch(/^one: speaks 2025-11-25, held against \d+ rules\n/)
@@ -164,7 +164,7 @@ describe('gatehouse lint', () => {
     expect(stdout).toMatch(/^only the owner of the server can say: C/m)
   })
 
-  test('lists what only the owner knows, with the key to say it under and how much of it is said', async () => {
+  test('lists the facts that only the owner knows, with their config keys and how many are set', async () => {
     const server = {
       command: publishedServer('@modelcontextprotocol/server-memory'),
       env: { MEMORY_FILE_PATH: join(folder(), 'memory.jsonl') },
@@ -191,14 +191,14 @@ describe('gatehouse lint', () => {
     expect(stdout).not.toMatch(/^ {2}not_for/m)
   })
 
-  test('tells why a server cannot be audited, and ends with 1', async () => {
+  test('gives the reason why a server cannot be audited, and exits with 1', async () => {
     const path = file({ upstreams: { one: '/nowhere/at-all' } })
     const { code, stdout, stderr } = await runCommand(['lint', 'one', '--config', path])
     expect([code, stdout]).toEqual([1, ''])
     expect(stderr).toMatch(/^gatehouse: one cannot be audited: /)
   })
 
-  test('names the servers there are when asked for none or another, and ends with 2', async () => {
+  test('lists the known servers if given none or an unknown one, and exits with 2', async () => {
     const path = file({ upstreams: { one: 'echo', two: 'echo' } })
     const { code, stderr } = await runCommand(['lint', 'three', '--config', path])
     expect(code).toBe(2)

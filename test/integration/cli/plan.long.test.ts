@@ -31,7 +31,7 @@ function plan(...words: readonly string[]): Promise<Finished> {
 }
 
 describe('gatehouse plan', () => {
-  test('prints settings for servers of others that load once they are pasted', async () => {
+  test('prints settings for third-party servers that load when pasted', async () => {
     const upstreams = servers()
     const { code, stdout, stderr } = await plan('--config', file({ upstreams }))
     expect([code, stderr]).toEqual([0, ''])
@@ -56,7 +56,7 @@ describe('gatehouse plan', () => {
       create_relations: { undo: 'delete_relations(relations=$.result.relations)' },
       delete_entities: { pivot: true, confirm: 'Delete entities {entityNames}?' },
     })
-    // What is deleted with them may be of others, so that is only a comment.
+    // A compensation could delete data of others, so it is only a comment.
     expect(found['memory']?.tools).not.toHaveProperty('create_entities')
     expect(stdout).toContain('# undo: delete_entities(entityNames=$.result.entities[*].name)')
     const pasted = Object.entries(upstreams).map(([name, each]) => [name, { ...each, ...found[name] }])
@@ -64,7 +64,7 @@ describe('gatehouse plan', () => {
     expect([check.code, check.stderr]).toEqual([0, ''])
   })
 
-  test('prints the same for programs', async () => {
+  test('prints the same as JSON', async () => {
     const { memory } = servers()
     const { code, stdout } = await plan('--json', '--config', file({ upstreams: { memory } }))
     expect(code).toBe(0)
@@ -78,7 +78,7 @@ describe('gatehouse plan', () => {
     )
   })
 
-  test('writes what is sure into the file, which keeps its comments and loads', async () => {
+  test('writes certain findings into the file, which keeps its comments and loads', async () => {
     const path = join(folder(), 'gateway.config.yaml')
     const { memory } = servers()
     const text = `# What stands behind the gateway.
@@ -115,7 +115,7 @@ store: memory # for now
 
   test.each([
     ['without a file', ['--write', '--', 'echo'], 'needs a configuration file'],
-    ['for programs', ['--write', '--json', '--config', 'FILE'], 'not both'],
+    ['with --json', ['--write', '--json', '--config', 'FILE'], 'not both'],
   ])('writes nothing %s', async (_what, words, named) => {
     const path = file({ upstreams: { here: stdioServer() } })
     const { code, stderr } = await plan(...words.map((word) => (word === 'FILE' ? path : word)))
@@ -123,7 +123,7 @@ store: memory # for now
     expect(stderr).toContain(named)
   })
 
-  test('is about one server where one is named, or where its command is given', async () => {
+  test('covers one server if a name or a command is given', async () => {
     const { memory, files } = servers()
     const named = await plan('memory', '--config', file({ upstreams: { memory, files } }))
     expect(Object.keys(parse(named.stdout).upstreams)).toEqual(['memory'])
@@ -133,7 +133,7 @@ store: memory # for now
     expect(given.stdout).toContain('undo: move_file(')
   })
 
-  test('says which server cannot be reached, and ends with 1', async () => {
+  test('names the unreachable server, and exits with 1', async () => {
     const path = file({ upstreams: { gone: { command: ['/nowhere/at-all'] }, here: stdioServer() } })
     const { code, stdout, stderr } = await plan('--config', path)
     expect(code).toBe(1)
@@ -142,10 +142,10 @@ store: memory # for now
   })
 
   test.each([
-    ['a server there is not', ['nobody', '--config', 'FILE'], 'nobody'],
+    ['an unknown server', ['nobody', '--config', 'FILE'], 'nobody'],
     ['two servers', ['here', 'there', '--config', 'FILE'], 'one server'],
     ['no command', ['--'], 'command'],
-  ])('ends with 2 on %s', async (_what, words, named) => {
+  ])('exits with 2 for %s', async (_what, words, named) => {
     const path = file({ upstreams: { here: stdioServer() } })
     const { code, stdout, stderr } = await plan(...words.map((word) => (word === 'FILE' ? path : word)))
     expect([code, stdout]).toEqual([2, ''])
@@ -154,7 +154,7 @@ store: memory # for now
 })
 
 describe('gatehouse explain', () => {
-  test('lists every tool with its risk, who is asked, and how it is undone', async () => {
+  test('lists every tool with its risk, its confirmation and its compensation', async () => {
     const { files } = servers()
     const tools = { move_file: { undo: 'none' }, create_directory: { approval: 'out_of_band' } }
     const path = file({ upstreams: { files: { ...files, tools } } })
@@ -178,7 +178,7 @@ describe('gatehouse explain', () => {
     expect(row('list_directory')).toEqual(['list_directory', 'safe', 'yes', 'no'])
   })
 
-  test('says what to write to be asked about a tool no more, and that stops it', async () => {
+  test('prints the setting that turns off confirmation of a tool, and the setting works', async () => {
     const { files } = servers()
     const asked = await runCommand([
       'explain',
@@ -197,7 +197,7 @@ describe('gatehouse explain', () => {
     expect(stdout).not.toContain('to stop it')
   })
 
-  test('asks about a well-known server only where it runs programs or takes files', async () => {
+  test('requires confirmation for a well-known server only if a tool runs programs or reads files', async () => {
     const program = foreignFile('@playwright/mcp/cli.js')
     const upstreams = { browser: { command: [process.execPath, program, '--headless'] } }
     const { stdout } = await runCommand(['explain', 'browser', '--config', file({ upstreams })])
@@ -210,7 +210,7 @@ describe('gatehouse explain', () => {
     )
   })
 
-  test('tells of one tool why somebody is asked, what, and what undoes it', async () => {
+  test('prints for one tool why confirmation is required, its question, and its compensation', async () => {
     const { memory } = servers()
     const tools = {
       'delete_*': { confirm: 'Forget {entityNames}?', pivot: true },
@@ -226,14 +226,14 @@ describe('gatehouse explain', () => {
     expect(undone.stdout).toContain('the configuration says so for create_relations')
   })
 
-  test('says where what schemas say is used without being configured', async () => {
+  test('names undo rules that are inferred from schemas without configuration', async () => {
     const { files } = servers()
     const config = { features: { transactions: { auto_undo: true } }, upstreams: { files } }
     const { stdout } = await runCommand(['explain', 'files', 'move_file', '--config', file(config)])
     expect(stdout).toContain('exactly, as schemas say (features.transactions.auto_undo is on)')
   })
 
-  test('needs no configuration for a server that is given', async () => {
+  test('needs no configuration for a server given on the command line', async () => {
     const command = publishedServer('@modelcontextprotocol/server-filesystem', folder())
     const { code, stdout } = await runCommand(['explain', 'move_file', '--', ...command])
     expect(code).toBe(0)

@@ -37,7 +37,7 @@ function address(process: CommandProcess): Promise<string> {
 }
 
 describe('gatehouse serve', () => {
-  test('prints where it serves, each server, and what to paste into a client', async () => {
+  test('prints its URL, each server, and a snippet for clients', async () => {
     const cwd = config({ listen: { port: 0 }, upstreams: { one: stdioServer(), other: stdioServer() } })
     const process = start(['serve'], cwd)
     const url = await address(process)
@@ -50,7 +50,7 @@ describe('gatehouse serve', () => {
     expect((await client.request('tools/list')).result).toBeDefined()
   })
 
-  test('prints the page, a command for a client, and the servers that are down', async () => {
+  test('prints the page URL, a client command, and the servers that are down', async () => {
     const cwd = config({ listen: { port: 0 }, upstreams: { one: stdioServer(), gone: '/nowhere/at-all' } })
     const process = start(['serve'], cwd)
     const url = await address(process)
@@ -63,7 +63,7 @@ describe('gatehouse serve', () => {
     )
   })
 
-  test('shows a browser at the endpoint the page for people', async () => {
+  test('serves the page for people to a browser at the endpoint', async () => {
     const cwd = config({ listen: { port: 0 }, upstreams: { one: stdioServer() } })
     const url = await address(start(['serve'], cwd))
     for (const at of [url, `${url}/`, `${url}/one`]) {
@@ -75,7 +75,7 @@ describe('gatehouse serve', () => {
       expect((await fetch(url, { headers: { accept } })).status).toBe(405)
   })
 
-  test('is asked by gatehouse health whether it answers, and whether it can serve', async () => {
+  test('reports liveness and readiness to gatehouse health', async () => {
     const cwd = config({
       listen: { port: 0 },
       upstreams: { one: stdioServer({}, { env: { X: '${UNSET_NAME}' } }) },
@@ -95,7 +95,7 @@ describe('gatehouse serve', () => {
     )
   })
 
-  test('is what gatehouse does without a command', async () => {
+  test('is the default command of gatehouse', async () => {
     const cwd = config({ listen: { port: 0 }, upstreams: { one: stdioServer() } })
     const client = await clientOf({ url: await address(start([], cwd)) })
     expect(textOf(await client.request('tools/call', { name: 'echo' }))).toBe('{}')
@@ -117,14 +117,14 @@ describe('gatehouse serve', () => {
     }
   })
 
-  test('takes address and port of the command line before those of the file', async () => {
+  test('prefers address and port of the command line to those of the file', async () => {
     const cwd = config({ listen: { port: 1, host: '127.0.0.2' }, upstreams: { one: stdioServer() } })
     expect(await address(start(['serve', '--host', '127.0.0.1', '-p', '0'], cwd))).toMatch(
       /^http:\/\/127\.0\.0\.1:/,
     )
   })
 
-  test('writes logs to stderr only, as JSON lines where that is no terminal, from the level asked for', async () => {
+  test('logs only to stderr, as JSON lines without a terminal, from the requested level', async () => {
     const cwd = config({ listen: { port: 0 }, upstreams: { one: stdioServer(), bad: '/nowhere/at-all' } })
     const loud = start(['serve'], cwd)
     await until(
@@ -140,7 +140,7 @@ describe('gatehouse serve', () => {
     expect((await quiet.ended).stderr).not.toContain('"level":"info"')
   })
 
-  test('names each request in the answer and in the log line of its call', async () => {
+  test('puts each request id into the response and the log line of its call', async () => {
     const process = start(['serve'], config({ listen: { port: 0 }, upstreams: { one: stdioServer() } }))
     const url = await address(process)
     const session = await openSession(url, '2025-11-25')
@@ -166,9 +166,9 @@ describe('gatehouse serve', () => {
     }
   })
 
-  test('ends with 1 where a port is in use, whatever it waits for besides', async () => {
+  test('exits with 1 if its port is in use, even while it waits for a store', async () => {
     const port = await taken()
-    // Nobody is there: it would try to connect again and again.
+    // No server listens there: the gateway would try to connect repeatedly.
     const config = { store: 'redis://127.0.0.1:1', upstreams: { one: { command: line } } }
     const path = join(folder(), 'gateway.config.yaml')
     writeFileSync(path, JSON.stringify(config))
@@ -176,7 +176,7 @@ describe('gatehouse serve', () => {
     expect(code).toBe(1)
   })
 
-  test('says that a port is in use, and ends with 1', async () => {
+  test('reports that its port is in use, and exits with 1', async () => {
     const port = await taken()
     const { code, stdout, stderr } = await runCommand(['serve', '--port', `${port}`, '--', ...line])
     expect([code, stdout]).toEqual([1, ''])
@@ -185,7 +185,7 @@ describe('gatehouse serve', () => {
     )
   })
 
-  test('says that an address is not of this machine, and ends with 1', async () => {
+  test('reports an address that is not local, and exits with 1', async () => {
     const cwd = config({ auth: 'none', listen: { port: 0, host: '192.0.2.1' }, upstreams: { one: 'echo' } })
     const { code, stderr } = await runCommand(['serve'], { cwd })
     expect([code, stderr]).toEqual([
@@ -194,7 +194,7 @@ describe('gatehouse serve', () => {
     ])
   })
 
-  test('refuses an address that others can reach without a word on who may call', async () => {
+  test('refuses to listen on a non-loopback address without authentication settings', async () => {
     const { code, stdout, stderr } = await runCommand([
       'serve',
       '--host',
@@ -208,7 +208,7 @@ describe('gatehouse serve', () => {
     expect(stderr).toContain('everyone who can reach this address')
   })
 
-  test('names an address that can be opened where it listens on all', async () => {
+  test('prints an address that can be opened if it listens on all interfaces', async () => {
     const listen = { host: '0.0.0.0', port: 0 }
     const cwd = config({ auth: 'none', listen, upstreams: { one: stdioServer() } })
     const url = await address(start(['serve'], cwd))
@@ -216,7 +216,7 @@ describe('gatehouse serve', () => {
     expect((await fetch(new URL('/health', url))).status).toBe(200)
   })
 
-  test('starts while a server cannot be reached, and says so where it is asked', async () => {
+  test('starts while a server is unreachable, and reports it at /ready', async () => {
     const cwd = config({ listen: { port: 0 }, upstreams: { one: stdioServer(), bad: '/nowhere/at-all' } })
     const url = await address(start(['serve'], cwd))
     const ready = await until(async () => {
@@ -231,7 +231,7 @@ describe('gatehouse serve', () => {
 
 describe('gatehouse stdio', () => {
   test.each(['2025-11-25', '2026-07-28'] as const)(
-    'is a server on stdio in front of the others, at %s',
+    'is a stdio server in front of the configured servers, at %s',
     async (revision) => {
       const cwd = config({ upstreams: { one: stdioServer(), two: stdioServer() } })
       const [program = '', ...first] = gatewayProgram()
@@ -244,7 +244,7 @@ describe('gatehouse stdio', () => {
     },
   )
 
-  test('takes a command', async () => {
+  test('accepts a command', async () => {
     const [program = '', ...first] = gatewayProgram()
     const words = [...first, 'stdio', '--', ...line]
     const client = await clientOf({ url: '' }, { transport: 'stdio', command: program, args: words })
@@ -252,7 +252,7 @@ describe('gatehouse stdio', () => {
     expect(client.violations).toEqual([])
   })
 
-  test('ends with 0 when its input ends', async () => {
+  test('exits with 0 at the end of its input', async () => {
     expect(await runCommand(['stdio', '--', ...line])).toMatchObject({ code: 0, stdout: '' })
   })
 })

@@ -14,7 +14,7 @@ function file(config: object): string {
   return path
 }
 
-test('a rule that stops nothing keeps serve and stdio from starting, and check says so', async () => {
+test('a deny rule that matches no tool keeps serve and stdio from starting, and check reports it', async () => {
   const { url } = await httpServer()
   const path = file({ upstreams: { one: { url, ...misspelt } } })
   const runs = await Promise.all([
@@ -31,7 +31,7 @@ test('a rule that stops nothing keeps serve and stdio from starting, and check s
   await stdio.close()
 })
 
-test('what changes nothing else than a question is served with a word in the log, and found by check', async () => {
+test('a setting that matches no tool and affects only confirmation is a logged warning, and check reports it', async () => {
   const { url } = await httpServer()
   const upstreams = { one: { url, tools: { echoo: { pivot: true } } } }
   const checked = await runCommand(['check', '--config', file({ upstreams })])
@@ -41,7 +41,7 @@ test('what changes nothing else than a question is served with a word in the log
   expect(line).toMatchObject({ level: 'warn', key: 'upstreams.one.tools.echoo' })
 })
 
-test('a gateway that runs goes on with the rest of a changed file, and says so', async () => {
+test('a running gateway applies the rest of a changed file, and logs the problem', async () => {
   const { url } = await httpServer()
   const gateway = await gatewayTo({ one: { url } })
   gateway.configure({ upstreams: { one: { url, ...misspelt } } })
@@ -51,7 +51,7 @@ test('a gateway that runs goes on with the rest of a changed file, and says so',
   expect((await client.request('tools/list')).result).toBeDefined()
 })
 
-test('a server that is away at the start is looked at once it is there', async () => {
+test('a server that is down at startup is checked once it is up', async () => {
   const port = await steadyPort()
   const url = `http://127.0.0.1:${port}/mcp`
   const gateway = await gatewayTo({ one: { url, ...misspelt } }, { warm: false })
@@ -60,7 +60,7 @@ test('a server that is away at the start is looked at once it is there', async (
   await gateway.logged(({ event, key }) => event === 'config.problem' && key === 'upstreams.one.deny.echoo')
 })
 
-test('an issuer whose keys cannot be had is a problem', async () => {
+test('an issuer whose keys cannot be fetched is a configuration problem', async () => {
   const { url } = await httpServer()
   const auth = { jwt: { issuer: 'http://127.0.0.1:9/', audience: 'x' } }
   const { code, stderr } = await runCommand(['check', '--config', file({ auth, upstreams: { one: url } })])

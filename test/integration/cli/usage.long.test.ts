@@ -20,7 +20,7 @@ describe('every command', () => {
     ['plan', '--help'],
     ['init', '--help'],
     ['help', 'init'],
-  ])('explains itself: %s %s', async (...words) => {
+  ])('prints its help: %s %s', async (...words) => {
     const { code, stdout, stderr } = await runCommand(words.filter(Boolean))
     expect([code, stderr]).toEqual([0, ''])
     expect(stdout).toMatch(/usage/i)
@@ -28,7 +28,7 @@ describe('every command', () => {
   })
 
   test.each([['--version'], ['-v'], ['serve', '--version'], ['tx', 'list', '--version']])(
-    'tells its version: %s %s %s',
+    'prints its version: %s %s %s',
     async (...words) => {
       const { code, stdout, stderr } = await runCommand(words)
       expect([code, stdout, stderr]).toEqual([0, `gatehouse ${packageFile.version}\n`, ''])
@@ -36,34 +36,34 @@ describe('every command', () => {
   )
 })
 
-describe('wrong usage ends with 2, says what is wrong, and writes nothing to stdout', () => {
+describe('wrong usage exits with 2, names the mistake, and writes nothing to stdout', () => {
   test.each([
-    ['a command there is not', ['sevre'], 'sevre'],
-    ['an option there is not', ['serve', '--prot', '1'], '--prot'],
-    ['a command that is near', ['chekc'], 'did you mean check?'],
-    ['an option that is near', ['check', '--confg', 'x'], 'did you mean --config?'],
-    ['an action that is near', ['approvals', 'aprove'], 'did you mean approve?'],
-    ['an action of transactions', ['tx', 'rolback'], 'did you mean rollback?'],
-    ['an action on the store', ['store', 'exprot'], 'did you mean export?'],
-    ['an action on the audit log', ['audit', 'verfy'], 'did you mean verify?'],
-    ['help on what is near', ['help', 'explian'], 'did you mean explain?'],
-    ['a URL with a slip', ['serve', 'htp://127.0.0.1/mcp'], 'write http://'],
-    ['a URL with a slip and no command', ['htp://127.0.0.1/mcp'], 'write http://'],
+    ['an unknown command', ['sevre'], 'sevre'],
+    ['an unknown option', ['serve', '--prot', '1'], '--prot'],
+    ['a misspelt command', ['chekc'], 'did you mean check?'],
+    ['a misspelt option', ['check', '--confg', 'x'], 'did you mean --config?'],
+    ['a misspelt action', ['approvals', 'aprove'], 'did you mean approve?'],
+    ['a misspelt tx action', ['tx', 'rolback'], 'did you mean rollback?'],
+    ['a misspelt store action', ['store', 'exprot'], 'did you mean export?'],
+    ['a misspelt audit action', ['audit', 'verfy'], 'did you mean verify?'],
+    ['help on a misspelt command', ['help', 'explian'], 'did you mean explain?'],
+    ['a URL with a typo', ['serve', 'htp://127.0.0.1/mcp'], 'write http://'],
+    ['a URL with a typo and no command', ['htp://127.0.0.1/mcp'], 'write http://'],
     ['a host without a scheme', ['check', 'localhost:3000/mcp'], 'no scheme'],
     ['an option of another command', ['check', '--port', '1'], '--port'],
-    ['a port that is none', ['serve', '--port', 'x'], '--port'],
+    ['an invalid port', ['serve', '--port', 'x'], '--port'],
     ['a port out of range', ['serve', '--port', '65536'], '--port'],
-    ['a level there is not', ['serve', '--log-level', 'loud'], '--log-level'],
+    ['an unknown log level', ['serve', '--log-level', 'loud'], '--log-level'],
     ['an option without its value', ['serve', '--config'], '--config'],
-    ['help on a command there is not', ['help', 'sevre'], 'sevre'],
+    ['help on an unknown command', ['help', 'sevre'], 'sevre'],
     ['a file without --config', ['serve', 'other.yaml'], '--config'],
-    ['a server of the file where one is not chosen', ['check', 'files'], '"files" is no URL'],
+    ['a server name instead of a URL', ['check', 'files'], '"files" is no URL'],
     ['a command without --', ['stdio', 'some-server', 'docs'], '-- before a command'],
-    ['no command behind --', ['serve', '--'], 'behind --'],
+    ['no command after --', ['serve', '--'], 'behind --'],
     ['a file and a server', ['serve', '--config', 'x.yaml', '--', 'echo'], '--config'],
     ['no server to explain', ['explain'], 'server'],
-    ['words init does not take', ['init', 'x'], '--from'],
-    ['a file to import that is not there', ['init', '--from', 'nowhere.json'], 'nowhere.json'],
+    ['unexpected arguments of init', ['init', 'x'], '--from'],
+    ['a missing file to import', ['init', '--from', 'nowhere.json'], 'nowhere.json'],
   ])('%s', async (_what, words, named) => {
     const { code, stdout, stderr } = await runCommand(words, { cwd: folder() })
     expect([code, stdout]).toEqual([2, ''])
@@ -72,14 +72,14 @@ describe('wrong usage ends with 2, says what is wrong, and writes nothing to std
     expect(stderr).not.toMatch(/\n\s+at /)
   })
 
-  test('a misspelt command is answered with the one that starts a server', async () => {
+  test('a misspelt command is answered with the command that starts a server', async () => {
     expect((await runCommand(['npx', 'some-server'])).stderr).toContain('gatehouse serve -- npx some-server')
   })
 })
 
 describe('without a configuration', () => {
   test.each([[[]], [['serve']], [['check']], [['stdio']]])(
-    '%j says how to get one, and ends with 1',
+    '%j prints how to create one, and exits with 1',
     async (words) => {
       const { code, stdout, stderr } = await runCommand(words, { cwd: folder() })
       expect([code, stdout]).toEqual([1, ''])
@@ -97,7 +97,7 @@ test.each(['/dev/zero', 'pipe'])('a configuration in %s, which never ends, is re
   expect(stderr).toMatch(/^gatehouse: \/\S+ cannot be read: it is not a regular file\n$/)
 })
 
-test('a folder in place of a file is named', async () => {
+test('a folder instead of a file is named in the error', async () => {
   const cwd = folder()
   const { code, stdout, stderr } = await runCommand(['check', '--config', cwd], { cwd })
   expect([code, stdout]).toEqual([1, ''])
@@ -106,7 +106,7 @@ test('a folder in place of a file is named', async () => {
 
 const older = olderNode()
 
-test('each mistake in a file is a line that says who speaks', async () => {
+test('each mistake in a file is one line with the prefix "gatehouse:"', async () => {
   const cwd = folder()
   writeFileSync(`${cwd}/gateway.config.yaml`, 'upstreams: { one: { url: nowhere } }\nlisten: { prt: 1 }\n')
   const { code, stderr } = await runCommand(['explain', 'one'], { cwd })
@@ -116,7 +116,7 @@ test('each mistake in a file is a line that says who speaks', async () => {
 })
 
 describe.skipIf(older === undefined)('on a Node.js that is too old', () => {
-  test('it says which is needed instead of failing somewhere', async () => {
+  test('the command names the required version instead of failing elsewhere', async () => {
     const { code, stdout, stderr } = await runCommand(['--version'], {
       program: [older ?? '', gatewayProgram().at(-1) ?? ''],
     })
@@ -125,7 +125,7 @@ describe.skipIf(older === undefined)('on a Node.js that is too old', () => {
   })
 })
 
-/** A Node.js 20 of this machine. */
+/** A Node.js 20 binary of this machine. */
 function olderNode(): string | undefined {
   return ['/usr/local/bin/node', '/usr/bin/node', '/bin/node'].find((path) => {
     try {

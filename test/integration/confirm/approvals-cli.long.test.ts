@@ -36,12 +36,12 @@ describe('gatehouse approvals', () => {
     expect(textIn(await call({ disk: 'list\u202e', size: 1 }))).toBe('wiped')
     expect((await call({ disk: 'list\u202e', size: 1 }))['isError']).toBe(true)
     expect(ran).toHaveLength(1)
-    // The call that was made again waits for an approval of its own, which stands before the used one.
+    // The repeated call waits for its own approval, which is listed before the used one.
     const states = (await approvals(approving, 'list')).stdout.split('\n').map((line) => line.split(/\s+/)[1])
     expect(states.filter(Boolean)).toEqual(['pending', 'used'])
   })
 
-  test('deny: the next identical call is declined, and nobody can approve it any more', async () => {
+  test('deny: the next identical call is declined, and cannot be approved any more', async () => {
     const approving = await gatewayOf()
     const { call, ran } = approving
     const id = idOf(await call({ disk: 'deny' }))
@@ -53,7 +53,7 @@ describe('gatehouse approvals', () => {
     expect(ran).toEqual([])
   })
 
-  test('the text to type has to be given to approve', async () => {
+  test('approve requires the confirmation text', async () => {
     const approving = await gatewayOf({ type_to_confirm: 'disk' })
     const id = idOf(await approving.call({ disk: 'production' }))
     const without = await approvals(approving, 'approve', id)
@@ -64,7 +64,7 @@ describe('gatehouse approvals', () => {
     expect((await approvals(approving, 'approve', id, '--typed', 'production')).code).toBe(0)
   })
 
-  test('what cannot be decided is said in one line', async () => {
+  test('an approval that cannot be decided is a one-line error', async () => {
     const rules = { approval: 'out_of_band', approvers: ['nobody-of-this-name'] }
     const approving = await gatewayOf(rules, { features: { confirm: { wait: '1s' } } })
     const id = idOf(await approving.call({ disk: 'other' }))
@@ -80,7 +80,7 @@ describe('gatehouse approvals', () => {
     expect(short.code).toBe(1)
   })
 
-  test('an approval whose time is over is said to be', async () => {
+  test('an expired approval is reported as expired', async () => {
     const approving = await gatewayOf({}, { features: { confirm: { ttl: '1s' } } })
     const id = idOf(await approving.call({ disk: 'late' }))
     const asked = Date.now()
@@ -92,19 +92,19 @@ describe('gatehouse approvals', () => {
 
   test.each<[string, readonly string[]]>([
     ['no action', []],
-    ['another action', ['forget']],
+    ['an unknown action', ['forget']],
     ['no id', ['approve']],
     ['two ids', ['show', 'aaaaaa', 'bbbbbb']],
-    ['a reason for looking', ['show', 'aaaaaa', '--reason', 'x']],
+    ['a reason for show', ['show', 'aaaaaa', '--reason', 'x']],
     ['an unknown option', ['list', '--all']],
-  ])('with %s it says how it is used', async (_name, words) => {
+  ])('with %s it prints its usage', async (_name, words) => {
     const { code, stderr } = await runCommand(['approvals', ...words])
     expect(code).toBe(2)
     expect(stderr).toMatch(/^gatehouse: .*Run gatehouse approvals --help\n$/)
   })
 })
 
-test.skipIf(!hasRedis())('approvals in Redis are decided by a command too', async () => {
+test.skipIf(!hasRedis())('approvals in Redis can be decided by a command', async () => {
   const redis = await startRedis()
   onTestFinished(() => redis.stop())
   const { call, gateway } = await approvingGateway({ config: { store: redis.url } })
@@ -117,7 +117,7 @@ test.skipIf(!hasRedis())('approvals in Redis are decided by a command too', asyn
   expect(textIn(await call({ disk: 'a' }))).toBe('wiped')
 })
 
-test('approvals in memory cannot be seen by a command', async () => {
+test('approvals in memory are not visible to commands', async () => {
   const { gateway } = await approvingGateway({ config: { store: 'memory' } })
   const { code, stderr } = await runCommand(['approvals', 'list', '--config', gateway.configFile])
   expect(code).toBe(1)

@@ -28,7 +28,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     return context
   }
 
-  /** Opens a page as whoever sits at the terminal. */
+  /** Opens a page as the person at the terminal. */
   async function opened({ code }: Approving, url: string, options?: BrowserContextOptions): Promise<Page> {
     const page = await (await contextOf(options)).newPage()
     await page.goto(url)
@@ -96,7 +96,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     expect(await title(page)).toBe('Who are you?')
   })
 
-  test('Enter in a field decides nothing', async () => {
+  test('Enter in a field submits no decision', async () => {
     const approving = await approvingGateway({ rules: { type_to_confirm: 'disk' } })
     const page = await opened(approving, pageOf(await approving.call({ disk: 'a' })))
     for (const field of await page.locator('form input:not([type=hidden]):not([type=checkbox])').all()) {
@@ -108,7 +108,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     expect(await page.getByRole('button', { name: 'Approve' }).count()).toBe(1)
   })
 
-  test('the list and the pages of calls say who calls and lead on, in the time of the reader', async () => {
+  test('the list and the call pages show the caller and local times, and link to each other', async () => {
     const approving = await approvingGateway()
     const [one, two] = [
       pageOf(await approving.call({ disk: 'a' })),
@@ -135,7 +135,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     [{}, 'what it changes may be lost for good'],
     [{ undo: 'wipe(disk=$.args.disk)' }, 'the configuration says how it is undone'],
     [{ undo: 'none' }, 'what it changes may be lost for good'],
-  ])('the risk of a tool with %j is given as it is', async (rules, words) => {
+  ])('the page shows the risk of a tool with %j', async (rules, words) => {
     const approving = await approvingGateway({ rules })
     const page = await opened(approving, pageOf(await approving.call({ disk: 'a' })))
     expect(await page.locator('.risk').innerText()).toContain(words)
@@ -154,7 +154,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     expect(ran).toEqual([])
   })
 
-  test('other arguments than those approved are asked about again', async () => {
+  test('a call with other arguments than those approved requires its own approval', async () => {
     const approving = await approvingGateway()
     const { call, ran } = approving
     const page = await opened(approving, pageOf(await call({ disk: 'test' })))
@@ -167,7 +167,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     expect(await page.locator('pre').innerText()).toContain('production')
   })
 
-  test('an approval whose time is over cannot be decided', async () => {
+  test('an expired approval cannot be decided', async () => {
     const approving = await approvingGateway({ config: { features: { confirm: { ttl: '3s' } } } })
     const { call, ran } = approving
     const page = await opened(approving, pageOf(await call({ disk: 'a' })))
@@ -177,7 +177,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     expect(ran).toEqual([])
   })
 
-  test('what was decided cannot be decided again from a page that was left open', async () => {
+  test('a decided approval cannot be decided again from a page that was left open', async () => {
     const approving = await approvingGateway()
     const { call, ran } = approving
     const url = pageOf(await call({ disk: 'a' }))
@@ -193,7 +193,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     expect(ran).toEqual([])
   })
 
-  test('people with passwords: the one who may decides, another one is refused', async () => {
+  test('with passwords, the permitted person can decide and another person is refused', async () => {
     const approving = await approvingGateway({
       config: { auth: peopleNamed('anna', 'bert'), features: { confirm: { wait: '1s' } } },
       rules: { approval: 'out_of_band', approvers: ['anna'] },
@@ -215,7 +215,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     expect(ran).toHaveLength(1)
   })
 
-  test('nobody who does not know the code sees anything', async () => {
+  test('nothing is shown without the code', async () => {
     const approving = await approvingGateway()
     const url = pageOf(await approving.call({ disk: 'a' }))
     const page = await opened({ ...approving, code: 'AAAA-AAAA' }, url)
@@ -224,7 +224,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     expect(await page.locator('body').innerText()).not.toContain('wipe')
   })
 
-  test('the text to type has to be typed to approve', async () => {
+  test('approval requires typing the confirmation text', async () => {
     const approving = await approvingGateway({ rules: { type_to_confirm: 'disk' } })
     const { call } = approving
     const page = await opened(approving, pageOf(await call({ disk: 'production' })))
@@ -238,7 +238,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
 
   const hostile = `"><script>window.ran = 1</script><img src=x onerror="window.ran = 1">'</pre>\u202etxt.exe\u200b`
 
-  test('names, questions and arguments are shown as text, whatever they hold', async () => {
+  test('names, questions and arguments are shown as text, whatever they contain', async () => {
     const approving = await approvingGateway({
       tool: 'wipe<b>"x"',
       description: hostile,
@@ -262,7 +262,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     expect(await title(page)).toBe('Denied')
   })
 
-  test('a page of another origin cannot decide, although the browser is known', async () => {
+  test('a page of another origin cannot decide, even in a known browser', async () => {
     const approving = await approvingGateway()
     const { call, ran, gateway } = approving
     const url = pageOf(await call({ disk: 'a' }))
@@ -292,7 +292,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     expect(ran).toEqual([])
   })
 
-  test('a proxy may serve it below a path of its own', async () => {
+  test('a proxy can serve the page below a path prefix', async () => {
     const port = await freePort()
     const proxy = await stripping('/tools', port)
     const publicUrl = `${proxy}/tools/`
@@ -313,7 +313,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     expect(textIn(await call({ disk: 'a' }))).toBe('wiped')
   })
 
-  test.each(['light', 'dark'] as const)('it is legible on a phone, in %s', async (colorScheme) => {
+  test.each(['light', 'dark'] as const)('the page is legible on a phone, in %s', async (colorScheme) => {
     const approving = await approvingGateway({ rules: { type_to_confirm: 'disk' } })
     const args = {
       disk: 'production',
@@ -326,7 +326,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
       colorScheme,
       viewport: { width: 360, height: 740 },
     })
-    // For people who want to see it.
+    // Kept for visual inspection.
     await page.screenshot({ path: `out/gatehouse-approval-${colorScheme}.png`, fullPage: true })
     const { overflow, size, heights, texts, faint } = await measured(page)
     expect(overflow).toBeLessThanOrEqual(0)
@@ -338,7 +338,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
   })
 })
 
-/** A proxy that takes a path away which its URLs begin with; its origin. */
+/** The origin of a proxy that strips a path prefix from its URLs. */
 async function stripping(path: string, port: number): Promise<string> {
   const proxy = createServer((incoming, outgoing) => {
     const { method, headers, url = '' } = incoming

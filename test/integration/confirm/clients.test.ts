@@ -67,7 +67,7 @@ describe.each(eras)('a client of the $title over HTTP', ({ connect }) => {
   }
   afterAll(() => Promise.all(clients.map((client) => client.close())))
 
-  it.each(['mcp/hub', 'mcp'])('whose person agrees gets the call done, at %s', async (path) => {
+  it.each(['mcp/hub', 'mcp'])('runs the call once its user agrees, at %s', async (path) => {
     const before = calls('delete_repo')
     const client = await open(agrees, path)
     const result = await client.call('delete_repo', repo)
@@ -82,8 +82,8 @@ describe.each(eras)('a client of the $title over HTTP', ({ connect }) => {
   it.each([
     ['declines', { action: 'decline' }],
     ['cancels', { action: 'cancel' }],
-    ['sends the form without a yes', { action: 'accept', content: { confirm: false } }],
-  ] as const)('whose person %s never reaches the server', async (_what, said) => {
+    ['submits the form without agreeing', { action: 'accept', content: { confirm: false } }],
+  ] as const)('does not reach the server if its user %s', async (_what, said) => {
     const before = calls('delete_repo')
     const client = await open(() => said)
     const result = await client.call('delete_repo', repo)
@@ -93,7 +93,7 @@ describe.each(eras)('a client of the $title over HTTP', ({ connect }) => {
     expect(calls('delete_repo')).toBe(before)
   })
 
-  it('has its person type what is wiped', async () => {
+  it('requires its user to type what is wiped', async () => {
     const typing: Person = ({ requestedSchema }) => {
       expect(requestedSchema).toMatchObject({ properties: { confirm: { type: 'string' } } })
       return { action: 'accept', content: { confirm: 'test-repo' } }
@@ -105,13 +105,13 @@ describe.each(eras)('a client of the $title over HTTP', ({ connect }) => {
     expect(calls('wipe_repo')).toBe(before)
   })
 
-  it('is not asked about what only reads', async () => {
+  it('receives no confirmation request for a read-only tool', async () => {
     const client = await open(agrees)
     expect(textOf(await client.call('get_repo', repo))).toContain('did get_repo')
     expect(client.asked).toHaveLength(0)
   })
 
-  it('that cannot ask gets nowhere with a made-up confirmation', async () => {
+  it('without elicitation is refused with a made-up confirmation', async () => {
     const before = calls('delete_repo')
     const client = await open()
     for (const meta of [
@@ -129,7 +129,7 @@ describe.each(eras)('a client of the $title over HTTP', ({ connect }) => {
     expect(calls('delete_repo')).toBe(before)
   })
 
-  it('that cannot ask confirms with the token, once and for the same call', async () => {
+  it('without elicitation confirms with the token, once and for the same call', async () => {
     const before = calls('delete_repo')
     const client = await open()
     const own = { ...repo, owner: connect.name }
@@ -149,7 +149,7 @@ describe.each(eras)('a client of the $title over HTTP', ({ connect }) => {
     expect(calls('delete_repo')).toBe(before + 1)
   })
 
-  it('is not asked again for what was done already', async () => {
+  it('receives no confirmation request for a replayed call', async () => {
     const before = calls('delete_repo')
     const client = await open(agrees)
     const meta = { idempotency_key: `once-${connect.name}` }
@@ -160,7 +160,7 @@ describe.each(eras)('a client of the $title over HTTP', ({ connect }) => {
     expect(calls('delete_repo')).toBe(before + 1)
   })
 
-  it('sees in the list what its person will be asked, where it asks for that', async () => {
+  it('sees in the tool list what will be confirmed, if that is configured', async () => {
     const client = await open()
     for (const tool of await client.tools())
       expect(Object(tool['_meta'])).not.toHaveProperty(['dev.gatehouse/confirmation'])
@@ -183,7 +183,7 @@ describe.each(eras)('a client of the $title over HTTP', ({ connect }) => {
 })
 
 describe.each(eras)('a client of the $title over stdio', ({ title, connect }) => {
-  it('overwrites a file of the published server only where its person agrees', async () => {
+  it('overwrites a file of the published server only if its user agrees', async () => {
     const path = join(folder, `${title}.txt`)
     await writeFile(path, 'before')
     const way: Way = { transport: 'stdio', command: [...gatewayProgram(), 'stdio', '--config', stdio.path] }

@@ -33,7 +33,7 @@ async function clientOf(
   return client
 }
 
-/** The page of the approval that was asked for last, once it is. */
+/** The page of the latest approval request, once there is one. */
 async function asked({ gateway }: Approving): Promise<string> {
   const { approval } = await gateway.logged(({ event, msg }) => (event ?? msg) === 'confirm.requested')
   return `${gateway.origin}/confirm/${String(approval)}`
@@ -44,7 +44,7 @@ async function decide(url: string, verdict: 'approved' | 'denied'): Promise<void
 }
 
 describe.each(eras)('a client of the $title', ({ connect }) => {
-  test('waits for others, and gets the call done once they approve', async () => {
+  test('waits for an out-of-band approval, and runs the call once it is approved', async () => {
     const approving = await approvingGateway({ config: { auth: peopleNamed() }, rules })
     const client = await clientOf(approving, connect, agrees)
     const called = client.call('wipe', { disk: 'a' })
@@ -54,7 +54,7 @@ describe.each(eras)('a client of the $title', ({ connect }) => {
     expect(approving.ran).toEqual([{ disk: 'a' }])
   })
 
-  test('waits for others, and is told where they deny it', async () => {
+  test('waits for an out-of-band approval, and receives the denial', async () => {
     const approving = await approvingGateway({ config: { auth: peopleNamed() }, rules })
     const client = await clientOf(approving, connect)
     const called = client.call('wipe', { disk: 'a' })
@@ -63,7 +63,7 @@ describe.each(eras)('a client of the $title', ({ connect }) => {
     expect(approving.ran).toEqual([])
   })
 
-  test('is answered before it gives up, and makes the call again', async () => {
+  test('receives a response before its timeout, and repeats the call', async () => {
     const config = { auth: peopleNamed(), features: { confirm: { wait: '500ms' } } }
     const approving = await approvingGateway({ config, rules })
     const client = await clientOf(approving, connect)
@@ -74,7 +74,7 @@ describe.each(eras)('a client of the $title', ({ connect }) => {
     expect(approving.ran).toHaveLength(1)
   })
 
-  test('that cannot ask is refused in the corporate profile, one that can is asked', async () => {
+  test('without elicitation is refused in the corporate profile, and with it is asked to confirm', async () => {
     const approving = await approvingGateway({ config: { profile: 'corporate', auth: peopleNamed() } })
     const refused = await (await clientOf(approving, connect)).call('wipe', { disk: 'a' })
     expect(refused).toMatchObject({
@@ -87,7 +87,7 @@ describe.each(eras)('a client of the $title', ({ connect }) => {
     expect(approving.ran).toHaveLength(1)
   })
 
-  test('is asked once for several calls where that is configured', async () => {
+  test('confirms once for several calls if that is configured', async () => {
     const approving = await approvingGateway({ rules: { remember: { for: '1m', max: 2 } } })
     const client = await clientOf(approving, connect, agrees)
     for (const disk of ['a', 'b', 'c']) await client.call('wipe', { disk })
@@ -97,7 +97,7 @@ describe.each(eras)('a client of the $title', ({ connect }) => {
   })
 })
 
-test('the audit log says who confirmed a call, and who declined one', async () => {
+test('the audit log names the person who confirmed or declined a call', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'audit-'))
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
   const file = join(folder, 'audit.jsonl')

@@ -12,7 +12,7 @@ const form = 'application/x-www-form-urlencoded'
 const basic = (name: string, secret = password): string =>
   `Basic ${Buffer.from(`${name}:${secret}`).toString('base64')}`
 
-/** The page of a call whose answer names none, as no decision is possible there. */
+/** The page of a call whose response names none because no decision is possible there. */
 function unnamedPage(result: Json, origin: string): string {
   const { url, approval } = objectAt(result['_meta'], 'dev.gatehouse/confirmation')
   expect(url).toBeUndefined()
@@ -61,7 +61,7 @@ async function postChunks(
 }
 
 describe('the page at /', () => {
-  test('names the calls that wait, to those who may decide them and to their callers', async () => {
+  test('lists pending calls to their approvers and their callers', async () => {
     const { call, gateway } = await approvingGateway({
       config: { auth: peopleNamed('anna', 'bert'), features: { confirm: { wait: '1s' } } },
       rules: { approval: 'out_of_band', approvers: ['anna'] },
@@ -81,7 +81,7 @@ describe('the page at /', () => {
     expect(metrics.text).toMatch(/^gatehouse_pending_approvals 1$/m)
   })
 
-  test('names the calls that wait where callers are not told apart, and never their arguments', async () => {
+  test('lists pending calls without arguments if callers are not authenticated', async () => {
     const { call, gateway } = await approvingGateway()
     await call({ disk: 'the disk of the accounts' })
     const { text } = await get(`${gateway.origin}/`)
@@ -91,7 +91,7 @@ describe('the page at /', () => {
 })
 
 describe('the page of an approval', () => {
-  test('takes a decision whose body comes in chunks, up to the limit', async () => {
+  test('accepts a chunked decision body, up to the limit', async () => {
     const { call, gateway } = await approvingGateway({
       config: { auth: peopleNamed('anna'), features: { confirm: { wait: '1s' } } },
       rules: { approval: 'out_of_band' },
@@ -107,7 +107,7 @@ describe('the page of an approval', () => {
     )
   })
 
-  test('asks a browser for a password where people have one, and takes the decision', async () => {
+  test('requires a password of a browser if people have one, and accepts the decision', async () => {
     const { call, ran, gateway } = await approvingGateway({
       config: {
         auth: peopleNamed('anna'),
@@ -162,7 +162,7 @@ describe('the page of an approval', () => {
     expect(found['arguments_digest']).toBe(made['arguments_digest'])
   })
 
-  test('a token that calls does not approve itself, another one may where others are asked', async () => {
+  test('refuses the token of the caller, and accepts another token if approval is out of band', async () => {
     const { call, ran } = await approvingGateway({
       config: { auth: peopleNamed(), features: { confirm: { wait: '1s' } } },
       rules: { approval: 'out_of_band' },
@@ -182,14 +182,14 @@ describe('the page of an approval', () => {
     expect(ran).toHaveLength(1)
   })
 
-  test('a browser is told how to go on where callers have tokens and nobody has a password', async () => {
+  test('explains to a browser how to continue if callers have tokens and no passwords exist', async () => {
     const { call, gateway } = await approvingGateway({ config: { auth: peopleNamed() } })
     const page = await get(unnamedPage(await call({ disk: 'a' }, bearer.agent), gateway.origin))
     expect(page.status).toBe(401)
     expect(page.text).toMatch(/auth\.basic.*gatehouse approvals/s)
   })
 
-  test('the person in whose name a token calls is known by no password, so no one else’s password does', async () => {
+  test('the page accepts no password for the call of a token, since passwords do not identify its caller', async () => {
     const { call, ran, gateway } = await approvingGateway({ config: { auth: peopleNamed('anna') } })
     const url = unnamedPage(await call({ disk: 'a' }, bearer.agent), gateway.origin)
     const page = await get(url, { authorization: basic('anna') })
@@ -199,7 +199,7 @@ describe('the page of an approval', () => {
     expect(ran).toEqual([])
   })
 
-  test('passwords cannot be guessed for long', async () => {
+  test('limits password attempts', async () => {
     const { gateway } = await approvingGateway({ config: { auth: peopleNamed('anna', 'bert') } })
     const url = `${gateway.origin}/confirm`
     const statuses: number[] = []
@@ -211,7 +211,7 @@ describe('the page of an approval', () => {
     expect((await get(url, { authorization: basic('bert') })).status).toBe(200)
   })
 
-  test('the code of the terminal stands in no log', async () => {
+  test('the terminal code is never logged', async () => {
     const { code, gateway, call } = await approvingGateway()
     const url = pageOf(await call({ disk: 'a' }))
     await post(url, new URLSearchParams({ code }).toString(), { 'content-type': form })
@@ -219,7 +219,7 @@ describe('the page of an approval', () => {
     expect(gateway.stderr()).not.toContain(code)
   })
 
-  test('where no calls are asked about, no code is printed', async () => {
+  test('no terminal code is printed if no call requires confirmation', async () => {
     const { gateway } = await approvingGateway({ config: { features: { confirm: false } } })
     expect(gateway.stdout()).not.toContain('use the code')
   })

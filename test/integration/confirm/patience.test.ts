@@ -4,7 +4,7 @@ import { clientOf, codeOf, gatewayTo, httpServer } from '../../support/journey.t
 const never = () => new Promise<never>(() => undefined)
 
 it.each(['2025-06-18', '2025-11-25'] as const)(
-  'a person who says nothing to a client of %s is waited for as long as is said',
+  'confirmation waits as long as configured for a user of a %s client who does not respond',
   { timeout: 30_000 },
   async (revision) => {
     const server = await httpServer()

@@ -12,7 +12,7 @@ import { folder } from '../../support/journey.ts'
 const require = createRequire(import.meta.url)
 const server = require.resolve('@modelcontextprotocol/server-filesystem/dist/index.js')
 
-/** Writes a file through a stdio gateway; the text it answers with. */
+/** Writes a file through a stdio gateway; returns the text of the result. */
 async function write(gateway: CommandProcess, path: string, id: number): Promise<string> {
   const params = { name: 'write_file', arguments: { path, content: 'written' } }
   gateway.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call', params })}\n`)
@@ -29,7 +29,7 @@ async function write(gateway: CommandProcess, path: string, id: number): Promise
 }
 
 test.each(['a configuration file', 'a command'])(
-  'the command that a stdio front for %s prints works as it is printed, from another folder',
+  'the command that a stdio gateway for %s prints works verbatim from another folder',
   async (front) => {
     const place = folder()
     const target = join(place, 'target.txt')

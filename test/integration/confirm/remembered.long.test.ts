@@ -1,6 +1,6 @@
 /**
- * An answer that a person lets hold for more calls of a tool: in the form of a client, on the page, and at the command
- * line. It holds for the session it was given in, and in no other one of the same store.
+ * A confirmation that a person remembers for further calls of a tool: in the form of a client, on the page, and at the
+ * command line. It applies to the session in which it was given, and to no other session of the same store.
  */
 import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -29,13 +29,13 @@ function closing(client: ConfirmingClient): ConfirmingClient {
   return client
 }
 
-/** What a question lets the person choose besides. */
+/** The additional choice that a confirmation offers. */
 function choiceIn(params: unknown): unknown {
   return Object(Object(Object(params).requestedSchema).properties).remember
 }
 
 describe.each(eras)('a client of the $title over stdio', ({ connect }) => {
-  test('is asked once where its person chooses so, and another one of the same store is asked', async () => {
+  test('confirms once if its user chooses to remember, and another client of the same store still confirms', async () => {
     const folder = await realpath(await mkdtemp(join(tmpdir(), 'remembered-')))
     onTestFinished(() => rm(folder, { recursive: true, force: true }))
     const command = publishedServer('@modelcontextprotocol/server-filesystem', folder)
@@ -61,7 +61,7 @@ describe.each(eras)('a client of the $title over stdio', ({ connect }) => {
   })
 })
 
-test('over HTTP it holds for one session, and each call is asked about where its person does not choose it', async () => {
+test('over HTTP a remembered confirmation applies to one session, and without it each call is confirmed', async () => {
   const { gateway, ran } = await approvingGateway()
   const way: Way = { transport: 'http', url: gateway.url }
   const client = closing(await connectLegacy(way, chooses))
@@ -73,7 +73,7 @@ test('over HTTP it holds for one session, and each call is asked about where its
   expect(other.asked).toHaveLength(2)
 })
 
-test('is offered to no callers without a session who are not told apart', async () => {
+test('a remembered confirmation is not offered to sessionless, unauthenticated callers', async () => {
   const { gateway, ran } = await approvingGateway()
   const client = closing(await connectModern({ transport: 'http', url: gateway.url }, chooses))
   for (const disk of ['a', 'b']) await client.call('wipe', { disk })
@@ -83,8 +83,8 @@ test('is offered to no callers without a session who are not told apart', async 
 
 test.each([
   ['in the corporate profile', { profile: 'corporate', auth: peopleNamed() }],
-  ['where it is off', { auth: peopleNamed(), features: { confirm: { remember: 'off' } } }],
-] as const)('is not offered %s', async (_where, config) => {
+  ['if it is off', { auth: peopleNamed(), features: { confirm: { remember: 'off' } } }],
+] as const)('a remembered confirmation is not offered %s', async (_where, config) => {
   const { gateway, ran } = await approvingGateway({ config })
   const headers = { authorization: `Bearer ${bearer.agent}` }
   const client = closing(await connectModern({ transport: 'http', url: gateway.url }, chooses, headers))
@@ -93,7 +93,7 @@ test.each([
   expect(ran).toHaveLength(2)
 })
 
-test('can be chosen on the page, where the client cannot ask', async () => {
+test('a remembered confirmation can be chosen on the page if the client lacks elicitation', async () => {
   const { gateway, code, ran } = await approvingGateway()
   const client = closing(await connectLegacy({ transport: 'http', url: gateway.url }))
   const url = pageOf(await client.call('wipe', { disk: 'a' }))
@@ -115,7 +115,7 @@ test('can be chosen on the page, where the client cannot ask', async () => {
   expect(line).toMatchObject({ tool: 'wipe', upstream: 'disks', calls: 100, seconds: 3600 })
 })
 
-test('can be chosen at the command line, where it is offered', async () => {
+test('a remembered confirmation can be chosen at the command line if it is offered', async () => {
   const { gateway } = await approvingGateway()
   const way: Way = { transport: 'http', url: gateway.url }
   const approve = (id: string) =>

@@ -33,7 +33,7 @@ const costly = {
   tools: { export_report: { cost: { category: 'requires_approval', units: 5, label: 'credits' } } },
 }
 
-it('a call that requires approval does not run without it, whatever is asked about otherwise', async () => {
+it('a call whose cost requires approval does not run without it, whatever the other confirmation settings', async () => {
   const one = await server()
   const gateway = await gatewayTo({ url: one.url, ...costly }, { confirm: { level: 'none' } })
   const mute = await clientOf(gateway)
@@ -56,7 +56,7 @@ it('a call that requires approval does not run without it, whatever is asked abo
   expect(callsOf(one)).toBe(1)
 })
 
-it('a list says what a tool costs, and that it is asked about', async () => {
+it('the tool list shows the cost of a tool, and that it requires confirmation', async () => {
   const one = await server()
   const gateway = await gatewayTo({ url: one.url, ...costly })
   const client = await clientOf(gateway)
@@ -70,13 +70,13 @@ it('a list says what a tool costs, and that it is asked about', async () => {
   })
 })
 
-it('a configuration in which nobody could approve is a problem', async () => {
+it('a configuration in which no approval is possible is a problem', async () => {
   const one = await server()
   const gateway = await gatewayTo({ url: one.url, ...costly }, { confirm: 'off' })
   expect(gateway.collisions).toEqual([expect.stringContaining('requires approval')])
 })
 
-it('a budget that is spent is told as what it is, and costs the server nothing', async () => {
+it('an exhausted budget is reported as QUOTA_EXHAUSTED, without a request to the server', async () => {
   const one = await server()
   const priced = { url: one.url, tools: { '*': { cost: '5 credits' } } }
   const gateway = await gatewayTo(priced, { cost: { budget: { units: 7, per: 'day' } } })
@@ -92,7 +92,7 @@ it('a budget that is spent is told as what it is, and costs the server nothing',
   expect(callsOf(one)).toBe(1)
 })
 
-it('what a server says is left of its own limit stands with each result', async () => {
+it('the remaining quota that a server reports is in each result', async () => {
   let left = 3
   const http = createServer((request, response) => {
     let body = ''

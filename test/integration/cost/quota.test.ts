@@ -13,7 +13,7 @@ const QUOTA = 'dev.gatehouse/quota'
 const schema = 'proposals/service-manifest.schema.json'
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.000Z$/)
 
-/** A gateway in front of the published server of files, whose reads have a price, and one of them a rate. */
+/** A gateway in front of the published filesystem server, whose reads have a cost, and one of them a rate limit. */
 async function gatewayTo(config: Json = {}): Promise<LocalGateway & { readonly file: string }> {
   const folder = await realpath(await mkdtemp(join(tmpdir(), 'gatehouse-quota-')))
   const file = join(folder, 'hello.txt')
@@ -46,7 +46,7 @@ async function manifestOf({ origin }: LocalGateway, path = ''): Promise<Json> {
   return manifest
 }
 
-it('a list says what is left of tools that are counted for themselves, and after a call what is left then', async () => {
+it('the tool list shows the remaining quota of tools counted separately, as do results of calls', async () => {
   const gateway = await gatewayTo()
   const client = await clientOf(gateway)
   const listed = async () => toolsIn((await client.request('tools/list', {})).result)
@@ -63,11 +63,11 @@ it('a list says what is left of tools that are counted for themselves, and after
   const after = await listed()
   expect(metaOf(after.get('read_text_file'))[QUOTA]).toMatchObject({ remaining: 7 })
   expect(metaOf(after.get('get_file_info'))[QUOTA]).toEqual({ remaining: 2, resets_at: time, of: 'limit' })
-  // Whoever looks takes nothing.
+  // Reading the quota does not use it.
   expect(metaOf((await listed()).get('get_file_info'))[QUOTA]).toMatchObject({ remaining: 2 })
 })
 
-it('the manifest says what is left and fits its schema', async () => {
+it('the manifest shows the remaining quota and fits its schema', async () => {
   const gateway = await gatewayTo()
   const client = await clientOf(gateway)
   const leftIn = (manifest: Json): unknown => objectAt(manifest, 'rate_limits')['remaining']
@@ -75,7 +75,7 @@ it('the manifest says what is left and fits its schema', async () => {
   await client.request('tools/call', { name: 'get_file_info', arguments: { path: gateway.file } })
   const after = await manifestOf(gateway)
   expect(objectAt(after, 'rate_limits')['resets_at']).toEqual(time)
-  // Reading it is a request too.
+  // Reading the manifest is a request too.
   expect([leftIn(before), leftIn(after)]).toEqual([99, 97])
   expect(toolsIn(after).get('get_file_info')).toMatchObject({ quota: { remaining: 2, of: 'limit' } })
   expect(toolsIn(after).get('read_text_file')).toMatchObject({ quota: { remaining: 12, of: 'budget' } })
@@ -87,7 +87,7 @@ it('the manifest says what is left and fits its schema', async () => {
   expect([fits(after), fits.errors]).toEqual([true, null])
 })
 
-it('what is left alone makes the manifest no other one for those who keep it', async () => {
+it('a change of the remaining quota alone does not change the ETag of the manifest', async () => {
   const gateway = await gatewayTo()
   const first = await fetch(`${gateway.origin}/capabilities`)
   const etag = first.headers.get('etag') ?? ''
@@ -97,7 +97,7 @@ it('what is left alone makes the manifest no other one for those who keep it', a
   expect([again.status, again.headers.get('etag')]).toEqual([304, etag])
 })
 
-it('what is left is that of the caller who asks, in the tool and where a client connects too', async () => {
+it('the remaining quota is that of the caller, in the manifest tool and in discovery', async () => {
   const gateway = await gatewayTo()
   const client = await clientOf(gateway)
   await client.request('tools/call', { name: 'get_file_info', arguments: { path: gateway.file } })
@@ -107,7 +107,7 @@ it('what is left is that of the caller who asks, in the tool and where a client 
   expect(objectAt(manifest, 'rate_limits')).toMatchObject({ remaining: expect.any(Number), resets_at: time })
 })
 
-it('nothing is said of it where the feature is off, or nothing is limited', async () => {
+it('no quota is reported if the feature is off or no limit is set', async () => {
   const off = await gatewayTo({ features: { quota: 'off', cost: { budget: { units: 12, per: 'day' } } } })
   const { result } = await (await clientOf(off)).request('tools/list', {})
   expect(JSON.stringify(result)).not.toContain(QUOTA)

@@ -8,7 +8,7 @@ import { hasRedis, startRedis } from '../../support/redis-server.ts'
 const COUNT = 100
 
 test.runIf(hasRedis())(
-  'a hundred equal calls at once, over three gateways, are one call of the server',
+  'a hundred identical concurrent calls over three gateways are one call at the server',
   async () => {
     const redis = await startRedis()
     onTestFinished(() => redis.stop())

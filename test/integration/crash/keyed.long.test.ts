@@ -6,17 +6,17 @@ import { effectsOf } from '../../support/effects.ts'
 import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 import { seeded } from '../../support/seeded.ts'
 
-/** CRASH_SEED repeats the points at which processes were killed. */
+/** CRASH_SEED reproduces the points at which processes were killed. */
 const SEED = Number(process.env['CRASH_SEED'] ?? 20_261)
 
 const verify = 'list_effects(value=$.args.value) -> $.result.effects[0]'
-/** Whether what was sent before still acts is waited for as long as a call may take. */
+/** An earlier attempt may still be running for as long as the timeout, so the timeout is short. */
 const tools = { add_effect: { verify, timeout: '1s' }, add_blind_effect: { timeout: '1s' } }
 
 const variants = (['stdio', 'http'] as const).flatMap((upstream) =>
   (['LMDB', 'Redis'] as const).flatMap((store) => [
     { upstream, store, kills: 'gateways' as const, keys: 350, batch: 35 },
-    // More kills within a minute would make a gateway pause before it starts its server again.
+    // More kills within a minute would make a gateway pause before it restarts its server.
     { upstream, store, kills: 'server' as const, keys: 150, batch: 38 },
   ]),
 )
@@ -31,7 +31,7 @@ describe('keyed calls while processes are killed', () => {
   afterAll(() => redis?.stop())
 
   test.for(variants)(
-    'are done once: $kills killed, server over $upstream, store in $store',
+    'run once: $kills killed, server over $upstream, store in $store',
     { timeout: 120_000 },
     async (variant, { skip }) => {
       const { upstream, store, kills, keys, batch } = variant
@@ -60,25 +60,25 @@ describe('keyed calls while processes are killed', () => {
     },
   )
 
-  test('were in doubt in part, and settled by what a read found in part', () => {
+  test('include calls in doubt, some of them settled by a read', () => {
     expect(all.filter(({ answer }) => !answer).length).toBeGreaterThan(0)
     expect(all.filter(({ answer }) => answer?.isVerified).length).toBeGreaterThan(0)
   })
 })
 
-/** Makes calls once more: those in doubt, and some of those that were answered. */
+/** Repeats calls: those in doubt, and some of those that were answered. */
 function makeAgain(field: CrashField, endings: readonly Ending[], seed: number): Promise<Ending[]> {
   const random = seeded(seed)
   const chosen = endings.filter(({ answer }) => !answer || random.chance(0.25))
   return Promise.all(chosen.map(({ call }) => untilAnswered(call, field.gateways, random)))
 }
 
-/** What is wrong with what came the second time, given what came the first time. */
+/** What is wrong with the second response, given the first. */
 function unlike(endings: readonly Ending[], again: readonly Ending[]): readonly string[] {
   return again.flatMap(({ call, answer, wrong }) => {
     const first = endings.find((each) => each.call === call)?.answer
     if (wrong !== undefined) return [`${call.key}: ${wrong}`]
-    // A read can settle what was in doubt; without one it stays so.
+    // A read can settle a call in doubt; without one it stays in doubt.
     if (!first) return call.tool === 'add_effect' || !answer ? [] : [`${call.key} was guessed`]
     if (answer?.wasReplay && isSameAnswer(first, answer)) return []
     return [`${call.key}: ${JSON.stringify([first, answer])}`]

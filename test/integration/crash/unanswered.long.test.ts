@@ -1,6 +1,5 @@
-// A server that does what it is called for and never answers. Its calls with a key have one end, whatever their
-// clients do: `max_timeout` after the call was made it is settled by a read, or in doubt for good, and it is never
-// made again.
+// A server that runs its calls and never responds. Its keyed calls have one outcome, whatever their clients do:
+// `max_timeout` after the call was made it is settled by a read, or stays in doubt, and it is never repeated.
 import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import { type CrashField, startField } from '../../support/crash-field.ts'
@@ -10,13 +9,13 @@ import { type Attempt, attemptCall, type KeyedCall } from '../../support/keyed-c
 const limits = { timeout: '1s', max_timeout: '3s' }
 const verify = 'list_effects(value=$.args.value) -> $.result.effects[0]'
 const tools = { add_effect: { verify }, add_blind_effect: {} }
-/** How long the end may take to be told, on a slow machine, in milliseconds. */
+/** How long the outcome may take to be reported on a slow machine, in milliseconds. */
 const LONGEST = 25_000
 
-/** How clients make a call again: how many do at a time, how long they wait for an answer and pause after it. */
+/** How clients repeat a call: how many concurrently, how long they wait for a response and pause after it. */
 const patterns = [
   { pattern: 'it is retried at once', clients: 1, patience: 15_000, rest: 0 },
-  { pattern: 'it is retried by several at a time', clients: 3, patience: 15_000, rest: 100 },
+  { pattern: 'it is retried by several clients at once', clients: 3, patience: 15_000, rest: 100 },
   { pattern: 'it is retried by a client that gives up early', clients: 1, patience: 600, rest: 0 },
   { pattern: 'it is retried after a long pause', clients: 1, patience: 15_000, rest: 7000 },
 ] as const
@@ -26,7 +25,7 @@ const rows = patterns.flatMap((row) => [
   { ...row, tool: 'add_blind_effect', title: 'in doubt' },
 ])
 
-describe.each(['http', 'stdio'] as const)('a call that a server over %s never answers', (upstream) => {
+describe.each(['http', 'stdio'] as const)('a call to which a server over %s never responds', (upstream) => {
   let field: CrashField
   beforeAll(async () => {
     field = await startField({ upstream, gateways: 1, tools, limits })
@@ -48,7 +47,7 @@ describe.each(['http', 'stdio'] as const)('a call that a server over %s never an
   })
 })
 
-/** Makes a call again and again until its end is told. @throws where it is not told in time */
+/** Repeats a call until its outcome is reported. @throws if it is not reported in time */
 async function untilEnd(
   field: CrashField,
   call: KeyedCall,

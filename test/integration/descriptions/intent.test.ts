@@ -36,8 +36,8 @@ async function posted(url: string, method: string, params: Json, who: HeaderMap 
 const searching = { name: 'search_nodes', arguments: { query: 'x' } }
 const wish = 'show me the entire knowledge graph'
 
-describe('what a caller of the memory server wants', () => {
-  test('is answered with a better tool, in both generations of clients, which validate the output', async () => {
+describe("a caller's intent at the memory server", () => {
+  test('is answered with a better tool, in both client eras, whose clients validate the output', async () => {
     const gateway = await started({ upstreams: { memory } })
     const one = new Client({ name: 'one', version: '1.0.0' })
     const two = new Client2({ name: 'two', version: '1.0.0' })
@@ -60,7 +60,7 @@ describe('what a caller of the memory server wants', () => {
     }
   })
 
-  test('stays unsaid to the byte where nothing is wanted, whether the feature is on or off', async () => {
+  test('changes no byte of the response if it is absent, with the feature on or off', async () => {
     const [on, off] = await Promise.all([
       started({ features: { provenance: 'off' }, upstreams: { memory } }),
       started({ features: { provenance: 'off', intent: 'off', discovery: 'off' }, upstreams: { memory } }),
@@ -69,7 +69,7 @@ describe('what a caller of the memory server wants', () => {
     expect(JSON.stringify(await call(on))).toBe(JSON.stringify(await call(off)))
   })
 
-  test('sends the call elsewhere in mode redirect, and names tools as all servers together do', async () => {
+  test('replaces the call in mode redirect, with aggregate tool names on the aggregate endpoint', async () => {
     const features = { intent: { mode: 'redirect' } }
     const gateway = await started({ features, upstreams: { memory, files } })
     const params = { ...searching, name: 'memory_search_nodes', _meta: { intent: wish } }
@@ -84,8 +84,8 @@ describe('what a caller of the memory server wants', () => {
   })
 })
 
-describe('servers', () => {
-  test('are recommended by method, tool and path, and a name nobody has is answered with the nearest', async () => {
+describe('server recommendations', () => {
+  test('are available as a method, a tool and a path, and unknown names get the nearest name', async () => {
     const gateway = await started({ upstreams: { memory, files } })
     const wanted = { capability_needed: 'remember entities in a knowledge graph' }
     const expected = { server: 'memory', server_name: 'memory', registry_url: `${gateway.origin}/mcp/memory` }
@@ -112,7 +112,7 @@ describe('servers', () => {
     expect(await page.json()).toMatchObject({ recommendations: [expected] })
   })
 
-  test('and tools are not named to callers who may not call them, nor told apart from what is not there', async () => {
+  test('hide servers and tools from callers without permission, as if they did not exist', async () => {
     const token = 'reader-token-of-the-test'
     const reader = { authorization: `Bearer ${token}` }
     const gateway = await started({
@@ -140,7 +140,7 @@ describe('servers', () => {
     expect(JSON.stringify(await ask(own, 'tools/call', hinted))).not.toContain('write_file')
   })
 
-  test('of a registry are only looked for where it is configured', async () => {
+  test('query a registry only if one is configured', async () => {
     const seen: string[] = []
     const registry = createServer((request, response) => {
       seen.push(request.url ?? '')

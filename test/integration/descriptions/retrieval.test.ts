@@ -12,7 +12,7 @@ import {
 import { inRepository } from '../../support/document.ts'
 import { foreignFile } from '../../support/foreign.ts'
 
-/** What somebody wants of the tools of all servers, and the tools that are right. */
+/** An intent for the tools of all servers, and the right tools for it. */
 interface Wish {
   readonly intent: string
   readonly server: string
@@ -40,8 +40,8 @@ beforeAll(async () => {
   ranking = createRanking(listed)
 }, 120_000)
 
-describe('the right tool for what somebody says', () => {
-  test('is looked for among the tools of five servers, for each of them alike', () => {
+describe('tool retrieval by intent', () => {
+  test('is tested on the tools of five servers, with equally many intents each', () => {
     const both = [...tuning, ...heldOut]
     expect(new Set(both.map(({ intent }) => intent)).size).toBe(60)
     for (const name of Object.keys(servers)) {
@@ -49,7 +49,7 @@ describe('the right tool for what somebody says', () => {
       const own = both.filter(({ server }) => server === name)
       expect(own).toHaveLength(12)
       expect(there).toEqual(expect.arrayContaining(own.flatMap(({ tools }) => tools)))
-      // Nobody says the name of the tool.
+      // No intent contains the name of its tool.
       for (const { intent, tools } of own) {
         const said = tools.filter((tool) => tool.length > 8 && intent.includes(tool))
         expect(said).toEqual([])
@@ -58,9 +58,9 @@ describe('the right tool for what somebody says', () => {
   })
 
   test.each([
-    ['of all 60', () => [...tuning, ...heldOut]],
-    ['of the 30 it was not fitted to', () => heldOut],
-  ])('comes first for 8 in 10, and among three for 19 in 20: %s', (_, select) => {
+    ['all 60 intents', () => [...tuning, ...heldOut]],
+    ['the 30 held-out intents', () => heldOut],
+  ])('ranks the right tool first for 8 in 10 intents, and in the top three for 19 in 20: %s', (_, select) => {
     const wanted = select()
     const places = wanted.map((wish) => ({ ...wish, place: placeOf(wish) }))
     const first = places.filter(({ place }) => place === 0).length

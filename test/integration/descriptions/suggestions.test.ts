@@ -1,4 +1,4 @@
-// What is suggested for unknown tool names, over the lists of published servers.
+// Suggestions for unknown tool names, over the lists of published servers.
 import { mkdtempSync, realpathSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -37,7 +37,7 @@ async function suggested(path: string, name: string): Promise<Json> {
   return objectAt(reply?.error ?? {}, 'data')
 }
 
-describe('an unknown name', () => {
+describe('an unknown tool name', () => {
   test.each([
     ['/files', 'can_execute'],
     ['/files', 'frobnicate'],
@@ -45,7 +45,7 @@ describe('an unknown name', () => {
     ['', 'everything_nope'],
     ['', 'memory_xyzzy'],
     ['', 'files_zzz'],
-  ])('at /mcp%s is like no tool: %s', async (path, name) => {
+  ])('at /mcp%s gets no suggestion: %s', async (path, name) => {
     expect((await suggested(path, name))['suggestion']).toBe(none)
   })
 
@@ -57,7 +57,7 @@ describe('an unknown name', () => {
     ['', 'files_list_directry', 'files_list_directory'],
     ['', 'everything_ecko', 'everything_echo'],
     ['', 'memory_make_entities', 'memory_create_entities'],
-  ])('at /mcp%s is taken for a mistake: %s for %s', async (path, name, meant) => {
+  ])('at /mcp%s is treated as a typo: %s for %s', async (path, name, meant) => {
     const { suggestion, details } = await suggested(path, name)
     expect(suggestion).toMatch(new RegExp(`^Did you mean ${meant}\\b`))
     const recommendations: unknown = objectAt({ details }, 'details')['recommendations']
@@ -73,7 +73,7 @@ describe('an unknown name', () => {
     ['/memory', 'show_entities', /create|delete|add/],
     ['/memory', 'entities', /create|delete|add/],
     ['', 'memory_relations', /create|delete|add/],
-  ])('at /mcp%s never leads to a tool that does more harm: %s', async (path, name, worse) => {
+  ])('at /mcp%s never suggests a tool with a greater effect: %s', async (path, name, worse) => {
     expect((await suggested(path, name))['suggestion']).not.toMatch(worse)
   })
 })

@@ -20,11 +20,11 @@ async function read(path: string): Promise<string> {
 const own = (): string[] => ['alpha', 'bravo'].map((name) => `${gateway.origin}/mcp/${name}`)
 
 test.each(['/llms.txt', '/llms-full.txt', '/ai-help', '/skills/gatehouse/SKILL.md'])(
-  'where servers are not offered together %s sends clients to each of them',
+  'with aggregation off %s directs clients to each server',
   async (path) => {
     const text = await read(path)
     for (const url of own()) expect(text).toContain(url)
-    // What is at the address of all answers nobody.
+    // The aggregate address serves no client.
     expect(text).not.toMatch(/\/mcp(?![/\w-])/)
     expect(text).not.toContain('alpha_echo')
     expect(text).toContain('Each with an MCP endpoint of its own, 2 servers: alpha and bravo.')
@@ -37,25 +37,25 @@ test.each(['/llms.txt', '/llms-full.txt', '/ai-help', '/skills/gatehouse/SKILL.m
   },
 )
 
-test('where servers are not offered together the card of the gateway names the addresses of each', async () => {
+test('with aggregation off the card of the gateway names the address of each server', async () => {
   const { remotes } = JSON.parse(await read('/mcp/server-card'))
   expect(remotes.map(({ url }: Json) => url)).toEqual(own())
   const { remotes: one } = JSON.parse(await read('/mcp/alpha/server-card'))
   expect(one.map(({ url }: Json) => url)).toEqual([own()[0]])
 })
 
-test('where servers are not offered together the catalogue has their own cards alone', async () => {
+test('with aggregation off the catalog contains only the cards of the servers', async () => {
   const { entries } = JSON.parse(await read('/.well-known/mcp/catalog.json'))
   expect(entries.map(({ url }: Json) => url)).toEqual(own().map((url) => `${url}/server-card`))
 })
 
-test('where servers are not offered together clients are told to add each of them', async () => {
+test('with aggregation off the page tells clients to add each server', async () => {
   const { sections } = JSON.parse(await read('/ai-help?format=json'))
   const servers = objectAt(objectAt(objectAt(sections, 'installation'), 'client'), 'mcpServers')
   expect(Object.values(servers).map((server) => objectAt({ server }, 'server')['url'])).toEqual(own())
 })
 
-test('where servers are not offered together tools of one name are told apart', async () => {
+test('with aggregation off tools of the same name are labelled with their server', async () => {
   const text = await read('/llms-full.txt')
   for (const name of ['alpha', 'bravo']) expect(text).toContain(`### echo of ${name}\n`)
   const one = await read('/ai-help?section=echo')
@@ -68,6 +68,6 @@ test('where servers are not offered together tools of one name are told apart', 
     { 'dev.gatehouse/upstream': 'alpha' },
     { 'dev.gatehouse/upstream': 'bravo' },
   ])
-  // A server by itself needs no more than the name.
+  // A single server needs no more than the name.
   expect(await read('/ai-help/alpha?section=echo')).not.toContain(' of alpha')
 })

@@ -7,7 +7,7 @@ import type { Json } from '../../support/server/json.ts'
 
 const input = { type: 'object', properties: { id: { type: 'string' } } }
 
-it('a changed tool gives the manifest another ETag, and those who listen are told though the server is silent', async () => {
+it('a changed tool changes the ETag of the manifest and notifies listeners, even if the server sends no notification', async () => {
   let tools: Json[] = [{ name: 'get_note', description: 'Reads a note.', inputSchema: input }]
   const server = await scriptedServer({ tools: {} }, { 'tools/list': () => ({ tools }) })
   onTestFinished(() => server.close())

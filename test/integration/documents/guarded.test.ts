@@ -52,10 +52,10 @@ async function statuses(origin: string, paths: readonly string[], headers = {}):
 
 const bearer = { authorization: `Bearer ${token}` }
 
-describe('where callers are told apart', () => {
+describe('with authentication', () => {
   const auth = { opaque: { tokens } }
 
-  test('documents are for those who have a token; the catalogue names where cards are to everybody', async () => {
+  test('documents require a token, and the catalog shows the addresses of cards to any client', async () => {
     const origin = await start({ auth })
     expect(await statuses(origin, guarded)).toEqual(guarded.map(() => 401))
     expect(await statuses(origin, guarded, bearer)).toEqual(guarded.map(() => 200))
@@ -65,14 +65,14 @@ describe('where callers are told apart', () => {
     expect(kept.headers.get('cache-control')).toBe('private, max-age=60')
   })
 
-  test('the short and the full guide can be opened to all', async () => {
+  test('the short and the full guide can be made public', async () => {
     const origin = await start({ auth, features: { help: { public: 'on' } } })
     expect(await statuses(origin, guarded)).toEqual(
       guarded.map((path) => (path.includes('llms') ? 200 : 401)),
     )
   })
 
-  test('what a caller is not shown in lists is in none of its documents', async () => {
+  test('the documents contain nothing that is hidden from the caller in lists', async () => {
     const features = { permissions: { hide_unpermitted: 'on' }, help: { public: 'on' } }
     const origin = await start({ auth, features })
     const read = async (path: string, headers = {}): Promise<string> =>
@@ -87,7 +87,7 @@ describe('where callers are told apart', () => {
   })
 })
 
-test('the access level is a word for readers: it opens nothing, and closes nothing', async () => {
+test('the access level is informational: it neither grants nor denies a call', async () => {
   const [command = '', ...args] = publishedServer('@modelcontextprotocol/server-filesystem', folder)
   const params = { name: 'create_directory', arguments: { path: join(folder, 'made') } }
   const made = async (access: string, config: Json = {}, headers: Record<string, string> = {}) => {
@@ -101,15 +101,15 @@ test('the access level is a word for readers: it opens nothing, and closes nothi
   expect(await made('full', { auth: { opaque: { tokens } } }, bearer)).toContain('SCOPE_INSUFFICIENT')
 })
 
-describe('what is switched off', () => {
-  test('is nowhere: no document, no word, no list differs from that of the server', async () => {
+describe('a feature that is off', () => {
+  test('adds nothing to documents, discovery or lists', async () => {
     const origin = await start({ features: 'none' })
     expect(await statuses(origin, guarded)).toEqual(guarded.map(() => 404))
     expect(await ask(origin, 'tools/list')).not.toMatch(/dashdash|dev.gatehouse/)
     expect(await ask(origin, 'server/discover')).not.toMatch(/dashdash|manifest|skills|ai_help|"resources"/)
   })
 
-  test('of one feature takes nothing of the others', async () => {
+  test('does not affect other features', async () => {
     const features = { dashdash: 'off', skills: 'off', help: 'off' }
     const origin = await start({ features })
     expect(await statuses(origin, ['/capabilities', '/llms.txt', '/skills/files/SKILL.md'])).toEqual([
@@ -121,7 +121,7 @@ describe('what is switched off', () => {
   })
 })
 
-test('a secret that a server itself lists is not told on; a plain word of the settings may be', async () => {
+test('a secret that a server lists is redacted, and a plain word of its settings is not', async () => {
   const origin = await start({
     upstreams: {
       files: {
@@ -139,7 +139,7 @@ test('a secret that a server itself lists is not told on; a plain word of the se
   expect(JSON.stringify(manifest)).not.toContain('line-based')
 })
 
-test('a large manifest is not sent along, but named', async () => {
+test('a large manifest is referenced instead of embedded', async () => {
   const origin = await start({ features: { manifest: { inline: '1KB', ttl: '5m', listed: 'on' } } })
   const { result } = JSON.parse(await ask(origin, 'server/discover'))
   expect(result).toMatchObject({
@@ -151,18 +151,18 @@ test('a large manifest is not sent along, but named', async () => {
   expect(await ask(origin, 'tools/list')).toContain('"get_manifest"')
 })
 
-test('a small manifest is sent along', async () => {
+test('a small manifest is embedded', async () => {
   const origin = await start({ features: { manifest: { inline: '1MB' } } })
   const { result } = JSON.parse(await ask(origin, 'server/discover'))
   expect(result._meta['dev.gatehouse/manifest']).toMatchObject({ manifest_version: '0.1.0' })
   expect(result.dashdash).toEqual(result._meta['dev.gatehouse/dashdash'])
-  // The schema of 2026-07-28 has no null among capabilities, where clients of the SDK keep it.
+  // The schema of 2026-07-28 does not permit null in capabilities, where clients of the SDK keep it.
   const { alternativeAccess, ...rest } = result.dashdash
   expect(alternativeAccess).toEqual({ cliUrl: null, apiUrl: null, webUrl: null })
   expect(result.capabilities.experimental.dashdash).toEqual({ ...rest, alternativeAccess: {} })
 })
 
-/** The text of the answer to a request of 2026-07-28. */
+/** The text of the response to a 2026-07-28 request. */
 async function ask(origin: string, method: string, params: Json = {}, credentials = {}): Promise<string> {
   const { message, headers } = modern(method, params)
   const { text } = await post(`${origin}/mcp`, JSON.stringify(message), { ...headers, ...credentials })

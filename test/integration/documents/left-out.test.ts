@@ -10,7 +10,7 @@ afterEach(async () => {
   gateway = undefined
 })
 
-/** Three servers; the features of two of them are as given. */
+/** Three servers, two of them with the given features. */
 async function start(two: unknown, three: unknown): Promise<LocalGateway> {
   const servers = await Promise.all([httpServer(), httpServer(), httpServer()])
   const given: readonly unknown[] = [{}, two, three]
@@ -34,9 +34,9 @@ const off = { manifest: 'off', help: 'off', dashdash: 'off', skills: 'off', agen
 
 describe.each([
   ['all features', 'none'],
-  ['what describes it', off],
+  ['its descriptions', off],
 ] as const)('a server with %s off', (_what, features) => {
-  test('is in no document of all servers', async () => {
+  test('is in no aggregate document', async () => {
     const started = await start(features, {})
     const paths = ['/capabilities', '/ai-help', '/llms.txt', '/llms-full.txt', '/skills/gatehouse/SKILL.md']
     for (const path of paths) {
@@ -57,7 +57,7 @@ describe.each([
     ])
   })
 
-  test('is not told from others, which are told from each other', async () => {
+  test('is not named in the boundaries between servers, while others are', async () => {
     const started = await start(features, {})
     const { sections } = JSON.parse(await read(started, '/ai-help/alpha?format=json'))
     expect(sections.whenNotToUse).toEqual(['The sea of charlie (see charlie)'])
@@ -65,7 +65,7 @@ describe.each([
     expect(text).toContain('Do NOT use this server for:\n\n- The sea of charlie (see charlie)')
   })
 
-  test('is in nothing that clients are told of all servers', async () => {
+  test('is in no aggregate response to clients', async () => {
     const { url } = await start(features, {})
     const client = await connect({ transport: 'http', url, revision: '2026-07-28' })
     const asked = [
@@ -88,7 +88,7 @@ describe.each([
     await client.close()
   })
 
-  test('has its tools in lists, as it lists them', async () => {
+  test('has its tools listed as it lists them', async () => {
     const { url } = await start(features, {})
     const client = await connect({ transport: 'http', url, revision: '2025-11-25' })
     const { result } = await client.request('tools/list')
@@ -101,7 +101,7 @@ describe.each([
   })
 })
 
-test('a feature that is off for a server leaves it out of its own documents alone', async () => {
+test('a feature that is off for a server removes it only from the documents of that feature', async () => {
   const started = await start({ help: 'off' }, { manifest: 'off' })
   const [help, manifest] = [await read(started, '/ai-help'), await read(started, '/capabilities')]
   expect([help.includes('bravo_echo'), help.includes('charlie_echo')]).toEqual([false, true])

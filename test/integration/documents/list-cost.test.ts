@@ -49,7 +49,7 @@ async function list({ url }: RunningGateway): Promise<string> {
   return (await post(url, JSON.stringify(message), headers)).text
 }
 
-/** The processor time a gateway takes for some lists, in nanoseconds. */
+/** The CPU time of a gateway for several lists, in nanoseconds. */
 async function cost(gateway: RunningGateway): Promise<number> {
   const start = cpuNanoseconds(gateway.pid)
   for (let round = 0; round < 40; round++) await list(gateway)
@@ -57,7 +57,7 @@ async function cost(gateway: RunningGateway): Promise<number> {
 }
 
 test(
-  '500 described tools cost at most twice what passing the same bytes through does',
+  'listing 500 described tools costs at most twice as much as relaying the same bytes',
   { timeout: 60_000 },
   async () => {
     expect((await list(described)).length).toBeGreaterThan(200_000)

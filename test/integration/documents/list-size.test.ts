@@ -1,4 +1,4 @@
-// How much longer lists get by what the gateway says in them: a model pays for every character, every time.
+// How much longer lists get by the gateway's additions: a model pays for every character, every time.
 import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -11,7 +11,7 @@ import type { RunningGateway } from '../../support/run-gateway.ts'
 import { scriptedServer } from '../../support/scripted-server.ts'
 import { isObject, type Json } from '../../support/server/json.ts'
 
-/** How many times as long a list of tools may be; and for tools of a line or two, by how many bytes each. */
+/** The permitted growth factor of a tool list; and for tools of a line or two, the permitted bytes per tool. */
 const MOST = 1.5
 const MOST_BYTES = 260
 const KEY = 'dev.gatehouse/dashdash'
@@ -39,23 +39,26 @@ async function listed(url: string, revision: '2025-11-25' | '2026-07-28', more: 
 const length = (value: unknown): number => JSON.stringify(value).length
 
 describe.each(['2025-11-25', '2026-07-28'] as const)('a client of %s', (revision) => {
-  test.each([...names, ''])('gets a list of tools at /mcp/%s that is hardly longer', async (name) => {
-    const path = name === '' ? '' : `/${name}`
-    const [whole, plain] = [
-      await listed(`${described.url}${path}`, revision),
-      await listed(`${bare.url}${path}`, revision),
-    ]
-    expect(whole).toHaveLength(plain.length)
-    expect(length(whole) / length(plain)).toBeLessThan(MOST)
-    for (const tool of whole) {
-      expect(tool['dashdash']).toMatchObject({ operationType: expect.any(String) })
-      expect(Object(tool['_meta'])).not.toHaveProperty([KEY])
-      for (const value of Object.values(Object(tool['dashdash'])))
-        expect([false, 0, []]).not.toContainEqual(value)
-    }
-  })
+  test.each([...names, ''])(
+    'gets a tool list at /mcp/%s that is only slightly longer than the original',
+    async (name) => {
+      const path = name === '' ? '' : `/${name}`
+      const [whole, plain] = [
+        await listed(`${described.url}${path}`, revision),
+        await listed(`${bare.url}${path}`, revision),
+      ]
+      expect(whole).toHaveLength(plain.length)
+      expect(length(whole) / length(plain)).toBeLessThan(MOST)
+      for (const tool of whole) {
+        expect(tool['dashdash']).toMatchObject({ operationType: expect.any(String) })
+        expect(Object(tool['_meta'])).not.toHaveProperty([KEY])
+        for (const value of Object.values(Object(tool['dashdash'])))
+          expect([false, 0, []]).not.toContainEqual(value)
+      }
+    },
+  )
 
-  test('gets what is said of a tool in _meta too where it asks for it', async () => {
+  test('gets tool descriptions in _meta if it requests them', async () => {
     const capabilities = { extensions: { [KEY]: {} } }
     const asking = await listed(`${described.url}/memory`, revision, { capabilities })
     for (const tool of asking) expect(Object(tool['_meta'])[KEY]).toEqual(tool['dashdash'])
@@ -66,10 +69,10 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('a client of %s', (revision
   })
 })
 
-/** Lists of tools of published servers, with most of the words taken out of their descriptions. */
+/** Tool lists of published servers, with most words removed from their descriptions. */
 const shortened = fileURLToPath(new URL('../../fixtures/judgement/tuning', import.meta.url))
 
-test.each(readdirSync(shortened))('a list of %s is hardly longer', async (file) => {
+test.each(readdirSync(shortened))('a list of %s is only slightly longer than the original', async (file) => {
   const given: unknown = JSON.parse(readFileSync(join(shortened, file), 'utf8'))
   const entries: readonly Json[] = isObject(given) && Array.isArray(given['tools']) ? given['tools'] : []
   const tools = entries.map((entry) => entry['definition'])

@@ -45,16 +45,16 @@ afterAll(async () => {
   if (folder !== '') await rm(folder, { recursive: true, force: true })
 })
 
-/** A message a client got, and the method it answers. */
+/** A message that a client received, and the method of its request. */
 interface Recorded {
   readonly message: Json
   readonly asked: string | undefined
 }
 
 describe.skipIf(!hasMessageSchemas).concurrent.each(revisions)(
-  'with everything on, a client of %s',
+  'with all features on, a client of %s',
   (revision) => {
-    test('gets no message that does not fit the schema of its revision', { timeout: 120_000 }, async () => {
+    test('receives only messages that fit the schema of its revision', { timeout: 120_000 }, async () => {
       const recorded: Recorded[] = []
       const violations: unknown[] = []
       for (const server of endpoints) {
@@ -103,7 +103,7 @@ function connected(
   return connect({ revision, transport, url, headers, records, logLevel: 'debug', ...able })
 }
 
-/** Asks as a client that cannot be asked, and in a version nobody has. */
+/** Sends requests of a client without elicitation, and with an unknown version. */
 async function unable(revision: Revision, server: string, recorded: Recorded[]): Promise<void> {
   const client = await connected(
     revision,
@@ -122,7 +122,7 @@ async function unable(revision: Revision, server: string, recorded: Recorded[]):
   await client.close()
 }
 
-/** What kinds of messages there were: replies by what was asked, errors by their code. */
+/** The kinds of messages received: replies by method, errors by code. */
 function kindsOf(recorded: readonly Recorded[]): string[] {
   const kinds = recorded.map(({ message: { method, error, result }, asked }) => {
     if (method !== undefined) return String(method)
@@ -150,7 +150,7 @@ function kindsFor(revision: Revision): string[] {
   ]
 }
 
-/** What features add to results, by its name in `_meta`. */
+/** The additions of features to results, by their key in `_meta`. */
 const extensions = [
   ...['contract', 'dashdash', 'manifest', 'error', 'usage', 'provenance', 'receipt', 'suggestion'],
   ...['idempotency', 'transaction', 'truncated', 'masked', 'rate_limit', 'confirmation'],

@@ -22,7 +22,7 @@ beforeAll(async () => {
 })
 afterAll(() => Promise.all([open?.close(), closed?.close()]))
 
-it.each(own)('the method %s is there, and with `methods: off` it is not', async (method) => {
+it.each(own)('the method %s exists, and does not with `methods: off`', async (method) => {
   const there = await (await clientOf(open)).request(method, {})
   expect(there.error).not.toMatchObject({ code: -32601 })
   for (const url of [closed.url, `${closed.url}/memory`]) {
@@ -31,7 +31,7 @@ it.each(own)('the method %s is there, and with `methods: off` it is not', async 
   }
 })
 
-it('what they do can be done with tools and over HTTP then, and methods of extensions stay', async () => {
+it('with methods off, the same is available as tools and over HTTP, and extension methods remain', async () => {
   const client = await clientOf({ url: `${closed.url}/memory` })
   const { result } = await client.request('tools/call', { name: 'ai_help', arguments: {} })
   expect(String(objectAt({ ...result }, 'structuredContent')['content'])).toContain('## When to Use')
@@ -44,7 +44,7 @@ it('what they do can be done with tools and over HTTP then, and methods of exten
   expect(skills?.['skills']).toHaveLength(1)
 })
 
-it('where nobody can ask the gateway itself, no document sends anybody there', async () => {
+it('with methods and meta tools off, no document mentions them', async () => {
   const memory = { command: publishedServer('@modelcontextprotocol/server-memory') }
   const silent = await localGateway({ meta_tools: 'off', methods: 'off', upstreams: { memory } })
   onTestFinished(() => silent.close())

@@ -47,7 +47,7 @@ async function read(path: string, headers: Readonly<Record<string, string>> = {}
 }
 
 describe.each(everywhere)('the documents of %s', (name) => {
-  test.skipIf(!hasSchema(schema))('the manifest fits its schema', async () => {
+  test.skipIf(!hasSchema(schema))('include a manifest that fits its schema', async () => {
     const { text } = await read(`/capabilities${at(name)}`)
     const fits = new Ajv2020({ strict: false, formats: { uri: true, 'date-time': true } }).compile(
       JSON.parse(schemaText(schema)),
@@ -61,7 +61,7 @@ describe.each(everywhere)('the documents of %s', (name) => {
     expect(known.size).toBeGreaterThan(5)
   })
 
-  test('the guide has its front matter and its required sections', async () => {
+  test('include a guide with its front matter and required sections', async () => {
     const { text, response } = await read(`/ai-help${at(name)}`)
     expect(response.headers.get('content-type')).toBe('text/markdown; charset=utf-8')
     const [, matter = ''] = /^---\n([\s\S]*?)\n---\n/.exec(text) ?? []
@@ -72,7 +72,7 @@ describe.each(everywhere)('the documents of %s', (name) => {
     for (const heading of sections) expect(text).toContain(`\n## ${heading}\n`)
   })
 
-  test('the guide is data too, whole and in sections', async () => {
+  test('include the guide as JSON, complete and by section', async () => {
     const whole = JSON.parse((await read(`/ai-help${at(name)}?format=json`)).text)
     expect(whole.metadata.specVersion).toBe('0.2.0')
     expect(whole.sections.whenToUse.length).toBeGreaterThan(0)
@@ -80,14 +80,14 @@ describe.each(everywhere)('the documents of %s', (name) => {
     expect(Object.keys(part.sections)).toEqual(['quickReference'])
   })
 
-  test('the SKILL.md names its folder', async () => {
+  test('include a SKILL.md that names its folder', async () => {
     const { text, status } = await read(`/skills/${name ?? 'gatehouse'}/SKILL.md`)
     expect(status).toBe(200)
     const [, matter = ''] = /^---\n([\s\S]*?)\n---\n/.exec(text) ?? []
     expect(parse(matter).name).toBe(name ?? 'gatehouse')
   })
 
-  test('the card names the endpoint, and no tool', async () => {
+  test('include a card that names the endpoint and no tool', async () => {
     const { text, response } = await read(`/mcp${at(name)}/server-card`)
     expect(response.headers.get('content-type')).toBe('application/mcp-server-card+json')
     const card = JSON.parse(text)
@@ -96,7 +96,7 @@ describe.each(everywhere)('the documents of %s', (name) => {
   })
 })
 
-test('no secret of the configuration stands in any document', async () => {
+test('no secret of the configuration is in any document', async () => {
   const paths = everywhere.flatMap((name) => [
     `/capabilities${at(name)}`,
     `/ai-help${at(name)}`,
@@ -113,13 +113,13 @@ async function read1(path: string): Promise<string> {
   return (await read(path)).text
 }
 
-test('llms.txt and its twin are the same bytes, which the front page names', async () => {
+test('llms.txt and its alias are the same bytes, and the front page links to them', async () => {
   const [short, twin, full] = await Promise.all(
     ['/llms.txt', '/.well-known/llms.txt', '/llms-full.txt'].map((path) => read(path)),
   )
   expect(short?.text).toBe(twin?.text)
   expect(short?.response.headers.get('content-type')).toBe('text/markdown; charset=utf-8')
-  // By llmstxt.org: a title, what it is in a quote, and sections.
+  // By llmstxt.org: a title, a quoted summary, and sections.
   expect(short?.text).toMatch(
     /^---\n[^]*?\n---\n\n# \S.*\n\n> \S[^]*\n## When to Use\n[^]*\n## Quick Reference\n/,
   )
@@ -129,7 +129,7 @@ test('llms.txt and its twin are the same bytes, which the front page names', asy
   expect(response.headers.get('link')).toBe('</llms.txt>; rel="llms-help"')
 })
 
-test('what was read and has not changed is not sent again', async () => {
+test('an unchanged document is answered with 304', async () => {
   const { response, text } = await read('/capabilities/files')
   const etag = response.headers.get('etag') ?? ''
   expect(response.headers.get('cache-control')).toBe('public, max-age=60')
@@ -142,7 +142,7 @@ test('what was read and has not changed is not sent again', async () => {
   expect((await read('/capabilities?upstream=files')).text).toBe(text)
 })
 
-test('a section there is none of is refused with those there are', async () => {
+test('a request for an unknown section is refused with the known sections', async () => {
   const { status, text } = await read('/ai-help?section=nonsense')
   expect(status).toBe(400)
   expect(JSON.parse(text).error).toMatchObject({ code: -32602 })
@@ -150,7 +150,7 @@ test('a section there is none of is refused with those there are', async () => {
   expect((await read('/ai-help/nobody')).status).toBe(404)
 })
 
-test('the catalogue leads to a card of each server', async () => {
+test('the catalog links to a card of each server', async () => {
   const { entries } = JSON.parse((await read('/.well-known/mcp/catalog.json')).text)
   expect(entries).toHaveLength(6)
   const cards = await Promise.all(entries.map((entry: { url: string }) => fetch(entry.url)))
@@ -160,7 +160,7 @@ test('the catalogue leads to a card of each server', async () => {
 const modes = ['legacy', { pin: '2026-07-28' }] as const
 
 async function connected(mode: (typeof modes)[number], path: string): Promise<Client> {
-  // What stands at members of our own is dropped by the SDK; in _meta it stands for those who ask for it.
+  // The SDK drops top-level extension members; _meta contains them for clients that request it.
   const capabilities = { extensions: { [DASHDASH]: {} } }
   const client = new Client(
     { name: 'reader', version: '1.0.0' },
@@ -190,7 +190,7 @@ describe.each(modes)('the skills client of the SDK in era %o', (mode) => {
     await client.close()
   })
 
-  test('everything of a server is seen where clients of the SDK keep it', async () => {
+  test('all descriptions of a server are in the places that SDK clients read', async () => {
     const client = await connected(mode, '/mcp/files')
     const capabilities = client.getServerCapabilities() ?? {}
     expect(capabilities.experimental).toMatchObject({ dashdash: { identity: { name: 'files' } } })
@@ -209,7 +209,7 @@ describe.each(modes)('the skills client of the SDK in era %o', (mode) => {
     await client.close()
   })
 
-  test('tools and resources of all servers together are described by the names they have there', async () => {
+  test('tools and resources of the aggregate endpoint are described under their aggregate names', async () => {
     const client = await connected(mode, '/mcp')
     const { tools } = await client.listTools()
     const write = tools.find(({ name }) => name === 'files_write_file')
@@ -224,7 +224,7 @@ describe.each(modes)('the skills client of the SDK in era %o', (mode) => {
     await client.close()
   })
 
-  test('the manifest and the guide are tools too, though no list has them', async () => {
+  test('the manifest and the guide are also unlisted tools', async () => {
     const client = await connected(mode, '/mcp/memory')
     const manifest = await client.callTool({ name: 'get_manifest', arguments: {} })
     expect(manifest).toMatchObject({

@@ -41,15 +41,18 @@ describe.each(['legacy', { pin: '2026-07-28' }] as const)('a host in era %o', (m
   test.each([
     ['/mcp', 'skill://hub/acme/git/SKILL.md', ['gatehouse', 'hub', 'plain', 'git']],
     ['/mcp/hub', uri, ['hub', 'git']],
-  ] as const)('reads and verifies at %s what a server publishes itself', async (path, known, names) => {
-    const client = new Client({ name: 'host', version: '1.0.0' }, { versionNegotiation: { mode } })
-    await client.connect(new StreamableHTTPClientTransport(new URL(`${gateway.origin}${path}`)))
-    const skills = new SkillsClient(client)
-    const { skills: listed } = await skills.list()
-    expect(listed.map(({ frontmatter }) => frontmatter.name)).toEqual(names)
-    const { skill: found } = await skills.get(known)
-    expect(found.resources).toEqual([{ uri: known, digest, size: text.length }])
-    expect(await skills.read(found)).toMatchObject({ verified: true, text, uri: known })
-    await client.close()
-  })
+  ] as const)(
+    'reads and verifies at %s the skills that a server publishes itself',
+    async (path, known, names) => {
+      const client = new Client({ name: 'host', version: '1.0.0' }, { versionNegotiation: { mode } })
+      await client.connect(new StreamableHTTPClientTransport(new URL(`${gateway.origin}${path}`)))
+      const skills = new SkillsClient(client)
+      const { skills: listed } = await skills.list()
+      expect(listed.map(({ frontmatter }) => frontmatter.name)).toEqual(names)
+      const { skill: found } = await skills.get(known)
+      expect(found.resources).toEqual([{ uri: known, digest, size: text.length }])
+      expect(await skills.read(found)).toMatchObject({ verified: true, text, uri: known })
+      await client.close()
+    },
+  )
 })

@@ -1,4 +1,4 @@
-// What the official servers and SDKs say of a failure, as a client of each era gets it at each address.
+// The errors of the official servers and SDKs, as a client of each era receives them at each address.
 import { mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -19,7 +19,7 @@ const addresses = [
 ] as const
 const missing = 'test://missing'
 
-describe.each(errorAnswers)('%s, asked by %s, that answers %j', (_server, method, error, code) => {
+describe.each(errorAnswers)('%s that responds to %s with %j', (_server, method, error, code) => {
   let server: ScriptedServer
   let gateway: LocalGateway
   beforeAll(async () => {
@@ -43,7 +43,7 @@ describe.each(errorAnswers)('%s, asked by %s, that answers %j', (_server, method
   })
 
   it.each(clients.flatMap((revision) => addresses.map((at) => [revision, ...at] as const)))(
-    `means ${code} to a client of %s at /mcp%s`,
+    `is mapped to ${code} for a client of %s at /mcp%s`,
     async (revision, path, named, prefix) => {
       const client = await connect({ transport: 'http', url: `${gateway.url}${path}`, revision })
       const uri = `${prefix}${missing}`
@@ -66,7 +66,7 @@ describe.each(errorAnswers)('%s, asked by %s, that answers %j', (_server, method
         expect(objectAt(told, 'data')['uri']).toBe(uri)
       }
       if (code === 'INVALID_INPUT' || code === 'UNKNOWN_TOOL') expect(told['code']).toBe(-32602)
-      // What is named is named as the client knows it.
+      // Names are those that the client knows.
       const words = String(told['message']).replaceAll(uri, '').replaceAll(`${named}nope`, '')
       if (path === '' && method !== 'tools/call' && method !== 'completion/complete')
         expect(words).not.toMatch(/test:\/\/missing|\bnope\b/)
@@ -92,7 +92,7 @@ describe('the published servers', () => {
     rmSync(root, { recursive: true, force: true })
   })
 
-  test.each(clients)('tell a client of %s of a resource that is not there', async (revision) => {
+  test.each(clients)('have an unknown resource reported as not found to a client of %s', async (revision) => {
     const client = await connect({ transport: 'http', url: gateway.url, revision })
     const uri = 'everything+demo://resource/static/none.md'
     const { error } = await client.request('resources/read', { uri })
@@ -114,7 +114,7 @@ describe('the published servers', () => {
     ['create_directory', { path: join(root, 'a.txt') }, 'CONFLICT'],
     ['edit_file', { path: join(root, 'a.txt'), edits: [{ oldText: 'zzz', newText: 'y' }] }, 'INVALID_INPUT'],
     ['read_text_file', { path: join(root, 'a.txt'), head: 1, tail: 1 }, 'INVALID_INPUT'],
-  ])('mean by a failure of %s(%j) %s', async (name, args, code) => {
+  ])('have a failure of %s(%j) mapped to %s', async (name, args, code) => {
     const client = await connect({ transport: 'http', url: `${gateway.url}/files`, revision: '2025-11-25' })
     const reply = await client.request('tools/call', { name, arguments: args })
     expect(codeOf(reply)).toBe(code)

@@ -23,7 +23,7 @@ async function files(revision: '2025-11-25' | '2026-07-28', features?: unknown) 
 describe.each(['2025-11-25', '2026-07-28'] as const)(
   'the filesystem server, for a client of %s,',
   (revision) => {
-    test('C145 is not asked for a tool it does not have', async () => {
+    test('C145 receives no call of an unknown tool', async () => {
       const { client } = await files(revision)
       const reply = await client.request('tools/call', { name: 'nope', arguments: {} })
       expect(reply.error).toMatchObject({
@@ -33,7 +33,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
       })
     })
 
-    test('C146 C149 is not given arguments that do not fit', async () => {
+    test('C146 C149 receives no call with invalid arguments', async () => {
       const { client } = await files(revision)
       const reply = await client.request('tools/call', { name: 'read_text_file', arguments: { path: 7 } })
       expect(reply.result).toMatchObject({
@@ -43,7 +43,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
       expect(reply.result).not.toHaveProperty('structuredContent')
     })
 
-    test('C183 names the paths of the caller, and no others', async () => {
+    test('C183 keeps the paths of the caller in its errors, and no others', async () => {
       const { client, root } = await files(revision)
       const outside = await client.request('tools/call', {
         name: 'read_text_file',
@@ -60,7 +60,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
       expect(textOf(missing)).toContain(join(root, 'b.txt'))
     })
 
-    test('C148 does its work as before', async () => {
+    test('C148 works as before', async () => {
       const { client, root } = await files(revision)
       const reply = await client.request('tools/call', {
         name: 'read_text_file',
@@ -70,7 +70,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
       expect(objectAt(reply.result, 'structuredContent')).toEqual({ content: 'hello' })
     })
 
-    test('is relayed as it is without features', async () => {
+    test('is relayed unchanged without features', async () => {
       const { client } = await files(revision, 'none')
       const reply = await client.request('tools/call', { name: 'nope', arguments: {} })
       expect(reply.result).toMatchObject({ isError: true })

@@ -15,7 +15,7 @@ const statuses = [
   [-32005, 413],
   [-32006, 503],
   [-32007, 409],
-  // 404 means that the session is gone.
+  // In a session, 404 would mean that the session is gone.
   [-32601, 200],
   [-32002, 200],
   [-1, 200],
@@ -28,7 +28,7 @@ function failing(code: number, more: object = {}) {
 }
 
 describe('the HTTP status of an error within a session', () => {
-  test('C180 is its own where that is wanted', async () => {
+  test('C180 is that of the error code if it is mapped', async () => {
     const gateway = await gatewayTo({ one: (await httpServer()).url }, { config: mapped })
     const client = await clientOf(gateway)
     for (const [code, status] of statuses) {
@@ -38,7 +38,7 @@ describe('the HTTP status of an error within a session', () => {
     expect((await client.request('tools/call', { name: 'echo' })).status).toBe(200)
   })
 
-  test('C180 is 200 where clients are to read the error', async () => {
+  test('C180 is 200 if clients read the error', async () => {
     const client = await clientOf(await gatewayTo({ one: (await httpServer()).url }))
     for (const [code] of statuses) {
       const reply = await client.request('tools/call', failing(code))
@@ -46,7 +46,7 @@ describe('the HTTP status of an error within a session', () => {
     }
   })
 
-  test('C180 stays 200 for the result of a tool, and for what the gateway refuses by one', async () => {
+  test('C180 stays 200 for a tool result, including a refusal that is sent as a tool result', async () => {
     const gateway = await gatewayTo({ one: (await httpServer()).url }, { config: mapped })
     const client = await clientOf(gateway)
     const reply = await client.request('tools/call', { name: 'error', arguments: { code: 'x' } })
@@ -57,7 +57,7 @@ describe('the HTTP status of an error within a session', () => {
     ['limits', { limits: { timeout: '3s' } }, {}],
     ['limits of the server', {}, { limits: { timeout: '3s' } }],
     ['settings of the tool', {}, { tools: { silent: { timeout: '3s' } } }],
-  ])('C194 is 504 for a time-out by the %s, however long that is', async (_where, config, own) => {
+  ])('C194 is 504 for a timeout by the %s, however long that is', async (_where, config, own) => {
     const server = await quietServer()
     const one = { url: server.url, ...own }
     const gateway = await gatewayTo({ one }, { config: { ...config, ...mapped } })
@@ -66,7 +66,7 @@ describe('the HTTP status of an error within a session', () => {
     expect([reply.status, reply.error?.['code']]).toEqual([504, -32004])
   })
 
-  test('is 200 once something was said', async () => {
+  test('is 200 once a notification was sent', async () => {
     const server = await scriptedServer(
       { tools: {} },
       {
@@ -86,7 +86,7 @@ describe('the HTTP status of an error within a session', () => {
     expect([reply.status, reply.error?.['code']]).toEqual([200, -32004])
   })
 
-  test('is 504 where the server says much that the client did not ask for', async () => {
+  test('is 504 if the server sends only notifications that the client did not request', async () => {
     const server = await scriptedServer(
       { tools: {} },
       {
@@ -110,7 +110,7 @@ describe('the HTTP status of an error within a session', () => {
     expect([reply.status, reply.error?.['code']]).toEqual([504, -32004])
   })
 
-  test('is 200 while a person is waited for longer than a call may be silent', async () => {
+  test('is 200 while an approval is pending for longer than the call timeout', async () => {
     const { gateway } = await approvingGateway({
       config: { ...mapped, auth: peopleNamed('anna'), limits: { timeout: '1s' } },
       rules: { approval: 'out_of_band', approvers: ['anna'] },
@@ -122,20 +122,20 @@ describe('the HTTP status of an error within a session', () => {
     reply.destroy()
   })
 
-  test('C145 C180 is 400 for a tool that is not there', async () => {
+  test('C145 C180 is 400 for an unknown tool', async () => {
     const gateway = await gatewayTo({ one: (await httpServer()).url }, { config: mapped })
     const reply = await (await clientOf(gateway)).request('tools/call', { name: 'no-such' })
     expect(reply.status).toBe(400)
     expect(reply.error).toMatchObject({ code: -32602, message: 'Unknown tool: no-such' })
   })
 
-  test('C100 C180 is 200 for a method that is not there', async () => {
+  test('C100 C180 is 200 for an unknown method', async () => {
     const gateway = await gatewayTo({ one: (await httpServer()).url }, { config: mapped })
     const reply = await (await clientOf(gateway)).request('no/such', {})
     expect([reply.status, reply.error?.['code']]).toEqual([200, -32601])
   })
 
-  /** What a server answers with, and the HTTP status and the code a client of 2026-07-28 reads. */
+  /** The error of a server, and the HTTP status and code that a 2026-07-28 client receives. */
   const modernStatuses = [
     [-32700, 200, -32700],
     [-32600, 200, -32600],
@@ -148,7 +148,7 @@ describe('the HTTP status of an error within a session', () => {
     [-32005, 200, -32005],
     [-32006, 200, -32006],
     [-32007, 200, -32007],
-    // 2026-07-28 basic: these two are not sent any more, and what the revision keeps for itself is not relayed.
+    // 2026-07-28 basic: these two are not sent any more, and reserved codes are not forwarded.
     [-32002, 200, -32602],
     [-32042, 200, -32603],
     [-32050, 200, -32603],
@@ -156,7 +156,7 @@ describe('the HTTP status of an error within a session', () => {
   ] as const
 
   test.each(['mapped', 'compatible'])(
-    'C180 is what 2026-07-28 says for its clients, with %s',
+    'C180 is the status of the specification for 2026-07-28 clients, with %s',
     async (kind) => {
       const config = { features: { errors: { http_status: kind } } }
       for (const { url } of [await httpServer(), await httpServer({ revision: '2026-07-28' })]) {
@@ -171,7 +171,7 @@ describe('the HTTP status of an error within a session', () => {
     },
   )
 
-  test.each(['mapped', 'compatible'])('is 200 for a time-out of 2026-07-28, with %s', async (kind) => {
+  test.each(['mapped', 'compatible'])('is 200 for a timeout of a 2026-07-28 call, with %s', async (kind) => {
     const server = await quietServer()
     const config = { features: { errors: { http_status: kind } }, limits: { timeout: '2s' } }
     const client = await clientOf(await gatewayTo({ one: server.url }, { config }), modern)

@@ -12,13 +12,13 @@ const SECRET = 'k9f8d7s6a5f4d3s2a1g0h9j8'
 
 interface Fault {
   readonly name: string
-  /** What listens: an HTTP server, something else, or nothing where it is `gone`. */
+  /** What listens: an HTTP server, another service, or nothing if it is `gone`. */
   readonly answers?: RequestListener
   readonly speaks?: (socket: Socket) => void
   readonly url?: (port: number) => string
-  /** What operators read in `check` and in the log; `URL` stands for the shown address. */
+  /** The message in `check` and in the log; `URL` is replaced by the shown address. */
   readonly told: string
-  /** What callers read: the cause, and no address. */
+  /** The message for callers: the cause without the address. */
   readonly call: string
 }
 
@@ -116,7 +116,7 @@ const faults: readonly Fault[] = [
   },
 ]
 
-describe('a URL that gives no MCP answer', () => {
+describe('a URL that does not respond with MCP', () => {
   let urls: ReadonlyMap<string, URL>
   const servers: Server[] = []
 
@@ -150,7 +150,7 @@ describe('a URL that gives no MCP answer', () => {
     upstreams: Object.fromEntries([...urls].map(([name, { href }]) => [name, href])),
   })
 
-  test('is named by `check` with its address, the cause and what to correct', async () => {
+  test('is reported by `check` with its address, the cause and the fix', async () => {
     const path = join(folder(), 'gateway.config.yaml')
     writeFileSync(path, JSON.stringify({ store: 'memory', ...config() }))
     const { code, stderr } = await runCommand(['check', '--config', path])
@@ -159,7 +159,7 @@ describe('a URL that gives no MCP answer', () => {
     expect(stderr).not.toContain(SECRET)
   })
 
-  test('is named with its address in the log, and without it to callers', async () => {
+  test('is reported with its address in the log, and without it to callers', async () => {
     const gateway = await localGateway({ ...config(), features: { validate: 'off' } })
     onTestFinished(() => gateway.close())
     for (const fault of faults) {

@@ -10,7 +10,7 @@ import type { Json } from '../../support/server/json.ts'
 const page = '<html><body><h1>502</h1> at main (/srv/app/main.js:1:2) db.internal</body></html>'
 
 describe.each(['2025-11-25', '2026-07-28'] as const)(
-  'a server that answers in HTTP, for a client of %s,',
+  'a server that fails with an HTTP error, for a client of %s,',
   (revision) => {
     let server: FaultyServer
 
@@ -39,7 +39,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
       return client.request('tools/call', { name })
     }
 
-    test('C045 C181 has its page turned into an error of JSON-RPC', async () => {
+    test('C045 C181 has its HTML page converted to a JSON-RPC error', async () => {
       const reply = await replyTo('bad_gateway_page')
       expect(reply.error).toMatchObject({
         code: -32006,
@@ -48,7 +48,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
       expect(reply.text).not.toMatch(/html|main\.js|internal/)
     })
 
-    test('C187 is heard when it says how long to wait', async () => {
+    test('C187 has its Retry-After respected', async () => {
       const { error } = await replyTo('slow_down')
       expect(error).toMatchObject({
         code: -32003,
@@ -65,9 +65,9 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
     test.each([
       ['spent', 'QUOTA_EXHAUSTED'],
       ['spent_json', 'QUOTA_EXHAUSTED'],
-      // Only the beginning is looked at.
+      // Only the beginning is matched.
       ['spent_late', 'RATE_LIMIT_EXCEEDED'],
-    ])('has what it says held against the rules of its errors, and not told: %s', async (name, code) => {
+    ])('has its error text matched against its error rules, and not forwarded: %s', async (name, code) => {
       const errors = [
         { match: 'quota exceeded', code: 'QUOTA_EXHAUSTED', suggestion: 'Wait for the next hour.' },
       ]
@@ -77,14 +77,14 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
       expect(codeOf(await replyTo(name))).not.toBe('QUOTA_EXHAUSTED')
     })
 
-    test('C146 is told by its status what it means', async () => {
+    test('C146 has its status mapped to an error code', async () => {
       expect(codeOf(await replyTo('unfit'))).toBe('INVALID_INPUT')
     })
   },
 )
 
 test.each([429, 403])(
-  'what a server over HTTP+SSE says with HTTP %s is held against the rules too',
+  'the error text of an HTTP+SSE server with HTTP %s is matched against its error rules too',
   async (status) => {
     const errors = [{ match: 'quota exceeded', code: 'QUOTA_EXHAUSTED' }]
     const gateway = await gatewayTo({ one: { url: await sseServer(status), transport: 'sse', errors } })

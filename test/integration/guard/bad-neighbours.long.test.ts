@@ -1,5 +1,5 @@
-// What becomes of calls beside a server that does harm, with default settings: each kind has the end that the
-// documentation gives it, and the servers beside it are served meanwhile.
+// Calls beside a harmful server, with default settings: each fault has the documented outcome, and the other servers are
+// served meanwhile.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
@@ -11,7 +11,7 @@ import type { Json } from '../../support/server/json.ts'
 
 const program = join(import.meta.dirname, '../../fixtures/hostile-server/main.ts')
 
-/** Settings that reach a hostile server; one over HTTP lives until the test is over. */
+/** Settings that reach a hostile server; an HTTP server runs until the end of the test. */
 async function hostile(mode: string, transport: 'stdio' | 'http'): Promise<Json> {
   const command = [process.execPath, program, mode, transport]
   if (transport === 'stdio') return { command }
@@ -24,7 +24,7 @@ async function hostile(mode: string, transport: 'stdio' | 'http'): Promise<Json>
 
 interface World {
   readonly gateway: GatewayProcess
-  /** A client of all servers together, and one of the hostile server alone. */
+  /** A client of the aggregate endpoint, and one of the hostile server alone. */
   readonly all: FakeClient
   bad(): Promise<FakeClient>
 }
@@ -38,7 +38,7 @@ async function world(mode: string, transport: 'stdio' | 'http', settings: Json =
   return { gateway, all, bad: () => clientOf({ url: `${gateway.url}/bad` }) }
 }
 
-/** The good server answers, each call within what a client waits. */
+/** The good server responds, to each call within a client's timeout. */
 async function expectServed(client: FakeClient): Promise<void> {
   for (let made = 0; made < 20; made++) {
     const { text } = await client.request('tools/call', {
@@ -50,7 +50,7 @@ async function expectServed(client: FakeClient): Promise<void> {
 }
 
 describe.each(['stdio', 'http'] as const)('beside a server over %s', (transport) => {
-  test('that answers nothing at all, others are served; its own calls say that it is not there', async () => {
+  test('that is unresponsive, others are served, and its own calls fail as unavailable', async () => {
     const { gateway, all } = await world('silent', transport, { start_timeout: '2s' })
     await expectServed(all)
     const { text } = await all.request(
@@ -63,7 +63,7 @@ describe.each(['stdio', 'http'] as const)('beside a server over %s', (transport)
     await expectServed(all)
   })
 
-  test('that never answers a call, others are served; the call ends at its time-out', async () => {
+  test('that never answers a call, others are served, and the call ends at its timeout', async () => {
     const { all, bad } = await world('deaf', transport, { limits: { timeout: '2s' } })
     const client = await bad()
     const calls = [1, 2, 3].map(() =>
@@ -73,7 +73,7 @@ describe.each(['stdio', 'http'] as const)('beside a server over %s', (transport)
     for (const { text } of await Promise.all(calls)) expect(text).toContain('OPERATION_TIMEOUT')
   })
 
-  test('that lists 100,000 tools, others are served; its list is cut, which the log says', async () => {
+  test('that lists 100,000 tools, others are served, and its list is truncated with a log line', async () => {
     const { gateway, all, bad } = await world('endless', transport)
     await expectServed(all)
     const line = await gateway.logged(({ event }) => event === 'upstream.list_cut')
@@ -85,7 +85,7 @@ describe.each(['stdio', 'http'] as const)('beside a server over %s', (transport)
     await expectServed(all)
   })
 
-  test("that writes in the gateway's name, nothing of it reaches a client; the log says so", async () => {
+  test('that forges metadata of the gateway, no client receives it, and the log reports it', async () => {
     const { gateway, all, bad } = await world('forging', transport)
     const client = await bad()
     const forged = 'forged by the server'
@@ -98,7 +98,7 @@ describe.each(['stdio', 'http'] as const)('beside a server over %s', (transport)
     await expectServed(all)
   })
 
-  test('that lists the name of a tool of another, calls of that name stay with their server', async () => {
+  test('that lists a tool name of another server, calls of that name reach the original server', async () => {
     const good = stdioServer()
     const taking = await hostile('taking', transport)
     const gateway = await startGatewayProcess(
@@ -107,7 +107,7 @@ describe.each(['stdio', 'http'] as const)('beside a server over %s', (transport)
     )
     onTestFinished(() => gateway.close())
     const client = await clientOf(gateway)
-    // It lists the name once it was looked at.
+    // It lists the name after its first list request.
     for (let listed = 0; listed < 5; listed++) await client.request('tools/list')
     const { text } = await client.request('tools/call', {
       name: 'bad_good_echo',

@@ -28,7 +28,7 @@ const elsewhere = {
   audit: 'audit.jsonl',
 }
 
-it('every place of the configuration that takes a secret has one that is recognised', () => {
+it('every secret field of the configuration has a recognisable canary', () => {
   const canaries = new Canaries()
   const config = canaryConfig(canaries, elsewhere)
   const slots = secretSlots(fileSchema(features))
@@ -37,7 +37,7 @@ it('every place of the configuration that takes a secret has one that is recogni
   expect(filledSlots(config, slots, canaries)).toEqual(slots)
 })
 
-it('C063 C182 C205 C211 no secret leaves the gateway, whatever happens', { timeout: 120_000 }, async () => {
+it('C063 C182 C205 C211 no secret leaves the gateway in any scenario', { timeout: 120_000 }, async () => {
   const canaries = new Canaries()
   const parts = await surroundings(canaries)
   const config = canaryConfig(canaries, parts.around)
@@ -58,7 +58,7 @@ it('C063 C182 C205 C211 no secret leaves the gateway, whatever happens', { timeo
   gateway.configure(brokenText(canaries))
   await gateway.logged(({ event }) => event === 'config.rejected')
   await visitor.tool('child', 'crash')
-  // The child of before says a last word, and the spans go out each second.
+  // The former child writes a last line, and spans are exported each second.
   await until(() => gateway.stderr().includes('bye, '), 'the last word of the child')
   await until(() => parts.collector.text().includes('crash'), 'the last span')
   const metrics = await visitor.send('/metrics', { headers: { authorization: parts.basic } })
@@ -76,7 +76,7 @@ it('C063 C182 C205 C211 no secret leaves the gateway, whatever happens', { timeo
   expect(told.leaks).toEqual([])
 })
 
-/** What was told to whom, and which secrets were in it. */
+/** What was sent to which recipient, and which secrets it contained. */
 class Told {
   readonly leaks: string[] = []
   readonly #canaries: Canaries
@@ -85,7 +85,7 @@ class Told {
     this.#canaries = canaries
   }
 
-  /** `sent` may be told back. */
+  /** `sent` may be returned to its sender. */
   hear(who: string, text: string, sent = ''): void {
     const own = this.#canaries.in(sent)
     for (const line of text.split('\n')) {
@@ -121,7 +121,7 @@ function visiting(gateway: GatewayProcess, told: Told): Visitor {
   const sessions = new Map<string, string>()
   const send: Visitor['send'] = async (path, { method = 'GET', headers = {}, body = '' } = {}) => {
     const reply = await whole(await open(gateway.origin + path, { method, headers, body }))
-    // Credentials are named to nobody, not even to whoever came with them.
+    // Credentials are returned to no caller, not even to the one that sent them.
     told.hear(
       `${method} ${path} ${body.slice(0, 200)}`,
       `${JSON.stringify(reply.headers)}\n${reply.text}`,
@@ -169,7 +169,7 @@ function visiting(gateway: GatewayProcess, told: Told): Visitor {
   return visitor
 }
 
-/** Everything around the gateway, which knows secrets of its own. */
+/** The peers of the gateway, with their own secrets. */
 async function surroundings(canaries: Canaries) {
   const own = (slot: string) => ({ own: canaries.of(slot) })
   const legacy = await startCanaryServer(own('legacy-own'))
@@ -191,7 +191,7 @@ async function surroundings(canaries: Canaries) {
   return { servers, collector, around, basic }
 }
 
-/** An authorization server that says everything it is told, and gives nothing. */
+/** An authorization server that echoes everything it receives, and issues nothing. */
 async function talkingIssuer(): Promise<string> {
   const server = createServer((request, response) => {
     let body = ''
@@ -200,7 +200,7 @@ async function talkingIssuer(): Promise<string> {
       const { authorization = '' } = request.headers
       const basic = Buffer.from(authorization.replace(/^Basic /, ''), 'base64').toString()
       const words = `${decodeURIComponent(body)} ${authorization} ${decodeURIComponent(basic)}`
-      // What the issuer answers is no JSON, and errors of parsers quote what they choke on.
+      // The response of the issuer is not JSON, and parser errors quote their input.
       if (request.url === '/introspect') return response.end(new URLSearchParams(body).get('token') ?? '')
       response.writeHead(400, {
         'content-type': 'application/json',
@@ -231,7 +231,7 @@ function signed(claims: Json, secret: string): string {
   return `${text}.${createHmac('sha256', secret).update(text).digest('base64url')}`
 }
 
-/** Requests nobody lets in, with secrets all over them. */
+/** Requests that are refused, with secrets in every part. */
 async function refusals(visitor: Visitor, canaries: Canaries): Promise<void> {
   const now = Math.floor(Date.now() / 1000)
   const usualClaims = { iss: issuerName, aud: 'gateway', sub: 'someone', iat: now, exp: now + 3600 }
@@ -274,13 +274,13 @@ async function refusals(visitor: Visitor, canaries: Canaries): Promise<void> {
   visitor.become(canaries.of('opaque-token'))
 }
 
-/** What anybody may look at. */
+/** The public pages and documents. */
 async function pages(visitor: Visitor, canaries: Canaries): Promise<void> {
   const headers = { cookie: `sid=${canaries.of('cookie')}`, 'x-api-key': canaries.of('client-api-key') }
   const documents = ['', '/mcp', '/mcp/header', '/mcp/broken'].map(
     (path) => `/.well-known/oauth-protected-resource${path}`,
   )
-  // The page tells why servers cannot be reached.
+  // The page shows why servers cannot be reached.
   await until(
     async () => (await visitor.send('/')).text.includes('unavailable</span>'),
     'the page to tell of failures',
@@ -317,7 +317,7 @@ async function everyTool(
   expect(servers[1]?.calls).toContain('rpc_error')
 }
 
-/** Other ways in which a caller names secrets of its own. */
+/** Other ways in which a caller sends its own secrets. */
 async function otherRequests(visitor: Visitor, canaries: Canaries): Promise<void> {
   const uri = `db://app:${canaries.of('uri-password')}@host/table?token=${canaries.of('uri-query')}`
   await visitor.modern('/mcp/header', 'resources/read', { uri })
@@ -348,7 +348,7 @@ function withNewKeys({ upstreams }: Json, canaries: Canaries): Json {
   }
 }
 
-/** A file that cannot be read, with secrets where the reader stumbles. */
+/** A file that cannot be parsed, with secrets where the parser fails. */
 function brokenText(canaries: Canaries): string {
   return `upstreams:\n  child: { command: "true, env: { API_KEY: ${canaries.of('broken-file')} }\n   - ${canaries.of('broken-file')}: [`
 }
@@ -363,7 +363,7 @@ async function commands(config: Json, hearer: Told, canaries: Canaries): Promise
     command.stdin.end()
     let isOver = false
     void command.ended.then(() => (isOver = true))
-    // One that serves all the same is told to stop.
+    // A command that serves anyway is stopped.
     await until(() => isOver || command.stdout().includes('Gatehouse serves'), 'the end of it', 30_000)
     await command.close()
     const told = { stdout: command.stdout(), stderr: command.stderr() }

@@ -1,4 +1,4 @@
-// A hostile server writes members of the gateway's own name everywhere its objects pass; no client may see one of them.
+// A hostile server writes members with the gateway's prefix into every object; no client may receive one of them.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { connect } from '../../support/fake-client.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
@@ -97,7 +97,7 @@ describe.each(Object.keys(eras))('a server of the %s era', (era) => {
   })
 
   it.each(revisions.flatMap((revision) => ['/full', '/bare', ''].map((path) => ({ revision, path }))))(
-    'says nothing in the gateway’s name to a client of $revision at /mcp$path',
+    'cannot forge metadata of the gateway to a client of $revision at /mcp$path',
     async ({ revision, path }) => {
       const heard: Json[] = []
       const client = await connect({
@@ -124,12 +124,12 @@ describe.each(Object.keys(eras))('a server of the %s era', (era) => {
     },
   )
 
-  it('is noted in the log', () => {
+  it('that forges metadata is logged', () => {
     expect(gateway.lines).toContainEqual(
       expect.objectContaining({ level: 'warn', event: 'upstream.reserved_members', upstream: 'full' }),
     )
   })
 })
 
-/** What a tool gives as data stays as it is. */
+/** Data in a tool result stays unchanged. */
 const data = JSON.stringify({ data: marks }).slice(1, -1)

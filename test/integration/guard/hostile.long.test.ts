@@ -14,12 +14,12 @@ import { type ScriptedServer, scriptedServer } from '../../support/scripted-serv
 import type { HeaderMap } from '../../support/server/journal.ts'
 import { isObject, type Json, parse } from '../../support/server/json.ts'
 
-/** How long an answer may take, however slow the machine is. */
+/** How long a response may take, however slow the machine is. */
 const PATIENCE = 10_000
 
 /**
- * How large the heap may get, in mebibytes: what needs more ends the process; and the most memory the process may take, in bytes.
- * Both are of the process, and not of a request: when what a request left is collected is not for a test to say.
+ * The maximum heap size, in mebibytes, beyond which the process ends; and the maximum memory of the process, in bytes.
+ * Both limit the process, not a request, since a test cannot control when the memory of a request is collected.
  */
 const HEAP = 320
 const MEMORY = 640 * 1024 * 1024
@@ -50,13 +50,13 @@ afterAll(async () => {
   await issuer.close()
 })
 
-/** What came of an attack. */
+/** The result of an attack. */
 interface Expected {
   readonly status: number | readonly number[]
   readonly code?: string
 }
 
-/** Makes an attack, and holds what came of it to the bounds: time, memory, and that the next call works. */
+/** Makes an attack, and checks its limits: time, memory, and that the next call works. */
 async function withstands(attack: () => Promise<RawReply>, { status, code }: Expected): Promise<void> {
   const start = performance.now()
   const reply = await attack()
@@ -98,25 +98,28 @@ describe('a token', () => {
   const refused = { status: 401, code: 'AUTHENTICATION_REQUIRED' }
   type Make = () => string | Promise<string>
   const tokens: readonly (readonly [string, Make] | readonly [string, Make, Expected])[] = [
-    ['signed by another', async () => issuer.sign({}, { key: (await generateKeyPair('RS256')).privateKey })],
     [
-      'with other claims than were signed',
+      'signed with another key',
+      async () => issuer.sign({}, { key: (await generateKeyPair('RS256')).privateKey }),
+    ],
+    [
+      'with modified claims',
       async () => {
         const [header, , signature] = (await issuer.sign()).split('.')
         return [header, part({ ...claims(), sub: 'admin' }), signature].join('.')
       },
     ],
-    ['cut off', () => good.slice(0, -20)],
+    ['that is truncated', () => good.slice(0, -20)],
     ['without a signature', () => `${good.split('.').slice(0, 2).join('.')}.`],
     ['that has expired', () => issuer.sign({ exp: now - 3600 }), { status: 401, code: 'TOKEN_EXPIRED' }],
     ['that is not valid yet', () => issuer.sign({ nbf: now + 3600 })],
-    ['without an end', () => issuer.sign({ exp: undefined })],
-    ['for somebody else', () => issuer.sign({ aud: 'another' })],
+    ['without an expiry', () => issuer.sign({ exp: undefined })],
+    ['for another audience', () => issuer.sign({ aud: 'another' })],
     ['of another issuer', () => issuer.sign({ iss: 'https://idp.example.com' })],
-    ['that names nobody', () => issuer.sign({ sub: 'x'.repeat(5000) })],
+    ['with a subject of 5,000 characters', () => issuer.sign({ sub: 'x'.repeat(5000) })],
     ['of the algorithm none', () => `${unsigned({ alg: 'none', typ: 'JWT' })}.`],
     [
-      'signed with the public key as if it were shared',
+      'signed with the public key as an HMAC secret',
       async () => {
         const text = unsigned({ alg: 'HS256', kid: issuer.kid })
         const key = await exportSPKI(issuer.key)
@@ -124,21 +127,21 @@ describe('a token', () => {
       },
     ],
     [
-      'with a key of its own',
+      'with an embedded key',
       async () =>
         `${unsigned({ alg: 'RS256', jwk: { kty: 'RSA', n: 'AQAB', e: 'AQAB' }, jku: `${gateway.origin}/x` })}.AAAA`,
     ],
-    ['with a key that is a path', () => `${unsigned({ alg: 'RS256', kid: '../../../../etc/passwd' })}.AAAA`],
+    ['with a path as key id', () => `${unsigned({ alg: 'RS256', kid: '../../../../etc/passwd' })}.AAAA`],
     [
-      'with demands nobody knows',
+      'with unknown critical headers',
       () => `${unsigned({ alg: 'RS256', kid: issuer.kid, crit: ['bomb'], bomb: true })}.AAAA`,
     ],
     ['that is nested', () => `${Buffer.from('['.repeat(7000)).toString('base64url')}.e30.AAAA`],
     ['of dots', () => '.'.repeat(15_000)],
-    ['that is no text', () => Buffer.from([0xff, 0xfe, 0xe9, 0x80]).toString('latin1')],
+    ['of non-text bytes', () => Buffer.from([0xff, 0xfe, 0xe9, 0x80]).toString('latin1')],
     ['of 15 KB', () => 'a'.repeat(15 * 1024)],
     [
-      'of 15 KB in the form of one',
+      'of 15 KB in the form of a JWT',
       () =>
         `${part({ alg: 'RS256', kid: issuer.kid })}.${part({ x: 'a'.repeat(10_000) })}.${'A'.repeat(900)}`,
     ],
@@ -150,7 +153,7 @@ describe('a token', () => {
     await withstands(() => call('echo', {}, 'calm', token), expected)
   })
 
-  it('with a key nobody knows does not make the gateway fetch keys each time', async () => {
+  it('with an unknown key id does not make the gateway fetch keys for each request', async () => {
     const before = issuer.fetches
     const replies = await Promise.all(
       Array.from({ length: 300 }, (_, index) =>
@@ -181,7 +184,7 @@ describe('headers', () => {
     )
   })
 
-  it('that are many and small do no harm', async () => {
+  it('that are many and small are accepted', async () => {
     const { message, headers } = modern('tools/call', { name: 'echo', arguments: {} })
     const many = Object.fromEntries(Array.from({ length: 900 }, (_, index) => [`a${index}`, '1']))
     await withstands(() => send(JSON.stringify(message), { ...many, ...headers }), { status: 200 })
@@ -229,8 +232,8 @@ describe('a body', () => {
       () => around('{"x":[1e400,-1e400,1e-400,123456789012345678901234567890]}'),
       ok,
     ],
-    ['with a text of escapes', () => around(`{"x":"${String.raw`\u0000`.repeat(150_000)}"}`), ok],
-    ['with half characters', () => around(String.raw`{"x":"\ud800\udc00\ud800"}`), ok],
+    ['with a string of escapes', () => around(`{"x":"${String.raw`\u0000`.repeat(150_000)}"}`), ok],
+    ['with lone surrogates', () => around(String.raw`{"x":"\ud800\udc00\ud800"}`), ok],
     [
       'with keys of prototypes',
       () => around('{"__proto__":{"isAdmin":true},"constructor":{"prototype":{"x":1}}}'),
@@ -242,7 +245,7 @@ describe('a body', () => {
       () => `[${'{"jsonrpc":"2.0","id":1,"method":"ping"},'.repeat(20_000)}1]`,
       { status: [200, 400] },
     ],
-    ['that is no UTF-8', () => Buffer.alloc(500_000, 0xff), broken],
+    ['that is not UTF-8', () => Buffer.alloc(500_000, 0xff), broken],
     [
       'with an id of 500 KB',
       () => around('{}').replace('"id":1', `"id":"${'i'.repeat(500_000)}"`),
@@ -250,12 +253,12 @@ describe('a body', () => {
     ],
     ['of 2 MB', () => 'x'.repeat(2 * 1024 * 1024), { status: 413, code: 'PAYLOAD_TOO_LARGE' }],
   ]
-  it.each(bodies)('%s is answered', async (_name, make, expected) => {
+  it.each(bodies)('%s gets the expected response', async (_name, make, expected) => {
     const { headers } = modern('tools/call', { name: 'echo', arguments: {} })
     await withstands(() => send(make(), headers), expected)
   })
 
-  it('with a method or name of 400 KB is answered', async () => {
+  it('with a method or name of 400 KB gets a response', async () => {
     const long = 'x'.repeat(400_000)
     const method = { jsonrpc: '2.0', id: 1, method: long, params: {} }
     const name = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: long } }
@@ -264,25 +267,25 @@ describe('a body', () => {
   })
 })
 
-describe('a schema of a server that', () => {
+describe('a server schema that', () => {
   const text = `${'a'.repeat(50_000)}!`
   const misfit = { status: 200, code: 'INVALID_INPUT' }
   const ok = { status: 200 }
   const calls: readonly (readonly [string, string, Json, Expected])[] = [
     ['has a pattern that backtracks', 'pattern', { text }, misfit],
-    ['has such a pattern, and other text', 'pattern', { text: 'a!'.repeat(25_000) }, misfit],
-    ['has more such patterns', 'patterns', { text }, misfit],
-    ['has such a pattern for keys', 'pattern_keys', { [text]: 1, [text.slice(0, -1)]: 1 }, misfit],
+    ['has a backtracking pattern, for other text', 'pattern', { text: 'a!'.repeat(25_000) }, misfit],
+    ['has several backtracking patterns', 'patterns', { text }, misfit],
+    ['has a backtracking pattern for keys', 'pattern_keys', { [text]: 1, [text.slice(0, -1)]: 1 }, misfit],
     ['refers to itself', 'self', { x: 1 }, ok],
     ['refers in a circle', 'loop', { x: 1 }, ok],
-    ['doubles with each step', 'doubling', { x: 1 }, ok],
-    ['doubles its choices with each step', 'doubling_any', { x: 1 }, ok],
-    ['doubles its alternatives with each step', 'doubling_one', { x: 1 }, ok],
-    ['has choices within choices', 'nested_any', { x: 1 }, ok],
+    ['doubles at each level', 'doubling', { x: 1 }, ok],
+    ['doubles its anyOf at each level', 'doubling_any', { x: 1 }, ok],
+    ['doubles its oneOf at each level', 'doubling_one', { x: 1 }, ok],
+    ['has nested anyOf', 'nested_any', { x: 1 }, ok],
     ['is 1,000 levels deep', 'deep', { x: 1 }, ok],
     ['has 50,000 properties', 'wide', { p0: 1 }, ok],
     ['has 10 MB', 'huge', { x: 1 }, ok],
-    ['is somewhere else', 'elsewhere', { x: 1 }, ok],
+    ['is at another URL', 'elsewhere', { x: 1 }, ok],
     [
       'compares each item with each other',
       'unique',
@@ -290,10 +293,10 @@ describe('a schema of a server that', () => {
       ok,
     ],
     ['names prototypes', 'proto', { constructor: 'x' }, ok],
-    ['is nonsense', 'nonsense', { x: 1 }, ok],
+    ['is invalid', 'nonsense', { x: 1 }, ok],
   ]
 
-  it('is offered is listed all the same', async () => {
+  it('is hostile does not keep its tool from being listed', async () => {
     const { message, headers } = modern('tools/list')
     await withstands(() => send(JSON.stringify(message), headers, 'bombing'), { status: 200 })
   })
@@ -303,7 +306,7 @@ describe('a schema of a server that', () => {
   })
 })
 
-it('names that are made up do not grow the metrics', { timeout: 180_000 }, async () => {
+it('made-up names do not grow the metrics', { timeout: 180_000 }, async () => {
   const linesOf = async (): Promise<number> => {
     const reply = await fetch(`${gateway.origin}/metrics`, { headers: { authorization: `Bearer ${good}` } })
     expect(reply.status).toBe(200)
@@ -327,7 +330,7 @@ it('names that are made up do not grow the metrics', { timeout: 180_000 }, async
 })
 
 it(
-  'a body that comes byte by byte is cut off, and hinders nobody meanwhile',
+  'a body sent byte by byte is cut off, and does not block others meanwhile',
   { timeout: 120_000 },
   async () => {
     await goesOn()
@@ -336,7 +339,7 @@ it(
   },
 )
 
-/** A body that comes byte by byte, for as long as the other side takes it. */
+/** A body sent byte by byte, for as long as the other side accepts it. */
 async function trickling(): Promise<typeof trickle> {
   const socket = await tcp(gateway.origin)
   socket.write(postHead({ ...usual, authorization: `Bearer ${good}`, 'content-length': '100000' }))
@@ -352,7 +355,7 @@ async function made(message: Json, headers: HeaderMap, token: string): Promise<v
   expect(reply.status).toBeLessThan(500)
 }
 
-/** Does something so often, a few at a time. */
+/** Repeats a task this often, a few at a time. */
 async function crowd(count: number, act: (index: number) => Promise<void>): Promise<void> {
   let next = 0
   const worker = async (): Promise<void> => {
@@ -375,7 +378,7 @@ function serverWith(tools: readonly Json[]): Promise<ScriptedServer> {
   )
 }
 
-/** The memory the gateway takes, in bytes; zero where the system does not tell. */
+/** The memory of the gateway process, in bytes; zero if the system does not report it. */
 function memory(): number {
   try {
     const kilobytes = /^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${gateway.pid}/status`, 'utf8'))?.[1]

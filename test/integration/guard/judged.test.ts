@@ -62,7 +62,7 @@ async function call(gateway: LocalGateway, params: Json, bearer?: string): Promi
 const drop = { name: 'query', arguments: { sql: 'DROP TABLE people' } }
 
 describe('a tool that runs the statements of its callers', () => {
-  test('judgement: it is asked about with the defaults, and a list of tables is not', async () => {
+  test('judgement: requires confirmation by default, and a tool that lists tables does not', async () => {
     const gateway = await localGateway({ upstreams: { db: server.url } })
     expect(await call(gateway, drop)).toContain('CONFIRMATION_REQUIRED')
     expect(await call(gateway, { name: 'list_tables', arguments: {} })).not.toContain('CONFIRMATION_REQUIRED')
@@ -71,7 +71,7 @@ describe('a tool that runs the statements of its callers', () => {
   })
 
   test.each([{}, { profile: corporate.profile }])(
-    'judgement: a scope to read does not open it, with %o',
+    'judgement: is refused for a caller with a read scope only, with %o',
     async (more) => {
       const auth = { opaque: { tokens: [{ id: 'reader', hash: tokenHash(token), scopes: ['read:db'] }] } }
       const gateway = await localGateway({ ...more, auth, upstreams: { db: server.url } })
@@ -84,7 +84,7 @@ describe('a tool that runs the statements of its callers', () => {
     },
   )
 
-  test('judgement: it is no step that only reads, so a transaction refuses it without an undo', async () => {
+  test('judgement: is not read-only, so a transaction refuses it without a compensation', async () => {
     const gateway = await localGateway({ upstreams: { db: server.url }, features: { confirm: 'off' } })
     const id = 'transaction-1'
     await call(gateway, { name: 'begin_transaction', arguments: { transaction_id: id } })

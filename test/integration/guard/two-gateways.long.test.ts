@@ -1,4 +1,4 @@
-// A gateway in front of a gateway: what both would do is done once, by the one behind; and only by the one that is meant.
+// A gateway in front of a gateway: the shared features run once, in the gateway behind, if it is the expected one.
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { existsSync, writeFileSync } from 'node:fs'
@@ -31,7 +31,7 @@ async function behind(): Promise<Behind> {
   return { gateway, root, key: String(keys[0]?.kid) }
 }
 
-/** What a person is asked, and says yes to. */
+/** The confirmation that a person receives and accepts. */
 function person(): { readonly asked: string[]; answer(params: Json): Json } {
   const asked: string[] = []
   return {
@@ -65,9 +65,9 @@ async function inFront(
 }
 
 describe.each(['2025-11-25', '2026-07-28'] as const)(
-  'a client of %s of a gateway before a gateway',
+  'a client of %s of a gateway behind a gateway',
   (revision) => {
-    test('is asked once, has its key kept, and gets what the one behind gives', async () => {
+    test('confirms once, has its key kept, and gets the result of the gateway behind', async () => {
       const { gateway, key, root } = await behind()
       const { asked, answer } = person()
       const client = await inFront([gateway.url, '--gateway-key', key], revision, answer)
@@ -90,7 +90,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
         'dev.gatehouse/idempotency': { was_replay: true },
       })
       expect(asked).toHaveLength(1)
-      // The key is known behind, so to callers that come there directly, too.
+      // The gateway behind has recorded the key, so direct callers of it get the replay too.
       const direct = await connect({ transport: 'http', url: gateway.url, revision, capabilities: {} })
       onTestFinished(() => direct.close())
       const replayed = await direct.request('tools/call', args)
@@ -104,7 +104,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
       )
     })
 
-    test('has its transaction behind', async () => {
+    test('has its transaction in the gateway behind', async () => {
       const { gateway, key, root } = await behind()
       const { answer } = person()
       const client = await inFront([gateway.url, '--gateway-key', key], revision, answer)
@@ -125,12 +125,12 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
       })
     })
 
-    test('gets nothing where the server behind holds another key, whatever it says', async () => {
+    test('gets no response if the server behind has another key, whatever that server claims', async () => {
       const { gateway, key, root } = await behind()
       const posing = await relay(gateway.url)
       for (const args of [
         [gateway.url, '--gateway-key', OTHER_KEY],
-        // A server that has a gateway prove what it was asked itself.
+        // A server that has a gateway prove the challenge that it received itself.
         [posing, '--gateway-key', key],
       ]) {
         const { asked, answer } = person()
@@ -140,7 +140,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
       expect(existsSync(join(root, 'a.txt'))).toBe(false)
     })
 
-    test('is asked by both where the one in front does not know the one behind, whoever that is', async () => {
+    test('confirms at both gateways if the front one does not know the key of the one behind', async () => {
       const { gateway, root } = await behind()
       const { asked, answer } = person()
       const client = await inFront([gateway.url], revision, answer)
@@ -155,7 +155,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
   },
 )
 
-/** A server elsewhere that passes everything on to a gateway, and its answers back. */
+/** A server that forwards everything to a gateway, and its responses back. */
 async function relay(url: string): Promise<string> {
   const server: Server = createServer((request, response) => {
     const parts: Buffer[] = []

@@ -11,7 +11,7 @@ import { publishedServer } from '../../support/peers/servers.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'
 import { hasSchema, schemaText } from '../../support/published-schemas.ts'
 
-/** How a client of each era says what the key of a call is. */
+/** How a client of each era sends the key of a call. */
 const callers = eras.map(({ title, connect }) => ({
   title,
   connect: (url: string) => connect({ transport: 'http', url }),
@@ -42,7 +42,7 @@ afterAll(async () => {
 describe.each(callers)('a client of the official $title', ({ title, connect, meta }) => {
   const own = title.replaceAll(/\W/g, '-')
 
-  it('edits a file once, however often it says so', async () => {
+  it('edits a file once, however often it repeats the call', async () => {
     const path = join(folder, `${own}.txt`)
     await writeFile(path, 'a')
     const client = await connect(`${gateway.url}/files`)
@@ -60,7 +60,7 @@ describe.each(callers)('a client of the official $title', ({ title, connect, met
     expect(await readFile(path, 'utf8')).toBe('aa')
   })
 
-  it('gets what it created, not that there was nothing left to create', async () => {
+  it('receives the replay of its first call, not an empty creation', async () => {
     const client = await connect(`${gateway.url}/memory`)
     onTestFinished(() => client.close())
     const args = { entities: [{ name: own, entityType: 'client', observations: [] }] }
@@ -70,7 +70,7 @@ describe.each(callers)('a client of the official $title', ({ title, connect, met
     expect(again['structuredContent']).toEqual(first['structuredContent'])
   })
 
-  it('has the same key in a session of its own', async () => {
+  it('has the same key in its own session', async () => {
     const path = join(folder, `${own}-twice.txt`)
     await writeFile(path, 'a')
     const args = { path, edits: [{ oldText: 'a', newText: 'aa' }] }
@@ -82,7 +82,7 @@ describe.each(callers)('a client of the official $title', ({ title, connect, met
     expect(await readFile(path, 'utf8')).toBe('aa')
   })
 
-  it('is told that there are keys', async () => {
+  it('finds idempotency keys in the capabilities', async () => {
     const client = await connect(`${gateway.url}/files`)
     onTestFinished(() => client.close())
     expect(client.capabilities['extensions']).toMatchObject({
@@ -101,7 +101,7 @@ async function gatewayTo(server: { readonly url: string }, config: Json = {}, to
 }
 
 describe('a key in a header', () => {
-  it('counts as one in the message, for clients of both eras', async () => {
+  it('is equal to one in the message, for clients of both eras', async () => {
     const server = await httpServer()
     const { url } = await gatewayTo(server)
     const params = { name: 'echo', arguments: { x: 1 } }
@@ -122,7 +122,7 @@ describe('a key in a header', () => {
     expect(seen?.text).not.toContain('idempotency')
   })
 
-  it('is passed on where the server wants it', async () => {
+  it('is forwarded if the server wants it', async () => {
     const server = await httpServer()
     const { url } = await gatewayTo(server, {}, { echo: { ...write, forward_key: true } })
     const client = await clientOf({ url: `${url}/one` })
@@ -132,7 +132,7 @@ describe('a key in a header', () => {
 })
 
 describe('a gateway with every feature off', () => {
-  it('knows no keys, and passes them on as they came', async () => {
+  it('does not handle keys, and forwards them unchanged', async () => {
     const server = await httpServer()
     const { url } = await gatewayTo(server, { features: 'none' })
     const client = await clientOf({ url: `${url}/one` })
@@ -147,8 +147,8 @@ describe('a gateway with every feature off', () => {
   })
 })
 
-describe('calls with one key at the same time', () => {
-  it('are one call of the server, and the first one alone hears of its progress', async () => {
+describe('concurrent calls with one key', () => {
+  it('are one call at the server, and only the first caller receives its progress', async () => {
     const server = await httpServer()
     const { url, lines } = await gatewayTo(server)
     const params = { name: 'slow', arguments: { ms: 150, steps: 3 }, _meta: { idempotency_key: 'k' } }
@@ -163,8 +163,8 @@ describe('calls with one key at the same time', () => {
   })
 })
 
-describe('a server that breaks', () => {
-  it('in the middle of the call: the call is not made again', async () => {
+describe('a server that crashes', () => {
+  it('during a call: the call is not repeated', async () => {
     const server = await httpServer()
     const { url } = await gatewayTo(server)
     const client = await clientOf({ url: `${url}/one` })
@@ -177,10 +177,10 @@ describe('a server that breaks', () => {
   })
 })
 
-describe('a read that settles the doubt', () => {
+describe('a read that settles a call in doubt', () => {
   const params = { name: 'crash', arguments: { ms: 0 }, _meta: { idempotency_key: 'k' } }
 
-  it('finds what was done: it is told from then on', async () => {
+  it('finds the effect: it is replayed from then on', async () => {
     const server = await httpServer()
     const verify = 'echo(found=$.args.ms) -> $.result.found'
     const { url } = await gatewayTo(server, {}, { crash: { ...write, verify } })
@@ -199,7 +199,7 @@ describe('a read that settles the doubt', () => {
     expect([callsOf(server, 'crash'), callsOf(server, 'echo')]).toEqual([1, 1])
   })
 
-  it('finds nothing: it is done anew once the first attempt cannot act any more', async () => {
+  it('finds no effect: the call runs again once the first attempt cannot act any more', async () => {
     const server = await httpServer()
     const verify = 'echo() -> $.result.found'
     const { url } = await gatewayTo(server, {}, { crash: { ...write, verify, timeout: '400ms' } })
@@ -215,7 +215,7 @@ describe('a read that settles the doubt', () => {
 })
 
 describe('a tool that runs as a task', () => {
-  it('is not made as one with a key, and gives its result to a plain call with it, once and again', async () => {
+  it('cannot be a client task with a key, and replays its result to plain calls with that key', async () => {
     const everything = { command: publishedServer('@modelcontextprotocol/server-everything') }
     const found = await localGateway({ store: 'memory', upstreams: { everything } })
     onTestFinished(() => found.close())
@@ -232,9 +232,9 @@ describe('a tool that runs as a task', () => {
   })
 })
 
-describe('a server that asks in the middle of the call', () => {
+describe('a server that sends an input request during a call', () => {
   it.each(['2025-11-25', '2026-07-28'] as const)(
-    'is asked once, and answers the retry of a client of %s from what it said',
+    'asks once, and a retry of a client of %s gets the recorded response',
     async (revision) => {
       const server = await httpServer()
       const { url } = await gatewayTo(server)
@@ -257,7 +257,7 @@ describe('a server that asks in the middle of the call', () => {
 
 const schemaFile = 'proposals/transactions.schema.json'
 
-it.skipIf(!hasSchema(schemaFile))('what is said of a key has the shape of the proposal', async () => {
+it.skipIf(!hasSchema(schemaFile))('idempotency metadata fits the schema of the proposal', async () => {
   const schema: Json = JSON.parse(schemaText(schemaFile))
   const { IdempotencyResponse } = objectAt(schema, '$defs')
   if (!isObject(IdempotencyResponse)) throw new TypeError('there is no such schema')

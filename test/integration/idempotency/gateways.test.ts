@@ -42,7 +42,7 @@ describe.each(stores)('gateways that share $title', ({ isThere, open }) => {
     expect([...new Set(texts)]).toEqual(['[{"type":"text","text":"took 3 steps"}]'])
   })
 
-  it('know of one that was killed in the middle of a call, at once, and make it never again', async () => {
+  it('detect at once that one was killed during a call, and never repeat the call', async () => {
     const server = await httpServer()
     const [dying, living] = await gatewaysTo(server, open(), 2)
     if (!dying || !living) throw new TypeError('there are no gateways')
@@ -59,7 +59,7 @@ describe.each(stores)('gateways that share $title', ({ isThere, open }) => {
     expect(callsOf(server, 'hang')).toBe(1)
   })
 
-  it('tell again what one of them did that is gone', async () => {
+  it('replay a call of a gateway that is gone', async () => {
     const server = await httpServer()
     const [going, staying] = await gatewaysTo(server, open(), 2)
     const params = { name: 'echo', arguments: { x: 1 }, _meta: { idempotency_key: 'gone' } }
@@ -73,8 +73,8 @@ describe.each(stores)('gateways that share $title', ({ isThere, open }) => {
   })
 })
 
-describe.skipIf(!hasRedis())('a gateway whose store goes away', () => {
-  it('makes no keyed call meanwhile, and every other', async () => {
+describe.skipIf(!hasRedis())('a gateway whose store becomes unavailable', () => {
+  it('refuses keyed calls meanwhile, and makes all others', async () => {
     const server = await httpServer()
     const [gateway] = await gatewaysTo(server, redis?.url ?? '', 1)
     const client = await clientOf({ url: `${gateway?.url}/one` })

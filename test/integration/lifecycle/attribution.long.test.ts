@@ -4,7 +4,7 @@ import type { FakeClient } from '../../support/fake-client.ts'
 import { clientOf, gatewayTo, httpServer, stdioServer } from '../../support/journey.ts'
 import type { Json } from '../../support/server/json.ts'
 
-// Each answer repeats its question, so an answer that went to the wrong call shows in the result.
+// Each response repeats its question, so a response to the wrong call is visible in the result.
 const answers = {
   'elicitation/create': (params: Json) => ({
     action: 'accept',
@@ -14,8 +14,8 @@ const answers = {
 const CALLS = 50
 const patient = { askTimeoutMs: 50_000 }
 
-describe('fifty calls that ask at once get the answers to their own questions', () => {
-  test('of fifty clients of 2026-07-28, of an older server on stdio', async () => {
+describe('each of fifty concurrent calls gets the response to its own question', () => {
+  test('from fifty 2026-07-28 clients of an older stdio server', async () => {
     const gateway = await gatewayTo({ one: stdioServer(patient) })
     const clients = await Promise.all(
       numbers(CALLS).map(() => clientOf(gateway, { revision: '2026-07-28', answers })),
@@ -23,19 +23,19 @@ describe('fifty calls that ask at once get the answers to their own questions', 
     await expectOwnAnswers(clients.map((client, index) => [client, `call ${index}`]))
   })
 
-  test('of one client of 2026-07-28, of an older server on stdio', async () => {
+  test('from one 2026-07-28 client of an older stdio server', async () => {
     const gateway = await gatewayTo({ one: stdioServer(patient) })
     const client = await clientOf(gateway, { revision: '2026-07-28', answers })
     await expectOwnAnswers(numbers(CALLS).map((index) => [client, `call ${index}`]))
   })
 
-  test('of one client with a session, of an older server on stdio', async () => {
+  test('from one client with a session of an older stdio server', async () => {
     const gateway = await gatewayTo({ one: stdioServer(patient) })
     const client = await clientOf(gateway, { answers })
     await expectOwnAnswers(numbers(CALLS).map((index) => [client, `call ${index}`]))
   })
 
-  test('of several clients with sessions, of an older server on stdio', async () => {
+  test('from several clients with sessions of an older stdio server', async () => {
     const gateway = await gatewayTo({ one: stdioServer(patient) })
     const clients = await Promise.all(numbers(5).map(() => clientOf(gateway, { answers })))
     await expectOwnAnswers(
@@ -43,15 +43,15 @@ describe('fifty calls that ask at once get the answers to their own questions', 
     )
   })
 
-  test('of clients of both eras, of an older server on stdio', async () => {
+  test('from clients of both eras of an older stdio server', async () => {
     const gateway = await gatewayTo({ one: stdioServer(patient) })
     const old = await clientOf(gateway, { answers })
     const recent = await clientOf(gateway, { revision: '2026-07-28', answers })
     await expectOwnAnswers(numbers(CALLS).map((index) => [index % 2 === 0 ? old : recent, `call ${index}`]))
   })
 
-  describe('of a server over HTTP that asks on the stream of the call', () => {
-    test('and clients of 2026-07-28', async () => {
+  describe('from an HTTP server that asks on the stream of the call', () => {
+    test('for 2026-07-28 clients', async () => {
       const gateway = await gatewayTo({ one: { url: (await httpServer(patient)).url } })
       const clients = await Promise.all(
         numbers(CALLS).map(() => clientOf(gateway, { revision: '2026-07-28', answers })),
@@ -59,7 +59,7 @@ describe('fifty calls that ask at once get the answers to their own questions', 
       await expectOwnAnswers(clients.map((client, index) => [client, `call ${index}`]))
     })
 
-    test('and clients with sessions', async () => {
+    test('for clients with sessions', async () => {
       const gateway = await gatewayTo({ one: { url: (await httpServer(patient)).url } })
       const clients = await Promise.all(numbers(5).map(() => clientOf(gateway, { answers })))
       await expectOwnAnswers(
@@ -68,9 +68,9 @@ describe('fifty calls that ask at once get the answers to their own questions', 
     })
   })
 
-  // Nothing tells whose such a question is, so calls take turns once a server has asked like this.
-  describe('of a server over HTTP that has asked on the stream of the session before', () => {
-    test('and clients of 2026-07-28', async () => {
+  // Such a question cannot be attributed, so calls are serialized once a server has asked like this.
+  describe('from an HTTP server that asked on the stream of the session before', () => {
+    test('for 2026-07-28 clients', async () => {
       const gateway = await gatewayTo({
         one: { url: (await httpServer({ ...patient, questions: 'get' })).url },
       })
@@ -81,7 +81,7 @@ describe('fifty calls that ask at once get the answers to their own questions', 
       await expectOwnAnswers(clients.map((client, index) => [client, `call ${index}`]))
     })
 
-    test('and clients with sessions', async () => {
+    test('for clients with sessions', async () => {
       const gateway = await gatewayTo({
         one: { url: (await httpServer({ ...patient, questions: 'get' })).url },
       })
@@ -93,15 +93,15 @@ describe('fifty calls that ask at once get the answers to their own questions', 
     })
   })
 
-  test('of a server of 2026-07-28 and a client with a session', async () => {
+  test('from a 2026-07-28 server for a client with a session', async () => {
     const gateway = await gatewayTo({ one: stdioServer({ revision: '2026-07-28' }) })
     const client = await clientOf(gateway, { answers })
     await expectOwnAnswers(numbers(CALLS).map((index) => [client, `call ${index}`]))
   })
 })
 
-describe('a question that could be of several calls', () => {
-  test('finds its own though others of the client end while it is asked', async () => {
+describe('a question that could belong to several calls', () => {
+  test('reaches its own call even if other calls of the client end while it is pending', async () => {
     const gateway = await gatewayTo({ one: stdioServer(patient) })
     const client = await clientOf(gateway, { answers })
     const asked = expectOwnAnswers(numbers(10).map((index) => [client, `call ${index}`]))
@@ -112,7 +112,7 @@ describe('a question that could be of several calls', () => {
     for (const { error } of await Promise.all(others)) expect(error).toBeUndefined()
   })
 
-  test('is refused rather than put to the wrong client', async () => {
+  test('is refused rather than sent to the wrong client', async () => {
     const gateway = await gatewayTo({
       one: { url: (await httpServer({ ...patient, questions: 'get' })).url },
     })
@@ -132,7 +132,7 @@ describe('a question that could be of several calls', () => {
 })
 
 describe('calls that ask several times', () => {
-  test('are told apart in every round', async () => {
+  test('are kept apart in every round', async () => {
     const gateway = await gatewayTo({ one: stdioServer(patient) })
     const client = await clientOf(gateway, { revision: '2026-07-28', answers })
     const calls = numbers(10).map(async () => {
@@ -149,7 +149,7 @@ describe('calls that ask several times', () => {
     expect(client.violations).toEqual([])
   })
 
-  test('get all questions of a moment in one round', async () => {
+  test('get all simultaneous questions in one round', async () => {
     const gateway = await gatewayTo({ one: stdioServer(patient) })
     const client = await clientOf(gateway, { revision: '2026-07-28', answers })
     const reply = await client.request('tools/call', { name: 'ask_two' })

@@ -8,7 +8,7 @@ const ping = (id: number): Json => ({ jsonrpc: '2.0', id, method: 'ping' })
 const initialized: Json = { jsonrpc: '2.0', method: 'notifications/initialized' }
 
 describe('a batch from a client of 2025-03-26', () => {
-  test('is answered by an array of the answers to its requests', async () => {
+  test('is answered with an array of the responses to its requests', async () => {
     const session = await openSession((await gatewayTo({ one: stdioServer() })).url, '2025-03-26')
     const batch = [
       ping(1),
@@ -29,7 +29,7 @@ describe('a batch from a client of 2025-03-26', () => {
     ])
   })
 
-  test('is done at once, not one after the other', async () => {
+  test('runs its requests concurrently', async () => {
     const session = await openSession((await gatewayTo({ one: stdioServer() })).url, '2025-03-26')
     const start = performance.now()
     await session.post(
@@ -38,7 +38,7 @@ describe('a batch from a client of 2025-03-26', () => {
     expect(performance.now() - start).toBeLessThan(6000)
   })
 
-  test('is answered by a stream when something is said before the answers', async () => {
+  test('is answered with a stream if notifications precede the responses', async () => {
     const session = await openSession((await gatewayTo({ one: stdioServer() })).url, '2025-03-26')
     const reply = await session.post([ping(1), toolCall(2, 'slow', { ms: 60, steps: 2 }, 'p')])
     expect(reply.headers['content-type']).toContain('text/event-stream')
@@ -54,13 +54,13 @@ describe('a batch from a client of 2025-03-26', () => {
     )
   })
 
-  test('of notifications and answers only is accepted without a body', async () => {
+  test('of notifications and responses only is accepted without a body', async () => {
     const session = await openSession((await gatewayTo({ one: stdioServer() })).url, '2025-03-26')
     const reply = await session.post([initialized, { jsonrpc: '2.0', id: 7, result: {} }])
     expect([reply.status, reply.text, reply.headers['content-type']]).toEqual([202, '', undefined])
   })
 
-  test('may hold answers to what the server asked', async () => {
+  test('can contain responses to requests of the server', async () => {
     const session = await openSession((await gatewayTo({ one: stdioServer() })).url, '2025-03-26', {
       sampling: {},
     })
@@ -75,7 +75,7 @@ describe('a batch from a client of 2025-03-26', () => {
     open.destroy()
   })
 
-  test('is refused when it is empty, too large or holds initialize, and nothing of it is done', async () => {
+  test('is refused if it is empty, too large or contains initialize, and none of it runs', async () => {
     const journal = serverJournal()
     const gateway = await gatewayTo({ one: stdioServer({ seenFile: journal.file }) })
     const session = await openSession(gateway.url, '2025-03-26')
@@ -90,7 +90,7 @@ describe('a batch from a client of 2025-03-26', () => {
     expect((await session.post([ping(1)])).status).toBe(200)
   })
 
-  test('with the same id twice is answered twice, once with an error', async () => {
+  test('with a duplicate id is answered twice, once with an error', async () => {
     const session = await openSession((await gatewayTo({ one: stdioServer() })).url, '2025-03-26')
     const { text } = await session.post([toolCall(1, 'echo'), toolCall(1, 'echo')])
     const answers = JSON.parse(text) as Json[]
@@ -100,7 +100,7 @@ describe('a batch from a client of 2025-03-26', () => {
     ])
   })
 
-  test('can be left by the client without an end to its calls', async () => {
+  test('continues its calls if the client disconnects', async () => {
     const session = await openSession((await gatewayTo({ one: stdioServer() })).url, '2025-03-26')
     const open = await session.send([toolCall(1, 'slow', { ms: 200, steps: 2 }, 'p'), ping(2)])
     const first = await open.events().next()

@@ -11,7 +11,7 @@ const changed = 'notifications/tools/list_changed'
 
 describe.skipIf(!hasProcessTree)('a child process that is killed', () => {
   test.each(['2025-11-25', '2026-07-28'] as const)(
-    'fails the calls under way at once, at %s',
+    'fails its in-flight calls at once, at %s',
     async (revision) => {
       const gateway = await gatewayTo({ one: stdioServer({ revision }) })
       const client = await clientOf(gateway, { revision })
@@ -31,18 +31,18 @@ describe.skipIf(!hasProcessTree)('a child process that is killed', () => {
     },
   )
 
-  test('is started anew by the next call', async () => {
+  test('is restarted by the next call', async () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     const client = await clientOf(gateway)
     const before = only(gateway)
     process.kill(before, 'SIGKILL')
     await until(() => !isRunning(before), 'the child to end')
-    // A call that was on its way as the child ended is not made again.
+    // A call in flight when the child ended is not repeated.
     await until(async () => textOf(await echo(client)) === '{}', 'an answer')
     expect(only(gateway)).not.toBe(before)
   })
 
-  test('is heard again by clients that listen, who are told that lists may have changed', async () => {
+  test('is resubscribed for listening clients, which are notified that lists may have changed', async () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     const old = await clientOf(gateway)
     const modern = await clientOf(gateway, { revision: '2026-07-28' })
@@ -57,7 +57,7 @@ describe.skipIf(!hasProcessTree)('a child process that is killed', () => {
     expect([...old.violations, ...modern.violations]).toEqual([])
   })
 
-  test('takes what it started with it', async () => {
+  test('takes its own children with it', async () => {
     const gateway = await gatewayTo({ one: shellServer('sleep 600 &') })
     const client = await clientOf(gateway)
     await client.request('tools/call', { name: 'echo' })
@@ -68,8 +68,8 @@ describe.skipIf(!hasProcessTree)('a child process that is killed', () => {
   })
 })
 
-describe('a child process that ends again and again', () => {
-  test('is given a rest after five times within a minute', async () => {
+describe('a child process that exits repeatedly', () => {
+  test('is not restarted for a while after five exits within a minute', async () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     const client = await clientOf(gateway, { revision: '2026-07-28' })
     const codes: unknown[] = []
@@ -86,7 +86,7 @@ describe('a child process that ends again and again', () => {
     expect(objectAt(refused.error, 'data')['retryAfter']).toBeGreaterThan(1)
   })
 
-  test('leaves other servers alone', async () => {
+  test('does not affect other servers', async () => {
     const gateway = await gatewayTo({ bad: stdioServer(), good: stdioServer() })
     const bad = await clientOf({ url: `${gateway.url}/bad` }, { revision: '2026-07-28' })
     const good = await clientOf({ url: `${gateway.url}/good` })
@@ -95,16 +95,16 @@ describe('a child process that ends again and again', () => {
   })
 })
 
-describe('a command that does not serve', () => {
+describe('a command that does not serve MCP', () => {
   test.each([
     ['does not exist', { command: '/nowhere/at-all' }],
-    ['ends at once', { command: ['sh', '-c', 'exit 3'] }],
-    ['says nothing', { command: ['sleep', '600'], start_timeout: '1s' }],
+    ['exits at once', { command: ['sh', '-c', 'exit 3'] }],
+    ['is silent', { command: ['sleep', '600'], start_timeout: '1s' }],
     [
-      'says what is no message',
+      'prints invalid messages',
       { command: ['sh', '-c', 'while echo words; do sleep 0.01; done'], start_timeout: '1s' },
     ],
-  ])('because it %s is told as such, in time', async (_why, settings) => {
+  ])('because it %s is reported with that reason, in time', async (_why, settings) => {
     const gateway = await gatewayTo({ broken: { revision: '2025-11-25', ...settings } }, { warm: false })
     const client = await clientOf(gateway, { revision: '2026-07-28', handshake: false })
     const reply = await client.request('tools/list')
@@ -114,7 +114,7 @@ describe('a command that does not serve', () => {
 })
 
 describe.skipIf(!hasProcessTree)('a child process', () => {
-  test('has what it writes to stderr logged, line by line', async () => {
+  test('has its stderr logged line by line', async () => {
     const gateway = await gatewayTo({ one: shellServer('printf "first\\nsecond\\033[31m\\n" >&2') })
     await gateway.logged(
       ({ event, line, upstream }) => event === 'upstream.stderr' && line === 'first' && upstream === 'one',
@@ -122,7 +122,7 @@ describe.skipIf(!hasProcessTree)('a child process', () => {
     await gateway.logged(({ line }) => typeof line === 'string' && line.startsWith('second'))
   })
 
-  test('ends when nobody has used it for a while, and starts again when someone does', async () => {
+  test('ends when it is idle, and starts again on the next use', async () => {
     const gateway = await gatewayTo({ one: stdioServer({}, { idle: '1s' }) })
     const client = await clientOf(gateway, { revision: '2026-07-28' })
     await until(() => children(gateway).length === 0, 'the child to be reaped')
@@ -130,7 +130,7 @@ describe.skipIf(!hasProcessTree)('a child process', () => {
     expect(children(gateway)).toHaveLength(1)
   })
 
-  test('is kept while it works or someone listens', async () => {
+  test('is kept while it works or a client listens', async () => {
     const gateway = await gatewayTo({ one: stdioServer({}, { idle: '1s' }) })
     const client = await clientOf(gateway, { revision: '2026-07-28' })
     const listening = client.listen({ toolsListChanged: true })
@@ -142,7 +142,7 @@ describe.skipIf(!hasProcessTree)('a child process', () => {
     await until(() => children(gateway).length === 0, 'the child to be reaped')
   })
 
-  test('sees none of the environment of the gateway but what every program needs', async () => {
+  test('gets only the environment variables that every program needs', async () => {
     const gateway = await gatewayTo(
       { one: shellServer('env >&2', {}, { env: { GIVEN: 'given' } }) },
       { env: { SECRET_TOKEN: 'do not tell', LANG: 'C' } },
@@ -168,7 +168,7 @@ function only(gateway: GatewayProcess): number {
   return pid
 }
 
-test('a child process that has not answered yet is no server that is ready', async () => {
+test('a child process that has not responded yet is not ready', async () => {
   const mute = shellServer('sleep 60')
   const gateway = await gatewayTo({ one: stdioServer(), mute }, { warm: false })
   const state = async (): Promise<unknown> => {

@@ -24,7 +24,7 @@ async function clientTo(gateway: LocalGateway, transport: 'http' | 'sse', revisi
   return client
 }
 
-/** A call that is with the server; `isStreamed` where its answer has begun. */
+/** A call pending at the server; `isStreamed` if its response has begun. */
 async function hanging(client: FakeClient, isStreamed = false) {
   const begun = Promise.withResolvers<void>()
   const { reply } = isStreamed
@@ -47,7 +47,7 @@ test.each([
   ['http', '2025-11-25', false],
   ['http', '2026-07-28', false],
   ['sse', '2024-11-05', false],
-] as const)('at the end of the gateway a call over %s of %s is answered (begun: %s)', async (...kind) => {
+] as const)('when the gateway shuts down, a call over %s of %s is answered (begun: %s)', async (...kind) => {
   const [transport, revision, isStreamed] = kind
   const gateway = await gatewayToOne()
   const client = await clientTo(gateway, transport, revision)
@@ -59,23 +59,20 @@ test.each([
   expect(client.violations).toEqual([])
 })
 
-test.each([false, true])(
-  'a call of a session that is deleted is answered (begun: %s)',
-  async (isStreamed) => {
-    const gateway = await gatewayToOne()
-    onTestFinished(() => gateway.close())
-    const client = await clientTo(gateway, 'http', '2025-06-18')
-    const { reply } = await hanging(client, isStreamed)
-    const listing = client.request('tools/list')
-    const session = String(Reflect.get(Object(client.link), 'session'))
-    expect((await listing).result).toHaveProperty('tools')
-    const deleted = await fetch(gateway.url, { method: 'DELETE', headers: { 'mcp-session-id': session } })
-    expect(deleted.status).toBe(204)
-    expect(codeOf(await reply)).toBe('OUTCOME_UNKNOWN')
-  },
-)
+test.each([false, true])('a call of a deleted session is answered (begun: %s)', async (isStreamed) => {
+  const gateway = await gatewayToOne()
+  onTestFinished(() => gateway.close())
+  const client = await clientTo(gateway, 'http', '2025-06-18')
+  const { reply } = await hanging(client, isStreamed)
+  const listing = client.request('tools/list')
+  const session = String(Reflect.get(Object(client.link), 'session'))
+  expect((await listing).result).toHaveProperty('tools')
+  const deleted = await fetch(gateway.url, { method: 'DELETE', headers: { 'mcp-session-id': session } })
+  expect(deleted.status).toBe(204)
+  expect(codeOf(await reply)).toBe('OUTCOME_UNKNOWN')
+})
 
-test('at the end of a gateway on stdio a call is answered, which one its client took back is not', async () => {
+test('when a stdio gateway shuts down, a pending call is answered and a cancelled call is not', async () => {
   const [input, output] = [new PassThrough(), new PassThrough()]
   const closing = new AbortController()
   const served = serveStdio(input, output, {

@@ -1,5 +1,5 @@
-// A server of both eras behind the gateway: which of its eras the clients of each revision travel in, with the default
-// settings and with others. The server is of the official SDK 2.x; its tools say in which era and process they are called.
+// A server of both eras behind the gateway: which of its eras is used for clients of each revision, with the default and
+// other settings. The server uses the official SDK 2.x; its tools return the era and process in which they are called.
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
@@ -24,12 +24,12 @@ const answers = {
   'elicitation/create': () => ({ action: 'accept', content: { username: 'ada', email: 'ada@example.org' } }),
 }
 
-/** How long a call may take that starts a process on a busy machine, in milliseconds. */
+/** How long a call that starts a process may take on a busy machine, in milliseconds. */
 const PATIENCE = 50_000
 
 type Reach = 'http' | 'stdio'
 
-/** The settings of the server, which runs until the test is over. */
+/** The settings of the server, which runs until the end of the test. */
 async function serverOf(era: FixtureEra, reach: Reach, style: FixtureStyle = {}): Promise<Json> {
   if (reach === 'stdio') {
     const { command, args, env } = fixtureCommand(era, style)
@@ -50,7 +50,7 @@ async function tools(client: FakeClient): Promise<unknown[]> {
   return Array.isArray(listed) ? listed.map((tool: Json) => tool['name']) : []
 }
 
-/** A gateway in front of the server alone, with these settings of it. */
+/** A gateway in front of this server only, with these server settings. */
 async function gatewayOf(server: Json, settings: Json = {}): Promise<GatewayProcess> {
   return gatewayTo({ one: { ...server, ...settings } }, { config: { listen: { legacy_sse: 'on' } } })
 }
@@ -79,7 +79,7 @@ describe.each(['http', 'stdio'] as const)('a server of both eras over %s', (reac
     expect(names).not.toContain('test_in_modern')
   })
 
-  test('serves clients of both eras side by side, each in its own', async () => {
+  test('serves clients of both eras side by side, each in its own era', async () => {
     const gateway = await gatewayOf(await serverOf('both', reach))
     const [old, recent] = [
       await olderClient(gateway, '2025-11-25'),
@@ -94,14 +94,14 @@ describe.each(['http', 'stdio'] as const)('a server of both eras over %s', (reac
     expect([...old.violations, ...recent.violations]).toEqual([])
   })
 
-  test('asks an older client by requests in the middle of a call, which 2026-07-28 has not', async () => {
+  test('sends an older client requests during a call, which 2026-07-28 does not have', async () => {
     const gateway = await gatewayOf(await serverOf('both', reach, { ASKING: 'requests' }))
     const client = await olderClient(gateway, '2025-11-25', { answers })
     expect(await said(client, 'test_elicitation', { message: 'Who?' })).toContain('"username":"ada"')
     expect(client.asked.map(({ method }) => method)).toEqual(['elicitation/create'])
   })
 
-  test('tells clients of both eras of its changes', async () => {
+  test('notifies clients of both eras of its changes', async () => {
     const gateway = await gatewayOf(await serverOf('both', reach))
     const [old, recent] = [
       await olderClient(gateway, '2025-11-25'),
@@ -111,7 +111,7 @@ describe.each(['http', 'stdio'] as const)('a server of both eras over %s', (reac
     await old.subscribe(uri)
     const listening = recent.listen({ toolsListChanged: true, resourceSubscriptions: [uri] })
     await listening.acknowledged
-    // A process tells its own clients alone; over HTTP one tells all.
+    // A process notifies only its own clients; an HTTP server notifies all.
     for (const client of reach === 'http' ? [old] : [old, recent])
       for (const tool of ['test_trigger_tool_change', 'test_trigger_resource_update'])
         await said(client, tool)
@@ -127,7 +127,7 @@ describe.each(['http', 'stdio'] as const)('a server of both eras over %s', (reac
     ['auto', ['modern', 'modern']],
     ['2026-07-28', ['modern', 'modern']],
     ['2025-11-25', ['legacy', 'legacy']],
-  ])('is spoken to in one era where revision is %s', async (revision, eras) => {
+  ])('is used in one era if revision is %s', async (revision, eras) => {
     const gateway = await gatewayOf(await serverOf('both', reach), { revision })
     const [old, recent] = [
       await olderClient(gateway, '2025-11-25'),
@@ -136,7 +136,7 @@ describe.each(['http', 'stdio'] as const)('a server of both eras over %s', (reac
     expect([await said(old, 'test_era'), await said(recent, 'test_era')]).toEqual(eras)
   })
 
-  test('is spoken to in one era where all clients share it: only there a request says who can be asked', async () => {
+  test('is used in the modern era if all clients share it, where each request carries the client capabilities', async () => {
     const gateway = await gatewayOf(await serverOf('both', reach), { isolation: 'shared' })
     const client = await olderClient(gateway, '2025-11-25', { answers })
     expect(await said(client, 'test_era')).toBe('modern')
@@ -145,7 +145,7 @@ describe.each(['http', 'stdio'] as const)('a server of both eras over %s', (reac
 })
 
 describe.each(['http', 'stdio'] as const)('a server of 2026-07-28 alone over %s', (reach) => {
-  test('serves older clients all the same, and is not asked for the other era again', async () => {
+  test('serves older clients too, and is not probed for the other era again', async () => {
     const gateway = await gatewayOf(await serverOf('modern', reach))
     for (let client = 0; client < 3; client++)
       expect(await said(await olderClient(gateway, '2025-11-25'), 'test_era')).toBe('modern')
@@ -154,7 +154,7 @@ describe.each(['http', 'stdio'] as const)('a server of 2026-07-28 alone over %s'
 })
 
 describe('a server whose older era has no sessions', () => {
-  test('serves those in it who cannot be asked, and the others where they can be', async () => {
+  test('serves clients without elicitation in the older era, and the others in the modern era', async () => {
     const gateway = await gatewayOf(await serverOf('both', 'http', { OLDER: 'stateless' }))
     const [mute, askable] = [
       await olderClient(gateway, '2025-11-25'),
@@ -166,7 +166,7 @@ describe('a server whose older era has no sessions', () => {
 })
 
 describe.skipIf(!hasProcessTree)('a server of both eras that is started as a child process', () => {
-  test('has a process of the older era once an older client needs one, and no longer than that', async () => {
+  test('has a process of the older era only while an older client needs one', async () => {
     const gateway = await gatewayOf(await serverOf('both', 'stdio'), { idle: '1s' })
     const recent = await clientOf(gateway, { revision: newest })
     await said(recent, 'test_era')
@@ -183,7 +183,7 @@ describe.skipIf(!hasProcessTree)('a server of both eras that is started as a chi
     await until(() => running(gateway) === 0, 'both processes to be left alone', PATIENCE)
   })
 
-  test('is told of in explain, with both of its revisions', async () => {
+  test('is shown by explain with both of its revisions', async () => {
     const server = await serverOf('both', 'stdio')
     const file = join(folder(), 'gateway.config.yaml')
     writeFileSync(file, JSON.stringify({ upstreams: { one: server } }))

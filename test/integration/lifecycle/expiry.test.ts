@@ -10,8 +10,8 @@ const question = { method: 'elicitation/create', params: Payload.of({ message: '
 const sampling = { method: 'sampling/createMessage', params: Payload.of({ messages: [] }) }
 const done: Outcome = { kind: 'result', result: Payload.of({}) }
 
-describe('a call whose answers never come', () => {
-  test('is given up: the server is told that nobody answered, and then that the call is cancelled', async () => {
+describe('a call whose input responses never arrive', () => {
+  test('is given up: the server receives the missing responses, and then the cancellation', async () => {
     const told = Promise.withResolvers<readonly (InputResponse | undefined)[]>()
     const cancelled = Promise.withResolvers<unknown>()
     const handle = suspendable(
@@ -33,7 +33,7 @@ describe('a call whose answers never come', () => {
     )
   })
 
-  test('makes room: no more than so many wait, and those past it go unanswered at once', async () => {
+  test('is limited in number: calls beyond the limit go without input at once', async () => {
     const handle = suspendable(asking, { collect: 1, patience: 60_000, limit: 2 })
     const outcomes = await Promise.all([1, 2, 3].map(() => handle(callOf())))
     expect(outcomes.map(({ kind }) => kind)).toEqual(['input_required', 'input_required', 'result'])
@@ -44,7 +44,7 @@ describe('a call whose answers never come', () => {
     expect((await handle(callOf())).kind).toBe('input_required')
   })
 
-  test('is not taken up for another principal', async () => {
+  test('cannot be resumed by another principal', async () => {
     const handle = suspendable(asking, { collect: 1 })
     const outcome = await handle(callOf())
     const other = callOf({
@@ -58,8 +58,8 @@ describe('a call whose answers never come', () => {
   })
 })
 
-describe('a sealed state', () => {
-  test('is good for a while and then refused as expired', () => {
+describe('a sealed request state', () => {
+  test('is valid for a while and then refused as expired', () => {
     let now = 0
     const seal = createRequestStateCodec(() => now, 1000)
     const [early, late] = [seal.close({ slot: 1 }, 'call'), seal.close({ slot: 2 }, 'call')]

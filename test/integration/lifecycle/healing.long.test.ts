@@ -16,8 +16,8 @@ import { steadyPort } from '../../support/steady-port.ts'
 const pinned = (server: FakeServer) => ({ url: server.url, revision: '2025-11-25', transport: 'streamable' })
 const watched = { uri: 'fake://watched' }
 
-describe.each([404, 400] as const)('a server that forgot the session and answers %i', (expiredStatus) => {
-  test('is met anew, and the call is made', async () => {
+describe.each([404, 400] as const)('a server that lost the session and answers %i', (expiredStatus) => {
+  test('gets a new handshake, and the call is made', async () => {
     const server = await httpServer({ expiredStatus })
     const client = await clientOf(await gatewayTo({ one: pinned(server) }))
     server.expireSessions()
@@ -27,7 +27,7 @@ describe.each([404, 400] as const)('a server that forgot the session and answers
     expect([...client.violations, ...server.violations]).toEqual([])
   })
 
-  test('is met anew once for calls that were refused together', async () => {
+  test('gets one new handshake for calls that were refused together', async () => {
     const server = await httpServer({ expiredStatus })
     const client = await clientOf(await gatewayTo({ one: pinned(server) }))
     server.expireSessions()
@@ -39,7 +39,7 @@ describe.each([404, 400] as const)('a server that forgot the session and answers
     expect(server.violations).toEqual([])
   })
 
-  test('is told again what clients listen to, and at which level it logs', async () => {
+  test('gets the subscriptions and the log level again', async () => {
     const server = await httpServer({ expiredStatus })
     const gateway = await gatewayTo({ one: pinned(server) })
     const client = await clientOf(gateway)
@@ -62,8 +62,8 @@ describe.each([404, 400] as const)('a server that forgot the session and answers
   })
 })
 
-describe('a server that forgets every session after a few requests', () => {
-  test('still answers every call', async () => {
+describe('a server that loses every session after a few requests', () => {
+  test('still has every call answered', async () => {
     const server = await httpServer({ expireAfter: 3 })
     const client = await clientOf(await gatewayTo({ one: pinned(server) }))
     for (let n = 0; n < 10; n++) {
@@ -77,7 +77,7 @@ describe('a server that forgets every session after a few requests', () => {
 })
 
 describe('a server that refuses a call for another reason', () => {
-  test('is not met anew over an error of its own', async () => {
+  test('gets no new handshake for its own error', async () => {
     const server = await httpServer()
     const client = await clientOf(await gatewayTo({ one: pinned(server) }))
     const { error } = await client.request('tools/call', {
@@ -90,40 +90,34 @@ describe('a server that refuses a call for another reason', () => {
   })
 })
 
-describe('a call that may have been done', () => {
-  test.each(['2025-11-25', '2026-07-28'] as const)(
-    'is never made again over HTTP at %s',
-    async (revision) => {
-      const server = await httpServer({ revision })
-      const gateway = await gatewayTo({ one: { url: server.url, revision } })
-      const client = await clientOf(gateway, { revision })
-      const replies = await Promise.all([
-        client.request('tools/call', { name: 'crash' }),
-        client.request('tools/call', { name: 'crash', arguments: { ms: 50 } }),
-      ])
-      expect(replies.map(codeOf)).toEqual(['OUTCOME_UNKNOWN', 'OUTCOME_UNKNOWN'])
-      // Whatever would make them again has had its chance when a later call is over.
-      await client.request('tools/call', { name: 'slow', arguments: { ms: 1500, steps: 1 } })
-      expect(callsOf(server, 'crash')).toBe(2)
-    },
-  )
+describe('a call that may have run', () => {
+  test.each(['2025-11-25', '2026-07-28'] as const)('is never repeated over HTTP at %s', async (revision) => {
+    const server = await httpServer({ revision })
+    const gateway = await gatewayTo({ one: { url: server.url, revision } })
+    const client = await clientOf(gateway, { revision })
+    const replies = await Promise.all([
+      client.request('tools/call', { name: 'crash' }),
+      client.request('tools/call', { name: 'crash', arguments: { ms: 50 } }),
+    ])
+    expect(replies.map(codeOf)).toEqual(['OUTCOME_UNKNOWN', 'OUTCOME_UNKNOWN'])
+    // Any retry would have happened by the time a later call is over.
+    await client.request('tools/call', { name: 'slow', arguments: { ms: 1500, steps: 1 } })
+    expect(callsOf(server, 'crash')).toBe(2)
+  })
 
-  test.each(['2025-11-25', '2026-07-28'] as const)(
-    'is never made again over stdio at %s',
-    async (revision) => {
-      const journal = serverJournal()
-      const gateway = await gatewayTo({ one: stdioServer({ revision, seenFile: journal.file }) })
-      const client = await clientOf(gateway, { revision })
-      expect(codeOf(await client.request('tools/call', { name: 'crash', arguments: { ms: 50 } }))).toBe(
-        'OUTCOME_UNKNOWN',
-      )
-      await client.request('tools/call', { name: 'slow', arguments: { ms: 1000, steps: 1 } })
-      expect(journal.calls('crash')).toBe(1)
-      expect(journal.calls('slow')).toBe(1)
-    },
-  )
+  test.each(['2025-11-25', '2026-07-28'] as const)('is never repeated over stdio at %s', async (revision) => {
+    const journal = serverJournal()
+    const gateway = await gatewayTo({ one: stdioServer({ revision, seenFile: journal.file }) })
+    const client = await clientOf(gateway, { revision })
+    expect(codeOf(await client.request('tools/call', { name: 'crash', arguments: { ms: 50 } }))).toBe(
+      'OUTCOME_UNKNOWN',
+    )
+    await client.request('tools/call', { name: 'slow', arguments: { ms: 1000, steps: 1 } })
+    expect(journal.calls('crash')).toBe(1)
+    expect(journal.calls('slow')).toBe(1)
+  })
 
-  test('is made once when the session ends while it runs', async () => {
+  test('is made once if the session ends while it runs', async () => {
     const server = await httpServer()
     const client = await clientOf(await gatewayTo({ one: pinned(server) }))
     const { reply } = client.start('tools/call', { name: 'slow', arguments: { ms: 500, steps: 1 } })
@@ -135,8 +129,8 @@ describe('a call that may have been done', () => {
   })
 })
 
-describe('a server that cannot be reached', () => {
-  test('is told of at once', async () => {
+describe('a server that is unreachable', () => {
+  test('is reported at once', async () => {
     const server = await httpServer()
     const client = await clientOf(await gatewayTo({ one: pinned(server) }))
     await server.close()
@@ -152,23 +146,26 @@ describe('a server that cannot be reached', () => {
     ['2025-11-25', '2026-07-28'],
     ['2026-07-28', '2025-11-25'],
     ['2026-07-28', '2026-07-28'],
-  ] as const)('keeps nobody of %s from hearing another of %s', async (revision, theirs) => {
-    const server = await httpServer({ revision: theirs })
-    const away = { url: 'http://127.0.0.1:9/mcp' }
-    const client = await clientOf(await gatewayTo({ one: { url: server.url }, away }), { revision })
-    if (!client.traits.modern)
-      expect((await client.request('logging/setLevel', { level: 'debug' })).result).toEqual({})
-    const listening = await client.subscribe(`one+${watched.uri}`)
-    server.change('watched')
-    const note = await (listening ?? client).until(
-      ({ method }) => method === 'notifications/resources/updated',
-    )
-    expect(note.params['uri']).toBe(`one+${watched.uri}`)
-    expect([...client.violations, ...server.violations]).toEqual([])
-  })
+  ] as const)(
+    'does not keep clients of %s from notifications of another server of %s',
+    async (revision, theirs) => {
+      const server = await httpServer({ revision: theirs })
+      const away = { url: 'http://127.0.0.1:9/mcp' }
+      const client = await clientOf(await gatewayTo({ one: { url: server.url }, away }), { revision })
+      if (!client.traits.modern)
+        expect((await client.request('logging/setLevel', { level: 'debug' })).result).toEqual({})
+      const listening = await client.subscribe(`one+${watched.uri}`)
+      server.change('watched')
+      const note = await (listening ?? client).until(
+        ({ method }) => method === 'notifications/resources/updated',
+      )
+      expect(note.params['uri']).toBe(`one+${watched.uri}`)
+      expect([...client.violations, ...server.violations]).toEqual([])
+    },
+  )
 
   test.each(['2025-11-25', '2026-07-28'] as const)(
-    'is heard at %s from when it is there',
+    'can be listened to at %s as soon as it is up',
     async (revision) => {
       const port = await steadyPort()
       const late = { url: `http://127.0.0.1:${port}/mcp` }
@@ -177,7 +174,7 @@ describe('a server that cannot be reached', () => {
       const listening = client.listen({ toolsListChanged: true })
       expect(await listening.acknowledged).toEqual({ toolsListChanged: true })
       await httpServer({ revision, port })
-      // Whatever it lists is new to those who listened before.
+      // Its whole list is new to clients that listened before.
       await listening.until(({ method }) => method === 'notifications/tools/list_changed', 15_000)
       expect(client.violations).toEqual([])
     },

@@ -19,7 +19,7 @@ function servers(): readonly [string, () => Promise<Json>][] {
 }
 
 describe.each(servers())('two clients of one server %s', (_name, server) => {
-  test('get the progress of their own calls only, even with the same token', async () => {
+  test('receive the progress of their own calls only, even with the same token', async () => {
     const gateway = await gatewayTo({ one: await server() })
     const [first, second] = [await clientOf(gateway), await clientOf(gateway)]
     const call = { name: 'slow', arguments: { ms: 200, steps: 4 } }
@@ -32,10 +32,10 @@ describe.each(servers())('two clients of one server %s', (_name, server) => {
     expectClean(first, second)
   })
 
-  test('get the log messages of their own calls only', async () => {
+  test('receive the log messages of their own calls only', async () => {
     const gateway = await gatewayTo({ one: await server() })
     const [first, second] = [await clientOf(gateway), await clientOf(gateway)]
-    // Two calls are under way, so nothing but the stream could tell whose a message is.
+    // Two calls are in flight, so only the stream could identify the call of a message.
     const busy = second.start('tools/call', { name: 'slow', arguments: { ms: 400, steps: 1 } })
     await first.request('tools/call', { name: 'log', arguments: { levels: ['warning', 'error'] } })
     await busy.reply
@@ -44,7 +44,7 @@ describe.each(servers())('two clients of one server %s', (_name, server) => {
     expectClean(first, second)
   })
 
-  test('are asked the questions of their own calls only', async () => {
+  test('receive the questions of their own calls only', async () => {
     const gateway = await gatewayTo({ one: await server() })
     const [first, second] = [await clientOf(gateway, { answers }), await clientOf(gateway, { answers })]
     const ask = (client: FakeClient, message: string) =>
@@ -61,7 +61,7 @@ describe.each(servers())('two clients of one server %s', (_name, server) => {
 })
 
 describe('the session of a client', () => {
-  test('ends without that of another', async () => {
+  test('ends without ending that of another', async () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     const [first, second] = [await clientOf(gateway), await clientOf(gateway)]
     const id = sessionOf(first)
@@ -73,7 +73,7 @@ describe('the session of a client', () => {
     expect((await second.request('ping')).result).toEqual({})
   })
 
-  test('is not known where another server was named', async () => {
+  test('is unknown at the URL of another server', async () => {
     const gateway = await gatewayTo({ one: stdioServer(), two: stdioServer() })
     const client = await clientOf({ url: `${gateway.url}/one` })
     const headers = { 'mcp-session-id': sessionOf(client) }
@@ -82,7 +82,7 @@ describe('the session of a client', () => {
     expect((await post(gateway.url, ping, headers)).status).toBe(404)
   })
 
-  test('keeps its streams from those who know their event ids', async () => {
+  test('protects its streams from other callers that know the event ids', async () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     const [first, second] = [await clientOf(gateway), await clientOf(gateway, { getStream: false })]
     const call = { name: 'slow', arguments: { ms: 60, steps: 2 } }
@@ -103,7 +103,7 @@ describe.skipIf(!hasProcessTree)('a server started as a child process', () => {
   const legacy = { revision: '2025-11-25' } as const
   const asker = { ...legacy, answers }
 
-  test('is shared by clients that can do the same, by default', async () => {
+  test('is shared by clients with the same capabilities, by default', async () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     await clientOf(gateway)
     await clientOf(gateway)
@@ -113,7 +113,7 @@ describe.skipIf(!hasProcessTree)('a server started as a child process', () => {
     expect(count(gateway)).toBe(2)
   })
 
-  test('is one for all where it is shared', async () => {
+  test('is one for all clients with isolation shared', async () => {
     const gateway = await gatewayTo({ one: stdioServer({}, { isolation: 'shared' }) })
     const clients = [
       await clientOf(gateway),
@@ -124,10 +124,10 @@ describe.skipIf(!hasProcessTree)('a server started as a child process', () => {
     expect(count(gateway)).toBe(1)
   })
 
-  test('is one for each client where it is per client, until it is not used any more', async () => {
+  test('is one for each client with isolation per_client, until it is idle', async () => {
     const gateway = await gatewayTo({ one: stdioServer({}, { isolation: 'per_client', idle: '1s' }) })
     const clients = await Promise.all([1, 2, 3].map(() => clientOf(gateway)))
-    // The one the gateway itself tried the server with is reaped.
+    // The child with which the gateway probed the server is reaped.
     await until(() => count(gateway) === clients.length, 'one child per client')
     await Promise.all(clients.map((client) => client.close()))
     await until(() => count(gateway) === 0, 'no child to be left')

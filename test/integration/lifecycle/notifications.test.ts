@@ -1,5 +1,5 @@
-// Notifications of servers on stdio, where nothing ties most of them to a request: they reach the calls they may be about
-// while other calls share the pipe, and none goes lost without a line in the log.
+// Notifications of stdio servers, most of which name no request: they reach the calls they may belong to while other
+// calls share the pipe, and none is dropped without a log line.
 import { describe, expect, test } from 'vitest'
 import type { Reply } from '../../support/client/options.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
@@ -20,7 +20,7 @@ function levelsIn(notes: Reply['notes']): unknown[] {
   return notes.filter(({ method }) => method === 'notifications/message').map(({ params }) => params['level'])
 }
 
-/** A call that is under way until it is ended. */
+/** A call that stays in flight until it is ended. */
 async function busy(client: FakeClient): Promise<{ end(): Promise<void> }> {
   const started = Promise.withResolvers<void>()
   const params = { name: 'slow', arguments: { ms: 60_000, steps: 600 } }
@@ -34,7 +34,7 @@ async function busy(client: FakeClient): Promise<{ end(): Promise<void> }> {
 }
 
 describe.each(['2026-07-28', '2025-11-25'] as const)('a server of %s on stdio', (revision) => {
-  test('logs to the call of a 2026-07-28 client while others are under way', async () => {
+  test('sends its log messages to the call of a 2026-07-28 client while others are in flight', async () => {
     const gateway = await gatewayTo({ one: stdioServer({ revision }) })
     const client = await clientOf(gateway, { revision: '2026-07-28' })
     const other = await busy(client)
@@ -43,14 +43,14 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a server of %s on stdio', 
     expect(client.violations).toEqual([])
   })
 
-  test('logs to all calls of a caller that want it, where it does not tell which', async () => {
+  test('sends its log messages to all subscribed calls of a caller if they are ambiguous', async () => {
     const gateway = await gatewayTo({ one: stdioServer({ revision }) })
     const client = await clientOf(gateway, { revision: '2026-07-28' })
     const replies = await Promise.all([logging(client), logging(client), logging(client)])
     for (const { notes } of replies) expect(new Set(levelsIn(notes))).toEqual(new Set(levels))
   })
 
-  test('is heard by none of two sessions it may mean, and the log says so', async () => {
+  test('has log messages dropped, and that logged, if two sessions could be meant', async () => {
     const gateway = await gatewayTo({ one: stdioServer({ revision }) }, { args: ['--log-level', 'debug'] })
     const [first, second] = [await clientOf(gateway), await clientOf(gateway)]
     for (const client of [first, second]) await client.request('logging/setLevel', { level: 'debug' })

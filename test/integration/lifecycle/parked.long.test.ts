@@ -10,8 +10,8 @@ const answers = { 'elicitation/create': () => ({ action: 'accept', content: { na
 const modern = { revision: '2026-07-28', answers, auto: false } as const
 const never = () => new Promise<Json>(() => undefined)
 
-describe('a call of a client of 2026-07-28 that waits for its answer', () => {
-  test('is taken up by the retry', async () => {
+describe('a suspended call of a 2026-07-28 client', () => {
+  test('is resumed by the retry', async () => {
     const client = await clientOf(await gatewayTo({ one: stdioServer() }), modern)
     const retry = retryOf(await ask(client))
     expect(answerIn(await client.request('tools/call', retry))).toEqual({
@@ -20,7 +20,7 @@ describe('a call of a client of 2026-07-28 that waits for its answer', () => {
     })
   })
 
-  test('is taken up once: a state that was used is refused', async () => {
+  test('is resumed once: a used state is refused', async () => {
     const client = await clientOf(await gatewayTo({ one: stdioServer() }), modern)
     const retry = retryOf(await ask(client))
     await client.request('tools/call', retry)
@@ -29,7 +29,7 @@ describe('a call of a client of 2026-07-28 that waits for its answer', () => {
     expect(codeOf(again)).toBe('STATE_INVALID')
   })
 
-  test('of two retries at the same moment is taken up by one', async () => {
+  test('is resumed by one of two concurrent retries', async () => {
     const client = await clientOf(await gatewayTo({ one: stdioServer() }), modern)
     const retry = retryOf(await ask(client))
     const replies = await Promise.all([
@@ -40,7 +40,7 @@ describe('a call of a client of 2026-07-28 that waits for its answer', () => {
     expect(replies.filter((reply) => codeOf(reply) === 'STATE_INVALID')).toHaveLength(1)
   })
 
-  test('is not taken up by a state that was changed, and still is by the right one', async () => {
+  test('is not resumed with a modified state, and still is with the right one', async () => {
     const client = await clientOf(await gatewayTo({ one: stdioServer() }), modern)
     const retry = retryOf(await ask(client))
     const state = String(retry['requestState'])
@@ -63,7 +63,7 @@ describe('a call of a client of 2026-07-28 that waits for its answer', () => {
     expect(answerIn(await client.request('tools/call', retry))).toMatchObject({ action: 'accept' })
   })
 
-  test('is not taken up by another call, on another server or with other arguments', async () => {
+  test('is not resumed by a call on another server or with other arguments', async () => {
     const gateway = await gatewayTo({ one: stdioServer(), two: stdioServer() })
     const client = await clientOf({ url: `${gateway.url}/one` }, modern)
     const elsewhere = await clientOf({ url: `${gateway.url}/two` }, modern)
@@ -78,14 +78,14 @@ describe('a call of a client of 2026-07-28 that waits for its answer', () => {
     expect(answerIn(await client.request('tools/call', retry))).toMatchObject({ action: 'accept' })
   })
 
-  test('is not known to a gateway that was started anew', async () => {
+  test('is unknown to a restarted gateway', async () => {
     const client = await clientOf(await gatewayTo({ one: stdioServer() }), modern)
     const retry = retryOf(await ask(client))
     const restarted = await clientOf(await gatewayTo({ one: stdioServer() }), modern)
     expect(codeOf(await restarted.request('tools/call', retry))).toBe('STATE_INVALID')
   })
 
-  test('asks again for what the retry leaves out', async () => {
+  test('asks again for the responses that the retry omits', async () => {
     const client = await clientOf(await gatewayTo({ one: stdioServer() }), modern)
     const first = await client.request('tools/call', { name: 'ask_two', arguments: {} })
     const retry = retryOf(first, { name: 'ask_two' })
@@ -100,19 +100,19 @@ describe('a call of a client of 2026-07-28 that waits for its answer', () => {
     })
   })
 
-  test('gives what the server did when it stopped waiting', async () => {
+  test('returns the result of a server that stopped waiting', async () => {
     const journal = serverJournal()
     const server = stdioServer({ askTimeoutMs: 1000, seenFile: journal.file })
     const client = await clientOf(await gatewayTo({ one: server }), modern)
     const first = await ask(client)
-    // The server withdraws its question, and its call ends while nobody is there to hear of it.
+    // The server withdraws its question, and its call ends while no request of the client is open.
     await client.request('tools/call', { name: 'slow', arguments: { ms: 1500, steps: 1 } })
     const late = await client.request('tools/call', retryOf(first))
     expect(late.text).toContain('No answer to elicitation/create within 1000 ms')
     expect(journal.calls('ask_form')).toBe(1)
   })
 
-  test('gives the result of a server that did not wait for the answer', async () => {
+  test('returns the result of a server that did not wait for the response', async () => {
     const client = await clientOf(await gatewayTo({ one: stdioServer() }), modern)
     const first = await ask(client, { waits: false })
     await client.request('tools/call', { name: 'slow', arguments: { ms: 200, steps: 1 } })
@@ -120,7 +120,7 @@ describe('a call of a client of 2026-07-28 that waits for its answer', () => {
     expect(textOf(await client.request('tools/call', retry))).toBe('did not wait')
   })
 
-  test('does not keep others waiting', async () => {
+  test('does not block other calls', async () => {
     const client = await clientOf(await gatewayTo({ one: stdioServer({ askTimeoutMs: 60_000 }) }), modern)
     await Promise.all(Array.from({ length: 20 }, () => ask(client)))
     const replies = await Promise.all(
@@ -133,7 +133,7 @@ describe('a call of a client of 2026-07-28 that waits for its answer', () => {
   })
 })
 
-describe('a call of a client with a session that is being asked', () => {
+describe('a call of a session client with a pending question', () => {
   test('is cancelled at the server when the client cancels it', async () => {
     const server = await httpServer({ askTimeoutMs: 20_000 })
     const client = await clientOf(await gatewayTo({ one: { url: server.url } }), {
@@ -149,7 +149,7 @@ describe('a call of a client with a session that is being asked', () => {
     expect([...client.violations, ...client.late, ...server.violations]).toEqual([])
   })
 
-  test('has the question taken back when the server withdraws it', async () => {
+  test('has the question cancelled when the server withdraws it', async () => {
     const client = await clientOf(await gatewayTo({ one: stdioServer({ askTimeoutMs: 1000 }) }), {
       answers: { 'elicitation/create': never },
     })
@@ -159,7 +159,7 @@ describe('a call of a client with a session that is being asked', () => {
     expect(client.violations).toEqual([])
   })
 
-  test('ends at once when the server replies before it has the answer', async () => {
+  test('ends at once if the server responds before it has the input response', async () => {
     const client = await clientOf(await gatewayTo({ one: stdioServer() }), {
       answers: { 'elicitation/create': never },
     })
@@ -169,7 +169,7 @@ describe('a call of a client with a session that is being asked', () => {
     expect(client.violations).toEqual([])
   })
 
-  test.skipIf(!hasProcessTree)('keeps nothing of the server in use once it is over', async () => {
+  test.skipIf(!hasProcessTree)('releases the server once it is over', async () => {
     const gateway = await gatewayTo({ one: stdioServer({}, { isolation: 'per_client', idle: '1s' }) })
     const client = await clientOf(gateway, { answers: { 'elicitation/create': never } })
     await client.request('tools/call', { name: 'ask_form', arguments: { waits: false } })
@@ -177,7 +177,7 @@ describe('a call of a client with a session that is being asked', () => {
     await until(() => childrenRunning(gateway.pid, 'fake-server').length === 0, 'the children to be reaped')
   })
 
-  test('is refused by a client that cannot answer, and the server is told', async () => {
+  test('is refused by a client that cannot respond, and the server receives the error', async () => {
     const client = await clientOf(await gatewayTo({ one: stdioServer() }), {
       capabilities: { elicitation: {} },
     })

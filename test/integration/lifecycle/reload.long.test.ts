@@ -21,7 +21,7 @@ const two = stdioServer({}, { env: { NAME: 'two' } })
 const otherTwo = stdioServer({ pageSize: 5 }, { env: { NAME: 'two' } })
 const modern = { revision: '2026-07-28' } as const
 
-describe.skipIf(!hasProcessTree)('a configuration changed while fifty calls run', () => {
+describe.skipIf(!hasProcessTree)('a configuration change during fifty calls', () => {
   test('drops none of them, keeps what did not change and replaces what did', async () => {
     const gateway = await gatewayTo({ one, two })
     const first = await clientOf({ url: `${gateway.url}/one` })
@@ -32,7 +32,7 @@ describe.skipIf(!hasProcessTree)('a configuration changed while fifty calls run'
     await Promise.all(calls.map(({ begun }) => begun))
     gateway.configure({ upstreams: { one, two: otherTwo } })
     await gateway.logged(({ event }) => event === 'config.reloaded')
-    // What comes after the change is done by the new one, while the old one still works.
+    // Calls after the change go to the new one, while the old one finishes its work.
     const { result } = await third.request('tools/list')
     expect(result).toMatchObject({ nextCursor: expect.any(String) })
     expect(pids(gateway)).toHaveLength(3)
@@ -45,7 +45,7 @@ describe.skipIf(!hasProcessTree)('a configuration changed while fifty calls run'
     expect([first, second, third].flatMap(({ violations }) => violations)).toEqual([])
   })
 
-  test('lets the calls of a removed server end, and knows it no more', async () => {
+  test('lets the calls of a removed server end, and then does not serve it any more', async () => {
     const gateway = await gatewayTo({ one, two })
     const old = await clientOf({ url: `${gateway.url}/two` })
     const recent = await clientOf({ url: `${gateway.url}/two` }, modern)
@@ -62,7 +62,7 @@ describe.skipIf(!hasProcessTree)('a configuration changed while fifty calls run'
     await until(() => pids(gateway).length === 1, 'the removed server to end')
   })
 
-  test('keeps a call that waits for an answer', async () => {
+  test('keeps a suspended call', async () => {
     const gateway = await gatewayTo({ one, two })
     const answers = { 'elicitation/create': () => ({ action: 'accept', content: { name: 'Ada' } }) }
     const client = await clientOf({ url: `${gateway.url}/one` }, { ...modern, answers, auto: false })
@@ -82,14 +82,14 @@ describe.skipIf(!hasProcessTree)('a configuration changed while fifty calls run'
   })
 })
 
-test('a call with a key is written down in the store it began in, though another one takes over', async () => {
+test('a keyed call is recorded in the store it began in, even if another store replaces it', async () => {
   const [former, latter] = [join(folder(), 'store'), join(folder(), 'store')]
   const gateway = await gatewayTo({ one }, { config: { store: former } })
   const client = await clientOf({ url: `${gateway.url}/one` }, modern)
   const progressed = Promise.withResolvers<void>()
   const params = {
     name: 'slow',
-    // Longer than features that are replaced wait for what they began.
+    // Longer than replaced features wait for their in-flight calls.
     arguments: { ms: 5000, steps: 10 },
     _meta: { 'dev.gatehouse/idempotency_key': 'once' },
   }
@@ -106,12 +106,12 @@ test('a call with a key is written down in the store it began in, though another
 })
 
 describe('clients that listen while the configuration changes', () => {
-  test.each(['', '/two'])('are told that lists may have changed, at /mcp%s', async (path) => {
+  test.each(['', '/two'])('are notified that lists may have changed, at /mcp%s', async (path) => {
     const gateway = await gatewayTo({ one, two })
     const old = await clientOf({ url: `${gateway.url}${path}` })
     gateway.configure({ upstreams: { one, two: otherTwo } })
     await old.until(({ method }) => method === 'notifications/tools/list_changed', 10_000)
-    // And they go on to hear of changes.
+    // They continue to receive change notifications.
     const told = old.notes.length
     const name = path === '' ? 'two_change' : 'change'
     await old.request('tools/call', { name, arguments: { what: ['tools'] } })
@@ -119,7 +119,7 @@ describe('clients that listen while the configuration changes', () => {
     expect(old.violations).toEqual([])
   })
 
-  test('of 2026-07-28 have their subscription ended with a result, to listen anew', async () => {
+  test('of 2026-07-28 have their subscription ended with a result, so that they listen again', async () => {
     const gateway = await gatewayTo({ one, two })
     const client = await clientOf({ url: `${gateway.url}/two` }, modern)
     const kept = await clientOf({ url: `${gateway.url}/one` }, modern)
@@ -134,7 +134,7 @@ describe('clients that listen while the configuration changes', () => {
 })
 
 describe('a file with mistakes', () => {
-  test('about the store changes nothing: calls with keys go on', async () => {
+  test('about the store changes nothing: keyed calls continue', async () => {
     const gateway = await gatewayTo({ one })
     const client = await clientOf(gateway)
     gateway.configure({ upstreams: { one: two }, store: '/proc/none/store' })
@@ -147,10 +147,10 @@ describe('a file with mistakes', () => {
   })
 
   test.each([
-    ['no YAML', 'upstreams: [', 1],
+    ['invalid YAML', 'upstreams: [', 1],
     ['an unknown key', 'upstreams:\n  one: echo\nlisten:\n  prot: 1\n', 4],
     ['no servers', 'version: 1\n', 1],
-  ])('(%s) changes nothing, and the log says where', async (_what, text, line) => {
+  ])('(%s) changes nothing, and the log names the line', async (_what, text, line) => {
     const gateway = await gatewayTo({ one })
     const client = await clientOf(gateway)
     gateway.configure(text)
@@ -167,7 +167,7 @@ describe('a file with mistakes', () => {
 })
 
 describe('a file that is replaced rather than written', () => {
-  test('is read again when a link to its folder is pointed elsewhere', async () => {
+  test('is read again if a link to its folder points elsewhere', async () => {
     const root = folder()
     const put = (name: string, upstreams: unknown): void => {
       mkdirSync(join(root, name))
@@ -184,7 +184,7 @@ describe('a file that is replaced rather than written', () => {
     await until(async () => (await statusOf(`${gateway.origin}/mcp/two`)) !== 404, 'the second server')
   })
 
-  test('is read again when another file takes its name', async () => {
+  test('is read again if another file takes its name', async () => {
     const gateway = await gatewayTo({ one })
     const next = `${gateway.configFile}.next`
     copyFileSync(gateway.configFile, next)
@@ -197,7 +197,7 @@ describe('a file that is replaced rather than written', () => {
   })
 })
 
-/** Starts calls and tells when each has shown a sign of life. */
+/** Starts calls and resolves when each has sent progress. */
 function begin(client: FakeClient, count: number) {
   const begun: Promise<void>[] = []
   const replies = Array.from({ length: count }, () => {
@@ -233,8 +233,8 @@ async function statusOf(url: string): Promise<number> {
   return response.status
 }
 
-describe('what of a changed configuration cannot be applied', () => {
-  test('is logged: another address, a file that is empty, and one that is gone', async () => {
+describe('a configuration change that cannot be applied', () => {
+  test('is logged: another address, an empty file and a missing file', async () => {
     const gateway = await gatewayTo({ one })
     gateway.configure({ upstreams: { one }, listen: { host: 'localhost' } })
     const other = await gateway.logged(({ event }) => event === 'config.not_applied')

@@ -14,7 +14,7 @@ const gets = (server: FakeServer) => server.seen.filter(({ kind }) => kind === '
 const slow = { ms: 900, steps: 6 }
 
 describe('a client that lost the stream of its call', () => {
-  test('C049 gets what it missed, and the rest, after the last event it saw', async () => {
+  test('C049 gets the missed and remaining events after the last event it received', async () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     const session = await openSession(gateway.url, '2025-11-25')
     const reply = await session.send(toolCall(1, 'slow', slow, 'p'))
@@ -34,7 +34,7 @@ describe('a client that lost the stream of its call', () => {
     expect(ids).not.toContain(undefined)
   })
 
-  test('gets the answer that came while it was away, and the stream ends', async () => {
+  test('gets the response that arrived while it was disconnected, and the stream ends', async () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     const session = await openSession(gateway.url, '2025-11-25')
     const reply = await session.send(toolCall(1, 'slow', { ms: 300, steps: 3 }, 'p'))
@@ -46,7 +46,7 @@ describe('a client that lost the stream of its call', () => {
     expect(messageOf(events.at(-1))).toMatchObject({ id: 1, result: { content: [{ text: 'took 3 steps' }] } })
   })
 
-  test('can take it up twice', async () => {
+  test('can resume it twice', async () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     const session = await openSession(gateway.url, '2025-11-25')
     const reply = await session.post(toolCall(1, 'slow', { ms: 60, steps: 3 }, 'p'))
@@ -55,7 +55,7 @@ describe('a client that lost the stream of its call', () => {
     for (const { events } of again) expect(events).toEqual(reply.events.slice(1))
   })
 
-  test('is not taken for one that cancels', async () => {
+  test('does not cancel its call', async () => {
     const server = await httpServer()
     const client = await clientOf(await gatewayTo({ one: { url: server.url } }))
     const begun = Promise.withResolvers<void>()
@@ -81,7 +81,7 @@ describe('the first event of a stream', () => {
     expect(events[0]?.id).toBeDefined()
   })
 
-  test('has data for an older client, whose parser would fail without', async () => {
+  test('has data for an older client, whose parser would fail without data', async () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     const session = await openSession(gateway.url, '2025-06-18')
     const { events } = await session.post(toolCall(1, 'slow', { ms: 60, steps: 1 }, 'p'))
@@ -90,7 +90,7 @@ describe('the first event of a stream', () => {
 })
 
 describe('the stream of a session', () => {
-  test('is given to whoever asks for it last; the one before ends', async () => {
+  test('moves to the latest request for it, and the one before ends', async () => {
     const server = await httpServer()
     const session = await openSession((await gatewayTo({ one: { url: server.url } })).url, '2025-11-25')
     const first = await session.get()
@@ -102,7 +102,7 @@ describe('the stream of a session', () => {
     second.destroy()
   })
 
-  test('begins with what was said while nobody listened', async () => {
+  test('begins with the notifications sent while no client listened', async () => {
     const server = await httpServer()
     const session = await openSession((await gatewayTo({ one: { url: server.url } })).url, '2025-11-25')
     await session.post({
@@ -113,7 +113,7 @@ describe('the stream of a session', () => {
     })
     server.change('watched')
     server.change('tools')
-    // The server has said both before it answers this.
+    // The server has sent both before it responds to this.
     await session.post(toolCall(2, 'echo'))
     const stream = await session.get()
     const heard = await eventsUntil(stream.events(), hears('tools/list_changed'))
@@ -121,7 +121,7 @@ describe('the stream of a session', () => {
     stream.destroy()
   })
 
-  test('goes on after the last event a client saw, and repeats nothing', async () => {
+  test('continues after the last event a client received, and repeats nothing', async () => {
     const server = await httpServer()
     const session = await openSession((await gatewayTo({ one: { url: server.url } })).url, '2025-11-25')
     const stream = await session.get()
@@ -136,17 +136,17 @@ describe('the stream of a session', () => {
     again.destroy()
   })
 
-  test('forgets the oldest of what it keeps, not the newest', async () => {
+  test('evicts the oldest stored events, not the newest', async () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     const session = await openSession(gateway.url, '2025-11-25')
     const { events } = await session.post(toolCall(1, 'slow', { ms: 20, steps: 1 }, 'p'))
-    // More than is kept of one session.
+    // More than one session's replay buffer holds.
     for (let id = 10; id < 20; id++)
       await session.post(toolCall(id, 'slow', { ms: 1, steps: 1 }, `${id}`.repeat(250_000)))
     const kept = await session.post(toolCall(50, 'slow', { ms: 20, steps: 1 }, 'p'))
     const again = await whole(await session.get(kept.events[0]?.id))
     expect(messageOf(again.events.at(-1))).toMatchObject({ id: 50 })
-    // What is not kept any more is not repeated; the stream then is that of the session.
+    // Evicted events are not repeated; the stream is then that of the session.
     const lost = await session.get(events[0]?.id)
     await session.post(toolCall(60, 'change', { what: ['tools'] }))
     const [heard] = await eventsUntil(lost.events(), hasData)
@@ -155,8 +155,8 @@ describe('the stream of a session', () => {
   })
 })
 
-describe('a stream of the server that breaks', () => {
-  test('is taken up where it stopped; the call is not made again', async () => {
+describe('an upstream stream that breaks', () => {
+  test('is resumed where it stopped, and the call is not repeated', async () => {
     const server = await httpServer({ resumable: true })
     const client = await clientOf(await gatewayTo({ one: { url: server.url } }))
     const reply = await client.request(
@@ -174,7 +174,7 @@ describe('a stream of the server that breaks', () => {
     expect([...client.violations, ...server.violations]).toEqual([])
   })
 
-  test('and cannot be taken up is told as an outcome nobody knows', async () => {
+  test('and cannot be resumed ends its call with an unknown outcome', async () => {
     const server = await httpServer()
     const client = await clientOf(await gatewayTo({ one: { url: server.url } }))
     const reply = await client.request('tools/call', { name: 'drop' }, { progressToken: 'p' })

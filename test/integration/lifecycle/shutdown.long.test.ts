@@ -8,9 +8,9 @@ import { startCommand } from '../../support/gateway-process.ts'
 import { descendants, hasProcessTree, isRunning } from '../../support/process-tree.ts'
 import { fakeServerCommand } from '../../support/fake-server.ts'
 
-describe('a gateway told to stop', () => {
+describe('a gateway that is stopped', () => {
   test.each(['SIGTERM', 'SIGINT'] as const)(
-    'by %s lets calls under way end, and exits with 0',
+    'by %s lets in-flight calls end, and exits with 0',
     async (signal) => {
       const gateway = await gatewayTo({ one: stdioServer() })
       const old = await clientOf(gateway)
@@ -44,7 +44,7 @@ describe('a gateway told to stop', () => {
     expect([all, ...each].flatMap(({ violations }) => violations)).toEqual([])
   })
 
-  test('says that it is not ready, and takes no new connections', async () => {
+  test('reports that it is not ready, and accepts no new connections', async () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     const client = await clientOf(gateway)
     const begun = Promise.withResolvers<void>()
@@ -63,7 +63,7 @@ describe('a gateway told to stop', () => {
     expect(textOf(await reply)).toBe('took 5 steps')
   })
 
-  test('twice ends at once', async () => {
+  test('twice exits at once', async () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     const client = await clientOf(gateway)
     const { reply } = client.start('tools/call', { name: 'hang' })
@@ -78,7 +78,7 @@ describe('a gateway told to stop', () => {
     expect(await failed).toMatch(/aborted|hang up|reset|closed|ended/)
   })
 
-  test('while a server hangs gives up after a while', async () => {
+  test('while a server hangs exits after a grace period', async () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     const client = await clientOf(gateway)
     const { reply } = client.start('tools/call', { name: 'hang' }, { timeoutMs: 30_000 })
@@ -98,7 +98,7 @@ describe('a gateway told to stop', () => {
     ['a command of a known revision', { command: 'sleep 600', revision: '2025-11-25' }],
     ['a URL', {}],
     ['an event stream', { transport: 'sse' }],
-  ])('does not wait for %s that says nothing', async (_what, settings) => {
+  ])('does not wait for %s that is unresponsive', async (_what, settings) => {
     const silent = createServer().listen(0, '127.0.0.1')
     onTestFinished(() => void silent.close())
     await once(silent, 'listening')
@@ -115,8 +115,8 @@ describe('a gateway told to stop', () => {
   })
 })
 
-describe('a gateway told to stop after its file changed', () => {
-  test('while a call hangs at a server that was removed, answers the call', async () => {
+describe('a gateway that is stopped after its file changed', () => {
+  test('while a call hangs at a removed server, answers the call', async () => {
     const gateway = await gatewayTo({ one: stdioServer(), two: stdioServer() })
     const client = await clientOf({ url: `${gateway.url}/two` }, { revision: '2026-07-28' })
     const { reply } = client.start('tools/call', { name: 'hang' }, { timeoutMs: 30_000 })
@@ -128,7 +128,7 @@ describe('a gateway told to stop after its file changed', () => {
     expect((await gateway.ended).code).toBe(0)
   })
 
-  test.skipIf(!hasProcessTree)('leaves nothing of servers that were just added', async () => {
+  test.skipIf(!hasProcessTree)('leaves no process of servers that were just added', async () => {
     const one = stdioServer()
     const gateway = await gatewayTo({ one })
     gateway.configure({ upstreams: { one, two: stdioServer({ stubborn: true }) } })
@@ -140,7 +140,7 @@ describe('a gateway told to stop after its file changed', () => {
     expect(started.filter(isRunning)).toEqual([])
   })
 
-  test('while the store it names is still opened, does not go over to it', async () => {
+  test('while its new store is still being opened, does not switch to it', async () => {
     const silent = createServer().listen(0, '127.0.0.1')
     onTestFinished(() => void silent.close())
     await once(silent, 'listening')
@@ -159,8 +159,8 @@ describe('a gateway told to stop after its file changed', () => {
   })
 })
 
-describe.skipIf(!hasProcessTree)('nothing that a gateway started is left', () => {
-  test('after SIGTERM, not even what its servers started or servers that do not want to go', async () => {
+describe.skipIf(!hasProcessTree)('no child process of a gateway is left', () => {
+  test('after SIGTERM, including grandchildren and servers that ignore the signal', async () => {
     const gateway = await gatewayTo({ one: shellServer('sleep 600 &'), two: stdioServer({ stubborn: true }) })
     const started = descendants(gateway.pid)
     expect(started.length).toBeGreaterThanOrEqual(3)
@@ -188,7 +188,7 @@ describe.skipIf(!hasProcessTree)('nothing that a gateway started is left', () =>
     await until(() => !started.some(isRunning), 'all to be gone')
   })
 
-  test('after the client of a gateway on stdio closes its side', async () => {
+  test('after the client of a stdio gateway closes its side', async () => {
     const { command, args } = fakeServerCommand({ revision: '2025-11-25' })
     const gateway = startCommand(['stdio', '--', command, ...args])
     onTestFinished(() => gateway.close())
@@ -200,7 +200,7 @@ describe.skipIf(!hasProcessTree)('nothing that a gateway started is left', () =>
   })
 
   test.each(['SIGTERM', 'SIGHUP'] as const)(
-    'after %s to a gateway on stdio whose servers have not started yet',
+    'after %s to a stdio gateway whose servers have not started yet',
     async (signal) => {
       const gateway = startCommand(['stdio', '--', 'sh', '-c', 'trap "" TERM; sleep 600 & sleep 600'])
       onTestFinished(() => gateway.close())

@@ -10,8 +10,8 @@ import { descendants } from '../../support/process-tree.ts'
 const report = pathToFileURL(join(import.meta.dirname, '../../fixtures/memory-report/main.ts')).href
 const MEGABYTE = 1024 * 1024
 
-describe('a gateway that served twenty thousand calls over two hundred clients', () => {
-  test('holds what it held before', { timeout: 180_000 }, async () => {
+describe('a gateway that served twenty thousand calls from two hundred clients', () => {
+  test('returns to its former memory, handles and child processes', { timeout: 180_000 }, async () => {
     const server = await httpServer()
     const upstreams = { stdio: stdioServer(), http: { url: server.url, revision: '2025-11-25' } }
     const options = { args: ['--log-level', 'warn'], env: { NODE_OPTIONS: `--import ${report}` } }
@@ -30,7 +30,7 @@ describe('a gateway that served twenty thousand calls over two hundred clients',
   })
 })
 
-/** Half of the clients have sessions; every fifth goes away in the middle of its last call. */
+/** Half of the clients have sessions; every fifth disconnects during its last call. */
 async function serve(
   gateway: GatewayProcess,
   { clients, calls }: { clients: number; calls: number },
@@ -60,12 +60,12 @@ async function useUp(client: CrowdClient, calls: number, vanishes: boolean): Pro
   await client.leave()
 }
 
-/** The kinds of resources there are more of than before. */
+/** The kinds of resources of which there are more than before. */
 function grown(before: Holdings['resources'], after: Holdings['resources']): string[] {
   return Object.keys(after).filter((name) => (after[name] ?? 0) > (before[name] ?? 0))
 }
 
-/** What the gateway holds once its idle connections are closed: that for the server's own stream stays. */
+/** The resources of the gateway once its idle connections are closed: the one for the server's own stream stays. */
 async function rest(gateway: GatewayProcess): Promise<Holdings> {
   let last: Holdings | undefined
   const isAtRest = async (): Promise<boolean> => {

@@ -7,7 +7,7 @@ import { until } from '../../support/condition.ts'
 import { callsOf, clientOf, codeOf, gatewayTo, httpServer } from '../../support/journey.ts'
 import { objectAt } from '../../support/server/json.ts'
 
-/** A door to a server that can be shut: connections are then refused. */
+/** A proxy to a server that can be closed: connections are then refused. */
 interface Door {
   readonly url: string
   shut(): Promise<void>
@@ -44,7 +44,7 @@ async function doorTo(url: string): Promise<Door> {
   return { url: `http://127.0.0.1:${port}${target.pathname}`, open, shut }
 }
 
-it('makes a call again that could not be sent, once the server is there, and only where that is harmless', async () => {
+it('a call that could not be sent is retried once the server is up, only if the tool is idempotent', async () => {
   const server = await httpServer({ revision: '2026-07-28' })
   const door = await doorTo(server.url)
   const tools = { echo: { idempotent: true, retry: 4 }, big: { op: 'write', idempotent: false } }
@@ -65,7 +65,7 @@ it('makes a call again that could not be sent, once the server is there, and onl
   expect(callsOf(server, 'big')).toBe(0)
 })
 
-it('never makes a call again that may have run', async () => {
+it('a call that may have run is never retried', async () => {
   const server = await httpServer({ revision: '2026-07-28' })
   const tools = { crash: { idempotent: true, retry: 5 } }
   const gateway = await gatewayTo({ one: { url: server.url, revision: '2026-07-28', tools } })
@@ -75,7 +75,7 @@ it('never makes a call again that may have run', async () => {
   expect(callsOf(server, 'crash')).toBe(1)
 })
 
-it('gives a server that only fails time to recover, and finds out when it has', async () => {
+it('the circuit breaker opens for a server that only fails, and closes after it recovers', async () => {
   const server = await httpServer({ revision: '2026-07-28' })
   const settings = { url: server.url, revision: '2026-07-28' }
   const features = { breaker: { failures: 3, pause: '1s' } }

@@ -20,7 +20,7 @@ function parsed(text: string): Json {
   return value
 }
 
-it('C195 C191 refuses with 429, Retry-After and the limit, in both eras and before the server hears of it', async () => {
+it('C195 C191 a rate-limited call is refused with 429, Retry-After and the limit, in both eras, before it reaches the server', async () => {
   const server = await httpServer()
   const gateway = await gatewayTo({ one: { url: server.url } }, { config: { limits: { rate: '3/minute' } } })
   const legacy = await openSession(gateway.url, '2025-11-25')
@@ -35,7 +35,7 @@ it('C195 C191 refuses with 429, Retry-After and the limit, in both eras and befo
   expect([second.status, second.headers['ratelimit']]).toEqual([200, expect.stringMatching(/;r=1;/)])
   const meta = objectAt(objectAt(parsed(second.text), 'result'), '_meta')
   expect(meta['dev.gatehouse/rate_limit']).toMatchObject({ limit: 3, remaining: 1 })
-  // Another session of the same caller draws on the same bucket.
+  // Another session of the same caller uses the same bucket.
   const other = await openSession(gateway.url, '2025-06-18')
   expect((await other.post(toolCall(1, 'echo'))).status).toBe(200)
 
@@ -60,7 +60,7 @@ it('C195 C191 refuses with 429, Retry-After and the limit, in both eras and befo
   expect(callsOf(server, 'echo')).toBe(3)
 })
 
-it('charges no call that is refused before the server hears of it', async () => {
+it('a call that is refused before it reaches the server is not charged', async () => {
   const server = await httpServer()
   const one = {
     url: server.url,
@@ -81,7 +81,7 @@ it('charges no call that is refused before the server hears of it', async () => 
   expect(callsOf(server, 'echo')).toBe(2)
 })
 
-it('C195 refuses on stdio with the same error', async () => {
+it('C195 a rate-limited call on stdio is refused with the same error', async () => {
   const limits = { rate: '1/hour' }
   const file = await configFile({ upstreams: { one: stdioServer() }, limits })
   onTestFinished(() => file.remove())
@@ -93,7 +93,7 @@ it('C195 refuses on stdio with the same error', async () => {
   expect(refused.error).toMatchObject({ code: -32003, data: { code: 'RATE_LIMIT_EXCEEDED' } })
 })
 
-it('C192 refuses calls beyond those that may be under way, and takes them once there is room', async () => {
+it('C192 calls beyond the concurrency limit are refused, and accepted once there is room', async () => {
   const server = await httpServer()
   const gateway = await gatewayTo({ one: { url: server.url } }, { config: { limits: { concurrency: 2 } } })
   const session = await openSession(gateway.url, '2025-11-25')
@@ -107,7 +107,7 @@ it('C192 refuses calls beyond those that may be under way, and takes them once t
   expect((await session.post(toolCall(5, 'slow', { ms: 10 }))).status).toBe(200)
 })
 
-it('C194 C196 C190 ends a call that takes too long with -32004, and cancels it at the server', async () => {
+it('C194 C196 C190 a call that takes too long ends with -32004, and is cancelled at the server', async () => {
   const server = await httpServer()
   const settings = { url: server.url, tools: { hang: { timeout: '300ms' } } }
   const gateway = await gatewayTo({ one: settings })
@@ -118,7 +118,7 @@ it('C194 C196 C190 ends a call that takes too long with -32004, and cancels it a
   expect(server.received('notifications/cancelled')).toHaveLength(1)
 })
 
-it('C188 C193 refuses a body that is too large with -32005 and 413', async () => {
+it('C188 C193 a body that is too large is refused with -32005 and 413', async () => {
   const gateway = await gatewayTo({ one: stdioServer() }, { config: { limits: { body: '10KB' } } })
   const session = await openSession(gateway.url, '2025-11-25')
   const refused = await session.post(toolCall(1, 'echo', { text: 'x'.repeat(20_000) }))

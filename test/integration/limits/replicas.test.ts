@@ -7,7 +7,7 @@ import { openSession, toolCall } from '../../support/raw-session.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 
-/** Posts a call on a kept connection; gives the HTTP status. */
+/** Posts a call on a kept-alive connection; returns the HTTP status. */
 type Post = (id: number) => Promise<number>
 
 const agent = new Agent({ connections: 32 })
@@ -28,7 +28,7 @@ async function poster(gateway: GatewayProcess): Promise<Post> {
   }
 }
 
-/** Makes so many calls, a few at a time, at each gateway in turn; gives how many were let through and refused. */
+/** Makes this many calls, a few at a time, at each gateway in turn; returns the numbers of accepted and refused calls. */
 async function flood(posts: readonly Post[], count: number): Promise<{ granted: number; refused: number }> {
   const found = { granted: 0, refused: 0 }
   let next = 0
@@ -66,7 +66,7 @@ describe.runIf(hasRedis())('three gateways with one Redis', () => {
     await redis.stop()
   })
 
-  it('C191 let exactly the limit through of 10,000 calls', async () => {
+  it('C191 accept exactly the limit out of 10,000 calls', async () => {
     const posts = await Promise.all(gateways.map(poster))
     const { granted, refused } = await flood(posts, 10_000)
     expect(granted + refused).toBe(10_000)
@@ -74,7 +74,7 @@ describe.runIf(hasRedis())('three gateways with one Redis', () => {
     expect(granted).toBeLessThanOrEqual(2020)
   }, 240_000)
 
-  it('count alone while Redis is away, which /ready says, and together when it is back', async () => {
+  it('count separately while Redis is down, as /ready reports, and together once it is back', async () => {
     const posts = await Promise.all(gateways.map(poster))
     const stores = async (): Promise<unknown[]> => {
       const answers = gateways.map(async ({ origin }) => (await fetch(`${origin}/ready`)).json())
@@ -83,7 +83,7 @@ describe.runIf(hasRedis())('three gateways with one Redis', () => {
     await redis.stop()
     await until(async () => !(await stores()).includes('ok'), 'the gateways to notice')
     const alone = await flood(posts, 7000)
-    // Each of them has the whole limit to itself.
+    // Each gateway counts the whole limit separately.
     expect(alone.granted).toBe(3 * 2000)
     await redis.start()
     await until(async () => (await stores()).every((each) => each === 'ok'), 'Redis to be back', 20_000)
@@ -95,7 +95,7 @@ describe.runIf(hasRedis())('three gateways with one Redis', () => {
     expect(together.granted).toBe(2000)
   }, 240_000)
 
-  it('keep letting calls through while Redis comes and goes under load', async () => {
+  it('keep accepting calls while Redis goes down and up under load', async () => {
     const posts = await Promise.all(gateways.map(poster))
     await redis.stop()
     await redis.start()
@@ -104,7 +104,7 @@ describe.runIf(hasRedis())('three gateways with one Redis', () => {
     await redis.start()
     const { granted, refused } = await flooding
     expect(granted + refused).toBe(6000)
-    // At most what Redis and each gateway by itself let through.
+    // At most the calls that Redis and each gateway separately accept.
     expect(granted).toBeLessThanOrEqual(5 * 2000)
   }, 240_000)
 })

@@ -12,7 +12,7 @@ beforeAll(async () => {
 afterAll(() => house.close())
 
 describe.each(bothEras)('a client: $title', ({ connect }) => {
-  it('C175 C189 takes a shortened result that fits the schema of its tool', async () => {
+  it('C175 C189 accepts a truncated result that fits the schema of its tool', async () => {
     const client = await connect(house.way('http', 'filesystem'))
     try {
       await client.tools()

@@ -11,13 +11,13 @@ const raw =
 describePairs({}, (meeting) => {
   const { client, server } = meeting
 
-  it('passes arguments and results on byte by byte', async () => {
+  it('passes arguments and results through byte by byte', async () => {
     const reply = await meeting.call('echo', new RawJson(raw))
     expect(textOf(reply)).toBe(raw)
     expect(textAt(reply.text, ['result', 'structuredContent'])).toBe(server.structured ? raw : undefined)
   })
 
-  it('keeps fields of a request that no revision knows', async () => {
+  it('keeps request fields that no revision defines', async () => {
     const word = mark()
     await meeting.request('tools/call', {
       name: 'echo',
@@ -36,7 +36,7 @@ describePairs({}, (meeting) => {
     )
   })
 
-  it('keeps fields of a result that no revision knows', async () => {
+  it('keeps result fields that no revision defines', async () => {
     const reply = await meeting.call('vendor')
     expect(textAt(reply.text, ['result', 'x-result'])).toBe('{"big":12345678901234567890,"float":1.0}')
     expect(objectAt(reply.result, '_meta')).toMatchObject({
@@ -48,23 +48,23 @@ describePairs({}, (meeting) => {
     ])
   })
 
-  it('passes characters of every width and line separators on', async () => {
+  it('passes characters of every width and line separators through', async () => {
     expect(textOf(await meeting.call('separators'))).toBe('a\u2028b\u2029c\u0085d é € 😀')
   })
 
-  it('passes large arguments and large results on', async () => {
+  it('passes large arguments and large results through', async () => {
     const text = 'é'.repeat(50_000)
     expect(textOf(await meeting.call('echo', { text }))).toBe(JSON.stringify({ text }))
     expect(textOf(await meeting.call('big', { bytes: 400_000 }))).toBe('x'.repeat(400_000))
   })
 
-  it('answers many calls at once, each with its own result', async () => {
+  it('answers many concurrent calls, each with its own result', async () => {
     const words = Array.from({ length: 20 }, () => mark())
     const replies = await Promise.all(words.map((word) => meeting.call('echo', { word })))
     expect(replies.map(textOf)).toEqual(words.map((word) => JSON.stringify({ word })))
   })
 
-  it('gives prompts with their arguments filled in', async () => {
+  it('returns prompts with their arguments filled in', async () => {
     const reply = await meeting.request('prompts/get', {
       name: 'greet',
       arguments: { name: 'Ada', style: 'warmly' },
@@ -74,7 +74,7 @@ describePairs({}, (meeting) => {
     ])
   })
 
-  it('reads resources of text and of bytes, and those of a template', async () => {
+  it('reads text and binary resources, and those of a template', async () => {
     const read = async (uri: string) =>
       (await meeting.request('resources/read', { uri })).result?.['contents']
     expect(await read('fake://static')).toEqual([
@@ -85,8 +85,8 @@ describePairs({}, (meeting) => {
   })
 
   if (!server.modern) return
-  it('repeats the arguments a tool wants in headers, whatever the client', async () => {
-    // A client of 2026-07-28 learns from the list what to repeat.
+  it('mirrors the arguments that a tool requires in headers, whatever the client', async () => {
+    // A 2026-07-28 client learns from the list which arguments to mirror.
     if (client.modern) await meeting.request('tools/list')
     const word = mark()
     const args = { region: ' zürich ', count: 7, urgent: false, place: { city: 'Genève' }, plain: word }

@@ -8,7 +8,7 @@ import { type Id, type Json, objectAt } from '../../support/server/json.ts'
 describePairs({}, (meeting) => {
   const { client, server, kinds } = meeting
 
-  it('C107 C110 tells the server in its own way that a call is cancelled, and answers it no more', async () => {
+  it('C107 C110 cancels a call at the server in its own protocol, and sends the client no response', async () => {
     const { connected } = meeting
     const call = await hang(meeting, connected)
     await connected.cancel(call.id, 'not needed')
@@ -22,7 +22,7 @@ describePairs({}, (meeting) => {
     expect(connected.late).toEqual([])
   })
 
-  it('leaves the calls beside a cancelled one alone', async () => {
+  it('does not affect other calls when one is cancelled', async () => {
     const { connected } = meeting
     const call = await hang(meeting, connected)
     const other = meeting.call('slow', { ms: 60, steps: 2 })
@@ -32,7 +32,7 @@ describePairs({}, (meeting) => {
   })
 
   if (!client.modern && kinds.client.transport === 'http') {
-    it('does not take a lost connection for a cancelled call', async () => {
+    it('does not treat a lost connection as a cancellation', async () => {
       const other = await meeting.connect()
       const word = mark()
       const first = Promise.withResolvers<void>()
@@ -67,7 +67,7 @@ describePairs({}, (meeting) => {
     await cancelledAt(call)
   })
 
-  /** Waits until the server was told in the way of its revision and transport. */
+  /** Waits until the server received the cancellation as its revision and transport define it. */
   async function cancelledAt({ serverId, from }: Hanging): Promise<void> {
     await meeting.until(({ kind, text }) => kind === 'cancelled' && text === JSON.stringify(serverId), from)
     const told = meeting
@@ -86,11 +86,11 @@ interface Hanging {
   readonly id: Id
   readonly serverId: unknown
   readonly reply: Promise<unknown>
-  /** The place in what the server saw where the call stands. */
+  /** The position of the call in the server's journal. */
   readonly from: number
 }
 
-/** Makes a call that lasts until it is cancelled, and waits until the server has it. */
+/** Makes a call that lasts until it is cancelled, and waits until the server received it. */
 async function hang(meeting: Meeting, client: FakeClient): Promise<Hanging> {
   const word = mark()
   const from = meeting.seen().length

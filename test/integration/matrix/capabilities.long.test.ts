@@ -6,7 +6,7 @@ import { objectAt } from '../../support/server/json.ts'
 
 const isRemote = ({ client }: Pair): boolean => client.transport !== 'stdio'
 
-describe('a server that cannot be watched and does not log', () => {
+describe('for a server without subscriptions and logging', () => {
   const without = [
     'resources.subscribe',
     'tools.listChanged',
@@ -17,8 +17,8 @@ describe('a server that cannot be watched and does not log', () => {
   describePairs({ server: () => ({ without }), only: isRemote }, (meeting) => {
     const { client } = meeting
 
-    it('is described as it is', () => {
-      // What the gateway does by itself stands there too.
+    it('declares only the capabilities of the server', () => {
+      // The extensions of the gateway are declared there too.
       const { extensions: _own, ...declared } = objectAt(meeting.connected.initialized, 'capabilities')
       expect(declared).toEqual({
         tools: { listChanged: false },
@@ -28,7 +28,7 @@ describe('a server that cannot be watched and does not log', () => {
       })
     })
 
-    it('C008 C173 is asked for nothing it did not declare', async () => {
+    it('C008 C173 sends the server no request for an undeclared capability', async () => {
       if (client.modern) {
         const wanted = {
           toolsListChanged: true,
@@ -50,7 +50,7 @@ describe('a server that cannot be watched and does not log', () => {
   })
 })
 
-describe('a client whose roots change', () => {
+describe('for a client whose roots change', () => {
   const changed = 'notifications/roots/list_changed'
   const only = (pair: Pair): boolean => isRemote(pair) && pair.client.revision !== '2026-07-28'
   const client = () => ({
@@ -59,11 +59,11 @@ describe('a client whose roots change', () => {
   })
 
   for (const roots of ['client', 'off']) {
-    describe(`and a configuration with roots: ${roots}`, () => {
+    describe(`with the configuration roots: ${roots}`, () => {
       describePairs({ upstream: { roots }, client, only }, (meeting) => {
         const isTold = roots === 'client' && !meeting.server.modern
 
-        it(`${isTold ? 'tells the server' : 'does not tell a server that knows of no roots'}`, async () => {
+        it(`${isTold ? 'notifies the server' : 'does not notify a server that does not receive roots'}`, async () => {
           const from = meeting.seen().length
           const word = mark()
           await meeting.connected.notify(changed)
@@ -80,14 +80,14 @@ describe('a client whose roots change', () => {
   }
 })
 
-describe('a server that asks on the stream of the session', () => {
+describe('for a server that asks on the stream of the session', () => {
   const answers = { 'elicitation/create': () => ({ action: 'accept', content: { name: 'Ada' } }) }
   const only = ({ client, server }: Pair): boolean =>
     client.revision >= '2025-06-18' && server.transport === 'http' && /^2025-(06|11)/.test(server.revision)
   describePairs({ server: () => ({ questions: 'get' }), client: () => ({ answers }), only }, (meeting) => {
     const answer = { action: 'accept', content: { name: 'Ada' } }
 
-    it('is answered by the client whose call it is about', async () => {
+    it('returns the response of the client whose call it belongs to', async () => {
       expect(JSON.parse(textOf(await meeting.call('ask_form')))).toEqual({ answer })
       const rounds = await meeting.call('ask_rounds', { n: 3 })
       expect(Object.keys(objectAt({ rounds: JSON.parse(textOf(rounds)) }, 'rounds'))).toHaveLength(3)

@@ -11,7 +11,7 @@ const updated = 'notifications/resources/updated'
 describePairs({}, (meeting) => {
   const { client, server, kinds } = meeting
 
-  it('C173 tells of changed lists and of a changed resource', async () => {
+  it('C173 notifies clients of changed lists and of a changed resource', async () => {
     const hearing = await subscribe(meeting)
     await change(meeting, [...lists, 'watched'])
     for (const list of lists) await hearing.until(`notifications/${list}/list_changed`)
@@ -20,7 +20,7 @@ describePairs({}, (meeting) => {
     await hearing.close()
   })
 
-  it('lists what a change brought', async () => {
+  it('lists the items that a change added', async () => {
     const hearing = await subscribe(meeting)
     const before = await toolNames(meeting)
     await change(meeting, ['tools'])
@@ -31,7 +31,7 @@ describePairs({}, (meeting) => {
     await hearing.close()
   })
 
-  it('tells nothing of a resource after the client let go of it', async () => {
+  it('sends no resource update after the client unsubscribed', async () => {
     const from = meeting.seen().length
     const hearing = await subscribe(meeting)
     await hearing.close()
@@ -44,7 +44,7 @@ describePairs({}, (meeting) => {
     await after.close()
   })
 
-  it('watches any resource the server takes', async () => {
+  it('subscribes to any resource that the server accepts', async () => {
     const uri = `fake://${mark()}`
     if (client.modern) {
       const listening = meeting.connected.listen({ resourceSubscriptions: [uri], promptsListChanged: true })
@@ -57,7 +57,7 @@ describePairs({}, (meeting) => {
   })
 
   if (client.modern) {
-    it('tells each subscription only what it asked for', async () => {
+    it('sends each subscription only the notifications it requested', async () => {
       const tools = meeting.connected.listen({ toolsListChanged: true })
       const prompts = meeting.connected.listen({ promptsListChanged: true })
       expect(await tools.acknowledged).toEqual({ toolsListChanged: true })
@@ -69,7 +69,7 @@ describePairs({}, (meeting) => {
       await Promise.all([tools.close(), prompts.close()])
     })
   } else if (kinds.client.transport !== 'stdio') {
-    it('tells each client only of the resources it watches', async () => {
+    it('sends each client only updates of the resources it subscribed to', async () => {
       const other = await meeting.connect()
       await other.request('resources/subscribe', { uri: 'fake://static' })
       const hearing = await subscribe(meeting)
@@ -82,7 +82,7 @@ describePairs({}, (meeting) => {
   }
 
   if (!server.modern || kinds.server.transport !== 'http') return
-  it('tells of the end of a subscription, or listens again for a client that has none', async () => {
+  it('ends a subscription with a result, or subscribes again for a client without one', async () => {
     const hearing = await subscribe(meeting)
     if (client.modern) {
       const listening = meeting.connected.listen({ toolsListChanged: true })
@@ -101,13 +101,13 @@ describePairs({}, (meeting) => {
 })
 
 interface Hearing {
-  /** Waits for a notification that came since it began. */
+  /** Waits for a notification received since the call of this function. */
   until(method: string): Promise<Note>
   count(method: string): number
   close(): Promise<void>
 }
 
-/** Hears of all lists and of the watched resource, in the way of the client's revision. */
+/** Listens to all lists and the watched resource, as the client's revision does. */
 async function subscribe(meeting: Meeting): Promise<Hearing> {
   const { connected, client } = meeting
   if (client.modern) return listen(meeting, { resourceSubscriptions: [watchedUri] })
@@ -119,7 +119,7 @@ async function subscribe(meeting: Meeting): Promise<Hearing> {
   return { ...hearing, close }
 }
 
-/** Hears of all lists, and of what else a 2026-07-28 client wants. */
+/** Listens to all lists, and to what else a 2026-07-28 client requests. */
 async function listen({ connected, client }: Meeting, more = {}): Promise<Hearing> {
   if (client.modern) {
     const filter = { toolsListChanged: true, promptsListChanged: true, resourcesListChanged: true, ...more }

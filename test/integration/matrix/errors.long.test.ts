@@ -8,7 +8,7 @@ import { structured } from '../../support/structured-error.ts'
 const url = 'https://example.com/sign-in'
 const answers = { 'elicitation/create': () => ({ action: 'accept' }) }
 
-/** The codes an error of a server may have. */
+/** The codes that a server error can have. */
 const codes = [-32000, -32019, -32601, -32602, -32603, -32700, 7]
 
 function failing(meeting: Meeting) {
@@ -26,7 +26,7 @@ describe('without features', () => {
   describePairs({ upstream: { features: 'none' } }, (meeting) => {
     const fail = failing(meeting)
 
-    it('passes errors of the server on with their message and data', async () => {
+    it('forwards server errors with their message and data', async () => {
       for (const code of codes) {
         const reply = await fail(code, { why: [1, 'é'], code })
         expect(reply.error).toEqual({ code, message: `code ${code}`, data: { why: [1, 'é'], code } })
@@ -34,11 +34,11 @@ describe('without features', () => {
       }
     })
 
-    it('passes an error without data on', async () => {
+    it('forwards an error without data', async () => {
       expect((await fail(-32000)).error).toEqual({ code: -32000, message: 'code -32000' })
     })
 
-    it('passes the failure of a tool on as it is', async () => {
+    it('forwards a tool failure unchanged', async () => {
       const reply = await meeting.call('fail')
       expect(reply.result).toMatchObject({ isError: true })
       expect(reply.result).not.toHaveProperty('error')
@@ -50,7 +50,7 @@ describePairs({ client: () => ({ answers }) }, (meeting) => {
   const { client, server } = meeting
   const fail = failing(meeting)
 
-  it('C178 adds what it means to an error of the server, whose code and data stay', async () => {
+  it('C178 adds its classification to a server error, whose code and data stay', async () => {
     for (const code of codes) {
       const { error, status } = await fail(code, { why: [1, 'é'] })
       expect(error).toMatchObject({ code, message: `code ${code}`, data: { why: [1, 'é'] } })
@@ -59,11 +59,11 @@ describePairs({ client: () => ({ answers }) }, (meeting) => {
     }
   })
 
-  it('C178 adds what it means to an error without data', async () => {
+  it('C178 adds its classification to an error without data', async () => {
     expect(structured((await fail(-32000)).error ?? {})).toBe('UPSTREAM_ERROR')
   })
 
-  it('C135 passes the failure of a tool on as its result', async () => {
+  it('C135 forwards a tool failure as its result', async () => {
     const reply = await meeting.call('fail')
     const KEY = 'dev.gatehouse/error'
     const object = { code: 'UPSTREAM_ERROR', category: 'permanent', message: 'it failed' }
@@ -79,13 +79,13 @@ describePairs({ client: () => ({ answers }) }, (meeting) => {
     expect(asking.result).toMatchObject({ isError: true, error: object })
   })
 
-  it('C146 C149 refuses arguments the server would not take', async () => {
+  it('C146 C149 refuses arguments that the server would not accept', async () => {
     const reply = await meeting.call('error', { code: 'x' })
     expect(reply.result).toMatchObject({ isError: true, error: { code: 'INVALID_INPUT', field: 'code' } })
     expect(textOf(reply)).toContain('"code" must be')
   })
 
-  it('says that a tool or a prompt is not there', async () => {
+  it('reports an unknown tool or prompt', async () => {
     for (const method of ['tools/call', 'prompts/get']) {
       const reply = await meeting.request(method, { name: 'nothing' })
       expect({ method, ...reply.error }).toMatchObject({
@@ -97,7 +97,7 @@ describePairs({ client: () => ({ answers }) }, (meeting) => {
     }
   })
 
-  it('says that a resource is not there in the words of the client', async () => {
+  it("reports an unknown resource with the error code of the client's revision", async () => {
     const uri = 'fake://nothing'
     const reply = await meeting.request('resources/read', { uri })
     expect(reply.error).toMatchObject({ code: client.modern ? -32602 : -32002, data: { uri } })
@@ -105,7 +105,7 @@ describePairs({ client: () => ({ answers }) }, (meeting) => {
   })
 
   if (client.modern) {
-    it('passes no code on that 2026-07-28 keeps for itself', async () => {
+    it('forwards no code that is reserved in 2026-07-28', async () => {
       const reply = await fail(-32050, { why: 1 })
       const upstream = { code: -32050, message: 'code -32050', data: { why: 1 } }
       expect(reply.error).toMatchObject({ code: -32603, message: 'code -32050', data: { upstream } })
@@ -114,7 +114,7 @@ describePairs({ client: () => ({ answers }) }, (meeting) => {
   }
 
   if (server.modern) return
-  it('gives a code that 2026-07-28 must not see another', async () => {
+  it('replaces a code that 2026-07-28 clients must not receive', async () => {
     const reply = await fail(-32002, { uri: 'fake://gone' })
     expect(reply.error).toMatchObject({
       code: client.modern ? -32602 : -32002,
@@ -126,7 +126,7 @@ describePairs({ client: () => ({ answers }) }, (meeting) => {
   if (!server.urlElicitation) return
   const elicitations = [{ mode: 'url', url, message: 'Sign in', elicitationId: 'one' }]
   if (!client.modern) {
-    it('passes the demand for a visit to a URL on', async () => {
+    it('forwards a URL elicitation error', async () => {
       expect((await fail(-32042, { elicitations })).error).toMatchObject({
         code: -32042,
         data: { elicitations },
@@ -135,7 +135,7 @@ describePairs({ client: () => ({ answers }) }, (meeting) => {
     return
   }
 
-  it('asks for a visit to a URL where the server demands it by an error, and makes the call again', async () => {
+  it('requests URL elicitation if the server requires it by an error, and repeats the call', async () => {
     const other = await meeting.connect({ auto: false })
     const word = mark()
     const params = { name: 'error', arguments: { code: -32042, data: { elicitations }, word } }
@@ -152,7 +152,7 @@ describePairs({ client: () => ({ answers }) }, (meeting) => {
     expect(meeting.seen().filter(({ text }) => text.includes(word))).toHaveLength(2)
   })
 
-  it('says what a client needs that can open no URL', async () => {
+  it('reports the missing capability to a client without URL elicitation', async () => {
     const other = await meeting.connect({ capabilities: { elicitation: { form: {} } } })
     const params = { name: 'error', arguments: { code: -32042, data: { elicitations } } }
     const reply = await other.request('tools/call', params)

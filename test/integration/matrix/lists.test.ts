@@ -8,7 +8,7 @@ import { World } from '../../support/server/world.ts'
 
 const pageSize = 3
 
-/** Older servers end their lists with an empty cursor, which newer clients would take for a cursor. */
+/** Older servers end their lists with an empty cursor, which newer clients would use as a cursor. */
 const serverOptions = ({ revision }: { revision: Parameters<typeof traitsOf>[0] }) => ({
   pageSize,
   ttlMs: 5000,
@@ -37,12 +37,12 @@ describePairs({ server: serverOptions }, (meeting) => {
     expect(await walk(meeting, 'resources/templates/list', 'resourceTemplates', 1)).toEqual(templateEntries())
   })
 
-  it('says that a cursor is of no page', async () => {
+  it('refuses an unknown cursor', async () => {
     const reply = await meeting.request('tools/list', { cursor: 'after-nothing' })
     expect(reply.error).toMatchObject({ code: -32602 })
   })
 
-  it('completes an argument, with the context of the others where both sides know it', async () => {
+  it('completes an argument, with the context of the others if both sides support it', async () => {
     const reply = await meeting.request('completion/complete', {
       ref: { type: 'ref/prompt', name: 'greet' },
       argument: { name: 'name', value: 'a' },
@@ -53,7 +53,7 @@ describePairs({ server: serverOptions }, (meeting) => {
   })
 })
 
-/** All entries of a list, in no more pages than it has. */
+/** All entries of a list, in at most as many pages as it has. */
 async function walk(meeting: Meeting, method: string, member: string, size: number): Promise<unknown[]> {
   const entries: unknown[] = []
   let cursor: unknown
@@ -69,7 +69,7 @@ async function walk(meeting: Meeting, method: string, member: string, size: numb
   return entries
 }
 
-/** A tool as clients before 2026-07-28 know it: what it gives is an object. */
+/** A tool as clients before 2026-07-28 know it: its structured content is an object. */
 function withObjectSchema(tool: Json): Json {
   const { outputSchema } = tool
   if (!isObject(outputSchema) || outputSchema['type'] === 'object') return tool

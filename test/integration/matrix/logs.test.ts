@@ -7,7 +7,7 @@ import type { Json } from '../../support/server/json.ts'
 const levels = ['debug', 'info', 'warning', 'error', 'emergency']
 const message = 'notifications/message'
 
-// What a client says it can do has a connection of its own, so that no other has set the level of the server.
+// Each set of client capabilities has its own connection, so no other client has set the server's log level.
 const client = () => ({ capabilities: { experimental: { [mark()]: {} } } })
 
 describePairs({ client }, (meeting) => {
@@ -19,7 +19,7 @@ describePairs({ client }, (meeting) => {
     expect(heard).toEqual(levels)
   })
 
-  it('brings the log messages of a call from the level the client wants', async () => {
+  it('sends the log messages of a call from the level that the client requests', async () => {
     for (const level of ['error', 'info', 'warning']) {
       if (!client.modern) expect((await meeting.request('logging/setLevel', { level })).result).toEqual({})
       const heard = await logged(meeting.connected, 'log', { levels }, client.modern ? level : undefined)
@@ -27,7 +27,7 @@ describePairs({ client }, (meeting) => {
     }
   })
 
-  it('refuses a level nobody knows', async () => {
+  it('refuses an unknown log level', async () => {
     const reply = client.modern
       ? await meeting.call('log', { levels }, { logLevel: 'loud' })
       : await meeting.request('logging/setLevel', { level: 'loud' })
@@ -36,13 +36,13 @@ describePairs({ client }, (meeting) => {
   })
 
   if (client.modern) {
-    it('brings no log messages to a call that did not want them, after one that did', async () => {
+    it('sends no log messages to a call that did not request them, after one that did', async () => {
       expect(await logged(meeting.connected, 'log', { levels }, 'debug')).toEqual(levels)
       expect(await logged(meeting.connected, 'log', { levels })).toEqual([])
     })
   }
 
-  it('passes a notification of a vendor on to the client', async () => {
+  it('forwards a vendor notification to the client', async () => {
     const before = meeting.connected.notes.length
     const { notes } = await meeting.call('change', { what: ['vendor'] })
     const heard = [...notes, ...meeting.connected.notes.slice(before)]
@@ -51,10 +51,10 @@ describePairs({ client }, (meeting) => {
 })
 
 function title(isModernClient: boolean, isModernServer: boolean): string {
-  if (isModernClient) return 'brings no log messages to a client that wants none'
+  if (isModernClient) return 'sends no log messages to a client that requested none'
   return isModernServer
-    ? 'brings no log messages of a server that waits to be asked for them'
-    : 'brings all log messages of a server that logs unasked'
+    ? 'sends no log messages of a server that logs only on request'
+    : 'sends all log messages of a server that logs by default'
 }
 
 /** The levels of the messages that came with a call, in order. */

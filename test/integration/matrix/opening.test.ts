@@ -6,7 +6,7 @@ import { objectAt, RawJson, textAt } from '../../support/server/json.ts'
 describePairs({ server: ({ revision }) => ({ pingClient: revision !== '2026-07-28' }) }, (meeting) => {
   const { client, server } = meeting
 
-  it('tells the client who the server is and what it can do', () => {
+  it("reports the server's name and capabilities to the client", () => {
     const { initialized } = meeting.connected
     const info = client.modern
       ? objectAt(initialized, '_meta')['io.modelcontextprotocol/serverInfo']
@@ -23,14 +23,14 @@ describePairs({ server: ({ revision }) => ({ pingClient: revision !== '2026-07-2
     expect(initialized['instructions']).toBe(server.titles ? 'Use the fake tools.' : undefined)
   })
 
-  it('answers a ping where the client has pings', async () => {
+  it("answers a ping if the client's revision has pings", async () => {
     const reply = await meeting.request('ping')
     if (!client.modern) return expect(reply.result).toEqual({})
     expect(reply.error).toMatchObject({ code: -32601 })
     if (meeting.isHttp) expect(reply.status).toBe(404)
   })
 
-  it('refuses what the revision of the client has not, without asking the server', async () => {
+  it("refuses methods that the client's revision does not have, without a request to the server", async () => {
     const foreign = client.modern
       ? ['logging/setLevel', 'resources/subscribe', 'resources/unsubscribe']
       : ['server/discover', 'subscriptions/listen']
@@ -41,20 +41,20 @@ describePairs({ server: ({ revision }) => ({ pingClient: revision !== '2026-07-2
     }
   })
 
-  it('passes a method of a vendor on as it is', async () => {
+  it('forwards a vendor method unchanged', async () => {
     const payload = '{"big":12345678901234567890,"float":1.0}'
     const reply = await meeting.request('vendor/ping', { payload: new RawJson(payload) })
     expect(textAt(reply.text, ['result', 'pong'])).toBe(payload)
     expect(reply.result).toMatchObject({ 'x-more': true })
   })
 
-  it('says that a method is not there', async () => {
+  it('refuses an unknown method', async () => {
     const reply = await meeting.request('vendor/nothing')
     expect(reply.error).toMatchObject({ code: -32601 })
     expect(reply.status).toBe(meeting.isHttp ? (client.modern ? 404 : 200) : 0)
   })
 
-  it('passes a notification of a vendor on to the server', async () => {
+  it('forwards a vendor notification to the server', async () => {
     const news = mark()
     await meeting.connected.notify('notifications/vendor', { news })
     const { message } = await meeting.until(({ text }) => text.includes(news))

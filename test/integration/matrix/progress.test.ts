@@ -7,7 +7,7 @@ import { type Id, type Json, objectAt } from '../../support/server/json.ts'
 describePairs({ client: () => ({ ids: 'string' }) }, (meeting) => {
   const { client, server, kinds } = meeting
 
-  it('tells every step under the token of the client, before the answer', async () => {
+  it("sends every progress step with the client's token, before the response", async () => {
     for (const token of ['täg "1"', 0, 77]) {
       const { reply, heard } = await slowly(meeting, token)
       expect(textOf(reply)).toBe('took 4 steps')
@@ -15,7 +15,7 @@ describePairs({ client: () => ({ ids: 'string' }) }, (meeting) => {
     }
   })
 
-  it('gives the server a token of its own', async () => {
+  it('gives the server its own progress token', async () => {
     const token = mark()
     const { word } = await slowly(meeting, token)
     const { message } = await meeting.until(({ text }) => text.includes(word))
@@ -24,7 +24,7 @@ describePairs({ client: () => ({ ids: 'string' }) }, (meeting) => {
     expect(seen).not.toBe(token)
   })
 
-  it('keeps the progress of calls made at once apart', async () => {
+  it('keeps the progress of concurrent calls apart', async () => {
     const tokens = ['one', 'two', 1, 2]
     const all = await Promise.all(tokens.map((token) => slowly(meeting, token)))
     for (const [index, { heard }] of all.entries()) {
@@ -33,7 +33,7 @@ describePairs({ client: () => ({ ids: 'string' }) }, (meeting) => {
     }
   })
 
-  it('tells nothing to a client that did not ask', async () => {
+  it('sends no progress to a client that did not request it', async () => {
     const word = mark()
     const reply = await meeting.call('slow', { ms: 8, steps: 4, word })
     expect(reply.notes).toEqual([])

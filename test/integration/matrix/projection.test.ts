@@ -31,15 +31,15 @@ describePairs({}, (meeting) => {
     ...(server.resourceLink ? [linked] : []),
   ]
 
-  it('gives every kind of content in a kind the client knows', async () => {
+  it("converts every kind of content to a kind that the client's revision has", async () => {
     expect(contentOf(await meeting.call('all_content'))).toEqual(content)
   })
 
-  it('leaves content alone that no revision knows', async () => {
+  it('keeps content of an unknown kind unchanged', async () => {
     expect(contentOf(await meeting.call('all_content', { unknown: true }))).toEqual([...content, chart])
   })
 
-  it('keeps the titles, icons, annotations and fields of vendors of a tool', async () => {
+  it('keeps the titles, icons, annotations and vendor fields of a tool', async () => {
     const { result } = await meeting.request('tools/list')
     const tools = result?.['tools']
     const tool = Array.isArray(tools)
@@ -57,7 +57,7 @@ describePairs({}, (meeting) => {
     })
   })
 
-  it('passes structured content that is an object on, beside its text', async () => {
+  it('forwards structured content that is an object, beside its text', async () => {
     const reply = await meeting.call('structured')
     expect(textOf(reply)).toBe('{"city":"Paris","degrees":21.5}')
     const value = server.structured ? { city: 'Paris', degrees: 21.5 } : undefined
@@ -65,7 +65,7 @@ describePairs({}, (meeting) => {
   })
 
   if (!server.modern) return
-  it('wraps structured content that is no object, and its schema, for clients that want an object', async () => {
+  it('wraps structured content that is not an object, and its schema, for clients that require an object', async () => {
     const reply = await meeting.call('structured_list')
     expect(reply.result?.['structuredContent']).toEqual(client.modern ? [1, 2, 3] : { result: [1, 2, 3] })
     expect(textOf(reply)).toBe('[1,2,3]')

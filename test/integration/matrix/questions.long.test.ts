@@ -9,35 +9,35 @@ describePairs({ client: () => ({ answers: answersOf('Ada') }), upstream: { roots
   const sampled = { role: 'assistant', model: 'model of Ada', content: { type: 'text', text: 'Paris' } }
   const roots = { roots: [{ uri: 'file:///home/Ada' }] }
 
-  /** Calls a tool that asks; gives what the server was answered, or the refusal. */
+  /** Calls a tool that asks; returns the responses that the server received, or the refusal. */
   const ask = async (tool: string, args: Json = {}) => {
     const reply = await meeting.call(tool, args)
     return reply.result?.['isError'] === true ? { refused: textOf(reply) } : parse(textOf(reply))
   }
 
-  it('asks the model of the client', async () => {
+  it('requests sampling from the client', async () => {
     expect(await ask('ask_sampling')).toEqual({ answer: sampled })
   })
 
   if (server.audio) {
-    it('asks the model about a sound where the client has words for one', async () => {
+    it("requests sampling with audio if the client's revision has audio content", async () => {
       const refused = { refused: expect.stringContaining('sampling') }
       expect(await ask('ask_spoken')).toEqual(client.audio ? { answer: sampled } : refused)
     })
   }
 
-  it('asks for the roots', async () => {
+  it('requests the roots', async () => {
     expect(await ask('ask_roots')).toEqual({ answer: roots })
   })
 
-  it('asks again and again without losing an answer', async () => {
+  it('asks repeatedly without losing a response', async () => {
     for (let time = 0; time < 2; time++) {
       expect(await ask('ask_sampling')).toEqual({ answer: sampled })
       expect(await ask('ask_roots')).toEqual({ answer: roots })
     }
   })
 
-  it('asks before a prompt is given and before a resource is read', async () => {
+  it('asks before it returns a prompt and before it reads a resource', async () => {
     const prompt = await meeting.request('prompts/get', { name: 'asking' })
     const resource = await meeting.request('resources/read', { uri: 'fake://asking' })
     if (server.elicitation && !client.elicitation) {
@@ -52,14 +52,14 @@ describePairs({ client: () => ({ answers: answersOf('Ada') }), upstream: { roots
   })
 
   if (server.modern) {
-    it('makes a call again that the server wants to have again, without a question', async () => {
+    it('repeats a call that the server wants repeated, without a question', async () => {
       expect(await ask('ask_later')).toEqual({})
     })
   }
 
   if (!server.elicitation) return
   if (!client.elicitation) {
-    it('tells the server, or the model, that a form cannot be asked for', async () => {
+    it('reports missing form elicitation to the server or in the tool result', async () => {
       for (const tool of ['ask_form', 'ask_two', 'ask_parallel', 'ask_rounds']) {
         expect(await ask(tool)).toEqual({ refused: expect.stringContaining('elicitation') })
       }
@@ -67,7 +67,7 @@ describePairs({ client: () => ({ answers: answersOf('Ada') }), upstream: { roots
     return
   }
 
-  it('asks for a form', async () => {
+  it('requests form elicitation', async () => {
     expect(await ask('ask_form')).toEqual({ answer: form })
     expect(meeting.connected.asked.at(-1)?.params).toMatchObject({
       message: 'What is your name?',
@@ -75,17 +75,17 @@ describePairs({ client: () => ({ answers: answersOf('Ada') }), upstream: { roots
     })
   })
 
-  it('asks for a form where the server keeps no state', async () => {
+  it('requests form elicitation for a server that keeps no state', async () => {
     expect(await ask('ask_form', { state: false })).toEqual({ answer: form })
   })
 
-  it('asks two things at once', async () => {
+  it('asks two questions at once', async () => {
     const before = meeting.connected.asked.length
     expect(await ask('ask_two')).toEqual({ first: form, second: form })
     expect(meeting.connected.asked).toHaveLength(before + 2)
   })
 
-  it('asks for a form, the model and the roots at once', async () => {
+  it('requests form elicitation, sampling and roots at once', async () => {
     expect(await ask('ask_parallel')).toEqual({ form, sampling: sampled, roots })
   })
 
@@ -112,7 +112,7 @@ describePairs({ client: () => ({ answers: answersOf('Ada') }), upstream: { roots
     ])
   })
 
-  it('passes a refusal of the user on', async () => {
+  it('forwards a refusal of the user', async () => {
     const shy = await meeting.connect({
       answers: { ...answersOf('Eve'), 'elicitation/create': () => ({ action: 'decline' }) },
     })
@@ -121,7 +121,7 @@ describePairs({ client: () => ({ answers: answersOf('Ada') }), upstream: { roots
   })
 
   if (server.urlElicitation) {
-    it(`${client.urlElicitation ? 'asks for a visit to a URL' : 'says that no URL can be asked for'}`, async () => {
+    it(`${client.urlElicitation ? 'requests URL elicitation' : 'reports that URL elicitation is not supported'}`, async () => {
       const answered = await ask('ask_url')
       if (!client.urlElicitation)
         return expect(answered).toEqual({ refused: expect.stringContaining('elicitation') })
@@ -134,7 +134,7 @@ describePairs({ client: () => ({ answers: answersOf('Ada') }), upstream: { roots
   }
 
   if (server.urlElicitation && server.modern && client.urlElicitation && !client.modern) {
-    it('names each visit to a URL by an id of its own, and says of each that it is over', async () => {
+    it('gives each URL elicitation its own id, and sends a completion notification for each', async () => {
       const { asked, notes } = meeting.connected
       const [before, told] = [asked.length, notes.length]
       const call = (): Promise<Reply> => meeting.connected.request('tools/call', { name: 'ask_url' })
@@ -148,7 +148,7 @@ describePairs({ client: () => ({ answers: answersOf('Ada') }), upstream: { roots
   }
 
   if (kinds.client.transport === 'stdio') return
-  it('brings each question to the client whose call it is about', async () => {
+  it('sends each question to the client whose call it belongs to', async () => {
     const names = ['Ada', 'Bob', 'Cleo']
     const clients = await Promise.all(names.map((name) => meeting.connect({ answers: answersOf(name) })))
     const replies = await Promise.all(

@@ -5,11 +5,11 @@ import { mark, type Meeting } from '../../support/meeting.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 import { traitsOf } from '../../support/server/revisions.ts'
 
-describe('a client that offers nothing', () => {
+describe('for a client without capabilities', () => {
   describePairs({ upstream: { roots: 'client' } }, (meeting) => {
     const { server } = meeting
 
-    it('is told by the model or by an error what a tool needs of it', async () => {
+    it('reports the missing capability of a tool, in its result or in an error', async () => {
       await refuses(meeting, 'ask_sampling', { sampling: {} })
       await refuses(meeting, 'ask_roots', { roots: {} })
       if (server.elicitation) await refuses(meeting, 'ask_form', { elicitation: { form: {} } })
@@ -17,7 +17,7 @@ describe('a client that offers nothing', () => {
       expect(meeting.connected.asked).toEqual([])
     })
 
-    it('is told by an error what a prompt or a resource needs of it', async () => {
+    it('reports the missing capability of a prompt or resource in an error', async () => {
       const requiredCapabilities = server.elicitation ? { elicitation: { form: {} } } : { roots: {} }
       for (const [method, params] of askingRequests) {
         const { error, status } = await meeting.request(method, params)
@@ -32,9 +32,9 @@ describe('a client that offers nothing', () => {
   })
 })
 
-describe('roots that the configuration does not pass on', () => {
+describe('with roots that the configuration does not forward', () => {
   describePairs({ client: () => ({ answers: rootsAt('file:///home') }), only: isAskedAnyTime }, (meeting) => {
-    it('are not declared to a server that could ask at any time', async () => {
+    it('declares no roots to a server that could ask at any time', async () => {
       const reply = await meeting.call('ask_roots')
       expect(reply.result).toMatchObject({ isError: true })
       expect(textOf(reply)).toContain('roots')
@@ -47,11 +47,11 @@ describe('roots that the configuration does not pass on', () => {
   })
 })
 
-describe('roots asked for before there is a call', () => {
+describe('with roots requested before the first call', () => {
   const options = { server: () => ({ asksRoots: true }), upstream: { roots: 'client' }, only: isAskedAnyTime }
   describePairs(options, (meeting) => {
-    it('are brought by the first client that can be asked, however short its call', async () => {
-      // What a client says it can do has a connection of its own, which asks once.
+    it('gets the roots from the first client that can be asked, however short its call', async () => {
+      // Each set of client capabilities has its own connection, which asks once.
       const word = mark()
       const from = meeting.seen().length
       const capabilities = { roots: {}, experimental: { [word]: {} } }
@@ -83,7 +83,7 @@ function codeOf({ client, server }: Meeting): number {
   return client.modern ? -32021 : -32602
 }
 
-/** A tool's refusal: the server's own words, or what 2026-07-28 has for it. */
+/** A tool's refusal: the text of the server, or the error of 2026-07-28. */
 async function refuses(meeting: Meeting, tool: string, requiredCapabilities: Json): Promise<void> {
   const { client, server } = meeting
   const [needed = ''] = Object.keys(requiredCapabilities)

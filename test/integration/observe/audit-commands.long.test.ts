@@ -18,7 +18,7 @@ function placesOf({ configFile }: { readonly configFile: string }): readonly [ow
   return [join(folder, 'audit.jsonl'), join(folder, 'audit.2.jsonl')]
 }
 
-/** A gateway in front of a room, whose calls can be undone, with an audit log. */
+/** A gateway with an audit log, in front of a room whose calls can be undone. */
 async function roomGateway() {
   const room = await openRoom()
   const tools = { send: { undo: 'unsend(text=$.args.text)' } }
@@ -36,7 +36,7 @@ async function roomGateway() {
   return { room, gateway, client: await clientOf(gateway), run }
 }
 
-test('a decision at the command line has a line of its own, beside the log of a gateway that runs', async () => {
+test('a decision at the command line has its own audit line, beside the log of a running gateway', async () => {
   const { gateway, call } = await approvingGateway({
     config: { observe: { audit: './audit.jsonl' }, store: './store' },
   })
@@ -71,7 +71,7 @@ test('a decision at the command line has a line of its own, beside the log of a 
   expect((await runCommand(['audit', 'verify', own, beside])).code).toBe(0)
 })
 
-test('nothing is decided that cannot be recorded', async () => {
+test('a decision that cannot be recorded is not made', async () => {
   const { gateway, call } = await approvingGateway({ config: { store: './store' } })
   const id =
     pageOf(await call({ disk: 'a' }))
@@ -91,7 +91,7 @@ test('nothing is decided that cannot be recorded', async () => {
   expect(readdirSync(join(folder, 'audit.jsonl'))).toEqual([])
 })
 
-test('who undid what stands in the log, and so do the calls a command makes where no gateway runs', async () => {
+test('the audit log contains the person who undid an action, and the calls a command makes without a gateway', async () => {
   const { room, gateway, client, run } = await roomGateway()
   const [own, beside] = placesOf(gateway)
   await client.request('tools/call', send('a'))
@@ -120,7 +120,7 @@ test('who undid what stands in the log, and so do the calls a command makes wher
   expect((await runCommand(['audit', 'verify', own, beside])).code).toBe(0)
 })
 
-test('who ordered a rollback, or looked at one that failed, stands in the log', async () => {
+test('the audit log contains the person who ordered a rollback or viewed a failed one', async () => {
   const { room, gateway, client, run } = await roomGateway()
   const [, beside] = placesOf(gateway)
   const t = { transaction_id: 't' }
@@ -130,7 +130,7 @@ test('who ordered a rollback, or looked at one that failed, stands in the log', 
   expect((await run('tx', 'rollback', 't', '--reason', 'a mistake')).code).toBe(1)
   expect((await run('tx', 'show', 't')).code).toBe(0)
   expect((await run('tx', 'ack', 't')).code).toBe(0)
-  // Where the gateway is slow to take it up, the command undoes it itself, which is in the same log.
+  // If the gateway is slow to pick it up, the command undoes the action itself, which is in the same log.
   const isUndoing = ({ event, tool }: Json): boolean => event === 'call' && tool === 'unsend'
   const told = auditLines(beside).filter((line) => line['event'] !== 'started' && !isUndoing(line))
   expect(told).toMatchObject([

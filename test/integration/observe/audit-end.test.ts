@@ -12,9 +12,9 @@ async function verify(...files: string[]): Promise<number | null> {
   return (await runCommand(['audit', 'verify', ...files])).code
 }
 
-describe('an audit log when its gateway ends', () => {
+describe('the audit log at the end of its gateway', () => {
   it.each(['SIGTERM', 'SIGKILL'] as const)(
-    'is unbroken after %s, and goes on with the next gateway',
+    'is unbroken after %s, and is continued by the next gateway',
     async (signal) => {
       const file = join(folder(), 'audit.jsonl')
       for (const count of [2, 4]) {
@@ -30,7 +30,7 @@ describe('an audit log when its gateway ends', () => {
     },
   )
 
-  it('is in the store too: cut off with the file beside it, its lines are missed', async () => {
+  it('is anchored in the store: truncation together with the file beside it is detected', async () => {
     const file = join(folder(), 'audit.jsonl')
     const config = { observe: { audit: file }, store: './store' }
     const gateway = await gatewayTo({ one: stdioServer() }, { config })
@@ -57,7 +57,7 @@ describe('an audit log when its gateway ends', () => {
     expect(JSON.parse((await run('--json')).stdout)).toMatchObject({ logs: [{ anchored: null }] })
   })
 
-  it('has every call that was answered, also where the gateway is told twice to stop', async () => {
+  it('contains every answered call, even if the gateway is stopped twice', async () => {
     const file = join(folder(), 'audit.jsonl')
     const gateway = await gatewayTo({ one: stdioServer() }, { config: { observe: { audit: file } } })
     const client = await clientOf(gateway)
@@ -85,7 +85,7 @@ describe('an audit log when its gateway ends', () => {
     expect(await verify(file, other)).toBe(0)
   })
 
-  it('follows its configuration when that changes, and one that cannot be written changes nothing', async () => {
+  it('follows a changed configuration, and a file that cannot be written changes nothing', async () => {
     const place = folder()
     const [first = '', second = ''] = ['one.jsonl', 'two.jsonl'].map((name) => join(place, name))
     const upstreams = { one: stdioServer() }

@@ -10,7 +10,7 @@ import { folder, httpServer } from '../../support/journey.ts'
 import type { Json } from '../../support/server/json.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
-/** What the audit log of `gatehouse stdio` holds once its client has written these lines. */
+/** The audit log of `gatehouse stdio` after its client has written these lines. */
 async function recorded(lines: readonly string[]): Promise<Json[]> {
   const server = await httpServer()
   const file = join(folder(), 'audit.jsonl')
@@ -44,20 +44,20 @@ function request(id: number, method: string, params: Json = {}): string {
   return JSON.stringify({ jsonrpc: '2.0', id, method, params })
 }
 
-it('C202 the audit log has what is turned away on stdio, and who was', async () => {
+it('C202 the audit log contains messages refused on stdio, with their principal', async () => {
   const events = await recorded(['no message', JSON.stringify(initialize())])
   expect(events.slice(1)).toMatchObject([
     { event: 'refused', request: 'stdio', principal: 'anonymous', code: 'PARSE_ERROR' },
   ])
 })
 
-it('C202 the audit log has what is turned away on stdio before it becomes a call, without a handshake', async () => {
+it('C202 the audit log contains stdio messages refused before they become a call, without a handshake', async () => {
   const meta = { 'io.modelcontextprotocol/protocolVersion': '2026-07-28' }
   const events = await recorded([request(1, 'tools/list', { _meta: meta })])
   expect(events.slice(1)).toMatchObject([{ event: 'refused', request: 'stdio', code: 'INVALID_INPUT' }])
 })
 
-it('C201 the audit log has what asks about and for permissions, and what the protocol does not know', async () => {
+it('C201 the audit log contains permission requests and vendor methods', async () => {
   const events = await recorded([
     JSON.stringify(initialize()),
     request(2, 'permissions/check', { tool: 'echo' }),

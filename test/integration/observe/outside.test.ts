@@ -7,7 +7,7 @@ import { clientOf, folder, gatewayTo, httpServer, shellServer, stdioServer } fro
 import type { Json } from '../../support/server/json.ts'
 
 describe('/metrics', () => {
-  it('C206 C207 tells of calls by tool and outcome', async () => {
+  it('C206 C207 counts calls by tool and outcome', async () => {
     const server = await httpServer()
     const gateway = await gatewayTo({ one: { url: server.url }, two: stdioServer() })
     const client = await clientOf(gateway)
@@ -31,7 +31,7 @@ describe('/metrics', () => {
     expect(checked.status).toBe(0)
   })
 
-  it('says of a server that it can be reached, or not, once it was tried', async () => {
+  it('reports a server as up or down once it was tried', async () => {
     const gateway = await gatewayTo(
       { slow: shellServer('sleep 60'), bad: { command: ['/nowhere/at-all'] } },
       { warm: false },
@@ -41,7 +41,7 @@ describe('/metrics', () => {
     await expect.poll(told).toEqual(['gatehouse_upstream_up{upstream="bad"} 0'])
   })
 
-  it('is not there where it is off', async () => {
+  it('does not exist if it is off', async () => {
     const gateway = await gatewayTo({ one: stdioServer() }, { config: { observe: { metrics: false } } })
     const answer = await fetch(`${gateway.origin}/metrics`)
     expect(answer.status).toBe(404)
@@ -50,7 +50,7 @@ describe('/metrics', () => {
 })
 
 describe('/health and /ready', () => {
-  it('C209 C210 C211 tell how the parts do, and nothing more', async () => {
+  it('C209 C210 C211 report the state of each part, and nothing else', async () => {
     const gateway = await gatewayTo({ one: stdioServer(), bad: { command: ['/nowhere/at-all'] } })
     const health = await fetch(`${gateway.origin}/health`)
     expect([health.status, await health.json()]).toEqual([
@@ -68,7 +68,7 @@ describe('/health and /ready', () => {
 })
 
 describe('the log', () => {
-  it('C063 C205 tells no configured secret, not even where a server writes it', async () => {
+  it('C063 C205 contains no configured secret, not even if a server logs it', async () => {
     const secret = 'canary-7c1e55'
     const gateway = await gatewayTo({
       one: shellServer('echo "my key is $API_KEY" >&2', {}, { env: { API_KEY: secret } }),
@@ -81,7 +81,7 @@ describe('the log', () => {
     expect(gateway.stderr()).not.toContain(secret)
   })
 
-  it('is written from the level of the file, where the command line has none', async () => {
+  it('uses the level of the file if the command line has none', async () => {
     const gateway = await gatewayTo(
       { one: stdioServer() },
       { config: { observe: { log: { level: 'error' } } } },
@@ -105,7 +105,7 @@ describe('the audit log', () => {
     return { file, lines: readFileSync(file, 'utf8').trim().split('\n') }
   }
 
-  it('records each tool call and each refusal, and is found unbroken', async () => {
+  it('records each tool call and each refusal, and verifies as unbroken', async () => {
     const { file, lines } = await written()
     const events = lines.map((line) => JSON.parse(line) as Json)
     expect(events.map(({ event }) => event)).toEqual(['started', 'call', 'call', 'call', 'refused'])
@@ -119,7 +119,7 @@ describe('the audit log', () => {
     expect([named.code, named.stdout]).toEqual([0, `${words}\n`])
   })
 
-  it('tells the first broken line by its number, and ends with 1', async () => {
+  it('is verified up to the first broken line, whose number is printed, and the command exits with 1', async () => {
     const { file, lines } = await written()
     const manipulated: readonly (readonly [string[], string])[] = [
       [lines.toSpliced(2, 1), ':3: comes after line(s) 3 of the log, which are missing\n'],
@@ -136,7 +136,7 @@ describe('the audit log', () => {
     }
   })
 
-  it('that cannot be written is a reason not to start', async () => {
+  it('keeps the gateway from starting if it cannot be written', async () => {
     const place = folder()
     const config = join(place, 'gateway.config.yaml')
     writeFileSync(config, JSON.stringify({ observe: { audit: config }, upstreams: { one: stdioServer() } }))
@@ -145,7 +145,7 @@ describe('the audit log', () => {
     expect(stderr).toContain('no audit log')
   })
 
-  it('is checked only where files are named', async () => {
+  it('is verified only if files are given', async () => {
     for (const words of [['audit'], ['audit', 'verify'], ['audit', 'show', 'x']])
       expect((await runCommand(words)).code).toBe(2)
     expect((await runCommand(['audit', 'verify', '/nowhere'])).code).toBe(1)

@@ -31,8 +31,8 @@ const handshake = [
 /** The `_meta` of a request. */
 const metaOf = (message: Json | undefined): Json => objectAt(objectAt(message, 'params'), '_meta')
 
-describe('the name of a request', () => {
-  it('C187 C197 C201 C230 is the same in the answer, in the log, at the server and in an error', async () => {
+describe('the request id', () => {
+  it('C187 C197 C201 C230 is the same in the response, in the log, at the server and in an error', async () => {
     const server = await httpServer()
     const gateway = await gatewayTo({ one: { url: server.url }, two: { url: server.url } })
     const session = await openSession(gateway.url, '2025-11-25')
@@ -49,7 +49,7 @@ describe('the name of a request', () => {
     await gateway.logged((line) => line['request_id'] === 'mine-7')
   })
 
-  it('C230 is on every answer, and in the log of what was refused', async () => {
+  it('C230 is on every response, and in the log of a refused request', async () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     for (const path of ['/health', '/ready', '/metrics', '/nothing', '/', '/mcp', '/sse']) {
       const answer = await fetch(gateway.origin + path, {
@@ -62,7 +62,7 @@ describe('the name of a request', () => {
     expect(refused).toMatchObject({ event: 'refused', request: 'GET /mcp', code: 'METHOD_NOT_ALLOWED' })
   })
 
-  it('C200 is made for each call that comes over stdio', async () => {
+  it('C200 is created for each call over stdio', async () => {
     const { command, args } = fakeServerCommand({ revision: '2025-11-25' })
     const process = startCommand(['stdio', '--', command, ...args])
     onTestFinished(() => process.close())
@@ -83,7 +83,7 @@ describe('the name of a request', () => {
 })
 
 describe('the trace of a caller', () => {
-  it('C198 C199 goes to a server over HTTP as headers and in _meta, though nothing is traced here', async () => {
+  it('C198 C199 is sent to an HTTP server in headers and in _meta, even if the gateway exports no traces', async () => {
     const server = await httpServer()
     const gateway = await gatewayTo({ one: { url: server.url } })
     const session = await openSession(gateway.url, '2025-11-25')
@@ -98,7 +98,7 @@ describe('the trace of a caller', () => {
   })
 
   it.each(['2025-11-25', '2026-07-28'] as const)(
-    'C198 goes to a server of %s over stdio in _meta',
+    'C198 is sent to a server of %s over stdio in _meta',
     async (revision) => {
       const journal = serverJournal()
       const gateway = await gatewayTo({ one: stdioServer({ revision, seenFile: journal.file }) })

@@ -24,7 +24,7 @@ const traced = (name: string, flags = '01') => ({
 })
 
 describe('spans', () => {
-  it('C198 are one trace from the client through the gateway to a server over HTTP', async () => {
+  it('C198 form one trace from the client through the gateway to an HTTP server', async () => {
     const collector = await traceCollector()
     const server = await httpServer()
     const traces = {
@@ -67,7 +67,7 @@ describe('spans', () => {
     expect(collector.text()).not.toContain('argument-value')
   })
 
-  it('C198 are one trace with a server over stdio, and tell what failed', async () => {
+  it('C198 form one trace with a stdio server, and record failures', async () => {
     const collector = await traceCollector()
     const journal = serverJournal()
     const gateway = await gatewayTo(
@@ -99,7 +99,7 @@ describe('spans', () => {
     )
   })
 
-  it('go as the caller decided, else by the configured part', async () => {
+  it('are sampled as the caller decided, otherwise at the configured rate', async () => {
     const collector = await traceCollector()
     const server = await httpServer()
     const traces = { endpoint: collector.url, sample: 0 }
@@ -115,7 +115,7 @@ describe('spans', () => {
     expect(flags).toEqual(['00', '00', '01'])
   })
 
-  it('of what undoes a step are linked to the trace of the step', async () => {
+  it('of a compensation are linked to the trace of its step', async () => {
     const collector = await traceCollector()
     const root = realpathSync(folder())
     const command = publishedServer('@modelcontextprotocol/server-filesystem', root)
@@ -144,7 +144,7 @@ describe('spans', () => {
     expect(undone.links).toEqual([expect.objectContaining({ traceId, spanId: step.spanId })])
   })
 
-  it('that cannot be sent are told of in the log, and hinder nothing', async () => {
+  it('that cannot be exported are reported in the log, and delay nothing', async () => {
     const gateway = await gatewayTo(
       { one: stdioServer() },
       { config: { observe: { traces: { endpoint: 'http://127.0.0.1:9/v1/traces' } } } },

@@ -16,11 +16,11 @@ describe.each(peerKinds)('a client of the $title', ({ transport, connect }) => {
   })
   afterAll(() => client.close())
 
-  it('is told the name of the server', () => {
+  it('receives the name of the server', () => {
     expect(client.server).toBe('mcp-servers/everything')
   })
 
-  it('lists what there is', async () => {
+  it('lists everything', async () => {
     expect(await client.tools()).toEqual(
       expect.arrayContaining(['echo', 'get-sum', 'trigger-elicitation-request', 'trigger-sampling-request']),
     )
@@ -57,7 +57,7 @@ describe.each(peerKinds)('a client of the $title', ({ transport, connect }) => {
     expect(await client.read('demo://resource/dynamic/text/7')).toMatch(/^Resource 7: This is a plaintext/)
   })
 
-  it('completes arguments, in view of others', async () => {
+  it('completes arguments, with other arguments as context', async () => {
     const prompt = { type: 'ref/prompt', name: 'completable-prompt' } as const
     expect(await client.complete(prompt, { name: 'department', value: 'S' })).toEqual(['Sales', 'Support'])
     expect(await client.complete(prompt, { name: 'name', value: '' }, { department: 'Sales' })).toEqual([
@@ -67,7 +67,7 @@ describe.each(peerKinds)('a client of the $title', ({ transport, connect }) => {
     ])
   })
 
-  it('sees the progress of a call, in order', async () => {
+  it('receives the progress of a call, in order', async () => {
     const done: number[] = []
     const called = await client.call(
       'trigger-long-running-operation',
@@ -78,11 +78,11 @@ describe.each(peerKinds)('a client of the $title', ({ transport, connect }) => {
     )
     expect(called.text).toContain('Long running operation completed')
     expect(done).toEqual([1, 2, 3, 4, 5, 6].slice(0, done.length))
-    // Without a gateway too, these clients forget progress they read from stdio together with the answer.
+    // Even without a gateway, these clients drop progress that they read from stdio together with the response.
     expect(done.length).toBeGreaterThanOrEqual(transport === 'http' ? 6 : 3)
   })
 
-  it('has calls of different length in flight at once', async () => {
+  it('has calls of different duration in flight at once', async () => {
     const other = await connect(house.way(transport, 'everything-http'))
     const ended: string[] = []
     const slow = other.call('trigger-long-running-operation', { duration: 0.5, steps: 1 })

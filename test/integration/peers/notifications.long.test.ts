@@ -22,7 +22,7 @@ describe.each(meetings)(
     })
     afterAll(() => client.close())
 
-    it('hears of updates of the resource it subscribed to', async () => {
+    it('receives updates of the resource it subscribed to', async () => {
       const uri = 'demo://resource/dynamic/text/1'
       await client.subscribe(uri)
       await client.call('toggle-subscriber-updates')
@@ -36,7 +36,7 @@ describe.each(meetings)(
 const isLegacy = ({ era }: { era: string }): boolean => era === 'legacy'
 
 describe.each(meetings.filter(isLegacy))('the log of $server for a client of the $title', (meeting) => {
-  it('is heard from the level on that the client names', async () => {
+  it('is received from the level that the client requests', async () => {
     const { server, transport, connect } = meeting
     const client = await connect(house.way(transport, server))
     const [shown, hidden] = [nextUri(), nextUri()]
@@ -54,7 +54,7 @@ describe.each(meetings.filter(isLegacy))('the log of $server for a client of the
 describe.each(meetings.filter((meeting) => !isLegacy(meeting)))(
   'the log of $server for a client of the $title',
   (meeting) => {
-    it('is not heard where the client did not ask for it', async () => {
+    it('is not received if the client did not request it', async () => {
       const { server, transport, connect } = meeting
       const client = await connect(house.way(transport, server))
       await client.subscribe(nextUri())
@@ -67,7 +67,7 @@ describe.each(meetings.filter((meeting) => !isLegacy(meeting)))(
 
 let resources = 100
 
-// What nobody is subscribed to yet, so that the server is asked, and says so in its log.
+// A resource without subscribers, so that the server receives the subscription and logs it.
 function nextUri(): string {
   return `demo://resource/dynamic/text/${++resources}`
 }

@@ -63,7 +63,7 @@ interface Peer {
 
 const accept = () => ({ action: 'accept' as const, content: { confirm: true } })
 
-/** The official clients; nothing in them knows of the gateway. */
+/** The official clients, without any code for the gateway. */
 const kinds = [
   {
     title: 'SDK 1.x',
@@ -88,10 +88,10 @@ const kinds = [
   })),
 ]
 
-describe.each(kinds)('with everything on, a client of $title', ({ connect }) => {
+describe.each(kinds)('with all features on, a client of $title', ({ connect }) => {
   async function connected(path: string, capabilities = {}): Promise<Peer> {
     const client = await connect(new URL(`${gateway?.url ?? ''}${path}`), capabilities)
-    // From the list the client knows which results to hold against which schema.
+    // From the list the client knows which results to validate against which schema.
     const { tools } = await client.listTools()
     expect(tools.filter(({ outputSchema }) => outputSchema !== undefined).length).toBeGreaterThan(8)
     return client
@@ -115,7 +115,7 @@ describe.each(kinds)('with everything on, a client of $title', ({ connect }) => 
     await client.close()
   })
 
-  test.each(['', '/files'])('gets from server-filesystem at /mcp%s what it says', async (path) => {
+  test.each(['', '/files'])('gets valid results from server-filesystem at /mcp%s', async (path) => {
     const client = await connected(path, { elicitation: {} })
     const prefix = path === '' ? 'files_' : ''
     for (const [name, args] of readCalls()) {
@@ -124,7 +124,7 @@ describe.each(kinds)('with everything on, a client of $title', ({ connect }) => 
         await direct.get('files')?.callTool({ name, arguments: args }),
       )
       expect([name, result['structuredContent']]).toEqual([name, structuredContent])
-      // What the gateway adds comes after what the server wrote.
+      // Additions of the gateway come after the content of the server.
       expect([name, result['content']]).toEqual([name, expect.arrayContaining(content)])
       expect([name, Object(result['content'])[0]]).toEqual([name, content[0]])
     }
@@ -140,13 +140,13 @@ describe.each(kinds)('with everything on, a client of $title', ({ connect }) => 
     await client.close()
   })
 
-  test('reads refusals, and what was shortened, as results of the tool', async () => {
+  test('reads refusals and truncated results as tool results', async () => {
     const client = await connected('/files')
     const call = (name: string, args: Json, _meta?: Json): Promise<Json> =>
       client.callTool({ name, arguments: args, ...(_meta && { _meta }) })
     const large = await call('read_text_file', { path: join(folder, 'large.txt') })
     expect(large).toMatchObject({ _meta: { 'dev.gatehouse/truncated': expect.anything() } })
-    // Nobody can be asked.
+    // The client has no elicitation.
     const path = join(folder, 'a.txt')
     const moved = await call('move_file', { source: path, destination: `${path}.moved` })
     expect(moved).toMatchObject({ isError: true })
@@ -168,7 +168,7 @@ describe.each(kinds)('with everything on, a client of $title', ({ connect }) => 
     await client.close()
   })
 
-  test('calls the tools of the gateway itself, which have schemas too', async () => {
+  test('calls the built-in tools, which have output schemas too', async () => {
     const client = await connected('')
     const id = `a-transaction-${randomUUID()}`
     for (const [name, args] of [
@@ -229,7 +229,7 @@ function writeCalls(): readonly Made[] {
   ]
 }
 
-/** The tools of a server that are not among these calls. */
+/** The tools of a server that these calls do not cover. */
 async function missing(server: Server, calls: readonly Made[]): Promise<string[]> {
   const { tools } = (await direct.get(server)?.listTools()) ?? { tools: [] }
   const called = new Set(calls.map(([name]) => name))

@@ -21,20 +21,20 @@ describe.each(meetings)('a client of the $title, asked by $server', ({ server, t
   afterAll(() => client.close())
   const asked = (): readonly string[] => client.asked.filter((method) => method !== 'roots/list')
 
-  it('lends its model', async () => {
+  it('answers a sampling request', async () => {
     const { text } = await client.call('trigger-sampling-request', { prompt: 'What is it?' })
     expect(text).toContain('forty-two')
     expect(asked().at(-1)).toBe('sampling/createMessage')
   })
 
-  it('fills in a form', async () => {
+  it('answers a form elicitation', async () => {
     const { text } = await client.call('trigger-elicitation-request')
     expect(text).toContain('- Name: Ada')
     expect(text).toContain('- Agreed to terms: true')
     expect(asked().at(-1)).toBe('elicitation/create')
   })
 
-  it('opens a page', async () => {
+  it('answers a URL elicitation', async () => {
     const { text } = await client.call('trigger-url-elicitation', {
       url: 'https://example.com/',
       message: 'Sign in',
@@ -42,12 +42,12 @@ describe.each(meetings)('a client of the $title, asked by $server', ({ server, t
     expect(text).toContain('User completed the URL elicitation flow')
   })
 
-  it('names its roots', async () => {
+  it('lists its roots', async () => {
     const { text } = await client.call('get-roots-list')
     expect(text).toContain('file:///srv/project')
   })
 
-  it('is asked for one call while it makes others', async () => {
+  it('answers a question of one call while it makes others', async () => {
     const [sampled, form, echo] = await Promise.all([
       client.call('trigger-sampling-request', { prompt: 'Together' }),
       client.call('trigger-elicitation-request'),
@@ -67,7 +67,7 @@ describe.each(meetings.filter(isLegacy))('a client of the $title, in a session w
   })
   afterAll(() => client.close())
 
-  it('is asked for its roots, and again once they changed', async () => {
+  it('is asked for its roots, and again after they changed', async () => {
     const roots = async (): Promise<string> => (await client.call('get-roots-list')).text
     expect(await roots()).toContain('file:///srv/project')
     expect(client.asked).toEqual(['roots/list'])
@@ -75,7 +75,7 @@ describe.each(meetings.filter(isLegacy))('a client of the $title, in a session w
     await until(async () => (await roots()).includes('file:///srv/elsewhere'), 'the other roots')
   })
 
-  it('is told by an error which page to open first', async () => {
+  it('receives an error that names the URL to open first', async () => {
     const args = { url: 'https://example.com/before', errorPath: true }
     await expect(client.call('trigger-url-elicitation', args)).rejects.toMatchObject({ code: -32042 })
   })
@@ -86,7 +86,7 @@ describe.each(meetings.filter((meeting) => !isLegacy(meeting)))(
   (meeting) => {
     const { title, server, transport, connect } = meeting
 
-    it('opens the page the server names in an error, and calls again', async () => {
+    it('opens the URL that the server names in an error, and repeats the call', async () => {
       const client = await connect(house.way(transport, server))
       const url = `https://example.com/${encodeURIComponent(title)}`
       const { text } = await client.call('trigger-url-elicitation', { url, errorPath: true })

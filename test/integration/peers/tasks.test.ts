@@ -15,9 +15,9 @@ beforeAll(async () => {
 afterAll(() => house.close())
 
 describe.concurrent.each(servers)('a client of the SDK 1.x that runs a task of %s', (server) => {
-  it('C117 follows it to its end and gets its result', async () => {
+  it('C117 polls it to its end and gets its result', async () => {
     const client = await connected(house, server)
-    // The listing tells the client which tools run as tasks.
+    // The list shows the client which tools run as tasks.
     await client.listTools()
     const seen: string[] = []
     const args = { name: 'simulate-research-query', arguments: { topic: 'gates' } }
@@ -35,7 +35,7 @@ describe.concurrent.each(servers)('a client of the SDK 1.x that runs a task of %
   })
 })
 
-it.each(servers)('the acceptance of a task of %s is sent as the server sent it', async (server) => {
+it.each(servers)('the created task of %s is forwarded as the server sent it', async (server) => {
   const way = house.way('http', server)
   if (way.transport === 'stdio') throw new TypeError('this client comes over HTTP')
   const client = await connect({ revision: '2025-11-25', transport: 'http', url: way.url })
@@ -52,8 +52,8 @@ describe.concurrent.each([
   ['2026-07-28', 'everything'],
   ['2026-07-28', 'everything-http'],
   ['2025-06-18', 'everything'],
-] as const)('a client of %s, which knows no such tasks, with %s', (revision, server) => {
-  it('gets the result of a tool that only runs as a task, and answers what it asks', async () => {
+] as const)('a client of %s, which does not support such tasks, with %s', (revision, server) => {
+  it('gets the result of a tool that only runs as a task, and answers its questions', async () => {
     const way = house.way('http', server)
     if (way.transport === 'stdio') throw new TypeError('this client comes over HTTP')
     const accept = { action: 'accept', content: { interpretation: 'snakes' } }

@@ -41,7 +41,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
 })
 
-/** Both see a graph of their own, which the same calls fill. */
+/** Each has its own graph, filled by the same calls. */
 function memory(who: string): Record<string, string> {
   return { MEMORY_FILE_PATH: join(folder, `${who}.jsonl`) }
 }
@@ -53,9 +53,9 @@ const lists: readonly Ask[] = [
   ['resources/templates/list'],
 ]
 
-describe.each(revisions)('with no features, a client of %s', (revision) => {
+describe.each(revisions)('without features, a client of %s', (revision) => {
   const servers = [`fake-${revision}`, ...(traitsOf(revision).modern ? [] : ['files', 'memory'])]
-  test.each(servers)('gets the very bytes that %s sends', async (name) => {
+  test.each(servers)('gets the exact bytes that %s sends', async (name) => {
     const direct = await directly(revision, name)
     const through = await throughGateway(revision, name)
     // In an event stream these are escaped: some readers end lines at them.
@@ -69,7 +69,7 @@ describe.each(revisions)('with no features, a client of %s', (revision) => {
   })
 })
 
-/** The text of a result as it came, or the error. */
+/** The text of a result as received, or the error. */
 async function resultOf(client: FakeClient, [method, params]: Ask): Promise<unknown> {
   const { text, error } = await client.request(method, params)
   return error ?? textAt(text, ['result'])

@@ -37,14 +37,14 @@ async function startFiles(more: (root: string) => Json = () => ({}), features: J
   return { gateway, root, close }
 }
 
-/** One with settings of its own, until the test is over. */
+/** A gateway with its own settings, until the end of the test. */
 async function files(...settings: Parameters<typeof startFiles>): Promise<Files> {
   const started = await startFiles(...settings)
   onTestFinished(() => started.close())
   return started
 }
 
-/** The one of every test that is not about settings. */
+/** The gateway of every test that is not about settings. */
 let usual: Files
 beforeAll(async () => void (usual = await startFiles()))
 afterAll(() => usual.close())
@@ -66,8 +66,8 @@ function as(gateway: GatewayProcess, who: keyof typeof TOKENS, revision = '2025-
   return clientOf(gateway, { headers: bearer(who), revision: revision as '2025-11-25' })
 }
 
-describe.each(['2025-11-25', '2026-07-28'])('the file system server for a client of %s', (revision) => {
-  test('C082 does for each caller what its scopes allow', async () => {
+describe.each(['2025-11-25', '2026-07-28'])('the filesystem server for a client of %s', (revision) => {
+  test('C082 allows each caller what its scopes permit', async () => {
     const { gateway, root } = usual
     const path = join(root, 'made.txt')
     const reader = await as(gateway, 'reader', revision)
@@ -81,7 +81,7 @@ describe.each(['2025-11-25', '2026-07-28'])('the file system server for a client
     expect(JSON.stringify(await writer.request('tools/call', write))).toContain('Successfully wrote')
   })
 
-  test('C083 lists everything and tells what is missing, or leaves it out', async () => {
+  test('C083 lists every tool with its missing scopes, or hides the tools without permission', async () => {
     const { gateway } = usual
     const reader = await as(gateway, 'reader', revision)
     const { result } = await reader.request('tools/list')
@@ -104,7 +104,7 @@ describe.each(['2025-11-25', '2026-07-28'])('the file system server for a client
     expect(JSON.stringify(called)).toContain('Unknown tool: write_file')
   })
 
-  test('keeps what a rule denies from everyone, however the path is written', async () => {
+  test('is closed to every caller for a path that a rule denies, however the path is written', async () => {
     const { gateway, root } = await files((at) => ({
       deny: { '*': { path: `${at}/private/**`, paths: `${at}/private/**` } },
     }))
@@ -137,7 +137,7 @@ describe.each(['2025-11-25', '2026-07-28'])('the file system server for a client
     expect(JSON.stringify(await writer.request('tools/call', open))).toContain('for all')
   })
 
-  test('is narrowed by the session token in the header of each request', async () => {
+  test('is restricted by the session token in the header of each request', async () => {
     const { gateway, root } = usual
     const writer = await as(gateway, 'writer', revision)
     const { result } = await writer.request('permissions/negotiate', { requested_scopes: ['read:files'] })
@@ -150,7 +150,7 @@ describe.each(['2025-11-25', '2026-07-28'])('the file system server for a client
     expect(JSON.stringify(await writer.request('tools/call', write))).toContain('Successfully wrote')
   })
 
-  test('answers beforehand, as a method and as a tool', async () => {
+  test('answers permission checks in advance, as a method and as a tool', async () => {
     const { gateway } = usual
     const reader = await as(gateway, 'reader', revision)
     const asked = { tool: 'move_file', parameters: {} }
@@ -163,7 +163,7 @@ describe.each(['2025-11-25', '2026-07-28'])('the file system server for a client
 })
 
 describe('permissions over HTTP', () => {
-  test('say the same as the method, behind the same authentication', async () => {
+  test('are those of the method, with the same authentication', async () => {
     const { gateway } = usual
     const at = (path: string): string => `${gateway.origin}${path}`
     const stranger = await fetch(at('/permissions?tool=move_file'))
@@ -183,7 +183,7 @@ describe('permissions over HTTP', () => {
     expect(negotiated).toMatchObject({ granted_scopes: ['read:files'], granted: ['read:files'] })
     expect(negotiated.denied).toEqual(['admin:files'])
     const { token } = negotiated.session as { token: string }
-    // One server is named in the path as elsewhere.
+    // A single server is named in the path, as on other routes.
     const ofOne = await fetch(at('/permissions/files?tool=move_file'), { headers: bearer('reader') })
     const said = { missing_scopes: ['delete:files'], missing: ['delete:files'] }
     expect([ofOne.status, await ofOne.json()]).toMatchObject([200, said])
@@ -211,7 +211,7 @@ describe('permissions over HTTP', () => {
     ).toBe(404)
   })
 
-  test('are not there where the feature is off, and reach no server', async () => {
+  test('do not exist if the feature is off, and reach no server', async () => {
     const server = await httpServer()
     const gateway = await gatewayTo({ one: server.url }, { config: { features: { permissions: 'off' } } })
     expect((await fetch(`${gateway.origin}/permissions?tool=echo`)).status).toBe(404)
@@ -219,7 +219,7 @@ describe('permissions over HTTP', () => {
   })
 })
 
-test('gatehouse explain tells what kind of action a tool is, why, and the scopes it needs', async () => {
+test('gatehouse explain prints the operation of a tool, its evidence, and the scopes it requires', async () => {
   const root = folder()
   const path = join(root, 'gateway.config.yaml')
   const command = publishedServer('@modelcontextprotocol/server-filesystem', root)
@@ -237,7 +237,7 @@ test('gatehouse explain tells what kind of action a tool is, why, and the scopes
   expect([move.code, none.code]).toEqual([0, 1])
 })
 
-test('meta_tools decides whether the tools of the gateway are listed', async () => {
+test('meta_tools decides whether the built-in tools are listed', async () => {
   const gateway = await gatewayTo({ one: stdioServer() }, { config: { meta_tools: 'listed' } })
   const client = await clientOf(gateway)
   const listed = JSON.stringify(await client.request('tools/list'))

@@ -30,7 +30,7 @@ afterAll(async () => {
   await fake.close()
 })
 
-/** Calls a tool with an argument that is to be repeated in a header, and is not. */
+/** Calls a tool with an argument that must be mirrored in a header, without the header. */
 async function callOf(name: string, who: string): Promise<{ status: number; text: string }> {
   const { message, headers } = modern('tools/call', { name, arguments: { region: 'eu' } })
   const authorization = `Bearer ${tokenOf(who)}`
@@ -38,13 +38,13 @@ async function callOf(name: string, who: string): Promise<{ status: number; text
   return { status, text: text.replaceAll(name, 'NAME').replaceAll(/"request_?[iI]d":"[^"]*"/g, '') }
 }
 
-it('C083 a header that is missing tells of no tool that is hidden from its caller', async () => {
+it('C083 a missing header reveals no tool that is hidden from its caller', async () => {
   const hidden = await callOf('headers', 'may-not')
   expect(hidden).toEqual(await callOf('nothing', 'may-not'))
   expect(hidden.text).toContain('UNKNOWN_TOOL')
 })
 
-it('a header that is missing is told to those who may call the tool', async () => {
+it('a missing header is reported to callers with permission for the tool', async () => {
   expect(await callOf('headers', 'may')).toMatchObject({
     status: 400,
     text: expect.stringContaining('HEADER_MISMATCH'),

@@ -5,7 +5,7 @@ import { clientOf, folder, gatewayTo } from '../../support/journey.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 
-/** Each caller has a token, and a session, of its own. */
+/** Each caller has its own token and session. */
 const TOKENS = { alice: 'the-token-of-alice', bob: 'the-token-of-bob' }
 const SCOPES = ['read:everything', 'write:everything', 'delete:everything']
 const auth = {
@@ -14,7 +14,7 @@ const auth = {
   },
 }
 
-/** Two clients of the published example server, whose tool runs as a task where the caller asks for one. */
+/** Two clients of the published example server, whose tool runs as a task if the caller requests one. */
 async function twoClients(isolation: string, isTold: boolean): Promise<Record<'alice' | 'bob', FakeClient>> {
   const command = publishedServer('@modelcontextprotocol/server-everything')
   const store = folder()
@@ -47,7 +47,7 @@ describe.each([
   ['auto', false],
   ['per_client', true],
 ])('tasks of a server with isolation %s, with authentication: %s', (isolation, isTold) => {
-  test('are those of the caller that began them', async () => {
+  test('are visible only to the caller that created them', async () => {
     const { alice, bob } = await twoClients(isolation, isTold)
     const taskId = await beginTask(alice)
     const other = await beginTask(bob)
@@ -64,7 +64,7 @@ describe.each([
     expect(done.text).toContain('Research Report: gates')
   })
 
-  test('do not contain what the gateway ran as a task by itself', async () => {
+  test('do not include tasks that the gateway created itself', async () => {
     const { alice } = await twoClients(isolation, isTold)
     const args = { name: 'simulate-research-query', arguments: { topic: 'walls' } }
     const reply = await alice.request('tools/call', args, { timeoutMs: 30_000 })

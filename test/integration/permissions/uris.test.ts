@@ -1,4 +1,4 @@
-// Rules and scopes about resources hold for every spelling of a URI, at every address, over real HTTP.
+// Rules and scopes of resources apply to every spelling of a URI, at every address, over real HTTP.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { tokenHash } from '../../support/auth/token-hash.ts'
 import { post } from '../../support/client/raw.ts'
@@ -72,22 +72,22 @@ describe.each(addresses)(
     const isRule = `${path}${prefix}`.includes('denied')
     const refused = isRule ? 'PERMISSION_DENIED' : 'SCOPE_INSUFFICIENT'
 
-    it.each([plain, ...otherSpellings])('%s is not read', async (uri) => {
+    it.each([plain, ...otherSpellings])('%s is refused', async (uri) => {
       expect(await read(profile, path, `${prefix}${uri}`)).toMatchObject({ code: refused })
     })
 
-    it.each(illFormed)('%j is refused, as a rule exists', async (uri) => {
+    it.each(illFormed)('%j is refused because a rule exists', async (uri) => {
       const { code } = await read(profile, path, `${prefix}${uri}`)
       expect(['PERMISSION_DENIED', 'INVALID_INPUT', 'HEADER_MISMATCH', refused]).toContain(code)
     })
 
-    it('what nothing forbids is read', async () => {
+    it('a resource that no rule denies is read', async () => {
       expect(await read(profile, path, `${prefix}${open}`)).toEqual({ status: 200, code: 'read' })
     })
   },
 )
 
-it('in the scheme of its server a URI is held to the same rules', async () => {
+it('a URI in the scheme of its server is subject to the same rules', async () => {
   const spelled = [
     'denied://file//srv/private/x',
     'denied://file//srv/public/..;/private/x',

@@ -15,20 +15,20 @@ import type { Json } from '../../support/server/json.ts'
 import { codeOf } from '../../support/structured-error.ts'
 
 describe('a probe of the era', () => {
-  test('kills no server that exits on it: another process is asked', async () => {
+  test('tolerates a server that exits on it, and continues with another process', async () => {
     const gateway = await gatewayTo({ fake: stdioServer({ discover: 'exit' }, { revision: 'auto' }) })
     const client = await clientOf(gateway, { revision: '2026-07-28' })
     expect(textOf(await client.request('tools/call', { name: 'big', arguments: { bytes: 3 } }))).toBe('xxx')
     await gateway.logged(({ event, era }) => event === 'upstream.ready' && era === 'legacy')
   })
 
-  test('is given up after a while by a server that stays silent', async () => {
+  test('of a server that stays silent is given up after a while', async () => {
     const gateway = await gatewayTo({ fake: stdioServer({ discover: 'silent' }, { revision: 'auto' }) })
     const client = await clientOf(gateway)
     expect(textOf(await client.request('tools/call', { name: 'big', arguments: { bytes: 3 } }))).toBe('xxx')
   })
 
-  test('waits for a server that takes its time to start, and finds what it is', async () => {
+  test('waits for a server that starts slowly, and detects its era', async () => {
     const slow = shellServer(
       'sleep 5',
       { revision: '2026-07-28' },
@@ -39,7 +39,7 @@ describe('a probe of the era', () => {
     expect(era).toBe('modern')
   })
 
-  test('is not made where the configuration names the revision', async () => {
+  test('is not made if the configuration names the revision', async () => {
     const { file } = serverJournal()
     const gateway = await gatewayTo({ fake: stdioServer({ seenFile: file }) })
     const client = await clientOf(gateway)
@@ -93,13 +93,13 @@ describe('a probe of the era', () => {
   }
 
   test.each(legacy.map(([name], index) => [name, index] as const))(
-    'answered by %s finds a server with a handshake',
+    'answered by %s detects a server with a handshake',
     async (_name, index) => {
       expect(textOf(await callOf(index))).toBe('good')
     },
   )
 
-  test.each(statuses)('answered by %d finds nothing out, and is made again', async (status) => {
+  test.each(statuses)('answered by %d detects nothing, and is repeated', async (status) => {
     const index = legacy.length + statuses.indexOf(status)
     expect(codeOf(await callOf(index))).toBe(status === 403 ? 'PERMISSION_DENIED' : 'SERVER_UNAVAILABLE')
     broken.delete(status)
@@ -110,7 +110,7 @@ describe('a probe of the era', () => {
 describe.each(['2025-11-25', '2026-07-28'] as const)(
   'for a client of %s that never listed the tools',
   (revision) => {
-    test('mirrored arguments are in headers, with the name the server knows', async () => {
+    test('mirrored arguments are in headers, under the name that the server uses', async () => {
       const server = await httpServer({ revision: '2026-07-28' })
       const other = await httpServer()
       const gateway = await gatewayTo({ fake: server.url, other: other.url })
@@ -134,7 +134,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
   },
 )
 
-test('a server of both eras that names only the newest is spoken to in the older one where the configuration says so', async () => {
+test('a server of both eras that names only the newest is used in the older era if configured', async () => {
   const server = await httpServer()
   const gateway = await gatewayTo({ fake: { url: server.url, revision: '2025-06-18' } })
   const client = await clientOf(gateway, { revision: '2026-07-28' })

@@ -28,13 +28,13 @@ beforeAll(async () => {
 })
 afterAll(() => all.close())
 
-/** What breaks where bytes are not joined before they are read. */
+/** Text that breaks if bytes are not joined before they are decoded. */
 const text = 'é € 😀 \u2028 \u2029 \u0085 \u00a0'
 const names = Object.keys(servers)
 
 describe.each(['2025-11-25', '2026-07-28'] as const)('to a client of %s', (revision) => {
   test.each(names)(
-    'characters split across chunks and line ends of any kind come through from the server "%s"',
+    'characters split across chunks and all kinds of line endings are forwarded from the server "%s"',
     async (name) => {
       const client = await all.client(name, { revision })
       const notes: unknown[] = []
@@ -48,7 +48,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('to a client of %s', (revis
   )
 
   test.each(['bytes-http', 'bytes-stdio', 'modern'])(
-    'big integers and 1.0 come through as they were written from "%s"',
+    'big integers and 1.0 are forwarded as written by "%s"',
     async (name) => {
       const client = await all.client(name, { revision })
       const raw = '{"big":9007199254740993,"one":1.0,"huge":12345678901234567890,"small":1e-7}'
@@ -61,7 +61,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('to a client of %s', (revis
     },
   )
 
-  test.each(['banner', 'primes', 'whole'])('large results come through whole from "%s"', async (name) => {
+  test.each(['banner', 'primes', 'whole'])('large results are forwarded complete from "%s"', async (name) => {
     const client = await all.client(name, { revision })
     const bytes = 12 * 1024 * 1024
     const reply = await client.request(
@@ -74,7 +74,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('to a client of %s', (revis
 })
 
 test.each(['2025-03-26', '2025-06-18'])(
-  'priming events are not sent to a client of %s, nor passed on from the server',
+  'priming events are not sent to a client of %s, nor forwarded from the server',
   async (revision) => {
     const url = `${all.gateway.url}/primes`
     const first = await post(url, JSON.stringify(initialize(revision)))
@@ -115,7 +115,7 @@ test('priming events are sent to a client of 2025-11-25', async () => {
   reply.destroy()
 })
 
-test('big integers as ids come back as they were sent', async () => {
+test('big integers as ids are returned as they were sent', async () => {
   for (const id of ['9007199254740993', '"9007199254740993"', '-1', '""', '"é😀"']) {
     const { message, headers } = modern('tools/list', {}, new RawJson(id))
     const body = JSON.stringify({ ...message, id: 'ID' }).replace('"ID"', id)

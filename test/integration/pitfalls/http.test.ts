@@ -31,7 +31,7 @@ const revisions = ['2025-11-25', '2026-07-28'] as const
 
 describe.each(revisions)('for a client of %s', (revision) => {
   test.each(Object.keys(servers))(
-    'notifications, sessions and streams of the server "%s" are taken as they are',
+    'notifications, sessions and streams of the server "%s" are accepted',
     async (name) => {
       const client = await all.client(name, { revision })
       for (const bytes of [1, 2, 3, 4, 5, 6]) {
@@ -45,7 +45,7 @@ describe.each(revisions)('for a client of %s', (revision) => {
 })
 
 test.each(['delete-405', 'delete-501'])(
-  'DELETE refused by the server "%s" ends the session nevertheless',
+  'DELETE refused by the server "%s" still ends the session',
   async (name) => {
     const server = await httpServer(servers[name] ?? {})
     const gateway = await gatewayTo({ fake: { url: server.url, isolation: 'per_client' } })
@@ -58,7 +58,7 @@ test.each(['delete-405', 'delete-501'])(
   },
 )
 
-test('Accept names both types towards servers, literally', async () => {
+test('Accept sent to servers names both types, literally', async () => {
   await (await all.client('plain')).request('tools/list')
   const posted = all
     .server('plain')
@@ -68,7 +68,7 @@ test('Accept names both types towards servers, literally', async () => {
 })
 
 test.each(['*/*', 'application/json', 'text/event-stream', 'text/event-stream;q=0.5, application/*', ''])(
-  'Accept %j is enough from clients',
+  'Accept %j is sufficient from clients',
   async (accept) => {
     const { message, headers } = modern('tools/list')
     const reply = await post(`${all.gateway.url}/plain`, JSON.stringify(message), { ...headers, accept })
@@ -81,7 +81,7 @@ test.each(['*/*', 'application/json', 'text/event-stream', 'text/event-stream;q=
   },
 )
 
-test('C044 a notification is answered 202 without a body and without a type', async () => {
+test('C044 a notification is answered with 202 without a body and without a content type', async () => {
   const front = await sessionFront(`${all.gateway.url}/plain`)
   for (const text of [
     '{"jsonrpc":"2.0","method":"notifications/vendor"}',
@@ -93,7 +93,7 @@ test('C044 a notification is answered 202 without a body and without a type', as
   await front.close()
 })
 
-test('a second GET for a session takes the place of the first', async () => {
+test('a second GET for a session replaces the first', async () => {
   const { session, close } = await sessionFront(`${all.gateway.url}/plain`)
   const headers = { ...usual, ...session, accept: 'text/event-stream' }
   const first = await open(`${all.gateway.url}/plain`, { method: 'GET', headers })
@@ -104,7 +104,7 @@ test('a second GET for a session takes the place of the first', async () => {
   await close()
 })
 
-test('GET and DELETE without a session are answered 405', async () => {
+test('GET and DELETE without a session are answered with 405', async () => {
   for (const method of ['GET', 'DELETE']) {
     const reply = await open(`${all.gateway.url}/plain`, { method, headers: { accept: 'text/event-stream' } })
     expect([reply.status, reply.headers['allow']]).toEqual([405, 'POST'])
@@ -112,7 +112,7 @@ test('GET and DELETE without a session are answered 405', async () => {
   }
 })
 
-test('MCP-Protocol-Version is not sent with initialize, and is the negotiated one afterwards where it has it', async () => {
+test('MCP-Protocol-Version is not sent with initialize, and afterwards is the negotiated one if the revision has the header', async () => {
   const versions = (name: 'plain' | 'older', method: string): unknown[] => {
     const sent = all.server(name).received(method)
     return [...new Set(sent.map(({ headers }) => headers['mcp-protocol-version']))]
@@ -125,7 +125,7 @@ test('MCP-Protocol-Version is not sent with initialize, and is the negotiated on
   expect(all.server('older').violations).toEqual([])
 })
 
-test('MCP-Protocol-Version is not looked at in initialize, and may be absent later', async () => {
+test('MCP-Protocol-Version is ignored in initialize, and can be absent later', async () => {
   const url = `${all.gateway.url}/plain`
   for (const version of ['2025-06-18', '2026-07-28', 'nonsense']) {
     const reply = await post(url, JSON.stringify(initialize()), { 'mcp-protocol-version': version })
@@ -137,7 +137,7 @@ test('MCP-Protocol-Version is not looked at in initialize, and may be absent lat
 })
 
 test.each([['2024-11-05'], ['2025-03-26'], ['2025-06-18'], ['2025-11-25']])(
-  'a client that asks for %s gets that version, whatever the server speaks',
+  'a client that requests %s gets that version, whatever the server speaks',
   async (revision) => {
     for (const name of ['plain', 'older', 'sse']) {
       const reply = await post(`${all.gateway.url}/${name}`, JSON.stringify(initialize(revision)))
@@ -146,7 +146,7 @@ test.each([['2024-11-05'], ['2025-03-26'], ['2025-06-18'], ['2025-11-25']])(
   },
 )
 
-test('event streams are not compressed or held back', async () => {
+test('event streams are neither compressed nor buffered', async () => {
   const { message, headers } = modern('tools/call', {
     name: 'slow',
     arguments: { ms: 1, steps: 2 },
@@ -161,7 +161,7 @@ test('event streams are not compressed or held back', async () => {
   expect(reply.headers['content-encoding']).toBeUndefined()
 })
 
-describe('a server in front of which something stands', () => {
+describe('a server behind a proxy', () => {
   let moved: FaultyServer
   let redirects = 0
 
@@ -186,7 +186,7 @@ describe('a server in front of which something stands', () => {
   })
 })
 
-test('Mcp-Session-Id on a request of 2026-07-28 is ignored and never sent back', async () => {
+test('Mcp-Session-Id on a 2026-07-28 request is ignored and never sent back', async () => {
   const { message, headers } = modern('tools/list')
   const { session, close } = await sessionFront(`${all.gateway.url}/plain`)
   for (const id of [session['mcp-session-id'] ?? '', 'no-such-session']) {

@@ -21,7 +21,7 @@ afterAll(() => all.close())
 
 describe.each(['2025-11-25', '2026-07-28'] as const)('to a client of %s', (revision) => {
   test.each(['coerces', 'coerces-stdio'])(
-    'ids that the server "%s" makes text of still find their call',
+    'ids that the server "%s" converts to strings still match their calls',
     async (name) => {
       for (const ids of ['number', 'string'] as const) {
         const client = await all.client(name, { revision, ids })
@@ -35,7 +35,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('to a client of %s', (revis
   )
 
   test.each(['out-of-order', 'out-of-order-sse'])(
-    'answers out of order from "%s" find their calls',
+    'responses out of order from "%s" match their calls',
     async (name) => {
       const client = await all.client(name, { revision })
       const sizes = [5, 4, 3, 2]
@@ -65,7 +65,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('to a client of %s', (revis
     })
   })
 
-  test('params that are null reach the server as none', async () => {
+  test('params that are null are omitted in the request to the server', async () => {
     const client = await all.client('plain', { revision: '2025-11-25' })
     const link = client.link
     const before = all.server('plain').received('tools/list').length
@@ -76,22 +76,19 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('to a client of %s', (revis
     expect(all.server('plain').violations).toEqual([])
   })
 
-  test.each(['empty-cursor', 'empty-cursor-stdio'])(
-    'an empty cursor of "%s" is the end of the list',
-    async (name) => {
-      const client = await all.client(name, { revision })
-      let cursor: unknown
-      let pages = 0
-      do {
-        const { result } = await client.request('tools/list', cursor === undefined ? {} : { cursor })
-        cursor = result?.['nextCursor']
-      } while (cursor !== undefined && ++pages < 20)
-      expect(pages).toBeLessThan(20)
-      expect(cursor).toBeUndefined()
-    },
-  )
+  test.each(['empty-cursor', 'empty-cursor-stdio'])('an empty cursor of "%s" ends the list', async (name) => {
+    const client = await all.client(name, { revision })
+    let cursor: unknown
+    let pages = 0
+    do {
+      const { result } = await client.request('tools/list', cursor === undefined ? {} : { cursor })
+      cursor = result?.['nextCursor']
+    } while (cursor !== undefined && ++pages < 20)
+    expect(pages).toBeLessThan(20)
+    expect(cursor).toBeUndefined()
+  })
 
-  test('structured content is passed on whether or not it fits its schema, and never asked for', async () => {
+  test('structured content is forwarded whether or not it fits its schema, and never required', async () => {
     const client = await all.client('plain', { revision })
     const reply = await client.request('tools/call', { name: 'structured' })
     expect(reply.result).toMatchObject({

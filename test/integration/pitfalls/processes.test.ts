@@ -8,7 +8,7 @@ import { descendants, hasProcessTree, isRunning } from '../../support/process-tr
 import { codeOf } from '../../support/structured-error.ts'
 
 describe('a child process', () => {
-  test('that exits fails the calls that wait for it, at once', async () => {
+  test('that exits fails its pending calls at once', async () => {
     const gateway = await gatewayTo({ fake: stdioServer() })
     const client = await clientOf(gateway)
     const hanging = client.request('tools/call', { name: 'hang' })
@@ -17,16 +17,19 @@ describe('a child process', () => {
     expect((await client.request('tools/call', { name: 'big' })).error).toBeUndefined()
   })
 
-  test.skipIf(!hasProcessTree)('that does not end with its input is ended when the gateway is', async () => {
-    const gateway = await gatewayTo({ fake: stdioServer({ stubborn: true }) })
-    const children = descendants(gateway.pid)
-    expect(children.length).toBeGreaterThan(0)
-    gateway.signal('SIGTERM')
-    expect(await gateway.ended).toMatchObject({ code: 0 })
-    await until(() => !children.some(isRunning), 'the end of the children')
-  })
+  test.skipIf(!hasProcessTree)(
+    'that does not end with its input is terminated when the gateway ends',
+    async () => {
+      const gateway = await gatewayTo({ fake: stdioServer({ stubborn: true }) })
+      const children = descendants(gateway.pid)
+      expect(children.length).toBeGreaterThan(0)
+      gateway.signal('SIGTERM')
+      expect(await gateway.ended).toMatchObject({ code: 0 })
+      await until(() => !children.some(isRunning), 'the end of the children')
+    },
+  )
 
-  test.skipIf(!hasProcessTree)('is not started for each client that never says goodbye', async () => {
+  test.skipIf(!hasProcessTree)('is not started for each client that never ends its session', async () => {
     const gateway = await gatewayTo({ fake: stdioServer() })
     for (let client = 0; client < 30; client++) {
       const first = await post(gateway.url, JSON.stringify(initialize()))
@@ -39,7 +42,7 @@ describe('a child process', () => {
   })
 })
 
-test('sessions and parked calls of another process are refused in a way that lets clients begin again', async () => {
+test('sessions and suspended calls of another process are refused so that clients can begin again', async () => {
   const answers = { 'elicitation/create': () => ({ action: 'accept', content: { name: 'Ada' } }) }
   const [one, other] = await Promise.all([
     gatewayTo({ fake: stdioServer() }),
@@ -59,7 +62,7 @@ test('sessions and parked calls of another process are refused in a way that let
   expect([codeOf(retry), retry.status]).toEqual(['STATE_INVALID', 400])
 })
 
-test('lists that grow after the handshake are seen by who lists again', async () => {
+test('lists that grow after the handshake are seen by clients that list again', async () => {
   const gateway = await gatewayTo({ fake: stdioServer() })
   const client = await clientOf(gateway)
   const names = async (): Promise<string> => JSON.stringify((await client.request('tools/list')).result)

@@ -13,7 +13,7 @@ const answers = { 'elicitation/create': () => ({ action: 'accept', content: { na
 const revisions = ['2025-11-25', '2026-07-28'] as const
 
 describe.each(revisions)('for a client of %s', (revision) => {
-  test('questions on the GET stream are heard during the very first call', async () => {
+  test('questions on the GET stream are received during the very first call', async () => {
     const server = await httpServer({ questions: 'get' })
     const gateway = await gatewayTo({ fake: server.url })
     const client = await clientOf(gateway, { revision, answers })
@@ -21,7 +21,7 @@ describe.each(revisions)('for a client of %s', (revision) => {
     expect(textOf(reply)).toContain('Ada')
   })
 
-  test('a server that answers with JSON only cannot ask, and the call ends nevertheless', async () => {
+  test('a server that answers with JSON only cannot ask, and the call still ends', async () => {
     const server = await httpServer({ jsonOnly: true })
     const gateway = await gatewayTo({ fake: server.url }, { config: { limits: { timeout: '700ms' } } })
     const client = await clientOf(gateway, { revision, answers })
@@ -29,7 +29,7 @@ describe.each(revisions)('for a client of %s', (revision) => {
     expect((await client.request('tools/call', { name: 'big' })).error).toBeUndefined()
   })
 
-  test('a cancelled call lets go of a stream the server would never end', async () => {
+  test('a cancelled call releases a stream that the server would never end', async () => {
     const server = await httpServer({ keepsCancelledStream: true })
     const gateway = await gatewayTo({ fake: server.url })
     const client = await clientOf(gateway, { revision })
@@ -42,7 +42,7 @@ describe.each(revisions)('for a client of %s', (revision) => {
     expect((await client.request('tools/call', { name: 'big' })).error).toBeUndefined()
   })
 
-  test('progress is told under the token of the client, growing, and not after the answer', async () => {
+  test('progress is sent with the token of the client, increasing, and not after the response', async () => {
     const gateway = await gatewayTo({ fake: stdioServer() })
     const client = await clientOf(gateway, { revision })
     const values: unknown[] = []
@@ -74,7 +74,7 @@ describe('HTTP+SSE', () => {
     },
   )
 
-  test('the endpoint a server names is posted to only on its own origin', async () => {
+  test('the endpoint that a server names is used only on its own origin', async () => {
     const endpoints = [
       ['/messages?x=1', 'good'],
       ['messages?x=1', 'good'],
@@ -99,7 +99,7 @@ describe('HTTP+SSE', () => {
   })
 })
 
-test('409 for the GET stream does not keep calls from being made', async () => {
+test('409 for the GET stream does not prevent calls', async () => {
   const url = await streamableServer((response) => response.writeHead(409).end())
   const gateway = await gatewayTo({ web: { url, revision: '2025-11-25' } })
   const client = await clientOf(gateway)

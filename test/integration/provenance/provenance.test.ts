@@ -46,12 +46,12 @@ describe.each(callers)('a client of the official $title', ({ connect: dial }) =>
   const reach = async (url: string): Promise<ConfirmingClient> => {
     const client = await dial({ transport: 'http', url })
     onTestFinished(() => client.close())
-    // It holds results against the output schemas of what it has listed.
+    // It validates results against the output schemas of the listed tools.
     await client.tools()
     return client
   }
 
-  it('reads where results come from, of tools that all have an output schema', async () => {
+  it('reads the provenance of results from tools that all have an output schema', async () => {
     const client = await reach(`${gateway.url}/files`)
     const path = join(folder, 'hello.txt')
     const read = await client.call('read_text_file', { path })
@@ -67,7 +67,7 @@ describe.each(callers)('a client of the official $title', ({ connect: dial }) =>
     expect(missing).not.toHaveProperty('provenance')
   })
 
-  it('does so with a server that keeps a graph', async () => {
+  it('reads the provenance of results from a server that keeps a graph', async () => {
     const client = await reach(`${gateway.url}/memory`)
     const entities = [{ name: 'a', entityType: 'b', observations: ['c'] }]
     expect(await client.call('create_entities', { entities })).toHaveProperty('provenance')
@@ -76,7 +76,7 @@ describe.each(callers)('a client of the official $title', ({ connect: dial }) =>
     expect(JSON.stringify(graph['structuredContent'])).toContain('"a"')
   })
 
-  it('is told again what was got, and when that was', async () => {
+  it('gets a replay with the original provenance and time', async () => {
     const client = await reach(`${gateway.url}/files`)
     const path = join(folder, 'kept.txt')
     const meta = { idempotency_key: crypto.randomUUID() }
@@ -86,7 +86,7 @@ describe.each(callers)('a client of the official $title', ({ connect: dial }) =>
     expect(again['provenance']).toEqual(first['provenance'])
   })
 
-  it('gets a receipt that anybody can verify, with the content as the client has it', async () => {
+  it('gets a receipt that any holder of the public keys can verify, with the content as it received it', async () => {
     const client = await reach(`${gateway.url}/files`)
     const result = await client.call(
       'read_text_file',
@@ -103,7 +103,7 @@ describe.each(callers)('a client of the official $title', ({ connect: dial }) =>
   })
 })
 
-it('names where its keys are to whoever can get them there', async () => {
+it('the receipts extension names the URL of the keys to clients that can fetch it', async () => {
   const revision = '2026-07-28'
   const [command, ...args] = [...gatewayProgram(), 'stdio', '--config', gateway.configFile]
   const overHttp = await connect({ transport: 'http', url: gateway.url, revision })
@@ -138,7 +138,7 @@ describe('gatehouse verify', () => {
     await writeFile(jwks, await answer.text())
   })
 
-  it('takes a result, a whole answer, or a receipt alone', async () => {
+  it('accepts a result, a complete response, or a receipt alone', async () => {
     const receipt = String(objectAt(result, '_meta')[RECEIPT])
     for (const text of [
       JSON.stringify(result, null, 2),
@@ -152,7 +152,7 @@ describe('gatehouse verify', () => {
     expect(stdout).toContain('No content was given')
   })
 
-  it('finds the key in the store of the gateway, while that runs', async () => {
+  it('finds the key in the store of a running gateway', async () => {
     const verdict = await verified(JSON.stringify(result), '--config', gateway.configFile, '--json')
     expect([verdict.code, verdict.stderr]).toEqual([0, ''])
     expect(JSON.parse(verdict.stdout)).toMatchObject({
@@ -168,7 +168,7 @@ describe('gatehouse verify', () => {
     expect(verdict.stdout).not.toContain('"d"')
   })
 
-  it('refuses content that was changed, and says so', async () => {
+  it('refuses modified content, and prints the reason', async () => {
     const text = JSON.stringify({ ...result, structuredContent: { content: 'hellO' } })
     const verdict = await verified(text, '--jwks', jwks)
     expect(verdict.code).toBe(1)
@@ -178,14 +178,14 @@ describe('gatehouse verify', () => {
 
   it.each([
     ['a result without a receipt', '{"content":[]}', 'there is no receipt in the file'],
-    ['no JSON', '{', 'this is no JSON'],
-    ['something else', 'hello', 'it is no JWS in compact form'],
-  ])('says what is wrong with %s', async (_what, text, words) => {
+    ['invalid JSON', '{', 'this is no JSON'],
+    ['text that is no receipt', 'hello', 'it is no JWS in compact form'],
+  ])('prints what is wrong with %s', async (_what, text, words) => {
     const verdict = await verified(text, '--jwks', jwks)
     expect([verdict.code, verdict.stderr]).toEqual([1, expect.stringContaining(words)])
   })
 
-  it('is told how it is used', async () => {
+  it('prints its usage', async () => {
     const none = await runCommand(['verify'])
     expect([none.code, none.stderr]).toEqual([2, expect.stringContaining('gatehouse verify FILE')])
     const gone = await runCommand(['verify', join(folder, 'gone'), '--jwks', jwks])
@@ -193,8 +193,8 @@ describe('gatehouse verify', () => {
   })
 })
 
-describe('what the gateway adds', () => {
-  it('says that a result was shortened', async () => {
+describe('provenance metadata', () => {
+  it('states that a result was truncated', async () => {
     await writeFile(join(folder, 'long.txt'), 'x'.repeat(20_000))
     const small = await localGateway({
       features: { confirm: 'off' },
@@ -217,7 +217,7 @@ describe('what the gateway adds', () => {
     expect(await ask('hello.txt')).toBeUndefined()
   })
 
-  it('is nothing where all features are off', async () => {
+  it('does not exist if all features are off', async () => {
     const bare = await localGateway({ features: 'none', upstreams: { files } })
     onTestFinished(() => bare.close())
     const client = await clientOf(bare)

@@ -48,24 +48,24 @@ async function verified(result: Json) {
   return JSON.parse(verdict.stdout)
 }
 
-describe('a receipt is of the content as its client got it', () => {
+describe('a receipt covers the content as its client received it', () => {
   it.each([
     ['2025-03-26', 'all_content', undefined],
     ['2025-06-18', 'structured_list', { result: [1, 2, 3] }],
     ['2026-07-28', 'structured_list', [1, 2, 3]],
-  ] as const)('one of %s, of %s', async (revision, tool, structuredContent) => {
+  ] as const)('for a client of %s, with %s', async (revision, tool, structuredContent) => {
     const result = await call(revision, tool)
     expect(result['structuredContent']).toEqual(structuredContent)
     expect(await verified(result)).toMatchObject({ valid: true, content: 'fits' })
   })
 
-  it.each(revisions)('one of %s, of all servers together, with resources in it', async (revision) => {
+  it.each(revisions)('for a client of %s, aggregated, with resources in the result', async (revision) => {
     const result = await call(revision, 'one_all_content', {}, '/mcp')
     expect(JSON.stringify(result['content'])).toContain('one+fake://static')
     expect(await verified(result)).toMatchObject({ valid: true, content: 'fits' })
   })
 
-  it('also where it is told again to one of another revision', async () => {
+  it('for a replay to a client of another revision', async () => {
     const verdicts: unknown[] = []
     for (const revision of ['2026-07-28', '2025-06-18', '2026-07-28'] as const) {
       const result = await call(revision, 'structured_list', { idempotency_key: 'told-again-elsewhere' })

@@ -9,13 +9,13 @@ import { faultsOfSaga } from '../../support/saga-verdict.ts'
 import { type Seeded, seeded } from '../../support/seeded.ts'
 import type { Json } from '../../support/server/json.ts'
 
-/** SAGA_SEED repeats what was planned and what was killed. */
+/** SAGA_SEED reproduces the plans and the kills. */
 const SEED = Number(process.env['SAGA_SEED'] ?? 20_262)
 const SAGAS = 300
 const AT_ONCE = 24
 
 test(
-  'transactions over three servers end as they are told, while gateways and servers are killed',
+  'transactions over three servers end as ordered, while gateways and servers are killed',
   { timeout: 300_000 },
   async () => {
     const field = await startSagaField(2)
@@ -54,7 +54,7 @@ async function runAll(plans: readonly SagaPlan[], field: SagaField): Promise<rea
   return endings
 }
 
-/** Kills gateways and servers until the work is done; all of them are there afterwards. */
+/** Kills gateways and servers until the work is done; all of them are up afterwards. */
 async function whileKilling<Done>(
   field: SagaField,
   random: Seeded,
@@ -79,14 +79,14 @@ async function whileKilling<Done>(
   return done
 }
 
-/** How a transaction stands once it is over. */
+/** The state of a transaction once it is over. */
 async function ended(plan: SagaPlan, { gateways }: SagaField): Promise<Json> {
   const random = seeded(SEED)
   return until(
     async () => {
       const status = await statusOf(plan, gateways, random)
       const isOver = status['status'] !== 'active' && status['status'] !== 'rolling_back'
-      // All servers are there by then, so what is tried again will be done.
+      // All servers are up by then, so retried compensations succeed.
       return isOver && status['next_retry_at'] === undefined && status
     },
     `the end of ${plan.id}`,

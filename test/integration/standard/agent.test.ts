@@ -67,7 +67,7 @@ async function listed(client: FakeClient, method: string, list: string, field: s
 
 describe.each(['2025-11-25', '2026-07-28'])('to a client of %s the corporate profile', (revision) => {
   it.each(['/notes', '/mail', ''])(
-    'C153 C154 has the prompts agent_brief and agent_prompt, at /mcp%s',
+    'C153 C154 offers the prompts agent_brief and agent_prompt, at /mcp%s',
     async (path) => {
       const client = await clientOf(strict, path, revision)
       expect(await listed(client, 'prompts/list', 'prompts', 'name')).toEqual(['agent_brief', 'agent_prompt'])
@@ -76,7 +76,7 @@ describe.each(['2025-11-25', '2026-07-28'])('to a client of %s the corporate pro
     },
   )
 
-  it('C155 C156 briefs agents in short: what for, when, when not, limits', async () => {
+  it('C155 C156 briefs agents in short: purpose, when to use, when not, limits', async () => {
     const client = await clientOf(strict, '/notes', revision)
     const brief = await prompt(client, 'agent_brief')
     expect(brief).toContain('Keeps notes.')
@@ -86,7 +86,7 @@ describe.each(['2025-11-25', '2026-07-28'])('to a client of %s the corporate pro
     expect(Buffer.byteLength(brief)).toBeLessThanOrEqual(2048)
   })
 
-  it('C157 instructs agents: each tool, limits, what to answer', async () => {
+  it('C157 instructs agents: each tool, limits, output format', async () => {
     const text = await prompt(await clientOf(strict, '/notes', revision), 'agent_prompt')
     expect(text).toMatch(/## Rules[^]*A person is asked before `delete_note`[^]*Callers need a token/)
     expect(text).toMatch(/## Answers[^]*never as instructions/)
@@ -96,7 +96,7 @@ describe.each(['2025-11-25', '2026-07-28'])('to a client of %s the corporate pro
   it.each([
     ['/notes', 'notes'],
     ['', 'gatehouse'],
-  ])('C165 gives the same texts as resources, at /mcp%s', async (path, service) => {
+  ])('C165 offers the same texts as resources, at /mcp%s', async (path, service) => {
     const client = await clientOf(strict, path, revision)
     for (const name of ['brief', 'prompt']) {
       const found = await resource(client, `${service}://agent/${name}`)
@@ -106,7 +106,7 @@ describe.each(['2025-11-25', '2026-07-28'])('to a client of %s the corporate pro
   })
 
   it.each(['/notes', '/mail', ''])(
-    'C163 C164 has nothing else under reserved schemes, at /mcp%s',
+    'C163 C164 offers nothing else under reserved schemes, at /mcp%s',
     async (path) => {
       const client = await clientOf(strict, path, revision)
       const uris = await listed(client, 'resources/list', 'resources', 'uri')
@@ -120,7 +120,7 @@ describe.each(['2025-11-25', '2026-07-28'])('to a client of %s the corporate pro
     },
   )
 
-  it('C163 keeps what a server has under a reserved scheme apart', async () => {
+  it('C163 separates resources that a server has under a reserved scheme', async () => {
     const client = await clientOf(strict, '/notes', revision)
     const uris = await listed(client, 'resources/list', 'resources', 'uri')
     expect(uris).toContain('notes://use/mine')
@@ -129,7 +129,7 @@ describe.each(['2025-11-25', '2026-07-28'])('to a client of %s the corporate pro
 })
 
 describe('in the corporate profile', () => {
-  it('C167 C011 C084 use://auth says how to prove who one is, by which claims, and which profile is kept', async () => {
+  it('C167 C011 C084 use://auth describes authentication, its claims, and the profile in use', async () => {
     const { text } = await resource(await clientOf(strict), 'use://auth')
     expect(text).toMatch(/Profile: corporate\.[^]*`Authorization: Bearer <token>`/)
     const jwt = {

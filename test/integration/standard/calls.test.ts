@@ -15,7 +15,7 @@ const secret = 'ghp_0123456789abcdefghijklmnopqrstuvwxyz'
 /** What each tool of the server does. */
 const tools: Readonly<Record<string, (asked: Asked) => Json | undefined>> = {
   hang: (asked) => {
-    // A stream that is open lasts until the client lets go of it.
+    // An open stream lasts until the client closes it.
     asked.say({ method: 'notifications/message', params: { level: 'debug', data: 'hanging' } })
     return undefined
   },
@@ -94,7 +94,7 @@ function stepsOf({ notes }: Reply): unknown[] {
 }
 
 describe.each(revisions)('for a client of %s', (revision) => {
-  it('C106 C107 C108 C110 a cancelled call ends at the server, gets no answer and leaves nothing open', async () => {
+  it('C106 C107 C108 C110 a cancelled call ends at the server, gets no response and leaves nothing open', async () => {
     const client = await clientOf(revision)
     const before = server.open
     const { id, reply } = client.start('tools/call', { name: 'hang', arguments: {} })
@@ -118,7 +118,7 @@ describe.each(revisions)('for a client of %s', (revision) => {
     expect(client.violations).toEqual([])
   })
 
-  it('C112 progress is told only where the client gave a token', async () => {
+  it('C112 progress is sent only if the client gave a token', async () => {
     const client = await clientOf(revision)
     const quiet = await client.request('tools/call', { name: 'steps', arguments: {} })
     expect([quiet.notes, client.notes]).toEqual([[], []])
@@ -130,7 +130,7 @@ describe.each(revisions)('for a client of %s', (revision) => {
     expect(stepsOf(intruded)).toEqual([])
   })
 
-  it('C114 a total and a message may be there', async () => {
+  it('C114 progress can include a total and a message', async () => {
     const client = await clientOf(revision)
     const { notes } = await client.request(
       'tools/call',
@@ -144,7 +144,7 @@ describe.each(revisions)('for a client of %s', (revision) => {
     ])
   })
 
-  it('C113 progress grows though the server repeats itself', async () => {
+  it('C113 progress increases even if the server repeats itself', async () => {
     const client = await clientOf(revision)
     const reply = await client.request(
       'tools/call',
@@ -154,7 +154,7 @@ describe.each(revisions)('for a client of %s', (revision) => {
     expect(stepsOf(reply)).toEqual([1, 2, 3])
   })
 
-  it('C115 nothing is told after the answer', async () => {
+  it('C115 no notification is sent after the response', async () => {
     const client = await clientOf(revision)
     const token = 'once'
     await client.request('tools/call', { name: 'late', arguments: {} }, { progressToken: token })
@@ -163,7 +163,7 @@ describe.each(revisions)('for a client of %s', (revision) => {
     expect(client.violations).toEqual([])
   })
 
-  it('C116 a flood of progress is thinned out, and ends with the last step', async () => {
+  it('C116 a flood of progress is throttled, and ends with the last step', async () => {
     const client = await clientOf(revision)
     const reply = await client.request(
       'tools/call',
@@ -179,7 +179,7 @@ describe.each(revisions)('for a client of %s', (revision) => {
   })
 })
 
-it('C109 the reason of a cancellation is logged, without what looks like a secret', async () => {
+it('C109 the reason of a cancellation is logged, with values that look like secrets redacted', async () => {
   const session = await openSession(gateway.url, '2025-11-25')
   const before = server.open
   const call = session.send({

@@ -60,7 +60,7 @@ function changes(gateway: LocalGateway): readonly Json[] {
   return gateway.lines.filter(({ event }) => event === 'contract.changed')
 }
 
-/** The version of what a server offers, as a client that connects is told. */
+/** The contract version of a server, as a client receives it when it connects. */
 async function versionOf(gateway: LocalGateway): Promise<unknown> {
   const { initialized } = await clientOf(gateway)
   const meta = initialized['_meta']
@@ -68,7 +68,7 @@ async function versionOf(gateway: LocalGateway): Promise<unknown> {
   return isObject(found) ? found['version'] : undefined
 }
 
-/** Changes what a server lists, has somebody list it, and waits until the change is noted. */
+/** Changes a server's list, requests it, and waits until the change is recorded. */
 async function change(gateway: LocalGateway, server: Notes, ...tools: Json[]): Promise<Json> {
   const before = changes(gateway).length
   const client = await clientOf(gateway)
@@ -79,7 +79,7 @@ async function change(gateway: LocalGateway, server: Notes, ...tools: Json[]): P
   return changes(gateway).at(-1) ?? {}
 }
 
-describe('what a server offers', () => {
+describe('the contract of a server', () => {
   let notes: Notes
   let gateway: LocalGateway
   beforeAll(async () => {
@@ -89,7 +89,7 @@ describe('what a server offers', () => {
     await until(async () => (await versionOf(gateway)) !== undefined, 'a version')
   })
 
-  it('C016 has a version of its own, beside that of the gateway', async () => {
+  it('C016 has its own version, beside that of the gateway', async () => {
     expect(await versionOf(gateway)).toBe('1.0.0')
     const health = (await (await fetch(`${gateway.origin}/health`)).json()) as Json
     expect(health['version']).toMatch(/^\d+\.\d+\.\d+/)
@@ -99,17 +99,17 @@ describe('what a server offers', () => {
     })
   })
 
-  it('C019 C213 has another last number when only words changed', async () => {
+  it('C019 C213 gets a new patch version if only descriptions changed', async () => {
     const found = await change(gateway, notes, { ...get, description: 'Reads a note, and says more of it.' })
     expect(found).toMatchObject({ upstream: 'notes', before: '1.0.0', after: '1.0.1' })
     expect(await versionOf(gateway)).toBe('1.0.1')
   })
 
-  it('C018 C213 has another second number when a tool came', async () => {
+  it('C018 C213 gets a new minor version if a tool was added', async () => {
     expect(await change(gateway, notes, get, add)).toMatchObject({ before: '1.0.1', after: '1.1.0' })
   })
 
-  it('C017 C212 has another first number when callers may break, and what went unannounced is told', async () => {
+  it('C017 C212 gets a new major version for a breaking change, and an unannounced removal is logged', async () => {
     expect(await change(gateway, notes, add)).toMatchObject({
       before: '1.1.0',
       after: '2.0.0',
@@ -122,7 +122,7 @@ describe('what a server offers', () => {
 })
 
 it.each(['2025-11-25', '2026-07-28'])(
-  'C217 a client of %s hears of changed lists, though the server never tells',
+  'C217 a client of %s is notified of changed lists, even if the server sends no notification',
   async (revision) => {
     const notes = await notesServer(get)
     closing.push(() => notes.close())
@@ -140,7 +140,7 @@ it.each(['2025-11-25', '2026-07-28'])(
   },
 )
 
-describe('a tool that will go', () => {
+describe('a deprecated tool', () => {
   let notes: Notes
   let gateway: LocalGateway
   beforeAll(async () => {
@@ -151,7 +151,7 @@ describe('a tool that will go', () => {
   })
 
   it.each(['/notes', ''])(
-    'C214 says so and until when, in front of its description, at /mcp%s',
+    'C214 states its deprecation and end date in front of its description, at /mcp%s',
     async (path) => {
       const { result } = await (await clientOf(gateway, path)).request('tools/list')
       const [first, second] = Array.isArray(result?.['tools']) ? result['tools'] : []
@@ -162,7 +162,7 @@ describe('a tool that will go', () => {
     },
   )
 
-  it('C216 is answered with what to use instead, once its server dropped it, until its time is over', async () => {
+  it('C216 names its replacement to callers after its server removed it, until its end date', async () => {
     notes.tools = [log]
     const client = await clientOf(gateway)
     await until(async () => {
@@ -177,7 +177,7 @@ describe('a tool that will go', () => {
     })
   })
 
-  it('C216 runs as its successor where that is configured, by the rules of that one', async () => {
+  it('C216 runs as its successor if configured, with the rules of the successor', async () => {
     const tools = {
       'add-worklog': { deprecated, alias: true },
       old_log: { deprecated: 'use log_work, support ended 2020-01-01', alias: true },
@@ -195,7 +195,7 @@ describe('a tool that will go', () => {
   })
 })
 
-it('C215 C218 gatehouse changelog prints what changed, and what will go, from the store', async () => {
+it('C215 C218 gatehouse changelog prints changes and deprecations from the store', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'gatehouse-changelog-'))
   closing.push(async () => rmSync(folder, { recursive: true, force: true }))
   const notes = await notesServer(get)

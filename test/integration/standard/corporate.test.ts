@@ -18,7 +18,7 @@ let odd: ScriptedServer
 let fake: FakeServer
 let strict: LocalGateway
 let open_: LocalGateway
-/** This is about names: nobody is asked, and nothing is said beside what servers list. */
+/** These tests are about names: no confirmation, and no descriptions besides those of the servers. */
 const features = { ...undescribed, confirm: 'off', provenance: 'off' }
 
 beforeAll(async () => {
@@ -82,7 +82,7 @@ function contentOf(result: Json | undefined): Json[] {
 }
 
 describe.each(['2025-11-25', '2026-07-28'])('to a client of %s the corporate profile', (revision) => {
-  it('C119 shows tools and prompts in snake case, and calls them by these names', async () => {
+  it('C119 lists tools and prompts in snake case, and accepts calls by these names', async () => {
     const client = await clientOf(strict, '/odd', revision)
     const tools = await listOf(client, 'tools/list', 'tools', 'name')
     expect(tools.slice(0, 3)).toEqual(['get_item', 'delete_item', 'plain_name'])
@@ -97,7 +97,7 @@ describe.each(['2025-11-25', '2026-07-28'])('to a client of %s the corporate pro
     })
   })
 
-  it('C119 does so where servers are offered together', async () => {
+  it('C119 does the same on the aggregate endpoint', async () => {
     const client = await clientOf(strict, '', revision)
     const tools = await listOf(client, 'tools/list', 'tools', 'name')
     for (const name of tools) expect(name).toMatch(/^[a-z][a-z0-9_]{1,63}$/)
@@ -108,7 +108,7 @@ describe.each(['2025-11-25', '2026-07-28'])('to a client of %s the corporate pro
     expect(answered.map(({ result }) => contentOf(result)[0]?.['text'])).toEqual(names)
   })
 
-  it.each(['/odd', ''])('shows resources in the scheme of their server, at /mcp%s', async (path) => {
+  it.each(['/odd', ''])('lists resources in the scheme of their server, at /mcp%s', async (path) => {
     const client = await clientOf(strict, path, revision)
     const uris = await listOf(client, 'resources/list', 'resources', 'uri')
     expect(uris).toEqual(expect.arrayContaining(['odd://file//srv/notes.md', 'odd://urn~/isbn:123']))
@@ -139,7 +139,7 @@ describe.each(['2025-11-25', '2026-07-28'])('to a client of %s the corporate pro
     ])
   })
 
-  it('C170 C172 gives resources and templates without a name one', async () => {
+  it('C170 C172 names resources and templates that have no name', async () => {
     const client = await clientOf(strict, '/odd', revision)
     expect(await listOf(client, 'resources/list', 'resources', 'name')).toEqual(['notes.md', 'book'])
     expect(await listOf(client, 'resources/templates/list', 'resourceTemplates', 'name')).toEqual(['{path}'])
@@ -153,7 +153,7 @@ describe.each(['2025-11-25', '2026-07-28'])('to a client of %s the corporate pro
   })
 
   it.each(['/fake', ''])(
-    'C173 tells of updates under the URI that was subscribed to, at /mcp%s',
+    'C173 sends updates under the URI that was subscribed to, at /mcp%s',
     async (path) => {
       const client = await clientOf(strict, path, revision)
       const uri = 'fake://fake/watched'
@@ -169,10 +169,10 @@ describe.each(['2025-11-25', '2026-07-28'])('to a client of %s the corporate pro
 
 describe('the open profile', () => {
   it.each(['2025-11-25', '2026-07-28'])(
-    'shows names and URIs as they are, and calls by alias too (%s)',
+    'lists names and URIs unchanged, and accepts aliases in calls (%s)',
     async (revision) => {
       const client = await clientOf(open_, '/odd', revision)
-      // The alias is found although nobody listed anything before.
+      // The alias is resolved even though no client listed tools before.
       const alias = await client.request('tools/call', { name: 'delete_item', arguments: {} })
       expect(contentOf(alias.result)[0]?.['text']).toBe('delete-item')
       const prompt = await client.request('prompts/get', { name: 'write_poem' })
@@ -193,7 +193,7 @@ describe('the open profile', () => {
     },
   )
 
-  it('calls by alias where servers are offered together', async () => {
+  it('accepts aliases in calls to the aggregate endpoint', async () => {
     const client = await clientOf(open_)
     const { result } = await client.request('tools/call', { name: 'odd_delete_item', arguments: {} })
     expect(contentOf(result)[0]?.['text']).toBe('delete-item')
@@ -212,7 +212,7 @@ describe('names with the same alias', () => {
       },
     )
 
-  it('C119 are a problem at the start of the corporate profile, and both are named', async () => {
+  it('C119 keep the corporate profile from starting, and the error contains both', async () => {
     const server = await twins()
     const gateway = await localGateway({ ...corporate, upstreams: { twin: server.url } })
     expect(gateway.collisions).toEqual([
@@ -222,7 +222,7 @@ describe('names with the same alias', () => {
     await server.close()
   })
 
-  it('are none in the open profile, where a name goes before an alias', async () => {
+  it('are accepted in the open profile, where a name takes precedence over an alias', async () => {
     const server = await twins()
     const gateway = await localGateway({ upstreams: { twin: server.url } })
     expect(gateway.collisions).toEqual([])
@@ -238,14 +238,14 @@ describe('names with the same alias', () => {
 })
 
 describe('in the corporate profile', () => {
-  it('C021 C020 a server has the version that /health tells', async () => {
+  it('C021 C020 a server has the version that /health reports', async () => {
     const { version } = JSON.parse((await get(strict, caller, '/health')).text) as Json
     const client = await clientOf(strict, '/fake')
     expect(version).toMatch(/^\d+\.\d+\.\d+/)
     expect(client.initialized['serverInfo']).toEqual({ name: 'gatehouse', title: 'Fake server', version })
   })
 
-  it('C089 logging is declared, and a level is taken though the server does not log', async () => {
+  it('C089 logging is declared, and a level is accepted even if the server does not log', async () => {
     const client = await clientOf(strict, '/odd')
     expect(client.initialized['capabilities']).toMatchObject({ logging: {} })
     expect((await client.request('logging/setLevel', { level: 'info' })).result).toEqual({})
@@ -254,7 +254,7 @@ describe('in the corporate profile', () => {
 
   const insufficient = ['*/*', 'application/json', 'text/event-stream', 'application/*, text/*', '']
 
-  it.each(insufficient)('C041 a POST that accepts %j is refused, whatever the era', async (accept) => {
+  it.each(insufficient)('C041 a POST that accepts %j is refused in both eras', async (accept) => {
     const { message, headers } = modern('tools/list')
     for (const [body, more] of [
       [message, headers],
@@ -267,7 +267,7 @@ describe('in the corporate profile', () => {
   })
 
   it.each(['application/json, text/event-stream', 'Text/Event-Stream;q=0.5,application/json;charset=utf-8'])(
-    'C041 a POST that accepts %j is taken',
+    'C041 a POST that accepts %j is accepted',
     async (accept) => {
       const { message, headers } = modern('tools/list')
       const reply = await post(strict.url, JSON.stringify(message), { ...caller, ...headers, accept })

@@ -63,7 +63,7 @@ describe.each([
   ['/notes', '2026-07-28'],
   ['', '2025-11-25'],
   ['', '2026-07-28'],
-])('at /mcp%s a client of %s is told of tools', (path, revision) => {
+])('at /mcp%s the description of tools for a client of %s', (path, revision) => {
   let reading: Json
   let creating: Json
   let removing: Json
@@ -73,7 +73,7 @@ describe.each([
     ;[reading, creating, removing] = [named('get_note'), named('create_note'), named('delete_note')]
   })
 
-  it('C120 what they are for, their limits, effects and dangers', () => {
+  it('C120 contains purpose, limits, effects and dangers', () => {
     expect(reading['description']).toBe(
       'Reads a note.\n\nRisk: low. It only reads. Timeout: 20 s without a sign of life end it with OPERATION_TIMEOUT.',
     )
@@ -81,7 +81,7 @@ describe.each([
     expect(removing['description']).toMatch(/^Removes a note\.\n\nRisk: high, it can destroy/)
   })
 
-  it('C122 by a title', () => {
+  it('C122 has a title', () => {
     expect([reading, creating, removing].map(({ title }) => title)).toEqual([
       'Get note',
       'Create note',
@@ -89,17 +89,17 @@ describe.each([
     ])
   })
 
-  it('C133 with what they change', () => {
+  it('C133 contains the changes a tool makes', () => {
     expect(creating['description']).toContain('Side effects: creates a note in notes.')
     expect(removing['description']).toContain('Side effects: deletes a note in notes.')
   })
 
-  it('C134 C137 with how risky they are, where people and models read it', () => {
+  it('C134 C137 contains the risk in text and metadata', () => {
     expect(creating['description']).toMatch(/^Risk: medium\b/m)
     expect(removing['description']).toMatch(/^Risk: high\b/m)
   })
 
-  it('C136 C143 with the hints of the protocol', () => {
+  it('C136 C143 has the hints of the protocol', () => {
     expect(reading['annotations']).toMatchObject({ readOnlyHint: true })
     expect(creating['annotations']).toMatchObject({ readOnlyHint: false, destructiveHint: false })
     expect(removing['annotations']).toEqual({
@@ -109,30 +109,30 @@ describe.each([
     })
   })
 
-  it('C138 with how a call can be repeated', () => {
+  it('C138 contains how a call can be repeated', () => {
     for (const { description } of [creating, removing])
       expect(description).toMatch(/^Idempotency: a retry with the same idempotency key does nothing twice/m)
   })
 
-  it('C139 with when to try again', () => {
+  it('C139 contains when to retry', () => {
     for (const { description } of [creating, removing])
       expect(description).toMatch(/^Retry: only after errors of the category transient or rate_limited/m)
   })
 
-  it('C140 with what becomes of a call that takes too long', () => {
+  it('C140 contains the timeout and its consequence', () => {
     for (const { description } of [creating, removing])
       expect(description).toContain(
         'Timeout: 20 s without a sign of life end it with OPERATION_TIMEOUT; it may still take effect',
       )
   })
 
-  it('C142 with who is asked', () => {
+  it('C142 contains the required approval', () => {
     expect(creating['description']).toContain('Approval: none is asked for.')
     expect(removing['description']).toContain('Approval: a person is asked before it runs.')
   })
 })
 
-it('C141 a call is recorded, and its tool says so', async () => {
+it('C141 a call is recorded, and its tool description says so', async () => {
   const [tool] = (await toolsOf(strict, '/notes')).filter(({ name }) => name === 'create_note')
   expect(tool?.['description']).toContain('Recorded: each call is a line of the audit log (event call).')
   const client = await connect({
@@ -149,12 +149,12 @@ it('C141 a call is recorded, and its tool says so', async () => {
   )
 })
 
-it('a list that did not change is the same to the byte', async () => {
+it('an unchanged list is identical to the byte', async () => {
   expect(JSON.stringify(await toolsOf(strict, '/notes'))).toBe(
     JSON.stringify(await toolsOf(strict, '/notes')),
   )
 })
 
-it('without features tools are as their server lists them', async () => {
+it('without features tools are described as their server lists them', async () => {
   expect(await toolsOf(free, '/notes')).toEqual([get, create, remove])
 })

@@ -38,7 +38,7 @@ beforeAll(async () => {
     jwt: { issuer: 'http://127.0.0.1:9' },
     oauth: { authorization_servers: 'http://127.0.0.1:9' },
   }
-  // Older clients of the SDK read no error that has a status of its own.
+  // Older clients of the SDK do not read errors with a mapped status.
   const features = { errors: { http_status: 'compatible' } }
   strict = await localGateway({ profile: 'corporate', auth, upstreams, features })
   open = await localGateway({ upstreams })
@@ -48,7 +48,7 @@ afterAll(async () => {
   await fake.close()
 })
 
-/** The official clients, as anyone would use them: nothing in them knows of the gateway. */
+/** The official clients in ordinary use, without any code for the gateway. */
 const clients = [
   {
     title: 'SDK 1.x',
@@ -69,7 +69,7 @@ const clients = [
 ]
 
 describe.each(clients)('a client of the official $title', ({ connect }) => {
-  it('C010 is told that it needs a token', async () => {
+  it('C010 receives a challenge for a token', async () => {
     const refused = await connect(strict.url, {}).catch((error: unknown) => error)
     expect(String(refused)).toMatch(/AUTHENTICATION_REQUIRED|unauthorized|401/i)
   })
@@ -97,7 +97,7 @@ describe.each(clients)('a client of the official $title', ({ connect }) => {
   })
 })
 
-it('C010 the challenge is one that the official SDK reads, and leads to the metadata', async () => {
+it('C010 the challenge is readable by the official SDK, and leads to the metadata', async () => {
   const reply = await fetch(strict.url, {
     method: 'POST',
     headers: { ...usual, 'content-type': 'application/json' },
@@ -124,7 +124,7 @@ async function sessionOf(gateway: LocalGateway, headers: HeaderMap = {}): Promis
 }
 
 describe('a session id', () => {
-  it('C054 is of no use with a valid token of somebody else', async () => {
+  it("C054 is useless with another caller's valid token", async () => {
     const session = await sessionOf(strict, bearer('writer'))
     expect((await post(strict.url, ping, { ...session, ...bearer('writer') })).status).toBe(200)
     const stolen = await post(strict.url, ping, { ...session, ...bearer('reader') })
@@ -134,7 +134,7 @@ describe('a session id', () => {
     ])
   })
 
-  it('C054 gives its holder no scopes: those of the token count, call by call', async () => {
+  it('C054 grants its holder no scopes: those of the token apply to every call', async () => {
     const session = await sessionOf(strict, bearer('reader'))
     const call = JSON.stringify(toolCall(2, 'structured'))
     const before = fake.received('tools/call').length
@@ -144,11 +144,11 @@ describe('a session id', () => {
     expect(fake.received('tools/call').length).toBe(before)
   })
 
-  it('C054 says nothing of who calls where nobody has to', async () => {
+  it('C054 identifies no caller on a gateway without authentication', async () => {
     const session = await sessionOf(open)
     const call = (headers: HeaderMap) => post(open.url, JSON.stringify(toolCall(3, 'echo')), headers)
     expect((await call(session)).status).toBe(200)
-    // A session of a gateway with tokens is nobody's there.
+    // The session of a gateway with tokens does not exist there.
     expect((await call(await sessionOf(strict, bearer('writer')))).status).toBe(404)
     const principals = open.lines.filter(({ event }) => event === 'call').map(({ principal }) => principal)
     expect(new Set(principals)).toEqual(new Set(['anonymous']))

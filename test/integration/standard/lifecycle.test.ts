@@ -13,7 +13,7 @@ import { type Json, objectAt } from '../../support/server/json.ts'
 const revisions = ['2025-11-25', '2026-07-28'] as const
 
 let fake: FakeServer
-/** Publishes tools alone, though it would answer for more. */
+/** Declares only tools, but would answer other requests. */
 let tools: ScriptedServer
 let gateway: LocalGateway
 let strict: LocalGateway
@@ -60,7 +60,7 @@ async function clientOf(
 
 const ping = { jsonrpc: '2.0', id: 5, method: 'ping' }
 
-/** The HTTP+SSE revision has no `Mcp-Session-Id`, but may be asked for over Streamable HTTP too. */
+/** The HTTP+SSE revision has no `Mcp-Session-Id`, but can be requested over Streamable HTTP too. */
 const known = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25']
 
 describe('a handshake', () => {
@@ -73,7 +73,7 @@ describe('a handshake', () => {
   })
 
   it.each(['1.0.0', '2099-01-01', '', 'x'.repeat(10_000)])(
-    'C014 for an unknown version is answered with one that is known, and others go on',
+    'C014 for an unknown version is answered with a known one, and other clients are not affected',
     async (version) => {
       const reply = await post(`${gateway.url}/fake`, JSON.stringify(initialize(version)))
       const { result } = JSON.parse(reply.text) as { result: Json }
@@ -83,7 +83,7 @@ describe('a handshake', () => {
   )
 
   it.each([7, null, undefined])(
-    'C014 without a version, or with %o, is refused in JSON-RPC',
+    'C014 without a version, or with %o, is refused with a JSON-RPC error',
     async (version) => {
       const message = initialize()
       const params = { ...objectAt(message, 'params'), protocolVersion: version }
@@ -93,7 +93,7 @@ describe('a handshake', () => {
     },
   )
 
-  it('C002 C085 comes before everything else but pings', async () => {
+  it('C002 C085 precedes everything else but pings', async () => {
     for (const method of ['tools/list', 'tools/call', 'resources/read', 'logging/setLevel', 'vendor/ping']) {
       const before = fake.seen.length
       const reply = await post(
@@ -121,7 +121,7 @@ describe('a handshake', () => {
     expect(JSON.parse(again.text)).toBeTypeOf('object')
   })
 
-  it('C086 is followed by nothing but pings and log messages until initialized came', async () => {
+  it('C086 is followed by nothing but pings and log messages until initialized is received', async () => {
     const url = `${gateway.url}/fake`
     const reply = await post(url, JSON.stringify(initialize()))
     const headers = { 'mcp-session-id': reply.headers['mcp-session-id'] ?? '' }
@@ -133,14 +133,14 @@ describe('a handshake', () => {
     const stream = await open(url, { method: 'GET', headers: { accept: 'text/event-stream', ...headers } })
     const events = stream.events()
     const first = eventsUntil(events, (event) => messageOf(event)['method'] !== undefined)
-    // Heard once it listens; had it listened before, the first would be of the tools.
+    // Received once it listens; if it had listened before, the first notification would be that of the tools.
     const told = setInterval(() => fake.change('prompts'), 50)
     const said = (await first).map(messageOf).filter(({ method }) => method !== undefined)
     clearInterval(told)
     expect(said.map(({ method }) => method)).toEqual(['notifications/prompts/list_changed'])
   })
 
-  it('C098 goes with pings, which are answered', async () => {
+  it('C098 can be accompanied by pings, which are answered', async () => {
     const session = await openSession(`${gateway.url}/fake`, '2025-11-25')
     expect(JSON.parse((await session.post(ping)).text)).toEqual({ jsonrpc: '2.0', id: 5, result: {} })
   })
@@ -199,7 +199,7 @@ describe.each(revisions)('to a client of %s', (revision) => {
   )
 
   it.each(probesOf(revision).filter(([capability]) => !['tools', 'logging'].includes(capability)))(
-    'C008 C101 %s is not declared, and %s is refused without asking the server',
+    'C008 C101 %s is not declared, and %s is refused without a request to the server',
     async (capability, method, params) => {
       const client = await clientOf('/tools', revision, { to: strict })
       expect(Object.keys(objectAt(client.initialized, 'capabilities'))).not.toContain(capability)
@@ -210,7 +210,7 @@ describe.each(revisions)('to a client of %s', (revision) => {
     },
   )
 
-  it('C101 what none of several servers declared is refused where they are offered together', async () => {
+  it('C101 a capability that no server declared is refused on the aggregate endpoint', async () => {
     const one = await scriptedServer({ tools: {} }, { 'tools/list': () => ({ tools: [] }) })
     const other = await scriptedServer({ tools: {} }, { 'tools/list': () => ({ tools: [] }) })
     const both = await localGateway({ upstreams: { one: one.url, other: other.url }, features: undescribed })
@@ -222,7 +222,7 @@ describe.each(revisions)('to a client of %s', (revision) => {
     await Promise.all([one.close(), other.close()])
   })
 
-  it('C087 C089 what several servers can do is declared once, and works', async () => {
+  it('C087 C089 a capability of several servers is declared once, and works', async () => {
     const client = await clientOf('', revision)
     const capabilities = objectAt(client.initialized, 'capabilities')
     expect(Object.keys(capabilities).toSorted()).toEqual([
@@ -238,7 +238,7 @@ describe.each(revisions)('to a client of %s', (revision) => {
     }
   })
 
-  it('C100 an unknown method is refused, never left without an answer', async () => {
+  it('C100 an unknown method is refused, never left without a response', async () => {
     for (const path of ['', '/fake', '/tools']) {
       const client = await clientOf(path, revision)
       for (const method of ['nothing/known', 'tools/nothing', 'x', 'rpc.discover']) {
@@ -247,7 +247,7 @@ describe.each(revisions)('to a client of %s', (revision) => {
     }
   })
 
-  it('C091 a client that declared nothing is asked nothing, and told what is missing', async () => {
+  it('C091 a client without capabilities gets no input request, and receives the missing capability', async () => {
     const client = await clientOf('/fake', revision, { capabilities: {} })
     for (const name of ['ask_form', 'ask_sampling', 'ask_roots']) {
       const { result, error } = await client.request('tools/call', { name, arguments: {} })
@@ -266,7 +266,7 @@ describe.each(revisions)('to a client of %s', (revision) => {
   })
 })
 
-it('C086 C093 a server is told initialized once, before anything else is asked of it', async () => {
+it('C086 C093 a server receives initialized once, before any other request', async () => {
   const server = await startFakeServer({ revision: '2025-11-25', transport: 'http' })
   const own = await localGateway({ upstreams: { one: server.url } })
   const client = await connect({ transport: 'http', url: own.url, revision: '2025-11-25' })

@@ -20,11 +20,11 @@ const capabilities = { tools: {}, prompts: {}, resources: {} }
 const SIZE = 250
 const COUNT = 60
 
-/** Gives all entries at once, and each time in another order. */
+/** Returns all entries at once, in a different order each time. */
 let huge: ScriptedServer
-/** Gives its entries in pages of 7. */
+/** Returns its entries in pages of 7. */
 let paged: ScriptedServer
-/** Gives the same cursor for ever. */
+/** Returns the same cursor every time. */
 let endless: ScriptedServer
 let gateway: LocalGateway
 let strict: LocalGateway
@@ -95,24 +95,27 @@ function keysOf(entries: readonly Json[]): string[] {
 }
 
 describe.each(['2025-11-25', '2026-07-28'] as const)('to a client of %s', (revision) => {
-  it.each(lists)('C102 C105 a large answer to %s comes in pages, in one order', async (method, member) => {
-    const client = await clientOf(strict, '/huge', revision)
-    const before = huge.seen.length
-    const pages = await pagesOf(client, method, member)
-    expect(pages.map(({ length }) => length)).toEqual([100, 100, 50])
-    const keys = keysOf(pages.flat())
-    expect(new Set(keys).size).toBe(SIZE)
-    // The order of the server's one answer, where the first is followed by the second and the last by the first.
-    const asked = huge.seen.slice(before).filter((each) => each['method'] === method)
-    // One answer makes all pages; the gateway may look at the list once itself, to describe it.
-    expect([1, 2]).toContain(asked.length)
-    const numbers = keys.map((key) => Number(/\d+/.exec(key)?.[0]))
-    numbers.forEach((number, index) => {
-      if (index > 0) expect(number).toBe((Number(numbers[index - 1]) + 1) % SIZE)
-    })
-  })
+  it.each(lists)(
+    'C102 C105 a large response to %s is paginated, in a stable order',
+    async (method, member) => {
+      const client = await clientOf(strict, '/huge', revision)
+      const before = huge.seen.length
+      const pages = await pagesOf(client, method, member)
+      expect(pages.map(({ length }) => length)).toEqual([100, 100, 50])
+      const keys = keysOf(pages.flat())
+      expect(new Set(keys).size).toBe(SIZE)
+      // The order of the server's one response: the first is followed by the second and the last by the first.
+      const asked = huge.seen.slice(before).filter((each) => each['method'] === method)
+      // All pages come from one response; the gateway may request the list once itself, to describe it.
+      expect([1, 2]).toContain(asked.length)
+      const numbers = keys.map((key) => Number(/\d+/.exec(key)?.[0]))
+      numbers.forEach((number, index) => {
+        if (index > 0) expect(number).toBe((Number(numbers[index - 1]) + 1) % SIZE)
+      })
+    },
+  )
 
-  it("C103 takes a cursor and gives the next, the server's own where it has pages", async () => {
+  it("C103 a list takes a cursor and returns the next, the server's own if it has pages", async () => {
     const client = await clientOf(gateway, '/paged', revision)
     const first = await client.request('tools/list')
     expect(first.result).toMatchObject({ nextCursor: '7' })
@@ -124,14 +127,14 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('to a client of %s', (revis
     expect((await pagesOf(client, 'tools/list', 'tools')).flat()).toHaveLength(COUNT)
   })
 
-  it('C103 says that a cursor is of no page', async () => {
+  it('C103 an unknown cursor is refused', async () => {
     const client = await clientOf(strict, '/huge', revision)
     for (const cursor of ['gatehouse.', 'gatehouse.1.x.', `gatehouse.100.${'a'.repeat(22)}.`]) {
       expect((await client.request('tools/list', { cursor })).error).toMatchObject({ code: -32602 })
     }
   })
 
-  it('C104 lists of servers offered together hold every page of each, however it turns its pages', async () => {
+  it('C104 aggregate lists contain every page of each server, however it paginates', async () => {
     const client = await clientOf(gateway, '', revision)
     for (const [method, member] of lists) {
       const keys = keysOf((await pagesOf(client, method, member)).flat())
@@ -141,7 +144,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('to a client of %s', (revis
   })
 })
 
-it('C102 a list of no more than a page is passed on as it is', async () => {
+it('C102 a list of at most one page is forwarded unchanged', async () => {
   const client = await clientOf(gateway, '/huge', '2025-11-25')
   const pages = await pagesOf(client, 'tools/list', 'tools')
   expect(pages.map(({ length }) => length)).toEqual([SIZE])

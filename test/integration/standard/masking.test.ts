@@ -102,7 +102,7 @@ async function clientOf(to: LocalGateway, revision: string): Promise<FakeClient>
 }
 
 describe.each(['2025-11-25', '2026-07-28'])('to a client of %s', (revision) => {
-  it('C176 C231 no personal data is told in results, resources, prompts, errors and progress', async () => {
+  it('C176 C231 personal data is masked in results, resources, prompts, errors and progress', async () => {
     for (const each of [gateway, strict]) {
       const client = await clientOf(each, revision)
       const uri = each === strict ? 'one://it//1' : 'it://1'
@@ -120,7 +120,7 @@ describe.each(['2025-11-25', '2026-07-28'])('to a client of %s', (revision) => {
     expect(JSON.stringify([gateway.lines, strict.lines])).not.toContain('@example.com')
   })
 
-  it('C176 a result that is shortened is masked all the same', async () => {
+  it('C176 a truncated result is masked too', async () => {
     const client = await clientOf(gateway, revision)
     const { result } = await client.request('tools/call', { name: 'people' })
     expect(result?.['_meta']).toMatchObject({
@@ -133,7 +133,7 @@ describe.each(['2025-11-25', '2026-07-28'])('to a client of %s', (revision) => {
     })
   })
 
-  it('C176 C231 a result that cannot be masked is not told at all', async () => {
+  it('C176 C231 a result that cannot be masked is withheld', async () => {
     const client = await clientOf(gateway, revision)
     const { result } = await client.request('tools/call', { name: 'age' })
     expect(result).toMatchObject({
@@ -143,7 +143,7 @@ describe.each(['2025-11-25', '2026-07-28'])('to a client of %s', (revision) => {
     expect(JSON.stringify(result)).not.toContain('41')
   })
 
-  it('C151 structured content stands in a text too, masked alike, in the corporate profile alone', async () => {
+  it('C151 structured content is also sent as text, masked alike, in the corporate profile only', async () => {
     const { result } = await (await clientOf(strict, revision)).request('tools/call', { name: 'people' })
     const text = JSON.stringify(result?.['structuredContent'])
     expect(result?.['content']).toEqual([{ type: 'text', text }])

@@ -25,7 +25,7 @@ afterAll(async () => {
 
 const read = { name: 'read_text_file', arguments: { path: join(folder, 'a.txt') } }
 
-it('C120 C153 C167 a client of SDK 1.x reads what is completed and published, and calls tools as before', async () => {
+it('C120 C153 C167 a client of SDK 1.x reads the completed and published texts, and calls tools as before', async () => {
   const client = new Client({ name: 'test', version: '1.0.0' })
   const url = new URL(gateway.url)
   const transport = new StreamableHTTPClientTransport(url, { requestInit: { headers: caller } })
@@ -44,7 +44,7 @@ it('C120 C153 C167 a client of SDK 1.x reads what is completed and published, an
   await client.close()
 })
 
-it('C120 C154 C169 a client of SDK 2.x does too', async () => {
+it('C120 C154 C169 a client of SDK 2.x reads the completed and published texts, and calls tools as before', async () => {
   const client = new ModernClient({ name: 'test', version: '1.0.0' })
   await client.connect(new ModernTransport(new URL(gateway.url), { requestInit: { headers: caller } }))
   const { tools } = await client.listTools()

@@ -33,7 +33,7 @@ function send(command: CommandProcess, message: Json): void {
   command.stdin.write(`${JSON.stringify(message)}\n`)
 }
 
-/** The answer to the request of this id. */
+/** The response to the request with this id. */
 function answerTo(command: CommandProcess, id: number): Promise<Json> {
   return until(() => {
     const lines = command.stdout().split('\n').slice(0, -1)
@@ -42,7 +42,7 @@ function answerTo(command: CommandProcess, id: number): Promise<Json> {
   }, `the answer to ${id}`)
 }
 
-it('C024 C028 C029 C030 on stdio there are messages alone on stdout, one a line, and logs on stderr', async () => {
+it('C024 C028 C029 C030 on stdio stdout contains only messages, one per line, and stderr the logs', async () => {
   const command = gatewayOnStdio({ noisy: noisy() })
   send(command, initialize())
   await answerTo(command, 1)
@@ -68,7 +68,7 @@ it('C024 C028 C029 C030 on stdio there are messages alone on stdout, one a line,
   expect(JSON.stringify(await answerTo(command, 3))).toContain('a\\\\nb')
 })
 
-it('C085 on stdio nothing but a ping comes before the handshake', async () => {
+it('C085 on stdio only a ping can precede the handshake', async () => {
   const server = await httpServer()
   const command = gatewayOnStdio({ it: server.url })
   send(command, { jsonrpc: '2.0', id: 1, method: 'ping' })
@@ -121,7 +121,7 @@ it('C004 C023 C027 the same call has the same result over stdio, as JSON and as 
   }
 })
 
-/** An answer without what names the request in logs, and without the time. */
+/** A response without the request id and the time. */
 function unnamed(message: Json): unknown {
   return JSON.parse(
     JSON.stringify(message, (key, value: unknown) =>

@@ -37,7 +37,7 @@ function errorOf(reply: RawReply): Json {
 }
 
 describe('every message', () => {
-  it('C001 says that it is JSON-RPC 2.0: answers, errors, notifications and questions', async () => {
+  it('C001 declares JSON-RPC 2.0: responses, errors, notifications and requests', async () => {
     const url = `${gateway.url}/fake`
     const session = await openSession(url, '2025-11-25', { sampling: {} })
     const replies = [
@@ -59,14 +59,14 @@ describe('every message', () => {
 })
 
 describe('the endpoint', () => {
-  it.each(['/mcp', '/mcp/fake', '/mcp/faulty'])('C005 C025 C034 %s takes POST', async (path) => {
+  it.each(['/mcp', '/mcp/fake', '/mcp/faulty'])('C005 C025 C034 %s accepts POST', async (path) => {
     const { message, headers } = modern('tools/list')
     const reply = await post(gateway.origin + path, JSON.stringify(message), headers)
     expect(reply.status).toBe(200)
     expect(JSON.parse(reply.text)).toMatchObject({ jsonrpc: '2.0', id: 1, result: {} })
   })
 
-  it('C032 C043 answers a request by JSON, or by events where something is said before', async () => {
+  it('C032 C043 answers a request with JSON, or with events if notifications precede the response', async () => {
     const session = await openSession(`${gateway.url}/fake`, '2025-11-25')
     const plain = await session.post(ping)
     expect(plain.headers['content-type']).toBe('application/json')
@@ -75,7 +75,7 @@ describe('the endpoint', () => {
     expect(messageOf(long.events.at(-1))).toMatchObject({ id: 6, result: {} })
   })
 
-  it('C032 C035 C047 opens a stream with GET in a session, and refuses GET elsewhere', async () => {
+  it('C032 C035 C047 opens a stream for GET in a session, and refuses GET without one', async () => {
     const session = await openSession(`${gateway.url}/fake`, '2025-11-25')
     const stream = await session.get()
     expect([stream.status, stream.headers['content-type']]).toEqual([200, 'text/event-stream'])
@@ -90,7 +90,7 @@ describe('the endpoint', () => {
     expect(reply.status).toBe(406)
   })
 
-  it('C048 sends no answer on a stream opened with GET', async () => {
+  it('C048 sends no response on a stream opened with GET', async () => {
     const session = await openSession(`${gateway.url}/fake`, '2025-11-25')
     const events = (await session.get()).events()
     await session.post(toolCall(6, 'echo'))
@@ -99,7 +99,7 @@ describe('the endpoint', () => {
     for (const event of read) expect(messageOf(event)['id']).toBeUndefined()
   })
 
-  it('C042 C031 takes one message a time', async () => {
+  it('C042 C031 accepts one message per request', async () => {
     const session = await openSession(`${gateway.url}/fake`, '2025-11-25')
     const { message, headers } = modern('ping')
     const cases: readonly (readonly [string, HeaderMap])[] = [
@@ -119,7 +119,7 @@ describe('the endpoint', () => {
     }
   })
 
-  it('C045 answers in JSON-RPC whatever the server says', async () => {
+  it('C045 answers in JSON-RPC whatever the server sends', async () => {
     const { message, headers } = modern('tools/call', { name: 'bad_gateway', arguments: {} })
     const reply = await post(`${gateway.url}/faulty`, JSON.stringify(message), headers)
     expect(reply.headers['content-type']).toBe('application/json')
@@ -128,13 +128,13 @@ describe('the endpoint', () => {
   })
 
   it.each([
-    ['no such server', '/mcp/nothing', 'POST', {}],
-    ['no such method', '/mcp/fake', 'PUT', {}],
-    ['no such session', '/mcp/fake', 'POST', { 'mcp-session-id': 'nothing' }],
-    ['another type', '/mcp/fake', 'POST', { 'content-type': 'text/plain' }],
-    ['another page', '/mcp/fake', 'POST', { origin: 'https://evil.example' }],
+    ['an unknown server', '/mcp/nothing', 'POST', {}],
+    ['an unsupported HTTP method', '/mcp/fake', 'PUT', {}],
+    ['an unknown session', '/mcp/fake', 'POST', { 'mcp-session-id': 'nothing' }],
+    ['another content type', '/mcp/fake', 'POST', { 'content-type': 'text/plain' }],
+    ['another origin', '/mcp/fake', 'POST', { origin: 'https://evil.example' }],
     ['another host', '/mcp/fake', 'POST', { host: 'evil.example' }],
-  ] as const)('C045 refuses %s in JSON-RPC', async (_what, path, method, headers) => {
+  ] as const)('C045 refuses %s with a JSON-RPC error', async (_what, path, method, headers) => {
     const reply = await ask(path, method, headers)
     expect(reply.status).toBeGreaterThanOrEqual(400)
     expect(reply.headers['content-type']).toBe('application/json')
@@ -146,12 +146,12 @@ describe('the endpoint', () => {
 })
 
 describe('a session', () => {
-  it('C051 has an id of its own that nobody can guess', async () => {
+  it('C051 has a unique, unguessable id', async () => {
     const ids = new Set<string>()
     for (let count = 0; count < 20; count++) {
       const { headers } = await post(`${gateway.url}/fake`, JSON.stringify(initialize()))
       const id = headers['mcp-session-id'] ?? ''
-      // A random UUID has 122 random bits; more than 20 other digits would do as well.
+      // A random UUID has 122 random bits; an id with more than 20 other digits would be sufficient too.
       expect(id).toMatch(
         /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$|^[\x21-\x7e]{22,}$/,
       )
@@ -169,7 +169,7 @@ describe('a session', () => {
     expect((await session.post(ping)).status).toBe(200)
   })
 
-  it('C053 C036 is not found once it was deleted, nor one that never was', async () => {
+  it('C053 C036 is not found after its deletion or if it never existed', async () => {
     const session = await openSession(`${gateway.url}/fake`, '2025-11-25')
     expect((await ask('/mcp/fake', 'DELETE', session.headers)).status).toBe(204)
     for (const headers of [session.headers, { 'mcp-session-id': 'never' }]) {
@@ -181,7 +181,7 @@ describe('a session', () => {
     }
   })
 
-  it('C015 C006 is refused another version, and takes its own', async () => {
+  it('C015 C006 is refused with another version, and accepted with its own', async () => {
     const session = await openSession(`${gateway.url}/fake`, '2025-11-25')
     for (const [version, status] of [
       ['2025-11-25', 200],
@@ -198,7 +198,7 @@ describe('a session', () => {
 })
 
 describe('the other paths', () => {
-  it('C037 C020 /health tells that it runs, and its version', async () => {
+  it('C037 C020 /health reports that the gateway runs, and its version', async () => {
     const reply = await ask('/health')
     expect(reply.status).toBe(200)
     expect(JSON.parse(reply.text)).toMatchObject({
@@ -207,7 +207,7 @@ describe('the other paths', () => {
     })
   })
 
-  it('C038 /ready tells whether calls can be served', async () => {
+  it('C038 /ready reports whether calls can be served', async () => {
     const reply = await ask('/ready')
     expect([reply.status, (JSON.parse(reply.text) as Json)['status']]).toEqual([200, 'ready'])
     const lost = await localGateway({ upstreams: { gone: 'http://127.0.0.1:9/mcp' } })
@@ -221,12 +221,12 @@ describe('the other paths', () => {
     expect([reply.status, reply.headers['content-type']]).toEqual([200, expect.stringMatching(/^text\/html/)])
   })
 
-  it('C026 HTTP+SSE is off unless it is asked for', async () => {
+  it('C026 HTTP+SSE is off by default', async () => {
     expect((await ask('/sse')).status).toBe(404)
     expect((await ask('/messages?session_id=x', 'POST')).status).toBe(404)
   })
 
-  it('C033 C026 HTTP+SSE is never the only way', async () => {
+  it('C033 C026 HTTP+SSE is never the only transport', async () => {
     const older = await localGateway({ listen: { legacy_sse: true }, upstreams: { fake: fake.url } })
     const stream = await open(`${older.origin}/sse`, {
       method: 'GET',
@@ -239,7 +239,7 @@ describe('the other paths', () => {
   })
 })
 
-describe('pages of other sites', () => {
+describe('pages of other origins', () => {
   const paths = ['/mcp', '/mcp/fake', '/', '/health', '/ready', '/metrics', '/sse', '/nothing']
 
   it.each(paths)('C058 C059 cannot call %s', async (path) => {
@@ -252,7 +252,7 @@ describe('pages of other sites', () => {
     }
   })
 
-  it('C055 can call where they are listed, to the letter', async () => {
+  it('C055 can call if their exact origin is listed', async () => {
     const { message, headers } = modern('tools/list')
     const statusOf = async (origin: string): Promise<number> =>
       (await post(gateway.url, JSON.stringify(message), { ...headers, origin })).status

@@ -42,7 +42,7 @@ describe('gatehouse store', () => {
     rmSync(folder, { recursive: true, force: true })
   })
 
-  it('tells of the store beside the file while a gateway uses it', async () => {
+  it('prints information about the store beside the file while a gateway uses it', async () => {
     expect(statSync(join(folder, '.gatehouse')).mode & 0o777).toBe(0o700)
     const { code, stdout } = await run('info')
     expect(code).toBe(0)
@@ -83,7 +83,7 @@ describe('gatehouse store', () => {
     await target.close()
   })
 
-  it('refuses what is no export, with the line, and imports nothing of it', async () => {
+  it('refuses a file that is no export, names the line, and imports nothing of it', async () => {
     const header = '{"format":"gatehouse-store","version":1}'
     const cases = [
       ['', 'is empty'],
@@ -107,7 +107,7 @@ describe('gatehouse store', () => {
     expect(await run('sell')).toMatchObject({ code: 2 })
   })
 
-  it('makes no store where it looks at one', async () => {
+  it('creates no store for a command that only reads', async () => {
     const path = join(folder, 'none.yaml')
     writeFileSync(path, JSON.stringify({ ...config, store: './none' }))
     for (const action of ['info', 'export']) {
@@ -118,7 +118,7 @@ describe('gatehouse store', () => {
     expect(existsSync(join(folder, 'none'))).toBe(false)
   })
 
-  it('is refused where nothing outlives its process', async () => {
+  it('is refused for a store that does not outlive its process', async () => {
     const path = join(folder, 'memory.yaml')
     writeFileSync(path, JSON.stringify({ ...config, store: 'memory' }))
     const { code, stderr } = await runCommand(['store', 'info', '--config', path])
@@ -126,7 +126,7 @@ describe('gatehouse store', () => {
     expect(stderr).toContain('store: memory is forgotten')
   })
 
-  it('that cannot be used ends serve and check with one line, and is left as it was', async () => {
+  it('reports an unusable store in one line from serve and check, and leaves it unchanged', async () => {
     const path = join(folder, 'broken.yaml')
     writeFileSync(path, JSON.stringify({ store: './broken', ...config }))
     mkdirSync(join(folder, 'broken'))

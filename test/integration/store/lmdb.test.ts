@@ -72,7 +72,7 @@ describe('the store in a folder', () => {
     expect(mode(join(directory, 'store/lock.mdb'))).toBe(0o600)
   })
 
-  it('keeps what was promised when its process is killed', { timeout: 30_000 }, async () => {
+  it('keeps every confirmed write when its process is killed', { timeout: 30_000 }, async () => {
     for (const promises of [1, 50, 150, 400, 1000]) {
       const { child, output } = run('write', `round-${promises}`)
       await told(child.stdout, promises)
@@ -93,7 +93,7 @@ describe('the store in a folder', () => {
   })
 
   it(
-    'is shared by processes: of those who claim one wins, and no change is lost',
+    'is shared by processes: exactly one wins each claim, and no update is lost',
     { timeout: 30_000 },
     async () => {
       const all = ['one', 'two', 'three'].map((name) => run('compete', name))
@@ -105,7 +105,7 @@ describe('the store in a folder', () => {
     },
   )
 
-  it('commits together what is written while calls come in one after the other', async () => {
+  it('groups the writes of successive calls into one commit', async () => {
     const folder = join(directory, 'store')
     const store = await start(folder)
     const looking = openLmdb({ path: folder, noSubdir: false })
@@ -120,7 +120,7 @@ describe('the store in a folder', () => {
       }
       await Promise.all(writes)
     }
-    // A machine that stops for longer than is waited for makes more of some of them.
+    // A machine that pauses for longer than the commit delay makes more than one commit of some bursts.
     expect(commits() - before).toBeLessThan(1.5 * bursts)
     await looking.close()
   })
@@ -133,7 +133,7 @@ describe('the store in a folder', () => {
     expect(await one.setIfAbsent('key:x', 'c', 60_000)).toBe('b')
   })
 
-  it('removes what is over', async () => {
+  it('removes expired entries', async () => {
     const store = await start()
     await Promise.all(
       Array.from({ length: 300 }, (_each, index) => store.put(`call:${index}`, 'x'.repeat(5000), 50)),
@@ -145,7 +145,7 @@ describe('the store in a folder', () => {
     expect(await store.get('call:kept')).toBe('x')
   })
 
-  it('removes much at once where much is over', async () => {
+  it('removes expired entries faster if there are many', async () => {
     const store = await start()
     const keys = Array.from({ length: 3000 }, (_each, index) => `call:of/${index}`)
     await Promise.all(keys.map((key) => store.put(key, 'x'.repeat(500), 1000)))
@@ -155,7 +155,7 @@ describe('the store in a folder', () => {
     await until(async () => Number((await store.describe()).used) < before / 5, 'the store to be swept', 3000)
   })
 
-  it('refuses what there is no room for, keeps the rest, and goes on once there is room', async () => {
+  it('refuses writes without space, keeps all other data, and continues once there is space', async () => {
     const store = await start(undefined, 2 * 1024 * 1024)
     const value = 'x'.repeat(20_000)
     const fill = async (): Promise<number> => {
@@ -179,7 +179,7 @@ describe('the store in a folder', () => {
     expect(await store.get('call:again')).toBe(value)
   })
 
-  it('says what is wrong with a folder that cannot be used, and leaves it as it was', async () => {
+  it('reports what is wrong with an unusable folder, and leaves it unchanged', async () => {
     const cases: readonly [prepare: (folder: string) => void | Promise<void>, reason: string][] = [
       [
         (folder) => writeFileSync(join(folder, 'data.mdb'), 'something else entirely'),
@@ -205,40 +205,44 @@ describe('the store in a folder', () => {
     }
   })
 
-  it('says so where it is a file, or where it may not write', async () => {
+  it('reports a path that is a file, and a folder without write permission', async () => {
     writeFileSync(join(directory, 'file'), '')
     expect((await start(join(directory, 'file'))).unavailableReason).toContain('there is a file of that name')
     expect((await start('/proc/gatehouse')).unavailableReason).toContain('cannot be used')
   })
 
-  it.runIf(process.getuid?.() !== 0)('says so where it can only be read', async () => {
+  it.runIf(process.getuid?.() !== 0)('reports a read-only folder', async () => {
     const folder = join(directory, 'readonly')
     mkdirSync(folder)
     chmodSync(folder, 0o500)
     expect((await start(folder)).unavailableReason).toContain('it cannot be written to')
   })
 
-  it('never ends the process, wherever its file was cut or overwritten', { timeout: 30_000 }, async () => {
-    const whole = join(directory, 'whole')
-    mkdirSync(whole)
-    await makeTorn(whole, (bytes) => bytes)
-    const bytes = readFileSync(join(whole, 'data.mdb'))
-    const property = fc.asyncProperty(
-      fc.oneof(fc.nat(3 * 4096), fc.nat(bytes.length)),
-      fc.integer({ min: 1, max: 30_000 }),
-      fc.boolean(),
-      async (at, length, isCut) => {
-        const folder = mkdtempSync(join(directory, 'torn-'))
-        const end = Math.min(at + length, bytes.length)
-        const torn = isCut ? bytes.subarray(0, at) : Buffer.from(bytes).fill(0xa5, at, end)
-        writeFileSync(join(folder, 'data.mdb'), torn)
-        const { child, output } = run('look', '', folder)
-        expect(await output).toMatch(/^(?:refused|found \d+)\n$/)
-        expect(child.signalCode).toBeNull()
-      },
-    )
-    await fc.assert(property, { numRuns: 20 })
-  })
+  it(
+    'never crashes the process, wherever its file is truncated or overwritten',
+    { timeout: 30_000 },
+    async () => {
+      const whole = join(directory, 'whole')
+      mkdirSync(whole)
+      await makeTorn(whole, (bytes) => bytes)
+      const bytes = readFileSync(join(whole, 'data.mdb'))
+      const property = fc.asyncProperty(
+        fc.oneof(fc.nat(3 * 4096), fc.nat(bytes.length)),
+        fc.integer({ min: 1, max: 30_000 }),
+        fc.boolean(),
+        async (at, length, isCut) => {
+          const folder = mkdtempSync(join(directory, 'torn-'))
+          const end = Math.min(at + length, bytes.length)
+          const torn = isCut ? bytes.subarray(0, at) : Buffer.from(bytes).fill(0xa5, at, end)
+          writeFileSync(join(folder, 'data.mdb'), torn)
+          const { child, output } = run('look', '', folder)
+          expect(await output).toMatch(/^(?:refused|found \d+)\n$/)
+          expect(child.signalCode).toBeNull()
+        },
+      )
+      await fc.assert(property, { numRuns: 20 })
+    },
+  )
 })
 
 /** Waits until so many lines were written. */

@@ -1,6 +1,6 @@
-// What becomes of a store in Redis that is lost, replaced, full, only read, or may evict what was promised: nothing with
-// a key is begun, no answered call runs again, and `/ready` says so, until the right store is back or an operator accepts
-// the loss. Each state is brought about in a real Redis, under real gateways.
+// A store in Redis that is lost, replaced, full, read-only, or may evict records: no keyed call begins, no answered call
+// runs again, and `/ready` reports the state, until the right store is back or an operator accepts the loss. Each state
+// is produced in a real Redis, under real gateways.
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
@@ -21,7 +21,7 @@ interface Field {
   run(...words: string[]): Promise<Finished>
 }
 
-/** A server of notes, and a Redis that gateways and commands share. */
+/** A notes server, and a Redis that gateways and commands share. */
 async function field(options: { readonly isForgetful?: boolean } = {}): Promise<Field> {
   const [server, redis, home] = [await notes(), await startRedis(options), folder()]
   onTestFinished(() => redis.stop())
@@ -49,14 +49,14 @@ async function storeCheck({ origin }: GatewayProcess): Promise<string> {
   return `${response.status} ${String(checks['store'])}`
 }
 
-/** Which states there are, how they come, what the log says, and whether what is there can still be read. */
+/** The states, how they are produced, what the log contains, and whether the data is still readable. */
 interface State {
   readonly what: string
   readonly isForgetful?: boolean
   readonly lose: (redis: RedisServer) => Promise<void>
   readonly reason: string
   readonly isReadable: boolean
-  /** Brings it back as it should be; absent where the operator has to accept the loss. */
+  /** Restores the right state; absent if the operator has to accept the loss. */
   readonly mend?: (redis: RedisServer) => Promise<void>
 }
 
@@ -80,7 +80,7 @@ const states: readonly State[] = [
     isReadable: false,
   },
   {
-    what: 'was replaced by that of others',
+    what: 'was replaced by the store of another gateway',
     lose: async (redis) => {
       await redis.tell('FLUSHALL')
       await redis.tell('SET gatehouse:generation another')
@@ -89,7 +89,7 @@ const states: readonly State[] = [
     isReadable: false,
   },
   {
-    what: 'was swapped for another one for a while',
+    what: 'was temporarily swapped for another store',
     lose: (redis) => redis.tell('SWAPDB 0 1'),
     reason: 'what was kept there is gone',
     isReadable: false,
@@ -103,7 +103,7 @@ const states: readonly State[] = [
     mend: (redis) => redis.tell('CONFIG SET maxmemory 0'),
   },
   {
-    what: 'may evict what was promised',
+    what: 'may evict records',
     lose: async (redis) => {
       await redis.tell('CONFIG SET maxmemory 100mb')
       await redis.tell('CONFIG SET maxmemory-policy volatile-lru')
@@ -113,7 +113,7 @@ const states: readonly State[] = [
     mend: (redis) => redis.tell('CONFIG SET maxmemory-policy noeviction'),
   },
   {
-    what: 'is a replica that is only read',
+    what: 'is a read-only replica',
     lose: (redis) => redis.tell('REPLICAOF 127.0.0.1 1'),
     reason: 'READONLY',
     isReadable: true,
@@ -124,7 +124,7 @@ const states: readonly State[] = [
 const cases = states.map((state): [string, State] => [state.what, state])
 
 describe.runIf(hasRedis())('a store in Redis that, while a gateway uses it,', () => {
-  it.each(cases)('%s: nothing is promised, and no answered call runs again', async (_what, state) => {
+  it.each(cases)('%s: writes are refused, and no answered call runs again', async (_what, state) => {
     const { isForgetful = false, lose, reason, isReadable, mend } = state
     const { server, redis, start, run } = await field({ isForgetful })
     const gateway = await start()
@@ -135,7 +135,7 @@ describe.runIf(hasRedis())('a store in Redis that, while a gateway uses it,', ()
     await until(async () => (await storeCheck(gateway)) === '200 failing', 'the state to be noticed')
     await gateway.logged(({ event, reason: told }) => event === 'store.away' && String(told).includes(reason))
 
-    // Every reader of the store: keys, steps, transactions, and what another gateway knows that is started only now.
+    // Every reader of the store: keys, steps, transactions, and a gateway started only now.
     const { url } = await start()
     const other = await clientOf({ url }, { revision: '2026-07-28' })
     for (const each of [client, other]) {
@@ -149,7 +149,7 @@ describe.runIf(hasRedis())('a store in Redis that, while a gateway uses it,', ()
       else expect(codeOf(again)).toBe('SERVER_UNAVAILABLE')
     }
     expect(server.calls).toEqual(['add before'])
-    // What promises nothing goes on.
+    // Calls that record nothing continue.
     expect((await client.request('tools/call', add('bare'))).result?.['isError']).not.toBe(true)
     const check = await run('check')
     expect([check.code, `${check.stdout}${check.stderr}`]).toEqual([1, expect.stringContaining(reason)])
@@ -168,10 +168,10 @@ describe.runIf(hasRedis())('a store in Redis that, while a gateway uses it,', ()
     expect(await run('check')).toMatchObject({ code: 0 })
   })
 
-  it('is emptied while a call runs: it is answered as not recorded, and does not run again', async () => {
+  it('is emptied during a call: the result is marked as unrecorded, and the call does not run again', async () => {
     const { server, redis, start } = await field()
     const [gateway, other] = [await start(), await start()]
-    // Both know by then which store it is.
+    // Both have identified the store by then.
     await answered(gateway, 'one')
     await answered(other, 'another')
     const client = await clientOf(gateway, { revision: '2026-07-28' })
@@ -186,7 +186,7 @@ describe.runIf(hasRedis())('a store in Redis that, while a gateway uses it,', ()
     expect(server.calls).toEqual(['add one', 'add another', 'add slow'])
   })
 
-  it('is emptied: at once, before that is noticed by itself, no answered call runs again', async () => {
+  it('is emptied: even before the loss is detected, no answered call runs again', async () => {
     const { server, redis, start } = await field()
     const gateway = await start()
     const client = await clientOf(gateway, { revision: '2026-07-28' })
@@ -197,8 +197,8 @@ describe.runIf(hasRedis())('a store in Redis that, while a gateway uses it,', ()
   })
 })
 
-describe.runIf(hasRedis())('a store in Redis that promised nothing', () => {
-  it('may be emptied, and is used again', async () => {
+describe.runIf(hasRedis())('a store in Redis without records', () => {
+  it('can be emptied, and is used again', async () => {
     const { redis, start } = await field({ isForgetful: true })
     const gateway = await start()
     const client = await clientOf(gateway, { revision: '2026-07-28' })

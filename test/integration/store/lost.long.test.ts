@@ -1,5 +1,5 @@
-// What becomes of a store that is lost: while a gateway uses it, and between two starts. No call that was answered runs
-// again at any gateway, until an operator accepts the loss.
+// A store that is lost while a gateway uses it, or between two starts. No answered call runs again at any gateway,
+// until an operator accepts the loss.
 import { copyFileSync, cpSync, mkdirSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
@@ -18,13 +18,13 @@ const add = (text: string, key?: string): Json => ({
 interface Field {
   readonly server: Notes
   readonly store: string
-  /** The folder of the user's own state. */
+  /** The state folder of the user. */
   readonly env: NodeJS.ProcessEnv
   start(): Promise<GatewayProcess>
   run(...words: string[]): Promise<Finished>
 }
 
-/** A server of notes, and a store that gateways and commands share. */
+/** A notes server, and a store that gateways and commands share. */
 async function field(): Promise<Field> {
   const [server, home] = [await notes(), folder()]
   const store = join(home, 'store')
@@ -52,7 +52,7 @@ async function storeCheck({ origin }: GatewayProcess): Promise<unknown> {
   return [response.status, checks['store']]
 }
 
-/** Nothing starts with the store that is there, and each says so with the place. */
+/** No command starts with the store as it is, and each reports its path. */
 async function expectRefused({ run, store }: Field, reason: string): Promise<void> {
   for (const words of [['serve', '--port', '0'], ['stdio'], ['check'], ['store', 'info']]) {
     const { code, signal, stdout, stderr } = await run(...words)
@@ -71,7 +71,7 @@ const losses: readonly (readonly [string, (store: string) => void, string])[] = 
   ['is removed', (store) => rmSync(store, { recursive: true }), 'the folder was removed'],
   ['is moved away', (store) => renameSync(store, `${store}-away`), 'the folder was removed'],
   [
-    'is replaced by an empty one',
+    'is replaced by an empty folder',
     (store) => {
       rmSync(store, { recursive: true })
       mkdirSync(store)
@@ -86,27 +86,27 @@ const losses: readonly (readonly [string, (store: string) => void, string])[] = 
     },
     'the folder was replaced',
   ],
-  ['loses its data', (store) => rmSync(join(store, 'data.mdb')), 'data.mdb was removed'],
+  ['loses its data file', (store) => rmSync(join(store, 'data.mdb')), 'data.mdb was removed'],
   [
-    'gets other data',
+    'gets another data file',
     (store) => {
       copyFileSync(join(store, 'data.mdb'), join(store, 'other'))
       renameSync(join(store, 'other'), join(store, 'data.mdb'))
     },
     'data.mdb was replaced',
   ],
-  ['loses the file its processes share', (store) => rmSync(join(store, 'lock.mdb')), 'lock.mdb was removed'],
+  ['loses its lock file', (store) => rmSync(join(store, 'lock.mdb')), 'lock.mdb was removed'],
 ]
 
 describe('a store in a folder that, while a gateway uses it,', () => {
-  it.each(losses)('%s: no key is taken, and what was answered stays so', async (_what, lose, reason) => {
+  it.each(losses)('%s: no key is accepted, and recorded results are kept', async (_what, lose, reason) => {
     const place = await field()
     const { server, store } = place
     const gateway = await place.start()
     await answered(gateway, 'before')
     const client = await clientOf(gateway)
     lose(store)
-    // Even before that is noticed by itself.
+    // Even before the loss is detected.
     expect(codeOf(await client.request('tools/call', add('at once', 'at-once')))).toBe('SERVER_UNAVAILABLE')
     const { reason: told } = await gateway.logged(({ event }) => event === 'store.away')
     expect(told).toContain(reason)
@@ -120,7 +120,7 @@ describe('a store in a folder that, while a gateway uses it,', () => {
     expect(server.calls).toEqual(['add before', 'add bare'])
   })
 
-  it('is removed: it is noticed without any call, and another gateway does not begin anew', async () => {
+  it('is removed: the loss is detected without any call, and another gateway does not start afresh', async () => {
     const place = await field()
     const gateway = await place.start()
     await answered(gateway, 'before')
@@ -133,7 +133,7 @@ describe('a store in a folder that, while a gateway uses it,', () => {
     expect(place.server.calls).toEqual(['add before', 'add after'])
   })
 
-  it('is moved away and back: it goes on where it was', async () => {
+  it('is moved away and back: it continues where it was', async () => {
     const place = await field()
     const gateway = await place.start()
     await answered(gateway, 'before')
@@ -147,13 +147,13 @@ describe('a store in a folder that, while a gateway uses it,', () => {
     expect(again.result?.['_meta']).toMatchObject({ was_replay: true })
   })
 
-  it('is emptied: nothing runs that could not be remembered, and no gateway begins anew', async () => {
+  it('is emptied: no unrecordable call runs, and no gateway starts afresh', async () => {
     const place = await field()
     const gateway = await place.start()
     await answered(gateway, 'before')
     const client = await clientOf(gateway)
     truncateSync(join(place.store, 'data.mdb'), 0)
-    // What is mapped into memory is gone: the gateway tells so, or its process ends.
+    // The memory-mapped pages are gone: the gateway reports it, or its process ends.
     const reply = await client.request('tools/call', add('after', 'after')).catch(() => undefined)
     if (reply) expect(codeOf(reply)).toBe('SERVER_UNAVAILABLE')
     gateway.signal('SIGKILL')
@@ -162,7 +162,7 @@ describe('a store in a folder that, while a gateway uses it,', () => {
   })
 })
 
-/** What can happen to a folder between two starts, and what is said then. */
+/** What can happen to a folder between two starts, and the message for it. */
 const betweens: readonly (readonly [string, (store: string) => void, string])[] = [
   ['was removed', (store) => rmSync(store, { recursive: true }), 'it is gone'],
   [
@@ -173,10 +173,10 @@ const betweens: readonly (readonly [string, (store: string) => void, string])[] 
     },
     'what was kept there is gone',
   ],
-  ['has no data', (store) => rmSync(join(store, 'data.mdb')), 'data.mdb is gone'],
-  ['has an empty file of data', (store) => truncateSync(join(store, 'data.mdb'), 0), 'data.mdb is empty'],
+  ['has no data file', (store) => rmSync(join(store, 'data.mdb')), 'data.mdb is gone'],
+  ['has an empty data file', (store) => truncateSync(join(store, 'data.mdb'), 0), 'data.mdb is empty'],
   [
-    'was emptied but for an empty file of data',
+    'was emptied except for an empty data file',
     (store) => {
       rmSync(store, { recursive: true })
       mkdirSync(store)
@@ -185,14 +185,14 @@ const betweens: readonly (readonly [string, (store: string) => void, string])[] 
     'data.mdb is empty',
   ],
   [
-    'says that it is another one',
+    'has the generation of another store',
     (store) => writeFileSync(join(store, 'generation'), 'another\n'),
     'it holds another store than before',
   ],
 ]
 
-describe('a store in a folder that promised something and, before the next start,', () => {
-  it.each(betweens)('%s: it is refused until that is accepted', async (_what, lose, reason) => {
+describe('a store in a folder with records that, before the next start,', () => {
+  it.each(betweens)('%s: it is refused until the loss is accepted', async (_what, lose, reason) => {
     const place = await field()
     const first = await place.start()
     await answered(first, 'before')
@@ -210,7 +210,7 @@ describe('a store in a folder that promised something and, before the next start
     expect(place.server.calls).toEqual(['add before', 'add after'])
   })
 
-  it('was replaced by that of others: it is refused', async () => {
+  it('was replaced by the store of another gateway: it is refused', async () => {
     const [place, other] = [await field(), await field()]
     for (const each of [place, other]) {
       const gateway = await each.start()
@@ -223,8 +223,8 @@ describe('a store in a folder that promised something and, before the next start
   })
 })
 
-describe('a store in a folder that promised nothing', () => {
-  it('may be removed between two starts, and is made anew', async () => {
+describe('a store in a folder without records', () => {
+  it('can be removed between two starts, and is created again', async () => {
     const place = await field()
     const gateway = await place.start()
     const client = await clientOf(gateway)

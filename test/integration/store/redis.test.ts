@@ -40,7 +40,7 @@ describe.runIf(hasRedis())('the store in Redis', () => {
     await other.close()
   })
 
-  it('counts alone while Redis is away, says so once, and goes on with it when it is back', async () => {
+  it('counts locally while Redis is down, warns once, and returns to Redis once it is back', async () => {
     warnings.length = 0
     const bucket = { key: 'rate:{away}', limit: 2, window: 60_000 }
     await store.takeTokens([bucket])
@@ -80,7 +80,7 @@ describe.runIf(hasRedis())('the store in Redis', () => {
     ['is full', 'CONFIG SET maxmemory 1', 'CONFIG SET maxmemory 0'],
     ['is a replica', 'REPLICAOF 127.0.0.1 1', 'REPLICAOF NO ONE'],
   ] as const)(
-    'still reads from a Redis that %s, and says so once until it takes things again',
+    'still reads from a Redis that %s, and warns once until it accepts writes again',
     async ([, refuse, accept]) => {
       await store.put('session:kept', 'y', 60_000)
       warnings.length = 0
@@ -106,7 +106,7 @@ describe.runIf(hasRedis())('the store in Redis', () => {
     },
   )
 
-  it('never shows the password of its URL', async () => {
+  it('never logs the password of its URL', async () => {
     const secretive = new RedisStore(new Secret('redis://user:hunter2@127.0.0.1:1'), log)
     await secretive.opened()
     expect(secretive.unavailableReason).toBeDefined()

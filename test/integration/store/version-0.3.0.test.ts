@@ -16,7 +16,7 @@ const main = inRepository('dist/main.js')
 const folder = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
 const config = join(folder, 'gateway.config.yaml')
 const journal = join(folder, 'journal')
-// Half a minute after the end of the gateway that wrote it, so that it counts as gone.
+// Half a minute after the end of the gateway that wrote it, so that it is considered gone.
 const env = {
   PATH: process.env['PATH'] ?? '',
   JOURNAL: journal,
@@ -48,7 +48,7 @@ async function gatehouse(...args: string[]): Promise<string> {
   return stdout
 }
 
-/** Calls a tool; the structured content of its result, with its `_meta`. */
+/** Calls a tool; returns the structured content of its result, with its `_meta`. */
 async function call(name: string, given: object, key?: string) {
   const meta = key === undefined ? {} : { 'dev.gatehouse/idempotency_key': key }
   const result = await client.callTool({ name, arguments: { ...given }, _meta: meta })

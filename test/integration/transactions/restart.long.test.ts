@@ -68,10 +68,10 @@ const stores = [
   { kind: 'Redis', isThere: hasRedis(), store: () => `${redis?.url}/${count++}` },
 ]
 
-describe.each(stores)('where a gateway is killed, and its store is $kind', ({ isThere, store }) => {
+describe.each(stores)('when a gateway with a $kind store is killed', ({ isThere, store }) => {
   beforeEach(({ skip }) => skip(!isThere))
 
-  it('in the middle of a rollback, the next one goes on and undoes nothing twice', async () => {
+  it('in the middle of a rollback, the next gateway continues it and compensates nothing twice', async () => {
     const room = await openRoom()
     const config = configFile(room, store(), { idempotent: true })
     const first = await start(config)
@@ -92,7 +92,7 @@ describe.each(stores)('where a gateway is killed, and its store is $kind', ({ is
     expect(room.calls).toEqual(['send a', 'send b', 'send c', 'unsend c', 'unsend b', 'unsend b', 'unsend a'])
   })
 
-  it('in the middle of a compensation that may not run twice, that is left to people', async () => {
+  it('in the middle of a compensation that is not idempotent, it is left for manual resolution', async () => {
     const room = await openRoom()
     const config = configFile(room, store())
     const first = await start(config)
@@ -124,7 +124,7 @@ describe.each(stores)('where a gateway is killed, and its store is $kind', ({ is
     expect(await tx(config, 'ack', 't')).toMatchObject({ code: 1, stdout: '' })
   })
 
-  it('while a server is away whose steps are to be undone, that is done once both are back', async () => {
+  it('while the server of its steps is down, the rollback completes once both are back', async () => {
     const port = await steadyPort()
     const room = await openRoom({ port })
     const config = configFile(room, store())
@@ -148,7 +148,7 @@ describe.each(stores)('where a gateway is killed, and its store is $kind', ({ is
     expect(reopened.messages.size).toBe(0)
   })
 
-  it('in the middle of a step, its transaction goes on and the step is in doubt', async () => {
+  it('in the middle of a step, its transaction continues and the step is in doubt', async () => {
     const room = await openRoom()
     const config = configFile(room, store())
     const first = await start(config)
@@ -176,7 +176,7 @@ describe.each(stores)('where a gateway is killed, and its store is $kind', ({ is
     expect(room.messages.size).toBe(0)
   })
 
-  it('and none comes after it, the command line rolls back', async () => {
+  it('and not restarted, the command line performs the rollback', async () => {
     const room = await openRoom()
     const config = configFile(room, store())
     const first = await start(config)
@@ -200,7 +200,7 @@ describe.each(stores)('where a gateway is killed, and its store is $kind', ({ is
     })
   })
 
-  it('not at all, the command line leaves the rollback to it', async () => {
+  it('never, the command line leaves the rollback to the running gateway', async () => {
     const room = await openRoom()
     const config = configFile(room, store())
     const gateway = await start(config)

@@ -14,7 +14,7 @@ import { openRoom, type Room } from '../../support/room.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'
 import { undoableFiles } from '../../support/undoable-files.ts'
 
-/** Three servers: files, a graph of things, and a room messages are sent to. */
+/** Three servers: files, a graph of entities, and a room that receives messages. */
 interface Town {
   readonly gateway: LocalGateway
   readonly folder: string
@@ -52,7 +52,7 @@ async function town(features: Json = {}): Promise<Town> {
   return { gateway, folder, room }
 }
 
-/** A client that does the steps of one transaction. */
+/** A client that makes the steps of one transaction. */
 async function clientAt({ gateway }: Town, connect: Connect = connectLegacy): Promise<ConfirmingClient> {
   const client = await connect({ transport: 'http', url: gateway.url })
   onTestFinished(() => client.close())
@@ -103,7 +103,7 @@ describe.each(eras)('a transaction over three servers, by $title', ({ connect })
     expect([...place.room.messages]).toEqual(['done'])
   })
 
-  it('whose third step fails is rolled back, the last step first', async () => {
+  it('is rolled back in reverse order if its third step fails', async () => {
     const place = await town()
     const caller = await steps(place)
     place.room.isClosed = true
@@ -112,7 +112,7 @@ describe.each(eras)('a transaction over three servers, by $title', ({ connect })
       isError: true,
       _meta: { 'dev.gatehouse/transaction': { status: 'failed' } },
     })
-    // What is written down is the reason that the same answer names.
+    // The recorded reason is the one in the same response.
     const meta = objectAt(failed, '_meta')
     const reason = objectAt(meta, 'dev.gatehouse/error')
     expect(reason['message']).toBe('the room is closed')
@@ -134,7 +134,7 @@ describe.each(eras)('a transaction over three servers, by $title', ({ connect })
   })
 })
 
-it('a server that is gone before the rollback leaves one compensation that failed', async () => {
+it('a server that is gone before the rollback leaves one failed compensation', async () => {
   const place = await town()
   const caller = await clientAt(place)
   await caller.call('begin_transaction', t)
@@ -165,7 +165,7 @@ it('a server that is gone before the rollback leaves one compensation that faile
   )
 })
 
-it('a transaction nobody goes on with is rolled back', async () => {
+it('an abandoned transaction is rolled back', async () => {
   const place = await town({ transactions: { timeout: '1s' } })
   const caller = await clientAt(place)
   await caller.call('begin_transaction', { ...t, timeout_seconds: 1 })
@@ -179,7 +179,7 @@ it('a transaction nobody goes on with is rolled back', async () => {
   expect(status).toMatchObject({ reason: 'timeout' })
 })
 
-it('a step nobody knows how to undo is not run', async () => {
+it('a step without a known compensation is not run', async () => {
   const place = await town()
   const caller = await clientAt(place)
   await caller.call('begin_transaction', t)
@@ -196,32 +196,37 @@ it('a step nobody knows how to undo is not run', async () => {
   expect(place.room.messages.size).toBe(0)
 })
 
-describe.each(['2025-11-25', '2026-07-28'] as const)('the methods, for a client of %s', (revision) => {
-  it('answer and fail as JSON-RPC does', async () => {
-    const place = await town()
-    const client = await clientOf(place.gateway, { revision })
-    const { extensions } = objectAt(client.initialized, 'capabilities')
-    expect(extensions).toMatchObject({ 'dev.gatehouse/transactions': { timeoutSeconds: 300 } })
-    expect((await client.request('transaction/begin', t)).result).toMatchObject({ status: 'begun' })
-    const step = { name: 'room_send', arguments: { text: 'hello' }, ...t }
-    expect((await client.request('tools/call', step)).result).toMatchObject({
-      transaction: { step_id: 'step-1' },
+describe.each(['2025-11-25', '2026-07-28'] as const)(
+  'the transaction methods, for a client of %s',
+  (revision) => {
+    it('respond and fail as JSON-RPC methods do', async () => {
+      const place = await town()
+      const client = await clientOf(place.gateway, { revision })
+      const { extensions } = objectAt(client.initialized, 'capabilities')
+      expect(extensions).toMatchObject({ 'dev.gatehouse/transactions': { timeoutSeconds: 300 } })
+      expect((await client.request('transaction/begin', t)).result).toMatchObject({ status: 'begun' })
+      const step = { name: 'room_send', arguments: { text: 'hello' }, ...t }
+      expect((await client.request('tools/call', step)).result).toMatchObject({
+        transaction: { step_id: 'step-1' },
+      })
+      expect((await client.request('transaction/begin', t)).error).toMatchObject({
+        code: -32007,
+        data: { code: 'TRANSACTION_CONFLICT' },
+      })
+      const unknown = await client.request('transaction/commit', { transaction_id: 'x' })
+      expect(unknown.error?.['data']).toMatchObject({ code: 'RESOURCE_NOT_FOUND' })
+      expect((await client.request('transaction/status', t)).result).toMatchObject({ status: 'active' })
+      expect((await client.request('transaction/rollback', t)).result).toMatchObject({
+        status: 'rolled_back',
+      })
+      expect(place.room.messages.size).toBe(0)
     })
-    expect((await client.request('transaction/begin', t)).error).toMatchObject({
-      code: -32007,
-      data: { code: 'TRANSACTION_CONFLICT' },
-    })
-    const unknown = await client.request('transaction/commit', { transaction_id: 'x' })
-    expect(unknown.error?.['data']).toMatchObject({ code: 'RESOURCE_NOT_FOUND' })
-    expect((await client.request('transaction/status', t)).result).toMatchObject({ status: 'active' })
-    expect((await client.request('transaction/rollback', t)).result).toMatchObject({ status: 'rolled_back' })
-    expect(place.room.messages.size).toBe(0)
-  })
-})
+  },
+)
 
 const schemaFile = 'proposals/transactions.schema.json'
 
-it.skipIf(!hasSchema(schemaFile))('what is said of transactions has the shape of the proposal', async () => {
+it.skipIf(!hasSchema(schemaFile))('transaction metadata fits the schema of the proposal', async () => {
   const whole: Json = JSON.parse(schemaText(schemaFile))
   const error: Json = JSON.parse(schemaText(schemaFile.replace('transactions.', 'error.')))
   const ajv = new Ajv2020({ strict: false, validateFormats: false })

@@ -24,7 +24,7 @@ import { hasRedis, type RedisServer, startRedis } from '../../support/redis-serv
 import type { Json } from '../../support/server/json.ts'
 import { undoableFiles } from '../../support/undoable-files.ts'
 
-/** Real servers of files and of a graph, and how their tools are undone. */
+/** Real servers of files and of a graph, with the undo rules of their tools. */
 function upstreamsIn(home: string): Json {
   return {
     files: {
@@ -77,7 +77,7 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
     rmSync(home, { recursive: true, force: true })
   })
 
-  test('shows what was done, the last thing first, and undoes it in that order while the gateway runs', async () => {
+  test('lists actions, the latest first, and undoes them in that order while the gateway runs', async () => {
     writeFileSync(inFiles('a.txt'), 'before')
     await call('files', 'write_file', { path: inFiles('a.txt'), content: 'after' })
     await call('files', 'move_file', { source: inFiles('a.txt'), destination: inFiles('b.txt') })
@@ -121,14 +121,14 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
     expect(readFileSync(join(home, 'graph.jsonl'), 'utf8')).toBe('')
   })
 
-  test('does nothing twice', async () => {
+  test('undoes nothing twice', async () => {
     const again = await undo('--since', '5m', '--yes', '--upstream', 'graph')
     expect([again.code, again.stdout]).toEqual([0, 'Nothing was done in that time that is not undone.\n'])
     const left = await undo('--since', '5m', '--json')
     expect(JSON.parse(left.stdout)).toMatchObject({ deeds: [{ tool: 'write_file', undo: 'not_at_all' }] })
   })
 
-  test('tells what could not be undone, and ends with 1', async () => {
+  test('reports what could not be undone, and exits with 1', async () => {
     const since = new Date().toISOString()
     await call('files', 'move_file', { source: inFiles('new.txt'), destination: inFiles('moved.txt') })
     writeFileSync(inFiles('new.txt'), 'in the way')
@@ -139,7 +139,7 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
     })
   })
 
-  test('undoes a thing once, although two do it at the same time', async () => {
+  test('undoes an action once if two commands run at the same time', async () => {
     const since = new Date().toISOString()
     writeFileSync(inFiles('one.txt'), '')
     await call('files', 'move_file', { source: inFiles('one.txt'), destination: inFiles('two.txt') })
@@ -149,7 +149,7 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
     expect(readdirSync(join(home, 'files'))).toContain('one.txt')
   })
 
-  test('finds nothing that was done in the session of somebody else, or before', async () => {
+  test('finds no action of another session, or before the given time', async () => {
     const other = await undo('--since', '5m', '--session', 'other', '--dry-run')
     const before = await undo('--since', '2h', '--until', '1h', '--dry-run')
     for (const { code, stdout } of [other, before])
@@ -164,13 +164,13 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
     [['--since', '1m', '--upstream', 'nobody'], 'there is no server "nobody"'],
     [['--since', '1m', 'now'], '"now" has no meaning here'],
     [['--since', '1m', '--often'], "Unknown option '--often'"],
-  ])('%j is no way to ask', async (args, problem) => {
+  ])('%j is a usage error', async (args, problem) => {
     const asked = undoCommand([...args, '--config', gateway.configFile])
     await expect(asked).rejects.toThrow(UsageError)
     await expect(asked).rejects.toThrow(problem)
   })
 
-  test('does it itself where no gateway runs', async () => {
+  test('undoes actions itself if no gateway runs', async () => {
     const since = new Date().toISOString()
     writeFileSync(inFiles('c.txt'), 'kept')
     await call('files', 'write_file', { path: inFiles('c.txt'), content: 'overwritten' })

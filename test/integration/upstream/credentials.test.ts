@@ -22,7 +22,7 @@ function sent({ headers }: ProtectedServer): string {
   return JSON.stringify(headers)
 }
 
-/** The names of all headers that reached the server, but for those of MCP itself. */
+/** The names of all headers that reached the server, except those of MCP itself. */
 function names({ headers }: ProtectedServer): string[] {
   const all = headers.flatMap((each) => Object.keys(each))
   const own = ['session-id', 'protocol-version', 'method', 'name'].map((name) => `mcp-${name}`)
@@ -32,8 +32,8 @@ function names({ headers }: ProtectedServer): string[] {
 
 const plain = ['accept', 'connection', 'content-length', 'content-type', 'host']
 
-describe('a gateway with credentials of its own', () => {
-  it('C077 shows them to the server, and nothing of what the client came with', async () => {
+describe('a gateway with its own credentials', () => {
+  it("C077 sends them to the server, and nothing of the client's credentials", async () => {
     const { server } = await world()
     const oauth = { client_id: CLIENT.id, client_secret: CLIENT.secret }
     const gateway = await gatewayTo({ one: { url: server.url, oauth } })
@@ -50,7 +50,7 @@ describe('a gateway with credentials of its own', () => {
     expect(names(server)).toEqual(['accept', 'authorization', ...plain.slice(1), 'user-agent'])
   })
 
-  it('C077 shows no token at all to a server it has none for', async () => {
+  it('C077 sends no token at all to a server for which it has none', async () => {
     const server = await protectedServer(() => undefined)
     const gateway = await gatewayTo({ one: server.url })
     const headers = { authorization: 'Bearer the-token-of-the-client', cookie: 'a=of-the-client' }
@@ -63,7 +63,7 @@ describe('a gateway with credentials of its own', () => {
 })
 
 describe('a gateway that exchanges the tokens of its callers', () => {
-  it('C077 gives each caller a token of its own for the server, which takes no other', async () => {
+  it('C077 gives each caller its own token for the server, which accepts no other', async () => {
     const { server, authority } = await world()
     const oauth = { grant: 'token_exchange', client_id: CLIENT.id, client_secret: CLIENT.secret }
     const audience = 'https://gateway.example/mcp'
@@ -87,7 +87,7 @@ describe('a gateway that exchanges the tokens of its callers', () => {
 describe('a gateway whose users sign in to a server themselves', () => {
   const revisions = ['2025-11-25', '2026-07-28'] as const
   it.each(revisions.flatMap((client) => revisions.map((server) => [client, server] as const)))(
-    'E43 sends a client of %s to the page of a server of %s, and goes on',
+    'E43 sends a client of %s to the sign-in page of a server of %s, and completes the call',
     async (clientRevision, serverRevision) => {
       const { server, authority } = await world({ revision: serverRevision })
       const gateway = await gatewayTo({ one: { url: server.url, oauth: {} } })
@@ -112,7 +112,7 @@ describe('a gateway whose users sign in to a server themselves', () => {
     },
   )
 
-  it('names the link where the client cannot open it', async () => {
+  it('returns the link if the client lacks URL elicitation', async () => {
     const { server } = await world()
     const gateway = await gatewayTo({ one: { url: server.url, oauth: {} } })
     const client = await clientOf(gateway, { revision: '2025-06-18', capabilities: {} })

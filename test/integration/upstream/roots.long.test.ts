@@ -9,7 +9,7 @@ import { publishedServer } from '../../support/peers/servers.ts'
 const revisions = ['2025-03-26', '2025-06-18', '2025-11-25'] as const
 
 describe.each(revisions)('a client of %s that has roots', (revision) => {
-  test('has its first call run with them, not with the folder of the command line', async () => {
+  test('has its first call run with its roots, not with the folder of the command line', async () => {
     const own = realpathSync(folder())
     const other = join(own, 'of-the-client')
     mkdirSync(other)
@@ -35,14 +35,14 @@ describe.each(revisions)('a client of %s that has roots', (revision) => {
   })
 })
 
-test('a server that never asks for roots gets the first call after a moment', async () => {
+test('a server that never requests roots receives the first call after a short wait', async () => {
   const gateway = await gatewayTo({ one: stdioServer({}, { roots: 'client' }) })
   const client = await clientOf(gateway, { capabilities: { roots: {} } })
   const reply = await client.request('tools/call', { name: 'echo', arguments: { text: 'here' } })
   expect(reply.text).toContain('here')
 })
 
-test('a client that does not answer for its roots still has its calls done', async () => {
+test('a client that does not respond with its roots still has its calls made', async () => {
   const own = realpathSync(folder())
   const command = publishedServer('@modelcontextprotocol/server-filesystem', own)
   const gateway = await gatewayTo({ files: { command, roots: 'client' } })
