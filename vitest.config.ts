@@ -13,6 +13,9 @@ const env = {
 }
 const summary = process.env['TEST_SUMMARY']
 
+/** Tests of crashes, lost stores, restarts and time-outs, which take most of the time: `npm run test:long`. */
+const long = 'test/{integration,conformance}/**/*.long.test.ts'
+
 // Machines may be several times slower than the one a test was written on.
 const expecting = { poll: { timeout: 15_000 } }
 
@@ -27,6 +30,8 @@ export default defineConfig({
           name: 'unit',
           testTimeout: 20_000,
           include: ['test/unit/**/*.test.ts'],
+          // Nothing of a file stays behind, so that files share what they import.
+          isolate: false,
           sequence: { groupOrder: 0 },
         },
       },
@@ -36,6 +41,7 @@ export default defineConfig({
           expect: expecting,
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
+          exclude: [long],
           globalSetup: [build, foreign],
           testTimeout: 60_000,
           hookTimeout: 60_000,
@@ -49,11 +55,25 @@ export default defineConfig({
           expect: expecting,
           name: 'conformance',
           include: ['test/conformance/**/*.test.ts'],
+          exclude: [long],
           globalSetup: [build, foreign],
           testTimeout: 300_000,
           hookTimeout: 300_000,
           fileParallelism: false,
           sequence: { groupOrder: 2 },
+        },
+      },
+      {
+        test: {
+          env,
+          expect: expecting,
+          name: 'long',
+          include: [long],
+          globalSetup: [build, foreign],
+          testTimeout: 300_000,
+          hookTimeout: 300_000,
+          maxWorkers: 2,
+          sequence: { groupOrder: 3 },
         },
       },
       {
@@ -66,7 +86,7 @@ export default defineConfig({
           globalSetup: build,
           testTimeout: 300_000,
           hookTimeout: 300_000,
-          sequence: { groupOrder: 3 },
+          sequence: { groupOrder: 4 },
         },
       },
     ],
