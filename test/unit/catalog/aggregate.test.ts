@@ -23,7 +23,7 @@ function reading(uri: string, upstream?: string): Call {
 it.each([
   ['one+a://b', (next: Handler) => together(next, prefixed), undefined],
   ['one://a/b', strictNames, 'one'],
-] as const)('a failed read is told of the URI that was asked for: %s', async (uri, shows, upstream) => {
+] as const)('the error of a failed read names the URI that the client requested: %s', async (uri, shows, upstream) => {
   const failing = (error: GatewayError): Promise<GatewayError> =>
     shows(() => Promise.reject(error))(reading(uri, upstream)).then(
       () => Promise.reject(new Error('it did not fail')),

@@ -23,14 +23,14 @@ function paged(next: (page: number) => unknown) {
 it.each([
   ['is missing', undefined],
   ['is empty', ''],
-  ['is no text', 3],
-])('a list ends where the next cursor %s', async (_what, end) => {
+  ['is not a string', 3],
+])('pagination ends when the next cursor %s', async (_what, end) => {
   const { asked, names } = paged((page) => (page < 3 ? `c${page}` : end))
   expect(await names()).toEqual(['t1', 't2', 't3'])
   expect(asked).toEqual([undefined, 'c1', 'c2'])
 })
 
-it('a list that leads back to where it was is not walked for ever', async () => {
+it('pagination stops at a cursor that repeats', async () => {
   const { asked, names } = paged((page) => `c${page % 2}`)
   expect(await names()).toEqual(['t1', 't2', 't3'])
   expect(asked).toEqual([undefined, 'c1', 'c0'])

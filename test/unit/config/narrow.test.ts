@@ -37,7 +37,7 @@ const file = fc.record(
   { requiredKeys: [] },
 )
 
-test('finds what the whole schema finds', () => {
+test('the narrowed schema finds the same problems as the whole schema', () => {
   const check = validator(whole, { trusted: true })
   fc.assert(
     fc.property(file, (value) => {
@@ -47,7 +47,7 @@ test('finds what the whole schema finds', () => {
   )
 })
 
-test('holds no rules for what is not there', () => {
+test('the narrowed schema has no rules for absent keys', () => {
   const size = (schema: JsonSchema): number => JSON.stringify({ ...schema, $defs: {} }).length
   const value = { upstreams: { files: { command: 'x' } } }
   expect(size(narrowed(whole, value))).toBeLessThan(size(whole) / 3)

@@ -341,8 +341,8 @@ function tryCall(all: readonly WorldTool[], world: World, call: Expression, scop
   }
 }
 
-describe('what is undone by a proposal that is sure', () => {
-  test('is only what the call made or changed, and it is as before then', () => {
+describe('execution of certain undo proposals', () => {
+  test('undo affects only what the call created or changed and restores the state before it', () => {
     const undone = new Map<string, number>()
     fc.assert(
       fc.property(tools, records, values, (all, start, given) => {
