@@ -34,6 +34,6 @@ test.each([
   ['https://a.example', 'ws://127.0.0.1', false],
   ['https://a.example', 'null', false],
   ['https://a.example', 'http://127.0.0.1.a.example', false],
-])('%s lets in %s: %s', (known, origin, isKnown) => {
+])('with origins %s the origin %s is allowed: %s', (known, origin, isKnown) => {
   expect(isLetIn(known, origin)).toBe(isKnown)
 })

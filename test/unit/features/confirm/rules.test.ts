@@ -15,9 +15,9 @@ const levels: readonly (readonly [Settings['level'], readonly Risk[]])[] = [
   ['none', []],
 ]
 
-describe.each(levels)('at the level %s', (level, expected) => {
+describe.each(levels)('confirmation level %s', (level, expected) => {
   it.each(['safe', 'reversible', 'destructive'] as const)(
-    'asks as it should about what is %s',
+    'the confirmation level decides on %s tools',
     async (risk) => {
       const { call } = bench({ settings: { level }, risk })
       expect((await call()).kind).toBe(expected.includes(risk) ? 'input_required' : 'result')
@@ -25,39 +25,39 @@ describe.each(levels)('at the level %s', (level, expected) => {
   )
 })
 
-describe('what a tool says of itself', () => {
+describe('confirmation settings of a tool', () => {
   const table: readonly (readonly [string, ToolSettings, Risk, boolean])[] = [
     ['confirm: on', { confirm: true }, 'safe', true],
-    ['a text', { confirm: 'Sure?' }, 'safe', true],
+    ['confirm with a question', { confirm: 'Sure?' }, 'safe', true],
     ['confirm: off', { confirm: false }, 'destructive', false],
     ['confirm: never', { confirm: 'never' }, 'destructive', false],
-    ['out of band', { approval: 'out_of_band' }, 'reversible', true],
-    ['out of band, where it only reads', { approval: 'out_of_band' }, 'safe', false],
+    ['approval out of band', { approval: 'out_of_band' }, 'reversible', true],
+    ['approval out of band, for a read-only tool', { approval: 'out_of_band' }, 'safe', false],
     ['approvers', { approvers: ['ada'] }, 'reversible', true],
-    ['what is typed', { typeToConfirm: 'repo' }, 'reversible', true],
-    ['how long it is remembered', { remember: { for: 1000, max: 2 } }, 'reversible', false],
+    ['confirmation by typing', { typeToConfirm: 'repo' }, 'reversible', true],
+    ['remembered approvals', { remember: { for: 1000, max: 2 } }, 'reversible', false],
   ]
-  it.each(table)('goes before the level: %s', async (_what, tool, risk, isAsked) => {
+  it.each(table)('the setting of a tool overrides the level: %s', async (_what, tool, risk, isAsked) => {
     const { call, served } = bench({ tool, risk })
     await call().catch(() => undefined)
     expect(served).toHaveLength(isAsked ? 0 : 1)
   })
 })
 
-it('costs nothing where the configuration alone says that nobody is asked', () => {
+it('no middleware is created if the configuration alone excludes confirmation', () => {
   expect(bench({ settings: { level: 'none' } }).isWrapped).toBe(false)
   expect(bench({ tool: { confirm: false } }).isWrapped).toBe(false)
   expect(bench({ tool: { risk: 'safe' } }).isWrapped).toBe(false)
   expect(bench().isWrapped).toBe(true)
 })
 
-it('passes a call on at once where what is known of the tool is at hand', () => {
+it('a call is forwarded synchronously if its tool is known', () => {
   const { call, served } = bench({ risk: 'safe' })
   void call()
   expect(served).toHaveLength(1)
 })
 
-it('refuses a call whose tool cannot be looked up', async () => {
+it('a call whose tool cannot be looked up is refused', async () => {
   const failing = bench({ deps: { entry: () => Promise.reject(new Error('down')) } })
   await expect(failing.call()).rejects.toThrow('down')
   expect(failing.served).toHaveLength(0)
