@@ -13,7 +13,7 @@ const contributions: readonly (readonly [string, FeatureInstance])[] = features.
 })
 const speaking = contributions.filter(([, { methods: own = {} }]) => Object.keys(own).length > 0)
 
-it('C099 every feature that has methods can be reached by a tool as well', () => {
+it('C099 every feature with methods is also available as a tool', () => {
   expect(speaking.length).toBeGreaterThan(0)
   for (const [name, { methods: own = {}, tools = [] }] of speaking) {
     // An extension of the protocol has methods that hosts know.
@@ -22,7 +22,7 @@ it('C099 every feature that has methods can be reached by a tool as well', () =>
   }
 })
 
-it('C099 no method of a feature takes the place of one of the protocol', () => {
+it('C099 no method of a feature has the name of a protocol method', () => {
   for (const [, { methods: own = {} }] of speaking) {
     for (const name of Object.keys(own)) expect(isProtocolMethod(name)).toBe(false)
   }

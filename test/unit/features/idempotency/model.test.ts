@@ -19,7 +19,7 @@ const step = fc.record({
   isNew: fc.boolean(),
 })
 
-it('whatever happens to a key, its call takes effect once, and what is told of it never changes', async () => {
+it('idempotency: for any sequence of events a call takes effect once and its replays never change', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (steps) => {
       const store = new MemoryStore()

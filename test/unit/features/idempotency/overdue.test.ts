@@ -60,8 +60,8 @@ const rows = servers.flatMap((server) =>
   reads.flatMap((read) => patterns.map((pattern) => ({ ...server, ...read, ...pattern }))),
 )
 
-describe('a call with a key that is never answered', () => {
-  it.each(rows)('ends: its server $server, it is repeated $pattern, with $read', async (row) => {
+describe('a keyed call that is never answered', () => {
+  it.each(rows)('the call ends: its server $server, it is repeated $pattern, with $read', async (row) => {
     const { setup, isFound } = row
     const { make, seen } = bench({ ...setup, server: row.handle, deps: { ...setup.deps, callBounds } })
     const ends: unknown[] = []
@@ -87,7 +87,7 @@ describe('a call with a key that is never answered', () => {
     expect(seen).toHaveLength(1)
   })
 
-  it('tells those who wait for its end that nobody knows, and how that is settled', async () => {
+  it('waiting callers learn that the outcome is unknown and how to resolve it', async () => {
     const { make } = bench({ server: untilAborted, deps: { callBounds } })
     const first = failureOf(make({}, keyed('k')))
     await pass(TOTAL)
@@ -98,7 +98,7 @@ describe('a call with a key that is never answered', () => {
     expect((await second).data['suggestion']).toContain('with the same key')
   })
 
-  it('is made again only once a read did not find it, after as long as its server may be silent', async () => {
+  it('the call runs again only if a read finds no effect after the silence limit of its server', async () => {
     const answers: Handler[] = [untilAborted, async () => done(2)]
     const { make, seen } = bench({
       server: (call) => (answers.shift() ?? forEver)(call),
@@ -119,7 +119,7 @@ describe('a call with a key that is never answered', () => {
     expect(seen).toHaveLength(2)
   })
 
-  it('takes as long as a person does, who is waited for', async () => {
+  it('the call lasts as long as the person it waits for', async () => {
     const { make } = bench({
       deps: { callBounds },
       server: async (call) => {
@@ -135,7 +135,7 @@ describe('a call with a key that is never answered', () => {
     expect(textOf(await outcome)).toBe('1')
   })
 
-  it('has no end of its own where nothing limits calls', async () => {
+  it('the call has no time limit if calls are unlimited', async () => {
     const turn = Promise.withResolvers<Outcome>()
     const unlimited = () => ({ silence: 600_000, total: Number.POSITIVE_INFINITY })
     const { make } = bench({ server: () => turn.promise, deps: { callBounds: unlimited } })
@@ -146,7 +146,7 @@ describe('a call with a key that is never answered', () => {
   })
 })
 
-describe('a call whose gateway died long after it had begun', () => {
+describe('a keyed call whose gateway crashed long after it began', () => {
   /** A store with the record of a call, which a gateway that is gone made so long ago. */
   async function left(age: number): Promise<MemoryStore> {
     const store = new MemoryStore()
@@ -159,7 +159,7 @@ describe('a call whose gateway died long after it had begun', () => {
     return store
   }
 
-  it('is not made again before its server was silent for long enough since that was found', async () => {
+  it('the call does not run again before a full silence limit has passed since the crash was detected', async () => {
     const store = await left(10 * SILENCE)
     const { make, seen } = bench({ store, me: 'b', tool, deps: { callBounds, call: finding() } })
     for (const wait of [SILENCE / 2, SILENCE / 2]) {
@@ -171,8 +171,8 @@ describe('a call whose gateway died long after it had begun', () => {
   })
 })
 
-describe('a store that is away for longer than answers are tried to be written', () => {
-  it('learns that the call was done once it is back', async () => {
+describe('a store that is unavailable for longer than writes are retried', () => {
+  it('the result is recorded once the store is available again', async () => {
     class Away extends MemoryStore {
       isAway = false
       override async compareAndSwap(...given: Parameters<MemoryStore['compareAndSwap']>) {
