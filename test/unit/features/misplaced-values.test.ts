@@ -63,9 +63,9 @@ const schemas: readonly (readonly [string, unknown])[] = [
   ['is missing', undefined],
 ]
 
-describe('a value for the gateway among the arguments', () => {
+describe('misplaced values among the arguments', () => {
   it.each(names.flatMap((name) => schemas.map(([what, schema]) => ({ name, what, schema }))))(
-    '$name is refused where the schema of the tool $what',
+    '$name is refused if the schema of the tool $what',
     async ({ name, schema }) => {
       for (const given of [{ text: 'a', [name]: 'v' }, { _meta: { [name]: 'v' } }]) {
         const error = await refusalOf(given, { entry: () => entryOf(schema) })
@@ -75,7 +75,7 @@ describe('a value for the gateway among the arguments', () => {
     },
   )
 
-  it('is told its place: _meta, a header where it has one, and the argument models have for it', async () => {
+  it('the refusal names the right place: _meta, a header and the injected argument', async () => {
     const key = await refusalOf({ idempotencyKey: 'k' })
     expect(key?.extra.suggestion).toBe(
       'Send it as "dev.gatehouse/idempotency_key" in _meta of the params, beside the arguments, or in the HTTP header Idempotency-Key.',
@@ -93,35 +93,35 @@ describe('a value for the gateway among the arguments', () => {
       'a part of the schema names it',
       { entry: () => entryOf({ anyOf: [{ required: ['transaction_id'] }] }) },
     ],
-    ['no list has the tool', { entry: () => undefined }],
-    ['its server cannot be listed', { entry: () => Promise.reject(new Error('away')) }],
+    ['the tool is in no list', { entry: () => undefined }],
+    ['the tools of the server cannot be listed', { entry: () => Promise.reject(new Error('away')) }],
     [
-      'it throws at once',
+      'the lookup throws synchronously',
       {
         entry: () => {
           throw new Error('away')
         },
       },
     ],
-    ['nothing takes such a value', { callerValues: () => values.slice(2) }],
+    ['no feature reads such a value', { callerValues: () => values.slice(2) }],
     [
-      'the file says that it is the key',
+      'it is the configured key argument',
       { server: () => serverSettings({ tools: { t: { keyArgument: 'transaction_id' } } }) },
     ],
-  ] satisfies [string, ServiceStubs][])('is left alone where %s', async (_what, deps) => {
+  ] satisfies [string, ServiceStubs][])('a value is accepted as an argument if %s', async (_what, deps) => {
     expect(await refusalOf({ transaction_id: 'x' }, deps)).toBeUndefined()
   })
 
   it.each([
     ['it is empty', { transaction_id: '', intent: null }],
-    ['it stands deeper', { text: { transaction_id: 'x' } }],
+    ['it is nested', { text: { transaction_id: 'x' } }],
     ['it has another name', { transaction: 'x', 'my-intent': 'y', __intent: 'z' }],
     ['there are no arguments', undefined],
-  ])('is left alone where %s', async (_what, given) => {
+  ])('a value is accepted as an argument if %s', async (_what, given) => {
     expect(await refusalOf(given)).toBeUndefined()
   })
 
-  it('is found by a list that has to be asked for, and left alone in calls of the gateway itself', async () => {
+  it('a misplaced value is refused after the tools are requested, and accepted in internal calls', async () => {
     const entry = async () => entryOf({})
     expect((await refusalOf({ intent: 'x' }, { entry }))?.code).toBe('INVALID_INPUT')
     expect(await refusalOf({ intent: 'x' }, {}, { internal: 'compensate' })).toBeUndefined()

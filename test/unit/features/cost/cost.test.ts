@@ -70,7 +70,7 @@ describe('the usage in a result', () => {
     expect(usageOf(fieldsOf(await make()))).toMatchObject({ quota: { remaining: 2 } })
   })
 
-  it('the usage states the remaining rate limit, which is also reported as header', async () => {
+  it('the usage states the remaining rate limit, which is also reported to the transport', async () => {
     const make = bench({ tool: { rate: '3/minute' } })
     const limited = vi.fn<(standing: object) => void>()
     const quotas = []

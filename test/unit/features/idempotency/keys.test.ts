@@ -15,7 +15,7 @@ const sources: readonly (readonly [Readonly<Record<string, unknown>>])[] = [
 ]
 
 describe('the idempotency key of a call', () => {
-  it.each(sources)('the key is read from %j and removed before the server', async (params) => {
+  it.each(sources)('the key is read from %j and removed before the call is sent', async (params) => {
     const { make, seen } = bench()
     expect(fieldsOf(await make({}, params))).toMatchObject({ idempotency: { idempotency_key: 'k' } })
     expect(seen[0]?.params.text).toBe('{"name":"t","arguments":{"x":1}}')

@@ -276,7 +276,7 @@ describe('the intent of a call', () => {
     ])
   })
 
-  it('stands below permissions and above what looks at arguments, and is on by default', () => {
+  it('intent runs after permissions and before validation, and is on by default', () => {
     const order = features.map(({ name }) => name)
     expect(order.indexOf('permissions')).toBeLessThan(order.indexOf('intent'))
     expect(order.indexOf('intent')).toBeLessThan(order.indexOf('validate'))

@@ -35,7 +35,7 @@ async function leftOver(store = new MemoryStore()) {
   return { one, gateway, store, answer: await asked }
 }
 
-describe('a commit', () => {
+describe('commit with steps in doubt', () => {
   async function committed(error: GatewayError) {
     const one = new Place()
     const gateway = await begun({
@@ -50,7 +50,7 @@ describe('a commit', () => {
     return { gateway, answer: await gateway.ask('commit', t) }
   }
 
-  it('says which steps may have been done though no answer came, and asks for attention', async () => {
+  it('the response lists the steps with an unknown outcome and requires attention', async () => {
     const { gateway, answer } = await committed(new GatewayError('OPERATION_TIMEOUT', 'too late'))
     const left = {
       steps_completed: 0,
@@ -72,7 +72,7 @@ describe('a commit', () => {
     expect(await gateway.ask('status', {})).toMatchObject({ transactions: [{ needs_attention: true }] })
   })
 
-  it('is kept until an operator acknowledges it', async () => {
+  it('the transaction is retained until an operator acknowledges it', async () => {
     vi.useFakeTimers({ now: 0 })
     const { gateway } = await committed(new GatewayError('OPERATION_TIMEOUT', 'too late'))
     await vi.advanceTimersByTimeAsync(48 * 3_600_000)
@@ -87,14 +87,14 @@ describe('a commit', () => {
   it.each([
     ['that was never sent', away()],
     ['that the server refused', new GatewayError('UPSTREAM_ERROR', 'no', { details: { http_status: 403 } })],
-  ])('says nothing of a step %s', async (_what, error) => {
+  ])('a step %s is not listed', async (_what, error) => {
     const { answer } = await committed(error)
     expect(answer).toEqual({ status: 'committed', transaction_id: 't', steps_completed: 0 })
   })
 })
 
-describe('what could not be undone as its server was away', () => {
-  it('is tried again, less and less often, until it works', async () => {
+describe('a compensation that failed because its server was unavailable', () => {
+  it('the compensation is retried with backoff until it succeeds', async () => {
     vi.useFakeTimers({ now: 0 })
     const { one, gateway, answer } = await leftOver()
     expect(answer).toMatchObject({ status: 'partially_rolled_back', needs_attention: true })
@@ -119,7 +119,7 @@ describe('what could not be undone as its server was away', () => {
     await gateway.die()
   })
 
-  it('is tried again by another gateway where the first one has ended', async () => {
+  it('the compensation is retried by another gateway after a crash', async () => {
     vi.useFakeTimers({ now: 0 })
     const store = new MemoryStore()
     const { one, gateway } = await leftOver(store)
@@ -134,7 +134,7 @@ describe('what could not be undone as its server was away', () => {
     await other.die()
   })
 
-  it('is not tried any more once it is acknowledged', async () => {
+  it('the compensation is not retried once acknowledged', async () => {
     vi.useFakeTimers({ now: 0 })
     const { one, gateway } = await leftOver()
     const repository = new Transactions(gateway.store, 3_600_000)
@@ -150,7 +150,7 @@ describe('what could not be undone as its server was away', () => {
     await gateway.die()
   })
 
-  it('is given up in the end, and still asks for attention', async () => {
+  it('the retries end eventually, and the transaction still needs attention', async () => {
     vi.useFakeTimers({ now: 0 })
     const { one, gateway } = await leftOver()
     await vi.advanceTimersByTimeAsync(18 * 3_600_000)
@@ -165,8 +165,8 @@ describe('what could not be undone as its server was away', () => {
   }, 120_000)
 })
 
-describe('what cannot be undone at all', () => {
-  it('is not tried again', async () => {
+describe('a step that cannot be undone', () => {
+  it('a step that cannot be undone is not retried', async () => {
     vi.useFakeTimers({ now: 0 })
     const one = new Place()
     const gateway = await begun({ places: { one }, settings: { uncompensable: 'allow' } })
@@ -183,7 +183,7 @@ describe('what cannot be undone at all', () => {
     await gateway.die()
   })
 
-  it('stays undone, while what is tried again becomes so', async () => {
+  it('a step that cannot be undone stays so while other compensations are retried', async () => {
     vi.useFakeTimers({ now: 0 })
     const one = new Away()
     const gateway = await begun({ places: { one }, settings: { uncompensable: 'allow' } })

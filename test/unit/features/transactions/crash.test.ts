@@ -110,7 +110,7 @@ async function survived(given: Plan, at: number, isDone: boolean) {
   return { isCrashed, status, end, before, atEnd, after: worldOf(there), undone, acknowledged }
 }
 
-it('comes to a legal end wherever the process ends, undoes nothing twice, and reports exactly what is left', async () => {
+it('a transaction ends legally after a crash at any point, undoes nothing twice and reports exactly what remains', async () => {
   await fc.assert(
     fc.asyncProperty(plan, async (given) => {
       for (let at = 1, isCrashed = true; isCrashed; at++) {
