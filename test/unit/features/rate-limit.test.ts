@@ -160,7 +160,7 @@ describe('rate limits', () => {
     expect(headers.get('ratelimit')).toMatch(/^"principal-60s";r=0;t=\d+$/)
   })
 
-  it('input responses are not charged, once per request state', async () => {
+  it('the response to an input request is not charged, once per request state', async () => {
     let rounds = 0
     const asking: Handler = async ({ requestState: state }) =>
       state['confirm'] === undefined || rounds++ === 0

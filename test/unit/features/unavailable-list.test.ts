@@ -153,25 +153,25 @@ async function fateOf(row: Row, entry: () => Promise<Descriptor | undefined>): P
   )
 }
 
-describe('A tools/call whose server', () => {
+describe('a tools/call whose server', () => {
   const failing = () => Promise.reject(new GatewayError('UPSTREAM_ERROR', 'There is no list.'))
   const named = rows.map((row) => [row.feature.name, row] as const)
 
-  it.each(named)('cannot list its tools meets the feature %s', async (_name, row) => {
+  it.each(named)('fails to list its tools has the documented outcome in feature %s', async (_name, row) => {
     expect(await fateOf(row, failing)).toBe(row.unavailable)
   })
 
-  it.each(named)('does not list the tool meets the feature %s', async (_name, row) => {
+  it.each(named)('does not list the tool has the documented outcome in feature %s', async (_name, row) => {
     expect(await fateOf(row, async () => undefined)).toBe(row.unknown)
   })
 })
 
-describe('A request that names no tool', () => {
+describe('a request that names no tool', () => {
   const features = [...new Set(rows.map(({ feature }) => feature))]
   const methods = ['prompts/get', 'resources/read', 'completion/complete', 'tools/list']
 
   it.each(features.flatMap((feature) => methods.map((method) => [method, feature.name, feature] as const)))(
-    'of %s asks for no list in the feature %s',
+    '%s requests no tool list in feature %s',
     async (method, _name, feature) => {
       const settings = rows.find((each) => each.feature === feature)?.settings
       let lookups = 0

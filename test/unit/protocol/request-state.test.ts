@@ -7,8 +7,8 @@ import { Payload } from '../../../src/core/payload.ts'
 import { anonymous } from '../../../src/core/principal.ts'
 import type { Target } from '../../../src/core/call.ts'
 
-describe('sealed state', () => {
-  it('comes back as it was', () => {
+describe('sealed request state', () => {
+  it('request state round-trips', () => {
     const property = fc.property(
       fc.dictionary(fc.string(), fc.jsonValue()),
       fc.string(),
@@ -20,12 +20,12 @@ describe('sealed state', () => {
     fc.assert(property)
   })
 
-  it('does not show what it holds', () => {
+  it('request state is not readable', () => {
     const text = createRequestStateCodec(() => 0).close({ secret: 'hunter2' }, 'b')
     expect(Buffer.from(text, 'base64url').toString('latin1')).not.toContain('hunter2')
   })
 
-  it('is good once', () => {
+  it('request state can be used once', () => {
     const seal = createRequestStateCodec(() => 0)
     const text = seal.close({ a: 1 }, 'b')
     seal.open(text, 'b')
@@ -34,7 +34,7 @@ describe('sealed state', () => {
     expect(codeOf(() => seal.open(`${text}=`, 'b'))).toBe('STATE_INVALID')
   })
 
-  it('is refused once any byte of it was changed', () => {
+  it('request state with any modified byte is refused', () => {
     const seal = createRequestStateCodec(() => 0)
     const text = seal.close({ a: 1 }, 'b')
     const bytes = Buffer.from(text, 'base64url')

@@ -119,7 +119,7 @@ describe('a compensation that failed because its server was unavailable', () => 
     await gateway.die()
   })
 
-  it('the compensation is retried by another gateway after a crash', async () => {
+  it('the compensation is retried by another gateway after the first has ended', async () => {
     vi.useFakeTimers({ now: 0 })
     const store = new MemoryStore()
     const { one, gateway } = await leftOver(store)
