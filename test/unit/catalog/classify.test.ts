@@ -141,9 +141,12 @@ describe('classification by annotations of the server', () => {
     ['check_for_upgrade', 'read safe idempotent'],
     ['get_reset_password_policy', 'read safe idempotent'],
     ['download_to_file', 'write reversible'],
-  ])('readOnlyHint applies to names that only mention a change, but not to tools that write files: %s is %s', (name, expected) => {
-    expect(short(natureOf(name, { readOnlyHint: true }))).toBe(expected)
-  })
+  ])(
+    'readOnlyHint applies to names that only mention a change, but not to tools that write files: %s is %s',
+    (name, expected) => {
+      expect(short(natureOf(name, { readOnlyHint: true }))).toBe(expected)
+    },
+  )
 
   it.each([
     ['create_x', { readOnlyHint: false }, 'write destructive'],
@@ -166,9 +169,12 @@ describe('classification by annotations of the server', () => {
     ['get_x', { readOnlyHint: false }, 'write reversible'],
     ['get_x', { idempotentHint: false }, 'read safe'],
     ['create_x', { destructiveHint: true }, 'write destructive'],
-  ])('annotations of an untrusted server can only raise the risk: %s with %o is %s', (name, hints, expected) => {
-    expect(short(natureOf(name, hints, { trust: false }))).toBe(expected)
-  })
+  ])(
+    'annotations of an untrusted server can only raise the risk: %s with %o is %s',
+    (name, hints, expected) => {
+      expect(short(natureOf(name, hints, { trust: false }))).toBe(expected)
+    },
+  )
 
   it('a tool without annotations is not destructive, although the default of the specification says so', () => {
     expect(short(natureOf('create_x', {}))).toBe('write reversible')

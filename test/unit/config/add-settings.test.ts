@@ -15,7 +15,11 @@ test.each([
     { url: 'https://x.example/mcp', tools },
   ],
   ['JSON', '{"upstreams":{"a":{"command":"x"}}}', { command: 'x', tools }],
-  ['tools with an empty mapping', 'upstreams:\n  a:\n    command: x\n    tools: {}\n', { command: 'x', tools }],
+  [
+    'tools with an empty mapping',
+    'upstreams:\n  a:\n    command: x\n    tools: {}\n',
+    { command: 'x', tools },
+  ],
   ['tools without a value', 'upstreams:\n  a:\n    command: x\n    tools:\n', { command: 'x', tools }],
   [
     'a tool with settings',

@@ -207,7 +207,12 @@ describe('auth settings', () => {
   it.each([
     ['signed tokens only', jwt, '', ['auth.jwt: set `client_id` here']],
     ['listed tokens only', known, '', ['auth.opaque: name people with `approves_as`']],
-    ['users without an approver role', `${jwt}, basic: { users: [{ ${person} }] }`, '', ['auth.jwt: set `client_id`']],
+    [
+      'users without an approver role',
+      `${jwt}, basic: { users: [{ ${person} }] }`,
+      '',
+      ['auth.jwt: set `client_id`'],
+    ],
     ['a store that no command can read', jwt, 'store: memory', ['takes a client that supports elicitation']],
     ['users who approve', `${jwt}, basic: { users: [{ ${person}, approves_as: a }] }`, '', []],
     ['a sign-in', 'jwt: { issuer: "https://idp.example.com", client_id: pages }', '', []],

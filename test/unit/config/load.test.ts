@@ -353,7 +353,11 @@ describe('configuration problems', () => {
     ['an empty upstream', 'upstreams:\n  it: ""\n', 'f:2:7 upstreams.it: must be a command line'],
     ['a number', 'upstreams:\n  it: 3\n', 'f:2:7 upstreams.it: must be a command line'],
     ['an unknown key', `${it}listn: {}`, 'f:2:1 listn: unknown key; did you mean `listen`?'],
-    ['an unknown key unlike any known one', `${it}zzz: {}`, 'f:2:1 zzz: unknown key; known here: version, profile, listen'],
+    [
+      'an unknown key unlike any known one',
+      `${it}zzz: {}`,
+      'f:2:1 zzz: unknown key; known here: version, profile, listen',
+    ],
     ['an unknown nested key', one('command: x, star_timeout: 1s'), 'did you mean `start_timeout`?'],
     [
       'an unknown feature',
@@ -365,10 +369,22 @@ describe('configuration problems', () => {
       one('command: x, isolation: per-client'),
       'shared, per_client; did you mean `per_client`?',
     ],
-    ['an unknown revision', one('command: x, revision: 2025-06-19'), 'must be one of follow, auto, 2024-11-05'],
-    ['an invalid duration', one('command: x, idle: 10'), 'f:2:27 upstreams.it.idle: must be a duration such as'],
+    [
+      'an unknown revision',
+      one('command: x, revision: 2025-06-19'),
+      'must be one of follow, auto, 2024-11-05',
+    ],
+    [
+      'an invalid duration',
+      one('command: x, idle: 10'),
+      'f:2:27 upstreams.it.idle: must be a duration such as',
+    ],
     ['an invalid size', `${it}limits: { body: big }`, 'f:2:17 limits.body: must be a size such as'],
-    ['a number below the minimum', `${it}limits: { concurrency: 0 }`, 'limits.concurrency: must be at least 1'],
+    [
+      'a number below the minimum',
+      `${it}limits: { concurrency: 0 }`,
+      'limits.concurrency: must be at least 1',
+    ],
     ['an invalid switch', `${it}listen: { aggregate: maybe }`, 'listen.aggregate: must be on or off'],
     ['an invalid choice', `${it}features: { confirm: { after: 1 } }`, 'must be "never", or a mapping'],
     [
@@ -378,15 +394,27 @@ describe('configuration problems', () => {
     ],
     ['a misspelled off', `${it}features: { confirm: of }`, 'must be on, off, or a mapping of settings'],
     ['an unsupported version', `${it}version: 2`, 'f:2:10 version: must be 1'],
-    ['a port above the maximum', `${it}listen: { port: 65536 }`, 'f:2:17 listen.port: must be a whole number from 0'],
+    [
+      'a port above the maximum',
+      `${it}listen: { port: 65536 }`,
+      'f:2:17 listen.port: must be a whole number from 0',
+    ],
     ['a host with a scheme', `${it}listen: { host: "http://x" }`, 'without a scheme'],
-    ['a public_url with an unsupported scheme', `${it}listen: { public_url: "ftp://x" }`, 'must be a URL such as'],
+    [
+      'a public_url with an unsupported scheme',
+      `${it}listen: { public_url: "ftp://x" }`,
+      'must be a URL such as',
+    ],
     [
       'an origin with a path',
       `${it}listen: { origins: [https://x/y] }`,
       'listen.origins[0]: must be an origin',
     ],
-    ['an address open to the network without auth', `${it}listen: { host: 0.0.0.0 }`, 'f:2:17 listen.host: everyone who can reach'],
+    [
+      'an address open to the network without auth',
+      `${it}listen: { host: 0.0.0.0 }`,
+      'f:2:17 listen.host: everyone who can reach',
+    ],
     [
       'any origin on an address open to the network',
       `${it}auth: none\nlisten: { host: "::", origins: ["*"] }`,
@@ -418,7 +446,11 @@ describe('configuration problems', () => {
       one('url: https://h, headers: { "A b": c }'),
       'the name must be a header name',
     ],
-    ['a url with an unsupported scheme', one('url: ftp://h'), 'upstreams.it.url: must start with http:// or https://'],
+    [
+      'a url with an unsupported scheme',
+      one('url: ftp://h'),
+      'upstreams.it.url: must start with http:// or https://',
+    ],
     ['an invalid url', one('url: "http://"'), 'must be a whole URL'],
     ['a url with a password', one('url: https://u:p@h'), 'cannot hold a user and password'],
     ['a missing folder', one('command: x, cwd: nowhere'), 'upstreams.it.cwd: this directory does not exist'],

@@ -25,10 +25,7 @@ function withTool(more: object): Contract {
 describe('C212 C017 a breaking change raises the major version', () => {
   it.each<[string, Contract]>([
     ['a removed tool', contract()],
-    [
-      'a renamed tool',
-      contract({ tools: { read_note: toolContract({ input: schema, output: schema }) } }),
-    ],
+    ['a renamed tool', contract({ tools: { read_note: toolContract({ input: schema, output: schema }) } })],
     ['a required argument', withTool({ input: { ...schema, required: ['title', 'body'] } })],
     [
       'a result of a different type',
@@ -64,10 +61,7 @@ describe('C213 C018 an addition raises the minor version', () => {
     ],
     ['a prompt', { ...before, prompts: { ...before.prompts, other: { arguments: {}, wording: '' } } }],
     ['a resource', { ...before, resources: { ...before.resources, 'notes://one': '' } }],
-    [
-      'a removed resource whose scheme remains',
-      { ...before, resources: { 'notes://two': '' } },
-    ],
+    ['a removed resource whose scheme remains', { ...before, resources: { 'notes://two': '' } }],
     ['a template', { ...before, templates: { ...before.templates, 'notes://{id}/text': '' } }],
     ['an announced deprecation', withTool({ deprecated: 'use read_note, support ends 2099-01-01' })],
   ])('%s raises the minor version', (_name, after) => {

@@ -65,9 +65,12 @@ describe('a batch on stdio', () => {
     ])
   })
 
-  it.each(['2024-11-05', '2025-06-18', '2025-11-25'])('a batch of a %s client is refused', async (revision) => {
-    expect(await answersTo(revision, [batch])).toMatchObject([{ id: null, error: { code: -32600 } }])
-  })
+  it.each(['2024-11-05', '2025-06-18', '2025-11-25'])(
+    'a batch of a %s client is refused',
+    async (revision) => {
+      expect(await answersTo(revision, [batch])).toMatchObject([{ id: null, error: { code: -32600 } }])
+    },
+  )
 
   it.each([
     ['that is empty', '[]', -32600],

@@ -82,7 +82,10 @@ describe('injected arguments of a call', () => {
   it.each([
     ['among its properties', { properties: { _key: {} } }],
     ['among the properties of a subschema', { allOf: [{ properties: { _key: {} } }] }],
-    ['among the properties of a definition', { $ref: '#/$defs/A', $defs: { A: { properties: { _key: {} } } } }],
+    [
+      'among the properties of a definition',
+      { $ref: '#/$defs/A', $defs: { A: { properties: { _key: {} } } } },
+    ],
     ['as required', { anyOf: [{ required: ['_key'] }, {}] }],
   ])('an argument stays with the server if its schema names it %s', async (_where, inputSchema) => {
     const entry = (): Descriptor => entryOf({ name: 't', inputSchema })

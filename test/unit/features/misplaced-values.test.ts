@@ -57,9 +57,12 @@ const names = values.flatMap(({ name, aliases = [] }) =>
   [name, ...aliases].flatMap((each) => [each, `_${each}`, `dev.gatehouse/${each}`]),
 )
 const schemas: readonly (readonly [string, unknown])[] = [
-  ['is open', { type: 'object', properties: { text: {} } }],
-  ['is closed', { type: 'object', properties: { text: {} }, additionalProperties: false }],
-  ['takes any other', { type: 'object', additionalProperties: { type: 'string' } }],
+  ['allows additional properties', { type: 'object', properties: { text: {} } }],
+  [
+    'forbids additional properties',
+    { type: 'object', properties: { text: {} }, additionalProperties: false },
+  ],
+  ['accepts any other', { type: 'object', additionalProperties: { type: 'string' } }],
   ['is missing', undefined],
 ]
 
@@ -117,7 +120,7 @@ describe('misplaced values among the arguments', () => {
     ['it is nested', { text: { transaction_id: 'x' } }],
     ['it has another name', { transaction: 'x', 'my-intent': 'y', __intent: 'z' }],
     ['there are no arguments', undefined],
-  ])('a value is accepted as an argument if %s', async (_what, given) => {
+  ])('an argument is not a misplaced value if %s', async (_what, given) => {
     expect(await refusalOf(given)).toBeUndefined()
   })
 

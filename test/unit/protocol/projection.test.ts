@@ -102,18 +102,21 @@ describe('a result for an older client', () => {
       ],
     },
     { type: ['object', 'array'], properties: { a: { $ref: '#/$defs/a' } }, required: ['a'] },
-  ])('the wrapped result is valid for its wrapped schema, whether or not the root is an object: %j', (root) => {
-    const outputSchema = { ...root, $defs: { a: { type: 'integer' } } }
-    const tools = Payload.of({ tools: [{ name: 'a', outputSchema }] })
-    const [tool] = lowerResult('tools/list', tools, latestLegacy).at('tools')?.items ?? []
-    const schema = tool?.at('outputSchema')?.fields ?? {}
-    expect(schema['type']).toBe('object')
-    const fits = (structuredContent: unknown): boolean => {
-      const result = lowerResult('tools/call', Payload.of({ content: [], structuredContent }), latestLegacy)
-      return validator(schema)(result.fields['structuredContent']).length === 0
-    }
-    expect([{ a: 1 }, [1], { a: 'no' }, 'no'].map(fits)).toEqual([true, true, false, false])
-  })
+  ])(
+    'the wrapped result is valid for its wrapped schema, whether or not the root is an object: %j',
+    (root) => {
+      const outputSchema = { ...root, $defs: { a: { type: 'integer' } } }
+      const tools = Payload.of({ tools: [{ name: 'a', outputSchema }] })
+      const [tool] = lowerResult('tools/list', tools, latestLegacy).at('tools')?.items ?? []
+      const schema = tool?.at('outputSchema')?.fields ?? {}
+      expect(schema['type']).toBe('object')
+      const fits = (structuredContent: unknown): boolean => {
+        const result = lowerResult('tools/call', Payload.of({ content: [], structuredContent }), latestLegacy)
+        return validator(schema)(result.fields['structuredContent']).length === 0
+      }
+      expect([{ a: 1 }, [1], { a: 'no' }, 'no'].map(fits)).toEqual([true, true, false, false])
+    },
+  )
 
   it('wrapped structured content names its wrapper', () => {
     const schema = { type: 'array', items: { $ref: '#/$defs/item' }, $defs: { item: { type: 'string' } } }

@@ -9,7 +9,7 @@ function closing(closed: string[], name: string): MemoryStore {
   return store
 }
 
-it('stores that were replaced are closed with the gateway, whenever that is, and each is told of', async () => {
+it('replaced stores are closed with the gateway, and each is reported', async () => {
   const closed: string[] = []
   const told: unknown[] = []
   const retired = new RetiredStores((store) => told.push(store))

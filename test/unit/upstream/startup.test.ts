@@ -5,7 +5,7 @@ import { startServers } from '../../../src/upstream/startup.ts'
 import { ownCall } from '../../../src/protocol/lift.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
-test('a server that is away is tried again until it is there', async () => {
+test('an unavailable server is retried until it is available', async () => {
   const away = new GatewayError('SERVER_UNAVAILABLE', 'The server cannot be reached.')
   let tries = 0
   const status = { connections: 0, problem: away.message }

@@ -7,12 +7,7 @@ it.each([
   ['a pattern', { 'get_*': { rename: 'get' } }, 'get_*', 'name one'],
   ['the same name', { get: { rename: 'get' } }, 'get', 'its name already'],
   ['a name given twice', { a: { rename: 'c' }, b: { rename: 'c' } }, 'b', 'the new name of a too'],
-  [
-    'a name with its own settings',
-    { a: { rename: 'b' }, b: { risk: 'safe' } },
-    'a',
-    'beside the new name',
-  ],
+  ['a name with its own settings', { a: { rename: 'b' }, b: { risk: 'safe' } }, 'a', 'beside the new name'],
 ])('rename checks find %s', (_what, tools, at, message) => {
   expect(renameProblems(tools, path)).toEqual([
     { path: [...path, at, 'rename'], message: expect.stringContaining(message) },

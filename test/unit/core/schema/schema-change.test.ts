@@ -34,12 +34,7 @@ describe('changes of an input schema', () => {
     ],
     ['a removed type', { type: ['string', 'null'] }, text, 'major  type: fewer than before'],
     ['an additional type', text, { type: ['string', 'null'] }, 'minor  type: more than before'],
-    [
-      'integer instead of number',
-      { type: 'number' },
-      { type: 'integer' },
-      'major  type: fewer than before',
-    ],
+    ['integer instead of number', { type: 'number' }, { type: 'integer' }, 'major  type: fewer than before'],
     ['a different type', text, { type: 'number' }, 'major  type: some came, some went'],
     ['a removed enum value', { enum: ['a', 'b'] }, { enum: ['a'] }, 'major  values: fewer than before'],
     ['an additional enum value', { enum: ['a'] }, { enum: ['a', 'b'] }, 'minor  values: more than before'],
@@ -67,7 +62,12 @@ describe('changes of an input schema', () => {
       { items: { type: 'null' } },
       'major [] type: some came, some went',
     ],
-    ['an additional alternative', { anyOf: [text] }, { anyOf: [text, { type: 'null' }] }, 'minor  has more forms'],
+    [
+      'an additional alternative',
+      { anyOf: [text] },
+      { anyOf: [text, { type: 'null' }] },
+      'minor  has more forms',
+    ],
     ['a different description', { description: 'a' }, { description: 'b' }, 'patch  has other words'],
     [
       'an argument named like a schema keyword',
@@ -88,7 +88,12 @@ describe('changes of an output schema', () => {
       object({ properties: {} }),
       'major a was removed',
     ],
-    ['an additional member', object({ properties: {} }), object({ properties: { a: text } }), 'minor a was added'],
+    [
+      'an additional member',
+      object({ properties: {} }),
+      object({ properties: { a: text } }),
+      'minor a was added',
+    ],
     ['a member that becomes optional', object({ required: ['a'] }), object(), 'major a may be missing'],
     ['an additional type', text, { type: ['string', 'null'] }, 'major  type: more than before'],
     ['an additional enum value', { enum: ['a'] }, { enum: ['a', 'b'] }, 'major  values: more than before'],
@@ -136,15 +141,18 @@ function between(one: Schema, other: Schema): readonly Schema[] {
   return values.filter((each) => fits(each).length === 0 && misfits(each).length > 0)
 }
 
-test.each(['input', 'output'] as const)('every change of an %s schema is reported and nothing else', (side) => {
-  fc.assert(
-    fc.property(schema, schema, (before, after) => {
-      expect(schemaChanges(before, before, side)).toEqual([])
-      const isSame = canonical(before) === canonical(after)
-      expect(schemaChanges(before, after, side).length === 0).toBe(isSame)
-    }),
-  )
-})
+test.each(['input', 'output'] as const)(
+  'every change of an %s schema is reported and nothing else',
+  (side) => {
+    fc.assert(
+      fc.property(schema, schema, (before, after) => {
+        expect(schemaChanges(before, before, side)).toEqual([])
+        const isSame = canonical(before) === canonical(after)
+        expect(schemaChanges(before, after, side).length === 0).toBe(isSame)
+      }),
+    )
+  },
+)
 
 test.each(['input', 'output'] as const)(
   'a value that no longer fits an %s schema is a breaking change, unless its name was free',

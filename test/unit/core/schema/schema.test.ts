@@ -34,10 +34,13 @@ describe('validator', () => {
     expect(validator(tuple)([1])).toHaveLength(1)
   })
 
-  test.each(['draft-04', 'draft-06', 'draft-07'])('a %s schema is validated by the rules of its draft', (draft) => {
-    const schema = { $schema: `http://json-schema.org/${draft}/schema#`, items: [{ type: 'string' }] }
-    expect(validator(schema)([1])).toHaveLength(1)
-  })
+  test.each(['draft-04', 'draft-06', 'draft-07'])(
+    'a %s schema is validated by the rules of its draft',
+    (draft) => {
+      const schema = { $schema: `http://json-schema.org/${draft}/schema#`, items: [{ type: 'string' }] }
+      expect(validator(schema)([1])).toHaveLength(1)
+    },
+  )
 
   test('two schemas may have the same $id', () => {
     const id = 'https://example.com/input'

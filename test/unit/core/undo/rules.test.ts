@@ -25,10 +25,13 @@ describe('configured undo rules', () => {
     })
   })
 
-  test.each([[undefined], ['none']])('an undo rule has no call for absent state if absent is %s', (absent) => {
-    const given = { snapshot: 'read()', restore: 'write()', ...(absent !== undefined && { absent }) }
-    expect(readUndo(given)).not.toHaveProperty('absent')
-  })
+  test.each([[undefined], ['none']])(
+    'an undo rule has no call for absent state if absent is %s',
+    (absent) => {
+      const given = { snapshot: 'read()', restore: 'write()', ...(absent !== undefined && { absent }) }
+      expect(readUndo(given)).not.toHaveProperty('absent')
+    },
+  )
 
   test('none declares that a tool cannot be undone', () => {
     expect(readUndo('none')).toEqual({ kind: 'none' })

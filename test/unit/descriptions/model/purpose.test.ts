@@ -168,13 +168,16 @@ test.each([
   ['browser_file_upload', 'Upload one or more files', ['may change data of files']],
   ['browser_close', 'Close the page', ['may change data of files']],
   ['browser_create_tab', '', ['creates a tab in files']],
-])('a common prefix of all names is not used as a verb: %s, described as "%s"', (name, description, effects) => {
-  const all = [
-    ...tools('browser_open', 'browser_type'),
-    { name, description, inputSchema: { type: 'object' } },
-  ]
-  expect(describedServer({ tools: all }).tools.at(-1)?.effects).toEqual(effects)
-})
+])(
+  'a common prefix of all names is not used as a verb: %s, described as "%s"',
+  (name, description, effects) => {
+    const all = [
+      ...tools('browser_open', 'browser_type'),
+      { name, description, inputSchema: { type: 'object' } },
+    ]
+    expect(describedServer({ tools: all }).tools.at(-1)?.effects).toEqual(effects)
+  },
+)
 
 test('the server name is not used as a verb of its tools', () => {
   const [tool] = describedServer({ tools: tools('files_create_folder') }).tools

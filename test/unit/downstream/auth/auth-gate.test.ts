@@ -59,10 +59,13 @@ describe('an HTTP endpoint that requires tokens', () => {
       expect(await front.send(path)).toMatchObject({ status: 200 })
   })
 
-  it.each(['tools/call', 'prompts/get', 'resources/read'])('C065 %s without a token is refused', async (method) => {
-    const front = await open({ anonymous: ['tools/list', 'prompts/list', 'resources/list'] })
-    expect(await front.call({ method })).toMatchObject({ status: 401 })
-  })
+  it.each(['tools/call', 'prompts/get', 'resources/read'])(
+    'C065 %s without a token is refused',
+    async (method) => {
+      const front = await open({ anonymous: ['tools/list', 'prompts/list', 'resources/list'] })
+      expect(await front.call({ method })).toMatchObject({ status: 401 })
+    },
+  )
 
   it('C078 the challenge contains the realm and the URL of the resource metadata', async () => {
     const front = await open({ realm: 'tools of acme' })

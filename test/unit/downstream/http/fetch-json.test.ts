@@ -28,10 +28,13 @@ describe('fetchJson', () => {
     await expect(fetchJson(`${origin}/good`)).resolves.toEqual({ a: 1 })
   })
 
-  it.each(['redirect', 'large', 'endless', 'cut', 'list', 'broken'])('fetchJson fails on a %s response', async (path) => {
-    await expect(fetchJson(`${origin}/${path}`)).rejects.toThrow(Error)
-    if (path === 'redirect') expect(asked.at(-1)).toBe('/redirect')
-  })
+  it.each(['redirect', 'large', 'endless', 'cut', 'list', 'broken'])(
+    'fetchJson fails on a %s response',
+    async (path) => {
+      await expect(fetchJson(`${origin}/${path}`)).rejects.toThrow(Error)
+      if (path === 'redirect') expect(asked.at(-1)).toBe('/redirect')
+    },
+  )
 
   it('fetchJson requires https for other hosts', async () => {
     await expect(fetchJson('http://example.com/')).rejects.toThrow('is not https')

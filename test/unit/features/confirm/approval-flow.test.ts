@@ -128,19 +128,22 @@ describe('a client without elicitation', () => {
     expect(fieldsOf(await one.call({ client: plain }))['status']).toBe('confirmation_required')
   })
 
-  it.each(['page', 'two_step'] as const)('a call with its confirmation token runs once: %s', async (fallback) => {
-    const one = bench({ settings: { fallback } })
-    const token = tokenOf(await one.call({ client: plain }))
-    const meta = { user_confirmed: true, confirmation_token: token }
-    expect(fieldsOf(await one.call(host(meta)))['isError']).toBeUndefined()
-    expect(one.served[0]?.meta).toEqual({})
-    expect(one.served[0]?.params.fields['_meta']).toBeUndefined()
-    expect(one.signed[0]).toMatchObject({ by: ['agent'], via: ['confirmation_token'] })
-    const again = fieldsOf(await one.call(host(meta)))
-    expect(again).toMatchObject({ error: { code: 'CONFIRMATION_TOKEN_INVALID' }, isError: true })
-    expect(again['confirmation_token']).not.toBe(token)
-    expect(one.served).toHaveLength(1)
-  })
+  it.each(['page', 'two_step'] as const)(
+    'a call with its confirmation token runs once: %s',
+    async (fallback) => {
+      const one = bench({ settings: { fallback } })
+      const token = tokenOf(await one.call({ client: plain }))
+      const meta = { user_confirmed: true, confirmation_token: token }
+      expect(fieldsOf(await one.call(host(meta)))['isError']).toBeUndefined()
+      expect(one.served[0]?.meta).toEqual({})
+      expect(one.served[0]?.params.fields['_meta']).toBeUndefined()
+      expect(one.signed[0]).toMatchObject({ by: ['agent'], via: ['confirmation_token'] })
+      const again = fieldsOf(await one.call(host(meta)))
+      expect(again).toMatchObject({ error: { code: 'CONFIRMATION_TOKEN_INVALID' }, isError: true })
+      expect(again['confirmation_token']).not.toBe(token)
+      expect(one.served).toHaveLength(1)
+    },
+  )
 
   it('no page is named if only the host can confirm', async () => {
     const outcome = await bench({ settings: { fallback: 'two_step' } }).call({ client: plain })
@@ -150,7 +153,10 @@ describe('a client without elicitation', () => {
   it.each([
     ['a flag alone', { user_confirmed: true }],
     ['a flag and a made-up token', { user_confirmed: true, confirmation_token: 'f'.repeat(32) }],
-    ["the gateway's own metadata names", { 'dev.gatehouse/user_confirmed': true, 'dev.gatehouse/confirmation_token': '' }],
+    [
+      "the gateway's own metadata names",
+      { 'dev.gatehouse/user_confirmed': true, 'dev.gatehouse/confirmation_token': '' },
+    ],
   ])('a call with %s does not run', async (_what, meta) => {
     const one = bench()
     await one.call({ client: plain })
@@ -297,16 +303,19 @@ describe('approval by people other than the caller', () => {
   it.each([
     ['nothing', {}],
     ['an error', { confirm: { error: Payload.of({ code: -32603, message: 'no' }) } }],
-  ])('the approval remains pending if the client answers the page request with %s', async (_what, answers) => {
-    const one = bench({ tool: { approval: 'out_of_band' } })
-    const { requestState: state } = asked(await one.call())
-    expect(fieldsOf(await one.call({ requestState: state, inputResponses: answers }))['status']).toBe(
-      'confirmation_required',
-    )
-    await one.approvals.decide(await pendingId(one), ada)
-    await one.call({ requestState: state, inputResponses: answers })
-    expect(one.served).toHaveLength(1)
-  })
+  ])(
+    'the approval remains pending if the client answers the page request with %s',
+    async (_what, answers) => {
+      const one = bench({ tool: { approval: 'out_of_band' } })
+      const { requestState: state } = asked(await one.call())
+      expect(fieldsOf(await one.call({ requestState: state, inputResponses: answers }))['status']).toBe(
+        'confirmation_required',
+      )
+      await one.approvals.decide(await pendingId(one), ada)
+      await one.call({ requestState: state, inputResponses: answers })
+      expect(one.served).toHaveLength(1)
+    },
+  )
 
   it('the call is declined if the person at the client declines', async () => {
     const one = bench({ tool: { approval: 'out_of_band' } })

@@ -327,7 +327,11 @@ describe('an optional approval for further calls', () => {
   it.each([
     ['leaves the option', yes, 'input_required'],
     ['ticks the option', chosen, 'result'],
-    ['answers the option with another type', says('accept', { confirm: true, remember: 'true' }), 'input_required'],
+    [
+      'answers the option with another type',
+      says('accept', { confirm: true, remember: 'true' }),
+      'input_required',
+    ],
   ] as const)('if the person %s, the next call is answered with: %s', async (_what, answers, kind) => {
     const { call } = bench({ settings: offered })
     const { requestState: state } = asked(await call({ client: legacy }))
@@ -378,7 +382,11 @@ describe('an optional approval for further calls', () => {
     ['a tool with configured confirmation', { tool: { confirm: true } }, {}],
     ['a tool with its own question', { tool: { confirm: 'Delete {repo}?' } }, {}],
     ['a tool confirmed by typing', { tool: { typeToConfirm: 'repo' } }, {}],
-    ['a tool confirmed by typing, with the option configured', { tool: { typeToConfirm: 'repo', ...offered } }, {}],
+    [
+      'a tool confirmed by typing, with the option configured',
+      { tool: { typeToConfirm: 'repo', ...offered } },
+      {},
+    ],
     ['a tool that executes code of the caller', { op: 'execute' }, {}],
     ['a tool that costs money', { tool: { cost: { category: 'requires_approval' } } }, {}],
     ['a tool with the option switched off', { tool: { remember: false } }, {}],

@@ -165,7 +165,11 @@ describe('a budget', () => {
   })
 
   it.each<readonly [string, Handler, number]>([
-    ['the server requests input', async () => ({ kind: 'input_required', inputRequests: {}, requestState: {} }), 0],
+    [
+      'the server requests input',
+      async () => ({ kind: 'input_required', inputRequests: {}, requestState: {} }),
+      0,
+    ],
     [
       'the call requires confirmation',
       answering({ isError: true, _meta: { 'dev.gatehouse/confirmation': {} } }),

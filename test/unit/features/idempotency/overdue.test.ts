@@ -40,21 +40,25 @@ const hanging: Handler = (call) => {
 }
 
 const servers = [
-  { server: 'ends with its call', handle: untilAborted },
-  { server: 'goes on for ever', handle: forEver },
+  { server: 'responds to cancellation', handle: untilAborted },
+  { server: 'never responds', handle: forEver },
 ]
 const reads = [
-  { read: 'nothing to read it by', setup: {}, isFound: false },
-  { read: 'a read that finds it', setup: { tool, deps: { call: finding({ id: 4 }) } }, isFound: true },
+  { read: 'no verify read', setup: {}, isFound: false },
+  {
+    read: 'a read that finds the effect',
+    setup: { tool, deps: { call: finding({ id: 4 }) } },
+    isFound: true,
+  },
   { read: 'a read that hangs', setup: { tool, deps: { call: hanging } }, isFound: false },
 ]
 /** When clients make the call, and how long each waits, in milliseconds. */
 const patterns = [
-  { pattern: 'at once, on and on', starts: [0, 1, 2, 3, 4, 5, 6].map((at) => at * SILENCE), wait: SILENCE },
-  { pattern: 'many at a time', starts: [0, 0, 0, 500, 1000, 1500, 2000, 2500, 3000, 4900], wait: SILENCE },
-  { pattern: 'by one that gives up early', starts: [0, 300, 600, 4800], wait: 250 },
+  { pattern: 'continuously', starts: [0, 1, 2, 3, 4, 5, 6].map((at) => at * SILENCE), wait: SILENCE },
+  { pattern: 'concurrently', starts: [0, 0, 0, 500, 1000, 1500, 2000, 2500, 3000, 4900], wait: SILENCE },
+  { pattern: 'by callers with a short timeout', starts: [0, 300, 600, 4800], wait: 250 },
   { pattern: 'after a long pause', starts: [0, SILENCE + 5500], wait: SILENCE },
-  { pattern: 'by none, as the first one waits', starts: [0], wait: 60_000 },
+  { pattern: 'by no other caller', starts: [0], wait: 60_000 },
 ]
 const rows = servers.flatMap((server) =>
   reads.flatMap((read) => patterns.map((pattern) => ({ ...server, ...read, ...pattern }))),

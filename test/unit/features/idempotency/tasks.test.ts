@@ -12,15 +12,18 @@ describe('a keyed call that requests a task', () => {
     ['a key and an empty request', bench(), keyed('k', { task: {} })],
     ['auto_key', bench({ tool: auto }), { task: {} }],
     ['auto_key and only a time to live', bench({ tool: auto }), { task: {}, idempotency_ttl_seconds: 60 }],
-  ])('a keyed call as a task is refused with %s, and the key stays free', async (_what, { make, seen, store }, params) => {
-    const error = await failureOf(make({}, params))
-    expect(error).toMatchObject({ code: 'INVALID_INPUT', extra: { field: 'task', reason: 'unsupported' } })
-    expect(error.message).toContain('cannot be made as a task')
-    expect(error.data['suggestion']).toContain('without "task"')
-    expect(seen).toHaveLength(0)
-    expect(fieldsOf(await make({}, { ...params, task: undefined }))).toHaveProperty('content')
-    expect([seen.length, (await store.scan('call:anonymous')).size]).toEqual([1, 0])
-  })
+  ])(
+    'a keyed call as a task is refused with %s, and the key stays free',
+    async (_what, { make, seen, store }, params) => {
+      const error = await failureOf(make({}, params))
+      expect(error).toMatchObject({ code: 'INVALID_INPUT', extra: { field: 'task', reason: 'unsupported' } })
+      expect(error.message).toContain('cannot be made as a task')
+      expect(error.data['suggestion']).toContain('without "task"')
+      expect(seen).toHaveLength(0)
+      expect(fieldsOf(await make({}, { ...params, task: undefined }))).toHaveProperty('content')
+      expect([seen.length, (await store.scan('call:anonymous')).size]).toEqual([1, 0])
+    },
+  )
 
   it('a task request without a key is forwarded unchanged', async () => {
     const reads = { classification: { op: 'read', risk: 'safe', idempotent: true, evidence: [] } } as const

@@ -334,7 +334,11 @@ describe('masking by path', () => {
 
   it.each([
     ['a string', age({}), [{ age: '***' }, { age: '***' }]],
-    ['a string', age({ type: ['integer', 'string'] }, { required: ['age'] }), [{ age: '***' }, { age: '***' }]],
+    [
+      'a string',
+      age({ type: ['integer', 'string'] }, { required: ['age'] }),
+      [{ age: '***' }, { age: '***' }],
+    ],
     ['null', age({ type: ['integer', 'null'] }, { required: ['age'] }), [{ age: null }, { age: null }]],
     ['nothing', age({ type: 'integer' }), [{}, {}]],
   ])('C176 a masked value becomes %s if the schema requires it', async (_what, outputSchema, people) => {

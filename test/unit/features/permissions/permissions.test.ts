@@ -326,16 +326,13 @@ describe('permissions in a list', () => {
     ['prompts/list', 'prompts', ['summary', 'secret_summary']],
     ['resources/list', 'resources', ['a', 'b']],
     ['resources/templates/list', 'resourceTemplates', ['any']],
-  ] as const)(
-    'C083 entries without permission are hidden if configured: %s',
-    async (method, key, names) => {
-      const { ask } = bench({}, { hide_unpermitted: true })
-      const shown = await ask(method, {}, as('read:files'))
-      expect(shown).toMatchObject({ [key]: names.map((name) => ({ name })), cacheScope: 'private' })
-      expect(shown[key]).toHaveLength(names.length)
-      expect((await ask(method, {}, as()))[key]).toEqual([])
-    },
-  )
+  ] as const)('C083 entries without permission are hidden if configured: %s', async (method, key, names) => {
+    const { ask } = bench({}, { hide_unpermitted: true })
+    const shown = await ask(method, {}, as('read:files'))
+    expect(shown).toMatchObject({ [key]: names.map((name) => ({ name })), cacheScope: 'private' })
+    expect(shown[key]).toHaveLength(names.length)
+    expect((await ask(method, {}, as()))[key]).toEqual([])
+  })
 
   it('C083 prompts by name and resources by URI are hidden without a scope for them', async () => {
     const own = { 'read:docs': ['file:///docs/**', 'summary'] }

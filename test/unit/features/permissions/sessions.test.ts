@@ -301,9 +301,12 @@ describe('a session token', () => {
     expect(await outcome(here, 'get_file', token, as('bob', 'read:files'))).toBe('TOKEN_EXPIRED')
   })
 
-  it.each(['', 'nonsense', 'a.b', 'x'.repeat(10_000)])('an invalid session token is refused: %j', async (token) => {
-    expect(await outcome(bench(), 'get_file', token, alice)).toBe('TOKEN_EXPIRED')
-  })
+  it.each(['', 'nonsense', 'a.b', 'x'.repeat(10_000)])(
+    'an invalid session token is refused: %j',
+    async (token) => {
+      expect(await outcome(bench(), 'get_file', token, alice)).toBe('TOKEN_EXPIRED')
+    },
+  )
 
   it('a session token expires', async () => {
     const here = bench()

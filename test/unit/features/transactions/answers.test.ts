@@ -124,14 +124,17 @@ describe('the end of a transaction', () => {
     expect((await gateway.store.scan('deed')).size).toBe(0)
   })
 
-  it.each([['commit'], ['rollback']])('%s of an unknown transaction or one of another caller is not found', async (end) => {
-    const gateway = new SagaGateway()
-    await gateway.begin('t')
-    expect(await gateway.ask(end, t, eve)).toMatchObject({ thrown: { code: 'RESOURCE_NOT_FOUND' } })
-    expect(await gateway.ask(end, { transaction_id: 'u' })).toMatchObject({
-      thrown: { code: 'RESOURCE_NOT_FOUND' },
-    })
-  })
+  it.each([['commit'], ['rollback']])(
+    '%s of an unknown transaction or one of another caller is not found',
+    async (end) => {
+      const gateway = new SagaGateway()
+      await gateway.begin('t')
+      expect(await gateway.ask(end, t, eve)).toMatchObject({ thrown: { code: 'RESOURCE_NOT_FOUND' } })
+      expect(await gateway.ask(end, { transaction_id: 'u' })).toMatchObject({
+        thrown: { code: 'RESOURCE_NOT_FOUND' },
+      })
+    },
+  )
 
   it.each([['commit'], ['rollback']])('a repeated %s is replayed', async (end) => {
     const gateway = new SagaGateway()

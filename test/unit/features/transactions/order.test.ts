@@ -190,18 +190,21 @@ describe('a step that requires input', () => {
   it.each([
     ['an error', 'CONFIRMATION_REQUIRED', () => raise(new GatewayError('CONFIRMATION_REQUIRED', 'ask'))],
     ['a failed result', undefined, (): Outcome => ({ kind: 'result', result: page })],
-  ])('a step that requires confirmation by %s is recorded only when it is retried', async (_what, code, asking) => {
-    let isApproved = false
-    const one = new Place()
-    const gateway = await begun({
-      places: { one },
-      above: (next) => async (call) => (isApproved ? next(call) : asking()),
-    })
-    expect(codeOf(await gateway.step('t', ...put('a'), { id: 's' }))).toBe(code)
-    expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({ steps: [] })
-    isApproved = true
-    expect(await gateway.step('t', ...put('a'), { id: 's' })).toMatchObject({ _meta: { step_id: 's' } })
-  })
+  ])(
+    'a step that requires confirmation by %s is recorded only when it is retried',
+    async (_what, code, asking) => {
+      let isApproved = false
+      const one = new Place()
+      const gateway = await begun({
+        places: { one },
+        above: (next) => async (call) => (isApproved ? next(call) : asking()),
+      })
+      expect(codeOf(await gateway.step('t', ...put('a'), { id: 's' }))).toBe(code)
+      expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({ steps: [] })
+      isApproved = true
+      expect(await gateway.step('t', ...put('a'), { id: 's' })).toMatchObject({ _meta: { step_id: 's' } })
+    },
+  )
 })
 
 /** What a client that cannot ask is told instead. */

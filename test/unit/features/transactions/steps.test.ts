@@ -260,23 +260,20 @@ describe('a step of a transaction', () => {
     },
   )
 
-  it.each([{ task: {} }, { task: { ttl: 60_000 } }])(
-    'a step as a task is refused: %j',
-    async (more) => {
-      const one = new Place()
-      const gateway = await begun({ places: { one } })
-      const meta = { transaction_id: 't' }
-      const params = Payload.of({ name: 'put', arguments: { key: 'a' }, _meta: meta, ...more })
-      const { thrown } = await gateway.step('t', ...put('a'), { call: { params, meta } })
-      expect(thrown).toMatchObject({ code: 'INVALID_INPUT', field: 'task', reason: 'unsupported' })
-      expect(Object(thrown).suggestion).toContain('without "task"')
-      expect(one.calls).toEqual([])
-      expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({
-        status: 'active',
-        steps: [],
-      })
-    },
-  )
+  it.each([{ task: {} }, { task: { ttl: 60_000 } }])('a step as a task is refused: %j', async (more) => {
+    const one = new Place()
+    const gateway = await begun({ places: { one } })
+    const meta = { transaction_id: 't' }
+    const params = Payload.of({ name: 'put', arguments: { key: 'a' }, _meta: meta, ...more })
+    const { thrown } = await gateway.step('t', ...put('a'), { call: { params, meta } })
+    expect(thrown).toMatchObject({ code: 'INVALID_INPUT', field: 'task', reason: 'unsupported' })
+    expect(Object(thrown).suggestion).toContain('without "task"')
+    expect(one.calls).toEqual([])
+    expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({
+      status: 'active',
+      steps: [],
+    })
+  })
 
   it('the task capability of the client is removed from a step', async () => {
     const tasks = 'io.modelcontextprotocol/tasks'

@@ -137,17 +137,20 @@ describe('validation of a tool call', () => {
     [{ path: 'x', mode: null }],
     [{ path: 'x', lines: null, mode: null }],
     [{ path: 'x', mode: 'a', lines: [1], nested: { deep: null } }, true],
-  ])('a call with null for an optional argument is forwarded unchanged: %o', async (args, isNested = false) => {
-    const lines: string[] = []
-    const log: Log = { ...silentLog, warn: (event) => void lines.push(event) }
-    const nested = { type: 'object', properties: { deep: { type: 'string' } } }
-    const properties = { ...inputSchema.properties, ...(isNested && { nested }) }
-    const { call, made } = maker({ definition: { inputSchema: { ...inputSchema, properties } }, log })
-    await call({ arguments: args })
-    await call({ arguments: args })
-    expect(made).toEqual([args, args])
-    expect(lines).toEqual(['validate.null_taken'])
-  })
+  ])(
+    'a call with null for an optional argument is forwarded unchanged: %o',
+    async (args, isNested = false) => {
+      const lines: string[] = []
+      const log: Log = { ...silentLog, warn: (event) => void lines.push(event) }
+      const nested = { type: 'object', properties: { deep: { type: 'string' } } }
+      const properties = { ...inputSchema.properties, ...(isNested && { nested }) }
+      const { call, made } = maker({ definition: { inputSchema: { ...inputSchema, properties } }, log })
+      await call({ arguments: args })
+      await call({ arguments: args })
+      expect(made).toEqual([args, args])
+      expect(lines).toEqual(['validate.null_taken'])
+    },
+  )
 
   it.each([
     ['a required argument', { path: null }, 'path'],
@@ -252,7 +255,12 @@ describe('a tool with a required idempotency key argument', () => {
 
   it.each([
     ['without a key', {}, 'client_token', 'required'],
-    ['with a key that does not match the schema', { idempotency_key: 'k'.repeat(11) }, 'client_token', 'maxLength'],
+    [
+      'with a key that does not match the schema',
+      { idempotency_key: 'k'.repeat(11) },
+      'client_token',
+      'maxLength',
+    ],
     ['with an invalid key', { idempotency_key: 'a b' }, 'idempotency_key', 'pattern'],
   ])('the tool is not called %s', async (_what, more, field, reason) => {
     const error = await refusal({ definition, params: { arguments: { path: 'a' }, ...more } })

@@ -37,7 +37,7 @@ async function signedIn({ upstream, desk }: OAuthUpstream): Promise<string> {
   return new URL(url).searchParams.get('client_id') ?? ''
 }
 
-it('a grant that several gateways renew at once is renewed by one of them', async () => {
+it('concurrent renewals of a grant by several gateways cause one request', async () => {
   const documents: Record<string, unknown> = {}
   // As a client without a secret, whose refresh tokens are good once.
   const { authority, server, endAll } = await world({ documents })
@@ -58,7 +58,7 @@ it('a grant that several gateways renew at once is renewed by one of them', asyn
   expect(renewals).toHaveLength(2)
 })
 
-it('a grant of a client that is not known any more is asked for as another client', async () => {
+it('a grant of an unknown client is requested again with another client', async () => {
   const { authority, server, endAll } = await world()
   const here = oauthUpstream(server.url, {})
   const before = await signedIn(here)
@@ -72,7 +72,7 @@ it('a grant of a client that is not known any more is asked for as another clien
   expect(textOf(await here.upstream.handle(echo(alice)))).toBeDefined()
 })
 
-it('a grant that was renewed is good though the store cannot note that its turn is over', async () => {
+it('a renewed grant is valid even if the store fails to release its lock', async () => {
   const { server, endAll } = await world()
   const store = new MemoryStore()
   const remove = store.delete.bind(store)
