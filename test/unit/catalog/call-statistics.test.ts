@@ -15,7 +15,7 @@ const entry: Descriptor = {
   classification: classification,
 }
 
-/** Makes calls that take so many milliseconds each, and end with what is given. */
+/** Makes calls with the given durations in milliseconds and the given result. */
 async function sightingsOf(durations: readonly number[], fields: Readonly<Record<string, unknown>>) {
   vi.useFakeTimers({ toFake: ['performance'] })
   try {

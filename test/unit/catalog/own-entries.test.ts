@@ -15,7 +15,7 @@ function entry(definition: Json, text: string, rest: Partial<BuiltinEntry> = {})
   return { definition, handle: async () => ({ kind: 'result', result: Payload.of({ text }) }), ...rest }
 }
 
-/** Servers that answer each method with this, and have no other. */
+/** A handler with these responses by method; other methods are unknown. */
 function bench(answers: Readonly<Record<string, Json>>, own: readonly BuiltinEntry[], isListed = false) {
   const asked: string[] = []
   const servers: Handler = async ({ method }) => {

@@ -4,7 +4,7 @@ import type { Call, Handler } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
-/** A server whose lists have these pages, each with where the next one is, and the cursors it was asked with. */
+/** A server with these list pages, each with its next cursor; records the requested cursors. */
 function paged(next: (page: number) => unknown) {
   const asked: unknown[] = []
   const server: Handler = async ({ params }: Call) => {

@@ -48,7 +48,7 @@ const entry: fc.Arbitrary<Descriptor> = fc
   })
 const lists = fc.uniqueArray(entry, { minLength: 1, maxLength: 8, selector: ({ name }) => name })
 
-/** What `gatehouse explain` prints of the undo of a tool. */
+/** The undo section that `gatehouse explain` prints for a tool. */
 function explained(each: Descriptor, all: readonly Descriptor[], isDerived: boolean) {
   const undoing = judgeUndo(each, all, { tools: {}, isDerived })
   const asking = { when: 'never', isOutOfBand: false, why: [] } as const

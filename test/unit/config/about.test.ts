@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { loadSettings } from '../../../src/config/load.ts'
 
-/** What is known of a tool with these settings. */
+/** The `about` settings of a tool. */
 function load(tool: object) {
   const text = JSON.stringify({ upstreams: { a: { url: 'https://a.example', tools: { t: tool } } } })
   return loadSettings(text, { file: '/tmp/gateway.config.yaml', env: {} }).settings.upstreams[0]?.tools.t

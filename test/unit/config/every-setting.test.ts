@@ -24,7 +24,7 @@ const words = [
 const numbers = [0, 1, -1, 1.5, 1e21]
 const others = [true, null, [], ['x'], {}, { x: 1 }]
 
-/** The path of every key the file may have; `one` stands for keys that people choose. */
+/** The path of every key of the file; `one` replaces names chosen by users. */
 function paths(schema: unknown, path: readonly string[] = []): string[][] {
   if (!isObject(schema) || path.length > 8) return []
   const { properties, additionalProperties, anyOf, oneOf, allOf } = schema

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { loadSettings } from '../../../src/config/load.ts'
 
-/** The lines of what is wrong with the settings of the tool `t`, without the file. */
+/** The problems of the settings of the tool `t`, without the file name. */
 function problemsOf(tool: string): string[] {
   const text = `upstreams:\n  one:\n    url: https://one.example\n    tools:\n      t:\n${tool}\n`
   try {

@@ -21,7 +21,7 @@ function upstream(text: string, env: Environment = {}) {
   return load(`upstreams:\n  it: ${text}`, env).settings.upstreams[0]
 }
 
-/** A path no system takes, and so nobody can look at. */
+/** A path too long for any system, which cannot be inspected. */
 const far = `/${'x'.repeat(5000)}`
 
 function problems(text: string, env: Environment = {}, listen?: ListenOverride): string[] {

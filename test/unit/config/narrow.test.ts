@@ -7,7 +7,7 @@ import { features } from '../../../src/features/index.ts'
 
 const whole = fileSchema(features)
 
-/** Names that stand in the schema somewhere, so that files of chance have rules to break. */
+/** Names that occur in the schema, so that random files can break its rules. */
 const names = [...new Set(JSON.stringify(whole).match(/(?<=")[a-z_]+(?=":)/g))]
 const leaf = fc.oneof(
   fc.constantFrom<unknown>('on', 'off', '10m', '1MB', 'https://h/mcp', 'x y', 0, 1, -1, true, null),

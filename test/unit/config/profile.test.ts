@@ -4,7 +4,7 @@ import { ConfigError } from '../../../src/config/problem.ts'
 import type { Settings } from '../../../src/core/settings.ts'
 import type { FeatureSchema } from '../../../src/config/sections/features.ts'
 
-/** A feature with a default that the corporate profile changes, and one with another beside it. */
+/** A feature with one default that the corporate profile changes and one that it keeps. */
 const features: readonly FeatureSchema[] = [
   {
     name: 'errors',

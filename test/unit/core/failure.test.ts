@@ -1,4 +1,4 @@
-// The meaning of what real servers say when something fails.
+// Classification of error texts of real servers.
 import { expect, test } from 'vitest'
 import { classify, compileRules, withoutSdkPrefix } from '../../../src/core/failure.ts'
 import { errorAnswers, toolTexts } from '../../support/error-texts.ts'

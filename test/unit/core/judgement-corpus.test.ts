@@ -10,7 +10,7 @@ import {
   verdictsOf,
 } from '../../support/judgement-table.ts'
 
-/** The judge was built against `tuning`. The others were labelled before it first judged them, in this order. */
+/** The classifier was tuned on `tuning`. The others were labelled before their first evaluation, in this order. */
 const halves = ['tuning', 'held-out', 'fresh', 'third'].flatMap((half) => {
   const folder = fileURLToPath(new URL(`../../fixtures/judgement/${half}`, import.meta.url))
   return existsSync(folder) ? [{ half, servers: labelledServers(folder) }] : []

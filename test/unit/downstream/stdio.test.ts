@@ -8,7 +8,7 @@ import { anonymous } from '../../../src/core/principal.ts'
 import { serveStdio } from '../../../src/downstream/stdio.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
-/** A server that names itself and echoes. */
+/** A server that returns its name and echoes. */
 const handle: Handler = async ({ method, params, principal }) => {
   if (method === 'server/discover')
     return { kind: 'result', result: Payload.of({ capabilities: { tools: {} } }) }
@@ -16,7 +16,7 @@ const handle: Handler = async ({ method, params, principal }) => {
   return { kind: 'result', result: Payload.of({ content: [], echo: params.value }) }
 }
 
-/** What a client of a revision gets that writes these lines and goes. */
+/** The responses to a client of a revision that writes these lines and closes its end. */
 async function answersTo(
   revision: string,
   lines: readonly string[],

@@ -17,7 +17,7 @@ const refused = {
 }
 
 interface Server {
-  /** What it answers next. */
+  /** The next response. */
   answer: () => Promise<unknown>
   seen: number
   call(upstream?: string, signal?: AbortSignal): Promise<unknown>

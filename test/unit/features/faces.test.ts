@@ -16,7 +16,7 @@ const speaking = contributions.filter(([, { methods: own = {} }]) => Object.keys
 it('C099 every feature with methods is also available as a tool', () => {
   expect(speaking.length).toBeGreaterThan(0)
   for (const [name, { methods: own = {}, tools = [] }] of speaking) {
-    // An extension of the protocol has methods that hosts know.
+    // Methods of a protocol extension are known to hosts.
     const invented = Object.keys(own).filter((method) => !method.startsWith('skills/'))
     expect([name, tools.length]).toEqual([name, invented.length])
   }

@@ -17,7 +17,7 @@ import { serverSettings } from '../../support/server-settings.ts'
 const classification = { op: 'write', risk: 'reversible', idempotent: false, evidence: [] } as const
 const confirming = { level: 'destructive', unannotated: 'derive', remember: false } as const
 
-/** What a feature says of the tool `t` of the server `one`. */
+/** The facts that a feature states about the tool `t` of the server `one`. */
 function factsOf<Settings>(
   feature: Feature<Settings>,
   settings: unknown,
@@ -27,7 +27,7 @@ function factsOf<Settings>(
   const server = () => serverSettings({ name: 'one', tools: { 't*': tool } })
   const rule: Services['servers']['undoRuleAmong'] = ({ name }) => undoRuleOf(server().tools, name)?.rule
   const deps = featureDeps({ server, undoRuleAmong: rule })
-  // Each is given settings of its own shape.
+  // Each feature has settings of its own type.
   const instance = feature.create(() => settings as Settings, deps)
   const entry: Descriptor = {
     upstream: 'one',

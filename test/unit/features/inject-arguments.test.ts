@@ -42,7 +42,7 @@ function policyFor(method: string, deps: ServiceStubs = {}, settings: object | f
   ).middleware?.({ method, upstream: 'one', name: 't' })
 }
 
-/** The call as the next feature gets it, given the text of its arguments. */
+/** The call that the next feature receives, for arguments given as text. */
 async function passedOn(given: string, more: Partial<Call> = {}, deps?: ServiceStubs): Promise<Call> {
   let seen: Call | undefined
   const params = Payload.text(`{"name":"t","arguments":${given}}`)

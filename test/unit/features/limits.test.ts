@@ -16,7 +16,7 @@ function callWith(controller: AbortController): Call {
   return toolCall({ signal: controller.signal, abort: (reason) => controller.abort(reason) })
 }
 
-/** A server that never answers, but ends when the call is ended. */
+/** A server that never responds and ends when the call is aborted. */
 const hanging: Handler = ({ signal }) =>
   new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
 

@@ -1,5 +1,5 @@
-// Values for the gateway among the arguments of a tool: they would mean nothing there, so the call is refused with
-// the place where they belong. Arguments the tool itself has are left alone.
+// Values for the gateway among the arguments of a tool have no effect there, so the call is refused with the place
+// where they belong. Arguments that the tool declares are not affected.
 import { describe, expect, it } from 'vitest'
 import type { Call, Outcome } from '../../../src/core/call.ts'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
@@ -29,7 +29,7 @@ function entryOf(inputSchema: unknown): Descriptor {
   }
 }
 
-/** Why a call with these arguments is refused; nothing where it is passed on as it is. */
+/** The refusal of a call with these arguments; undefined if it is forwarded unchanged. */
 async function refusalOf(given: unknown, deps: ServiceStubs = {}, more: Partial<Call> = {}) {
   const whole = featureDeps({
     callerValues: () => values,

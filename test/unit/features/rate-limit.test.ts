@@ -15,7 +15,7 @@ import { toolCall } from '../../support/tool-call.ts'
 type Rate = string | readonly string[] | undefined
 interface Given {
   readonly common?: Rate
-  /** The rates of servers by name. */
+  /** The rate limits of servers by name. */
   readonly own?: Readonly<Record<string, Rate>>
   readonly tools?: Readonly<Record<string, { rate: string | readonly string[] }>>
   readonly deps?: ServiceStubs
@@ -24,7 +24,7 @@ interface Given {
 
 const done: Handler = async () => ({ kind: 'result', result: Payload.of({ content: [] }) })
 
-/** The handler of any target behind the rates, as a gateway compiles it. */
+/** The handler of any target behind the rate limits, compiled like in the gateway. */
 function limited({ common, own = {}, tools = {}, deps, end = done }: Given): Handler {
   const settings: SettingsOf<object> = (upstream) => {
     const rate = upstream !== undefined && upstream in own ? own[upstream] : common

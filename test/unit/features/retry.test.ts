@@ -15,7 +15,7 @@ const unsent = (): GatewayError => new GatewayError('SERVER_UNAVAILABLE', 'away'
 
 interface Given {
   readonly classification?: Partial<Descriptor['classification']>
-  /** What the server does, attempt by attempt; it answers in the end. */
+  /** The failures of the server, attempt by attempt; it responds after them. */
   readonly failures: readonly Error[]
   readonly call?: Partial<Call>
   readonly deps?: ServiceStubs

@@ -25,7 +25,7 @@ import { idempotencyDefaults, keyed } from '../../support/idempotency-bench.ts'
 import { serverSettings } from '../../support/server-settings.ts'
 import type { Json } from '../../support/server/json.ts'
 
-/** What became of a call: how often it reached its server, and what its caller got. */
+/** The outcome of a call: how often it reached its server, and what its caller received. */
 interface Row {
   readonly feature: Feature<never>
   readonly settings: unknown
@@ -33,9 +33,9 @@ interface Row {
   readonly params?: Json
   readonly given?: Partial<Call>
   readonly server?: Handler
-  /** Where the list of the server cannot be had. */
+  /** The outcome if the list is unavailable. */
   readonly unavailable: string
-  /** Where the server does not list the tool. */
+  /** The outcome if the server does not list the tool. */
   readonly unknown: string
 }
 
@@ -43,7 +43,7 @@ const done = answering({ content: [{ type: 'text', text: 'done' }], structuredCo
 const unsent: Handler = () =>
   Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'It is away.', { isUnsent: true }))
 
-// With a list that cannot be had, a call goes on with what is known, except where a rule may forbid it.
+// Without a list a call proceeds with what is known, except where a rule may forbid it.
 const rows: readonly Row[] = [
   {
     feature: errors,
@@ -124,7 +124,7 @@ const rows: readonly Row[] = [
   },
 ]
 
-/** A tool of which the name alone is known. */
+/** A tool of which only the name is known. */
 function described(upstream: string, definition: Json): Descriptor {
   const classification = { op: 'execute', risk: 'destructive', idempotent: false, evidence: [] } as const
   return { upstream, kind: 'tool', name: String(definition['name']), definition, classification }

@@ -13,7 +13,7 @@ function keysOf(store: Store, log = silentLog) {
   return createKeys(() => store, { issuer, log })
 }
 
-/** Lets what waits for a store in memory go on. */
+/** Lets pending operations of a memory store settle. */
 async function settle(): Promise<void> {
   await new Promise(setImmediate)
 }
@@ -32,7 +32,7 @@ describe('gateway keys', () => {
     const published = await other.published()
     expect(JSON.stringify(published)).not.toContain('"d":')
     expect({ keys: [await signingKeyIn(store)] }).toEqual(published)
-    // The published keys are those of a key set.
+    // The published keys are a JWK set.
     const { payload, protectedHeader } = await jwtVerify(signed, createLocalJWKSet(published as never))
     expect(payload).toMatchObject({ approved: 'x', iss: issuer(), iat: expect.any(Number) })
     expect(protectedHeader).toMatchObject({ alg: 'ES256', kid: expect.any(String) })

@@ -4,7 +4,7 @@ import { assertions, audit } from '../../../src/lint/audit.ts'
 import { answered, type Difference, listOf, subjectOf, toolOf } from '../../support/audited.ts'
 import type { Json } from '../../support/server/json.ts'
 
-/** What a server is held to by one rule. */
+/** The verdict of one rule on a server. */
 function verdict(id: string, difference: Difference) {
   const found = assertions.find((each) => each.id === id)
   if (!found) throw new Error(`There is no rule ${id}`)

@@ -138,7 +138,7 @@ describe('other metrics', () => {
       input: (await metrics.page()).text,
       encoding: 'utf8',
     })
-    // The process metrics every Node program has are named by others.
+    // The process metrics of Node follow other naming rules.
     const own = `${checked.stdout}${checked.stderr}`.split('\n').filter((line) => line.includes('gatehouse'))
     expect(own).toEqual([])
     expect([0, 3]).toContain(checked.status)

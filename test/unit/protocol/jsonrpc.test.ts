@@ -14,7 +14,7 @@ import {
 import { badMessages } from '../../support/bad-messages.ts'
 import { anyText, mutated } from '../../support/mutations.ts'
 
-/** What reading text comes to: a message, or the code of the refusal. */
+/** The result of parsing: a message, or the code of the refusal. */
 function verdict(text: string): string {
   try {
     const { kind } = parseMessage(text)

@@ -22,7 +22,7 @@ function read(chunks: readonly Uint8Array[], limit = 1000): Read {
   return found
 }
 
-/** Bytes cut at any places. */
+/** Bytes divided at any position. */
 function cut(bytes: Uint8Array, places: readonly number[]): Uint8Array[] {
   const ends = [...new Set(places.map((place) => place % (bytes.length + 1)))].toSorted(
     (one, other) => one - other,

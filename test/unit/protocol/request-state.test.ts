@@ -30,7 +30,7 @@ describe('sealed request state', () => {
     const text = seal.close({ a: 1 }, 'b')
     seal.open(text, 'b')
     expect(codeOf(() => seal.open(text, 'b'))).toBe('STATE_INVALID')
-    // The same bytes in another spelling are the same state.
+    // The same bytes in another encoding are the same state.
     expect(codeOf(() => seal.open(`${text}=`, 'b'))).toBe('STATE_INVALID')
   })
 

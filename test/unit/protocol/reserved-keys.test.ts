@@ -1,4 +1,4 @@
-// Holds the cutting of the gateway's own member names out of messages of servers against a plain walk over values.
+// Compares the removal of reserved member names from JSON text with a plain traversal of the value.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { isObject } from '../../../src/core/json/json.ts'
@@ -6,7 +6,7 @@ import { isReservedKey, withoutReservedKeys } from '../../../src/protocol/meta-k
 
 const cleaned = (text: string): string => withoutReservedKeys(text).text
 
-/** A walk over the value: what the cut text must parse to. */
+/** A traversal of the value: the result to which the cut text must parse. */
 function walked(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(walked)
   if (!isObject(value)) return value
@@ -17,7 +17,7 @@ function walked(value: unknown): unknown {
 }
 
 const names = fc.constantFrom('dev.gatehouse/approval', 'dev.gatehouse/error', 'dev.gatehouse', 'a', '_meta')
-// Keys end in no backslash: `JSON.parse` of Node.js 24.21 takes other keys for one it has seen.
+// Keys do not end in a backslash: `JSON.parse` of Node.js 24.21 confuses such keys with earlier ones.
 const plain = fc.string().map((text) => text.replaceAll('\\', '/'))
 const key = fc.oneof(names, plain, fc.constantFrom('structuredContent', '"', '}{', ',', '\n'))
 const { tree } = fc.letrec((tie) => ({

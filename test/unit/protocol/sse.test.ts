@@ -92,7 +92,7 @@ describe('an event stream', () => {
         (bytes) => {
           const whole = read([bytes])
           const single = read([...bytes].map((byte) => Uint8Array.of(byte)))
-          // A trailing CR may still become CRLF, so the last event may wait.
+          // A trailing CR may become CRLF, so the last event may be incomplete.
           expect(whole.events.slice(0, single.events.length)).toEqual(single.events)
           expect(whole.events.length - single.events.length).toBeLessThanOrEqual(1)
         },

@@ -58,7 +58,7 @@ describe('membership of gateways', () => {
     const gone = ['0123456789abcdef', pid, ...place].join('.')
     await store.put(`alive:${gone}`, '1', 10_000)
     expect(await own.isAlive(gone)).toBe(false)
-    // What had its number before it, and gave its last sign a moment ago.
+    // An earlier process with the same pid whose last heartbeat is recent.
     const before = ['0123456789abcdef', process.pid, ...place].join('.')
     await store.put(`alive:${before}`, '1', 10_000)
     expect(await own.isAlive(before)).toBe(false)

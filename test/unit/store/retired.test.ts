@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { RetiredStores } from '../../../src/store/open.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 
-/** A store that tells when it was closed. */
+/** A store that records when it was closed. */
 function closing(closed: string[], name: string): MemoryStore {
   const store = new MemoryStore()
   store.close = async () => void closed.push(name)

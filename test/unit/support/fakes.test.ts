@@ -35,7 +35,7 @@ afterEach(async () => {
   for (const close of opened.splice(0).reverse()) await close()
 })
 
-/** Connects a fake client to a fake server; `violations` gives what either holds against the other. */
+/** Connects a fake client to a fake server; `violations` lists the protocol violations each found. */
 async function pair(server: ServerOptions, client: Partial<ConnectOptions> = {}) {
   const { revision, transport } = server
   const common = { revision, transport, answers, ...client }

@@ -27,7 +27,7 @@ function call(fields: Partial<Call> = {}): Call {
 
 const question = { method: 'elicitation/create', params: Payload.of({ message: 'Name?' }) }
 
-/** A server that asks one question and tells what it heard. */
+/** A server that requests input once and returns the response. */
 async function asking(working: UpstreamCall): Promise<Outcome> {
   const answer = await working.requestInput(question)
   return { kind: 'result', result: Payload.of({ heard: said(answer) }) }

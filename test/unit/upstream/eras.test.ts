@@ -11,12 +11,12 @@ const connect = () => Promise.reject(new Error('no link'))
 const older: Route = { era: 'legacy', revision: '2025-11-25', mirrors: false, connect }
 const newest: Route = { era: 'modern', revision: '2026-07-28', mirrors: true, connect, older }
 
-/** A server of which a test says what its handshake comes to. */
+/** A server whose handshake outcome is set by the test. */
 class Server {
   readonly opened: string[] = []
   now = 0
   older: 'sessions' | 'stateless' | GatewayError
-  /** Lets the handshakes under way end. */
+  /** Lets pending handshakes end. */
   gate: Promise<unknown> = Promise.resolve()
   readonly eras = new Eras(silentLog, () => this.now)
 

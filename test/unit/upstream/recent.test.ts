@@ -4,7 +4,7 @@ import { NegativeCache } from '../../../src/upstream/failures.ts'
 beforeEach(() => void vi.useFakeTimers({ toFake: ['performance'] }))
 afterEach(() => void vi.useRealTimers())
 
-/** Tries what fails each time, and tells how often that was. */
+/** An operation that always fails and counts its attempts. */
 function failing() {
   const recent = new NegativeCache<string>()
   const attempt = vi.fn<() => Promise<string>>(() => Promise.reject(new Error('away')))

@@ -5,7 +5,7 @@ import { ownCall } from '../../../src/protocol/lift.ts'
 import { serverSettings } from '../../support/server-settings.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
-/** A server that runs a script, without sign-in. */
+/** A server process that runs a script, without authentication. */
 function scripted(script: string, startTimeout: number) {
   const env = { TOKEN: new Secret('a-secret-of-its-own') }
   const reach = { kind: 'command', command: process.execPath, args: ['-e', script], env } as const

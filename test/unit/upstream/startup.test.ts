@@ -10,7 +10,7 @@ test('an unavailable server is retried until it is available', async () => {
   let tries = 0
   const status = { connections: 0, problem: away.message }
   const start = (): Promise<void> => (++tries < 3 ? Promise.reject(away) : Promise.resolve())
-  // Of a server no more than this is asked here.
+  // The only members of an upstream used here.
   const upstream = { name: 'one', start, status } as unknown as Upstream
   const told: string[] = []
   const note = (event: string): void => void told.push(event)

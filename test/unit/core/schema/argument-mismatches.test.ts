@@ -82,7 +82,7 @@ describe('argument mismatches of a call expression', () => {
       },
     }
     expect(argumentMismatches(parseExpression(text), wanted, sources)).toEqual(expected)
-    // What is not said is not compared.
+    // Undeclared types are not compared.
     const unsaid = { args: [['make', {}]], result: [['make', undefined]], snapshot: [] } as const
     const found = argumentMismatches(parseExpression(text), wanted, unsaid)
     expect(found.filter((each) => each.includes('$.'))).toEqual([])

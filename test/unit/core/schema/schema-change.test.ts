@@ -135,7 +135,7 @@ const values = [
 
 type Schema = Readonly<Record<string, unknown>>
 
-/** The values that fit one of two schemas and not the other. */
+/** The values that are valid for one of two schemas and not for the other. */
 function between(one: Schema, other: Schema): readonly Schema[] {
   const [fits, misfits] = [validator(one), validator(other)]
   return values.filter((each) => fits(each).length === 0 && misfits(each).length > 0)

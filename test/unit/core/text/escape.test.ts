@@ -20,7 +20,7 @@ it('text in any language and line breaks are unchanged', () => {
   expect(escapeHidden(text)).toBe(text)
 })
 
-// Making texts of all characters takes its time.
+// Generating texts of all characters is slow.
 it('splitting loses no text, and no visible part contains a hidden character', { timeout: 30_000 }, () => {
   const text = fc.string({ unit: 'binary', maxLength: 40 })
   fc.assert(

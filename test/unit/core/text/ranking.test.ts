@@ -105,7 +105,7 @@ describe('ranking of tools', () => {
       ranking.rank(query)
       return performance.now() - started
     })
-    // Every one of 500 tools fits here; the bound is ten times what it takes, for machines that are busy.
+    // All 500 tools match; the bound is ten times the usual duration, for slow machines.
     expect(times.toSorted((one, other) => one - other)[10]).toBeLessThan(20)
     const started = performance.now()
     ranking.rank('a.'.repeat(100_000))

@@ -11,7 +11,7 @@ const text = { type: 'string' }
 const number = { type: 'integer' }
 const texts = { type: 'array', items: text }
 
-/** A tool whose arguments are all required but those named with a question mark. */
+/** A tool whose arguments are required, except those with a question mark. */
 function tool(name: string, inputs: Properties, outputs?: Properties): Definition {
   return { name, inputSchema: object(inputs), ...(outputs && { outputSchema: object(outputs) }) }
 }
@@ -602,7 +602,7 @@ describe('undo proposals for arbitrary tools', () => {
           const { proposal } = proposeUndo(each, tools)
           if (!proposal) continue
           const rule = readUndo(proposal.undo)
-          // What is sure is exact too.
+          // A certain proposal is exact too.
           expect(isSure(proposal) && rule.kind !== 'none' && !rule.isExact).toBe(false)
         }
       }),

@@ -61,7 +61,7 @@ function body(markdown: string): { readonly front: unknown; readonly text: strin
   return { front: parse(front), text }
 }
 
-/** What is left without front matter, blocks of code and code in lines. */
+/** The text without front matter, code blocks and inline code. */
 function prose(markdown: string): string {
   const text = markdown.replace(/^---\n.*?\n---\n/s, '')
   return text.replaceAll(/```.*?```/gs, '').replaceAll(/`[^`]*`/g, '')
@@ -159,7 +159,7 @@ describe('lines of an untrusted description', () => {
     tools: [{ name: 'read_thing', description: 'Reads.', inputSchema: { type: 'object' } }],
   }).tools
   if (!tool) throw new Error('There is no tool.')
-  /** What the document itself says, line by line. */
+  /** The lines of the document's own text. */
   const own = (description: string): string[] =>
     toolReference({ ...tool, description })
       .split('\n')

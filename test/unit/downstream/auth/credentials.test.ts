@@ -11,7 +11,7 @@ import {
 
 const incoming = (authorization: string) => ({ headers: { authorization } })
 
-/** The token, or nothing where the request is refused. */
+/** The token, or undefined if the request is refused. */
 function understood(message: ReturnType<typeof incoming>): string | undefined {
   try {
     const token = bearerToken(message) ?? ''
@@ -48,7 +48,7 @@ describe('credentials of a request', () => {
   it('C079 arbitrary credentials are either parsed or refused', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
-        // What Node makes of the bytes of a header.
+        // Node decodes header bytes as Latin-1.
         const text = Buffer.from(bytes).toString('latin1')
         for (const scheme of ['', 'Bearer ', 'Basic ']) {
           const message = incoming(scheme + text)

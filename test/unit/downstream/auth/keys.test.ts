@@ -5,7 +5,7 @@ import { createKeys, type FindKey } from '../../../../src/downstream/auth/jwt.ts
 const { publicKey } = await generateKeyPair('ES256')
 const jwk = { ...(await exportJWK(publicKey)), alg: 'ES256' }
 
-/** Keys of an issuer under control: what it has, whether it answers, what time it is. */
+/** An issuer with controlled keys, availability and clock. */
 function issuer(...kids: string[]) {
   const state = { kids, fetches: 0, isDown: false, now: 0 }
   const keys = createKeys({
@@ -68,7 +68,7 @@ describe('signing keys of an issuer', () => {
       await expect(find(keys, `made-up-${second}`)).rejects.toMatchObject(unknown)
       await expect(find(keys, `made-up-too-${second}`)).rejects.toMatchObject(unknown)
     }
-    // At first, then after 1, 2, 4, … and every 60 seconds, and once in the background.
+    // Immediately, then after 1, 2, 4, … and every 60 seconds, and once in the background.
     expect(state.fetches).toBeLessThanOrEqual(18)
     await find(keys, 'one')
   })

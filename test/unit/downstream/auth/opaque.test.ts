@@ -7,7 +7,7 @@ import { guardedFront, type GuardedFront } from '../../../support/auth/guarded-f
 import { until } from '../../../support/condition.ts'
 import { isObject, type Json } from '../../../support/server/json.ts'
 
-/** An introspection endpoint that knows tokens by what it says of them. */
+/** An introspection endpoint with a fixed response for each token. */
 const known = new Map<string, Json>()
 const asked: { authorization?: string; token: string | null }[] = []
 let status = 200

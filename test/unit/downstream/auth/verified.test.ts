@@ -25,7 +25,7 @@ describe('the rights of a token', () => {
     const map = fc.dictionary(name, fc.uniqueArray(name, { minLength: 1, maxLength: 3 }))
     fc.assert(
       fc.property(map, fc.uniqueArray(name, { maxLength: 4 }), (mapped, needed) => {
-        // A name that stands for others alone cannot be had.
+        // A mapped name that is not itself a scope cannot be granted.
         const meant = new Set(Object.values(mapped).flat())
         const possible = needed.filter((scope) => meant.has(scope) || !Object.hasOwn(mapped, scope))
         const held = scopesOf({ scope: scopesToAskFor(possible, mapped).join(' ') }, mapped)

@@ -14,7 +14,7 @@ afterEach(() => void vi.useRealTimers())
 
 const options = { handle: () => new Promise<never>(() => undefined), log: silentLog }
 
-/** A request whose client has left by the time it is looked at. */
+/** A request whose client has disconnected before it is processed. */
 async function abandoned(headers: Readonly<Record<string, string>> = {}): Promise<HttpContext> {
   const arrived = Promise.withResolvers<HttpContext>()
   const server = createServer((incoming, outgoing) =>

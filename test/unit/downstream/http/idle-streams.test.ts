@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { HttpReply } from '../../../../src/downstream/http/reply.ts'
 import { open, usual } from '../../../support/client/raw.ts'
 
-/** What a client reads of one reply. */
+/** The text that a client reads from one reply. */
 async function read(use: (reply: HttpReply) => void, canStream = true): Promise<string> {
   const server = createServer((_request, outgoing: ServerResponse) => {
     use(new HttpReply(outgoing, { requestId: 'r', canStream, onSlow: () => undefined }))

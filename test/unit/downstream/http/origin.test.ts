@@ -8,7 +8,7 @@ function isLetIn(known: string, origin: string): boolean {
   const access = createAccess(loadSettings(text, { file: 'f', env: {} }).settings.listen)
   const incoming: unknown = { headers: { host: '127.0.0.1', origin } }
   try {
-    // All of a request that is looked at.
+    // The only parts of a request that are read.
     access.check(incoming as IncomingMessage)
     return true
   } catch {

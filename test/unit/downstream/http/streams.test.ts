@@ -54,7 +54,7 @@ describe('HTTP+SSE streams', () => {
 })
 
 describe('subscription streams without a session', () => {
-  /** A call that lasts until its client gives it up. */
+  /** A call that lasts until its client cancels it. */
   const untilAborted: Handler = ({ signal }) =>
     new Promise((_resolve, reject) => {
       signal.addEventListener('abort', () => reject(signal.reason))

@@ -39,7 +39,7 @@ const draft: ApprovalRequest = {
 interface Site {
   readonly operator: ReturnType<typeof createOperator>
   readonly steps: readonly ApprovalStep[]
-  /** Goes on by so many milliseconds. */
+  /** Advances the clock by milliseconds. */
   wait(time: number): void
   ask(given?: Partial<ApprovalRequest>): Promise<string>
   status(id: string): Promise<string | undefined>
@@ -49,7 +49,7 @@ interface Site {
 
 const signInLink = (): undefined => undefined
 
-/** The pages, for people whose names are the passwords they show. */
+/** The approval pages, for people whose password is their name. */
 function site(config: Json = byPassword): Site {
   const { settings } = loadSettings(JSON.stringify(config), { file: '/tmp/gateway.config.yaml', env: {} })
   const app = new Hono<{ Bindings: HttpBindings }>()

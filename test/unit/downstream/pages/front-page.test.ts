@@ -37,7 +37,7 @@ function tool(name: string, description = ''): EntryDefinition {
   return { name, description, inputSchema: { type: 'object' } }
 }
 
-/** The tools that are not hidden. */
+/** The visible tools. */
 function shown(html: string): string[] {
   const items = html.match(/<li class="tool"[^>]*>.*?<code class="name">.*?<\/code>/gs) ?? []
   return items
@@ -78,7 +78,7 @@ test('no text of a tool opens a tag or ends an attribute', () => {
   const plain = page({ servers: [row([tool('x', 'x')])] })
   const tags = (html: string): string[] => html.match(/<[a-z/][^>]*>/g) ?? []
   const shapes = (html: string): string[] => tags(html).map((tag) => tag.replaceAll(/"[^"]*"/g, '""'))
-  // The whole description is a paragraph of its own.
+  // The full description is a separate paragraph.
   const known = new Set([...shapes(plain), '<p class="">'])
   fc.assert(
     fc.property(fc.string({ unit: fc.constantFrom('<', '>', '"', "'", '&', 'a', '/', ' ') }), (text) => {
@@ -153,7 +153,7 @@ test('500 tools are rendered in less than 50 ms of work', () => {
     inputSchema: { type: 'object', properties },
   }))
   const durations = Array.from({ length: 5 }, (_, index) => {
-    // Each is a server of its own, so that nothing is known of it yet.
+    // Every round has a new server name, so that nothing is cached.
     const source = describedServer({ record: { name: `server${index}` }, tools })
     const start = process.cpuUsage()
     const html = page({ servers: [row([], { panel: serverPanel(source) })], query: String(index) })

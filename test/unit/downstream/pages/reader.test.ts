@@ -12,7 +12,7 @@ async function gatewayOf(config: Json): Promise<LocalGateway> {
   return gateway
 }
 
-/** A server with one tool to read and one to write with. */
+/** A server with one reading and one writing tool. */
 async function notes(): Promise<Json> {
   const inputSchema = { type: 'object' }
   const tools = [

@@ -19,7 +19,7 @@ function questions(message: string): InputRequests {
   return { q: { method: 'elicitation/create', params: Payload.of({ message }) } }
 }
 
-/** A server that asks so many times before it answers, for a client that answers each time. */
+/** A server that requests input the given number of times, and a client that always responds. */
 function asking(times: number, worded = (round: number) => `Why ${round}?`) {
   const seen = { calls: 0, puts: 0 }
   const server: Handler = async ({ requestState: state }) => {
@@ -70,7 +70,7 @@ interface Page {
   readonly isOpen?: true
 }
 
-/** A server that sends the user to these pages in turn, and a client that answers each time with `action`. */
+/** A server that sends the user to these pages in turn, and a client that responds with `action` each time. */
 function sending(pages: readonly Page[], action = 'accept') {
   const ids: unknown[] = []
   const events: unknown[] = []

@@ -13,7 +13,7 @@ const capabilities = { resources: { subscribe: true } }
 const wide = { id: 'user:someone', scopes: new Set(['one', 'two']) }
 const narrow = { id: 'user:someone', scopes: new Set(['one']) }
 
-/** A session that was opened with many scopes, and the calls that listen for it; the server takes what it is asked for, or what is given. */
+/** A session with many scopes, and its subscription calls; the server accepts what is requested, or `taken`. */
 async function session(taken?: readonly string[]): Promise<{ own: ClientSession; listening: Call[] }> {
   const listening: Call[] = []
   const handle: Handler = (call) => {

@@ -221,7 +221,7 @@ describe('a client without elicitation', () => {
     expect(await text(bench({ settings: trusted, definition: own }))).not.toContain('_confirmation_token')
     const off = { isOn: (name: string) => name !== 'inject_arguments' }
     expect(await text(bench({ settings: trusted, deps: off }))).not.toContain('_confirmation_token')
-    // A flag is nothing any model is told of.
+    // A bare flag is never described to models.
     expect(bench({ settings: { accept_bare_flag: true } }).told).toEqual([])
   })
 
@@ -238,7 +238,7 @@ describe('a client without elicitation', () => {
       await expect(one.call({ client: plain })).rejects.toMatchObject({
         code: 'CONFIRMATION_REQUIRED',
         extra: { suggestion: 'Use a client that supports elicitation.' },
-        // Messages of errors are logged.
+        // Error messages are logged.
         message: expect.not.stringContaining('test-repo'),
       })
     }

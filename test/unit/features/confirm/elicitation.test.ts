@@ -144,7 +144,7 @@ describe('confirmation by elicitation', () => {
     const third = await call({ requestState: second.requestState, inputResponses: answers })
     expect(served.at(-1)).toMatchObject({ inputResponses: answers, requestState: { park: 'ticket' } })
     expect(fieldsOf(third)['_meta']).toMatchObject({ 'dev.gatehouse/approval': 'a.b.c' })
-    // What was granted is granted for that call alone, and for one round of it, whichever gateway it comes to.
+    // A grant covers one call and one of its rounds, at any gateway.
     await expect(call({ requestState: second.requestState, inputResponses: answers })).rejects.toMatchObject({
       code: 'CONFIRMATION_TOKEN_INVALID',
     })

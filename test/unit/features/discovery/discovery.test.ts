@@ -45,7 +45,7 @@ function feature(own: Partial<Settings> = {}, given: ServiceStubs = {}) {
   return discovery.create(() => ({ registry: 'off', publishers: [], ...own }), deps)
 }
 
-/** What is recommended where a server, or all together, is asked. */
+/** The recommendations of a server, or of the aggregate. */
 async function asked(
   params: object,
   own: Partial<Settings> = {},

@@ -33,7 +33,7 @@ interface Given {
   readonly deps?: ServiceStubs
 }
 
-/** What the feature makes of the end of a call. */
+/** The outcome of a call after the feature. */
 function ended(end: () => Outcome, given: Given = {}): Promise<Outcome> {
   const { rules = [], outputSchema, compat = true } = given
   const reach = { kind: 'url', url: 'https://one.example/mcp', headers: {} } as const

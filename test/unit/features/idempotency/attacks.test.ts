@@ -4,12 +4,12 @@ import { MemoryStore } from '../../../../src/store/memory.ts'
 import type { Store } from '../../../../src/store/store.ts'
 import { bench, failureOf, fieldsOf, keyed, textOf } from '../../../support/idempotency-bench.ts'
 
-/** The same key, for a step of a transaction. */
+/** The same key in a step of a transaction. */
 const stepOf = (transaction_id: string, step_id?: string) => ({
   _meta: { idempotency_key: 'k', transaction_id, ...(step_id !== undefined && { step_id }) },
 })
 
-/** A store that does the first write of a kind and says that it failed. */
+/** A store that performs the first write of a kind and then fails. */
 function lying(kind: 'setIfAbsent' | 'compareAndSwap', inner: Store = new MemoryStore()): Store {
   let isTold = false
   const once = async <Value>(written: Promise<Value>): Promise<Value> => {

@@ -29,7 +29,7 @@ const http = (code: 'SERVER_UNAVAILABLE' | 'UPSTREAM_ERROR', status: number): En
   throwing(code, `The server answered HTTP ${status}.`, { details: { http_status: status } })
 const refused = { _meta: { 'dev.gatehouse/error': { code: 'CONFIRMATION_REQUIRED', category: 'permanent' } } }
 
-/** What a first call ends with, and what the second one with its key does then. */
+/** The end of a first call, and the effect of a second one with its key. */
 const endings: readonly (readonly [string, End, 'replayed' | 'run' | 'unknown'])[] = [
   ['a result', async () => done(1), 'replayed'],
   ['a failed result that is permanent', failing('File not found'), 'replayed'],
@@ -65,7 +65,7 @@ describe('how the end of a call determines the next use of its key', () => {
     const second: unknown = await make({}, keyed('k')).catch((error: unknown) => error)
     expect(seen).toHaveLength(then === 'run' ? 2 : 1)
     if (then === 'unknown') expect(second).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
-    // Of a key that nothing was done under there is nothing to say.
+    // A key under which nothing ran has no metadata.
     if (then !== 'replayed') {
       expect(first instanceof GatewayError ? dataOf(first) : {}).not.toHaveProperty('was_replay')
       return

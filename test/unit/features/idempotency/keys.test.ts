@@ -222,7 +222,7 @@ describe('a read that verifies an unknown outcome', () => {
   const lost: Handler = (call) =>
     new Promise((_, reject) => call.signal.addEventListener('abort', () => reject(call.signal.reason)))
 
-  /** A gateway that died in the middle of the call, and the one that comes after it. */
+  /** A gateway that crashed during the call, and its successor. */
   async function doubt(items: unknown, silence = 0, more: Partial<Parameters<typeof bench>[0]> = {}) {
     const store = new MemoryStore()
     const dying = bench({ store, me: 'dead', server: lost })
@@ -255,7 +255,7 @@ describe('a read that verifies an unknown outcome', () => {
     expect(reads[0]?.params.fields['arguments']).toEqual({ x: 1 })
   })
 
-  /** A server that loses each answer, and what a read finds of the calls. */
+  /** A server that loses every response, and the result of a read of its calls. */
   function losing(items: unknown) {
     const reads: Call[] = []
     const call: Handler = async (read) => {

@@ -8,7 +8,7 @@ import { bench, done, keyed } from '../../../support/idempotency-bench.ts'
 
 type End = 'ok' | 'failed' | 'released' | 'lost' | 'crash'
 
-/** What one key stands for: nothing, a call that was done with what came of it, or one nobody knows of. */
+/** The state of one key: unused, completed with its result, or unknown. */
 type Model =
   | { readonly state: 'none' }
   | { readonly state: 'done' | 'unknown'; readonly x: number; readonly code: string }

@@ -1,5 +1,5 @@
-// How long a call with a key may be under way: it ends, whoever waits for it, and what is lost with it is settled by a
-// read or stays in doubt. No call is made again before the first attempt cannot act any more.
+// How long a keyed call may run: it always ends, and a lost response is resolved by a read or stays unknown. No call
+// runs again while the first attempt may still take effect.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Handler, Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
@@ -33,7 +33,7 @@ const forEver: Handler = () => new Promise(() => undefined)
 const finding =
   (...items: object[]): Handler =>
   async () => ({ kind: 'result', result: Payload.of({ structuredContent: { items } }) })
-/** A read that its own deadline ends. */
+/** A read that ends by its own deadline. */
 const hanging: Handler = (call) => {
   setTimeout(() => call.abort(new GatewayError('OPERATION_TIMEOUT', 'It took too long.')), SILENCE)
   return untilAborted(call)
@@ -52,7 +52,7 @@ const reads = [
   },
   { read: 'a read that hangs', setup: { tool, deps: { call: hanging } }, isFound: false },
 ]
-/** When clients make the call, and how long each waits, in milliseconds. */
+/** The times at which clients make the call, and how long each waits, in milliseconds. */
 const patterns = [
   { pattern: 'continuously', starts: [0, 1, 2, 3, 4, 5, 6].map((at) => at * SILENCE), wait: SILENCE },
   { pattern: 'concurrently', starts: [0, 0, 0, 500, 1000, 1500, 2000, 2500, 3000, 4900], wait: SILENCE },
@@ -151,7 +151,7 @@ describe('a keyed call that is never answered', () => {
 })
 
 describe('a keyed call whose gateway crashed long after it began', () => {
-  /** A store with the record of a call, which a gateway that is gone made so long ago. */
+  /** A store with a pending record of a crashed gateway, of the given age. */
   async function left(age: number): Promise<MemoryStore> {
     const store = new MemoryStore()
     const [startedAt, hour] = [Date.now() - age, 3_600_000]

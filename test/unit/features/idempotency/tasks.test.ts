@@ -1,4 +1,4 @@
-// A task is answered when it is accepted. No such answer may be remembered as what a call came to.
+// A task is acknowledged before it runs, so the acknowledgement must not be recorded as the result of a keyed call.
 import { describe, expect, it } from 'vitest'
 import { Payload } from '../../../../src/core/payload.ts'
 import { bench, failureOf, fieldsOf, keyed } from '../../../support/idempotency-bench.ts'

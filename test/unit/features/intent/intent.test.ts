@@ -40,7 +40,7 @@ interface World {
   readonly result?: string
 }
 
-/** Calls `read_text_file` with what is given beside it. */
+/** Calls `read_text_file` with additional params. */
 async function tried(params: object, world: World = {}): Promise<Tried> {
   const { own, given, deps, settings, result = answer } = world
   const server = { tools, ...(settings && { settings }) }

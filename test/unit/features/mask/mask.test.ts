@@ -54,7 +54,7 @@ async function outcomeOf(outcome: Outcome, around: Around = {}): Promise<Outcome
 async function through(result: object, around: Around = {}): Promise<Payload> {
   const outcome = await outcomeOf({ kind: 'result', result: Payload.text(JSON.stringify(result)) }, around)
   if (outcome.kind !== 'result') throw new Error('no result')
-  // What is sent is the text.
+  // The text is what is sent.
   expect(JSON.parse(outcome.result.text)).toEqual(outcome.result.value)
   return outcome.result
 }
@@ -148,7 +148,7 @@ describe('masking by pattern', () => {
       { contents: [{ uri: 'it://ann@example.com', text: 'ann@example.com' }] },
       { method: 'resources/read', given: { params } },
     )
-    // The caller said so itself.
+    // The value is from the caller.
     expect(read.value).toMatchObject({ contents: [{ uri: 'it://ann@example.com', text: '***' }] })
     const messages = [{ role: 'user', content: text('to ann@example.com') }]
     const prompt = await through({ messages, description: 'ann@example.com' }, { method: 'prompts/get' })

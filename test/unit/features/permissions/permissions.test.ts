@@ -34,7 +34,7 @@ function bench(
   return permissionBench({ servers: [serverSettings(given)], lists, settings, deps, called })
 }
 
-/** How each era accepts a task. */
+/** The acceptance of a task in each era. */
 const eras = [
   [
     '2025-11-25',
@@ -211,7 +211,7 @@ describe('permission of prompts and resources', () => {
           error: { code: 'SCOPE_INSUFFICIENT' },
         })
       }
-      // There is no such task.
+      // The task does not exist.
       const further = method === 'tasks/list' ? { tasks: [] } : { error: { code: 'INVALID_INPUT' } }
       for (const scope of ['read:files', 'mail'])
         expect(await ask(method, { taskId: 'x' }, as(scope))).toMatchObject(further)
@@ -235,7 +235,7 @@ describe('permission of prompts and resources', () => {
         expect(await ask(method, { taskId: 'one' }, bob)).toMatchObject({ error: { code: 'INVALID_INPUT' } })
         expect(seen).toHaveLength(0)
         expect(await ask(method, { taskId: 'one' }, alice)).not.toHaveProperty('error')
-        // So it is to a gateway that shares the store, or comes after this one.
+        // Another gateway with the same store has the same answer.
         const next = bench({}, {}, { store }, acceptance)
         expect(await next.ask(method, { taskId: 'one' }, bob)).toHaveProperty('error')
         expect(await next.ask(method, { taskId: 'one' }, alice)).not.toHaveProperty('error')

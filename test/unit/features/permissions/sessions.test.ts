@@ -58,7 +58,7 @@ async function tokenFor(from: Bench, scopes: readonly string[], who: Partial<Cal
   return session?.token ?? ''
 }
 
-/** What becomes of a call of a tool with a session token: `ok`, or the code of the refusal. */
+/** The outcome of a tool call with a session token: `ok`, or the code of the refusal. */
 async function outcome(
   { ask }: Bench,
   name: string,

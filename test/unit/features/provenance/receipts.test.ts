@@ -17,7 +17,7 @@ const keyed = on(idempotency, idempotencyDefaults)
 const all = [on(receipts, {}), keyed, on(provenance, { always: false, hash: false, compat: true })]
 const asking = { meta: { [KEY]: true } }
 
-/** What the receipt of a result says; the signature of tests is a word before it. */
+/** The claims of the receipt in a result; test signatures are a prefix. */
 function claimsOf(result: Json): Json {
   const claims: Json = JSON.parse(String(objectAt(result, '_meta')[KEY]).replace(/^signed /, ''))
   return claims

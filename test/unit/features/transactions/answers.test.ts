@@ -100,7 +100,7 @@ describe('transactions/begin', () => {
     const answers = await Promise.all(ids.map((id) => gateway.begin(id)))
     expect(answers.filter(({ status }) => status === 'begun')).toHaveLength(2)
     await gateway.ask('commit', { transaction_id: 't0' })
-    // One that is refused takes no room.
+    // A refused one does not count.
     expect(await gateway.begin('t0')).toMatchObject({ thrown: { code: 'TRANSACTION_CONFLICT' } })
     expect(await gateway.begin('again')).toMatchObject({ status: 'begun' })
   })

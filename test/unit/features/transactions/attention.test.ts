@@ -1,4 +1,4 @@
-// What is left of a transaction is reported, and tried again until it works or an operator acknowledges it.
+// Remaining compensations are reported, and retried until they succeed or an operator acknowledges them.
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { acknowledged } from '../../../../src/records/transitions.ts'
@@ -11,7 +11,7 @@ afterEach(() => void vi.useRealTimers())
 const t = { transaction_id: 't' }
 const away = (): GatewayError => new GatewayError('SERVER_UNAVAILABLE', 'away', { isUnsent: true })
 
-/** A place that cannot take anything away, for as long as it is away. */
+/** A server whose removals fail while it is unavailable. */
 class Away extends Place {
   isAway = false
   tries = 0
@@ -23,7 +23,7 @@ class Away extends Place {
   }
 }
 
-/** A transaction whose one step could not be undone, as its server was away. */
+/** A transaction whose single step could not be undone because its server was unavailable. */
 async function leftOver(store = new MemoryStore()) {
   const one = new Away()
   const gateway = await begun({ places: { one }, store })
@@ -105,7 +105,7 @@ describe('a compensation that failed because its server was unavailable', () => 
     expect(within).toBeGreaterThan(3)
     expect(await gateway.ask('status', t)).toMatchObject({ needs_attention: true })
     await vi.advanceTimersByTimeAsync(600_000)
-    // Once in a minute, each time as often as a rollback tries by itself.
+    // Once a minute, with the attempts of a rollback each time.
     expect(one.tries - first - within).toBeLessThanOrEqual(3 * 11)
     one.isAway = false
     await vi.advanceTimersByTimeAsync(70_000)

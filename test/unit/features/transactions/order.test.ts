@@ -11,7 +11,7 @@ import { begun, codeOf, Place, put, SagaGateway } from '../../../support/saga-wo
 import type { Json } from '../../../support/server/json.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
-/** Asks a gateway for something while another one ends, which writes down the end of its step at the last moment. */
+/** Sends a request to one gateway while another closes and records the end of its step at the last moment. */
 async function whileAnotherEnds(asked: (gateway: SagaGateway) => Promise<Json>): Promise<Json> {
   const store = new MemoryStore()
   const one = new Place()
@@ -207,7 +207,7 @@ describe('a step that requires input', () => {
   )
 })
 
-/** What a client that cannot ask is told instead. */
+/** The result for a client without elicitation. */
 const page = Payload.of({
   content: [{ type: 'text', text: 'Approve it on a page.' }],
   isError: true,

@@ -249,7 +249,7 @@ describe('a step of a transaction', () => {
       const { suggestion, details } = Object(thrown)
       expect(thrown).toMatchObject({ code: 'COMPENSATION_UNAVAILABLE', user_actionable: true })
       expect(suggestion).toContain(way)
-      // What leaves the transaction comes after what stays in it.
+      // Suggestions within the transaction come first.
       expect(suggestion).toMatch(
         /the transaction is still open.*Outside of the transaction.*would not undo it/,
       )

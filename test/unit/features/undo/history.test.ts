@@ -98,7 +98,7 @@ test('pending actions are limited in size too', async () => {
   const { history, warnings } = historyIn(store)
   const long = 'x'.repeat(1_000_000)
   for (let number = 0; number < 60; number++) history.add({ ...deed(number), arguments: { long } }, DAY)
-  // What is being written counts as long as it is.
+  // An action being written counts by its size.
   void history.flush()
   await vi.advanceTimersByTimeAsync(100)
   expect(warnings).toEqual([])

@@ -16,10 +16,10 @@ interface Given {
   readonly rule?: string | UndoSettings
   readonly history?: number | 'off'
   readonly op?: 'read' | 'write'
-  /** The arguments the tool lists. */
+  /** The listed arguments of the tool. */
   readonly inputs?: object
   readonly deps?: ServiceStubs
-  /** What the server does; internal calls come here too. */
+  /** The server, which also receives internal calls. */
   readonly end?: Handler
 }
 
@@ -69,7 +69,7 @@ function around({ rule, history = 86_400_000, op = 'write', inputs = {}, deps, e
   )
   const policy = instance.middleware?.({ method: 'tools/call', upstream: 'one', name: 't' })
   const bare: Handler = policy?.(end) ?? end
-  /** Makes a call, and has what it did written. */
+  /** Makes a call and flushes its action. */
   const handle: Handler = async (call) => {
     try {
       return await bare(call)
@@ -81,7 +81,7 @@ function around({ rule, history = 86_400_000, op = 'write', inputs = {}, deps, e
   return { bare, handle, deeds, warnings }
 }
 
-/** Everything that was written down, in order. */
+/** Everything that was recorded, in order. */
 function written(store: Store): Action[] {
   const all: Action[] = []
   const { put } = store
@@ -266,7 +266,7 @@ test('a call whose server has begun may continue although the input responses fa
   expect(await everything(deeds, open)).toMatchObject({ status: 'unknown', way: { arguments: { a: 1 } } })
 })
 
-/** The deed an ask outcome names. */
+/** The action named in the request state of an outcome. */
 async function everything(deeds: Actions, outcome: Outcome): Promise<Action | undefined> {
   const key = outcome.kind === 'input_required' ? outcome.requestState['undo'] : undefined
   return typeof key === 'string' ? deeds.find(key) : undefined

@@ -44,7 +44,7 @@ async function write(count: number, log?: Log): Promise<void> {
 
 const lines = (): string[] => readFileSync(file, 'utf8').split('\n').slice(0, -1)
 
-/** Cuts the log so that it has this many lines, and the file beside it to fit. */
+/** Truncates the log to this many lines, and adapts the head file. */
 function cut(count: number, headFile: 'fits' | 'is gone' | 'is empty'): void {
   const kept = lines().slice(0, count)
   writeFileSync(file, kept.map((line) => `${line}\n`).join(''))
@@ -74,7 +74,7 @@ describe('the anchored end of an audit log', () => {
       cut(2, headFile)
       const { problem } = await verified()
       expect(problem).toMatchObject({ reason: 'line(s) 3 to 6 of the log are missing at the end' })
-      // Nothing but the store tells.
+      // Only the store reveals it.
       expect((await verifyAudit([file]))[0]?.problem).toBeUndefined()
     },
   )

@@ -263,7 +263,7 @@ describe('the audit log', () => {
 
   it('close ends even if the remaining lines cannot be written', async () => {
     await write(1)
-    // The file is full, and what should be put in its place stands in the way.
+    // The file is full, and its successor cannot be created.
     mkdirSync(join(`${file}.1`, 'folder'), { recursive: true })
     await write(1, { maxSize: 100, keep: 1 })
     expect(lines()).toHaveLength(2)

@@ -6,7 +6,7 @@ import { protectedServer, unauthorized } from '../../../support/protected-server
 
 const client = { clientId: CLIENT.id, clientSecret: new Secret(CLIENT.secret) }
 
-/** A server that trusts an authorization server, and takes tokens made for itself only. */
+/** A server that trusts an authorization server and accepts only tokens for its own audience. */
 async function world(options: Parameters<typeof authorizationServer>[0] = {}, server = {}) {
   const authority = await authorizationServer(options)
   const protectedOne = await protectedServer(async (token, url) => {
@@ -171,7 +171,7 @@ describe('upstream token exchange', () => {
       for (const token of [broad, narrow, broad, narrow]) await call(token)
       expect([shown.get(broad)?.size, shown.get(narrow)?.size]).toEqual([1, 1])
       expect(shown.get(broad)).not.toEqual(shown.get(narrow))
-      // Side by side, each request is still one of two tokens, in equal parts.
+      // Concurrent requests use the two tokens in equal parts.
       const before = server.headers.length
       await Promise.all(
         [broad, narrow, broad, narrow].map((token) => upstream.handle(echo(caller('alice', token)))),

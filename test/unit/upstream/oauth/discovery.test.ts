@@ -6,7 +6,7 @@ import { createOAuthHttp } from '../../../../src/upstream/oauth/oauth-http.ts'
 
 type Pages = (origin: string) => Readonly<Record<string, unknown>>
 
-/** A server whose documents are given by their path. */
+/** A server with the given documents by path. */
 async function site(pages: Pages, challenge?: (origin: string) => string) {
   const requests: string[] = []
   const server = createServer((request, response) => {

@@ -70,7 +70,7 @@ describe('a request to an authorization server', () => {
   })
 
   it('requests to a host that resolves to a private network are refused', async () => {
-    // Every machine has a name of its own, which it does not look up on the internet.
+    // The host's own name resolves without DNS.
     const { address } = await lookup(hostname())
     const what = isPrivateAddress(address) ? /private network/ : /cannot be reached/
     await expect(http(false).send(`https://${hostname()}:1/`)).rejects.toMatchObject({

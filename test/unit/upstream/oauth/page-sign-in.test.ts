@@ -12,28 +12,28 @@ import { createTokenVault } from '../../../../src/upstream/oauth/token-vault.ts'
 
 type Claims = Readonly<Record<string, unknown>>
 
-/** What the issuer says of who signed in. */
+/** The ID token of the issuer. */
 interface Statement {
   readonly claims?: Claims
   readonly header?: Claims
   readonly key?: CryptoKey | Uint8Array
-  /** No statement at all. */
+  /** No ID token at all. */
   readonly isAbsent?: boolean
 }
 
 interface Field {
   readonly signIn: PageSignIn
-  /** What was written to the store. */
+  /** The values written to the store. */
   readonly writes: readonly string[]
   readonly issuer: string
-  /** The settings of the moment. */
+  /** The current settings. */
   jwt: JwtSettings
   base: string | undefined
-  /** Milliseconds the clock is ahead. */
+  /** Offset of the clock in milliseconds. */
   ahead: number
-  /** How often the issuer's metadata was asked for. */
+  /** The requests for the issuer's metadata. */
   readonly asked: readonly string[]
-  /** Goes through a sign-in; the cookies the browser has at its end. */
+  /** Completes a sign-in; returns the cookies of the browser. */
   pass(given?: {
     readonly statement?: Statement
     readonly next?: string
@@ -153,7 +153,7 @@ describe('sign-in to the pages', () => {
     })
     expect(cookie).toMatchObject({ path: '/at/sign-in/callback', lifetime: 600, isSecure: true })
     for (const name of ['state', 'nonce']) expect(cookie.value).not.toContain(String(searchParams.get(name)))
-    // Whoever finds the page can begin, and fills nothing.
+    // Anyone can begin a sign-in without consuming memory.
     expect(writes).toEqual([])
   })
 
@@ -255,7 +255,7 @@ describe('sign-in to the pages', () => {
       made.signIn.finish(new URLSearchParams({ code: 'a', state }), () => undefined),
     ).rejects.toThrow('another browser')
     const { cookie } = await made.signIn.begin('/')
-    // The way of one state under the name of another.
+    // The cookie of one state under the name of another.
     await expect(
       made.signIn.finish(new URLSearchParams({ code: 'a', state }), () => cookie.value),
     ).rejects.toThrow('another browser')

@@ -16,7 +16,7 @@ import { protectedServer, unauthorized } from '../../../support/protected-server
 const PUBLIC = 'https://gateway.example'
 const alice = caller('alice')
 
-/** A server with users, whose tokens are good until it is told otherwise. */
+/** A server with users, whose tokens are valid until the test revokes them. */
 async function world(options: Parameters<typeof authorizationServer>[0] = {}) {
   const authority = await authorizationServer(options)
   const ended = new Set<string>()
@@ -29,7 +29,7 @@ async function world(options: Parameters<typeof authorizationServer>[0] = {}) {
   return { authority, server, endAll }
 }
 
-/** Signs in by the link a call is answered with. Resolves with what the gateway is to the authorization server. */
+/** Signs in by the link of a call. Resolves with the client identity of the gateway at the authorization server. */
 async function signedIn({ upstream, desk }: OAuthUpstream): Promise<string> {
   const { url, cookie } = await startOf(desk, linkOf(await upstream.handle(echo(alice))))
   const back = await signIn(url, 'alice', (place) => place.includes('/oauth/callback'))
@@ -39,7 +39,7 @@ async function signedIn({ upstream, desk }: OAuthUpstream): Promise<string> {
 
 it('concurrent renewals of a grant by several gateways cause one request', async () => {
   const documents: Record<string, unknown> = {}
-  // As a client without a secret, whose refresh tokens are good once.
+  // A public client, whose refresh tokens can be used once.
   const { authority, server, endAll } = await world({ documents })
   const key = randomBytes(32)
   const shared = { publicUrl: PUBLIC, store: new MemoryStore(), key: async () => key }
@@ -65,7 +65,7 @@ it('a grant of an unknown client is requested again with another client', async 
   expect(textOf(await here.upstream.handle(echo(alice)))).toBeDefined()
   await authority.forget(before)
   endAll()
-  // Who has signed in just now is not asked again.
+  // A user who has just signed in receives no new link.
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 120_000 })
   onTestFinished(() => void vi.useRealTimers())
   expect(await signedIn(here)).not.toBe(before)

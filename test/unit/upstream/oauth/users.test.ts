@@ -34,7 +34,7 @@ async function world(options: Parameters<typeof authorizationServer>[0] = {}, sc
   return { authority, server, ...oauthUpstream(server.url, {}) }
 }
 
-/** Goes through the pages as `user`, and back to the gateway. */
+/** Completes the sign-in as `user` and returns to the gateway. */
 async function visit({ desk }: OAuthUpstream, link: string, user: string): Promise<string> {
   const { url, cookie } = await startOf(desk, link)
   const back = await signIn(url, user, (place) => place.startsWith('http://127.0.0.1:8900/oauth/callback'))
@@ -378,7 +378,7 @@ describe('the sign-in callback', () => {
       await expect(finished).rejects.toMatchObject(unknown)
       const next = await here.upstream.handle(echo(alice))
       expect(here.authority.grants).toEqual([])
-      // The first link leads nowhere any more.
+      // The first link is no longer valid.
       await visit(here, linkOf(next), 'alice')
       expect(textOf(await here.upstream.handle(echo(alice)))).toBeDefined()
     },

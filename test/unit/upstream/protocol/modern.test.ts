@@ -9,7 +9,7 @@ import { proofFor } from '../../../../src/upstream/protocol/gateway-proof.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 
-/** A server that asks whoever calls. */
+/** A server that sends an input request for every call. */
 function asking(
   question: unknown,
   heard: (params: Record<string, unknown>) => void = () => undefined,

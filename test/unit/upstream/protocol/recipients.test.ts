@@ -10,7 +10,7 @@ import { toolCall } from '../../../support/tool-call.ts'
 const LEVEL = 'io.modelcontextprotocol/logLevel'
 const [ada, bob] = [{ id: 'ada' }, { id: 'bob' }]
 
-/** A request of a client of 2026-07-28 that wants all log messages, apart from what is given. */
+/** A request of a 2026-07-28 client that requests all log messages, unless overridden. */
 function call(given: Partial<Call> = {}): Call {
   return toolCall({ rpcId: '1', principal: ada, meta: { [LEVEL]: 'debug' }, ...given })
 }
@@ -40,7 +40,7 @@ function note(method: string, params: object, meta?: object): Notification {
   return { method, params: Payload.of({ ...params, ...(meta && { _meta: meta }) }) }
 }
 
-/** The ids of the requests that hear it, 1 being that of the first call; or why none does. */
+/** The indexes of the calls that receive the notification, from 1; or the reason why none does. */
 function heard(calls: readonly Call[], told: Notification, about?: number): unknown {
   const underWay = new Registry<number, Under>()
   const all = calls.map((each) => ({ call: each }) as unknown as UpstreamCall)

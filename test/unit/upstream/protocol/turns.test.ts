@@ -3,7 +3,7 @@ import { type Release, FairMutex } from '../../../../src/upstream/protocol/serve
 
 const never = new AbortController().signal
 
-/** Takes a turn and says when it has it. */
+/** Acquires the mutex and records when it has it. */
 function asking(turns: FairMutex, owner: string | undefined, signal = never) {
   const state: { release: Release | undefined } = { release: undefined }
   const taken = turns.take(owner, signal).then((release) => {

@@ -13,7 +13,7 @@ const answer = (status: number): HttpAnswer => ({
   header: () => undefined,
 })
 
-/** Makes one request with a login; each attempt is answered with the next status. */
+/** Makes one request with token renewal; each attempt receives the next status. */
 function attempt(login: Login, statuses: readonly number[], request: Partial<HttpRequest> = {}) {
   const sent: HttpRequest[] = []
   const left = [...statuses]
