@@ -74,14 +74,14 @@ describe('a JSON-RPC message', () => {
   })
 
   test.each(['7', '"7"', '-1', '9007199254740993', '""', '"a\\u0000b"', '1.0', '1e3'])(
-    'id %s is accepted',
+    'the id is accepted: %s',
     (id) => {
       expect(parseMessage(`{"jsonrpc":"2.0","id":${id},"method":"m"}`)).toMatchObject({ kind: 'request', id })
       expect(idOf(`{"jsonrpc":"2.0","id":${id}}`)).toBe(id)
     },
   )
 
-  test.each(['null', '1.5', '{}', '[]', 'true'])('id %s is refused', (id) => {
+  test.each(['null', '1.5', '{}', '[]', 'true'])('the id is refused: %s', (id) => {
     expect(verdict(`{"jsonrpc":"2.0","id":${id},"method":"m"}`)).toBe('INVALID_REQUEST')
     expect(idOf(`{"jsonrpc":"2.0","id":${id}}`)).toBe('null')
   })

@@ -316,7 +316,7 @@ describe('an HTTP endpoint that requires tokens', () => {
 })
 
 describe('a token without a required scope', () => {
-  it('C081 a scope error of the upstream server is not a challenge to the token', async () => {
+  it('C081 a scope error of the upstream server causes no challenge', async () => {
     const front = await open()
     const token = await issuer.sign({ scope: 'mcp.read' })
     const { status, challenge, body } = await front.call({ token, tool: 'relay' })
@@ -324,7 +324,7 @@ describe('a token without a required scope', () => {
     expect(body).toMatchObject({ error: { code: -32000, message: 'You lack a scope of mine.' } })
   })
 
-  it('a scope removed by the session token is not a challenge to the token', async () => {
+  it('a scope removed by the session token causes no challenge', async () => {
     const front = await open()
     const token = await issuer.sign({ scope: 'mcp.read' })
     const { status, challenge, body } = await front.call({ token, tool: 'narrowed' })

@@ -49,7 +49,7 @@ describe('a request to an authorization server', () => {
     'javascript:alert(1)',
     'http://login.example/token',
     'no url',
-  ])('requests to %s are refused', async (url) => {
+  ])('requests to this URL are always refused: %s', async (url) => {
     await expect(http(true).send(url)).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
     expect(() => checkUrl(url, true)).toThrow('authorization server')
   })
