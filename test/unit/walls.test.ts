@@ -331,8 +331,8 @@ beforeAll(() => {
 
 afterAll(() => rmSync(copy, { recursive: true }))
 
-describe('the walls of src', () => {
-  test.each([...imports, ...statements])('$file is told of each line it may not have', (wall) => {
+describe('import rules between folders of src', () => {
+  test.each([...imports, ...statements])('$file is reported for each forbidden line', (wall) => {
     expect(complaints.get(`src/${wall.file}`) ?? []).toEqual(
       wall.forbidden.map((_, index) => wall.allowed.length + index + 1),
     )

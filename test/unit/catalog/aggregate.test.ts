@@ -23,13 +23,16 @@ function reading(uri: string, upstream?: string): Call {
 it.each([
   ['one+a://b', (next: Handler) => together(next, prefixed), undefined],
   ['one://a/b', strictNames, 'one'],
-] as const)('a failed read is told of the URI that was asked for: %s', async (uri, shows, upstream) => {
-  const failing = (error: GatewayError): Promise<GatewayError> =>
-    shows(() => Promise.reject(error))(reading(uri, upstream)).then(
-      () => Promise.reject(new Error('it did not fail')),
-      (thrown: GatewayError) => thrown,
-    )
-  expect((await failing(relayed)).extra.relayed?.text).toBe(theirs.replace('a://b', uri))
-  expect((await failing(unknownResource('a://b'))).data['uri']).toBe(uri)
-  expect((await failing(unknownResource('c://d'))).data['uri']).toBe('c://d')
-})
+] as const)(
+  'the error of a failed read names the URI that the client requested: %s',
+  async (uri, shows, upstream) => {
+    const failing = (error: GatewayError): Promise<GatewayError> =>
+      shows(() => Promise.reject(error))(reading(uri, upstream)).then(
+        () => Promise.reject(new Error('it did not fail')),
+        (thrown: GatewayError) => thrown,
+      )
+    expect((await failing(relayed)).extra.relayed?.text).toBe(theirs.replace('a://b', uri))
+    expect((await failing(unknownResource('a://b'))).data['uri']).toBe(uri)
+    expect((await failing(unknownResource('c://d'))).data['uri']).toBe('c://d')
+  },
+)

@@ -20,8 +20,8 @@ async function listed({ ask }: Bench): Promise<unknown[]> {
 
 const checking = { name: 'check_permissions', arguments: { tool: 'get_file' } }
 
-describe('a tool of the gateway itself', () => {
-  it('can be called and is not listed', async () => {
+describe('a built-in tool', () => {
+  it('a built-in tool can be called without being listed', async () => {
     const { ask, seen } = bench('hidden')
     expect(await listed(bench('hidden'))).toEqual(['get_file'])
     expect(await ask('tools/call', checking)).toEqual({
@@ -31,23 +31,23 @@ describe('a tool of the gateway itself', () => {
     expect(seen).toHaveLength(0)
   })
 
-  it('is listed after those of the server where that is wanted', async () => {
+  it('a built-in tool is listed after the tools of the server when listing is enabled', async () => {
     expect(await listed(bench('listed'))).toEqual(['get_file', 'check_permissions', 'negotiate_scopes'])
   })
 
-  it('is listed once where servers are offered together', async () => {
+  it('a built-in tool is listed once in an aggregate of servers', async () => {
     const together = bench('listed', [{ name: 'get_file' }], ['one', 'two'])
     const own = ['check_permissions', 'negotiate_scopes']
     expect(await listed(together)).toEqual(['one_get_file', 'two_get_file', ...own])
   })
 
-  it('is not there where it is off', async () => {
+  it('a built-in tool that is off is passed on to the server', async () => {
     const { ask, seen } = bench('off')
     expect(await ask('tools/call', checking)).toEqual({ content: [] })
     expect(seen).toHaveLength(1)
   })
 
-  it('gives way to a tool of the server by the same name, and is called with a prefix', async () => {
+  it('a built-in tool yields its name to a server tool and is then called with a prefix', async () => {
     const both = bench('listed', [theirs])
     const own = ['gateway_check_permissions', 'negotiate_scopes']
     expect(await listed(both)).toEqual(['check_permissions', ...own])
@@ -61,7 +61,7 @@ describe('a tool of the gateway itself', () => {
     expect(both.seen).toHaveLength(2)
   })
 
-  it('fails with a result, where the method of the same name fails with an error', async () => {
+  it('a built-in tool fails with an error result, and the method of the same name with a protocol error', async () => {
     const { ask } = bench('hidden')
     expect(await ask('permissions/check', {})).toMatchObject({ error: { code: 'INVALID_INPUT' } })
     const failed = await ask('tools/call', { name: 'check_permissions', arguments: {} })
@@ -73,7 +73,7 @@ describe('a tool of the gateway itself', () => {
     expect(failed).not.toHaveProperty('structuredContent')
   })
 
-  it('answers a method only it has, and never passes it on', async () => {
+  it('a built-in method is answered by the gateway and never forwarded', async () => {
     const { ask, seen } = bench('off')
     expect(await ask('permissions/check', { tool: 'get_file' })).toEqual({ allowed: true })
     expect(seen).toHaveLength(0)

@@ -15,7 +15,7 @@ const entry: Descriptor = {
   classification: classification,
 }
 
-/** Makes calls that take so many milliseconds each, and end with what is given. */
+/** Makes calls with the given durations in milliseconds and the given result. */
 async function sightingsOf(durations: readonly number[], fields: Readonly<Record<string, unknown>>) {
   vi.useFakeTimers({ toFake: ['performance'] })
   try {
@@ -33,14 +33,14 @@ async function sightingsOf(durations: readonly number[], fields: Readonly<Record
   }
 }
 
-test('half of the last calls took no longer than is told, from the fifth call on', async () => {
+test('the median latency of a tool is reported from its fifth call on', async () => {
   expect(await sightingsOf([10, 10, 10, 10], {})).not.toHaveProperty('p50')
   expect(await sightingsOf([9000, 20, 10, 30, 40], {})).toMatchObject({ p50: 30 })
   const many = Array.from({ length: 300 }, (_, index) => (index < 100 ? 5000 : 7))
   expect(await sightingsOf(many, {})).toMatchObject({ p50: 7 })
 })
 
-test('results tell their media types, and whether there are more pages', async () => {
+test('call statistics contain the media types of results and whether results are paginated', async () => {
   const content = [
     { type: 'text', text: 'a' },
     { type: 'image', mimeType: 'image/png', data: '' },
@@ -52,12 +52,12 @@ test('results tell their media types, and whether there are more pages', async (
   })
 })
 
-test('failures tell nothing of what results are like', async () => {
+test('failed calls do not count towards the media types of results', async () => {
   const failed = { isError: true, content: [{ type: 'text', text: 'no' }] }
   expect(await sightingsOf([1], failed)).toMatchObject({ types: [] })
 })
 
-test('a tool no server answered to was never seen, nor what the gateway answers itself', async () => {
+test('no statistics are kept for calls without a server response or for built-ins', async () => {
   const callStatistics = createCallStatistics()
   const handle = callStatistics.middleware(target)?.(() => Promise.reject(new Error('unknown')))
   await expect(handle?.(toolCall())).rejects.toThrow('unknown')
@@ -65,7 +65,7 @@ test('a tool no server answered to was never seen, nor what the gateway answers 
   expect(callStatistics.middleware({ ...target, isBuiltin: true })).toBeUndefined()
 })
 
-test('after the first calls of a tool only some are looked at, and of every kind in turn', async () => {
+test('after its first calls a tool is measured by a sample of calls of every kind', async () => {
   const before = Array.from({ length: 500 }, () => 90)
   const later = Array.from({ length: 2000 }, (_, index) => (index % 4 === 3 ? 50 : 10))
   expect(await sightingsOf([...before, ...later], {})).toMatchObject({ p50: 10 })

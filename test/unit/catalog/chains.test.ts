@@ -3,7 +3,7 @@ import { createCatalog } from '../../../src/catalog/router.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
-it('the chain of a target is kept, but not under a name as long as a caller likes', async () => {
+it('the chain of a target is cached, except under a name of client-controlled length', async () => {
   const compiled: string[] = []
   const { handle } = createCatalog({
     upstreams: new Map([['one', async () => ({ kind: 'result', result: Payload.of({}) }) as const]]),

@@ -19,7 +19,7 @@ const acts = { readOnlyHint: false, destructiveHint: false, idempotentHint: fals
 const files = { readOnlyHint: true }
 const deletes = { readOnlyHint: false, destructiveHint: true, idempotentHint: true }
 
-describe('the tools of published servers', () => {
+describe('classification of published tools', () => {
   it.each([
     ['everything', 'echo', reads, 'read safe idempotent'],
     ['everything', 'get-annotated-message', reads, 'read safe idempotent'],
@@ -60,12 +60,12 @@ describe('the tools of published servers', () => {
     ['memory', 'read_graph', reads, 'read safe idempotent'],
     ['memory', 'search_nodes', reads, 'read safe idempotent'],
     ['memory', 'open_nodes', reads, 'read safe idempotent'],
-  ] as const)('%s: %s', (server, tool, annotations, expected) => {
+  ] as const)('tool %s is classified: %s', (server, tool, annotations, expected) => {
     expect(short(natureOf(tool, annotations, { name: server }))).toBe(expected)
   })
 })
 
-describe('the verb of a name', () => {
+describe('classification by the verb of a tool name', () => {
   it.each([
     ['get_user', 'read safe idempotent'],
     ['listIssues', 'read safe idempotent'],
@@ -83,7 +83,7 @@ describe('the verb of a name', () => {
     ['run_query', 'execute destructive'],
     ['getaway', 'write destructive'],
     ['', 'write destructive'],
-  ])('%s: %s', (name, expected) => {
+  ])('tool name %s is classified: %s', (name, expected) => {
     expect(short(natureOf(name))).toBe(expected)
   })
 
@@ -95,17 +95,17 @@ describe('the verb of a name', () => {
     ['search', 'search', 'read safe idempotent'],
     ['delete', 'delete', 'delete destructive'],
     ['git', 'github_get_issue', 'read safe idempotent'],
-  ])('is looked for behind the name of the server %s: %s', (name, tool, expected) => {
+  ])('the verb is found behind the server name as prefix %s: %s', (name, tool, expected) => {
     expect(short(natureOf(tool, undefined, { name }))).toBe(expected)
   })
 })
 
-describe('what a server says of its tools', () => {
+describe('classification by annotations of the server', () => {
   it.each([
     [{ readOnlyHint: true }, 'delete destructive'],
     [{ destructiveHint: false }, 'delete destructive'],
     [{ idempotentHint: true }, 'delete destructive idempotent'],
-  ])('never talks away a verb that destroys: delete_x with %o is %s', (hints, expected) => {
+  ])('annotations never outweigh a destructive verb: delete_x with %o is %s', (hints, expected) => {
     expect(short(natureOf('delete_x', hints))).toBe(expected)
   })
 
@@ -115,7 +115,7 @@ describe('what a server says of its tools', () => {
     ['frob', { destructiveHint: false }, 'write reversible'],
     ['create_x', { idempotentHint: true }, 'write reversible idempotent'],
   ])(
-    'is believed of a trusted one where nothing plain contradicts it: %s with %o is %s',
+    'annotations of a trusted server apply unless stronger evidence contradicts them: %s with %o is %s',
     (name, hints, expected) => {
       expect(short(natureOf(name, hints))).toBe(expected)
     },
@@ -130,7 +130,7 @@ describe('what a server says of its tools', () => {
     ['forward_event', {}, 'write destructive'],
     ['respond-to-event', {}, 'write destructive'],
   ])(
-    'does not talk away what stops, locks out, unguards or tells people: %s is %s',
+    'annotations never outweigh verbs that stop, lock out, unprotect or notify: %s is %s',
     (name, hints, expected) => {
       expect(short(natureOf(name, { ...hints, destructiveHint: false }))).toBe(expected)
     },
@@ -141,16 +141,19 @@ describe('what a server says of its tools', () => {
     ['check_for_upgrade', 'read safe idempotent'],
     ['get_reset_password_policy', 'read safe idempotent'],
     ['download_to_file', 'write reversible'],
-  ])('reads what its server says it reads, but files it writes: %s is %s', (name, expected) => {
-    expect(short(natureOf(name, { readOnlyHint: true }))).toBe(expected)
-  })
+  ])(
+    'readOnlyHint applies to names that only mention a change, but not to tools that write files: %s is %s',
+    (name, expected) => {
+      expect(short(natureOf(name, { readOnlyHint: true }))).toBe(expected)
+    },
+  )
 
   it.each([
     ['create_x', { readOnlyHint: false }, 'write destructive'],
     ['hover', { readOnlyHint: false }, 'write reversible'],
     ['hover', { readOnlyHint: false, destructiveHint: true }, 'write reversible'],
   ])(
-    'is read with the defaults of the protocol for what is absent: %s with %o is %s',
+    'absent annotations have the defaults of the specification: %s with %o is %s',
     (name, hints, expected) => {
       expect(short(natureOf(name, hints))).toBe(expected)
     },
@@ -166,27 +169,30 @@ describe('what a server says of its tools', () => {
     ['get_x', { readOnlyHint: false }, 'write reversible'],
     ['get_x', { idempotentHint: false }, 'read safe'],
     ['create_x', { destructiveHint: true }, 'write destructive'],
-  ])('only makes it more of a risk where it is not trusted: %s with %o is %s', (name, hints, expected) => {
-    expect(short(natureOf(name, hints, { trust: false }))).toBe(expected)
-  })
+  ])(
+    'annotations of an untrusted server can only raise the risk: %s with %o is %s',
+    (name, hints, expected) => {
+      expect(short(natureOf(name, hints, { trust: false }))).toBe(expected)
+    },
+  )
 
-  it('does not count where it says nothing: the default of the protocol would make every tool destructive', () => {
+  it('a tool without annotations is not destructive, although the default of the specification says so', () => {
     expect(short(natureOf('create_x', {}))).toBe('write reversible')
   })
 
-  it('is named among the evidence where it is not believed', () => {
+  it('a rejected annotation is listed in the evidence', () => {
     const { evidence } = natureOf('delete_x', { readOnlyHint: true }, { trust: false })
     expect(evidence).toContain('its server says readOnlyHint: true, which is not believed (trust is off)')
   })
 })
 
-describe('what the configuration says of a tool', () => {
-  it('goes before everything else', () => {
+describe('classification by configuration', () => {
+  it('configuration has precedence over all other evidence', () => {
     const tools = { 'delete_*': { op: 'read', idempotent: false } } as const
     expect(short(natureOf('delete_x', { destructiveHint: true }, { tools }))).toBe('read safe')
   })
 
-  it('is what the most specific glob says, for each setting', () => {
+  it('the most specific glob wins for each setting', () => {
     const tools = {
       '*': { risk: 'destructive', op: 'admin' },
       'get_*': { op: 'write' },
@@ -196,7 +202,7 @@ describe('what the configuration says of a tool', () => {
     expect(short(natureOf('frob', undefined, { tools }))).toBe('admin destructive')
   })
 
-  it('tells which glob said it', () => {
+  it('the evidence names the glob that set the classification', () => {
     const { evidence } = natureOf('get_x', undefined, { tools: { 'get_*': { risk: 'destructive' } } })
     expect(evidence).toEqual(['the configuration says risk: destructive for get_*', 'its name says "get"'])
   })

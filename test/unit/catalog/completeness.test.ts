@@ -10,20 +10,20 @@ function read(contents: readonly unknown[], uri = 'fake://notes.md'): unknown {
   return completeResult(call, Payload.of({ contents })).fields.contents
 }
 
-describe('an entry of a list', () => {
-  it('C170 of a resource without a name gets the last part of its URI', () => {
+describe('completion of list entries', () => {
+  it('C170 a resource without a name is named after the last segment of its URI', () => {
     const entry = completeEntry('resources', Payload.of({ uri: 'file:///srv/notes.md' }))
     expect(entry.fields).toEqual({ uri: 'file:///srv/notes.md', name: 'notes.md' })
     const named = Payload.of({ uri: 'file:///srv/notes.md', name: 'Notes' })
     expect(completeEntry('resources', named)).toBe(named)
   })
 
-  it('C172 of a template without a name gets the last part of it', () => {
+  it('C172 a template without a name is named after the last segment of its URI template', () => {
     const entry = completeEntry('resourceTemplates', Payload.of({ uriTemplate: 'demo://item/{id}' }))
     expect(entry.fields.name).toBe('{id}')
   })
 
-  it('C158 of a prompt gets what its arguments leave out', () => {
+  it('C158 prompt arguments receive the missing description and required flag', () => {
     const wanted = [{ name: 'code' }, { name: 'style', title: 'Style', required: true }]
     const entry = completeEntry('prompts', Payload.of({ name: 'review', arguments: wanted }))
     expect(entry.fields.arguments).toEqual([
@@ -35,8 +35,8 @@ describe('an entry of a list', () => {
   })
 })
 
-describe('what is read', () => {
-  it('C171 gets the type its bytes, its name or its kind tell', () => {
+describe('completion of read results', () => {
+  it('C171 a resource receives a media type derived from its bytes, its name or its kind', () => {
     expect(
       read([
         { uri: 'fake://a.json', text: '{}' },
@@ -56,12 +56,12 @@ describe('what is read', () => {
     ])
   })
 
-  it('C171 stays as it is where the server said the type', () => {
+  it('C171 a media type set by the server is kept', () => {
     const result = Payload.of({ contents: [{ uri: 'fake://a', mimeType: 'x/y', text: 'x' }] })
     expect(completeResult(toolCall({ method: 'resources/read' }), result)).toBe(result)
   })
 
-  it('C177 has the type of its bytes where a tool or a prompt left it out', () => {
+  it('C177 content of tools and prompts without a media type receives the type of its bytes', () => {
     const call = toolCall({ method: 'tools/call' })
     const content = [
       { type: 'image', data: png },
@@ -94,7 +94,7 @@ describe('what is read', () => {
       'prompts/get',
       `{"messages":[{"content":{"type":"image","data":"${png}","n":9007199254740993,"one":1.0}}]}`,
     ],
-  ])('keeps the very text of everything else in the result of %s', (method, text) => {
+  ])('the JSON text of all other members is preserved in the result of %s', (method, text) => {
     const whole = completeResult(toolCall({ method }), Payload.text(text)).text
     expect(whole).toContain('"n":9007199254740993,"one":1.0')
     expect(whole).toContain('"mimeType"')

@@ -12,7 +12,7 @@ const acknowledged = {
   params: Payload.of({ notifications: { toolsListChanged: true } }),
 }
 
-it('nothing comes before the acknowledgement, which waits for the last server', async () => {
+it('no notification precedes the acknowledgement, which waits for the slowest server', async () => {
   const heard: string[] = []
   const servers = new Map<string, Call>()
   const ends: ((outcome: Outcome) => void)[] = []

@@ -9,7 +9,7 @@ it.each([
   `{"content":[{"type":"resource","resource":{"uri":"a:b","text":"t",${big}},"_meta":{${big}}}]}`,
   `{"contents":[{"uri":"a:b","text":"t",${big}}]}`,
   `{"messages":[{"role":"user","content":{"type":"resource_link","uri":"a:b",${big}},${big}}]}`,
-])('URIs get the name of their server, and all else keeps its very text: %s', (text) => {
+])('URIs are qualified with the name of their server and all other JSON text is preserved: %s', (text) => {
   const named = nameUris(Payload.text(text), (uri) => `one+${uri}`)
   expect(named.text).toBe(text.replaceAll('"a:b"', '"one+a:b"'))
 })

@@ -4,8 +4,8 @@ import { exposedName, exposedUri, ownerOf, uriOf } from '../../../src/catalog/na
 
 const upstreams = fc.uniqueArray(fc.stringMatching(/^[a-z][a-z0-9-]{0,6}$/), { minLength: 1, maxLength: 5 })
 
-describe('names where servers are offered together', () => {
-  it('have one owner each, which is the server with the longest prefix, in whatever order servers stand', () => {
+describe('names in an aggregate of servers', () => {
+  it('an exposed name belongs to the server with the longest matching prefix, in any order of servers', () => {
     const property = fc.property(upstreams, fc.string(), (names, tool) => {
       for (const upstream of names) {
         const exposed = exposedName(upstream, tool)
@@ -19,7 +19,7 @@ describe('names where servers are offered together', () => {
     fc.assert(property)
   })
 
-  it('have underscores for the hyphens of the server', () => {
+  it('an exposed name has underscores for the hyphens of the server name', () => {
     expect(exposedName('my-files', 'read_file')).toBe('my_files_read_file')
     expect(ownerOf('my_files_read_file', ['my', 'my-files'])).toEqual({
       upstream: 'my-files',
@@ -28,7 +28,7 @@ describe('names where servers are offered together', () => {
     expect(ownerOf('other_read_file', ['my-files'])).toBeUndefined()
   })
 
-  it('of resources lead back whatever the URI', () => {
+  it('an exposed resource URI maps back to its server and URI', () => {
     const property = fc.property(upstreams, fc.string(), (names, uri) => {
       for (const upstream of names)
         expect(uriOf(exposedUri(upstream, uri), names)).toEqual({ upstream, name: uri })

@@ -15,7 +15,7 @@ function entry(definition: Json, text: string, rest: Partial<BuiltinEntry> = {})
   return { definition, handle: async () => ({ kind: 'result', result: Payload.of({ text }) }), ...rest }
 }
 
-/** Servers that answer each method with this, and have no other. */
+/** A handler with these responses by method; other methods are unknown. */
 function bench(answers: Readonly<Record<string, Json>>, own: readonly BuiltinEntry[], isListed = false) {
   const asked: string[] = []
   const servers: Handler = async ({ method }) => {
@@ -44,19 +44,19 @@ function bench(answers: Readonly<Record<string, Json>>, own: readonly BuiltinEnt
   return { ask, asked }
 }
 
-describe('a prompt or resource of the gateway itself', () => {
-  test('is answered, and stands in no list unless it is to', async () => {
+describe('a built-in prompt or resource', () => {
+  test('a built-in entry can be requested and is unlisted by default', async () => {
     const { ask } = bench({ 'prompts/list': { prompts: [] } }, [brief])
     expect(await ask('prompts/get', 'agent_brief')).toEqual({ text: 'the brief' })
     expect(await ask('prompts/list')).toEqual({ prompts: [] })
   })
 
-  test('is listed after those of the server', async () => {
+  test('a built-in entry is listed after the entries of the server', async () => {
     const { ask } = bench({ 'prompts/list': { prompts: [{ name: 'theirs' }] } }, [brief], true)
     expect(await ask('prompts/list')).toEqual({ prompts: [{ name: 'theirs' }, { name: 'agent_brief' }] })
   })
 
-  test('says itself whether it is listed', async () => {
+  test('a built-in entry can override whether it is listed', async () => {
     const told = { ...notice, isListed: true }
     const { ask } = bench({ 'resources/list': { resources: [] } }, [told])
     expect(await ask('resources/list')).toEqual({ resources: [notice.definition] })
@@ -64,12 +64,12 @@ describe('a prompt or resource of the gateway itself', () => {
     expect(await hidden.ask('resources/list')).toEqual({ resources: [] })
   })
 
-  test('waits for the last page of the list of the server', async () => {
+  test('a built-in entry is listed on the last page of the server only', async () => {
     const page = { prompts: [{ name: 'theirs' }], nextCursor: 'more' }
     expect(await bench({ 'prompts/list': page }, [brief], true).ask('prompts/list')).toEqual(page)
   })
 
-  test('is there where the server has no such lists, and no templates are', async () => {
+  test('a built-in resource is listed for a server without resource lists, with an empty list of templates', async () => {
     const { ask } = bench({}, [notice], true)
     expect(await ask('resources/list')).toEqual({ resources: [notice.definition] })
     expect(await ask('resources/templates/list')).toEqual({ resourceTemplates: [] })
@@ -78,7 +78,7 @@ describe('a prompt or resource of the gateway itself', () => {
     expect(failure).toMatchObject({ code: 'RESOURCE_NOT_FOUND' })
   })
 
-  test('gives way to one of the server by the same name or URI', async () => {
+  test('a built-in entry yields to a server entry with the same name or URI', async () => {
     const theirs = { uri: 'use://auth', name: 'theirs' }
     const answers = { 'resources/list': { resources: [theirs] }, 'resources/read': { text: 'theirs' } }
     const { ask } = bench(answers, [notice], true)
@@ -86,7 +86,7 @@ describe('a prompt or resource of the gateway itself', () => {
     expect(await ask('resources/read', 'use://auth')).toEqual({ text: 'theirs' })
   })
 
-  test('adds its capability to those of the server, and leaves one that is there as it is', async () => {
+  test('a built-in entry adds its capability to the server and keeps a declared capability as it is', async () => {
     const discovered = { capabilities: { prompts: { listChanged: true } } }
     const { ask } = bench({ 'server/discover': discovered }, [brief, notice])
     expect(await ask('server/discover')).toEqual({
@@ -94,13 +94,13 @@ describe('a prompt or resource of the gateway itself', () => {
     })
   })
 
-  test('is not looked for where there is none: nothing more is asked of the server', async () => {
+  test('a request for another name is forwarded without listing the entries of the server', async () => {
     const { ask, asked } = bench({ 'prompts/get': { text: 'theirs' } }, [notice])
     expect(await ask('prompts/get', 'agent_brief')).toEqual({ text: 'theirs' })
     expect(asked).toEqual(['prompts/get'])
   })
 
-  test('does not hide why a server fails', async () => {
+  test('a built-in entry does not mask a failure of the server', async () => {
     const servers: Handler = async () => {
       throw new GatewayError('SERVER_UNAVAILABLE', 'It is away.')
     }

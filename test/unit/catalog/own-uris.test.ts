@@ -14,13 +14,13 @@ describe('the URI of a resource in the scheme of its server', () => {
     ['data:,a/b', 'files://data~/,a/b'],
     ['x://', 'files://x/'],
     ['', 'files://~/'],
-  ])('of %s is %s, and back', (uri, own) => {
+  ])('URI %s is exposed as %s and maps back', (uri, own) => {
     expect(ownUri('files', uri)).toBe(own)
     expect(originalUri('files', own)).toBe(uri)
   })
 
   test.each(['file:///srv/notes.md', 'other://file//srv', 'files://', 'files://nothing'])(
-    'is not that of %s, which stays as it is',
+    'URI %s is not in the scheme of a server and is unchanged',
     (uri) => {
       expect(originalUri('files', uri)).toBe(uri)
     },

@@ -53,8 +53,8 @@ function bench() {
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
 
-describe('what is known of a server', () => {
-  test('is listed once for all who ask, and told at once while it is fresh', async () => {
+describe('server records', () => {
+  test('concurrent callers share one listing, and a fresh record is returned synchronously', async () => {
     const { state, records, names } = bench()
     expect(records.last('one')).toBeUndefined()
     expect(await Promise.all([names(), names()])).toEqual([['a'], ['a']])
@@ -64,7 +64,7 @@ describe('what is known of a server', () => {
     expect(state.asked).toBe(1)
   })
 
-  test('is told as it was while it is listed again, and who listens hears of what changed', async () => {
+  test('a stale record is returned while it is refreshed, and listeners are notified only of changes', async () => {
     const { state, changed, names } = bench()
     await names()
     await vi.advanceTimersByTimeAsync(10_001)
@@ -79,7 +79,7 @@ describe('what is known of a server', () => {
     expect(changed).toEqual(['one'])
   })
 
-  test('is listed anew once when the server says so again and again', async () => {
+  test('repeated change notifications of a server cause one refresh', async () => {
     const { state, records, changed, names } = bench()
     await names()
     state.tools = ['b']
@@ -91,7 +91,7 @@ describe('what is known of a server', () => {
     expect(changed).toEqual(['one'])
   })
 
-  test('stays known while it cannot be reached, and is left alone for a while', async () => {
+  test('the record of an unavailable server is kept, and the server is retried after a delay', async () => {
     const { state, records, names } = bench()
     await names()
     state.problem = 'away'
@@ -104,7 +104,7 @@ describe('what is known of a server', () => {
     expect(state.asked).toBe(2)
   })
 
-  test('is nothing for a server that lists nothing in time', async () => {
+  test('the record of a server that does not list within the timeout is empty', async () => {
     const { state, records } = bench()
     state.isSilent = true
     const found = records.of('one')

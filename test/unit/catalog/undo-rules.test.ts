@@ -30,14 +30,14 @@ const listed = [
 ]
 const entries = listed.map(entry)
 
-describe('how a tool is undone', () => {
+describe('undo rules', () => {
   let lists = 0
   const tools = async (): Promise<readonly Descriptor[]> => {
     lists++
     return entries
   }
 
-  test('is what is configured, and nothing else unless that is wanted', () => {
+  test('an undo rule is the configured one unless derivation is enabled', () => {
     const find = rules(false, tools)
     expect(find.of('one', 'create_alarm')).toEqual({ kind: 'none' })
     expect(find.of('one', 'create_light')).toBeUndefined()
@@ -45,7 +45,7 @@ describe('how a tool is undone', () => {
     expect(lists).toBe(0)
   })
 
-  test('is found out where that is wanted and nothing is configured; the list is asked for once', async () => {
+  test('an undo rule is derived if none is configured, and the tools are listed only once', async () => {
     const find = rules(true, tools)
     expect(find.of('one', 'create_alarm')).toEqual({ kind: 'none' })
     expect(await find.of('one', 'create_light')).toMatchObject({
@@ -56,7 +56,7 @@ describe('how a tool is undone', () => {
     expect(lists).toBe(1)
   })
 
-  test('cannot be found out where the server does not list, until it does', async () => {
+  test('an undo rule cannot be derived while the server fails to list its tools, and can be afterwards', async () => {
     let isAway = true
     const find = rules(true, () => (isAway ? Promise.reject(new Error('away')) : tools()))
     await expect(find.of('one', 'create_light')).rejects.toThrow('away')
@@ -65,7 +65,7 @@ describe('how a tool is undone', () => {
   })
 
   test.each([true, false])(
-    'is the same, whether it is asked for with or without the list: %s',
+    'an undo rule is the same with a given list and with a requested list: %s',
     async (isDerived) => {
       const find = rules(isDerived, async () => entries)
       for (const each of entries) {

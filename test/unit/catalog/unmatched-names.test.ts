@@ -96,7 +96,7 @@ test.each<[object, string]>([
     { features: { permissions: { approval: { 'wirte:*': 'never' } } } },
     'minor features.permissions.approval.wirte:*: opens nothing: no server knows this scope',
   ],
-])('a name that matches nothing is found: %j', (own, expected) => {
+])('a configured name that matches nothing is reported: %j', (own, expected) => {
   const all = found(own)
   expect(all).toEqual([expect.stringContaining(expected)])
 })
@@ -114,7 +114,7 @@ test.each<[object, string]>([
     { auth: { scope_map: { all: 'raed:tickets' } } },
     'minor auth.scope_map.all: opens nothing: no server knows this scope; did you mean read:tickets?',
   ],
-])('so is one of the settings for all servers: %j', (top, expected) => {
+])('a name in the settings for all servers that matches nothing is reported: %j', (top, expected) => {
   expect(found({}, top)).toEqual([expected])
 })
 
@@ -128,17 +128,17 @@ test.each<object>([
   { deny: { delete_tikcet: 'on', 'old_*': { id: '*' } }, optional: ['delete_tikcet', 'old_*'] },
   { deny: { delete_ticket: { idd: '*' } }, optional: ['idd'] },
   { scopes: { 'read:x': ['lst_*'] }, optional: '*' },
-])('nothing is said of names that match, or need not: %j', (own) => {
+])('a name that matches, or that does not have to match, is not reported: %j', (own) => {
   expect(found(own)).toEqual([])
 })
 
-test('a server that could not be asked is not judged', () => {
+test('the names of a server that could not be listed are not reported', () => {
   const text = JSON.stringify({ upstreams: { one: { url: 'https://one.example', deny: { nothing: 'on' } } } })
   const { settings } = loadSettings(text, { file: 'f', env: {} })
   expect(unmatchedNames(settings.names, { lists: new Map(), isWhole: false, scopes: [] })).toEqual([])
 })
 
-test('what is optional and stands nowhere else deserves a word', () => {
+test('an optional name that appears nowhere else causes a warning', () => {
   const text = JSON.stringify({ upstreams: { one: { url: 'https://one.example', optional: ['nothing'] } } })
   const { warnings } = loadSettings(text, { file: 'f', env: {} })
   expect(warnings.map(({ path }) => path)).toEqual(['upstreams.one.optional[0]'])
@@ -149,7 +149,7 @@ test.each<object>([
   { tools: { list_tickets: { scopes: ['read x'] } } },
   { tools: { list_tickets: { scopes: 'read x' } } },
   { features: { permissions: { approval: { 'read x': 'auto' } } } },
-])('a scope with a space is refused: %j', (own) => {
+])('a scope that contains a space is refused: %j', (own) => {
   const text = JSON.stringify({ upstreams: { one: { url: 'https://one.example', ...own } } })
   expect(() => loadSettings(text, { file: 'f', env: {} })).toThrow(ConfigError)
 })

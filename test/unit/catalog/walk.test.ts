@@ -4,7 +4,7 @@ import type { Call, Handler } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
-/** A server whose lists have these pages, each with where the next one is, and the cursors it was asked with. */
+/** A server with these list pages, each with its next cursor; records the requested cursors. */
 function paged(next: (page: number) => unknown) {
   const asked: unknown[] = []
   const server: Handler = async ({ params }: Call) => {
@@ -23,14 +23,14 @@ function paged(next: (page: number) => unknown) {
 it.each([
   ['is missing', undefined],
   ['is empty', ''],
-  ['is no text', 3],
-])('a list ends where the next cursor %s', async (_what, end) => {
+  ['is not a string', 3],
+])('pagination ends when the next cursor %s', async (_what, end) => {
   const { asked, names } = paged((page) => (page < 3 ? `c${page}` : end))
   expect(await names()).toEqual(['t1', 't2', 't3'])
   expect(asked).toEqual([undefined, 'c1', 'c2'])
 })
 
-it('a list that leads back to where it was is not walked for ever', async () => {
+it('pagination stops at a cursor that repeats', async () => {
   const { asked, names } = paged((page) => `c${page % 2}`)
   expect(await names()).toEqual(['t1', 't2', 't3'])
   expect(asked).toEqual([undefined, 'c1', 'c0'])

@@ -22,7 +22,7 @@ const approval: Approval = {
   status: 'pending',
 }
 
-it('an approval is printed whole', () => {
+it('the text of an approval contains every field', () => {
   expect(approvalText({ ...approval, sent: '{"path":"/srv/a","path":"/srv/a"}' })).toBe(
     `approval   00112233445566778899aabbccddeeff
 status     pending
@@ -45,7 +45,7 @@ approved   by anna (password), 2026-11-21 12:00:00 UTC: spare`,
   )
 })
 
-it('nothing of a call reaches the terminal but as text on its line', () => {
+it('control characters and line breaks of a call never reach the terminal', () => {
   const hostile = '\u001b]0;title\u0007\u202e\nrisk       safe\r'
   const shown = `${approvalText({
     ...approval,
@@ -58,7 +58,7 @@ it('nothing of a call reaches the terminal but as text on its line', () => {
   expect(shown).not.toMatch(/^risk {7}safe/m)
 })
 
-it('a decision says what it comes to', () => {
+it('the line about a decision states its effect', () => {
   expect(decidedLine(approval, 'approved')).toContain(': 1 of 2.')
   expect(decidedLine({ ...approval, status: 'approved' }, 'approved')).toContain(
     'runs when the call is made again',

@@ -7,7 +7,7 @@ test.each([
   ['a line of its own', 'a: 1\n  b: 2\n', at(2, 3), '    2 |   b: 2\n      |   ^\n'],
   ['a value', 'listen:\n  port: much\n', at(2, 9), '    2 |   port: much\n      |         ^\n'],
   ['no line', 'a: 1\n', at(0, 0), ''],
-  ['a line behind the end', 'a: 1\n', at(9, 1), ''],
+  ['a line after the end', 'a: 1\n', at(9, 1), ''],
   ['an empty line', '\na: 1\n', at(1, 1), ''],
 ])('an excerpt shows %s', (_what, text, problem, shown) => {
   expect(excerptOf(problem, text)).toBe(shown)
@@ -17,19 +17,19 @@ const secret = 'hunter2hunter2'
 test.each([
   ['a variable', `upstreams:\n  a:\n    env:\n      FOO: ${secret}\n`, at(4, 12)],
   ['its key', `upstreams:\n  a:\n    env:\n      FOO: ${secret}\n`, at(4, 7)],
-  ['a quote that is missing', `upstreams:\n  a:\n    headers:\n      X: "${secret}\n`, at(4, 10)],
+  ['a missing quote', `upstreams:\n  a:\n    headers:\n      X: "${secret}\n`, at(4, 10)],
   ['a token', `upstreams:\n  a:\n    token: ${secret}\n`, at(3, 12)],
   ['a key of a token', `upstreams:\n  a:\n    token: ${secret}\n`, at(3, 5)],
   ['auth', `auth:\n  basic:\n    users:\n      - { name: x, password_hash: ${secret} }\n`, at(4, 9)],
   ['one line', `{"upstreams":{"a":{"env":{"FOO":"${secret}"},"url":"x"}}}`, at(1, 46)],
-  ['one line, before', `{"upstreams":{"a":{"url":"x","env":{"FOO":"${secret}"}}}}`, at(1, 20)],
+  ['the line before one line', `{"upstreams":{"a":{"url":"x","env":{"FOO":"${secret}"}}}}`, at(1, 20)],
   ['an argument', `upstreams:\n  a: run --token=${secret}\n`, at(2, 6)],
   ['a misspelt key', `upstreams:\n  a:\n    tokn: ${secret}\n`, at(3, 5)],
   ['a list under a token', `{"upstreams":{"a":{"token":["${secret}"],"oauth":{}}}}`, at(1, 28)],
-  ['a list, before', `{"upstreams":{"a":{"token":["${secret}"],"url":7}}}`, at(1, 48)],
+  ['the line before a list', `{"upstreams":{"a":{"token":["${secret}"],"url":7}}}`, at(1, 48)],
   ['a line of a list', `upstreams:\n  a: { command: "true }\n   - ${secret}: [\n`, at(3, 4)],
   ['an item of a list', `upstreams:\n  a:\n    command:\n      - ${secret}\n`, at(4, 9)],
-  ['text of several lines', `upstreams:\n  a:\n    about: |\n      ${secret}\n`, at(4, 7)],
+  ['multi-line text', `upstreams:\n  a:\n    about: |\n      ${secret}\n`, at(4, 7)],
   ['a connection', `store: redis://user:${secret}@host\n`, at(1, 8)],
 ])('an excerpt never shows a secret: %s', (_what, text, problem) => {
   expect(excerptOf(problem, text)).toMatch(/\^\n$/)

@@ -32,8 +32,8 @@ function settingsOf(entries: readonly Descriptor[], tools = {}): Record<string, 
   return parse(text).upstreams.files.tools
 }
 
-describe('a plan', () => {
-  test('says how each tool is undone that can be', () => {
+describe('the undo plan', () => {
+  test('the plan contains a setting for each tool that can be undone', () => {
     const inputSchema = schemaOf({ id: { type: 'string' } })
     const entries = [
       entry('create_note', 'write', { outputSchema: inputSchema }),
@@ -44,7 +44,7 @@ describe('a plan', () => {
     expect(settingsOf(entries)).not.toHaveProperty('get_note')
   })
 
-  test('has what is not sure as a comment alone, with the doubts', () => {
+  test('an uncertain compensation is a comment that lists the doubts', () => {
     const inputSchema = schemaOf({ id: { type: 'string' } })
     const entries = [entry('create_note', 'write'), entry('delete_note', 'delete', { inputSchema })]
     expect(settingsOf(entries)).not.toHaveProperty('create_note')
@@ -54,7 +54,7 @@ describe('a plan', () => {
     expect(text).toContain('# undo: delete_note(id=$.result.id)\n')
   })
 
-  test('has a person asked before what is only perhaps undone', () => {
+  test('a tool that can only be undone approximately requires confirmation', () => {
     const inputSchema = schemaOf({ title: { type: 'string' } })
     const entries = [
       entry('create_note', 'write', { inputSchema }),
@@ -67,7 +67,7 @@ describe('a plan', () => {
     )
   })
 
-  test('has a person asked before what there is no way back from', () => {
+  test('a tool that cannot be undone requires confirmation', () => {
     const tools = settingsOf([
       entry('wipe_disk', 'delete'),
       entry('drop-table', 'delete', { inputSchema: true }),
@@ -78,7 +78,7 @@ describe('a plan', () => {
     })
   })
 
-  test('leaves alone what is configured, and says so', () => {
+  test('configured tools are left out with a comment', () => {
     const entries = [entry('create_note', 'write'), entry('delete_note', 'delete')]
     const configured = { '*_note': { undo: 'none' } }
     expect(settingsOf(entries, configured)).toEqual({})
@@ -86,7 +86,7 @@ describe('a plan', () => {
     expect(text).toContain('# - undo is configured already, for *_note')
   })
 
-  test('names in a comment the read that could tell whether a call took effect', () => {
+  test('a read that can verify a call is named in a comment', () => {
     const outputSchema = schemaOf({ notes: { type: 'array' } })
     const entries = [entry('create_note', 'write'), entry('list_notes', 'read', { outputSchema })]
     const text = planText([{ upstream: 'files', tools: {}, entries }])
@@ -94,14 +94,14 @@ describe('a plan', () => {
   })
 
   test.each(['a: b', '- x', '{}', 'x #y', '"', 'no', 'null', '1', 'a\nb: c', '*', '\u2028evil: true', ''])(
-    'says of a tool called %j what it says of any other',
+    'the tool name %j is planned like any other name',
     (name) => {
       const tools = settingsOf([entry(`${name}`, 'delete')])
       expect(Object.keys(tools)).toEqual([name])
     },
   )
 
-  test('is YAML with a setting for each tool, whatever servers list', () => {
+  test('the plan is valid YAML with a setting for each tool, whatever servers list', () => {
     const any = fc.oneof(fc.string({ unit: 'binary' }), fc.constantFrom('\n', ': ', ' #', '\u0085', '\u202e'))
     const name = fc.array(any, { maxLength: 4 }).map((parts) => parts.join('').toWellFormed())
     fc.assert(

@@ -11,7 +11,7 @@ function settingsWith(transactions: string): Settings {
   return loadSettings(text, { file: 'f.yaml', env: {} }).settings
 }
 
-it('what a command acknowledges is kept for as long as gateways keep it', async () => {
+it('an acknowledged rollback is retained as long as the gateway retains it', async () => {
   const kept: number[] = []
   class Noting extends MemoryStore {
     override compareAndSwap(key: string, before: string, after: string, ttl: number): Promise<boolean> {
@@ -30,7 +30,7 @@ it('what a command acknowledges is kept for as long as gateways keep it', async 
   expect(kept).toEqual([7_200_000, 86_400_000])
 })
 
-it('nothing is left to gateways that undo nothing', () => {
+it('a rollback is not left to gateways that have undo switched off', () => {
   expect(() => mustRollBack(settingsWith('off'))).toThrow('switch it on')
   expect(() => mustRollBack(settingsWith('{}'))).not.toThrow()
 })

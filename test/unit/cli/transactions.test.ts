@@ -6,7 +6,7 @@ import type { Transaction } from '../../../src/records/transactions.ts'
 const start = begun({ id: 't', principal: { id: 'me' }, timeout: 1000, lifetime: 1000, now: 0 })
 const acknowledged = { by: 'ann', at: 0 }
 
-it('transactions stand in columns, whatever has become of them', () => {
+it('transactions of every status are listed in aligned columns', () => {
   const all: readonly Transaction[] = [
     { ...start, status: 'partially_rolled_back' },
     { ...start, status: 'partially_rolled_back', acknowledged },
@@ -21,7 +21,7 @@ it('transactions stand in columns, whatever has become of them', () => {
   ])
 })
 
-it('nothing a caller or a server says stands on a line of its own', () => {
+it('text of callers and servers never starts a line of its own', () => {
   const hostile = 'x\n\u001b[2Kall is well\u202e'
   const error = { code: 'UPSTREAM_ERROR', message: hostile }
   const whole: Transaction = {

@@ -48,7 +48,7 @@ const entry: fc.Arbitrary<Descriptor> = fc
   })
 const lists = fc.uniqueArray(entry, { minLength: 1, maxLength: 8, selector: ({ name }) => name })
 
-/** What `gatehouse explain` prints of the undo of a tool. */
+/** The undo section that `gatehouse explain` prints for a tool. */
 function explained(each: Descriptor, all: readonly Descriptor[], isDerived: boolean) {
   const undoing = judgeUndo(each, all, { tools: {}, isDerived })
   const asking = { when: 'never', isOutOfBand: false, why: [] } as const
@@ -57,8 +57,8 @@ function explained(each: Descriptor, all: readonly Descriptor[], isDerived: bool
   return { line, row: toolTable([inspected])[1] ?? '' }
 }
 
-describe('how a tool is undone', () => {
-  test('is the same in the plan, in what is explained, in documents and in what is done', async () => {
+describe('undo rules across outputs', () => {
+  test('the plan, the explanation, the documents and the executed undo agree', async () => {
     await fc.assert(
       fc.asyncProperty(lists, async (all) => {
         const planned = parse(planText([{ upstream: 'one', tools: {}, entries: all }])).upstreams.one.tools
@@ -78,7 +78,7 @@ describe('how a tool is undone', () => {
     )
   }, 60_000)
 
-  test('is not possible where what is configured does not go together with what its server lists', () => {
+  test('undo is not possible when the configuration contradicts the tools of the server', () => {
     const schema = { type: 'object', properties: { ids: { type: 'array', items: text } } }
     const classification = { op: 'write', risk: 'reversible', idempotent: false, evidence: [] } as const
     const all: Descriptor[] = ['make', 'unmake'].map((name) => ({

@@ -35,30 +35,30 @@ function transaction(status: Transaction['status'], given: Partial<Transaction> 
   return { ...start, status, steps: [step], ...given }
 }
 
-describe('what was done', () => {
+describe('actions chosen for undo', () => {
   test.each<[string, Partial<Action>, object]>([
     ['can be undone exactly', {}, { how: 'exactly' }],
-    ['can be undone about', { way: { ...way, kind: 'approximate' } }, { how: 'approximately' }],
+    ['can be undone approximately', { way: { ...way, kind: 'approximate' } }, { how: 'approximately' }],
     ['cannot be undone', { way: { kind: 'none', reason: 'so' } }, { how: 'not at all', why: 'so' }],
     [
-      'may not have been done',
+      'may not have taken effect',
       { status: 'unknown' },
       { how: 'exactly', why: 'it is unknown whether it was done' },
     ],
-    ['has not ended', { status: 'pending' }, { how: 'not at all', why: 'it has not ended' }],
-  ])('%s', (_what, given, expected) => {
+    ['is still pending', { status: 'pending' }, { how: 'not at all', why: 'it has not ended' }],
+  ])('an action that %s is chosen with its reason', (_what, given, expected) => {
     expect(choose([deed(given)], [])).toEqual([{ deed: deed(given), ...expected }])
   })
 
   test.each<[string, Partial<Action>]>([
     ['failed', { status: 'failed' }],
-    ['came to nothing', { way: { kind: 'nothing' } }],
+    ['changed nothing', { way: { kind: 'nothing' } }],
     ['is undone already', { undoneAt: 1 }],
-  ])('and %s is left out', (_what, given) => {
+  ])('an action that %s is left out', (_what, given) => {
     expect(choose([deed(given)], [])).toEqual([])
   })
 
-  test('in a transaction that was committed can be undone', () => {
+  test('an action in a committed transaction can be undone', () => {
     expect(choose([deed({ transaction: 'tx' })], [transaction('committed')])).toMatchObject([
       { how: 'exactly' },
     ])
@@ -69,18 +69,18 @@ describe('what was done', () => {
     ['rolling_back', /^it is being undone$/],
     ['rolled_back', /was rolled back: see gatehouse tx show tx/],
     ['partially_rolled_back', /was rolled back: see gatehouse tx show tx/],
-  ])('in a transaction that is %s is left alone', (status, why) => {
+  ])('an action in a transaction that is %s is left to the transaction', (status, why) => {
     expect(choose([deed({ transaction: 'tx' })], [transaction(status)])).toMatchObject([
       { how: 'not at all', why: expect.stringMatching(why) },
     ])
   })
 
-  test('and is compensated is left out, also where its own record does not say so', () => {
+  test('an action compensated by its transaction is left out even if its own record is not marked', () => {
     const compensations = [{ step: 's1', status: 'compensated' } as const]
     expect(choose([deed({ transaction: 'tx' })], [transaction('rolled_back', { compensations })])).toEqual([])
   })
 
-  test('and could not be undone the first time can be tried again', () => {
+  test('an action whose undo failed can be tried again', () => {
     const failed = undoing([deed()], { id: 'undo-1', by: 'me', now: 0 })
     const compensations = [{ step: failed.steps[0]?.id ?? '', status: 'compensation_failed' } as const]
     const ended = { ...failed, status: 'partially_rolled_back', compensations } as const
@@ -88,25 +88,25 @@ describe('what was done', () => {
   })
 })
 
-describe('what people read', () => {
+describe('the text output of undo', () => {
   const [exact] = choose([deed({ arguments: { name: 'x\u202e\u001b[2J', long: 'y'.repeat(100) } })], [])
   if (!exact) throw new Error('there is none')
 
-  test('is short, and nothing in it moves the cursor or turns the text around', () => {
+  test('the text is short and free of control and bidirectional characters', () => {
     const text = chosenText(exact)
     expect(text.split('\n')).toHaveLength(2)
     expect(text).toContain('2026-11-21T10:00:00Z  me  one  make(name="x\\u202e\\u001b[2J", long="yyy')
     expect(text).toMatch(/y…\)\n {4}exactly: drop\(id=1\)$/)
   })
 
-  test('says what became of it', () => {
+  test('the text states whether each action was undone', () => {
     expect(undoneText({ chosen: exact })).toBe('undone      2026-11-21T10:00:00Z  one  make')
     expect(undoneText({ chosen: exact, error: 'gone' })).toBe(
       'not undone  2026-11-21T10:00:00Z  one  make: gone',
     )
   })
 
-  test('stands whole in what programs read', () => {
+  test('the JSON output contains the values in full', () => {
     expect(chosenView(exact)).toMatchObject({
       undo: 'exactly',
       arguments: { long: 'y'.repeat(100) },
@@ -115,14 +115,14 @@ describe('what people read', () => {
   })
 })
 
-test('nothing a server said stands on a line of its own', () => {
+test('text of a server never starts a line of its own', () => {
   const why = 'what was there before could not be read: x\n\u001b[2Kall is well'
   const lines = chosenText({ deed: deed({ upstream: why }), how: 'not at all', why }).split('\n')
   expect(lines).toHaveLength(2)
   expect(undoneText({ chosen: { deed: deed(), how: 'exactly' }, error: why })).not.toMatch(/\p{C}/u)
 })
 
-test('what several callers did is undone in the order it was done, from the end', () => {
+test('actions of several callers are undone in reverse order of execution', () => {
   const by = (key: string, id: string): Action => deed({ key, principal: { id } })
   const parts = partsOf([by('5', 'me'), by('4', 'you'), by('3', 'you'), by('2', 'me'), by('1', 'me')])
   expect(parts.map((part) => part.map(({ key }) => key))).toEqual([['5'], ['4', '3'], ['2', '1']])

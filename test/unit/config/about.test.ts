@@ -1,13 +1,13 @@
 import { expect, it } from 'vitest'
 import { loadSettings } from '../../../src/config/load.ts'
 
-/** What is known of a tool with these settings. */
+/** The `about` settings of a tool. */
 function load(tool: object) {
   const text = JSON.stringify({ upstreams: { a: { url: 'https://a.example', tools: { t: tool } } } })
   return loadSettings(text, { file: '/tmp/gateway.config.yaml', env: {} }).settings.upstreams[0]?.tools.t
 }
 
-it('provenance is a text with arguments, or a path', () => {
+it('provenance is a template with arguments or a path', () => {
   const given = { source: 'file:{path}', version: '$.result.items[0].sha', json_path: '$.data' }
   const { source, version, json_path: jsonPath } = given
   expect(load({ provenance: given })).toEqual({ provenance: { source, version, jsonPath } })
@@ -19,7 +19,7 @@ it.each([
   ['requires_approval', { category: 'requires_approval' }],
   ['5 API credits', { category: 'metered', units: 5, label: 'API credits' }],
   ['one search', { category: 'metered', label: 'one search' }],
-])('a cost of %s is short for a mapping', (cost, whole) => {
+])('the cost %s is shorthand for a mapping', (cost, whole) => {
   expect(load({ cost })).toEqual({ cost: whole })
 })
 
@@ -28,7 +28,7 @@ it.each([
   ['$.result.', 'is no path'],
   ['$result', 'is no path'],
   ['$.result.a b', 'is no path'],
-])('a path %s is refused', (path, words) => {
+])('the path %s is refused', (path, words) => {
   expect(() => load({ provenance: { version: path } })).toThrow(words)
   expect(() => load({ provenance: { source: path } })).toThrow(words)
 })

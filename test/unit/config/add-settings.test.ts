@@ -15,7 +15,11 @@ test.each([
     { url: 'https://x.example/mcp', tools },
   ],
   ['JSON', '{"upstreams":{"a":{"command":"x"}}}', { command: 'x', tools }],
-  ['tools that are empty', 'upstreams:\n  a:\n    command: x\n    tools: {}\n', { command: 'x', tools }],
+  [
+    'tools with an empty mapping',
+    'upstreams:\n  a:\n    command: x\n    tools: {}\n',
+    { command: 'x', tools },
+  ],
   ['tools without a value', 'upstreams:\n  a:\n    command: x\n    tools:\n', { command: 'x', tools }],
   [
     'a tool with settings',
@@ -23,14 +27,14 @@ test.each([
     { command: 'x', tools: { make: { confirm: 'never', ...tools.make } } },
   ],
   [
-    'the same setting',
+    'a tool with the same setting',
     'upstreams:\n  a:\n    command: x\n    tools:\n      make:\n        undo: other\n',
     { command: 'x', tools: { make: { undo: 'other' } } },
   ],
   ['CRLF', 'upstreams:\r\n  a:\r\n    command: x # c\r\n', { command: 'x', tools }],
   ['odd indentation', 'upstreams:\n     a:\n         command: [x,  y]\n', { command: ['x', 'y'], tools }],
-  ['a text of several lines', 'upstreams:\n  a:\n    about: one\n      two\n    command: x\n', undefined],
-])('settings are added to %s, or nothing is', (_what, text, a) => {
+  ['multi-line text', 'upstreams:\n  a:\n    about: one\n      two\n    command: x\n', undefined],
+])('settings are added to %s completely or not at all', (_what, text, a) => {
   const added = addToolSettings(text, [addition])
   if (a === undefined) return expect(added).toHaveProperty('problem')
   if ('problem' in added) throw new Error(added.problem)
@@ -39,11 +43,11 @@ test.each([
 })
 
 test.each([
-  ['no YAML', 'upstreams: [\n'],
+  ['invalid YAML', 'upstreams: [\n'],
   ['an alias', 'x: &x { command: x }\nupstreams:\n  a: *x\n'],
-  ['an alias of tools', 'x: &x {}\nupstreams:\n  a:\n    command: x\n    tools: *x\n'],
+  ['an alias as tools', 'x: &x {}\nupstreams:\n  a:\n    command: x\n    tools: *x\n'],
   ['a list', 'upstreams:\n  a: [x, y]\n'],
   ['no such server', 'upstreams:\n  b: x\n'],
-])('a text stays as it is where it has %s', (_what, text) => {
+])('a file is not changed if it has %s', (_what, text) => {
   expect(addToolSettings(text, [addition])).toEqual({ problem: expect.any(String) })
 })

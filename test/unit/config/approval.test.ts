@@ -24,14 +24,14 @@ function problem(tool: object, file?: object): string {
   }
 }
 
-test.each([{ approvals: 2 }, { approvers: ['user:a'] }])('%j is nothing for who is asked inline', (rule) => {
+test.each([{ approvals: 2 }, { approvers: ['user:a'] }])('%j is refused with inline approval', (rule) => {
   const [key] = Object.keys(rule)
   expect(problem({ approval: 'inline', ...rule })).toBe(
     `upstreams.one.tools.t.${key}: goes with \`approval: out_of_band\` only: inline approval asks only the caller`,
   )
 })
 
-test('as many people as have to approve may do so', () => {
+test('the number of approvals cannot exceed the number of approvers', () => {
   expect(problem({ approvals: 3, approvers: ['user:a', 'user:b'] })).toMatch(
     /approvals: more than the 2 in `approvers`/,
   )
@@ -40,24 +40,24 @@ test('as many people as have to approve may do so', () => {
   expect(problem({ approvals: 2 })).toBe('')
 })
 
-test('people are told apart where several have to approve', () => {
+test('several approvals require auth to distinguish the approvers', () => {
   expect(problem({ approvals: 2 }, {})).toMatch(/approvals: needs `auth`/)
   expect(problem({ approvals: 1 }, {})).toBe('')
 })
 
-test.each(['on', 'true', true, ''])('no argument that takes the key is called %j', (value) => {
+test.each(['on', 'true', true, ''])('the argument for the idempotency key cannot be named %j', (value) => {
   expect(problem({ key_argument: value })).toMatch(/must be the name of an argument, or off/)
 })
 
-test('the question is not empty', () => {
+test('an empty confirmation question is refused', () => {
   expect(problem({ confirm: '' })).toMatch(/must be on, never, or a question/)
 })
 
-test.each(['off', 'false', false])('%j remembers no approval', (remember) => {
+test.each(['off', 'false', false])('%j switches remembered approvals off', (remember) => {
   const settings = load({}, { features: { confirm: { remember } } })
   expect(featureSettings(settings, 'confirm')).toMatchObject({ remember: false })
 })
 
-test.each(['on', true])('%j does not say for how long an approval is remembered', (remember) => {
+test.each(['on', true])('%j is refused as the duration for remembered approvals', (remember) => {
   expect(problem({}, { features: { confirm: { remember } } })).toMatch(/must be off, or a mapping/)
 })

@@ -4,7 +4,7 @@ import { ConfigError } from '../../../src/config/problem.ts'
 import { features } from './features.ts'
 
 describe('settings from the command line', () => {
-  test('take the words of a command as they are', () => {
+  test('the words of a command are taken unchanged', () => {
     const settings = fromArguments(['npx', '-y', '@modelcontextprotocol/server-filesystem', 'a b|c'], {
       features,
     })
@@ -23,12 +23,12 @@ describe('settings from the command line', () => {
     expect(settings).not.toHaveProperty('file')
   })
 
-  test('split one word that is a whole command line', () => {
+  test('a single word that is a whole command line is split', () => {
     const [upstream] = fromArguments(["npx -y some 'a b'"], { features }).upstreams
     expect(upstream).toMatchObject({ name: 'some', reach: { args: ['-y', 'some', 'a b'] } })
   })
 
-  test('take a URL', () => {
+  test('a URL is accepted', () => {
     const [upstream] = fromArguments(['https://mcp.example.com/mcp'], { features }).upstreams
     expect(upstream).toMatchObject({
       name: 'example',
@@ -38,7 +38,7 @@ describe('settings from the command line', () => {
     })
   })
 
-  test('have the defaults of every feature', () => {
+  test('every feature has its defaults', () => {
     const settings = fromArguments(['x'], { features, listen: { port: 0 } })
     expect(settings.listen).toMatchObject({ host: '127.0.0.1', port: 0, body: 1_048_576 })
     expect(settings.features).toMatchObject({ limits: { common: { timeout: 30_000 } }, confirm: {} })
@@ -50,12 +50,12 @@ describe('settings from the command line', () => {
     [['http://'], 'the URL is not valid'],
     [['https://u:p@h'], 'cannot hold a user and password'],
     [['a | b'], 'needs a shell'],
-  ])('refuse %j', (words, expected) => {
+  ])('the arguments %j are refused', (words, expected) => {
     expect(() => fromArguments(words, { features })).toThrow(expected)
     expect(() => fromArguments(words, { features })).toThrow(ConfigError)
   })
 
-  test('do not open an address to others', () => {
+  test('the listener is not reachable from other hosts', () => {
     expect(() => fromArguments(['x'], { features, listen: { host: '0.0.0.0' } })).toThrow('auth: none')
   })
 })

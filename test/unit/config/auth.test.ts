@@ -26,8 +26,8 @@ const jwt = 'jwt: { issuer: "https://idp.example.com" }'
 const hash = `sha256:saltsalt:${'0'.repeat(64)}`
 const open = 'listen: { host: 0.0.0.0, public_url: "https://mcp.example.com" }'
 
-describe('auth', () => {
-  it('is nothing at all unless it is written', () => {
+describe('auth settings', () => {
+  it('auth is off unless it is configured', () => {
     for (const text of ['', 'auth: none']) {
       const { settings } = load(text)
       expect(isProtected(settings.auth)).toBe(false)
@@ -40,7 +40,7 @@ describe('auth', () => {
     }
   })
 
-  it('C066 takes signed tokens by the URL of who issues them', () => {
+  it('C066 signed tokens are configured by the URL of their issuer', () => {
     const settings = auth(jwt)
     expect(isProtected(settings)).toBe(true)
     expect(settings.jwt).toEqual({
@@ -53,7 +53,7 @@ describe('auth', () => {
     expect(settings.authorizationServers).toEqual(['https://idp.example.com'])
   })
 
-  it('takes everything there is to say', () => {
+  it('auth accepts all of its settings', () => {
     const settings = auth(`
       jwt: { issuer: me, audience: [a, b], jwks: "https://idp.example.com/keys", algorithms: [EdDSA], required_claims: tenant, scope_claim: scp },
       opaque: { introspect: { url: "https://idp.example.com/ask", client_id: gate, client_secret: "\${SECRET}" }, tokens: [{ hash: "${hash}", id: robot, scopes: one }] },
@@ -80,7 +80,7 @@ describe('auth', () => {
     for (const secret of ['hush', '0000000000']) expect(said).not.toContain(secret)
   })
 
-  it('C061 is needed where others can reach the address', () => {
+  it('C061 auth is required when other hosts can reach the address', () => {
     const refused = /^listen\.host: everyone who can reach this address could call every tool/
     expect(problems('listen: { host: 0.0.0.0 }')).toEqual([expect.stringMatching(refused)])
     expect(problems('listen: { host: 0.0.0.0 }\nauth: { realm: x }')).toEqual([
@@ -90,14 +90,14 @@ describe('auth', () => {
     expect(problems(`${open}\nauth: { ${jwt} }`)).toEqual([])
   })
 
-  it('C009 is needed in the corporate profile, wherever it listens', () => {
+  it('C009 auth is required in the corporate profile, whatever the address', () => {
     const refused = 'profile: corporate needs `auth` with `jwt` or `opaque` at the top level of the file'
     expect(problems('profile: corporate')).toContain(refused)
     expect(problems('profile: corporate\nauth: none')).toContain(refused)
     expect(problems(`profile: corporate\nauth: { ${jwt} }`)).not.toContain(refused)
   })
 
-  it('C220 takes shared keys under development alone', () => {
+  it('C220 shared keys are accepted only under development', () => {
     const secret = 'a shared key of more than 32 characters'
     const shared = `jwt: { issuer: me, secret: ${secret} }`
     expect(auth(`${shared}, development: on`).jwt).toMatchObject({ algorithms: ['HS256'] })
@@ -170,11 +170,11 @@ describe('auth', () => {
     [`auth: { ${jwt}, realm: 'with "quotes"' }`, /^auth\.realm: must be a name/],
     [`auth: { ${jwt}, elevate_ur: x }`, 'auth.elevate_ur: unknown key; did you mean `elevate_url`?'],
     [`auth: { ${jwt}, session: { idle: soon } }`, /^auth\.session\.idle: must be a duration/],
-  ])('says what is wrong with %s', (text, message) => {
+  ])('auth reports the problem with %s', (text, message) => {
     expect(problems(text)).toEqual([typeof message === 'string' ? message : expect.stringMatching(message)])
   })
 
-  it('takes the client as which people sign in at the issuer', () => {
+  it('auth accepts the client for sign-in at the issuer', () => {
     const client = 'client_id: pages, client_secret: "${SECRET}"'
     const settings = auth(`jwt: { issuer: "https://idp.example.com", ${client} }`)
     expect(settings.jwt?.client?.id).toBe('pages')
@@ -198,25 +198,30 @@ describe('auth', () => {
       'listen: { host: 0.0.0.0 }',
       /client_id: needs `listen.public_url`/,
     ],
-  ])('refuses a client that could not be used to sign in: %s', (text, rest, message) => {
+  ])('auth refuses a client that cannot sign in: %s', (text, rest, message) => {
     expect(problems(`auth: { ${text} }\n${rest}`)).toEqual([expect.stringMatching(message)])
   })
 
   const known = `opaque: { tokens: [{ hash: "${hash}", id: robot }] }`
   const person = `name: anna, password_hash: "${hash.replace('sha256', 'scrypt')}"`
   it.each([
-    ['signed tokens alone', jwt, '', ['auth.jwt: set `client_id` here']],
-    ['listed tokens alone', known, '', ['auth.opaque: name people with `approves_as`']],
-    ['people without a say', `${jwt}, basic: { users: [{ ${person} }] }`, '', ['auth.jwt: set `client_id`']],
-    ['a store that no command reads', jwt, 'store: memory', ['takes a client that supports elicitation']],
-    ['people who approve', `${jwt}, basic: { users: [{ ${person}, approves_as: a }] }`, '', []],
+    ['signed tokens only', jwt, '', ['auth.jwt: set `client_id` here']],
+    ['listed tokens only', known, '', ['auth.opaque: name people with `approves_as`']],
+    [
+      'users without an approver role',
+      `${jwt}, basic: { users: [{ ${person} }] }`,
+      '',
+      ['auth.jwt: set `client_id`'],
+    ],
+    ['a store that no command can read', jwt, 'store: memory', ['takes a client that supports elicitation']],
+    ['users who approve', `${jwt}, basic: { users: [{ ${person}, approves_as: a }] }`, '', []],
     ['a sign-in', 'jwt: { issuer: "https://idp.example.com", client_id: pages }', '', []],
     ['calls that need no confirmation', jwt, 'features: { confirm: off }', []],
     ['no features', jwt, 'features: none', []],
     ['another fallback', jwt, 'features: { confirm: { fallback: two_step } }', []],
     ['the fallback of the profile', jwt, 'profile: corporate', []],
     ['no tokens at all', 'realm: tools', '', []],
-  ])('warns of pages that no browser can open, with %s', (_case, text, rest, expected) => {
+  ])('warnings about pages that no browser can open, with %s', (_case, text, rest, expected) => {
     const found = load(`auth: { ${text} }\n${rest}`).warnings.map(
       ({ path, message }) =>
         `${path}: ${message.replace(/^no browser can open the page of .* send no tokens: /, '')}`,
@@ -224,7 +229,7 @@ describe('auth', () => {
     expect(found).toEqual(expected.map((each) => expect.stringContaining(each)))
   })
 
-  it('warns of tokens that travel unencrypted', () => {
+  it('a warning is printed for tokens that travel unencrypted', () => {
     const listen = 'listen: { public_url: "http://mcp.example.com" }\nfeatures: none'
     const { warnings } = load(`${listen}\nauth: { ${jwt} }`)
     expect(warnings.map(({ message }) => message)).toEqual(['tokens travel here unencrypted: use https://'])

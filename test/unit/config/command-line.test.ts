@@ -17,7 +17,7 @@ describe('splitCommand', () => {
     ['cost $5 a=b #c *', ['cost', '$5', 'a=b', '#c', '*']],
     ['a \\\n b', ['a', 'b']],
     ['a\\\nb', ['ab']],
-  ])('splits %j', (line, words) => {
+  ])('splitCommand splits %j', (line, words) => {
     expect(splitCommand(line)).toEqual({ words })
   })
 
@@ -38,12 +38,12 @@ describe('splitCommand', () => {
     ["a 'b", 'a single quote is never closed'],
     ['a "b', 'a double quote is never closed'],
     ['a \\', 'a backslash ends it'],
-  ])('refuses %j', (line, expected) => {
+  ])('splitCommand refuses %j', (line, expected) => {
     const split = splitCommand(line)
     expect('problem' in split && split.problem).toContain(expected)
   })
 
-  test('is undone by joinCommand for any words', () => {
+  test('splitCommand inverts joinCommand for any words', () => {
     const word = fc.oneof(fc.string(), fc.stringMatching(/^[ \\"'$`|&;<>~{}a-z\n]*$/), fc.constant('${A_B}'))
     fc.assert(
       fc.property(fc.array(word), (words) => {
@@ -52,7 +52,7 @@ describe('splitCommand', () => {
     )
   })
 
-  test('ends for any text', () => {
+  test('splitCommand terminates for any text', () => {
     fc.assert(fc.property(fc.string(), (line) => typeof splitCommand(line) === 'object'))
   })
 })

@@ -15,7 +15,7 @@ function problemsOf(match: string): readonly string[] {
   }
 }
 
-test('what errors mean is told by patterns', () => {
+test('error rules are patterns', () => {
   expect(problemsOf('quota (exceeded|gone)')).toEqual([])
 })
 
@@ -23,6 +23,6 @@ test.each([
   ['(', 'must be a regular expression'],
   ['(?=x)y', 'must not look around or back, and be short'],
   ['(x)\\1', 'must not look around or back, and be short'],
-])('%s is refused', (match, message) => {
+])('the error rule %s is refused', (match, message) => {
   expect(problemsOf(match)).toEqual([`upstreams.one.errors[0].match: ${message}`])
 })

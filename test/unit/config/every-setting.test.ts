@@ -24,7 +24,7 @@ const words = [
 const numbers = [0, 1, -1, 1.5, 1e21]
 const others = [true, null, [], ['x'], {}, { x: 1 }]
 
-/** The path of every key the file may have; `one` stands for keys that people choose. */
+/** The path of every key of the file; `one` replaces names chosen by users. */
 function paths(schema: unknown, path: readonly string[] = []): string[][] {
   if (!isObject(schema) || path.length > 8) return []
   const { properties, additionalProperties, anyOf, oneOf, allOf } = schema
@@ -51,10 +51,10 @@ function load(text: string) {
   return loadSettings(text, { file: '/x/gateway.config.yaml', env: {}, features }).settings
 }
 
-describe('every key of the file', () => {
+describe('every configuration key', () => {
   const all = [...new Set(paths(fileSchema(features)).map((path) => path.join(' ')))]
 
-  test.each(all)('%s is taken, or refused by name, whatever it is', (joined) => {
+  test.each(all)('%s is accepted or refused with a message for any value', (joined) => {
     const path = joined.split(' ')
     for (const value of [...words, ...numbers, ...others]) {
       try {
@@ -67,12 +67,12 @@ describe('every key of the file', () => {
   })
 })
 
-test('what is off in place of a time stays off', () => {
+test('off in place of a duration is kept as off', () => {
   const settings = load(JSON.stringify({ ...ok, features: { undo: { history: 'off' } } }))
   expect(featureSettings(settings, 'undo')).toEqual({ history: 'off' })
 })
 
-test('a server may take longer to start than a timer can hold', () => {
+test('a start timeout is capped at the maximum of a timer', () => {
   const [one] = load(
     JSON.stringify({ upstreams: { one: { command: 'x', start_timeout: '100d' } } }),
   ).upstreams

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { loadSettings } from '../../../src/config/load.ts'
 
-/** The lines of what is wrong with the settings of the tool `t`, without the file. */
+/** The problems of the settings of the tool `t`, without the file name. */
 function problemsOf(tool: string): string[] {
   const text = `upstreams:\n  one:\n    url: https://one.example\n    tools:\n      t:\n${tool}\n`
   try {
@@ -15,7 +15,7 @@ function problemsOf(tool: string): string[] {
   }
 }
 
-describe('how a tool is undone or verified', () => {
+describe('undo and verify expressions', () => {
   test.each([
     'undo: drop(id=$.result.id)',
     'undo: none',
@@ -24,7 +24,7 @@ describe('how a tool is undone or verified', () => {
     'undo: { snapshot: read(a=$.args.a), restore: write(a=$.args.a), absent: none }',
     'undo: { snapshot: read(a=$.args.a), restore: write(a=$.args.a), absent: drop(a=$.args.a) }',
     'verify: list(title=$.args.title) -> $.result.items[0]',
-  ])('can be said as %s', (line) => {
+  ])('%s is accepted', (line) => {
     expect(problemsOf(`        ${line}`)).toEqual([])
   })
 
@@ -78,7 +78,7 @@ describe('how a tool is undone or verified', () => {
       'verify: list() -> $.args.x',
       '6:17 upstreams.one.tools.t.verify: needs to say what of the result is there if the call took effect, such as -> $.result.items[0]',
     ],
-  ])('cannot be said as %s, which is told with line and column', (line, problem) => {
+  ])('%s is refused with line and column', (line, problem) => {
     expect(problemsOf(`        ${line}`)).toEqual([problem])
   })
 })

@@ -19,7 +19,7 @@ function problem(text: string, env: Readonly<Record<string, string>> = {}): stri
 const ok = 'upstreams: { it: x }'
 
 describe('limits', () => {
-  test('C188 C189 C190 have their defaults', () => {
+  test('C188 C189 C190 limits have their defaults', () => {
     const { settings } = load(ok)
     expect(settings.listen.body).toBe(1024 ** 2)
     expect(settings.features['limits']?.common).toEqual({ timeout: 30_000, max_timeout: 600_000 })
@@ -30,7 +30,7 @@ describe('limits', () => {
     expect(settings.features['breaker']?.common).toEqual({ failures: 10, window: 60_000, pause: 30_000 })
   })
 
-  test('are one section for all and one for each server', () => {
+  test('limits can be set for all servers and for each server', () => {
     const { features } = load(`
 limits: { rate: [10/second, 1000/day], concurrency: 4, result: 1MB }
 upstreams:
@@ -49,7 +49,7 @@ upstreams:
     expect(features['result_limit']).toEqual({ common: { result: 1024 ** 2 }, upstreams: {} })
   })
 
-  test('may be numbers of the environment', () => {
+  test('limits can be numbers from environment variables', () => {
     const text = 'limits: { concurrency: "${N}", body: "${SIZE}", result: "${UNIT}" }\nupstreams: { it: x }'
     const { settings } = load(text, { N: '8', SIZE: '1048576', UNIT: '2MB' })
     expect(settings.features['concurrency']?.common).toEqual({ concurrency: 8 })
@@ -57,7 +57,7 @@ upstreams:
     expect(settings.features['result_limit']?.common).toEqual({ result: 2 * 1024 ** 2 })
   })
 
-  test('are refused where they mean nothing', () => {
+  test('limits without a meaning are refused', () => {
     expect(problem(`limits: { rate: 10 per minute }\n${ok}`)).toMatch(
       /limits.rate: must be off, a rate such as/,
     )
@@ -71,8 +71,8 @@ upstreams:
   })
 })
 
-describe('the store', () => {
-  test('is memory, or Redis by a URL that is never shown', () => {
+describe('the store setting', () => {
+  test('the store is memory or Redis, and its URL is never printed', () => {
     expect(load(`store: memory\n${ok}`).settings.store).toEqual({ kind: 'memory' })
     const { settings, warnings } = load(`store: "\${REDIS}"\n${ok}`, { REDIS: 'redis://u:hunter2@h:6379/1' })
     if (settings.store.kind !== 'redis') throw new Error('it is not Redis')
@@ -81,13 +81,13 @@ describe('the store', () => {
     expect(warnings).toEqual([])
   })
 
-  test('with a password in the file is warned of', () => {
+  test('a store password in the file causes a warning', () => {
     const [warning] = load(`store: redis://u:hunter2@h\n${ok}`).warnings
     expect(warning).toMatchObject({ path: 'store', message: expect.stringContaining('looks like a secret') })
     expect(JSON.stringify(warning)).not.toContain('hunter2')
   })
 
-  test('is a folder by its path, from the folder of the file on', () => {
+  test('the path of a store folder is relative to the file', () => {
     expect(load(`store: ./state\n${ok}`).settings.store).toMatchObject({
       kind: 'folder',
       path: expect.stringMatching(/^\/.*\/state$/),
@@ -100,13 +100,13 @@ describe('the store', () => {
     expect(problem(`store: ${import.meta.filename}\n${ok}`)).toMatch(/^store: this is a file/)
   })
 
-  test('must be a URL that can be read', () => {
+  test('an unreadable store URL is refused', () => {
     const found = problem(`store: "\${REDIS}"\n${ok}`, { REDIS: 'redis://hunter2@@:x' })
     expect(found).toMatch(/store: must be a URL such as redis:/)
     expect(found).not.toContain('hunter2')
   })
 
-  test('of Redis names a database by its number, and escapes what is in its password', () => {
+  test('a Redis URL can name a database number and escape its password', () => {
     for (const url of ['redis://h', 'rediss://h/', 'redis://u:a%25b@h:1/15'])
       expect(load(`store: ${url}\n${ok}`).settings.store.kind).toBe('redis')
     expect(problem(`store: redis://h/cache\n${ok}`)).toMatch(/store: must name the database by its number/)

@@ -21,7 +21,7 @@ function upstream(text: string, env: Environment = {}) {
   return load(`upstreams:\n  it: ${text}`, env).settings.upstreams[0]
 }
 
-/** A path no system takes, and so nobody can look at. */
+/** A path too long for any system, which cannot be inspected. */
 const far = `/${'x'.repeat(5000)}`
 
 function problems(text: string, env: Environment = {}, listen?: ListenOverride): string[] {
@@ -38,7 +38,7 @@ function warnings(text: string, env: Environment = {}): string[] {
   return load(text, env).warnings.map((problem) => problemLine({ ...problem, file: 'f' }))
 }
 
-describe('slips of the pen are named for what they are', () => {
+describe('likely typos are named', () => {
   const deeper =
     'this is indented further than the line above, which has a value already: align the two, or remove that value'
   test.each([
@@ -47,7 +47,7 @@ describe('slips of the pen are named for what they are', () => {
     ['store: memory\n  upstreams:\n    it: x\n', `f:2:3 ${deeper}`],
     ['upstreams:\n  it:\n    url: http://x/mcp\n\n     token: y\n', `f:5:6 ${deeper}`],
     ['a: b: c\n', 'f:1:4 there is a second `: ` on this line: put the value in quotes'],
-  ])('an indentation: %j', (text, found) => {
+  ])('the indentation problem is named: %j', (text, found) => {
     expect(problems(text)).toEqual(found === undefined ? [] : [found])
   })
 
@@ -63,17 +63,17 @@ describe('slips of the pen are named for what they are', () => {
     ['npx -y some-server http:/x', undefined],
     ['C:/tools/server.exe', undefined],
     ['./run.sh', undefined],
-  ])('a URL: %s', (text, found) => {
+  ])('the problem with a URL is named: %s', (text, found) => {
     expect(problems(`upstreams:\n  it: ${text}`)).toEqual(
       found === undefined ? [] : [`f:2:7 upstreams.it: ${found}`],
     )
   })
 })
 
-describe('the smallest file', () => {
+describe('the smallest configuration', () => {
   const { settings, warnings: none } = load('upstreams:\n  files: npx -y some-server "/srv/my docs"\n')
 
-  test('gets every default', () => {
+  test('the smallest configuration gets every default', () => {
     expect(none).toEqual([])
     expect(settings).toEqual({
       file,
@@ -146,13 +146,13 @@ describe('the smallest file', () => {
   })
 })
 
-describe('upstreams', () => {
+describe('upstream settings', () => {
   test.each([
-    ['a URL as text', 'https://h.example/mcp'],
+    ['a URL as a string', 'https://h.example/mcp'],
     ['a URL from a reference', '${URL}'],
     ['a URL in settings', '{ url: https://h.example/mcp }'],
     ['a URL from a reference in settings', '{ url: "${URL}" }'],
-  ])('can be %s, which is not trusted', (_what, text) => {
+  ])('an upstream can be %s and is untrusted', (_what, text) => {
     expect(upstream(text, { URL: 'https://h.example/mcp' })).toMatchObject({
       reach: { kind: 'url', url: 'https://h.example/mcp', headers: {} },
       trust: false,
@@ -163,17 +163,17 @@ describe('upstreams', () => {
     ['a command line', "node 'a b' c"],
     ['a list', "{ command: [node, 'a b', c] }"],
     ['a command and arguments', "{ command: node, args: ['a b', c] }"],
-    ['a line with a reference that holds a space', 'node ${WORD} c'],
-  ])('can be %s', (_what, text) => {
+    ['a command line with a reference whose value contains a space', 'node ${WORD} c'],
+  ])('an upstream can be %s', (_what, text) => {
     expect(upstream(text, { WORD: 'a b' })?.reach).toMatchObject({ command: 'node', args: ['a b', 'c'] })
   })
 
-  test('take no words, quotes or operators from the value of a variable', () => {
+  test('words, quotes and operators in the value of a variable are not interpreted', () => {
     const reach = upstream('node ${WORD}', { WORD: '"; rm -rf / | x' })?.reach
     expect(reach).toMatchObject({ args: ['"; rm -rf / | x'] })
   })
 
-  test('have environment variables as they are written, as secrets', () => {
+  test('environment variables are kept as written and treated as secrets', () => {
     const reach = upstream('{ command: x, env: { A: 1.10, B: on, C: "${C}", D: 0x10 } }', { C: 'c' })?.reach
     const env = reach?.kind === 'command' ? reach.env : {}
     const values = Object.entries(env).map(([name, value]) => [name, value.reveal()])
@@ -185,7 +185,7 @@ describe('upstreams', () => {
     ])
   })
 
-  test('turn a token into an authorization header beside the others', () => {
+  test('a token becomes an authorization header next to the other headers', () => {
     const reach = upstream('{ url: https://h/mcp, token: "${T}", headers: { X-Version: 1.0 } }', {
       T: 't',
     })?.reach
@@ -199,11 +199,11 @@ describe('upstreams', () => {
     ['off', 'off'],
     ['client', 'client'],
     ['[file:///srv]', ['file:///srv']],
-  ])('have the roots %s', (text, roots) => {
+  ])('an upstream has the roots %s', (text, roots) => {
     expect(upstream(`{ command: x, roots: ${text} }`)?.roots).toEqual(roots)
   })
 
-  test('run in a folder relative to the file', () => {
+  test('an upstream runs in a directory relative to the file', () => {
     expect(load(`upstreams: { it: { command: x, cwd: . } }`).settings.upstreams[0]?.reach).toMatchObject({
       cwd: folder,
     })
@@ -211,7 +211,7 @@ describe('upstreams', () => {
 })
 
 describe('references', () => {
-  test('read files relative to the configuration, without the last line break', () => {
+  test('a file reference is relative to the configuration and drops the final line break', () => {
     const reach = upstream('{ url: https://h/mcp, token: "${file:token.txt}" }')?.reach
     expect(reach?.kind === 'url' && reach.headers.authorization?.reveal()).toBe('Bearer s3cret')
   })
@@ -223,17 +223,17 @@ describe('references', () => {
     ['a${A}b${A}', 'axbx'],
     ['$${A}', '${A}'],
     ['$5', '$5'],
-  ])('%s becomes %s', (text, expected) => {
+  ])('the reference %s expands to %s', (text, expected) => {
     const reach = upstream(`{ command: node, args: ['${text}'] }`, { A: 'x', EMPTY: '' })?.reach
     expect(reach).toMatchObject({ args: [expected] })
   })
 
-  test('give numbers where numbers are wanted', () => {
+  test('a reference becomes a number where a number is expected', () => {
     const { settings } = load('listen: { port: "${PORT}" }\nupstreams: { it: x }', { PORT: '8080' })
     expect(settings.listen.port).toBe(8080)
   })
 
-  test('that lead nowhere are all reported', () => {
+  test('all unresolved references are reported', () => {
     const text =
       'upstreams:\n  it:\n    command: x\n    args: ["${A} ${B}", "${file:/nowhere}", "${env:C}", "${D"]\n'
     expect(problems(text)).toEqual([
@@ -246,34 +246,34 @@ describe('references', () => {
   })
 })
 
-describe('features', () => {
+describe('feature settings', () => {
   const settings = (text: string) => load(`upstreams: { one: x, two: y }\n${text}`).settings.features
   const defaults = { level: 'destructive', ttl: 300_000, remember: false, after: 'never' }
 
-  test.each(['off', 'false', '"off"'])('switched %s are absent', (off) => {
+  test.each(['off', 'false', '"off"'])('a feature set to %s is absent', (off) => {
     expect(settings(`features: { confirm: ${off} }`)).not.toHaveProperty('confirm')
   })
 
-  test.each(['on', 'true', '{}', ''])('switched on by %j have their defaults', (on) => {
+  test.each(['on', 'true', '{}', ''])('a feature set to %j has its defaults', (on) => {
     expect(settings(`features: { confirm: ${on} }`).confirm?.common).toEqual(defaults)
   })
 
-  test('that are off by default come when asked for', () => {
+  test('a feature that is off by default can be switched on', () => {
     expect(settings('features: { hints: on }').hints?.common).toEqual({ words: 5 })
   })
 
-  test('are all off with none, except those at the top level', () => {
+  test('none switches all features off except top-level ones', () => {
     expect(Object.keys(settings('features: none'))).toEqual(['limits'])
   })
 
-  test('have durations, switches, secrets and choices read', () => {
+  test('durations, switches, secrets and choices are parsed', () => {
     const common = settings('features: { confirm: { ttl: 1m, remember: on, key: k, after: {} } }').confirm
       ?.common
     expect(common).toMatchObject({ ttl: 60_000, remember: true, after: { calls: 3 } })
     expect(JSON.stringify(common)).toContain('"key":"***"')
   })
 
-  test('are changed for one upstream on top of what is common', () => {
+  test('settings of an upstream are merged over the common settings', () => {
     const { confirm, limits } = load(`
 limits: { timeout: 5s }
 features: { confirm: { ttl: 1m } }
@@ -292,7 +292,7 @@ upstreams:
     })
   })
 
-  test('that are on for one upstream only are off for the others', () => {
+  test('a feature switched on for one upstream only is off for the others', () => {
     const { confirm } = load(`
 features: { confirm: off }
 upstreams: { one: { command: x, features: { confirm: on } }, two: x }
@@ -301,8 +301,8 @@ upstreams: { one: { command: x, features: { confirm: on } }, two: x }
   })
 })
 
-describe('listen', () => {
-  test('takes all its keys', () => {
+describe('listen settings', () => {
+  test('listen accepts all its keys', () => {
     const { listen } = load(`
 listen: { host: 0.0.0.0, port: 0, public_url: https://m.example, origins: https://a.example, legacy_sse: on, aggregate: off }
 auth: none
@@ -321,23 +321,23 @@ upstreams: { it: x }
     })
   })
 
-  test('gives way to the command line', () => {
+  test('the command line overrides listen', () => {
     const { listen } = load('listen: { port: 1, host: ::1 }\nupstreams: { it: x }', {}, { port: 2 }).settings
     expect(listen).toMatchObject({ host: '::1', port: 2 })
   })
 
-  test('checks an address from the command line like its own', () => {
+  test('an address from the command line is checked like one from the file', () => {
     expect(problems('upstreams: { it: x }', {}, { host: '0.0.0.0' })[0]).toMatch(
       /every tool: say who may under `auth`, write `auth: none`/,
     )
   })
 
-  test.each(['127.0.0.1', '127.1.2.3', 'localhost', '::1'])('lets %s go without auth', (host) => {
+  test.each(['127.0.0.1', '127.1.2.3', 'localhost', '::1'])('host %s needs no auth', (host) => {
     expect(problems(`listen: { host: "${host}" }\nupstreams: { it: x }`)).toEqual([])
   })
 })
 
-describe('problems', () => {
+describe('configuration problems', () => {
   const it = 'upstreams: { it: x }\n'
   const one = (settings: string) => `upstreams:\n  it: { ${settings} }\n`
 
@@ -353,7 +353,11 @@ describe('problems', () => {
     ['an empty upstream', 'upstreams:\n  it: ""\n', 'f:2:7 upstreams.it: must be a command line'],
     ['a number', 'upstreams:\n  it: 3\n', 'f:2:7 upstreams.it: must be a command line'],
     ['an unknown key', `${it}listn: {}`, 'f:2:1 listn: unknown key; did you mean `listen`?'],
-    ['a far-off key', `${it}zzz: {}`, 'f:2:1 zzz: unknown key; known here: version, profile, listen'],
+    [
+      'an unknown key unlike any known one',
+      `${it}zzz: {}`,
+      'f:2:1 zzz: unknown key; known here: version, profile, listen',
+    ],
     ['an unknown nested key', one('command: x, star_timeout: 1s'), 'did you mean `start_timeout`?'],
     [
       'an unknown feature',
@@ -361,39 +365,63 @@ describe('problems', () => {
       'f:2:13 features.confrim: unknown key; did you mean `confirm`?',
     ],
     [
-      'a wrong word',
+      'an unknown word',
       one('command: x, isolation: per-client'),
       'shared, per_client; did you mean `per_client`?',
     ],
-    ['a wrong revision', one('command: x, revision: 2025-06-19'), 'must be one of follow, auto, 2024-11-05'],
-    ['a wrong duration', one('command: x, idle: 10'), 'f:2:27 upstreams.it.idle: must be a duration such as'],
-    ['a wrong size', `${it}limits: { body: big }`, 'f:2:17 limits.body: must be a size such as'],
-    ['a low number', `${it}limits: { concurrency: 0 }`, 'limits.concurrency: must be at least 1'],
-    ['a wrong switch', `${it}listen: { aggregate: maybe }`, 'listen.aggregate: must be on or off'],
-    ['a wrong choice', `${it}features: { confirm: { after: 1 } }`, 'must be "never", or a mapping'],
     [
-      'a mistake in a choice',
+      'an unknown revision',
+      one('command: x, revision: 2025-06-19'),
+      'must be one of follow, auto, 2024-11-05',
+    ],
+    [
+      'an invalid duration',
+      one('command: x, idle: 10'),
+      'f:2:27 upstreams.it.idle: must be a duration such as',
+    ],
+    ['an invalid size', `${it}limits: { body: big }`, 'f:2:17 limits.body: must be a size such as'],
+    [
+      'a number below the minimum',
+      `${it}limits: { concurrency: 0 }`,
+      'limits.concurrency: must be at least 1',
+    ],
+    ['an invalid switch', `${it}listen: { aggregate: maybe }`, 'listen.aggregate: must be on or off'],
+    ['an invalid choice', `${it}features: { confirm: { after: 1 } }`, 'must be "never", or a mapping'],
+    [
+      'a typo inside a choice',
       `${it}features: { confirm: { after: { cals: 1 } } }`,
       'after.cals: unknown key; did you mean `calls`?',
     ],
-    ['a half-off feature', `${it}features: { confirm: of }`, 'must be on, off, or a mapping of settings'],
-    ['another version', `${it}version: 2`, 'f:2:10 version: must be 1'],
-    ['a port too high', `${it}listen: { port: 65536 }`, 'f:2:17 listen.port: must be a whole number from 0'],
+    ['a misspelled off', `${it}features: { confirm: of }`, 'must be on, off, or a mapping of settings'],
+    ['an unsupported version', `${it}version: 2`, 'f:2:10 version: must be 1'],
+    [
+      'a port above the maximum',
+      `${it}listen: { port: 65536 }`,
+      'f:2:17 listen.port: must be a whole number from 0',
+    ],
     ['a host with a scheme', `${it}listen: { host: "http://x" }`, 'without a scheme'],
-    ['a public_url of another kind', `${it}listen: { public_url: "ftp://x" }`, 'must be a URL such as'],
+    [
+      'a public_url with an unsupported scheme',
+      `${it}listen: { public_url: "ftp://x" }`,
+      'must be a URL such as',
+    ],
     [
       'an origin with a path',
       `${it}listen: { origins: [https://x/y] }`,
       'listen.origins[0]: must be an origin',
     ],
-    ['an open address', `${it}listen: { host: 0.0.0.0 }`, 'f:2:17 listen.host: everyone who can reach'],
     [
-      'any origin on an open address',
+      'an address open to the network without auth',
+      `${it}listen: { host: 0.0.0.0 }`,
+      'f:2:17 listen.host: everyone who can reach',
+    ],
+    [
+      'any origin on an address open to the network',
       `${it}auth: none\nlisten: { host: "::", origins: ["*"] }`,
       '`*` lets any web page',
     ],
-    ['another auth', `${it}auth: { jwt: {} }`, 'f:2:9 auth.jwt: needs `issuer`'],
-    ['a bad name', 'upstreams:\n  My_Files: x', 'f:2:3 upstreams.My_Files: the name must be lower-case'],
+    ['an incomplete auth', `${it}auth: { jwt: {} }`, 'f:2:9 auth.jwt: needs `issuer`'],
+    ['an invalid name', 'upstreams:\n  My_Files: x', 'f:2:3 upstreams.My_Files: the name must be lower-case'],
     ['a reserved name', 'upstreams:\n  server-card: x', '`server-card-2` would do'],
     ['the name of the gateway', 'upstreams:\n  gatehouse: x', '`gatehouse-2` would do'],
     ['neither command nor url', one('idle: 1m'), 'f:2:3 upstreams.it: needs `command` or `url`'],
@@ -412,29 +440,33 @@ describe('problems', () => {
       one('url: https://h, headers: { Host: x }'),
       'the gateway sets this header itself',
     ],
-    ['a header over two lines', one('url: https://h, headers: { A: "b\\nc" }'), 'must be text on one line'],
+    ['a multi-line header', one('url: https://h, headers: { A: "b\\nc" }'), 'must be text on one line'],
     [
       'a header name with a space',
       one('url: https://h, headers: { "A b": c }'),
       'the name must be a header name',
     ],
-    ['a url of another kind', one('url: ftp://h'), 'upstreams.it.url: must start with http:// or https://'],
-    ['a url that is none', one('url: "http://"'), 'must be a whole URL'],
+    [
+      'a url with an unsupported scheme',
+      one('url: ftp://h'),
+      'upstreams.it.url: must start with http:// or https://',
+    ],
+    ['an invalid url', one('url: "http://"'), 'must be a whole URL'],
     ['a url with a password', one('url: https://u:p@h'), 'cannot hold a user and password'],
     ['a missing folder', one('command: x, cwd: nowhere'), 'upstreams.it.cwd: this directory does not exist'],
     [
-      'a folder out of sight',
+      'a folder that cannot be inspected',
       one(`command: x, cwd: ${far}`),
       'this directory cannot be looked at: ENAMETOOLONG',
     ],
     [
-      'a store out of sight',
+      'a store that cannot be inspected',
       `${it}store: ${far}`,
       'f:2:8 store: this folder cannot be looked at: ENAMETOOLONG',
     ],
     ['a file as a folder', one('command: x, cwd: token.txt'), 'this is not a directory'],
     ['an empty command', one('command: []'), 'must be a command line such as'],
-    ['roots that are no URIs', one('command: x, roots: [srv]'), 'roots[0]: must be a URI'],
+    ['roots that are not URIs', one('command: x, roots: [srv]'), 'roots[0]: must be a URI'],
     ['a pipe', 'upstreams:\n  it: a | b', 'f:2:7 upstreams.it: `|` needs a shell'],
     ['a missing anchor', 'upstreams:\n  it: *x', 'f:2:7 upstreams.it: there is no anchor &x above this'],
     [
@@ -444,13 +476,13 @@ describe('problems', () => {
     ],
     ['a tab', 'upstreams:\n\tit: x', 'f:2:1 a tab cannot be used'],
     ['two documents', 'upstreams: { it: x }\n---\na: 1', 'f:2:1 the file must hold one document'],
-  ])('name %s', (_what, text, expected) => {
+  ])('the problem message names %s', (_what, text, expected) => {
     const found = problems(text, { T: 't' })
     expect(found).toHaveLength(1)
     expect(found[0]).toContain(expected)
   })
 
-  test('are reported all at once, in the order of the file', () => {
+  test('all problems are reported at once, in file order', () => {
     const text = `version: 2
 listen: { prot: 1 }
 upstreams:
@@ -469,12 +501,12 @@ upstreams:
     ])
   })
 
-  test('of syntax are reported together, without what follows from them', () => {
+  test('syntax errors are reported together, without their consequences', () => {
     const text = 'upstreams:\n  a: "x\\q"\n  b: @y\n\tc: z\n'
     expect(problems(text).map((line) => line.split(' ')[0])).toEqual(['f:2:8', 'f:3:6', 'f:4:1'])
   })
 
-  test('stay finite when anchors make a text endless', () => {
+  test('nested anchors that expand without bound are refused', () => {
     const levels = Array.from({ length: 30 }, (_, level) => {
       const below = level === 0 ? 'x' : `*a${level - 1}, *a${level - 1}`
       return `  - &a${level} [${below}]`
@@ -484,33 +516,33 @@ upstreams:
   })
 
   test.each([
-    ['a wrong value', 'upstreams:\n  it: { url: "${S}", transport: "${S}", idle: "${S}", cwd: "${S}" }'],
-    ['a wrong type', 'upstreams:\n  it: { command: ["${S}"], args: "${S}", roots: ["${S}"] }'],
-    ['broken syntax', 'upstreams:\n  it: "x" hunter2-hunter2\n  y: @hunter2-hunter2\n: hunter2-hunter2'],
-    ['a bad port', 'upstreams: { it: x }\nlisten: { port: "${S}", host: "${S} ", public_url: "${S}" }'],
-  ])('do not show configured values with %s', (_what, text) => {
+    ['an invalid value', 'upstreams:\n  it: { url: "${S}", transport: "${S}", idle: "${S}", cwd: "${S}" }'],
+    ['an invalid type', 'upstreams:\n  it: { command: ["${S}"], args: "${S}", roots: ["${S}"] }'],
+    ['invalid syntax', 'upstreams:\n  it: "x" hunter2-hunter2\n  y: @hunter2-hunter2\n: hunter2-hunter2'],
+    ['an invalid port', 'upstreams: { it: x }\nlisten: { port: "${S}", host: "${S} ", public_url: "${S}" }'],
+  ])('problem messages never print configured values with %s', (_what, text) => {
     const found = problems(text, { S: 'hunter2-hunter2' })
     expect(found.length).toBeGreaterThan(0)
     expect(found.join('\n')).not.toContain('hunter2')
   })
 })
 
-describe('warnings', () => {
+describe('configuration warnings', () => {
   test.each([
     ['a token', '{ url: https://h, token: plain }'],
-    ['a known kind of token in an argument', 'npx x --key ghp_abcdefghij0123456789'],
+    ['a well-known token format in an argument', 'npx x --key ghp_abcdefghij0123456789'],
     ['a bearer header', '{ url: https://h, headers: { X-Auth: "Bearer abcdefgh123" } }'],
     ['a secret header', '{ url: https://h, headers: { x-api-key: abc } }'],
     ['a secret variable', '{ command: x, env: { DB_PASSWORD: abc } }'],
     ['a JWT', '{ command: x, env: { A: eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc } }'],
-  ])('name %s written into the file, without showing it', (_what, text) => {
+  ])('a warning names %s written into the file without printing it', (_what, text) => {
     const found = warnings(`upstreams:\n  it: ${text}`)
     expect(found).toHaveLength(1)
     expect(found[0]).toMatch(/^f:2:\d+ upstreams\.it.*: this looks like a secret: .* \$\{NAME\}/)
     expect(found[0]).not.toMatch(/plain|abc|eyJ/)
   })
 
-  test('name a secret sent over plain HTTP to another machine', () => {
+  test('a warning names a secret sent over plain HTTP to another host', () => {
     expect(warnings('upstreams:\n  it: { url: http://h.example, token: "${T}" }', { T: 't' })).toEqual([
       'f:2:14 upstreams.it.url: secrets go to this server unencrypted: use https:// if it offers it',
     ])
@@ -519,7 +551,7 @@ describe('warnings', () => {
   test.each([
     '{ url: http://127.0.0.1:1, token: "${T}" }',
     '{ command: x, env: { LOG_LEVEL: debug, T: "${T}" } }',
-  ])('are not given for %s', (text) => {
+  ])('no warning is given for %s', (text) => {
     expect(warnings(`upstreams:\n  it: ${text}`, { T: 't' })).toEqual([])
   })
 })

@@ -13,8 +13,8 @@ function problemsOf(rules: string): string[] {
   }
 }
 
-describe('rules of masking', () => {
-  it('C176 are taken with a path or a pattern', () => {
+describe('mask rules', () => {
+  it('C176 a mask rule has a path or a pattern', () => {
     const lines = [
       `- path: '$.items[*].email'`,
       `- pattern: '[\\w.+-]+@[\\w-]+\\.[\\w.]+'`,
@@ -38,36 +38,36 @@ describe('rules of masking', () => {
     [`{ pattern: '\\*' }`, /\.pattern: matches what is put in place of masked text/],
     [`{ pattern: '[a-z]+', replace: hidden }`, /\.pattern: matches what is put in place/],
     [`{ pattern: 7x, more: 1 }`, /more/],
-  ])('C176 such as %s are a problem at their line', (rule, problem) => {
+  ])('C176 the mask rule %s is reported at its line', (rule, problem) => {
     const found = problemsOf(`      - ${rule}`)
     expect(found).toHaveLength(1)
     expect(found[0]).toMatch(problem)
   })
 
-  it('C176 are looked at for each server too', () => {
+  it('C176 the mask rules of each server are checked', () => {
     const file = `upstreams:\n  one:\n    command: x\n    features:\n      mask: { rules: [{ pattern: '(' }] }\n`
     expect(() => loadSettings(file, { file: 'f.yaml', env: {} })).toThrow(/upstreams\.one\.features\.mask/)
   })
 })
 
-describe('masking that is on', () => {
+describe('mask without rules', () => {
   const load = (text: string) => loadSettings(text, { file: 'f.yaml', env: {} })
   const one = 'upstreams: { one: { command: x } }\n'
 
-  it.each(['on', '{}', '{ rules: [] }'])('%s without rules is refused: it masks nothing', (mask) => {
+  it.each(['on', '{}', '{ rules: [] }'])('mask: %s without rules is refused', (mask) => {
     expect(() => load(`${one}features: { mask: ${mask} }`)).toThrow('features.mask: masks nothing')
     expect(() => load(`upstreams: { one: { command: x, features: { mask: ${mask} } } }`)).toThrow(
       'upstreams.one.features.mask: masks nothing',
     )
   })
 
-  it('is refused for a server whose rules are those of another one', () => {
+  it('mask is refused for a server when only another server has rules', () => {
     const upstreams =
       "{ one: { command: x, features: { mask: { rules: [{ path: '$.a' }] } } }, two: { command: x, features: { mask: on } } }"
     expect(() => load(`upstreams: ${upstreams}`)).toThrow('upstreams.two.features.mask: masks nothing')
   })
 
-  it('may have its rules at another place', () => {
+  it('mask may take its rules from the common or from the server settings', () => {
     const rules = "{ rules: [{ path: '$.a' }] }"
     expect(() =>
       load(`upstreams: { one: { command: x, features: { mask: on } } }\nfeatures: { mask: ${rules} }`),

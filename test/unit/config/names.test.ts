@@ -12,15 +12,15 @@ describe('upstreamName', () => {
     ['server-card', 'server-card-2'],
     ['gatehouse', 'gatehouse-2'],
     ['a-name-that-is-longer-than-thirty-one', 'a-name-that-is-longer-than-thir'],
-  ])('makes %j %s', (text, name) => {
+  ])('upstreamName turns %j into %s', (text, name) => {
     expect(upstreamName(text)).toBe(name)
   })
 
-  test('numbers a name that is taken', () => {
+  test('upstreamName numbers a name that is taken', () => {
     expect(upstreamName('Files', new Set(['files', 'files-2']))).toBe('files-3')
   })
 
-  test('always fits the pattern and is never taken', () => {
+  test('upstreamName always returns a valid name that is free', () => {
     fc.assert(
       fc.property(
         fc.array(fc.oneof(fc.string(), fc.constantFrom('a', 'A', 'x'.repeat(40))), { maxLength: 30 }),
@@ -42,7 +42,7 @@ test.each([
   ['http://localhost:3000/mcp', 'localhost'],
   ['http://127.0.0.1:3000/mcp', 'server'],
   ['http://[::1]:3000/mcp', 'server'],
-])('the server at %s is called %s', (url, name) => {
+])('the server at %s is named %s', (url, name) => {
   expect(nameOfUrl(url)).toBe(name)
 })
 
@@ -58,6 +58,6 @@ test.each([
   ['/usr/local/bin/some-tool --stdio', 'some-tool'],
   ['C:\\tools\\thing.exe', 'thing'],
   ['npx', 'npx'],
-])('the server of %s is called %s', (line, name) => {
+])('the server started by %s is named %s', (line, name) => {
   expect(nameOfCommand(line.split(' '))).toBe(name)
 })

@@ -7,7 +7,7 @@ import { features } from '../../../src/features/index.ts'
 
 const whole = fileSchema(features)
 
-/** Names that stand in the schema somewhere, so that files of chance have rules to break. */
+/** Names that occur in the schema, so that random files can break its rules. */
 const names = [...new Set(JSON.stringify(whole).match(/(?<=")[a-z_]+(?=":)/g))]
 const leaf = fc.oneof(
   fc.constantFrom<unknown>('on', 'off', '10m', '1MB', 'https://h/mcp', 'x y', 0, 1, -1, true, null),
@@ -37,7 +37,7 @@ const file = fc.record(
   { requiredKeys: [] },
 )
 
-test('finds what the whole schema finds', () => {
+test('the narrowed schema finds the same problems as the whole schema', () => {
   const check = validator(whole, { trusted: true })
   fc.assert(
     fc.property(file, (value) => {
@@ -47,7 +47,7 @@ test('finds what the whole schema finds', () => {
   )
 })
 
-test('holds no rules for what is not there', () => {
+test('the narrowed schema has no rules for absent keys', () => {
   const size = (schema: JsonSchema): number => JSON.stringify({ ...schema, $defs: {} }).length
   const value = { upstreams: { files: { command: 'x' } } }
   expect(size(narrowed(whole, value))).toBeLessThan(size(whole) / 3)

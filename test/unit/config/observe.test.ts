@@ -10,12 +10,12 @@ function load(config: Readonly<Record<string, unknown>>): ObserveSettings {
     .settings.observe
 }
 
-describe('observe', () => {
-  it('tells of metrics only, unless it is configured', () => {
+describe('observe settings', () => {
+  it('only metrics are on by default', () => {
     expect(load({})).toEqual({ metrics: true })
   })
 
-  it('sends spans to the usual path of a collector, with headers that are secrets', () => {
+  it('spans are sent to the default path of a collector, with secret headers', () => {
     const { traces } = load({
       observe: { traces: { endpoint: 'http://collector:4318', headers: { 'x-key': '${KEY}' } } },
     })
@@ -39,17 +39,17 @@ describe('observe', () => {
     [{ audit: true }, '/srv/gateway/.gatehouse/audit.jsonl'],
     [{ audit: { file: '/var/log/audit.jsonl' } }, '/var/log/audit.jsonl'],
     [{ audit: { max_size: '1MB' } }, '/srv/gateway/.gatehouse/audit.jsonl'],
-  ])('keeps an audit log where %j says', (observe, file) => {
+  ])('observe: %j sets the file of the audit log', (observe, file) => {
     expect(load({ observe }).audit?.file).toBe(file)
   })
 
-  it('reads the size, the number and the key of an audit log', () => {
+  it('the size, count and key of an audit log are read', () => {
     const { audit } = load({ observe: { audit: { max_size: '1MB', keep: 3, key: '${KEY}' } } })
     expect(audit).toMatchObject({ maxSize: 1024 ** 2, keep: 3 })
     expect(audit?.key?.reveal()).toBe('k'.repeat(20))
   })
 
-  it('keeps an audit log in the profile corporate, unless it is off', () => {
+  it('the corporate profile writes an audit log unless it is off', () => {
     const corporate = { profile: 'corporate', auth: { jwt } }
     expect(load(corporate).audit?.file).toBe('/srv/gateway/.gatehouse/audit.jsonl')
     expect(load({ ...corporate, observe: { audit: 'off' } }).audit).toBeUndefined()
@@ -63,5 +63,5 @@ describe('observe', () => {
     { traces: { endpoint: 'http://collector', sample: 2 } },
     { log: { level: 'loud' } },
     { other: 1 },
-  ])('refuses %j', (observe) => expect(() => load({ observe })).toThrow(/observe/))
+  ])('observe: %j is refused', (observe) => expect(() => load({ observe })).toThrow(/observe/))
 })

@@ -4,7 +4,7 @@ import { ConfigError } from '../../../src/config/problem.ts'
 import type { Settings } from '../../../src/core/settings.ts'
 import type { FeatureSchema } from '../../../src/config/sections/features.ts'
 
-/** A feature with a default that the corporate profile changes, and one with another beside it. */
+/** A feature with one default that the corporate profile changes and one that it keeps. */
 const features: readonly FeatureSchema[] = [
   {
     name: 'errors',
@@ -45,12 +45,12 @@ function errorsOf(text: string): unknown {
 }
 
 describe('the corporate profile', () => {
-  it('is strict, and the open one is not', () => {
+  it('the corporate profile is strict and the open profile is not', () => {
     expect(load(corporate + upstreams).listen.isStrict).toBe(true)
     expect(load(upstreams).listen.isStrict).toBe(false)
   })
 
-  it('changes defaults of features, and nothing the file says', () => {
+  it('the corporate profile changes feature defaults but no explicit settings', () => {
     expect(errorsOf(upstreams)).toEqual({ common: { http_status: 'compatible', more: 1 }, upstreams: {} })
     const mapped = { common: { http_status: 'mapped', more: 1 }, upstreams: {} }
     expect(errorsOf(corporate + upstreams)).toEqual(mapped)
@@ -66,7 +66,7 @@ describe('the corporate profile', () => {
     expect(errorsOf(`${corporate}${upstreams}\nfeatures: none`)).toBeUndefined()
   })
 
-  it('changes them below what an upstream says too', () => {
+  it('the corporate profile changes defaults beneath the settings of an upstream', () => {
     const own = 'upstreams: { it: { command: x, features: { errors: { more: 3 } } } }'
     expect(errorsOf(corporate + own)).toEqual({
       common: { http_status: 'mapped', more: 1 },
@@ -75,14 +75,14 @@ describe('the corporate profile', () => {
   })
 })
 
-describe('the address', () => {
-  it('C060 is loopback unless the file says otherwise', () => {
+describe('the listen address in the corporate profile', () => {
+  it('C060 the default host is loopback', () => {
     expect(load(upstreams).listen.host).toBe('127.0.0.1')
     expect(load(corporate + upstreams).listen.host).toBe('127.0.0.1')
   })
 
   it.each(['[https://a.example, "*"]', '"*"', '["*"]'])(
-    'C056 takes no origins %s where others reach it',
+    'C056 origins %s are refused on a reachable address',
     (origins) => {
       const listen = `listen: { host: 0.0.0.0, origins: ${origins}, public_url: https://a.example }\n`
       const found = problemsOf(`${corporate}${listen}${upstreams}`)
@@ -92,7 +92,7 @@ describe('the address', () => {
     },
   )
 
-  it('C056 takes `*` in no production, not even on loopback', () => {
+  it('C056 origin `*` is refused in production, even on loopback', () => {
     const listen = 'listen: { origins: "*" }\n'
     expect(problemsOf(`${corporate}${listen}${upstreams}`)).toEqual([
       expect.stringMatching(/^listen\.origins: /),
@@ -100,7 +100,7 @@ describe('the address', () => {
     expect(problemsOf(`${listen}${upstreams}`)).toEqual([])
   })
 
-  it('C055 takes origins that are written out', () => {
+  it('C055 explicit origins are accepted', () => {
     const listen = 'listen: { host: 0.0.0.0, origins: [https://a.example], public_url: https://b.example }\n'
     expect(load(`${corporate}${listen}${upstreams}`).listen.origins).toEqual(['https://a.example'])
     expect(problemsOf(`listen: { origins: ["https://*.example"] }\n${upstreams}`)).toHaveLength(1)

@@ -19,19 +19,19 @@ test.each([
   ['pipe', 'it is not a regular file'],
   ['large', 'it is larger than 1 MB'],
   ['nowhere', 'it does not exist'],
-])('a reference to %s is refused at once', (file, why) => {
+])('a reference to %s is refused immediately', (file, why) => {
   const { problems } = interpolate(`\${file:${file}}`, { env: {}, directory: folder })
   expect(problems).toEqual([expect.stringMatching(new RegExp(`^the file .*${file} cannot be read: ${why}`))])
 })
 
-test('a reference to a file is its text', () => {
+test('a file reference expands to the text of the file', () => {
   expect(interpolate('${file:token}', { env: {}, directory: folder })).toEqual({
     text: 'secret',
     problems: [],
   })
 })
 
-test('variables come from the process, else from the file that is named, else from .env', () => {
+test('variables come from the process, then from the named env file, then from .env', () => {
   const config = join(folder, 'gateway.config.yaml')
   writeFileSync(join(folder, '.env'), '# a comment\nFROM_DOT=dot\nexport QUOTED="a b"\nPATH=mine\n')
   expect(variablesFor(config)).toMatchObject({ FROM_DOT: 'dot', QUOTED: 'a b', PATH: process.env['PATH'] })
@@ -42,7 +42,7 @@ test('variables come from the process, else from the file that is named, else fr
   expect(() => variablesFor(config, join(folder, 'absent.env'))).toThrow('it does not exist')
 })
 
-test('who looks into the store needs no secrets of servers and callers, but those of the store', () => {
+test('store commands need the secrets of the store only', () => {
   const text = `
 store: \${STORE_PATH}
 listen: { port: "\${PORT}" }
@@ -58,7 +58,7 @@ upstreams:
   expect(() => load({}, true)).toThrow('STORE_PATH')
 })
 
-test('an imported URL keeps no user and password', () => {
+test('an imported URL loses its user and password', () => {
   const servers = {
     one: { url: 'https://anna:s%40cret@one.example/mcp?x=1' },
     two: { url: 'https://anna@two.example/mcp' },

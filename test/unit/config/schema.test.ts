@@ -9,8 +9,8 @@ import { features } from './features.ts'
 
 const check = validator(fileSchema(features))
 
-describe('the schema of the file', () => {
-  test('is itself valid', () => {
+describe('the configuration schema', () => {
+  test('the schema is a valid JSON Schema', () => {
     expect(check({ upstreams: { it: 'x' } })).toEqual([])
   })
 
@@ -19,16 +19,16 @@ describe('the schema of the file', () => {
     { upstreams: { it: 'x' }, features: { confirm: 'off', hints: true } },
     { upstreams: { it: 'x' }, listen: { legacy_sse: 'on' }, limits: { body: '1MB', timeout: '5s' } },
     { upstreams: { it: { command: 'x', roots: 'off', trust: 'off', limits: { concurrency: 1 } } } },
-  ])('takes what people write: %j', (value) => {
+  ])('the schema accepts common configurations: %j', (value) => {
     expect(check(value)).toEqual([])
   })
 
-  test('describes every key', () => {
+  test('the schema describes every key', () => {
     expect(undescribed(fileSchema([]))).toEqual([])
   })
 })
 
-describe('the shipped files', () => {
+describe('shipped files', () => {
   const read = (name: string) => readFileSync(new URL(`../../../${name}`, import.meta.url), 'utf8')
 
   test('gateway.schema.json is up to date: run `npm run schema`', () => {

@@ -27,8 +27,8 @@ function settingsOf(upstream: string) {
 
 const url = 'https://mcp.example.com/mcp'
 
-describe('oauth of an upstream', () => {
-  it('lets users sign in unless there is a secret', () => {
+describe('oauth settings of an upstream', () => {
+  it('the grant is authorization_code without a secret and client_credentials with one', () => {
     expect(settingsOf(`{ url: "${url}", oauth: {} }`).reach).toMatchObject({
       oauth: { grant: 'authorization_code', scopes: [], resource: url },
     })
@@ -37,7 +37,7 @@ describe('oauth of an upstream', () => {
     expect(JSON.stringify(reach)).not.toContain('hidden')
   })
 
-  it('takes scopes as a list or as words, and a resource that is another or none', () => {
+  it('scopes are a list or a string, and resource can be replaced or omitted', () => {
     expect(settingsOf(`{ url: "${url}", oauth: { scopes: "a b" } }`).reach).toMatchObject({
       oauth: { scopes: ['a', 'b'] },
     })
@@ -64,19 +64,19 @@ describe('oauth of an upstream', () => {
     expect(problems(text).join('\n')).toContain(message)
   })
 
-  it.each(['authorization_code', 'token_exchange'])('never shares connections with %s', (grant) => {
+  it.each(['authorization_code', 'token_exchange'])('connections are never shared with grant %s', (grant) => {
     const text = `{ url: "${url}", isolation: shared, oauth: { grant: ${grant}, client_id: a } }`
     expect(problems(text)).toEqual([
       expect.stringContaining('upstreams.it.isolation: each caller has credentials'),
     ])
   })
 
-  it('warns of a secret that stands in the file', () => {
+  it('a client secret in the file causes a warning', () => {
     const { warnings } = load(`{ url: "${url}", oauth: { client_id: a, client_secret: plain-words } }`)
     expect(warnings.map(({ message }) => message)).toEqual([expect.stringContaining('looks like a secret')])
   })
 
-  it('warns where all callers would share what one of them grants', () => {
+  it('sharing the grant of one caller among all callers causes a warning', () => {
     const of = (above: string) => {
       const text = `${above}\nfeatures: none\nupstreams:\n  it: { url: "${url}", oauth: {} }\n`
       const { warnings } = loadSettings(text, { file: '/srv/gateway.config.yaml', env: {} })
@@ -93,7 +93,7 @@ describe('oauth of an upstream', () => {
     ).toEqual([])
   })
 
-  it('warns where tokens of callers are to be exchanged that come without one', () => {
+  it('token exchange with callers that have no token causes a warning', () => {
     const of = (above: string) => {
       const oauth = '{ grant: token_exchange, client_id: a }'
       const text = `${above}\nfeatures: none\nupstreams:\n  it: { url: "${url}", oauth: ${oauth} }\n`
@@ -107,7 +107,7 @@ describe('oauth of an upstream', () => {
     expect(of('auth: { jwt: { issuer: "https://login.example.com" } }')).toEqual([])
   })
 
-  it('with another secret makes another upstream', () => {
+  it('upstream settings with different client secrets are not equal', () => {
     const of = (secret: string) =>
       settingsOf(`{ url: "${url}", oauth: { client_id: a, client_secret: "${secret}" } }`)
     expect(settingsEqual(of('one'), of('one'))).toBe(true)
@@ -117,7 +117,7 @@ describe('oauth of an upstream', () => {
 
 describe('a secret in the query of a URL', () => {
   it.each(['token=abc', 'api_key=abc', 'exaApiKey=abc', 'x=ghp_0123456789abcdef', 'a=1&access_token=abc'])(
-    'C062 is reported: %s',
+    'C062 a secret in the query of a URL is reported: %s',
     (query) => {
       const text = `"${url}?${query}"`
       expect(problems(text, 'corporate')).toEqual([expect.stringContaining('the query holds a secret')])
@@ -129,11 +129,11 @@ describe('a secret in the query of a URL', () => {
     },
   )
 
-  it('C062 never shows the secret', () => {
+  it('C062 the report does not print the secret', () => {
     expect(problems(`"${url}?token=do-not-show"`, 'corporate').join()).not.toContain('do-not-show')
   })
 
-  it.each(['page=2', 'toolsets=repos,issues', 'token='])('C062 is not seen in %s', (query) => {
+  it.each(['page=2', 'toolsets=repos,issues', 'token='])('C062 no secret is reported in %s', (query) => {
     expect(problems(`"${url}?${query}"`, 'corporate')).toEqual([])
   })
 })

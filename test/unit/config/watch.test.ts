@@ -36,20 +36,20 @@ async function sees(...texts: string[]): Promise<void> {
   await vi.waitFor(() => expect(seen).toEqual(texts), { timeout: 3000, interval: 5 })
 }
 
-test('a file written in place is read again', async () => {
+test('a file that is overwritten in place is read again', async () => {
   writeFileSync(file, 'a')
   start('a')
   writeFileSync(file, 'b')
   await sees('b')
 })
 
-test('a change between reading and watching is seen', async () => {
+test('a change between reading and watching is detected', async () => {
   writeFileSync(file, 'b')
   start('a', 20)
   await sees('b')
 })
 
-test('a file replaced by a rename is read again, more than once', async () => {
+test('a file that is replaced by a rename is read again each time', async () => {
   writeFileSync(file, 'a')
   start('a')
   for (const [index, text] of ['b', 'c'].entries()) {
@@ -63,7 +63,7 @@ test.each([
   ['missing', () => rmSync(file)],
   ['empty', () => writeFileSync(file, '')],
   ['empty', () => writeFileSync(file, ' \n')],
-])('a file that is %s is reported once, and read again once it has a text', async (state, change) => {
+])('a file that is %s is reported once and read again once it has content', async (state, change) => {
   writeFileSync(file, 'a')
   start('a', 20)
   change()
@@ -73,7 +73,7 @@ test.each([
   expect(unusable).toEqual([state])
 })
 
-test('a file deleted and made again is read again', async () => {
+test('a file that is deleted and created again is read again', async () => {
   writeFileSync(file, 'a')
   start('a')
   rmSync(file)
@@ -81,7 +81,7 @@ test('a file deleted and made again is read again', async () => {
   await sees('b')
 })
 
-test('a link pointed at another folder, as Kubernetes does, is followed', async () => {
+test('a symbolic link that is switched to another folder, as in Kubernetes, is followed', async () => {
   for (const text of ['a', 'b']) {
     mkdirSync(join(folder, `..${text}`))
     writeFileSync(join(folder, `..${text}`, 'gateway.config.yaml'), text)
@@ -94,7 +94,7 @@ test('a link pointed at another folder, as Kubernetes does, is followed', async 
   await sees('b')
 })
 
-test('a file in another folder behind a link is looked at every so often', async () => {
+test('a file in another folder behind a link is polled', async () => {
   const elsewhere = mkdtempSync(join(tmpdir(), 'gatehouse-watch-'))
   writeFileSync(join(elsewhere, 'real.yaml'), 'a')
   symlinkSync(join(elsewhere, 'real.yaml'), file)
@@ -104,7 +104,7 @@ test('a file in another folder behind a link is looked at every so often', async
   rmSync(elsewhere, { recursive: true })
 })
 
-test('a folder removed and made again is watched again', async () => {
+test('a folder that is removed and created again is watched again', async () => {
   writeFileSync(file, 'a')
   start('a', 20)
   rmSync(folder, { recursive: true })
@@ -113,7 +113,7 @@ test('a folder removed and made again is watched again', async () => {
   await sees('b')
 })
 
-test('the same text, or none, is not reported', async () => {
+test('unchanged or empty text is not reported', async () => {
   writeFileSync(file, 'a')
   start('a', 20)
   writeFileSync(file, 'a')
@@ -122,7 +122,7 @@ test('the same text, or none, is not reported', async () => {
   await sees('b')
 })
 
-test('nothing is reported after closing', async () => {
+test('nothing is reported after close', async () => {
   writeFileSync(file, 'a')
   const other: string[] = []
   start('a')

@@ -22,73 +22,67 @@ function withTool(more: object): Contract {
   return contract({ tools: { get_note: { ...toolContract({ input: schema, output: schema }), ...more } } })
 }
 
-describe('C212 C017 a break of what callers rely on raises the first number', () => {
+describe('C212 C017 a breaking change raises the major version', () => {
   it.each<[string, Contract]>([
-    ['a tool that went', contract()],
+    ['a removed tool', contract()],
+    ['a renamed tool', contract({ tools: { read_note: toolContract({ input: schema, output: schema }) } })],
+    ['a required argument', withTool({ input: { ...schema, required: ['title', 'body'] } })],
     [
-      'a tool of another name',
-      contract({ tools: { read_note: toolContract({ input: schema, output: schema }) } }),
-    ],
-    ['an argument that is required', withTool({ input: { ...schema, required: ['title', 'body'] } })],
-    [
-      'a result of another type',
+      'a result of a different type',
       withTool({ output: { ...schema, properties: { title: { type: 'number' } } } }),
     ],
     [
-      'a result that is no longer described',
+      'a result without its former schema',
       contract({ tools: { get_note: toolContract({ input: schema }) } }),
     ],
-    ['another media type of results', withTool({ returns: ['text/csv'] })],
-    ['rights it did not take before', withTool({ scopes: [['write:notes']] })],
-    ['an entrance that went', { ...before, entrances: ['stdio'] }],
-    ['authentication', { ...before, isGuarded: true }],
-    ['an error code that went', { ...before, errorCodes: errorCodes.slice(1) }],
-    ['a prompt that went', { ...before, prompts: {} }],
+    ['a different media type of results', withTool({ returns: ['text/csv'] })],
+    ['an additional scope', withTool({ scopes: [['write:notes']] })],
+    ['a removed entry point', { ...before, entrances: ['stdio'] }],
+    ['a new authentication requirement', { ...before, isGuarded: true }],
+    ['a removed error code', { ...before, errorCodes: errorCodes.slice(1) }],
+    ['a removed prompt', { ...before, prompts: {} }],
     [
-      'an argument of a prompt that is required',
+      'a required prompt argument',
       { ...before, prompts: { brief: { arguments: { of: true }, wording: '' } } },
     ],
-    ['another media type of a resource', { ...before, resources: { 'notes://all': 'text/html' } }],
-    ['a template that went', { ...before, templates: {} }],
-  ])('%s', (_name, after) => {
+    ['a different media type of a resource', { ...before, resources: { 'notes://all': 'text/html' } }],
+    ['a removed template', { ...before, templates: {} }],
+  ])('%s raises the major version', (_name, after) => {
     expect(level(after)).toBe('major')
   })
 })
 
-describe('C213 C018 what is added raises the second number', () => {
+describe('C213 C018 an addition raises the minor version', () => {
   it.each<[string, Contract]>([
     ['a tool', { ...before, tools: { ...before.tools, add_note: toolContract() } }],
     [
-      'an argument that need not be sent',
+      'an optional argument',
       withTool({ input: { ...schema, properties: { ...schema.properties, body: { type: 'string' } } } }),
     ],
     ['a prompt', { ...before, prompts: { ...before.prompts, other: { arguments: {}, wording: '' } } }],
     ['a resource', { ...before, resources: { ...before.resources, 'notes://one': '' } }],
-    [
-      'a resource that went, of a scheme that is still there',
-      { ...before, resources: { 'notes://two': '' } },
-    ],
+    ['a removed resource whose scheme remains', { ...before, resources: { 'notes://two': '' } }],
     ['a template', { ...before, templates: { ...before.templates, 'notes://{id}/text': '' } }],
-    ['an end that is announced', withTool({ deprecated: 'use read_note, support ends 2099-01-01' })],
-  ])('%s', (_name, after) => {
+    ['an announced deprecation', withTool({ deprecated: 'use read_note, support ends 2099-01-01' })],
+  ])('%s raises the minor version', (_name, after) => {
     expect(level(after)).toBe('minor')
   })
 })
 
-test('C213 C019 other words raise the third number, and nothing raises none', () => {
+test('C213 C019 a changed description raises the patch version, and no change raises none', () => {
   expect(level(withTool({ wording: 'other' }))).toBe('patch')
   expect(level(withTool({ input: { ...schema, description: 'Longer.' } }))).toBe('patch')
   expect(level(before)).toBeUndefined()
 })
 
-test('C212 a URI scheme that went is a break', () => {
+test('C212 a removed URI scheme is a breaking change', () => {
   const mail = { ...before, resources: { ...before.resources, 'mail://all': '' } }
   expect(contractChanges(mail, before)).toContainEqual(
     expect.objectContaining({ level: 'major', subject: 'URI scheme mail' }),
   )
 })
 
-test('versions rise by what changed', () => {
+test('the version rises by the level of the change', () => {
   expect(['major', 'minor', 'patch'].map((each) => raised('1.4.2', each as 'major'))).toEqual([
     '2.0.0',
     '1.5.0',
@@ -119,7 +113,7 @@ const contracts = fc.record({
   templates: fc.dictionary(fc.constantFrom('a://{x}', 'c://{x}'), fc.constant('')),
 })
 
-test('any difference is a change, none is none, and what is gone is never other words alone', () => {
+test('every difference is a change, and a removal is never a patch', () => {
   fc.assert(
     fc.property(contracts, contracts, (one, other) => {
       const [was, is] = [contract(one), contract(other)]
@@ -134,7 +128,7 @@ test('any difference is a change, none is none, and what is gone is never other 
   )
 })
 
-test('the end of a tool is read from the words of its owner', () => {
+test('the deprecation of a tool is read from the configured text', () => {
   const text = 'use log_work, support ends 2027-03-31'
   expect(readDeprecation(text)).toEqual({
     text,

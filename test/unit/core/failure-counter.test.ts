@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { createFailureCounter } from '../../../src/core/failure-counter.ts'
 
-it('after so many failures in a minute nothing more is tried, until the first is a minute old', () => {
+it('too many failures within a minute block further attempts until the first failure is a minute old', () => {
   let now = 0
   const tries = createFailureCounter(2, () => now)
   tries.check('anna')
@@ -22,7 +22,7 @@ it('after so many failures in a minute nothing more is tried, until the first is
   expect(() => tries.check('anna')).toThrow('Wait a minute')
 })
 
-it('a failure more while nothing is tried makes nothing longer than the limit', () => {
+it('failures while blocked do not extend the block', () => {
   let now = 0
   const tries = createFailureCounter(1, () => now)
   for (now = 0; now < 50; now++) tries.failed('anna')

@@ -7,6 +7,6 @@ it.each([
   ['gate.example', 'http://gate.example:8900'],
   ['0.0.0.0', 'http://localhost:8900'],
   ['::', 'http://localhost:8900'],
-])('what listens on %s is opened at %s', (host, url) => {
+])('the URL of a listener on %s is %s', (host, url) => {
   expect(ownUrl(host, 8900)).toBe(url)
 })

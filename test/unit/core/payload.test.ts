@@ -6,7 +6,7 @@ import { Payload } from '../../../src/core/payload.ts'
 const objects = fc.dictionary(fc.string(), fc.jsonValue())
 
 describe('a payload', () => {
-  it('gives back the very text it was made from, looked at or not', () => {
+  it('a payload preserves its source text, whether or not it was parsed', () => {
     const property = fc.property(fc.jsonValue(), fc.boolean(), (value, isLookedAt) => {
       const text = JSON.stringify(value)
       const payload = Payload.text(text)
@@ -16,7 +16,7 @@ describe('a payload', () => {
     fc.assert(property)
   })
 
-  it('has the same value whether it is read from the text or from the edits', () => {
+  it('a payload has the same value from its text as from its edits', () => {
     const property = fc.property(objects, objects, fc.array(fc.string()), (base, set, removed) => {
       const edits = { ...set, ...Object.fromEntries(removed.map((key) => [key, undefined])) }
       const payload = Payload.text(JSON.stringify(base)).with(edits)
@@ -26,7 +26,7 @@ describe('a payload', () => {
     fc.assert(property)
   })
 
-  it('keeps the characters of what is not edited', () => {
+  it('a payload preserves the characters of unedited members', () => {
     const text = '{"big":12345678901234567890, "one":1.0,"s":"\\u0041"}'
     expect(Payload.text(text).with({ more: true }).text).toBe(
       '{"big":12345678901234567890, "one":1.0,"s":"\\u0041","more":true}',
@@ -36,18 +36,18 @@ describe('a payload', () => {
     )
   })
 
-  it('is the text it came in again once an edit is taken back', () => {
+  it('a payload has its source text again after an edit is reverted', () => {
     const text = '{ "a": 1 }'
     expect(Payload.text(text).with({ b: 2 }).with({ b: undefined }).text).toBe(text)
   })
 
-  it('loses a `_meta` that is emptied and gains one that is filled', () => {
+  it('a payload drops an emptied `_meta` and adds a filled one', () => {
     const payload = Payload.text('{"_meta":{"a":1},"b":2}')
     expect(payload.withMeta({ a: undefined }).value).toEqual({ b: 2 })
     expect(Payload.text('{}').withMeta({ a: 1 }).text).toBe('{"_meta":{"a":1}}')
   })
 
-  it('tells a member of its `_meta`, however it got there', () => {
+  it('a payload returns `_meta` members of any origin', () => {
     const property = fc.property(objects, objects, objects, fc.boolean(), (base, first, second, isParsed) => {
       const payload = Payload.text(JSON.stringify({ _meta: base }))
         .withMeta(first)
@@ -69,14 +69,14 @@ describe('a payload', () => {
     expect(Payload.of(7).meta('a')).toBeUndefined()
   })
 
-  it('gives its members and elements with their own text', () => {
+  it('a payload returns members and elements with their source text', () => {
     const payload = Payload.text('{"list":[1.0, {"a":1e3}],"n":10000000000000000001}')
     expect(payload.at('n')?.text).toBe('10000000000000000001')
     expect(payload.at('list')?.items.map((each) => each.text)).toEqual(['1.0', '{"a":1e3}'])
     expect(payload.at('absent')).toBeUndefined()
   })
 
-  it('of something that is no object has no fields and can still be given some', () => {
+  it('a payload of a non-object has no fields and accepts edits', () => {
     expect(Payload.of(7).fields).toEqual({})
     expect(isObject(Payload.text('[1]').with({ a: 1 }).value)).toBe(true)
   })

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { Registry } from '../../../src/core/registry.ts'
 
 describe('a registry', () => {
-  it('holds what a map would hold, whatever is done to it', () => {
+  it('a registry behaves like a map after any operations', () => {
     const step = fc.record({ key: fc.integer({ min: 0, max: 5 }), value: fc.option(fc.string()) })
     const property = fc.property(fc.array(step), (steps) => {
       const registry = new Registry<number, string>()
@@ -27,12 +27,12 @@ describe('a registry', () => {
   })
 
   it.each([
-    ['numbers that count up, far apart', fc.integer({ min: 0, max: 4 }).map((at) => at * 256 + (at % 2))],
+    ['ascending, sparse numbers', fc.integer({ min: 0, max: 4 }).map((at) => at * 256 + (at % 2))],
     [
       'digits and other text',
       fc.constantFrom('0', '00', '256', '7', '"7"', '', 'a', '999999999', '1000000000'),
     ],
-  ])('holds what a map would hold with keys that are %s', (_name, keys) => {
+  ])('a registry behaves like a map with keys that are %s', (_name, keys) => {
     const step = fc.record({ key: keys as fc.Arbitrary<string | number>, value: fc.option(fc.integer()) })
     const property = fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
       const registry = new Registry<string | number, number>()
@@ -54,7 +54,7 @@ describe('a registry', () => {
     fc.assert(property)
   })
 
-  it('gives the values of numbers in their order', () => {
+  it('a registry returns values in numeric order of their keys', () => {
     const registry = new Registry<number, string>()
     for (const key of [300, 44, 2, 556]) registry.set(key, `${key}`)
     expect(registry.values()).toEqual(['2', '44', '300', '556'])

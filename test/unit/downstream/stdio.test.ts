@@ -8,7 +8,7 @@ import { anonymous } from '../../../src/core/principal.ts'
 import { serveStdio } from '../../../src/downstream/stdio.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
-/** A server that names itself and echoes. */
+/** A server that returns its name and echoes. */
 const handle: Handler = async ({ method, params, principal }) => {
   if (method === 'server/discover')
     return { kind: 'result', result: Payload.of({ capabilities: { tools: {} } }) }
@@ -16,7 +16,7 @@ const handle: Handler = async ({ method, params, principal }) => {
   return { kind: 'result', result: Payload.of({ content: [], echo: params.value }) }
 }
 
-/** What a client of a revision gets that writes these lines and goes. */
+/** The responses to a client of a revision that writes these lines and closes its end. */
 async function answersTo(
   revision: string,
   lines: readonly string[],
@@ -56,7 +56,7 @@ const batch =
   '[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"n":1.0}}]'
 
 describe('a batch on stdio', () => {
-  it('of a client of 2025-03-26 is answered by an array', async () => {
+  it('a batch of a 2025-03-26 client is answered with an array', async () => {
     expect(await answersTo('2025-03-26', [batch])).toEqual([
       [
         { jsonrpc: '2.0', id: 1, result: {} },
@@ -65,15 +65,18 @@ describe('a batch on stdio', () => {
     ])
   })
 
-  it.each(['2024-11-05', '2025-06-18', '2025-11-25'])('of a client of %s is refused', async (revision) => {
-    expect(await answersTo(revision, [batch])).toMatchObject([{ id: null, error: { code: -32600 } }])
-  })
+  it.each(['2024-11-05', '2025-06-18', '2025-11-25'])(
+    'a batch of a %s client is refused',
+    async (revision) => {
+      expect(await answersTo(revision, [batch])).toMatchObject([{ id: null, error: { code: -32600 } }])
+    },
+  )
 
   it.each([
     ['that is empty', '[]', -32600],
-    ['that is cut off', '[{"jsonrpc":"2.0","id":1', -32700],
-    ['that shakes hands', '[{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}]', -32600],
-  ])('%s is refused, and the next message served', async (_what, line, code) => {
+    ['that is truncated', '[{"jsonrpc":"2.0","id":1', -32700],
+    ['that contains initialize', '[{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}]', -32600],
+  ])('a batch %s is refused, and the next message is served', async (_what, line, code) => {
     const ping = '{"jsonrpc":"2.0","id":9,"method":"ping"}'
     expect(await answersTo('2025-03-26', [line, ping])).toMatchObject([
       { error: { code } },
@@ -85,14 +88,14 @@ describe('a batch on stdio', () => {
 describe('a call on stdio', () => {
   const principal = { id: 'me' }
 
-  it.each(['2025-03-26', '2025-11-25'])('is of whom the configuration names, in %s', async (revision) => {
+  it.each(['2025-03-26', '2025-11-25'])('a call has the configured principal, in %s', async (revision) => {
     const line = '{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"x"}}'
     const [answer] = await answersTo(revision, [line], principal)
     expect(answer).toMatchObject({ result: { id: 'me' } })
   })
 })
 
-it('a client that does not read any more has ended', async () => {
+it('a client that stopped reading is treated as disconnected', async () => {
   const input = new PassThrough()
   const output = new PassThrough()
   const served = serveStdio(input, output, {

@@ -17,7 +17,7 @@ const refused = {
 }
 
 interface Server {
-  /** What it answers next. */
+  /** The next response. */
   answer: () => Promise<unknown>
   seen: number
   call(upstream?: string, signal?: AbortSignal): Promise<unknown>
@@ -46,15 +46,15 @@ async function fails(one: Server, times: number, error: () => Error = failed): P
   for (let index = 0; index < times; index++) await one.call()
 }
 
-describe('a server that does not answer', () => {
-  it('takes nothing with it that the gateway answers itself', () => {
+describe('the circuit breaker of a server', () => {
+  it('the breaker does not affect built-ins', () => {
     const { middleware: policy } = breaker.create(() => settings, featureDeps())
     const target = { method: 'tools/call', upstream: 'one', name: 't' }
     expect(policy?.({ ...target, isBuiltin: true })).toBeUndefined()
     expect(policy?.(target)).toBeDefined()
   })
 
-  it('is left alone after so many failures in a row, and others are not', async () => {
+  it('the breaker opens after consecutive failures, for that server only', async () => {
     const one = server()
     await fails(one, 3)
     expect(await one.call()).toMatchObject(refused)
@@ -63,7 +63,7 @@ describe('a server that does not answer', () => {
     expect(await one.call('two')).toMatchObject({ kind: 'result' })
   })
 
-  it('gets a single call after the pause, and all of them once that was answered', async () => {
+  it('the half-open breaker allows a single call and closes after its success', async () => {
     const one = server()
     await fails(one, 3)
     vi.advanceTimersByTime(10_001)
@@ -76,7 +76,7 @@ describe('a server that does not answer', () => {
     expect(await one.call()).toMatchObject({ kind: 'result' })
   })
 
-  it('is left alone again where that call fails', async () => {
+  it('the half-open breaker opens again after a failed call', async () => {
     const one = server()
     await fails(one, 3)
     vi.advanceTimersByTime(10_001)
@@ -85,7 +85,7 @@ describe('a server that does not answer', () => {
     expect(await one.call()).toMatchObject(refused)
   })
 
-  it('is not meant by calls whose sessions ended', async () => {
+  it('calls of ended sessions do not count as failures', async () => {
     const one = server()
     one.answer = () => Promise.reject(failed())
     for (let index = 0; index < 5; index++) await one.call('one', AbortSignal.abort(failed()))
@@ -93,7 +93,7 @@ describe('a server that does not answer', () => {
     expect(await one.call()).toMatchObject({ kind: 'result' })
   })
 
-  it('is not meant by failures that are far apart, or by an answer between them', async () => {
+  it('failures that are far apart or separated by a success do not open the breaker', async () => {
     const one = server()
     await fails(one, 2)
     one.answer = async () => ({})
@@ -109,7 +109,7 @@ describe('a server that does not answer', () => {
     new GatewayError('INVALID_INPUT', 'an answer'),
     new GatewayError('CANCELLED', 'taken back'),
     new GatewayError('SERVER_UNAVAILABLE', 'paused', { retryAfterSeconds: 20 }),
-  ])('is not meant by %s', async (error) => {
+  ])('the breaker ignores %s', async (error) => {
     const one = server()
     await fails(one, 10, () => error)
     expect(one.seen).toBe(10)

@@ -24,8 +24,8 @@ function call(id = 'a', upstream = 'one'): Call {
 
 const refused = { code: 'OVERLOADED', httpStatus: 429, extra: { status: 429, retryAfterSeconds: 1 } }
 
-describe('calls under way', () => {
-  it('C192 are bounded for each caller, and refused beyond that', async () => {
+describe('concurrent calls', () => {
+  it('C192 concurrent calls are limited per caller and refused beyond the limit', async () => {
     const { handle, ends } = gate(() => ({ concurrency: 2 }))
     const running = [handle(call()), handle(call())]
     await expect(handle(call())).rejects.toMatchObject(refused)
@@ -37,7 +37,7 @@ describe('calls under way', () => {
     expect(ends).toHaveLength(4)
   })
 
-  it('have room for what the gateway itself does in the course of one', async () => {
+  it('internal calls of a call do not count towards the limit', async () => {
     const { handle, ends } = gate(() => ({ concurrency: 1 }))
     const first = handle(call())
     const internal = handle({ ...call(), internal: 'read' })
@@ -46,7 +46,7 @@ describe('calls under way', () => {
     expect(ends).toHaveLength(2)
   })
 
-  it('C192 are bounded also where they are of a method of a vendor', async () => {
+  it('C192 calls of vendor methods count towards the limit', async () => {
     const { handle, ends } = gate(() => ({ concurrency: 1 }))
     const target = { method: 'vendor/run', upstream: 'one' }
     const first = handle({ ...call(), target })
@@ -55,7 +55,7 @@ describe('calls under way', () => {
     await first
   })
 
-  it('are none where a page of the gateway is read', async () => {
+  it('pages of the gateway do not count towards the limit', async () => {
     const { handle, ends } = gate(() => ({ concurrency: 1 }))
     const target = { method: pageMethod('/capabilities/*'), upstream: 'one' }
     const reading = [handle({ ...call(), target }), handle({ ...call(), target }), handle(call())]
@@ -64,7 +64,7 @@ describe('calls under way', () => {
     expect(ends).toHaveLength(3)
   })
 
-  it('make room again when they fail, and while they wait for a person', async () => {
+  it('a call frees its place when it fails and while it waits for input', async () => {
     const { handle, ends } = gate(() => ({ concurrency: 1 }))
     const first = handle(call())
     ends[0]?.({ kind: 'input_required', inputRequests: {}, requestState: {} })
@@ -78,7 +78,7 @@ describe('calls under way', () => {
     await expect(third).resolves.toMatchObject({ kind: 'result' })
   })
 
-  it('are bounded for a server beside those of all', async () => {
+  it('concurrent calls have a limit per server in addition to the common one', async () => {
     const { handle, ends } = gate((upstream) => ({ concurrency: upstream === 'one' ? 1 : 2 }))
     void handle(call('a', 'one'))
     await expect(handle(call('a', 'one'))).rejects.toMatchObject({
@@ -91,7 +91,7 @@ describe('calls under way', () => {
     expect(ends).toHaveLength(2)
   })
 
-  it('are unbounded unless configured or callers are told apart; listening never counts', async () => {
+  it('the default limit applies to authenticated callers only, and subscriptions never count', async () => {
     const open = gate(() => ({}))
     for (let index = 0; index < 20; index++) void open.handle(call())
     expect(open.ends).toHaveLength(20)

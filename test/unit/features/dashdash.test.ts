@@ -33,8 +33,8 @@ function bench(portraitNow: () => ServerDescription | Promise<ServerDescription>
   }
 }
 
-describe('a list of tools', () => {
-  test('says of each tool that is known what it does, once', async () => {
+describe('descriptions in a list of tools', () => {
+  test('each known tool is described once', async () => {
     const { list } = bench(
       () => drawn,
       () => Payload.text(text),
@@ -48,7 +48,7 @@ describe('a list of tools', () => {
     expect(tools).toEqual([bare, bare])
   })
 
-  test('says it in _meta too where a client asks for that', async () => {
+  test('the description is also in `_meta` if the client requests it', async () => {
     const { list } = bench(
       () => drawn,
       () => Payload.text(text),
@@ -61,7 +61,7 @@ describe('a list of tools', () => {
     ])
   })
 
-  test('is described and encoded once for the same text', async () => {
+  test('a list with the same text is described and encoded once', async () => {
     const { list, made } = bench(
       () => drawn,
       () => Payload.text(text),
@@ -71,7 +71,7 @@ describe('a list of tools', () => {
     expect(made()).toBe(1)
   })
 
-  test('is described anew for another text, and when something is known anew', async () => {
+  test('a list is described again after a change of its text or of the server record', async () => {
     let now = drawn
     let listed = text
     const { list, made } = bench(
@@ -86,7 +86,7 @@ describe('a list of tools', () => {
     expect(made()).toBe(3)
   })
 
-  test('is not described twice where only what is around it differs', async () => {
+  test('a list that differs only in other members is not described again', async () => {
     let count = 0
     const { list, made } = bench(
       () => drawn,
@@ -98,7 +98,7 @@ describe('a list of tools', () => {
     expect(made()).toBe(1)
   })
 
-  test('comes as it is where nothing is known of the server in time', async () => {
+  test('a list is unchanged if the server record is not available in time', async () => {
     const { list } = bench(
       () => Promise.reject(new Error('away')),
       () => Payload.text(text),
@@ -107,7 +107,7 @@ describe('a list of tools', () => {
   })
 })
 
-test('of several servers a resource is described as its own server has it', async () => {
+test('a resource in an aggregate is described as by its own server', async () => {
   const page = { uri: 'https://pages.example/a', name: 'a' }
   const subscribing = { resources: { subscribe: true } }
   const both = describedServers([

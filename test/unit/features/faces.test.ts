@@ -13,16 +13,16 @@ const contributions: readonly (readonly [string, FeatureInstance])[] = features.
 })
 const speaking = contributions.filter(([, { methods: own = {} }]) => Object.keys(own).length > 0)
 
-it('C099 every feature that has methods can be reached by a tool as well', () => {
+it('C099 every feature with methods is also available as a tool', () => {
   expect(speaking.length).toBeGreaterThan(0)
   for (const [name, { methods: own = {}, tools = [] }] of speaking) {
-    // An extension of the protocol has methods that hosts know.
+    // Methods of a protocol extension are known to hosts.
     const invented = Object.keys(own).filter((method) => !method.startsWith('skills/'))
     expect([name, tools.length]).toEqual([name, invented.length])
   }
 })
 
-it('C099 no method of a feature takes the place of one of the protocol', () => {
+it('C099 no method of a feature has the name of a protocol method', () => {
   for (const [, { methods: own = {} }] of speaking) {
     for (const name of Object.keys(own)) expect(isProtocolMethod(name)).toBe(false)
   }

@@ -17,7 +17,7 @@ import { serverSettings } from '../../support/server-settings.ts'
 const classification = { op: 'write', risk: 'reversible', idempotent: false, evidence: [] } as const
 const confirming = { level: 'destructive', unannotated: 'derive', remember: false } as const
 
-/** What a feature says of the tool `t` of the server `one`. */
+/** The facts that a feature states about the tool `t` of the server `one`. */
 function factsOf<Settings>(
   feature: Feature<Settings>,
   settings: unknown,
@@ -27,7 +27,7 @@ function factsOf<Settings>(
   const server = () => serverSettings({ name: 'one', tools: { 't*': tool } })
   const rule: Services['servers']['undoRuleAmong'] = ({ name }) => undoRuleOf(server().tools, name)?.rule
   const deps = featureDeps({ server, undoRuleAmong: rule })
-  // Each is given settings of its own shape.
+  // Each feature has settings of its own type.
   const instance = feature.create(() => settings as Settings, deps)
   const entry: Descriptor = {
     upstream: 'one',
@@ -41,30 +41,30 @@ function factsOf<Settings>(
   return facts
 }
 
-describe('what features say of a tool', () => {
-  it('is the scopes it takes', () => {
+describe('facts of a tool from features', () => {
+  it('the facts contain the required scopes', () => {
     expect(factsOf(permissions, {})).toEqual({ scopes: [['write:one']] })
     expect(factsOf(permissions, {}, { scopes: ['a', 'b'] })).toEqual({ scopes: [['a'], ['b']] })
     expect(factsOf(permissions, false)).toEqual({})
   })
 
-  it('is that it takes keys, where it changes something', () => {
+  it('the facts of a tool with side effects state that it accepts idempotency keys', () => {
     expect(factsOf(idempotency, idempotencyDefaults)).toEqual({ isIdempotentWithKey: true })
     expect(factsOf(idempotency, idempotencyDefaults, {}, { op: 'read' })).toEqual({})
     expect(factsOf(idempotency, false)).toEqual({})
   })
 
-  it('is how often it may be called, where it has a rate of its own', () => {
+  it('the facts contain the rate limit of the tool', () => {
     expect(factsOf(rateLimit, { rate: '9/minute' })).toEqual({})
     expect(factsOf(rateLimit, {}, { rate: '1/minute' })).toEqual({ rates: ['1/minute'] })
   })
 
-  it('is how long it may be silent', () => {
+  it('the facts contain the timeout', () => {
     expect(factsOf(limits, { timeout: 30_000, max_timeout: 600_000 })).toEqual({ timeout: 30_000 })
     expect(factsOf(limits, { timeout: 30_000, max_timeout: 600_000 }, { timeout: 5 })).toEqual({ timeout: 5 })
   })
 
-  it('is what people are asked, if they are', () => {
+  it('the facts contain the confirmation question, if any', () => {
     expect(factsOf(confirm, confirming)).toEqual({})
     expect(factsOf(confirm, confirming, {}, { risk: 'destructive' })).toEqual({
       confirmation: { message: 'Run t on one? Does it.', isOutOfBand: false },
@@ -74,7 +74,7 @@ describe('what features say of a tool', () => {
     })
   })
 
-  it('is what approval is asked for, with its price, whatever else is said', () => {
+  it('the facts contain the required approval of a cost, whatever else is configured', () => {
     const cost = { category: 'requires_approval', units: 1 } as const
     for (const confirmed of [{}, { confirm: false }, { risk: 'safe' }] as const) {
       expect(factsOf(confirm, { ...confirming, level: 'none' }, { ...confirmed, cost })).toEqual({
@@ -84,7 +84,7 @@ describe('what features say of a tool', () => {
     expect(factsOf(confirm, confirming, { cost: { category: 'metered', units: 1 } })).toEqual({})
   })
 
-  it('is how it is undone, as configured', () => {
+  it('the facts contain the configured undo', () => {
     expect(factsOf(undo, { history: 'off' })).toEqual({})
     expect(factsOf(undo, { history: 'off' }, { undo: 'none' })).toEqual({})
     expect(factsOf(undo, { history: 'off' }, { undo: 'u(id=$.result.id)' })).toEqual({

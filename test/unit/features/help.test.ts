@@ -7,7 +7,7 @@ import { toolCall } from '../../support/tool-call.ts'
 
 const described = describedServer({ tools: [{ name: 'get_it' }, { name: 'getIt' }] })
 
-test('an answer is kept once, in however many ways its section is written', async () => {
+test('a help response is cached once for all spellings of its section', async () => {
   const keys = new Set<string>()
   const deps = featureDeps({
     description: () => described,

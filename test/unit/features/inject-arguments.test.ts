@@ -42,7 +42,7 @@ function policyFor(method: string, deps: ServiceStubs = {}, settings: object | f
   ).middleware?.({ method, upstream: 'one', name: 't' })
 }
 
-/** The call as the next feature gets it, given the text of its arguments. */
+/** The call that the next feature receives, for arguments given as text. */
 async function passedOn(given: string, more: Partial<Call> = {}, deps?: ServiceStubs): Promise<Call> {
   let seen: Call | undefined
   const params = Payload.text(`{"name":"t","arguments":${given}}`)
@@ -58,21 +58,21 @@ async function passedOn(given: string, more: Partial<Call> = {}, deps?: ServiceS
   return seen
 }
 
-describe('what a model writes for the gateway among the arguments', () => {
-  it('is taken out of them, the rest keeps its text', async () => {
+describe('injected arguments of a call', () => {
+  it('an injected argument is removed, and the other arguments keep their JSON text', async () => {
     const call = await passedOn('{"n":12345678901234567890,"_key":"k","x":1.0,"flag":true}')
     expect(call.params.at('arguments')?.text).toBe('{"n":12345678901234567890,"x":1.0}')
     expect(extensionOf(call, 'key')).toBe('k')
     expect(extensionOf(call, 'flag')).toBe(true)
   })
 
-  it('means nothing where it is empty', async () => {
+  it('an empty injected argument is ignored', async () => {
     const call = await passedOn('{"_key":null,"flag":""}')
     expect(call.params.at('arguments')?.text).toBe('{}')
     expect([extensionOf(call, 'key'), extensionOf(call, 'flag')]).toEqual([undefined, undefined])
   })
 
-  it('is refused where something else is said beside the arguments', async () => {
+  it('an injected argument that contradicts the request metadata is refused', async () => {
     const same = await passedOn('{"_key":"k"}', { meta: { key: 'k' } })
     expect(extensionOf(same, 'key')).toBe('k')
     const other = await passedOn('{"_key":"k"}', { meta: { key: 'another' } })
@@ -81,22 +81,25 @@ describe('what a model writes for the gateway among the arguments', () => {
 
   it.each([
     ['among its properties', { properties: { _key: {} } }],
-    ['among those of a part', { allOf: [{ properties: { _key: {} } }] }],
-    ['among those of a definition', { $ref: '#/$defs/A', $defs: { A: { properties: { _key: {} } } } }],
-    ['as what it needs', { anyOf: [{ required: ['_key'] }, {}] }],
-  ])('is an argument of the server where its schema names it %s', async (_where, inputSchema) => {
+    ['among the properties of a subschema', { allOf: [{ properties: { _key: {} } }] }],
+    [
+      'among the properties of a definition',
+      { $ref: '#/$defs/A', $defs: { A: { properties: { _key: {} } } } },
+    ],
+    ['as required', { anyOf: [{ required: ['_key'] }, {}] }],
+  ])('an argument stays with the server if its schema names it %s', async (_where, inputSchema) => {
     const entry = (): Descriptor => entryOf({ name: 't', inputSchema })
     const call = await passedOn('{"_key":"k"}', {}, { entry })
     expect(call.params.text).toBe('{"name":"t","arguments":{"_key":"k"}}')
     expect(extensionOf(call, 'key')).toBeUndefined()
   })
 
-  it('is refused by its name where it is no string', async () => {
+  it('an injected argument that is not a string is refused by name', async () => {
     const refusal = passedOn('{"_key":7}')
     await expect(refusal).rejects.toMatchObject({ code: 'INVALID_INPUT', extra: { field: '_key' } })
   })
 
-  it('is refused by its name, where a model reads it, if it has not the form its schema says', async () => {
+  it('an injected argument that violates its schema is refused by name in a tool result', async () => {
     const shaped: Reserved = { ...key, schema: { type: 'string', pattern: '^[a-z]{1,9}$' } }
     const given = toolCall({ params: Payload.of({ name: 't', arguments: { _key: 'a b' } }) })
     const refusal = policyFor('tools/call', { reserved: () => [shaped] })?.(() => {
@@ -109,19 +112,19 @@ describe('what a model writes for the gateway among the arguments', () => {
     })
   })
 
-  it('is nothing the audit log makes a digest of', async () => {
+  it('the audit digest of arguments excludes injected arguments', async () => {
     const given = toolCall({ params: Payload.of({ name: 't', arguments: { x: 1, _key: 'k' } }) })
     await policyFor('tools/call')?.(async () => ({ kind: 'result', result: Payload.of({}) }))(given)
     expect(bareArguments(given)).toEqual({ x: 1 })
     expect(bareArguments(toolCall({ params: Payload.of({ arguments: { y: 1 } }) }))).toEqual({ y: 1 })
   })
 
-  it('is found by the list of a server that has to be asked for it', async () => {
+  it('an injected argument is recognized after the tools are requested from the server', async () => {
     const call = await passedOn('{"_key":"k"}', {}, { entry: async () => entryOf({ name: 't' }) })
     expect(extensionOf(call, 'key')).toBe('k')
   })
 
-  it('is taken out of the arguments of a tool that no list has, and left in calls of the gateway itself', async () => {
+  it('an injected argument is removed from calls of unknown tools and kept in internal calls', async () => {
     const unknown = await passedOn('{"_key":"k"}', {}, { entry: () => undefined })
     expect(unknown.params.text).not.toContain('_key')
     expect(extensionOf(unknown, 'key')).toBe('k')
@@ -130,7 +133,7 @@ describe('what a model writes for the gateway among the arguments', () => {
   })
 })
 
-describe('a list of tools', () => {
+describe('injected arguments in a list of tools', () => {
   const text = JSON.stringify({
     tools: [
       { name: 'writes', inputSchema: { type: 'object', properties: { a: {} }, additionalProperties: false } },
@@ -146,7 +149,7 @@ describe('a list of tools', () => {
     return policyFor('tools/list')?.(async () => ({ kind: 'result', result }))(toolCall())
   }
 
-  it('names the arguments tools have for the gateway, and none that models are not told of', async () => {
+  it('the schema of each tool lists the injected arguments intended for models', async () => {
     const outcome = await shown()
     const tools = outcome?.kind === 'result' ? outcome.result.fields['tools'] : undefined
     expect(tools).toEqual([
@@ -166,7 +169,7 @@ describe('a list of tools', () => {
   })
 })
 
-it('is nothing where it is off, or no feature has anything to be told', () => {
+it('no middleware is created if inject_arguments is off or no feature uses it', () => {
   for (const method of ['tools/call', 'tools/list']) {
     expect(policyFor(method, {}, false)).toBeUndefined()
     expect(policyFor(method, { reserved: () => [] })).toBeUndefined()

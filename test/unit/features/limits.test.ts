@@ -16,7 +16,7 @@ function callWith(controller: AbortController): Call {
   return toolCall({ signal: controller.signal, abort: (reason) => controller.abort(reason) })
 }
 
-/** A server that never answers, but ends when the call is ended. */
+/** A server that never responds and ends when the call is aborted. */
 const hanging: Handler = ({ signal }) =>
   new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
 
@@ -26,7 +26,7 @@ function limited(next: Handler): Handler {
 }
 
 describe('the deadline of a call', () => {
-  it('ends a silent call, and the server is told', async () => {
+  it('a silent call is ended and the server is notified', async () => {
     const controller = new AbortController()
     const ended = limited(hanging)(callWith(controller)).catch((error: unknown) => error)
     await vi.advanceTimersByTimeAsync(1200)
@@ -34,7 +34,7 @@ describe('the deadline of a call', () => {
     expect(controller.signal.reason).toBeInstanceOf(GatewayError)
   })
 
-  it('starts anew with each note, up to the longest a call may take', async () => {
+  it('each progress notification extends the deadline up to the maximum duration', async () => {
     let isOver = false
     const noisy: Handler = (call) => {
       const timer = setInterval(() => call.emit({ method: 'notifications/progress' }), 500)
@@ -51,7 +51,7 @@ describe('the deadline of a call', () => {
     expect(await ended).toMatchObject({ code: 'OPERATION_TIMEOUT' })
   })
 
-  it('rests while people are waited for, and starts anew once none of them is', async () => {
+  it('the deadline is paused while input is pending and restarts afterwards', async () => {
     const controller = new AbortController()
     let wakes: readonly ((() => void) | undefined)[] = []
     const asking: Handler = (call) => {
@@ -72,7 +72,7 @@ describe('the deadline of a call', () => {
     expect(await ended).toMatchObject({ code: 'OPERATION_TIMEOUT' })
   })
 
-  it('is over with the call', async () => {
+  it('the deadline ends with the call', async () => {
     const controller = new AbortController()
     const done: Handler = async () => ({ kind: 'result', result: Payload.of({}) })
     await limited(done)(callWith(controller))
@@ -80,7 +80,7 @@ describe('the deadline of a call', () => {
     expect(controller.signal.aborted).toBe(false)
   })
 
-  it('C190 is that of the tool where it has one of its own', async () => {
+  it('C190 the deadline is that of the tool if it has one', async () => {
     const controller = new AbortController()
     const server = () => ({ tools: { 't*': { timeout: 5000 } } }) as unknown as UpstreamSettings
     const { middleware: policy } = limits.create(
@@ -95,7 +95,7 @@ describe('the deadline of a call', () => {
     expect(await ended).toMatchObject({ code: 'OPERATION_TIMEOUT', rpc: -32004, httpStatus: 504 })
   })
 
-  it('is not set for what lasts by classification', () => {
+  it('long-lived methods have no deadline', () => {
     const { middleware: policy } = limits.create(() => ({ timeout: 1000, max_timeout: 3000 }), featureDeps())
     expect(policy?.({ method: 'subscriptions/listen', upstream: 'one' })).toBeUndefined()
   })

@@ -1,5 +1,5 @@
-// Values for the gateway among the arguments of a tool: they would mean nothing there, so the call is refused with
-// the place where they belong. Arguments the tool itself has are left alone.
+// Values for the gateway among the arguments of a tool have no effect there, so the call is refused with the place
+// where they belong. Arguments that the tool declares are not affected.
 import { describe, expect, it } from 'vitest'
 import type { Call, Outcome } from '../../../src/core/call.ts'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
@@ -29,7 +29,7 @@ function entryOf(inputSchema: unknown): Descriptor {
   }
 }
 
-/** Why a call with these arguments is refused; nothing where it is passed on as it is. */
+/** The refusal of a call with these arguments; undefined if it is forwarded unchanged. */
 async function refusalOf(given: unknown, deps: ServiceStubs = {}, more: Partial<Call> = {}) {
   const whole = featureDeps({
     callerValues: () => values,
@@ -57,15 +57,18 @@ const names = values.flatMap(({ name, aliases = [] }) =>
   [name, ...aliases].flatMap((each) => [each, `_${each}`, `dev.gatehouse/${each}`]),
 )
 const schemas: readonly (readonly [string, unknown])[] = [
-  ['is open', { type: 'object', properties: { text: {} } }],
-  ['is closed', { type: 'object', properties: { text: {} }, additionalProperties: false }],
-  ['takes any other', { type: 'object', additionalProperties: { type: 'string' } }],
+  ['allows additional properties', { type: 'object', properties: { text: {} } }],
+  [
+    'forbids additional properties',
+    { type: 'object', properties: { text: {} }, additionalProperties: false },
+  ],
+  ['accepts any other', { type: 'object', additionalProperties: { type: 'string' } }],
   ['is missing', undefined],
 ]
 
-describe('a value for the gateway among the arguments', () => {
+describe('misplaced values among the arguments', () => {
   it.each(names.flatMap((name) => schemas.map(([what, schema]) => ({ name, what, schema }))))(
-    '$name is refused where the schema of the tool $what',
+    '$name is refused if the schema of the tool $what',
     async ({ name, schema }) => {
       for (const given of [{ text: 'a', [name]: 'v' }, { _meta: { [name]: 'v' } }]) {
         const error = await refusalOf(given, { entry: () => entryOf(schema) })
@@ -75,7 +78,7 @@ describe('a value for the gateway among the arguments', () => {
     },
   )
 
-  it('is told its place: _meta, a header where it has one, and the argument models have for it', async () => {
+  it('the refusal names the right place: _meta, a header and the injected argument', async () => {
     const key = await refusalOf({ idempotencyKey: 'k' })
     expect(key?.extra.suggestion).toBe(
       'Send it as "dev.gatehouse/idempotency_key" in _meta of the params, beside the arguments, or in the HTTP header Idempotency-Key.',
@@ -93,35 +96,35 @@ describe('a value for the gateway among the arguments', () => {
       'a part of the schema names it',
       { entry: () => entryOf({ anyOf: [{ required: ['transaction_id'] }] }) },
     ],
-    ['no list has the tool', { entry: () => undefined }],
-    ['its server cannot be listed', { entry: () => Promise.reject(new Error('away')) }],
+    ['the tool is in no list', { entry: () => undefined }],
+    ['the tools of the server cannot be listed', { entry: () => Promise.reject(new Error('away')) }],
     [
-      'it throws at once',
+      'the lookup throws synchronously',
       {
         entry: () => {
           throw new Error('away')
         },
       },
     ],
-    ['nothing takes such a value', { callerValues: () => values.slice(2) }],
+    ['no feature reads such a value', { callerValues: () => values.slice(2) }],
     [
-      'the file says that it is the key',
+      'it is the configured key argument',
       { server: () => serverSettings({ tools: { t: { keyArgument: 'transaction_id' } } }) },
     ],
-  ] satisfies [string, ServiceStubs][])('is left alone where %s', async (_what, deps) => {
+  ] satisfies [string, ServiceStubs][])('a value is accepted as an argument if %s', async (_what, deps) => {
     expect(await refusalOf({ transaction_id: 'x' }, deps)).toBeUndefined()
   })
 
   it.each([
     ['it is empty', { transaction_id: '', intent: null }],
-    ['it stands deeper', { text: { transaction_id: 'x' } }],
+    ['it is nested', { text: { transaction_id: 'x' } }],
     ['it has another name', { transaction: 'x', 'my-intent': 'y', __intent: 'z' }],
     ['there are no arguments', undefined],
-  ])('is left alone where %s', async (_what, given) => {
+  ])('an argument is not a misplaced value if %s', async (_what, given) => {
     expect(await refusalOf(given)).toBeUndefined()
   })
 
-  it('is found by a list that has to be asked for, and left alone in calls of the gateway itself', async () => {
+  it('a misplaced value is refused after the tools are requested, and accepted in internal calls', async () => {
     const entry = async () => entryOf({})
     expect((await refusalOf({ intent: 'x' }, { entry }))?.code).toBe('INVALID_INPUT')
     expect(await refusalOf({ intent: 'x' }, {}, { internal: 'compensate' })).toBeUndefined()

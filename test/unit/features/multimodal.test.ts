@@ -20,7 +20,7 @@ const png = Buffer.concat([Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'), Buffer.al
 const gif = Buffer.from('GIF89a'.padEnd(100, '\0')).toString('base64')
 const text = { type: 'string' }
 
-describe('the media a tool takes', () => {
+describe('media types a tool accepts', () => {
   it.each<readonly [string, Json, readonly string[]]>([
     ['image', { ...text, contentEncoding: 'base64', contentMediaType: 'image/png' }, ['image/png']],
     ['picture', { ...text, contentEncoding: 'base64' }, ['application/octet-stream']],
@@ -40,23 +40,23 @@ describe('the media a tool takes', () => {
     ['image', { type: 'boolean' }, []],
     ['file', { ...text, enum: ['a', 'b'] }, []],
     ['constructor', text, []],
-  ])('%s %j takes %j', (name, schema, types) => {
+  ])('parameter %s %j accepts %j', (name, schema, types) => {
     expect(inputTypes(inputsOf({ type: 'object', properties: { [name]: schema } }))).toEqual(types)
   })
 
   it.each([[undefined], [{}], [{ properties: [] }], [{ properties: { a: true, b: null } }]])(
-    'of the schema %j is none',
+    'schema %j has no media parameters',
     (schema) => expect(inputsOf(schema)).toEqual([]),
   )
 })
 
-describe('bytes in base64', () => {
-  it.each([0, 1, 2, 3, 4, 100])('are counted as decoded: %d', (size) => {
+describe('base64 data', () => {
+  it.each([0, 1, 2, 3, 4, 100])('the size is that of the decoded data: %d', (size) => {
     const padded = Buffer.alloc(size).toString('base64')
     expect([inBase64(padded).size, inBase64(padded.replaceAll('=', '')).size]).toEqual([size, size])
   })
 
-  it('are found in data URIs', () => {
+  it('base64 data is found in data URIs', () => {
     expect(dataUri(`data:image/png;base64,${png}`)).toEqual({ size: 100, base64: png, declared: 'image/png' })
     expect(dataUri(`data:image/svg+xml;charset=utf-8;base64,AAAA`)).toMatchObject({
       declared: 'image/svg+xml',
@@ -72,7 +72,7 @@ describe('bytes in base64', () => {
       expect(dataUri(other)).toBeUndefined()
   })
 
-  it('tell what they are by how they begin', () => {
+  it('the media type is detected by the first bytes', () => {
     expect([sniffed(png), sniffed(gif), sniffed('JVBERi0xLjc='), sniffed('AAAA'), sniffed('')]).toEqual([
       'image/png',
       'image/gif',
@@ -90,7 +90,7 @@ describe('bytes in base64', () => {
     ['application/zip', 'image/png', false],
     ['image/gif', 'image/png', false],
     ['image/gif', 'application/octet-stream', true],
-  ])('%s as %s: %s', (found, declared, expected) => {
+  ])('%s can be declared as %s: %s', (found, declared, expected) => {
     expect(canBe(found, declared)).toBe(expected)
   })
 })
@@ -122,12 +122,12 @@ function bench(
 
 const image = { ...text, contentEncoding: 'base64', contentMediaType: 'image/png' }
 
-describe('what is too large', () => {
+describe('oversized media', () => {
   it.each<readonly [string, Json, Json]>([
     ['base64', { image }, { image: png }],
     ['a data URI', {}, { anything: `data:image/png;base64,${png}` }],
-    ['deep within', {}, { list: [{ a: `data:image/png;base64,${png}` }] }],
-  ])('is measured as decoded, and refused before the server: %s', async (_what, properties, given) => {
+    ['deeply nested', {}, { list: [{ a: `data:image/png;base64,${png}` }] }],
+  ])('the decoded size is checked before the call is sent: %s', async (_what, properties, given) => {
     let isReached = false
     const { make } = bench(properties, { maxInput: 99 }, () => void (isReached = true))
     await expect(make(given)).rejects.toMatchObject({
@@ -138,7 +138,7 @@ describe('what is too large', () => {
     expect(fieldsOf(await bench(properties, { maxInput: 100 }).make(given))).toEqual(hello)
   })
 
-  it('is nothing that is only text', async () => {
+  it('the size limit does not apply to text', async () => {
     const { make } = bench({ image, note: text }, { maxInput: 10 })
     expect(
       fieldsOf(await make({ note: 'x'.repeat(1000), image: 'https://example.com/an-image.png' })),
@@ -146,8 +146,8 @@ describe('what is too large', () => {
   })
 })
 
-describe('what is not what it is said to be', () => {
-  it('is noted, and let through', async () => {
+describe('media of another type than declared', () => {
+  it('a type mismatch is reported in the result and the call is sent', async () => {
     const result = fieldsOf(await bench({ image }).make({ image: gif }))
     expect(result).toEqual({
       ...hello,
@@ -161,13 +161,13 @@ describe('what is not what it is said to be', () => {
     })
   })
 
-  it('is nothing where nothing is said, or it fits', async () => {
+  it('no mismatch is reported without a declared type or for a matching one', async () => {
     expect(fieldsOf(await bench({ image }).make({ image: png }))).toEqual(hello)
     expect(fieldsOf(await bench({ image: text }).make({ image: gif }))).toEqual(hello)
   })
 })
 
-it('what a tool takes and gives is told, in the words of its owner where there are some', () => {
+it('the facts contain accepted and returned media types, preferably as configured', () => {
   expect(bench({ image }).facts).toEqual({ inputTypes: ['image/png'], maxInput: 1_048_576 })
   const owned = bench({ image }, { accepts: ['image/*'], returns: ['text/csv'], maxInput: 5 })
   expect(owned.facts).toEqual({ inputTypes: ['image/*'], outputTypes: ['text/csv'], maxInput: 5 })

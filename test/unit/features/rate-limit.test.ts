@@ -15,7 +15,7 @@ import { toolCall } from '../../support/tool-call.ts'
 type Rate = string | readonly string[] | undefined
 interface Given {
   readonly common?: Rate
-  /** The rates of servers by name. */
+  /** The rate limits of servers by name. */
   readonly own?: Readonly<Record<string, Rate>>
   readonly tools?: Readonly<Record<string, { rate: string | readonly string[] }>>
   readonly deps?: ServiceStubs
@@ -24,7 +24,7 @@ interface Given {
 
 const done: Handler = async () => ({ kind: 'result', result: Payload.of({ content: [] }) })
 
-/** The handler of any target behind the rates, as a gateway compiles it. */
+/** The handler of any target behind the rate limits, compiled like in the gateway. */
 function limited({ common, own = {}, tools = {}, deps, end = done }: Given): Handler {
   const settings: SettingsOf<object> = (upstream) => {
     const rate = upstream !== undefined && upstream in own ? own[upstream] : common
@@ -68,7 +68,7 @@ function metaOf(outcome: Outcome): unknown {
 }
 
 describe('rate limits', () => {
-  it('C191 count for each caller, whatever its session', async () => {
+  it('C191 calls are counted per caller across sessions', async () => {
     const handle = limited({ common: '2/minute' })
     const calls = [
       to('t', as('a', 's1')),
@@ -79,7 +79,7 @@ describe('rate limits', () => {
     expect(await granted(handle, calls)).toEqual([true, true, false, true])
   })
 
-  it('C195 refuse with -32003, when to come back, and which limit it was', async () => {
+  it('C195 a refusal has code -32003, the delay and the exceeded limit', async () => {
     const handle = limited({ common: '1/minute' })
     await handle(to('t'))
     const error = await handle(to('t')).catch((thrown: unknown) => thrown)
@@ -95,7 +95,7 @@ describe('rate limits', () => {
     expect(data['retryAfter']).toBeGreaterThan(55)
   })
 
-  it('refuse for as long as the last of those takes that are used up', async () => {
+  it('a refusal has the longest delay of the exceeded limits', async () => {
     for (const common of [
       ['1/minute', '1/hour'],
       ['1/hour', '1/minute'],
@@ -106,7 +106,7 @@ describe('rate limits', () => {
     }
   })
 
-  it('hold for each server and each tool beside that of all', async () => {
+  it('each server and each tool can have a limit in addition to the common one', async () => {
     const handle = limited({
       common: '5/minute',
       own: { one: '3/minute' },
@@ -125,20 +125,20 @@ describe('rate limits', () => {
     expect(await granted(handle, calls)).toEqual([true, false, true, true, false, true, true, false])
   })
 
-  it('take nothing from any bucket where one of them refuses', async () => {
+  it('a refused call takes no token from any bucket', async () => {
     const handle = limited({ common: '3/minute', tools: { strict: { rate: '1/minute' } } })
     const calls = [...Array.from({ length: 6 }, () => to('strict')), to('free'), to('free'), to('free')]
     expect(await granted(handle, calls)).toEqual([true, ...Array(5).fill(false), true, true, false])
   })
 
-  it('have several windows, and the most specific glob of a tool counts', async () => {
+  it('a limit can have several windows, and the most specific tool glob applies', async () => {
     const handle = limited({ tools: { '*': { rate: '9/minute' }, get: { rate: ['2/second', '3/hour'] } } })
     expect(await granted(handle, [to('get'), to('get'), to('get')])).toEqual([true, true, false])
     const outcome = await limited({ common: ['5/s', '7/day'] })(to('x'))
     expect(metaOf(outcome)).toMatchObject({ limit: 5, remaining: 4 })
   })
 
-  it('tell what is left in the result and in headers', async () => {
+  it('the remaining calls are stated in the result and in headers', async () => {
     const headers = new Map<string, string>()
     const tellHeaders = (standing: RateLimitStatus): void => {
       for (const [name, value] of Object.entries(limitHeaders(standing))) headers.set(name, value)
@@ -160,7 +160,7 @@ describe('rate limits', () => {
     expect(headers.get('ratelimit')).toMatch(/^"principal-60s";r=0;t=\d+$/)
   })
 
-  it('do not charge the answers to a question, but each ticket only once', async () => {
+  it('the response to an input request is not charged, once per request state', async () => {
     let rounds = 0
     const asking: Handler = async ({ requestState: state }) =>
       state['confirm'] === undefined || rounds++ === 0
@@ -185,7 +185,7 @@ describe('rate limits', () => {
     ])
   })
 
-  it('hold unsaid only where callers are told apart', async () => {
+  it('the default limit applies to authenticated callers only', async () => {
     const calls = Array.from({ length: 61 }, () => to('t'))
     expect(await granted(limited({}), calls)).not.toContain(false)
     const guarded = limited({ deps: { isGuarded: true } })
@@ -193,14 +193,14 @@ describe('rate limits', () => {
     expect(await granted(limited({ common: 'off', deps: { isGuarded: true } }), calls)).not.toContain(false)
   })
 
-  it('of a server stand in place of what is unsaid, and can be off for it', async () => {
+  it('the limit of a server replaces the default and can be off', async () => {
     const calls = Array.from({ length: 70 }, () => to('t'))
     const own = limited({ own: { one: '65/minute' }, deps: { isGuarded: true } })
     expect((await granted(own, calls)).filter(Boolean)).toHaveLength(65)
     expect(await granted(limited({ common: '1/minute', own: { one: 'off' } }), calls)).not.toContain(false)
   })
 
-  it('charge a list once, though all servers are asked for it', async () => {
+  it('an aggregated list is charged once', async () => {
     const handle = limited({ common: '2/minute', own: { one: '1/minute' } })
     const list = { method: 'tools/list', logFields: new Map() }
     const calls = [
@@ -212,7 +212,7 @@ describe('rate limits', () => {
     expect(await granted(handle, calls)).toEqual([true, true, true, false])
   })
 
-  it('refuse a list to all servers together', async () => {
+  it('an aggregated list is refused as a whole', async () => {
     const handle = limited({ common: '1/minute' })
     const list = (): Call[] => {
       const logFields = new Map()
@@ -222,7 +222,7 @@ describe('rate limits', () => {
     expect(await granted(handle, list())).toEqual([false, false, false])
   })
 
-  it('C191 charge methods of vendors, and leave their results as they are', async () => {
+  it('C191 vendor methods are charged and their results are unchanged', async () => {
     const handle = limited({ common: '1/minute' })
     const asked = (): Call => ({
       ...to('', { method: 'vendor/run' }),
@@ -232,14 +232,14 @@ describe('rate limits', () => {
     await expect(handle(asked())).rejects.toMatchObject({ code: 'RATE_LIMIT_EXCEEDED' })
   })
 
-  it('leave alone what is no call', () => {
+  it('methods that are not calls are not charged', () => {
     const { middleware: policy } = rateLimit.create(() => ({ rate: '1/s' }), featureDeps())
     for (const method of ['server/discover', 'subscriptions/listen', 'notifications/x', 'tasks/get']) {
       expect(policy?.({ method, upstream: 'one' })).toBeUndefined()
     }
   })
 
-  it('keep callers apart whose names look like keys', async () => {
+  it('callers whose names contain key separators have separate buckets', async () => {
     const keys = new Set<string>()
     const memory = new MemoryStore()
     const store = Object.assign(Object.create(memory), {
@@ -255,7 +255,7 @@ describe('rate limits', () => {
   })
 })
 
-describe('a call that its server never hears of', () => {
+describe('charging of calls that never reach the server', () => {
   const refusing = (...error: ConstructorParameters<typeof GatewayError>): Handler => {
     return () => Promise.reject(new GatewayError(...error))
   }
@@ -271,8 +271,8 @@ describe('a call that its server never hears of', () => {
     ['its budget', refusing('QUOTA_EXHAUSTED', 'No.')],
     ['its key', refusing('IDEMPOTENCY_CONFLICT', 'No.')],
     ['its transaction', refusing('TRANSACTION_CONFLICT', 'No.')],
-    ['a person who has to agree', refusing('CONFIRMATION_REQUIRED', 'No.')],
-  ])('is refused for %s, and costs nothing', async (_why, end) => {
+    ['a pending confirmation', refusing('CONFIRMATION_REQUIRED', 'No.')],
+  ])('a call refused for %s is not charged', async (_why, end) => {
     const ends = [end, end, end, end]
     const handle = limited({ common: '3/minute', tools, end: (call) => (ends.shift() ?? done)(call) })
     const headers: RateLimitStatus[] = []
@@ -285,18 +285,18 @@ describe('a call that its server never hears of', () => {
   })
 
   it.each([
-    ['answers an error', refusing('UPSTREAM_ERROR', 'No.', { relayed: Payload.of({ code: 1 }) })],
-    ['refuses by its status', refusing('PERMISSION_DENIED', 'No.', { details: { http_status: 403 } })],
-    ['is not reached', refusing('SERVER_UNAVAILABLE', 'No.', { isUnsent: true })],
-    ['does not answer', refusing('OPERATION_TIMEOUT', 'No.')],
-  ])('is told from one whose server %s, which is charged', async (_why, end) => {
+    ['returns an error', refusing('UPSTREAM_ERROR', 'No.', { relayed: Payload.of({ code: 1 }) })],
+    ['refuses by status', refusing('PERMISSION_DENIED', 'No.', { details: { http_status: 403 } })],
+    ['is unreachable', refusing('SERVER_UNAVAILABLE', 'No.', { isUnsent: true })],
+    ['does not respond', refusing('OPERATION_TIMEOUT', 'No.')],
+  ])('a call whose server %s is charged', async (_why, end) => {
     const handle = limited({ common: '2/minute', end })
     for (let index = 0; index < 2; index++)
       await expect(handle(to('t'))).rejects.toMatchObject({ message: 'No.' })
     expect(await granted(handle, [to('t')])).toEqual([false])
   })
 
-  it('is charged once its caller had too many of them, so that they have a bound', async () => {
+  it('refused calls are charged beyond a limit of their own', async () => {
     const handle = limited({ tools, end: denied })
     const codes: unknown[] = []
     for (let index = 0; index < 70; index++)
@@ -306,7 +306,7 @@ describe('a call that its server never hears of', () => {
     expect(await granted(limited({ tools }), [to('t', as('other'))])).toEqual([true])
   })
 
-  it('is that of a person who does not agree in the end, however it was asked', async () => {
+  it('a call that is declined is not charged, however confirmation was requested', async () => {
     const asking: Handler = async ({ inputResponses: answers }) =>
       answers ? declined() : { kind: 'input_required', inputRequests: {}, requestState: { confirm: 'asked' } }
     const declined = () => Promise.reject(new GatewayError('CONFIRMATION_DECLINED', 'No.'))
@@ -323,7 +323,7 @@ describe('a call that its server never hears of', () => {
   })
 })
 
-describe('a call that was made before under its key', () => {
+describe('charging of calls repeated under their key', () => {
   const key = (name: string, x = 1): Partial<Call> => ({
     params: Payload.of({ name: 't', arguments: { x }, idempotency_key: name }),
   })
@@ -337,7 +337,7 @@ describe('a call that was made before under its key', () => {
     return store
   }
 
-  it('is told again without being charged', async () => {
+  it('a replay is not charged', async () => {
     for (const state of ['done', 'executing'] as const) {
       const handle = limited({ common: '1/minute', deps: { store: await kept(state) } })
       const calls = [to('t', key('k')), to('t', key('k')), to('t'), to('t', key('k')), to('t')]
@@ -345,7 +345,7 @@ describe('a call that was made before under its key', () => {
     }
   })
 
-  it('is charged where it is another call, or may be made anew', async () => {
+  it('a conflicting key and a call that may run again are charged', async () => {
     const other = limited({ common: '1/minute', deps: { store: await kept('done') } })
     expect(await granted(other, [to('t', key('k', 2)), to('t', key('k', 2))])).toEqual([true, false])
     const lost = limited({ common: '1/minute', deps: { store: await kept('unknown') } })

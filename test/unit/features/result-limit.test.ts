@@ -31,14 +31,14 @@ const truncated = (result: Payload): unknown => result.at('_meta')?.fields['dev.
 const texts = (result: Payload): unknown[] =>
   (result.fields['content'] as { text?: string }[]).map(({ text }) => text)
 
-describe('results that are too large', () => {
-  it('C189 are let through untouched below the limit', async () => {
+describe('oversized results', () => {
+  it('C189 results within the limit are unchanged', async () => {
     const result = { content: [{ type: 'text', text: 'é'.repeat(4000) }] }
     const found = await through(result)
     expect(found.text).toBe(JSON.stringify(result))
   })
 
-  it('C175 lose the end of their text, and say so to model and program', async () => {
+  it('C175 long text is truncated with a notice for model and program', async () => {
     const found = await through({
       content: [
         { type: 'text', text: 'first' },
@@ -57,7 +57,7 @@ describe('results that are too large', () => {
     expect(found.at('_meta')?.fields['theirs']).toBe(1)
   })
 
-  it('C175 lose elements of arrays where the tool has a schema, and still fit it', async () => {
+  it('C175 arrays lose elements so that the result fits its schema', async () => {
     const outputSchema = {
       type: 'object',
       required: ['total', 'items'],
@@ -88,7 +88,7 @@ describe('results that are too large', () => {
     expect(truncated(found)).toBeDefined()
   })
 
-  it('C175 lose the ends of texts in structured content where arrays are not enough', async () => {
+  it('C175 strings in structured content are truncated if shorter arrays do not suffice', async () => {
     const outputSchema = { type: 'object', properties: { text: { type: 'string' } }, required: ['text'] }
     const found = await through(
       { content: [], structuredContent: { text: 'x'.repeat(50_000) } },
@@ -97,7 +97,7 @@ describe('results that are too large', () => {
     expect(found.fields['structuredContent']).toMatchObject({ text: expect.stringMatching(/^x+…$/) })
   })
 
-  it('C175 are refused where nothing shorter would fit the schema, and a model reads it', async () => {
+  it('C175 a result that cannot be shortened within its schema is refused as a tool result', async () => {
     const text = 'x'.repeat(50_000)
     const outputSchema = { type: 'object', properties: { text: { type: 'string', minLength: 50_000 } } }
     await expect(
@@ -105,7 +105,7 @@ describe('results that are too large', () => {
     ).rejects.toMatchObject({ code: 'PAYLOAD_TOO_LARGE', isResult: true, rpc: -32005 })
   })
 
-  it('have a word instead of what is binary', async () => {
+  it('binary content is replaced by a notice', async () => {
     const data = Buffer.alloc(20_000).toString('base64')
     const found = await through({
       content: [
@@ -123,7 +123,7 @@ describe('results that are too large', () => {
     expect(link).toEqual({ type: 'resource_link', uri: 'file:///y', name: 'y' })
   })
 
-  it('are shortened for resources too', async () => {
+  it('resources are shortened too', async () => {
     const blob = Buffer.alloc(20_000).toString('base64')
     const contents = [
       { uri: 'file:///a', mimeType: 'text/plain', text: 'a'.repeat(30_000) },
@@ -137,7 +137,7 @@ describe('results that are too large', () => {
     expect(truncated(found)).toBeDefined()
   })
 
-  it('never stay too large, whatever is in them', async () => {
+  it('any result is within the limit after shortening', async () => {
     const long = fc.tuple(fc.string({ unit: 'binary', maxLength: 8 }), fc.nat(1000))
     const block = long.map(([text, times]) => ({ type: 'text', text: text.repeat(times) }))
     const property = fc.asyncProperty(
@@ -153,8 +153,8 @@ describe('results that are too large', () => {
   }, 30_000)
 })
 
-describe('shortening', () => {
-  it('gives what fits, or nothing', () => {
+describe('shorten', () => {
+  it('shorten returns a value within the budget or undefined', () => {
     const property = fc.property(fc.jsonValue(), fc.nat(200), (value, budget) => {
       const short = shorten(value, budget, true)
       if (short !== undefined) expect(sizeOf(short)).toBeLessThanOrEqual(budget)
@@ -163,7 +163,7 @@ describe('shortening', () => {
     fc.assert(property)
   })
 
-  it('cuts texts anywhere but in the middle of a character', () => {
+  it('shorten never splits a character', () => {
     const property = fc.property(fc.string({ unit: 'grapheme' }), fc.nat(60), (text, budget) => {
       const start = cut(text, budget)
       if (start === undefined) return
@@ -173,7 +173,7 @@ describe('shortening', () => {
     fc.assert(property)
   })
 
-  it('takes a bounded time for what is nested deeply', () => {
+  it('shorten takes bounded time for deeply nested values', () => {
     let value: unknown = 'x'.repeat(1_000_000)
     for (let depth = 0; depth < 500; depth++) value = [value]
     const start = performance.now()

@@ -15,7 +15,7 @@ const unsent = (): GatewayError => new GatewayError('SERVER_UNAVAILABLE', 'away'
 
 interface Given {
   readonly classification?: Partial<Descriptor['classification']>
-  /** What the server does, attempt by attempt; it answers in the end. */
+  /** The failures of the server, attempt by attempt; it responds after them. */
   readonly failures: readonly Error[]
   readonly call?: Partial<Call>
   readonly deps?: ServiceStubs
@@ -57,8 +57,8 @@ async function outcomeOf({
   return { attempts, ...(await running) }
 }
 
-describe('a call that was not sent', () => {
-  it('is made again where the tool only reads or is idempotent', async () => {
+describe('retry of a call that was not sent', () => {
+  it('a read-only or idempotent call is retried', async () => {
     for (const classification of [{ op: 'read' }, { op: 'write', idempotent: true }] as const) {
       expect(await outcomeOf({ classification, failures: [unsent(), unsent()] })).toMatchObject({
         attempts: 3,
@@ -67,14 +67,14 @@ describe('a call that was not sent', () => {
     }
   })
 
-  it('is not made again otherwise', async () => {
+  it('other calls are not retried', async () => {
     expect(await outcomeOf({ classification: {}, failures: [unsent()] })).toMatchObject({
       attempts: 1,
       error: { code: 'SERVER_UNAVAILABLE' },
     })
   })
 
-  it('fails after two further attempts, or as many as the tool may have', async () => {
+  it('a call fails after two retries, or the number configured for the tool', async () => {
     const failures = Array.from({ length: 9 }, unsent)
     expect(await outcomeOf({ failures })).toMatchObject({
       attempts: 3,
@@ -84,14 +84,14 @@ describe('a call that was not sent', () => {
     expect(await outcomeOf({ failures, tools: { '*': { retry: 0 } } })).toMatchObject({ attempts: 1 })
   })
 
-  it('is given up with the call', async () => {
+  it('an aborted call is not retried', async () => {
     const controller = new AbortController()
     controller.abort(new GatewayError('OPERATION_TIMEOUT', 'late'))
     const call = { signal: controller.signal }
     expect(await outcomeOf({ failures: [unsent()], call })).toMatchObject({ attempts: 1 })
   })
 
-  it('counts each request for the list as an attempt where that fails', async () => {
+  it('a failed tool lookup counts as an attempt', async () => {
     let asked = 0
     const entry = (): Promise<never> => {
       asked++
@@ -101,7 +101,7 @@ describe('a call that was not sent', () => {
     expect(asked).toBe(3)
   })
 
-  it('is made again once its server is back, and with it the list', async () => {
+  it('the tool is looked up again once its server is available', async () => {
     const reads = { definition: { name: 't' }, classification: { op: 'read' } } as unknown as Descriptor
     let asked = 0
     const entry = async (): Promise<Descriptor> => {
@@ -115,14 +115,14 @@ describe('a call that was not sent', () => {
   })
 })
 
-describe('a call that may have run', () => {
+describe('retry of a call that may have run', () => {
   it.each([
     new GatewayError('OUTCOME_UNKNOWN', 'broke'),
     new GatewayError('SERVER_UNAVAILABLE', 'HTTP 503', { details: { http_status: 503 } }),
     new GatewayError('OPERATION_TIMEOUT', 'late'),
     new GatewayError('UPSTREAM_ERROR', 'no'),
     new Error('a bug'),
-  ])('is never made again: %s', async (failure) => {
+  ])('the call is never retried: %s', async (failure) => {
     expect(
       await outcomeOf({ classification: { op: 'read', idempotent: true }, failures: [failure] }),
     ).toMatchObject({
@@ -131,7 +131,7 @@ describe('a call that may have run', () => {
     })
   })
 
-  it('is not made again where it was said when to come back', async () => {
+  it('a call with a Retry-After is not retried', async () => {
     const paused = new GatewayError('SERVER_UNAVAILABLE', 'paused', { isUnsent: true, retryAfterSeconds: 20 })
     expect(await outcomeOf({ failures: [paused] })).toMatchObject({ attempts: 1 })
   })

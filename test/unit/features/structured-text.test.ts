@@ -20,14 +20,14 @@ async function contentOf(result: string): Promise<unknown> {
 
 const text = (words: string) => ({ type: 'text', text: words })
 
-describe('structured content', () => {
-  it('leaves the very characters of the content it is added to', async () => {
+describe('structured content as text', () => {
+  it('the JSON text of existing content is preserved', async () => {
     const block = '{"type":"text","text":"done","n":9007199254740993,"one":1.0}'
     const found = await resultOf(`{"content":[${block}],"structuredContent":{"a":1}}`)
     expect(found?.text).toContain(`"content":[${block},{"type":"text","text":"{\\"a\\":1}"}]`)
   })
 
-  it('C151 stands in a text too, in the very characters it came in', async () => {
+  it('C151 structured content is also added as text, with its exact JSON text', async () => {
     const structured = '{"n":12345678901234567890,"x":1.0}'
     expect(
       await contentOf(`{"content":[{"type":"text","text":"done"}],"structuredContent":${structured}}`),
@@ -40,7 +40,7 @@ describe('structured content', () => {
   })
 
   it.each(['{"b":[1],"a":"x"}', '{ "a": "x",\n "b": [ 1 ] }', 'It is {"b":[1],"a":"x"}.'])(
-    'C151 is not repeated where a text has it: %s',
+    'C151 no text is added if an equal one exists: %s',
     async (words) => {
       const content = [text(words)]
       const result = JSON.stringify({ content, structuredContent: { b: [1], a: 'x' } })
@@ -48,12 +48,12 @@ describe('structured content', () => {
     },
   )
 
-  it('C151 of a failure is left alone, and so is a result without any', async () => {
+  it('C151 failed results and results without structured content are unchanged', async () => {
     expect(await contentOf('{"content":[],"structuredContent":{},"isError":true}')).toEqual([])
     expect(await contentOf('{"content":[]}')).toEqual([])
   })
 
-  it('C151 stands in a text in the corporate profile, unless the file says otherwise', () => {
+  it('C151 the corporate profile adds the text by default', () => {
     const isOn = (more: object, upstream: object = {}): boolean => {
       const file = { ...more, upstreams: { one: { command: 'x', ...upstream } } }
       const { settings } = loadSettings(JSON.stringify(file), { file: 'f.yaml', env: {} })

@@ -3,7 +3,7 @@ import { Payload } from '../../../src/core/payload.ts'
 import { describingTools } from '../../../src/features/describing.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
-it('describes a list once, whatever stands around its tools', async () => {
+it('tools are described once, whatever surrounds them in the list', async () => {
   const describe = vi.fn<(tool: Payload) => Payload>((tool) => tool.with({ title: 'T' }))
   const results = ['1', '2', '2'].map((left) =>
     Payload.text(`{"tools":[{"name":"a"},{"name":"b","n":1.0}],"_meta":{"left":${left}}}`),
@@ -21,7 +21,7 @@ it('describes a list once, whatever stands around its tools', async () => {
   expect(describe).toHaveBeenCalledTimes(2)
 })
 
-it('passes a list on as it was where nothing is said of its tools', async () => {
+it('a list without descriptions is the same object', async () => {
   const outcome = { kind: 'result', result: Payload.text('{"tools":[{"name":"a"}]}') } as const
   const handle = describingTools((tool) => tool)(async () => outcome)
   expect(await handle(toolCall())).toBe(outcome)

@@ -25,7 +25,7 @@ import { idempotencyDefaults, keyed } from '../../support/idempotency-bench.ts'
 import { serverSettings } from '../../support/server-settings.ts'
 import type { Json } from '../../support/server/json.ts'
 
-/** What became of a call: how often it reached its server, and what its caller got. */
+/** The outcome of a call: how often it reached its server, and what its caller received. */
 interface Row {
   readonly feature: Feature<never>
   readonly settings: unknown
@@ -33,9 +33,9 @@ interface Row {
   readonly params?: Json
   readonly given?: Partial<Call>
   readonly server?: Handler
-  /** Where the list of the server cannot be had. */
+  /** The outcome if the list is unavailable. */
   readonly unavailable: string
-  /** Where the server does not list the tool. */
+  /** The outcome if the server does not list the tool. */
   readonly unknown: string
 }
 
@@ -43,7 +43,7 @@ const done = answering({ content: [{ type: 'text', text: 'done' }], structuredCo
 const unsent: Handler = () =>
   Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'It is away.', { isUnsent: true }))
 
-// With a list that cannot be had, a call goes on with what is known, except where a rule may forbid it.
+// Without a list a call proceeds with what is known, except where a rule may forbid it.
 const rows: readonly Row[] = [
   {
     feature: errors,
@@ -124,7 +124,7 @@ const rows: readonly Row[] = [
   },
 ]
 
-/** A tool of which the name alone is known. */
+/** A tool of which only the name is known. */
 function described(upstream: string, definition: Json): Descriptor {
   const classification = { op: 'execute', risk: 'destructive', idempotent: false, evidence: [] } as const
   return { upstream, kind: 'tool', name: String(definition['name']), definition, classification }
@@ -153,25 +153,25 @@ async function fateOf(row: Row, entry: () => Promise<Descriptor | undefined>): P
   )
 }
 
-describe('A tools/call whose server', () => {
+describe('a tools/call whose server', () => {
   const failing = () => Promise.reject(new GatewayError('UPSTREAM_ERROR', 'There is no list.'))
   const named = rows.map((row) => [row.feature.name, row] as const)
 
-  it.each(named)('cannot list its tools meets the feature %s', async (_name, row) => {
+  it.each(named)('fails to list its tools has the documented outcome in feature %s', async (_name, row) => {
     expect(await fateOf(row, failing)).toBe(row.unavailable)
   })
 
-  it.each(named)('does not list the tool meets the feature %s', async (_name, row) => {
+  it.each(named)('does not list the tool has the documented outcome in feature %s', async (_name, row) => {
     expect(await fateOf(row, async () => undefined)).toBe(row.unknown)
   })
 })
 
-describe('A request that names no tool', () => {
+describe('a request that names no tool', () => {
   const features = [...new Set(rows.map(({ feature }) => feature))]
   const methods = ['prompts/get', 'resources/read', 'completion/complete', 'tools/list']
 
   it.each(features.flatMap((feature) => methods.map((method) => [method, feature.name, feature] as const)))(
-    'of %s asks for no list in the feature %s',
+    '%s requests no tool list in feature %s',
     async (method, _name, feature) => {
       const settings = rows.find((each) => each.feature === feature)?.settings
       let lookups = 0

@@ -53,8 +53,8 @@ function bench(given: Partial<ServerRecord> = {}, isHiding = false, handle = lis
   return { descriptions, state, change: () => heard.forEach((hear) => hear('files')) }
 }
 
-describe('a description of a server', () => {
-  test('is the same until something of it changes, and servers are not asked for it each time', async () => {
+describe('a server description', () => {
+  test('a description is cached until something changes, without listing the server each time', async () => {
     const { descriptions, state, change } = bench()
     const first = await descriptions.of('files')
     expect(await descriptions.of('files')).toBe(first)
@@ -66,7 +66,7 @@ describe('a description of a server', () => {
     expect(await descriptions.of('files')).not.toBe(first)
   })
 
-  test('tells at once that a server is away, and under which URL the gateway is reached', async () => {
+  test('a description immediately reflects an unavailable server and the URL of the gateway', async () => {
     const { descriptions, state } = bench()
     expect(await descriptions.of('files')).toMatchObject({
       isUp: true,
@@ -78,7 +78,7 @@ describe('a description of a server', () => {
     expect(await descriptions.of(undefined)).toMatchObject({ front: { endpoint: 'https://there/mcp' } })
   })
 
-  test('is of what its reader may see', async () => {
+  test('a description contains what its reader may see', async () => {
     const { descriptions } = bench({}, true)
     const call = toolCall({ principal: { id: 'me', scopes: new Set(['read:files']) } })
     const some = await descriptions.of('files', call)
@@ -87,7 +87,7 @@ describe('a description of a server', () => {
     expect((await descriptions.of('files')).tools).toHaveLength(2)
   })
 
-  test('is still drawn for the others when the first who asked for it hangs up', async () => {
+  test('a description is completed for the other readers when the first disconnects', async () => {
     const listed = Promise.withResolvers<void>()
     const { descriptions } = bench({}, true, async (call) => {
       await listed.promise
@@ -104,8 +104,8 @@ describe('a description of a server', () => {
   })
 })
 
-describe('a document', () => {
-  test('is made once for each description', async () => {
+describe('a generated document', () => {
+  test('a document is generated once per description', async () => {
     const { descriptions } = bench()
     const description = await descriptions.of('files')
     const make = (): object => ({})
@@ -117,7 +117,7 @@ describe('a document', () => {
     )
   })
 
-  test('has no secret of the configuration in it, in whatever form, but plain words', async () => {
+  test('a document contains no configured secret in any form, and plain words are kept', async () => {
     const { descriptions } = bench()
     const description = await descriptions.of('files')
     const made = descriptions.document(description, 'all', (each) => ({

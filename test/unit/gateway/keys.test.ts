@@ -13,7 +13,7 @@ function keysOf(store: Store, log = silentLog) {
   return createKeys(() => store, { issuer, log })
 }
 
-/** Lets what waits for a store in memory go on. */
+/** Lets pending operations of a memory store settle. */
 async function settle(): Promise<void> {
   await new Promise(setImmediate)
 }
@@ -23,8 +23,8 @@ function aMinutePasses(): void {
   onTestFinished(() => now.mockRestore())
 }
 
-describe('the keys of the gateway', () => {
-  it('sign what anybody can verify, at every gateway that shares the store', async () => {
+describe('gateway keys', () => {
+  it('signatures can be verified publicly and at every gateway that shares the store', async () => {
     const store = new MemoryStore()
     const [one, other] = [keysOf(store), keysOf(store)]
     expect(await signingKeyIn(store)).toBeUndefined()
@@ -32,7 +32,7 @@ describe('the keys of the gateway', () => {
     const published = await other.published()
     expect(JSON.stringify(published)).not.toContain('"d":')
     expect({ keys: [await signingKeyIn(store)] }).toEqual(published)
-    // The published keys are those of a key set.
+    // The published keys are a JWK set.
     const { payload, protectedHeader } = await jwtVerify(signed, createLocalJWKSet(published as never))
     expect(payload).toMatchObject({ approved: 'x', iss: issuer(), iat: expect.any(Number) })
     expect(protectedHeader).toMatchObject({ alg: 'ES256', kid: expect.any(String) })
@@ -42,13 +42,13 @@ describe('the keys of the gateway', () => {
     )
   })
 
-  it('are made once, however many ask at the same time', async () => {
+  it('keys are created once for concurrent requests', async () => {
     const store = new MemoryStore()
     const all = await Promise.all(Array.from({ length: 20 }, () => keysOf(store).vault()))
     expect(new Set(all.map((key) => key.toString('hex'))).size).toBe(1)
   })
 
-  it('open what another gateway sealed, and what was sealed before the store was there', async () => {
+  it('keys decrypt state of other gateways and state from before the store was available', async () => {
     const store = new MemoryStore()
     const [one, other] = [keysOf(store), keysOf(store)]
     const seal = createRequestStateCodec(() => 0, 1000, one.encryptionKeys)
@@ -60,7 +60,7 @@ describe('the keys of the gateway', () => {
     expect(seal.open(early, 'b')).toEqual({ early: true })
   })
 
-  it('are put back into a store that was emptied, so that gateways that are started later have the same', async () => {
+  it('keys are restored into an emptied store, so that later gateways have the same', async () => {
     const store = new MemoryStore()
     const one = keysOf(store)
     one.encryptionKeys()
@@ -79,7 +79,7 @@ describe('the keys of the gateway', () => {
     expect(createRequestStateCodec(() => 0, 1000, other.encryptionKeys).open(text, 'b')).toEqual({ a: 1 })
   })
 
-  it('lock users in with the same key at every gateway as soon as it is used', async () => {
+  it('the token vault has the same key at every gateway from its first use', async () => {
     const store = new MemoryStore()
     const one = keysOf(store)
     const vault = await one.vault()
@@ -88,7 +88,7 @@ describe('the keys of the gateway', () => {
     expect(await keysOf(store).vault()).toEqual(vault)
   })
 
-  it('that another gateway made in a store that was emptied are taken over', async () => {
+  it('keys that another gateway created in an emptied store are adopted', async () => {
     const store = new MemoryStore()
     const one = keysOf(store)
     one.encryptionKeys()
@@ -109,7 +109,7 @@ describe('the keys of the gateway', () => {
     expect(later.open(text, 'b')).toEqual({ a: 1 })
   })
 
-  it('seal for this process alone while the store is away, with one warning, and sign nothing', async () => {
+  it('while the store is unavailable state is encrypted for this process only, with one warning, and nothing is signed', async () => {
     const away = (): Promise<never> => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'away'))
     const warnings: string[] = []
     const store = Object.assign(new MemoryStore(), { get: away, setIfAbsent: away })

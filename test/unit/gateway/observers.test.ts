@@ -10,7 +10,7 @@ const view = {
   sessions: () => 0,
 }
 
-it('tells how long each operation of the store took, at once or not, and changes nothing of it', async () => {
+it('store operations are timed, synchronous or not, and otherwise unchanged', async () => {
   const observing = createObserving(silentLog, view)
   const store = timed(new MemoryStore(), observing)
   await store.put('key', 'value', 1000)
@@ -22,7 +22,7 @@ it('tells how long each operation of the store took, at once or not, and changes
     expect(text).toContain(`gatehouse_store_seconds_count{operation="${operation}"} 1`)
 })
 
-it('knows the methods of the protocol and of features, and no others', async () => {
+it('metrics know the methods of the protocol and of features, and count all others together', async () => {
   const features = () => [{ instance: { methods: { 'own/method': () => undefined } } }]
   const { metrics } = createObserving(silentLog, { ...view, features })
   for (const method of ['tools/list', 'own/method', 'vendor/method'])

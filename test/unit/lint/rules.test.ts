@@ -4,7 +4,7 @@ import { assertions, audit } from '../../../src/lint/audit.ts'
 import { answered, type Difference, listOf, subjectOf, toolOf } from '../../support/audited.ts'
 import type { Json } from '../../support/server/json.ts'
 
-/** What a server is held to by one rule. */
+/** The verdict of one rule on a server. */
 function verdict(id: string, difference: Difference) {
   const found = assertions.find((each) => each.id === id)
   if (!found) throw new Error(`There is no rule ${id}`)
@@ -25,7 +25,7 @@ const reading = (...contents: Json[]): Difference => ({
 })
 const noMethod = new GatewayError('UNSUPPORTED_OPERATION', 'Method not found')
 
-describe('a rule that is broken says where', () => {
+describe('the evidence of a broken rule', () => {
   it.each<[string, Difference, RegExp]>([
     [
       'C062 finds secrets in the query',
@@ -96,7 +96,7 @@ describe('a rule that is broken says where', () => {
       reading({ mimeType: 'image/png', text: '' }),
       /image\/png/,
     ],
-  ])('%s', (name, difference, evidence) => {
+  ])('%s is reported with its place', (name, difference, evidence) => {
     const { status, evidence: found } = verdict(name.slice(0, 4), difference)
     expect(status).toBe('fail')
     expect(found.join('\n')).toMatch(evidence)
@@ -104,84 +104,69 @@ describe('a rule that is broken says where', () => {
 
   it.each<[string, string, Difference, RegExp]>([
     [
-      'capabilities that are not declared',
+      'undeclared capabilities',
       'C008',
       { capabilities: {}, lists: listsWith('tools/list', { items: [{}] }) },
       /tools\/list/,
     ],
-    ['a version that is none', 'C021', { serverInfo: { version: 'latest' } }, /latest/],
+    ['invalid versions', 'C021', { serverInfo: { version: 'latest' } }, /latest/],
     [
       'declared lists that fail',
       'C087',
       { lists: listsWith('prompts/list', { error: noMethod }) },
       /prompts\/list: -32601/,
     ],
-    ['tools that are not declared', 'C088', { ...tool({}), capabilities: {} }, /1 tools/],
-    ['logging that is not declared', 'C089', { capabilities: {} }, /logging/],
-    ['an answer to a method nobody has', 'C100', { stranger: answered({}) }, /with a result/],
+    ['undeclared tools', 'C088', { ...tool({}), capabilities: {} }, /1 tools/],
+    ['undeclared logging', 'C089', { capabilities: {} }, /logging/],
+    ['responses to an unknown method', 'C100', { stranger: answered({}) }, /with a result/],
+    ['oversized pages', 'C102', { lists: listsWith('tools/list', { pages: [10, 500] }) }, /500 entries/],
+    ['lists in a changing order', 'C105', { lists: listsWith('tools/list', { isStable: false }) }, /differ/],
     [
-      'a page that is too long',
-      'C102',
-      { lists: listsWith('tools/list', { pages: [10, 500] }) },
-      /500 entries/,
+      'tasks that no tool supports',
+      'C118',
+      { capabilities: { tasks: { requests: { tools: {} } } } },
+      /no tool/,
     ],
-    [
-      'lists that change their order',
-      'C105',
-      { lists: listsWith('tools/list', { isStable: false }) },
-      /differ/,
-    ],
-    ['tasks that no tool takes', 'C118', { capabilities: { tasks: { requests: { tools: {} } } } }, /no tool/],
-    ['tasks that are not declared', 'C118', tool({ execution: { taskSupport: 'required' } }), /get_note/],
+    ['undeclared tasks', 'C118', tool({ execution: { taskSupport: 'required' } }), /get_note/],
     ['tools without a description', 'C120', tool({ description: '' }), /no description/],
-    ['descriptions that say nothing', 'C120', tool({ description: 'A note.' }), /no more than/],
+    ['descriptions without content', 'C120', tool({ description: 'A note.' }), /no more than/],
     [
-      'destruction that is not warned of',
+      'destructive tools without a warning',
       'C120',
       tool({ name: 'delete_note', annotations: {}, description: 'Takes the note of a given name.' }),
       /does not warn/,
     ],
     ['tools without a title', 'C122', tool({ title: '' }), /get_note/],
-    ['effects that are not named', 'C133', tool({ name: 'send', annotations: {} }), /names no effect/],
+    ['unstated side effects', 'C133', tool({ name: 'send', annotations: {} }), /names no effect/],
     [
-      'deletion that claims to only read',
+      'deletions annotated as read-only',
       'C133',
       tool({ name: 'delete_note', description: 'Deletes a note for good.' }),
       /claims readOnlyHint: true/,
     ],
     [
-      'changes that claim to only read',
+      'changes annotated as read-only',
       'C133',
       tool({ name: 'create_note', description: 'Creates a note.' }),
       /claims readOnlyHint: true/,
     ],
-    ['reading that does not say so', 'C143', tool({ annotations: {} }), /readOnlyHint is absent/],
+    ['reads not annotated as read-only', 'C143', tool({ annotations: {} }), /readOnlyHint is absent/],
+    ['undeclared prompts', 'C152', { capabilities: {}, prompts: [{ name: 'brief' }] }, /not declared/],
     [
-      'prompts that are not declared',
-      'C152',
-      { capabilities: {}, prompts: [{ name: 'brief' }] },
-      /not declared/,
-    ],
-    [
-      'prompts that cannot be fetched',
+      'prompts that cannot be requested',
       'C152',
       { prompt: { name: 'brief', error: noMethod } },
       /prompts\/get brief/,
     ],
     [
-      'arguments of prompts that are no list',
+      'prompt arguments that are not a list',
       'C158',
       { prompts: [{ name: 'brief', arguments: {} }] },
       /no list/,
     ],
+    ['reserved schemes with another use', 'C164', { resources: [{ uri: 'use://notes' }] }, /use:\/\/notes/],
     [
-      'reserved schemes used for something else',
-      'C164',
-      { resources: [{ uri: 'use://notes' }] },
-      /use:\/\/notes/,
-    ],
-    [
-      'reserved documents that cannot be read',
+      'unreadable reserved documents',
       'C163',
       {
         resources: [{ uri: 'use://auth' }],
@@ -189,14 +174,14 @@ describe('a rule that is broken says where', () => {
       },
       /use:\/\/auth/,
     ],
-  ])('%s (%s)', (_, id, difference, evidence) => {
+  ])('%s are reported (%s)', (_, id, difference, evidence) => {
     const { status, evidence: found } = verdict(id, difference)
     expect(status).toBe('fail')
     expect(found.join('\n')).toMatch(evidence)
   })
 })
 
-describe('a server without fault', () => {
+describe('a server without faults', () => {
   const sound = subjectOf({
     tools: [
       toolOf(),
@@ -221,35 +206,35 @@ describe('a server without fault', () => {
     ],
   })
 
-  it('breaks no rule that is its own to keep', () => {
+  it('a server without faults breaks no rule of its own', () => {
     const failing = audit(sound, sound).assertions.filter(({ status }) => status === 'fail')
     const ofGateway = failing.filter(({ fix }) => /^(?:Set|Configure|Give the upstream) /.test(fix ?? ''))
     expect(failing.map(({ id }) => id)).toEqual(ofGateway.map(({ id }) => id))
   })
 
-  it('C174 keeps the form of its results, where each tool has an output schema', () => {
+  it('C174 results keep their form if each tool has an output schema', () => {
     expect(verdict('C174', { tools: [toolOf()] }).status).toBe('pass')
     const unsaid = verdict('C174', tool({ outputSchema: undefined }))
     expect(unsaid).toMatchObject({ status: 'not applicable', isOwners: true })
     expect(unsaid.evidence.join()).toContain('get_note')
   })
 
-  it('C123 has an output schema for each tool, or its owner is asked', () => {
+  it('C123 each tool has an output schema, or the owner decides', () => {
     expect(verdict('C123', { tools: [toolOf()] }).status).toBe('pass')
     expect(verdict('C123', tool({ outputSchema: undefined })).isOwners).toBe(true)
   })
 
-  it('may write schemas of draft-07 that say so', () => {
+  it('draft-07 schemas that declare their dialect are accepted', () => {
     const old = { $schema: 'http://json-schema.org/draft-07/schema#', type: 'object', definitions: {} }
     expect(verdict('C126', schema(old)).status).toBe('pass')
   })
 
-  it('may open something without changing it', () => {
+  it('a tool named open may be read-only', () => {
     const opening = tool({ name: 'open_note', description: 'Returns the note of this name.' })
     expect(verdict('C133', opening).status).toBe('pass')
   })
 
-  it('need not have what is optional', () => {
+  it('optional members may be absent', () => {
     const { assertions: found } = audit(subjectOf(), subjectOf())
     const open = ['C118', 'C119', 'C152', 'C170', 'C171', 'C172']
     const statuses = found.filter(({ id }) => open.includes(id)).map(({ status }) => status)
@@ -257,14 +242,14 @@ describe('a server without fault', () => {
   })
 })
 
-describe('what the gateway keeps for a server', () => {
+describe('rules that the gateway satisfies for a server', () => {
   const guards = new Map<string, unknown>([
     ['validate', { output: 'strict' }],
     ['limits', {}],
     ['permissions', {}],
   ])
 
-  it('is repaired where the feature is on, and fails where it is off', () => {
+  it('a rule is repaired if the feature is on and fails if it is off', () => {
     for (const id of ['C145', 'C148', 'C149', 'C190', 'C194']) {
       expect(verdict(id, { guards }).status).toBe('repaired')
       expect(verdict(id, {}).status).toBe('fail')
@@ -275,7 +260,7 @@ describe('what the gateway keeps for a server', () => {
     })
   })
 
-  it('is repaired where results that break their schema are refused, and else for the owner to say', () => {
+  it('the result schema rule is repaired if invalid results are refused, and otherwise left to the owner', () => {
     const promising = { tools: [toolOf()], guards }
     expect(verdict('C150', promising).status).toBe('repaired')
     const warned = verdict('C150', { ...promising, guards: new Map([['validate', { output: 'warn' }]]) })
@@ -283,7 +268,7 @@ describe('what the gateway keeps for a server', () => {
     expect(verdict('C150', { ...promising, guards: new Map() }).status).toBe('fail')
   })
 
-  it('is repaired where briefings and documents are published, and passes where the server has them', () => {
+  it('the document rules are repaired by published documents, and pass if the server has them', () => {
     const on = new Map([['agent_profile', {}]])
     for (const id of ['C011', 'C022', 'C153', 'C157', 'C165', 'C166', 'C169']) {
       expect(verdict(id, { guards: on }).status).toBe('repaired')
@@ -295,7 +280,7 @@ describe('what the gateway keeps for a server', () => {
     expect(verdict('C156', { prompts: [{ name: 'agent_brief' }] }).isOwners).toBe(true)
   })
 
-  it('is repaired where what is offered has versions', () => {
+  it('the version rules are repaired by the contract feature', () => {
     for (const id of ['C016', 'C017', 'C212', 'C215', 'C217', 'C218']) {
       expect(verdict(id, { guards: new Map([['contract', {}]]) }).status).toBe('repaired')
     }
@@ -303,7 +288,7 @@ describe('what the gateway keeps for a server', () => {
     expect(verdict('C215', {}).isOwners).toBe(true)
   })
 
-  it('finds what will go and does not say so, or until when', () => {
+  it('a deprecation without a mark or an end date is reported', () => {
     const old = (description: string): Difference => ({ ...tool({ description }) })
     expect(verdict('C214', {}).isOwners).toBe(true)
     expect(verdict('C214', old('Deprecated, returns the note.')).evidence).toEqual([
@@ -315,7 +300,7 @@ describe('what the gateway keeps for a server', () => {
     expect(verdict('C214', { ...tool({}), settings }).status).toBe('fail')
   })
 
-  it('answers for what is gone before its time', () => {
+  it('a tool removed before its end date is reported', () => {
     const settings = {
       tools: { old: { deprecated: 'until 2099-01-01' }, older: { deprecated: 'until 2020-01-01' } },
     }
@@ -327,7 +312,7 @@ describe('what the gateway keeps for a server', () => {
     expect(verdict('C216', { ...tool({ name: 'old' }), settings }).isOwners).toBe(true)
   })
 
-  it('finds what descriptions of tools that change something do not say', () => {
+  it('missing statements in descriptions of changing tools are reported', () => {
     const send = { name: 'send_note', annotations: {}, description: 'Sends the note of a given name.' }
     const whole =
       'Sends a note. Risk: medium. Idempotency: none. Retry: never. Timeout: 5 s. Recorded: yes. Approval: none.'
@@ -341,21 +326,21 @@ describe('what the gateway keeps for a server', () => {
     expect(verdict('C136', tool({ ...send, annotations: { destructiveHint: false } })).status).toBe('pass')
   })
 
-  it('is repaired where results are masked, and else for the owner to say', () => {
+  it('the masking rule is repaired if results are masked, and otherwise left to the owner', () => {
     for (const id of ['C176', 'C231']) {
       expect(verdict(id, { guards: new Map([['mask', {}]]) }).status).toBe('repaired')
       expect(verdict(id, {}).isOwners).toBe(true)
     }
   })
 
-  it('needs rules or callers who prove who they are', () => {
+  it('the permission rule requires deny rules or authenticated callers', () => {
     expect(verdict('C082', { guards }).status).toBe('fail')
     expect(verdict('C082', { guards, isProtected: true }).status).toBe('repaired')
     expect(verdict('C082', { guards, settings: { deny: { 'delete_*': true } } }).status).toBe('repaired')
     expect(verdict('C082', { isProtected: true }).status).toBe('fail')
   })
 
-  it('is repaired where clients see the fault no more', () => {
+  it('a rule is repaired if clients no longer see the fault', () => {
     const bad = subjectOf(tool({ name: 'get-note' }))
     const [found] = audit(bad, subjectOf(tool({}))).assertions.filter(({ id }) => id === 'C119')
     expect(found).toMatchObject({ status: 'repaired', evidence: ['clients see it mended', 'get-note'] })
@@ -364,7 +349,7 @@ describe('what the gateway keeps for a server', () => {
     expect(same?.status).toBe('fail')
   })
 
-  it('is not repaired where clients see nothing at all', () => {
+  it('a rule is not repaired if clients see nothing at all', () => {
     const bad = subjectOf(tool({ name: 'get-note' }))
     const [found] = audit(bad, subjectOf()).assertions.filter(({ id }) => id === 'C119')
     expect(found?.status).toBe('fail')

@@ -8,14 +8,14 @@ const upstreams = new Map([
 ])
 const works = { isNeeded: true, works: () => true }
 
-it('C210 tells of each part, and is ready while calls can be served', async () => {
+it('C210 readiness reports each part and is true while calls can be served', async () => {
   expect(await readiness({ isWarm: true, upstreams, probes: { jwks: works } })).toEqual({
     isReady: true,
     checks: { upstreams: { a: 'ok', b: 'failing', c: 'starting' }, jwks: 'ok' },
   })
 })
 
-it('C210 is not ready before each server was tried, without any server, and without a part that is needed', async () => {
+it('C210 readiness is false until each server was tried, without servers, and without a required part', async () => {
   const none = new Map([['b', { problem: 'gone' }]])
   const fails = { isNeeded: true, works: () => Promise.reject(new Error('no')) }
   const parts = [
@@ -26,7 +26,7 @@ it('C210 is not ready before each server was tried, without any server, and with
   for (const each of parts) expect(await readiness(each)).toMatchObject({ isReady: false })
 })
 
-it('is ready without a part that calls do not need', async () => {
+it('readiness is true without an optional part', async () => {
   const store = { isNeeded: false, works: () => false }
   expect(await readiness({ isWarm: true, upstreams, probes: { store } })).toMatchObject({
     isReady: true,
@@ -34,7 +34,7 @@ it('is ready without a part that calls do not need', async () => {
   })
 })
 
-it('C211 tells nothing of why a part fails', async () => {
+it('C211 readiness does not reveal why a part fails', async () => {
   const jwks = { isNeeded: true, works: () => Promise.reject(new Error('secret')) }
   expect(JSON.stringify(await readiness({ isWarm: true, upstreams, probes: { jwks } }))).not.toMatch(
     /secret|ECONN|postgres/,

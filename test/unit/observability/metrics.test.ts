@@ -31,19 +31,19 @@ describe('metrics of calls', () => {
   it.each([
     [2, ['gatehouse_pending_approvals 2']],
     [undefined, []],
-  ])('tell how many calls wait for a person where the store says %s', async (pending, lines) => {
+  ])('pending approvals are counted if the store reports %s', async (pending, lines) => {
     const metrics = metricsWith(undefined, async () => pending)
     expect(await samples(metrics, 'gatehouse_pending_approvals')).toEqual(lines)
   })
 
-  it('show nothing hidden of the name of a tool', async () => {
+  it('hidden characters in tool names are removed', async () => {
     const metrics = metricsWith()
     metrics.meter(toolOf('a\u001B[31mb\u202E')).count('ok', 0.01, () => true)
     expect((await metrics.page()).text).toContain('tool="a')
     for (const hidden of ['\u001B', '\u202E']) expect((await metrics.page()).text).not.toContain(hidden)
   })
 
-  it('C206 C207 count calls by tool and outcome, and tell how long they took', async () => {
+  it('C206 C207 calls are counted by tool and outcome, with their duration', async () => {
     const metrics = metricsWith()
     metrics.meter(toolOf('read')).count('ok', 0.02, never)
     metrics.meter(toolOf('read')).count('tool_error', 0.2, never)
@@ -56,7 +56,7 @@ describe('metrics of calls', () => {
     ])
   })
 
-  it('C207 sort how long calls took into buckets from a millisecond to minutes', async () => {
+  it('C207 durations are in buckets from one millisecond to minutes', async () => {
     const metrics = metricsWith()
     for (const seconds of [0.0005, 0.02, 400]) metrics.meter(toolOf('read')).count('ok', seconds, never)
     const buckets = await samples(metrics, 'gatehouse_call_duration_seconds_bucket')
@@ -67,7 +67,7 @@ describe('metrics of calls', () => {
     expect(counts.at(-1)).toEqual(['+Inf', '3'])
   })
 
-  it('do not take the name of a tool from a caller alone', async () => {
+  it('unlisted tool names are counted as other', async () => {
     const metrics = metricsWith()
     metrics.meter(toolOf('made-up')).count('tool_error', 0, never)
     metrics.meter(toolOf('listed')).count('tool_error', 0, () => true)
@@ -78,7 +78,7 @@ describe('metrics of calls', () => {
     ])
   })
 
-  it('count methods and outcomes nobody knows together', async () => {
+  it('unknown methods and outcomes are counted as other', async () => {
     const metrics = metricsWith()
     metrics.meter({ method: 'vendor/one', upstream: 'files' }).count('ok', 0, never)
     metrics.meter({ method: 'vendor/two', upstream: 'files' }).count('MADE_UP', 0, never)
@@ -88,7 +88,7 @@ describe('metrics of calls', () => {
     ])
   })
 
-  it('keep at most so many tools of one server apart', async () => {
+  it('the number of distinct tools per server is limited', async () => {
     const metrics = metricsWith()
     for (let index = 0; index < 700; index++) metrics.meter(toolOf(`tool-${index}`)).count('ok', 0, never)
     const lines = await samples(metrics, 'gatehouse_calls_total')
@@ -97,8 +97,8 @@ describe('metrics of calls', () => {
   })
 })
 
-describe('metrics of the rest', () => {
-  it('C208 count refusals of callers and of too many calls', async () => {
+describe('other metrics', () => {
+  it('C208 authentication refusals and rate-limit refusals are counted', async () => {
     const metrics = metricsWith()
     metrics.refused('TOKEN_EXPIRED')
     metrics.rateLimited('files')
@@ -110,7 +110,7 @@ describe('metrics of the rest', () => {
     ])
   })
 
-  it('tell the state of servers, of sessions and of parked calls as it is then', async () => {
+  it('servers, sessions and suspended calls are reported as gauges', async () => {
     const levels = { upstreams: [{ name: 'a', isUp: true, connections: 2, parked: 3 }], sessions: 5 }
     const metrics = metricsWith(levels)
     levels.upstreams = [{ name: 'b', isUp: false, connections: 0, parked: 1 }]
@@ -125,27 +125,22 @@ describe('metrics of the rest', () => {
   const hasPromtool = spawnSync('promtool', ['--version']).error === undefined
   const isRequired = process.env['CI'] !== undefined
 
-  it.runIf(hasPromtool || isRequired)(
-    'are what Prometheus expects (checked where promtool is installed)',
-    async () => {
-      const metrics = metricsWith({
-        upstreams: [{ name: 'a', isUp: true, connections: 2, parked: 3 }],
-        sessions: 5,
-      })
-      metrics.meter(toolOf('a "quoted"\\name\n')).count('ok', 0.1, never)
-      metrics.stored('get', 0.001)
-      metrics.refused('TOKEN_EXPIRED')
-      metrics.rateLimited('files')
-      const checked = spawnSync('promtool', ['check', 'metrics'], {
-        input: (await metrics.page()).text,
-        encoding: 'utf8',
-      })
-      // The process metrics every Node program has are named by others.
-      const own = `${checked.stdout}${checked.stderr}`
-        .split('\n')
-        .filter((line) => line.includes('gatehouse'))
-      expect(own).toEqual([])
-      expect([0, 3]).toContain(checked.status)
-    },
-  )
+  it.runIf(hasPromtool || isRequired)('the page is valid Prometheus text (requires promtool)', async () => {
+    const metrics = metricsWith({
+      upstreams: [{ name: 'a', isUp: true, connections: 2, parked: 3 }],
+      sessions: 5,
+    })
+    metrics.meter(toolOf('a "quoted"\\name\n')).count('ok', 0.1, never)
+    metrics.stored('get', 0.001)
+    metrics.refused('TOKEN_EXPIRED')
+    metrics.rateLimited('files')
+    const checked = spawnSync('promtool', ['check', 'metrics'], {
+      input: (await metrics.page()).text,
+      encoding: 'utf8',
+    })
+    // The process metrics of Node follow other naming rules.
+    const own = `${checked.stdout}${checked.stderr}`.split('\n').filter((line) => line.includes('gatehouse'))
+    expect(own).toEqual([])
+    expect([0, 3]).toContain(checked.status)
+  })
 })

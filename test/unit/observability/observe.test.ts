@@ -45,8 +45,8 @@ const failing =
     Promise.reject(error)
 const target: Target = { method: 'tools/call', upstream: 'files', name: 'read' }
 
-describe('where nothing is told of calls', () => {
-  it('lets them pass without a look, and still tells of what went wrong in the gateway', async () => {
+describe('observation with everything off', () => {
+  it('calls pass unobserved, and internal errors are still logged', async () => {
     const { observers, lines, errors } = watched()
     const quiet = { ...observers, isQuiet: true }
     const chain = [observe(quiet), observeTarget(quiet, target)]
@@ -63,7 +63,7 @@ describe('where nothing is told of calls', () => {
 })
 
 describe('the log line of a call', () => {
-  it('C200 C201 names the call, its request, its server, its outcome and how long it took', async () => {
+  it('C200 C201 a line has the caller, request, server, outcome and duration', async () => {
     const { observers, lines } = watched()
     const call = toolCall({ target: { method: 'tools/call', name: 'files_read' } })
     await compose([observe(observers), observeTarget(observers, target)], done)(call)
@@ -82,7 +82,7 @@ describe('the log line of a call', () => {
     ])
   })
 
-  it('E54 tells the JSON-RPC id, the request id and the trace id apart', async () => {
+  it('E54 a line has the JSON-RPC id, the request id and the trace id separately', async () => {
     const { observers, lines } = watched()
     const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
     await observe(observers)(done)(toolCall({ meta: { traceparent }, rpcId: '7' }))
@@ -93,7 +93,7 @@ describe('the log line of a call', () => {
     })
   })
 
-  it('C203 has the cause of what was not foreseen, which the caller is not told', async () => {
+  it('C203 a line has the cause of an unexpected error, which the caller does not receive', async () => {
     const { observers, errors } = watched()
     const called = observe(observers)(failing(new Error('at /etc/secret')))(toolCall())
     await expect(called).rejects.toThrow('at /etc/secret')
@@ -103,14 +103,14 @@ describe('the log line of a call', () => {
     })
   })
 
-  it('C204 does not tell the arguments', async () => {
+  it('C204 a line does not contain arguments', async () => {
     const { observers, lines } = watched()
     const params = Payload.of({ name: 'read', arguments: { email: 'jane@example.com' } })
     await observe(observers)(done)(toolCall({ params }))
     expect(JSON.stringify(lines)).not.toContain('jane')
   })
 
-  it('tells the code of a refusal that became the result of a tool', async () => {
+  it('a line has the code of a refusal that became a tool result', async () => {
     const { observers, lines } = watched()
     const result = Payload.of({
       isError: true,
@@ -122,8 +122,8 @@ describe('the log line of a call', () => {
   })
 })
 
-describe('what is counted of a call', () => {
-  it('C206 is the server and tool it came to, whatever the client called it', async () => {
+describe('counting of calls', () => {
+  it('C206 a call is counted under its server and tool, whatever name the client used', async () => {
     const { observers } = watched()
     const handle = compose([observe(observers), observeTarget(observers, target)], done)
     await handle(toolCall({ target: { method: 'tools/call', name: 'files_read' } }))
@@ -132,7 +132,7 @@ describe('what is counted of a call', () => {
     )
   })
 
-  it('C206 is the code of a refusal, also where a tool seems to have failed', async () => {
+  it('C206 a refusal is counted under its code, even as a failed tool result', async () => {
     const { observers } = watched()
     const error = { code: 'PERMISSION_DENIED' }
     const result = Payload.of({ isError: true, content: [], _meta: { 'dev.gatehouse/error': error } })
@@ -141,7 +141,7 @@ describe('what is counted of a call', () => {
     expect((await observers.metrics.page()).text).toContain('outcome="PERMISSION_DENIED"} 1')
   })
 
-  it('is no server where several took part', async () => {
+  it('a call of several servers is counted under none', async () => {
     const { observers } = watched()
     const list = (upstream: string): Handler =>
       compose([observeTarget(observers, { method: 'tools/list', upstream })], done)
@@ -155,7 +155,7 @@ describe('what is counted of a call', () => {
     )
   })
 
-  it('C208 is each refusal of a caller, and each of too many calls', async () => {
+  it('C208 each authentication refusal and each rate-limit refusal is counted', async () => {
     const { observers } = watched()
     for (const code of ['SCOPE_INSUFFICIENT', 'RATE_LIMIT_EXCEEDED'] as const) {
       const chain = [observe(observers), observeTarget(observers, target)]

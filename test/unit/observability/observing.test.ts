@@ -42,8 +42,8 @@ function refusal(code: 'TOKEN_EXPIRED' | 'FORBIDDEN', reason?: string): Refusal 
 const file = (name: string): string => join(folder, name)
 const lines = (name: string): string[] => readFileSync(file(name), 'utf8').trim().split('\n')
 
-describe('what is told of calls', () => {
-  it('opens an audit log only where clients are served', async () => {
+describe('observation settings', () => {
+  it('the audit log is opened only while clients are served', async () => {
     const observed = observing()
     observed.apply(settings({ audit: 'audit.jsonl' }))
     expect(existsSync(file('audit.jsonl'))).toBe(false)
@@ -53,7 +53,7 @@ describe('what is told of calls', () => {
     expect(lines('audit.jsonl')).toHaveLength(2)
   })
 
-  it('goes on in another file when the settings say so, and in the same one when they change it', async () => {
+  it('the audit log moves to another file with the settings and stays open otherwise', async () => {
     const observed = observing()
     observed.apply(settings({ audit: 'one.jsonl' }))
     observed.serve({ transport: 'tcp' })
@@ -68,7 +68,7 @@ describe('what is told of calls', () => {
     expect(existsSync(file('one.2.jsonl'))).toBe(false)
   })
 
-  it('keeps to the settings before where those that come cannot be had', async () => {
+  it('invalid new settings keep the old ones in effect', async () => {
     const observed = observing()
     observed.apply(settings({ audit: 'one.jsonl' }))
     observed.serve({ transport: 'tcp' })
@@ -78,14 +78,14 @@ describe('what is told of calls', () => {
     await observed.close()
   })
 
-  it('C063 teaches the log the secrets of the settings', () => {
+  it('C063 the log redacts the secrets of the settings', () => {
     const told: unknown[] = []
     const log: OpenLog = { ...silentLog, configure: (given) => told.push(given) }
     observing(log).apply(settings({ log: { level: 'warn' } }, { KEY: 'env-secret' }))
     expect(told).toEqual([{ secrets: ['env-secret'], level: 'warn' }])
   })
 
-  it('C109 tells why a request was refused without what it was sent with', async () => {
+  it('C109 a refusal is logged without the content of the request', async () => {
     const observed = observing({
       ...silentLog,
       info: (_event, fields) => expect(fields).not.toHaveProperty('headers'),
@@ -106,7 +106,7 @@ describe('what is told of calls', () => {
     })
   })
 
-  it('C208 counts who is not let in by why, and tells of other refusals in the log', async () => {
+  it('C208 refused authentications are counted by reason, and other refusals are logged', async () => {
     const told: unknown[] = []
     const observed = observing({ ...silentLog, info: (event, fields) => told.push({ event, ...fields }) })
     observed.apply(settings({}))
@@ -125,13 +125,13 @@ describe('what is told of calls', () => {
     ])
   })
 
-  it('has no metrics where they are off', async () => {
+  it('there are no metrics if they are off', async () => {
     const observed = observing()
     observed.apply(settings({ metrics: false }))
     expect(await observed.page()).toBeUndefined()
   })
 
-  it('loads nothing for traces unless they are configured', async () => {
+  it('no tracing code is loaded unless configured', async () => {
     const observed = observing()
     observed.apply(settings({}))
     await observed.opened

@@ -9,11 +9,11 @@ import { isTelling, Redactor, secretsOf } from '../../../src/core/text/redact.ts
 
 const canary = 'canary-9f8e7d"\\x'
 
-describe('secrets by value', () => {
+describe('redaction of secrets by value', () => {
   const redactor = new Redactor()
   redactor.learn([`Bearer ${canary}`, 'redis://user:p%40ss-word@host/0', 'short', 'plain-secret.*'])
 
-  it('C063 are found alone, with their scheme, escaped in JSON and escaped in a URL', () => {
+  it('C063 secrets are found alone, with their scheme, and escaped in JSON and URLs', () => {
     for (const text of [
       canary,
       `Bearer ${canary}`,
@@ -25,29 +25,29 @@ describe('secrets by value', () => {
     }
   })
 
-  it('C063 are found as the password of a URL', () => {
+  it('C063 secrets are found as the password of a URL', () => {
     expect(redactor.text('the password is p@ss-word')).toBe('the password is ***')
   })
 
-  it('C063 are found line by line', () => {
+  it('C063 multi-line secrets are found line by line', () => {
     const strict = new Redactor()
     strict.learn(['first line of a secret\nsecond line of a secret\n}'])
     expect(strict.text('> second line of a secret }')).toBe('> *** }')
   })
 
-  it('stay where their reader knows them', () => {
+  it('secrets known to the reader are kept', () => {
     expect(redactor.text('plain-secret.*', (secret) => secret.startsWith('plain'))).toBe('plain-secret.*')
   })
 
-  it('leave what is too short to be told from words', () => {
+  it('short secrets are not redacted, because they look like words', () => {
     expect(redactor.text('in short')).toBe('in short')
   })
 
-  it('are taken to the letter', () => {
+  it('secrets are matched literally', () => {
     expect(redactor.text('plain-secret.* plain-secretXY')).toBe('*** plain-secretXY')
   })
 
-  it('never remain in any value', () => {
+  it('no secret remains in any value', () => {
     fc.assert(
       fc.property(fc.string({ minLength: 6 }), fc.jsonValue(), (secret, value) => {
         const strict = new Redactor()
@@ -59,7 +59,7 @@ describe('secrets by value', () => {
   })
 })
 
-describe('secrets by key', () => {
+describe('redaction of secrets by key', () => {
   it.each([
     'authorization',
     'Cookie',
@@ -69,19 +69,19 @@ describe('secrets by key', () => {
     'client_secret',
     'x-api-key',
     'password',
-  ])('C205 hides what stands under %s', (key) => expect(isTelling(key)).toBe(true))
+  ])('C205 the value of %s is redacted', (key) => expect(isTelling(key)).toBe(true))
 
-  it.each(['tokens', 'method', 'name', 'key', 'keyboard', 'outcome'])('shows what stands under %s', (key) =>
+  it.each(['tokens', 'method', 'name', 'key', 'keyboard', 'outcome'])('the value of %s is kept', (key) =>
     expect(isTelling(key)).toBe(false),
   )
 })
 
-it('finds every secret of settings, wherever it stands', () => {
+it('every secret in the settings is found at any depth', () => {
   const settings = { a: [{ headers: { x: new Secret('one') } }], b: { c: new Secret('two') }, d: 'three' }
   expect(secretsOf(settings)).toEqual(['one', 'two'])
 })
 
-describe('the log', () => {
+describe('redaction in the log', () => {
   let folder = ''
   let file = 0
   beforeEach(() => {
@@ -99,27 +99,34 @@ describe('the log', () => {
     return readFileSync(join(folder, 'log'), 'utf8')
   }
 
-  it.each([true, false])('C063 C205 tells no secret, by value nor by key (for people: %s)', (isPretty) => {
-    const log = createLog({ level: 'info', isPretty, to: file })
-    log.configure({ secrets: [canary] })
-    log.info('call', { reason: `it said ${canary}`, nested: { text: [canary] }, authorization: 'Basic eA==' })
-    log.info('call', { headers: { cookie: 'a=b', 'x-other': 'seen' } })
-    const text = written()
-    expect(text).not.toContain('canary-9f8e7d')
-    expect(text).not.toContain('eA==')
-    expect(text).not.toContain('a=b')
-    expect(text).toContain('seen')
-    expect(text).toContain('it said ***')
-  })
+  it.each([true, false])(
+    'C063 C205 the log contains no secret, by value or by key (pretty: %s)',
+    (isPretty) => {
+      const log = createLog({ level: 'info', isPretty, to: file })
+      log.configure({ secrets: [canary] })
+      log.info('call', {
+        reason: `it said ${canary}`,
+        nested: { text: [canary] },
+        authorization: 'Basic eA==',
+      })
+      log.info('call', { headers: { cookie: 'a=b', 'x-other': 'seen' } })
+      const text = written()
+      expect(text).not.toContain('canary-9f8e7d')
+      expect(text).not.toContain('eA==')
+      expect(text).not.toContain('a=b')
+      expect(text).toContain('seen')
+      expect(text).toContain('it said ***')
+    },
+  )
 
-  it('stays JSON where a configured value is a word of every line', () => {
+  it('log lines stay valid JSON if a secret equals a word of the format', () => {
     const log = createLog({ level: 'info', isPretty: false, to: file })
     log.configure({ secrets: ['method', '"event":"call'] })
     log.info('call', { method: 'tools/call', name: 'method' })
     expect(JSON.parse(written())).toMatchObject({ event: 'call', method: 'tools/call', name: '***' })
   })
 
-  it('C063 knows the secrets it was told last, and those before', () => {
+  it('C063 the log redacts the latest secrets and the earlier ones', () => {
     const log = createLog({ isPretty: false, to: file })
     log.configure({ secrets: ['first-secret'] })
     log.configure({ secrets: ['second-secret'], level: 'warn' })
@@ -128,7 +135,7 @@ describe('the log', () => {
     expect(JSON.parse(written())).toMatchObject({ text: '*** ***' })
   })
 
-  it('keeps the level of the command line', () => {
+  it('the log level of the command line has precedence', () => {
     const log = createLog({ level: 'debug', isPretty: false, to: file })
     log.configure({ secrets: [], level: 'error' })
     log.debug('seen')

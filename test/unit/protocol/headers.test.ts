@@ -23,8 +23,8 @@ function refusal(check: () => void): string {
   }
 }
 
-describe('a header value', () => {
-  test('is plain ASCII and stands for the same text, whatever the text', () => {
+describe('encoding of a header value', () => {
+  test('any text round-trips as plain ASCII', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'grapheme' }), fc.constantFrom('', ' ', '\t'), (text, padding) => {
         const value = encodeHeader(text)
@@ -36,7 +36,7 @@ describe('a header value', () => {
   })
 
   test.each([' padded ', 'a\nb', 'é', '=?base64?YQ==?=', '\u0000', 'a\r\nx-evil: 1'])(
-    'of %j is written in base64',
+    '%j is encoded in base64',
     (text) => {
       expect(encodeHeader(text)).toMatch(/^=\?base64\?[A-Za-z0-9+/]+=*\?=$/)
       expect(decodeHeader(encodeHeader(text))).toBe(text)
@@ -55,11 +55,11 @@ describe('a header value', () => {
   })
 })
 
-describe('the headers of a request', () => {
+describe('the standard headers of a request', () => {
   const params = Payload.of({ name: 'délete', arguments: {} })
   const sound = standardHeaders('tools/call', params)
 
-  test('repeat its method and its name', () => {
+  test('the headers repeat the method and the name', () => {
     expect(sound).toEqual({ 'mcp-method': 'tools/call', 'mcp-name': '=?base64?ZMOpbGV0ZQ==?=' })
     expect(refusal(() => checkStandardHeaders(sound, 'tools/call', params))).toBe('accepted')
   })
@@ -71,11 +71,11 @@ describe('the headers of a request', () => {
     [{ ...sound, 'mcp-name': undefined }],
     [{ ...sound, 'mcp-name': 'delete' }],
     [{ ...sound, 'mcp-name': '=?base64?ZMOpbGV0Z?=' }],
-  ])('%o are refused', (headers) => {
+  ])('the headers %o are refused', (headers) => {
     expect(refusal(() => checkStandardHeaders(headers, 'tools/call', params))).toBe('HEADER_MISMATCH')
   })
 
-  test('stand for what they encode, be it their own text that the body names', () => {
+  test('an encoded header is compared by its decoded text', () => {
     const literal = Payload.of({ name: '=?base64?YQ==?=' })
     const sent = { ...sound, 'mcp-name': '=?base64?YQ==?=' }
     expect(refusal(() => checkStandardHeaders(sent, 'tools/call', literal))).toBe('HEADER_MISMATCH')
@@ -83,7 +83,7 @@ describe('the headers of a request', () => {
     expect(refusal(() => checkStandardHeaders(encoded, 'tools/call', literal))).toBe('accepted')
   })
 
-  test('are made from the name as it is after any renaming', () => {
+  test('the headers are made from the renamed name', () => {
     expect(standardHeaders('tools/call', params.with({ name: 'other' }))['mcp-name']).toBe('other')
   })
 })
@@ -101,7 +101,7 @@ describe('mirrored arguments', () => {
   const params = Payload.of({ arguments: { region: 'eu', count: 7, place: { city: 'Åre' } } })
   const headers = mirrorHeaders(mirror, params)
 
-  test('are those a schema names, however deep', () => {
+  test('mirrored arguments are read from the schema at any depth', () => {
     expect(headers).toEqual({
       'mcp-param-region': 'eu',
       'mcp-param-count': '7',
@@ -110,7 +110,7 @@ describe('mirrored arguments', () => {
     expect(refusal(() => checkMirror(mirror, headers, params))).toBe('accepted')
   })
 
-  test('that are null or absent have no header', () => {
+  test('a null or absent argument has no header', () => {
     expect(mirrorHeaders(mirror, Payload.of({ arguments: { region: null } }))).toEqual({})
     expect(mirrorHeaders(mirror, Payload.of({ arguments: 'text' }))).toEqual({})
   })
@@ -120,15 +120,15 @@ describe('mirrored arguments', () => {
     { 'mcp-param-region': 'us' },
     { 'mcp-param-count': '7.5' },
     { 'mcp-param-city': 'Are' },
-  ])('unlike their headers %o are refused', (change) => {
+  ])('arguments that differ from their headers are refused: %o', (change) => {
     expect(refusal(() => checkMirror(mirror, { ...headers, ...change }, params))).toBe('HEADER_MISMATCH')
   })
 
-  test('that are absent may have no header', () => {
+  test('an absent argument may lack its header', () => {
     expect(refusal(() => checkMirror(mirror, headers, Payload.of({ arguments: {} })))).toBe('HEADER_MISMATCH')
   })
 
-  test('may be numbers in other words, but no other text', () => {
+  test('numbers are compared by value and strings exactly', () => {
     expect(refusal(() => checkMirror(mirror, { ...headers, 'mcp-param-count': '007' }, params))).toBe(
       'accepted',
     )
@@ -147,16 +147,16 @@ describe('mirrored arguments', () => {
 
   test.each([
     [
-      'two of one name',
+      'a duplicate name',
       { a: { type: 'string', 'x-mcp-header': 'X' }, b: { type: 'string', 'x-mcp-header': 'x' } },
     ],
-    ['no token for a name', { a: { type: 'string', 'x-mcp-header': 'a b' } }],
+    ['a name that is not a token', { a: { type: 'string', 'x-mcp-header': 'a b' } }],
     ['an empty name', { a: { type: 'string', 'x-mcp-header': '' } }],
-    ['a name that is no text', { a: { type: 'string', 'x-mcp-header': 7 } }],
+    ['a name that is not a string', { a: { type: 'string', 'x-mcp-header': 7 } }],
     ['a number', { a: { type: 'number', 'x-mcp-header': 'A' } }],
     ['a list', { a: { type: 'array', items: { type: 'string', 'x-mcp-header': 'A' } } }],
-    ['a choice', { a: { oneOf: [{ type: 'string', 'x-mcp-header': 'A' }] } }],
-  ])('with %s make a tool that cannot be offered', (_name, properties) => {
+    ['an enum', { a: { oneOf: [{ type: 'string', 'x-mcp-header': 'A' }] } }],
+  ])('a tool with %s in its mirror is not offered', (_name, properties) => {
     expect(readMirror({ type: 'object', properties })).toBeUndefined()
   })
 })

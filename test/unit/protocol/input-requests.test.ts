@@ -16,7 +16,7 @@ function client(revision: string): Client {
   return { era, revision, capabilities: everything }
 }
 
-describe('what a client can be asked', () => {
+describe('input requests by revision', () => {
   const one = { role: 'user', content: { type: 'text', text: 'one' } }
   const many = { role: 'user', content: [one.content, one.content] }
   const spoken = { role: 'user', content: { type: 'audio', mimeType: 'audio/wav', data: '' } }
@@ -30,7 +30,7 @@ describe('what a client can be asked', () => {
       revisionNames.slice(3),
     ],
     ['tools', { messages: [one], tools: [] }, ['2025-11-25', '2026-07-28']],
-  ])('its model, with %s', (_what, params, expected) => {
+  ])('sampling with %s is possible for the right revisions', (_what, params, expected) => {
     const question: InputRequest = { method: 'sampling/createMessage', params: Payload.of(params) }
     expect(revisionNames.filter((name) => canAnswer(client(name), question))).toEqual(expected)
   })
@@ -40,20 +40,20 @@ describe('what a client can be asked', () => {
     ['2025-03-26', { roots: {}, 'x-own': {}, sampling: {} }],
     ['2025-06-18', { roots: {}, 'x-own': {}, sampling: {}, elicitation: {} }],
     ['2025-11-25', everything],
-  ])('is told to servers in the words of %s', (name, expected) => {
+  ])('client capabilities are sent to servers in the form of %s', (name, expected) => {
     expect(capabilitiesIn(findRevision(name) ?? latestLegacy, everything)).toEqual(expected)
     expect(capabilitiesIn(findRevision(name) ?? latestLegacy, {})).toEqual({})
   })
 })
 
-describe('a form with several choices', () => {
+describe('a form with a multiple choice', () => {
   const big = '"n":{"type":"integer","maximum":9007199254740993}'
   const several = '"m":{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1}'
   const text = `{"message":"m","requestedSchema":{"type":"object","properties":{${big},${several}}}}`
   const question: InputRequest = { method: 'elicitation/create', params: Payload.text(text) }
   const answer = Payload.text('{"action":"accept","content":{"n":1.0,"m":" a,b ,"}}')
 
-  it('is one of text for clients of 2025-06-18, and what they type is a list for the server', () => {
+  it('a 2025-06-18 client receives a text field, and its input becomes a list for the server', () => {
     const asked = encodeInputRequest(question, client('2025-06-18')).params?.text ?? ''
     expect(asked).toContain(big)
     expect(JSON.parse(asked).requestedSchema.properties.m).toEqual({
@@ -64,7 +64,7 @@ describe('a form with several choices', () => {
     expect(read.text).toBe('{"action":"accept","content":{"n":1.0,"m":["a","b"]}}')
   })
 
-  it('stays as it is for clients of 2025-11-25', () => {
+  it('a 2025-11-25 client receives the form unchanged', () => {
     expect(encodeInputRequest(question, client('2025-11-25')).params?.text).toBe(text)
     expect(readInputResponse(question, client('2025-11-25'), answer)).toBe(answer)
   })

@@ -37,8 +37,8 @@ const ask = (to: JsonRpcPeer, options = {}): Promise<string> =>
     )
 const answer = (id: unknown, text: string): string => JSON.stringify({ jsonrpc: '2.0', id, result: { text } })
 
-describe('a peer', () => {
-  test('takes a question back where it asked it', async () => {
+describe('a JSON-RPC peer', () => {
+  test('a cancellation is sent in the context of its request', async () => {
     const about: unknown[] = []
     const send = (message: string, exchange: OutgoingRequest): undefined =>
       void about.push(message, exchange.about)
@@ -55,7 +55,7 @@ describe('a peer', () => {
     ])
   })
 
-  test('matches answers to requests in whatever order they come', async () => {
+  test('responses match requests in any order', async () => {
     const { peer: to } = peer()
     const [one, two, three] = [ask(to), ask(to), ask(to)]
     to.receive(answer(3, 'three'))
@@ -69,7 +69,7 @@ describe('a peer', () => {
     expect(to.waiting).toBe(0)
   })
 
-  test('takes an error without an id for the answer to the only request, or to that of its stream', async () => {
+  test('an error without an id belongs to the only request, or to that of its stream', async () => {
     const { peer: to } = peer()
     const only = ask(to)
     to.receive('{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}')
@@ -88,7 +88,7 @@ describe('a peer', () => {
     '{"jsonrpc":"2.0","result":{"text":"wrong"}}',
     '{"level":"info","msg":"a line of a log"}',
     '{}',
-  ])('takes %s for the answer to no request, not even the only one', async (text) => {
+  ])('%s belongs to no request, not even to the only one', async (text) => {
     const { peer: to } = peer()
     const only = ask(to)
     to.receive(text)
@@ -97,7 +97,7 @@ describe('a peer', () => {
     expect(await only).toBe('{"text":"right"}')
   })
 
-  test('ends a request on whose own stream a result without an id comes', async () => {
+  test('a result without an id on its own stream ends the request', async () => {
     const { peer: to } = peer()
     const [first] = [ask(to), ask(to)]
     to.receive('{"jsonrpc":"2.0","id":null,"result":{"text":"wrong"}}', 1)
@@ -105,7 +105,7 @@ describe('a peer', () => {
     expect(to.waiting).toBe(1)
   })
 
-  test('gives no request the answer that came on the stream of another', async () => {
+  test('a response on the stream of another request is ignored', async () => {
     const { peer: to } = peer()
     const [mine, theirs] = [ask(to), ask(to)]
     to.receive(answer(2, 'secret'), 1)
@@ -115,7 +115,7 @@ describe('a peer', () => {
     expect(await Promise.all([mine, theirs])).toEqual(['{"text":"mine"}', '{"text":"theirs"}'])
   })
 
-  test('ends a request whose answer is malformed, and no other', async () => {
+  test('a malformed response ends its request only', async () => {
     const { peer: to, noise } = peer()
     const [broken, good] = [ask(to), ask(to)]
     to.receive('{"jsonrpc":"2.0","id":1,"result":"text"}')
@@ -127,14 +127,14 @@ describe('a peer', () => {
     expect(noise).toHaveLength(2)
   })
 
-  test('reads on in a batch after a part that is no message', async () => {
+  test('a batch is processed after an invalid member', async () => {
     const { peer: to } = peer()
     const asked = ask(to)
     to.receive(`[1, {"jsonrpc":"2.0"}, ${answer(1, 'here')}]`)
     expect(await asked).toBe('{"text":"here"}')
   })
 
-  test('forgets a request whose params cannot be made', async () => {
+  test('a request whose params cannot be built is removed', async () => {
     const { peer: to, sent } = peer()
     const failing = to.request('m', () => {
       throw new GatewayError('INVALID_INPUT', 'no')
@@ -143,7 +143,7 @@ describe('a peer', () => {
     expect([to.waiting, sent.length]).toEqual([0, 0])
   })
 
-  test('passes progress on only to the request it is of', async () => {
+  test('progress is passed to its own request only', async () => {
     const { peer: to, notes } = peer()
     const heard: unknown[] = []
     const asked = ask(to, { onProgress: (note: Notification) => heard.push(note.params?.fields.progress) })
@@ -161,7 +161,7 @@ describe('a peer', () => {
     expect(notes).toEqual([])
   })
 
-  test('cancels with a word to the other side, except for the handshake', async () => {
+  test('a cancelled request notifies the other side, except for initialize', async () => {
     const { peer: to, sent } = peer()
     const controller = new AbortController()
     const asked = ask(to, { signal: controller.signal })
@@ -176,14 +176,14 @@ describe('a peer', () => {
     expect(to.waiting).toBe(0)
   })
 
-  test('tells a request that ran out of time from one that was cancelled', async () => {
+  test('a timeout is distinguished from a cancellation', async () => {
     const { peer: to } = peer()
     expect(await ask(to, { signal: AbortSignal.abort(new DOMException('late', 'TimeoutError')) })).toBe(
       'OPERATION_TIMEOUT',
     )
   })
 
-  test('never throws, and no text settles a request it is not the answer to', () => {
+  test('the peer never throws, and no text settles a request it does not answer', () => {
     const message = { jsonrpc: '2.0', id: 7, result: { content: [] } }
     fc.assert(
       fc.property(fc.array(fc.oneof(anyText, mutated(message)), { maxLength: 10 }), (texts) => {

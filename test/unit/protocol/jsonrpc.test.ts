@@ -14,7 +14,7 @@ import {
 import { badMessages } from '../../support/bad-messages.ts'
 import { anyText, mutated } from '../../support/mutations.ts'
 
-/** What reading text comes to: a message, or the code of the refusal. */
+/** The result of parsing: a message, or the code of the refusal. */
 function verdict(text: string): string {
   try {
     const { kind } = parseMessage(text)
@@ -34,15 +34,15 @@ const call = {
 }
 const kinds = ['request', 'notification', 'response', 'PARSE_ERROR', 'INVALID_REQUEST']
 
-describe('a message', () => {
+describe('a JSON-RPC message', () => {
   test.each(badMessages.filter(({ bytes }) => typeof bytes === 'string'))(
-    'that is $name is refused',
+    'a message that is $name is refused',
     ({ bytes, error }) => {
       expect(verdict(bytes.toString())).toBe(error)
     },
   )
 
-  test('of any text is read or refused, and never does more harm', () => {
+  test('any text is either parsed or refused', () => {
     fc.assert(
       fc.property(fc.oneof(anyText, mutated(call)), (text) => {
         expect(kinds).toContain(verdict(text))
@@ -52,7 +52,7 @@ describe('a message', () => {
     )
   })
 
-  test('goes on with the very text it came in', () => {
+  test('a message is forwarded with its exact text', () => {
     fc.assert(
       fc.property(fc.jsonValue(), fc.constantFrom(0, 1, '\t'), (value, indent) => {
         const params = JSON.stringify({ value }, null, indent)
@@ -63,7 +63,7 @@ describe('a message', () => {
     )
   })
 
-  test('keeps large integers, fractions and the order of its members', () => {
+  test('large integers, fractions and member order are preserved', () => {
     const params = '{"b":12345678901234567890,"a":1.0,"c":1e400,"d":-0}'
     const message = parseMessage(`{"method":"x", "params" : ${params} ,"jsonrpc":"2.0","id":"7"}`)
     expect(message).toMatchObject({ kind: 'request', id: '"7"' })
@@ -74,25 +74,25 @@ describe('a message', () => {
   })
 
   test.each(['7', '"7"', '-1', '9007199254740993', '""', '"a\\u0000b"', '1.0', '1e3'])(
-    'may have the id %s',
+    'the id is accepted: %s',
     (id) => {
       expect(parseMessage(`{"jsonrpc":"2.0","id":${id},"method":"m"}`)).toMatchObject({ kind: 'request', id })
       expect(idOf(`{"jsonrpc":"2.0","id":${id}}`)).toBe(id)
     },
   )
 
-  test.each(['null', '1.5', '{}', '[]', 'true'])('may not have the id %s', (id) => {
+  test.each(['null', '1.5', '{}', '[]', 'true'])('the id is refused: %s', (id) => {
     expect(verdict(`{"jsonrpc":"2.0","id":${id},"method":"m"}`)).toBe('INVALID_REQUEST')
     expect(idOf(`{"jsonrpc":"2.0","id":${id}}`)).toBe('null')
   })
 
-  test('with params that are null has none', () => {
+  test('null params are absent params', () => {
     expect(parseMessage('{"jsonrpc":"2.0","id":1,"method":"m","params":null}')).toMatchObject({
       params: { text: '{}' },
     })
   })
 
-  test('with members named like those of objects is read as it is', () => {
+  test('members named like Object.prototype members are parsed', () => {
     const text = '{"jsonrpc":"2.0","id":1,"method":"m","params":{"__proto__":{"x":1},"constructor":2}}'
     const message = parseMessage(text)
     expect(message.kind === 'request' && message.params.with({ y: 1 }).text).toBe(
@@ -101,7 +101,7 @@ describe('a message', () => {
     expect(Object.hasOwn(Object.prototype, 'x')).toBe(false)
   })
 
-  test('of an answer with an odd error has a code and a message', () => {
+  test('an invalid error object receives a code and a message', () => {
     const odd = '{"jsonrpc":"2.0","id":1,"error":{"code":"E","message":7,"data":{"n":1.0}}}'
     const message = parseMessage(odd)
     expect(message.kind === 'response' && message.error?.text).toBe(
@@ -109,7 +109,7 @@ describe('a message', () => {
     )
   })
 
-  test('of an answer may come without an id that can be read', () => {
+  test('an error response may have an unreadable id', () => {
     for (const id of ['', '"id":null,', '"id":1.5,']) {
       const message = parseMessage(`{"jsonrpc":"2.0",${id}"error":{"code":1,"message":"m"}}`)
       expect(message.kind === 'response' && message.id).toBeUndefined()
@@ -117,19 +117,19 @@ describe('a message', () => {
   })
 })
 
-test('what is encoded never has params or an id that are null, except in an error without an id', () => {
+test('an encoded message has no null params, and no null id except in an error', () => {
   expect(encodeNotification('m')).toBe('{"jsonrpc":"2.0","method":"m"}')
   expect(encodeRequest('1', 'm', undefined)).toBe('{"jsonrpc":"2.0","id":1,"method":"m"}')
   expect(encodeResult('"1"', Payload.text('{}'))).toBe('{"jsonrpc":"2.0","id":"1","result":{}}')
   expect(encodeError('null', new GatewayError('PARSE_ERROR', 'no'))).toContain('"id":null')
 })
 
-describe('a message whose members stand in any order', () => {
+describe('the order of message members', () => {
   const value = fc.oneof(fc.jsonValue(), fc.constant({ id: 1, result: 2 }), fc.constant('"id":9,"result":{}'))
   const body = fc.dictionary(fc.constantFrom('a', 'id', 'result', 'params', 'jsonrpc', 'd'), value)
   const id = fc.oneof(fc.integer(), fc.string(), fc.constant(2 ** 53 + 2))
 
-  test('is read the same whatever the order and the spaces', () => {
+  test('a message is parsed in any order and spacing', () => {
     const property = fc.property(
       id,
       body,
@@ -153,12 +153,12 @@ describe('a message whose members stand in any order', () => {
   test.each([
     ['a second result', '{"jsonrpc":"2.0","id":7,"result":{"a":1},"result":{"b":2}}'],
     ['a second id', '{"jsonrpc":"2.0","id":7,"result":{"a":1},"id":7}'],
-    ['a second id, spelt with an escape', '{"jsonrpc":"2.0","id":7,"result":{"a":1},"\\u0069d":7}'],
+    ['a second id with an escape', '{"jsonrpc":"2.0","id":7,"result":{"a":1},"\\u0069d":7}'],
     ['a second result before the envelope', '{"result":{"a":1},"result":{"b":2},"jsonrpc":"2.0","id":7}'],
-    ['second params', '{"jsonrpc":"2.0","id":7,"method":"m","params":{},"params":{"x":1}}'],
+    ['a second params', '{"jsonrpc":"2.0","id":7,"method":"m","params":{},"params":{"x":1}}'],
     ['a second method', '{"method":"m","params":{},"method":"m","jsonrpc":"2.0","id":7}'],
     ['a second id after a space', '{"jsonrpc":"2.0","id":7,"result":{"a":1},"id" :7}'],
-  ])('is refused with %s', (_name, text) => {
+  ])('a message is refused with %s', (_name, text) => {
     expect(verdict(text)).toBe('INVALID_REQUEST')
   })
 
@@ -166,13 +166,13 @@ describe('a message whose members stand in any order', () => {
     '{"jsonrpc":"2.0","id":7,"result":{"a":1.0},"more":{"b":2}}',
     '{"result":{"a":1.0},"more":{"b":2},"jsonrpc":"2.0","id":7}',
     '{"result":{"a":1.0},"jsonrpc":"2.0","id":7,"more":{"b":2}}',
-  ])('is read without what it has besides: %s', (text) => {
+  ])('unknown members are ignored: %s', (text) => {
     const read = parseMessage(text)
     expect(read).toMatchObject({ kind: 'response', id: '7' })
     expect(read.kind === 'response' && read.result?.text).toBe('{"a":1.0}')
   })
 
-  test('keeps an id that is no plain integer as it was written', () => {
+  test('an id that is not a plain integer is preserved as written', () => {
     for (const written of ['7.0', '7e0', '-0', '9007199254740993', '"7"']) {
       expect(parseMessage(`{"jsonrpc":"2.0","id":${written},"result":{}}`)).toMatchObject({ id: written })
     }

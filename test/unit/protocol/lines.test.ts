@@ -22,7 +22,7 @@ function read(chunks: readonly Uint8Array[], limit = 1000): Read {
   return found
 }
 
-/** Bytes cut at any places. */
+/** Bytes divided at any position. */
 function cut(bytes: Uint8Array, places: readonly number[]): Uint8Array[] {
   const ends = [...new Set(places.map((place) => place % (bytes.length + 1)))].toSorted(
     (one, other) => one - other,
@@ -33,8 +33,8 @@ function cut(bytes: Uint8Array, places: readonly number[]): Uint8Array[] {
 const places = fc.array(fc.nat(), { maxLength: 20 })
 const line = fc.string({ unit: 'binary', minLength: 1, maxLength: 50 }).filter((text) => !/[\r\n]/.test(text))
 
-describe('lines', () => {
-  test('a character cut by chunks survives, whatever the chunks', () => {
+describe('line splitting', () => {
+  test('a character survives any division into chunks', () => {
     const bytes = Buffer.from('é € 😀 \u2028 \u0085\n'.repeat(3))
     for (let size = 1; size < bytes.length; size++) {
       const chunks = Array.from({ length: Math.ceil(bytes.length / size) }, (_, at) =>
@@ -44,7 +44,7 @@ describe('lines', () => {
     }
   })
 
-  test('any lines come out as they went in, however they are cut and ended', () => {
+  test('any lines are preserved for any chunks and line ends', () => {
     fc.assert(
       fc.property(fc.array(line), fc.constantFrom('\n', '\r\n'), places, (given, end, at) => {
         const bytes = Buffer.from(given.map((each) => each + end).join(''))
@@ -53,7 +53,7 @@ describe('lines', () => {
     )
   })
 
-  test('any bytes are split alike, however they are cut, and never over the limit', () => {
+  test('any bytes are split alike for any chunks, within the limit', () => {
     fc.assert(
       fc.property(
         fc.uint8Array({ maxLength: 300 }),
@@ -76,23 +76,23 @@ describe('lines', () => {
     ])
   })
 
-  test('a line over the limit is skipped and told of, and the next one is read', () => {
+  test('a line over the limit is skipped and reported, and the next line is read', () => {
     const long = Buffer.from(`${'x'.repeat(2000)}\nnext\n`)
     expect(read(cut(long, [500, 1500]))).toMatchObject({ lines: ['next'], skipped: [2000] })
   })
 
-  test('a line that is no UTF-8 is told from one that is', () => {
+  test('invalid UTF-8 is detected', () => {
     const bytes = Buffer.concat([Buffer.from('é\n'), Buffer.from([0xe9, 10]), Buffer.from('😀\n')])
     expect(read([bytes])).toMatchObject({ lines: ['é', '\ufffd', '😀'], sound: [true, false, true] })
   })
 
-  test('empty lines are left out', () => {
+  test('empty lines are skipped', () => {
     expect(read([Buffer.from('\n\r\n\na\n\n')]).lines).toEqual(['a'])
   })
 })
 
-describe('a message as one line', () => {
-  test('holds nothing that any reader takes for a line end, and says the same', () => {
+describe('singleLine', () => {
+  test('a single line contains no line terminator and has the same value', () => {
     fc.assert(
       fc.property(fc.jsonValue(), fc.constantFrom(0, 2), (value, indent) => {
         const text = JSON.stringify(value, null, indent)
@@ -104,13 +104,13 @@ describe('a message as one line', () => {
     )
   })
 
-  test('has U+2028 and U+2029 escaped', () => {
+  test('U+2028 and U+2029 are escaped', () => {
     expect(singleLine('"a\u2028b\u2029c"')).toBe('"a\\u2028b\\u2029c"')
   })
 })
 
-describe('chunks', () => {
-  test('any pieces come out joined, once', () => {
+describe('chunk joining', () => {
+  test('any chunks are joined once', () => {
     fc.assert(
       fc.property(
         fc.array(fc.uint8Array({ maxLength: 5 }), { maxLength: 50 }),

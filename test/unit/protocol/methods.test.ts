@@ -3,7 +3,7 @@ import { memberFor } from '../../../src/protocol/subscription-filter.ts'
 import { isForServers, method, severity } from '../../../src/protocol/methods.ts'
 
 test.each(['__proto__', 'constructor', 'toString', 'hasOwnProperty', ''])(
-  'the method name %j is one nobody knows',
+  'the method name %j is unknown',
   (name) => {
     expect(method(name)).toEqual({})
     expect(memberFor(name)).toBeUndefined()
@@ -19,10 +19,10 @@ test.each([
   '',
   'notifications/cancelled',
   'notifications/initialized',
-])('a notification named %j does not reach servers', (name) => {
+])('the notification %j is not forwarded to servers', (name) => {
   expect(isForServers(name)).toBe(false)
 })
 
-test('a notification of a vendor reaches servers', () => {
+test('vendor notifications are forwarded to servers', () => {
   expect(isForServers('notifications/vendor/news')).toBe(true)
 })

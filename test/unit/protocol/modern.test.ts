@@ -11,8 +11,8 @@ function textOf(method: string, outcome: Parameters<typeof modernResult>[1]): st
   return modernResult({ method, client } as unknown as Call, outcome, () => 'sealed').text
 }
 
-describe('for a client of 2026-07-28 the very text is kept', () => {
-  it('of questions', () => {
+describe('JSON text for a 2026-07-28 client', () => {
+  it('the text of input requests is preserved', () => {
     const params = Payload.text(`{"message":"m","requestedSchema":{${big}}}`)
     const questions = { q1: { method: 'elicitation/create', params } }
     expect(
@@ -20,7 +20,7 @@ describe('for a client of 2026-07-28 the very text is kept', () => {
     ).toContain(params.text)
   })
 
-  it('of tools, without what the revision has no more', () => {
+  it('the text of tools is preserved without removed members', () => {
     const tools = `[{"name":"a","execution":{},"inputSchema":{${big}}},{"name":"b","x":{${big}}}]`
     const result = textOf('tools/list', { kind: 'result', result: Payload.text(`{"tools":${tools}}`) })
     expect(result).toContain(`[{"name":"a","inputSchema":{${big}}},{"name":"b","x":{${big}}}]`)
@@ -31,7 +31,7 @@ it.each([
   ['{"code":-32021,"message":"m","data":{"requiredCapabilities":{"sampling":{}}}}', -32021],
   ['{"code":-32021,"message":"m","data":{"n":9007199254740993}}', -32603],
   ['{"code":-32050,"message":"m","data":{"n":9007199254740993}}', -32603],
-])('an error of a server is only told under a code of 2026-07-28 that it means: %s', (text, code) => {
+])('an error code of a server is forwarded only if 2026-07-28 defines it alike: %s', (text, code) => {
   const error = modernError(new GatewayError('UPSTREAM_ERROR', 'm', { relayed: Payload.text(text) }))
   expect(error.fields['code']).toBe(code)
   expect(error.text).toContain(text.slice(text.indexOf('"data"'), -1))

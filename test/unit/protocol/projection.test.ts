@@ -15,14 +15,14 @@ const link = { type: 'resource_link', uri: 'file:///a', name: 'a', description: 
 const text = { type: 'text', text: 't' }
 
 describe('a result for an older client', () => {
-  it('keeps its text where nothing has to change', () => {
+  it('the text is preserved if nothing changes', () => {
     const result = Payload.text('{"content":[{"type":"text","text":"t"}],"n":1.0,"isError":false}')
     for (const name of ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25']) {
       expect(lowerResult('tools/call', result, revision(name)).text).toBe(result.text)
     }
   })
 
-  it('loses what only 2026-07-28 says', () => {
+  it('members specific to 2026-07-28 are removed', () => {
     const meta = { 'io.modelcontextprotocol/serverInfo': {}, kept: 1 }
     const result = Payload.of({
       tools: [],
@@ -39,7 +39,7 @@ describe('a result for an older client', () => {
     ['2025-03-26', ['text', 'audio', 'text']],
     ['2025-06-18', ['text', 'audio', 'resource_link']],
     ['2025-11-25', ['text', 'audio', 'resource_link']],
-  ])('of %s has content of the types %j', (name, types) => {
+  ])('a %s client receives content of the types %j', (name, types) => {
     const { content } = lowerResult(
       'tools/call',
       Payload.of({ content: [text, audio, link] }),
@@ -58,13 +58,13 @@ describe('a result for an older client', () => {
     expect(found).toEqual(types.slice(1))
   })
 
-  it('leaves messages alone that are none', () => {
+  it('malformed messages are unchanged', () => {
     const odd = { messages: [7, { role: 'user', content: 'hi' }, { role: 'user', content: audio }] }
     const { messages } = lowerResult('prompts/get', Payload.of(odd), revision('2024-11-05')).fields
     expect(messages).toMatchObject([7, { content: 'hi' }, { content: { type: expect.any(String) } }])
   })
 
-  it('has structured content as an object, and as text', () => {
+  it('structured content is an object and repeated as text', () => {
     const list = lowerResult(
       'tools/call',
       Payload.text('{"content":[],"structuredContent":[1.0]}'),
@@ -78,7 +78,7 @@ describe('a result for an older client', () => {
     expect(lowerResult('tools/call', object, latestLegacy).value).toEqual(object.value)
   })
 
-  it('keeps the very text of everything beside what has to change', () => {
+  it('all other text is preserved', () => {
     const big = '"n":9007199254740993,"one":1.0'
     const block = `{"type":"text","text":"t",${big}}`
     const linked = `{"type":"resource_link","uri":"file:///a","name":"a"}`
@@ -102,20 +102,23 @@ describe('a result for an older client', () => {
       ],
     },
     { type: ['object', 'array'], properties: { a: { $ref: '#/$defs/a' } }, required: ['a'] },
-  ])('fits its schema, also where the root may be an object or not: %j', (root) => {
-    const outputSchema = { ...root, $defs: { a: { type: 'integer' } } }
-    const tools = Payload.of({ tools: [{ name: 'a', outputSchema }] })
-    const [tool] = lowerResult('tools/list', tools, latestLegacy).at('tools')?.items ?? []
-    const schema = tool?.at('outputSchema')?.fields ?? {}
-    expect(schema['type']).toBe('object')
-    const fits = (structuredContent: unknown): boolean => {
-      const result = lowerResult('tools/call', Payload.of({ content: [], structuredContent }), latestLegacy)
-      return validator(schema)(result.fields['structuredContent']).length === 0
-    }
-    expect([{ a: 1 }, [1], { a: 'no' }, 'no'].map(fits)).toEqual([true, true, false, false])
-  })
+  ])(
+    'the wrapped result is valid for its wrapped schema, whether or not the root is an object: %j',
+    (root) => {
+      const outputSchema = { ...root, $defs: { a: { type: 'integer' } } }
+      const tools = Payload.of({ tools: [{ name: 'a', outputSchema }] })
+      const [tool] = lowerResult('tools/list', tools, latestLegacy).at('tools')?.items ?? []
+      const schema = tool?.at('outputSchema')?.fields ?? {}
+      expect(schema['type']).toBe('object')
+      const fits = (structuredContent: unknown): boolean => {
+        const result = lowerResult('tools/call', Payload.of({ content: [], structuredContent }), latestLegacy)
+        return validator(schema)(result.fields['structuredContent']).length === 0
+      }
+      expect([{ a: 1 }, [1], { a: 'no' }, 'no'].map(fits)).toEqual([true, true, false, false])
+    },
+  )
 
-  it('says of structured content what it wraps it as', () => {
+  it('wrapped structured content names its wrapper', () => {
     const schema = { type: 'array', items: { $ref: '#/$defs/item' }, $defs: { item: { type: 'string' } } }
     const { tools } = lowerResult(
       'tools/list',
@@ -130,7 +133,7 @@ describe('a result for an older client', () => {
     })
   })
 
-  it('leaves references alone that are not of the old root', () => {
+  it('references with another base are unchanged', () => {
     const items = { $id: 'https://x.example/', $ref: '#/a' }
     const schema = { type: 'array', enum: ['#'], items, anyOf: [{ $ref: '#' }] }
     expect(wrapSchema(Payload.of(schema)).value).toMatchObject({
@@ -148,7 +151,7 @@ it('progress for 2024-11-05 has no message', () => {
 it.each([
   '{"task":{"taskId":"1","status":"working"},"_meta":{}}',
   '{"task":{"taskId":"1"},"resultType":"task"}',
-])('the acceptance of a task gets no content: %s', (text) => {
+])('the acceptance of a task receives no content: %s', (text) => {
   for (const revision of revisionNames) {
     const row = findRevision(revision)
     if (row?.era !== 'legacy') continue
@@ -157,7 +160,7 @@ it.each([
 })
 
 it.each(['notifications/elicitation/complete', 'notifications/tasks/status'])(
-  '%s is for clients of the one revision that has it',
+  '%s is sent to clients of the only revision that has it',
   (method) => {
     const heard = revisionNames.filter((name) => lowerNote({ method }, revision(name)))
     expect(heard).toEqual(['2025-11-25'])

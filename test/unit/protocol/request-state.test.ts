@@ -7,8 +7,8 @@ import { Payload } from '../../../src/core/payload.ts'
 import { anonymous } from '../../../src/core/principal.ts'
 import type { Target } from '../../../src/core/call.ts'
 
-describe('sealed state', () => {
-  it('comes back as it was', () => {
+describe('sealed request state', () => {
+  it('request state round-trips', () => {
     const property = fc.property(
       fc.dictionary(fc.string(), fc.jsonValue()),
       fc.string(),
@@ -20,21 +20,21 @@ describe('sealed state', () => {
     fc.assert(property)
   })
 
-  it('does not show what it holds', () => {
+  it('request state is not readable', () => {
     const text = createRequestStateCodec(() => 0).close({ secret: 'hunter2' }, 'b')
     expect(Buffer.from(text, 'base64url').toString('latin1')).not.toContain('hunter2')
   })
 
-  it('is good once', () => {
+  it('request state can be used once', () => {
     const seal = createRequestStateCodec(() => 0)
     const text = seal.close({ a: 1 }, 'b')
     seal.open(text, 'b')
     expect(codeOf(() => seal.open(text, 'b'))).toBe('STATE_INVALID')
-    // The same bytes in another spelling are the same state.
+    // The same bytes in another encoding are the same state.
     expect(codeOf(() => seal.open(`${text}=`, 'b'))).toBe('STATE_INVALID')
   })
 
-  it('is refused once any byte of it was changed', () => {
+  it('request state with any modified byte is refused', () => {
     const seal = createRequestStateCodec(() => 0)
     const text = seal.close({ a: 1 }, 'b')
     const bytes = Buffer.from(text, 'base64url')
@@ -47,7 +47,7 @@ describe('sealed state', () => {
     expect(seal.open(text, 'b')).toEqual({ a: 1 })
   })
 
-  it('is refused for another call, by another key, and when it is no seal at all', () => {
+  it('request state is refused for another call, another key and other text', () => {
     const seal = createRequestStateCodec(() => 0)
     const text = seal.close({ a: 1 }, 'b')
     expect(codeOf(() => seal.open(text, 'c'))).toBe('STATE_INVALID')
@@ -57,7 +57,7 @@ describe('sealed state', () => {
     }
   })
 
-  it('is sealed with the first of several keys, and opened by any', () => {
+  it('request state is encrypted with the first of several keys and decrypted with any', () => {
     const [shared, own] = [randomBytes(32), randomBytes(32)]
     const sealWith = (...keys: Buffer[]) =>
       createRequestStateCodec(
@@ -69,7 +69,7 @@ describe('sealed state', () => {
     expect(sealWith(shared, own).open(sealWith(own).close({ a: 1 }, 'b'), 'b')).toEqual({ a: 1 })
   })
 
-  it('expires', () => {
+  it('request state expires', () => {
     let now = 0
     const seal = createRequestStateCodec(() => now, 1000)
     const text = seal.close({ a: 1 }, 'b')
@@ -78,7 +78,7 @@ describe('sealed state', () => {
   })
 })
 
-describe('what a state is bound to', () => {
+describe('the binding of request state', () => {
   const call = (params: unknown, principal = anonymous, target: Partial<Target> = {}) =>
     bindingOf({
       principal,
@@ -86,7 +86,7 @@ describe('what a state is bound to', () => {
       params: Payload.of(params),
     })
 
-  it('is the same for the retry of a call, which adds answers and state', () => {
+  it('the binding of a retry with input responses is the same', () => {
     const retry = {
       arguments: { b: 2, a: 1 },
       name: 't',
@@ -97,13 +97,13 @@ describe('what a state is bound to', () => {
     expect(call(retry)).toBe(call({ name: 't', arguments: { a: 1, b: 2 } }))
   })
 
-  it('differs for another server, another method', () => {
+  it('the binding of another server or method is different', () => {
     const one = call({ name: 't' })
     expect(call({ name: 't' }, anonymous, { upstream: 'two' })).not.toBe(one)
     expect(call({ name: 't' }, anonymous, { method: 'prompts/get' })).not.toBe(one)
   })
 
-  it('differs for other arguments, another tool, another caller', () => {
+  it('the binding of other arguments, another tool or another caller is different', () => {
     const one = call({ name: 't', arguments: { a: 1 } })
     expect(call({ name: 't', arguments: { a: 2 } })).not.toBe(one)
     expect(call({ name: 'u', arguments: { a: 1 } })).not.toBe(one)

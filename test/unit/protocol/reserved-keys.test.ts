@@ -1,4 +1,4 @@
-// Holds the cutting of the gateway's own member names out of messages of servers against a plain walk over values.
+// Compares the removal of reserved member names from JSON text with a plain traversal of the value.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { isObject } from '../../../src/core/json/json.ts'
@@ -6,7 +6,7 @@ import { isReservedKey, withoutReservedKeys } from '../../../src/protocol/meta-k
 
 const cleaned = (text: string): string => withoutReservedKeys(text).text
 
-/** A walk over the value: what the cut text must parse to. */
+/** A traversal of the value: the result to which the cut text must parse. */
 function walked(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(walked)
   if (!isObject(value)) return value
@@ -17,7 +17,7 @@ function walked(value: unknown): unknown {
 }
 
 const names = fc.constantFrom('dev.gatehouse/approval', 'dev.gatehouse/error', 'dev.gatehouse', 'a', '_meta')
-// Keys end in no backslash: `JSON.parse` of Node.js 24.21 takes other keys for one it has seen.
+// Keys do not end in a backslash: `JSON.parse` of Node.js 24.21 confuses such keys with earlier ones.
 const plain = fc.string().map((text) => text.replaceAll('\\', '/'))
 const key = fc.oneof(names, plain, fc.constantFrom('structuredContent', '"', '}{', ',', '\n'))
 const { tree } = fc.letrec((tie) => ({
@@ -29,8 +29,8 @@ const { tree } = fc.letrec((tie) => ({
   ),
 }))
 
-describe('a message of a server', () => {
-  test('loses the members that are the gateway’s own, and nothing else', () => {
+describe('reserved members in a message of a server', () => {
+  test('exactly the reserved members of the gateway are removed', () => {
     fc.assert(
       fc.property(tree, fc.constantFrom(0, 1, '\t'), (value, space) => {
         const text = JSON.stringify(value, null, space)
@@ -40,7 +40,7 @@ describe('a message of a server', () => {
     )
   })
 
-  test('keeps the very characters of what stays', () => {
+  test('all other JSON text is preserved', () => {
     const own = '"dev.gatehouse/approval": {"by": ["root"]}'
     expect(cleaned(`{"a": 1.0, ${own} , "n": 9007199254740993}`)).toBe('{"a": 1.0, "n": 9007199254740993}')
     expect(cleaned(`{ ${own}, "a": 1e2 }`)).toBe('{  "a": 1e2 }')
@@ -56,11 +56,11 @@ describe('a message of a server', () => {
     String.raw`{"dev.gatehouse\/approval":1}`,
     String.raw`{"dev.gatehous\u0065\u002fapproval":1}`,
     '{"dev.gatehouse.sub/approval":1}',
-  ])('loses them however their names are written: %s', (text) => {
+  ])('reserved members are removed in every spelling of their names: %s', (text) => {
     expect(JSON.parse(cleaned(`{"_meta":${text},"id":1}`))).toEqual({ _meta: {}, id: 1 })
   })
 
-  test('says which were cut out, as few names and as short as can be logged', () => {
+  test('removed names are reported, limited in number and length', () => {
     const many = Object.fromEntries(Array.from({ length: 50 }, (_, at) => [`dev.gatehouse/${at}`, at]))
     const { removed } = withoutReservedKeys(
       JSON.stringify({ ...many, [`dev.gatehouse/${'x'.repeat(500)}`]: 1 }),
@@ -69,13 +69,13 @@ describe('a message of a server', () => {
     expect(Math.max(...removed.map(({ length }) => length))).toBeLessThanOrEqual(80)
   })
 
-  test('keeps those a trusted server may use', () => {
+  test('names that a trusted server may use are kept', () => {
     const text = '{"_meta":{"dev.gatehouse/receipt":"r","dev.gatehouse/approval":"a"}}'
     const { text: left } = withoutReservedKeys(text, (each) => each === 'dev.gatehouse/receipt')
     expect(left).toBe('{"_meta":{"dev.gatehouse/receipt":"r"}}')
   })
 
-  test('is read in one pass, however it nests and however many there are', () => {
+  test('a message is scanned in one pass for any nesting and number of members', () => {
     const nested = `${'{"a":['.repeat(200_000)}{"dev.gatehouse/x":1}${']}'.repeat(200_000)}`
     const wide = `[${Array.from({ length: 200_000 }, () => '{"a":1,"dev.gatehouse/x":1}').join(',')}]`
     const began = performance.now()
@@ -84,7 +84,7 @@ describe('a message of a server', () => {
     expect(performance.now() - began).toBeLessThan(5000)
   })
 
-  test('that is no JSON does no harm', () => {
+  test('text that is not JSON is unchanged', () => {
     fc.assert(
       fc.property(fc.string(), fc.string(), (one, other) => {
         expect(typeof cleaned(`${one}"dev.gatehouse/x":${other}`)).toBe('string')

@@ -34,7 +34,7 @@ const data = (found: Read): string[] => found.events.map((event) => event.data)
 const lineEnds = ['\n', '\r\n', '\r'] as const
 
 describe('an event stream', () => {
-  test.each(lineEnds)('with lines ended by %j is read at once and byte by byte', (end) => {
+  test.each(lineEnds)('events with line ends %j are parsed in one chunk and byte by byte', (end) => {
     const text =
       ['event: message', 'id: 7', 'data: {"a":"é😀"}', '', 'data: two', '', ': note', ''].join(end) + end
     for (const chunks of [[Buffer.from(text)], bytewise(text)]) {
@@ -42,28 +42,28 @@ describe('an event stream', () => {
     }
   })
 
-  test('that cuts a CRLF makes no event out of nothing', () => {
+  test('a CRLF divided between chunks produces no empty event', () => {
     const chunks = ['data: one\r', '\n\r', '\ndata: two\r', '\n', '\r\n'].map((text) => Buffer.from(text))
     expect(data(read(chunks))).toEqual(['one', 'two'])
   })
 
-  test('that spreads data over several lines is joined by line ends', () => {
+  test('several data lines are joined by line feeds', () => {
     expect(data(read([Buffer.from('data: {"a":\ndata: 1}\n\n')]))).toEqual(['{"a":\n1}'])
   })
 
-  test('gives events without a name, and none for an id or a retry alone', () => {
+  test('unnamed events are returned, and id or retry alone is not an event', () => {
     const found = read([Buffer.from('data: x\n\nid: 5\n\nretry: 250\n\n: c\n\n')])
     expect(data(found)).toEqual(['x'])
     expect(found.retries).toEqual([250])
   })
 
-  test('does not end lines at separators of other kinds', () => {
+  test('other Unicode separators do not end a line', () => {
     expect(data(read([Buffer.from('data: a\u2028b\u2029c\u0085d\u000be\n\n')]))).toEqual([
       'a\u2028b\u2029c\u0085d\u000be',
     ])
   })
 
-  test('of any messages is read as it was written, however it is cut', () => {
+  test('any messages are parsed as written for any chunks', () => {
     fc.assert(
       fc.property(fc.array(fc.jsonValue()), fc.integer({ min: 1, max: 30 }), (values, size) => {
         const texts = values.map((value) => JSON.stringify(value))
@@ -79,7 +79,7 @@ describe('an event stream', () => {
     )
   })
 
-  test('of any bytes never throws and gives the same events, however it is cut', () => {
+  test('any bytes are parsed without an exception and alike for any chunks', () => {
     const text = fc.string({
       unit: fc.constantFrom('data', ':', ' ', '\n', '\r', '\r\n', 'id', 'retry', '5', 'é', '\0', '{'),
     })
@@ -92,7 +92,7 @@ describe('an event stream', () => {
         (bytes) => {
           const whole = read([bytes])
           const single = read([...bytes].map((byte) => Uint8Array.of(byte)))
-          // A trailing CR may still become CRLF, so the last event may wait.
+          // A trailing CR may become CRLF, so the last event may be incomplete.
           expect(whole.events.slice(0, single.events.length)).toEqual(single.events)
           expect(whole.events.length - single.events.length).toBeLessThanOrEqual(1)
         },
@@ -100,19 +100,19 @@ describe('an event stream', () => {
     )
   })
 
-  test('with an event over the limit is given up', () => {
+  test('an event over the limit ends the stream', () => {
     expect(read([Buffer.from(`data: ${'x'.repeat(2000)}`)], 1000).overflows).toBeGreaterThan(0)
     const pieces = Array.from({ length: 30 }, () => Buffer.from(`data: ${'x'.repeat(90)}\n`))
     expect(read(pieces, 1000).overflows).toBe(1)
   })
 })
 
-test('an event never holds a raw line end but its own', () => {
+test('an encoded event contains no line end within its data', () => {
   const event = encodeEvent('{"a":"x\u2028y",\n"b":1}', '3')
   expect(event).toBe('id: 3\nevent: message\ndata: {"a":"x\\u2028y", "b":1}\n\n')
 })
 
-test('priming events have an id and no data, and the endpoint event a path', () => {
+test('a priming event has an id and no data, and the endpoint event has a path', () => {
   expect(data(read([Buffer.from(encodePriming('9'))])).join('')).toBe('')
   expect(read([Buffer.from(encodeEndpoint('/messages?session_id=1'))]).events).toMatchObject([
     { event: 'endpoint', data: '/messages?session_id=1' },

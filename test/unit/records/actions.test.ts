@@ -21,7 +21,7 @@ function deed(given: Partial<Action> = {}): Action {
   }
 }
 
-test('keys of deeds sort by time, and differ', () => {
+test('action keys are unique and sort by time', () => {
   fc.assert(
     fc.property(fc.nat(2 ** 45), fc.nat(2 ** 45), (one, other) => {
       const keys = [newActionKey(one), newActionKey(other)]
@@ -31,8 +31,8 @@ test('keys of deeds sort by time, and differ', () => {
   )
 })
 
-describe('deeds', () => {
-  test('are found by their key, until they are removed', async () => {
+describe('recorded actions', () => {
+  test('an action is found by its key until it is deleted', async () => {
     const deeds = new Actions(new MemoryStore())
     const one = deed()
     await deeds.put(one, HOUR)
@@ -41,7 +41,7 @@ describe('deeds', () => {
     expect(await deeds.find(one.key)).toBeUndefined()
   })
 
-  test('are listed from the last to the first, those that are meant', async () => {
+  test('actions are listed from newest to oldest, with filters', async () => {
     const deeds = new Actions(new MemoryStore())
     const first = deed({ startedAt: 1000 })
     const second = deed({ startedAt: 2000, session: 's', upstream: 'two' })
@@ -55,7 +55,7 @@ describe('deeds', () => {
     expect(await deeds.list({ principal: 'you' })).toEqual([third])
   })
 
-  test('say when they were undone', async () => {
+  test('an action records when it was undone', async () => {
     const deeds = new Actions(new MemoryStore())
     const one = deed()
     await deeds.put(one, HOUR)
@@ -64,7 +64,7 @@ describe('deeds', () => {
     expect(await deeds.undone('other', 5000, HOUR)).toBe(false)
   })
 
-  test('are undone by one at a time', async () => {
+  test('an action is undone by one process at a time', async () => {
     const deeds = new Actions(new MemoryStore())
     expect(await deeds.reserve('one')).toBe(true)
     expect(await deeds.reserve('one')).toBe(false)
@@ -74,7 +74,7 @@ describe('deeds', () => {
     expect(await deeds.list()).toEqual([])
   })
 
-  test('that are too large lose their arguments first, and their way back last', async () => {
+  test('an oversized action loses its arguments first and its compensation last', async () => {
     const deeds = new Actions(new MemoryStore())
     const kept = async (one: Action): Promise<Action | undefined> => {
       await deeds.put(one, HOUR)
@@ -91,7 +91,7 @@ describe('deeds', () => {
     expect(lost?.way).toEqual({ kind: 'none', reason: 'what it takes to undo it is larger than 1 MB' })
   })
 
-  test('that something else wrote are left out', async () => {
+  test('records written by other software are skipped', async () => {
     const kept = new Map([
       ['deed/1', '{"torn'],
       ['deed/2', '{"key":"2","status":"done"}'],

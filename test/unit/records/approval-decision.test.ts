@@ -22,7 +22,7 @@ const user = (approvesAs?: string): AuthSettings['users'][number] => ({
   ...(approvesAs !== undefined && { approvesAs }),
 })
 
-describe('who decides on the page of an approval', () => {
+describe('deciding on the page of an approval', () => {
   const own = { kind: 'page', caller: 'user:anna', approvers: [] } as const
   const robots = { kind: 'page', caller: 'token:robot', approvers: [] } as const
   const clients = { kind: 'page', caller: 'client:app', approvers: [] } as const

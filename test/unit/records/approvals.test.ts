@@ -48,8 +48,8 @@ async function decided(
   return approval
 }
 
-describe('what another program wrote', () => {
-  it.each(['no JSON', '[]', '{"id":"x","expiresAt":9e99}'])('is no approval: %s', async (text) => {
+describe('records of other software', () => {
+  it.each(['no JSON', '[]', '{"id":"x","expiresAt":9e99}'])('foreign record %s is ignored', async (text) => {
     await store.put('approval/x', text, 1000)
     await approvals.request(draft)
     expect(await approvals.list()).toHaveLength(1)
@@ -58,15 +58,15 @@ describe('what another program wrote', () => {
   })
 })
 
-describe('asking for an approval', () => {
-  it('finds the pending one of the same call again, with its token', async () => {
+describe('requesting an approval', () => {
+  it('an equal call finds the pending approval with its token', async () => {
     const first = await approvals.request(draft)
     const second = await elsewhere.request(draft)
     expect({ ...second, isNew: true }).toEqual(first)
     expect(await approvals.list()).toHaveLength(1)
   })
 
-  it('is one approval for many who ask at once', async () => {
+  it('concurrent requests create one approval', async () => {
     const all = await Promise.all(
       Array.from({ length: 20 }, (_, index) => (index % 2 ? approvals : elsewhere).request(draft)),
     )
@@ -74,7 +74,7 @@ describe('asking for an approval', () => {
     expect(await approvals.list()).toHaveLength(1)
   })
 
-  it('is another approval for another call, caller, way or number of people', async () => {
+  it('another call, caller, kind or number of approvers creates another approval', async () => {
     const drafts = [
       draft,
       { ...draft, digest: 'd2' },
@@ -87,7 +87,7 @@ describe('asking for an approval', () => {
     expect(new Set(ids).size).toBe(drafts.length)
   })
 
-  it('names it with 128 random bits, which are not its token', async () => {
+  it('an approval has a random id of 128 bits that is not its token', async () => {
     const { approval, token } = await approvals.request(draft)
     expect(approval.id).toMatch(/^[0-9a-f]{32}$/)
     expect(token).toMatch(/^[0-9a-f]{32}$/)
@@ -95,7 +95,7 @@ describe('asking for an approval', () => {
     expect(JSON.stringify(await approvals.list())).not.toContain(token)
   })
 
-  it('is refused to a caller with a hundred open ones, and to nobody else', async () => {
+  it('a caller with a hundred pending approvals is refused another, and other callers are not', async () => {
     for (let index = 0; index < 100; index++) await approvals.request({ ...draft, digest: `d${index}` })
     await expect(approvals.request({ ...draft, digest: 'more' })).rejects.toMatchObject({
       code: 'QUOTA_EXHAUSTED',
@@ -104,14 +104,14 @@ describe('asking for an approval', () => {
     await expect(approvals.request({ ...draft, caller: 'other' })).resolves.toBeDefined()
   })
 
-  it('is refused where nobody could read the arguments', async () => {
+  it('an approval with arguments too large to read is refused', async () => {
     const large = { ...draft, arguments: { text: 'x'.repeat(1024 * 1024) } }
     await expect(approvals.request(large)).rejects.toMatchObject({ code: 'PAYLOAD_TOO_LARGE' })
   })
 })
 
-describe('deciding', () => {
-  it('is refused for an unknown approval, and for one whose time is over', async () => {
+describe('deciding on an approval', () => {
+  it('a decision on an unknown or expired approval is refused', async () => {
     const { id } = await decided(draft)
     await expect(approvals.decide('nothing', operator)).rejects.toMatchObject({ code: 'RESOURCE_NOT_FOUND' })
     await expect(approvals.decide('../x', operator)).rejects.toMatchObject({ code: 'RESOURCE_NOT_FOUND' })
@@ -121,42 +121,42 @@ describe('deciding', () => {
     expect(await approvals.list()).toEqual([])
   })
 
-  it('is refused once it is decided', async () => {
+  it('a decision on a decided approval is refused', async () => {
     const { id } = await decided(draft, operator)
     await expect(approvals.decide(id, operator)).rejects.toMatchObject({ code: 'CONFLICT' })
   })
 
-  it('is refused to those who may not, and nothing is written', async () => {
+  it('an unauthorized decision is refused and not recorded', async () => {
     const { id } = await decided(draft)
     const decision = { by: 'agent', via: 'token', verdict: 'approved' } as const
     await expect(approvals.decide(id, decision)).rejects.toMatchObject({ code: 'PERMISSION_DENIED' })
     expect(await approvals.find(id)).toMatchObject({ status: 'pending', decisions: [] })
   })
 
-  it('takes as many different people as it needs', async () => {
+  it('the required number of different people must approve', async () => {
     const { id } = await decided(others, ada)
     expect(await approvals.find(id)).toMatchObject({ status: 'pending' })
     await expect(approvals.decide(id, { ...ada, via: 'token' })).rejects.toMatchObject({ code: 'CONFLICT' })
     expect(await approvals.decide(id, bob)).toMatchObject({ status: 'approved' })
   })
 
-  it('counts whoever is at the machine as one person', async () => {
+  it('everyone at the terminal counts as one person', async () => {
     const { id } = await decided(others, operator)
     const code = { by: 'somebody', via: 'code', verdict: 'approved' } as const
     await expect(approvals.decide(id, code)).rejects.toMatchObject({ code: 'CONFLICT' })
   })
 
-  it('is denied by one person', async () => {
+  it('one denial denies the approval', async () => {
     const { id } = await decided(others, ada, { ...bob, verdict: 'denied', reason: 'no' })
     expect(await approvals.find(id)).toMatchObject({ status: 'denied' })
   })
 
-  it('is denied by one who thinks better of it', async () => {
+  it('a person who approved can still deny', async () => {
     const { id } = await decided(others, ada, { ...ada, verdict: 'denied' })
     expect(await approvals.find(id)).toMatchObject({ status: 'denied' })
   })
 
-  it('leaves time to make the call', async () => {
+  it('an approval given late leaves time to make the call', async () => {
     const { id } = await decided(draft)
     now += 299_000
     await approvals.decide(id, operator)
@@ -164,7 +164,7 @@ describe('deciding', () => {
     expect(await approvals.use(draft)).toMatchObject({ id, status: 'approved' })
   })
 
-  it('keeps every decision of many at once', async () => {
+  it('all concurrent decisions are recorded', async () => {
     const { id } = await decided({ ...others, needed: 10 })
     const people = Array.from({ length: 10 }, (_, index) => ({ ...ada, by: `person ${index}` }))
     await Promise.all(people.map((each, index) => (index % 2 ? approvals : elsewhere).decide(id, each)))
@@ -174,13 +174,13 @@ describe('deciding', () => {
 })
 
 describe('using an approval', () => {
-  it('tells nothing where none is open, and the pending one', async () => {
+  it('without an approval nothing is returned, and a pending one is returned as pending', async () => {
     expect(await approvals.use(draft)).toBeUndefined()
     const { id } = await decided(draft)
     expect(await approvals.use(draft)).toMatchObject({ id, status: 'pending' })
   })
 
-  it('gives it to one of many calls at once, of all gateways', async () => {
+  it('an approval is used by exactly one of many concurrent calls', async () => {
     const { id } = await decided(draft, operator)
     const all = await Promise.all(
       Array.from({ length: 20 }, (_, index) => (index % 2 ? approvals : elsewhere).use(draft)),
@@ -190,13 +190,13 @@ describe('using an approval', () => {
     expect((await approvals.request(draft)).approval.id).not.toBe(id)
   })
 
-  it('does not hold for a call that takes more people', async () => {
+  it('an approval does not cover a call that requires more people', async () => {
     await decided(draft, operator)
     expect(await approvals.use({ ...draft, needed: 2 })).toBeUndefined()
     expect(await approvals.use({ ...draft, kind: 'out_of_band' })).toBeUndefined()
   })
 
-  it('tells of a denial once', async () => {
+  it('a denial is reported once', async () => {
     const { id } = await decided(draft, { ...operator, verdict: 'denied' })
     expect(await approvals.use(draft)).toMatchObject({ id, status: 'denied' })
     expect(await approvals.use(draft)).toBeUndefined()
@@ -205,7 +205,7 @@ describe('using an approval', () => {
 })
 
 describe('the token of an approval', () => {
-  it('is good once, for its own call', async () => {
+  it('the token is valid once, for its own call', async () => {
     const { token, approval } = await approvals.request(draft)
     await approvals.request({ ...draft, digest: 'd2' })
     expect(await approvals.consume({ ...draft, digest: 'd2' }, token)).toBeUndefined()
@@ -216,7 +216,7 @@ describe('the token of an approval', () => {
     expect(await approvals.consume(draft, token)).toBeUndefined()
   })
 
-  it('is not good once its time is over, nor against a denial', async () => {
+  it('the token is not valid after expiry or a denial', async () => {
     const { token, approval } = await approvals.request(draft)
     await approvals.decide(approval.id, { ...operator, verdict: 'denied' })
     expect(await approvals.consume(draft, token)).toBeUndefined()
@@ -226,29 +226,29 @@ describe('the token of an approval', () => {
   })
 })
 
-describe('who may decide', () => {
+describe('who may decide on an approval', () => {
   const page = { kind: 'page', caller: 'agent', approvers: [] } as const
   const band = { kind: 'out_of_band', caller: 'agent', approvers: [] } as const
   const everybody = { kind: 'page', caller: 'anonymous', isEverybody: true, approvers: [] } as const
   it.each([
-    ['the caller with its password, on its own page', page, 'agent', 'password', true],
-    ['another with a password, on the page of the caller', page, 'ada', 'password', false],
-    ['one who is named', { ...page, approvers: ['ada'] }, 'ada', 'password', true],
-    ['anybody with a password, where callers are not told apart', everybody, 'ada', 'password', true],
+    ['the caller with its password on its own page', page, 'agent', 'password', true],
+    ['another user with a password on the page of the caller', page, 'ada', 'password', false],
+    ['a named approver', { ...page, approvers: ['ada'] }, 'ada', 'password', true],
+    ['any user with a password if callers are anonymous', everybody, 'ada', 'password', true],
     ['the caller with its token', page, 'agent', 'token', false],
-    ['another with a token, on the page of the caller', page, 'ada', 'token', false],
-    ['everybody with a token', everybody, 'anonymous', 'token', false],
-    ['who reads the terminal', page, 'operator', 'code', true],
-    ['who is at the command line', page, 'root', 'command_line', true],
+    ['another token on the page of the caller', page, 'ada', 'token', false],
+    ['an anonymous token', everybody, 'anonymous', 'token', false],
+    ['the person with the code from the terminal', page, 'operator', 'code', true],
+    ['the person at the command line', page, 'root', 'command_line', true],
     ['the caller, out of band', band, 'agent', 'password', false],
-    ['the token that calls, out of band', band, 'agent', 'token', false],
+    ['the calling token, out of band', band, 'agent', 'token', false],
     ['another token, out of band', band, 'ada', 'token', true],
-    ['another with a password, out of band', band, 'ada', 'password', true],
+    ['another user with a password, out of band', band, 'ada', 'password', true],
     ['the command line, out of band', band, 'root', 'command_line', true],
-    ['one who is not named', { ...band, approvers: ['bob'] }, 'ada', 'password', false],
-    ['the command line that is not named', { ...band, approvers: ['bob'] }, 'root', 'command_line', false],
-    ['the caller that is named', { ...band, approvers: ['agent'] }, 'agent', 'password', false],
-  ] as const)('%s', (...row) => {
+    ['an approver who is not named', { ...band, approvers: ['bob'] }, 'ada', 'password', false],
+    ['the command line if it is not named', { ...band, approvers: ['bob'] }, 'root', 'command_line', false],
+    ['the caller if it is named', { ...band, approvers: ['agent'] }, 'agent', 'password', false],
+  ] as const)('the right to decide of %s', (...row) => {
     const [, approval, by, via, expected] = row
     expect(mayDecide(approval, { by, via })).toBe(expected)
   })
@@ -261,7 +261,7 @@ const step = fc.record({
   use: fc.boolean(),
 })
 
-it('never lets a call run more often, or with fewer people, than were asked for', async () => {
+it('a call never runs more often or with fewer approvals than required', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(step, { maxLength: 12 }),

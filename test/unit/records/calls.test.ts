@@ -23,7 +23,7 @@ const record: CallRecord = {
   attemptedAt: 1,
 }
 
-it('a record is read as it was written, its result to the character', () => {
+it('a call record round-trips with the exact text of its result', () => {
   fc.assert(
     fc.property(fc.json(), fc.integer({ min: 0 }), fc.string(), (text, expiresAt, tool) => {
       const object = `{"n":1.0,"big":12345678901234567890,"any":${text}}`
@@ -36,7 +36,7 @@ it('a record is read as it was written, its result to the character', () => {
   )
 })
 
-it('a failure is read as it was written, what the server sent of it too', () => {
+it('a failure record round-trips with the relayed error', () => {
   const relayed = Payload.text('{"code":-32000,"message":"no","data":{"n":1.0}}')
   const failure = new GatewayError('UPSTREAM_ERROR', 'no', {
     relayed,
@@ -49,11 +49,14 @@ it('a failure is read as it was written, what the server sent of it too', () => 
   expect(read?.extra).toMatchObject({ details: { a: 1 }, retryAfterSeconds: 3 })
 })
 
-it.each(['', 'x', '[]', '{}', '{"state":"done"}', JSON.stringify(record)])('%j is no record', (text) => {
-  expect(keptCall(text)).toBeUndefined()
-})
+it.each(['', 'x', '[]', '{}', '{"state":"done"}', JSON.stringify(record)])(
+  '%j is not a call record',
+  (text) => {
+    expect(keptCall(text)).toBeUndefined()
+  },
+)
 
-it('what two callers, servers or keys have is never in one place', () => {
+it('records of different callers, servers or keys never have the same key', () => {
   const principals = fc.string({ minLength: 1 })
   fc.assert(
     fc.property(principals, principals, (one, other) => {
@@ -64,7 +67,7 @@ it('what two callers, servers or keys have is never in one place', () => {
   )
 })
 
-it('a fingerprint is of values, not of how they are written', () => {
+it('a fingerprint depends on values and not on their JSON text', () => {
   expect(fingerprintOf('t', { a: 1, b: [1, { c: 2, d: 3 }] })).toBe(
     fingerprintOf('t', { b: [1, { d: 3, c: 2 }], a: 1.0 }),
   )

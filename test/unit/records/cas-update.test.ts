@@ -11,21 +11,21 @@ const counted = (text: string | undefined) => {
   return { result, write: { text: String(result), ttl: HOUR } }
 }
 
-test('makes a value, then changes it', async () => {
+test('casUpdate creates a value and then changes it', async () => {
   const store = new MemoryStore()
   expect(await casUpdate(store, 'key', counted, busy)).toBe(1)
   expect(await casUpdate(store, 'key', counted, busy)).toBe(2)
   expect(await store.get('key')).toBe('2')
 })
 
-test('loses none of many changes at the same time', async () => {
+test('casUpdate loses none of many concurrent changes', async () => {
   const store = new MemoryStore()
   const result = await Promise.all(Array.from({ length: 50 }, () => casUpdate(store, 'key', counted, busy)))
   expect(result.toSorted((one, other) => one - other)).toEqual(Array.from({ length: 50 }, (_, at) => at + 1))
   expect(await store.get('key')).toBe('50')
 })
 
-test('writes nothing where there is nothing to write, or the look throws', async () => {
+test('casUpdate writes nothing if there is no change or the callback throws', async () => {
   const store = new MemoryStore()
   await store.put('key', 'as it was', HOUR)
   expect(await casUpdate(store, 'key', (text) => ({ result: text }), busy)).toBe('as it was')
@@ -33,7 +33,7 @@ test('writes nothing where there is nothing to write, or the look throws', async
   expect(await store.get('key')).toBe('as it was')
 })
 
-test('gives up where others come before again and again', async () => {
+test('casUpdate fails after repeated conflicts', async () => {
   const store = new MemoryStore()
   let looks = 0
   const late = (text: string | undefined) => {

@@ -13,7 +13,7 @@ const announced = contract({
 })
 
 describe('the contract of a server', () => {
-  it('begins at 1.0.0, and rises with what changes', async () => {
+  it('the version begins at 1.0.0 and rises with changes', async () => {
     const contracts = new Contracts(new MemoryStore())
     expect(await contracts.note('notes', one, start)).toEqual({ version: '1.0.0' })
     expect(await contracts.note('notes', one, start)).toEqual({ version: '1.0.0' })
@@ -27,7 +27,7 @@ describe('the contract of a server', () => {
     ])
   })
 
-  it('is written once, whoever of several gateways is first', async () => {
+  it('a version is written once by concurrent gateways', async () => {
     const contracts = new Contracts(new MemoryStore())
     await contracts.note('notes', one, start)
     const noted = await Promise.all([1, 2, 3].map(() => contracts.note('notes', two, start)))
@@ -36,7 +36,7 @@ describe('the contract of a server', () => {
     expect((await contracts.find('notes'))?.versions).toHaveLength(2)
   })
 
-  it('begins anew where what is kept cannot be read', async () => {
+  it('the version begins again if the record is unreadable', async () => {
     const store = new MemoryStore()
     const versions = [{ version: '7.0.0', at: start, changes: [{ kind: 'added' }] }]
     const kept = { upstream: 'notes', contract: one, versions }
@@ -47,7 +47,7 @@ describe('the contract of a server', () => {
   })
 })
 
-test('C216 what goes before its time is marked: three months and two additions after it was announced at the earliest', async () => {
+test('C216 a tool is marked if it is removed earlier than three months and two minor versions after its deprecation', async () => {
   const gone = async (days: number, additions: number): Promise<unknown> => {
     const contracts = new Contracts(new MemoryStore())
     await contracts.note('notes', two, start)
@@ -68,7 +68,7 @@ test('C216 what goes before its time is marked: three months and two additions a
   expect(await gone(91, 2)).toBeUndefined()
 })
 
-test('C218 C215 its history is a changelog, in which what will go is announced', async () => {
+test('C218 C215 the history is a changelog that announces deprecations', async () => {
   const contracts = new Contracts(new MemoryStore())
   await contracts.note('notes', one, start)
   await contracts.note('notes', two, start + day)

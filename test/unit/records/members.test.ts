@@ -5,8 +5,8 @@ import { MemoryStore } from '../../../src/store/memory.ts'
 
 afterEach(() => void vi.useRealTimers())
 
-describe('a gateway', () => {
-  it('sees the others that live, from when they say so', async () => {
+describe('membership of gateways', () => {
+  it('a gateway sees other live gateways once they are registered', async () => {
     const store = new MemoryStore()
     const [one, two] = [createMembership(() => store), createMembership(() => store)]
     expect(one.id).not.toBe(two.id)
@@ -17,7 +17,7 @@ describe('a gateway', () => {
     expect(await one.isAlive(two.id)).toBe(false)
   })
 
-  it('goes on to be seen for as long as it lives', async () => {
+  it('a gateway stays registered for its lifetime', async () => {
     vi.useFakeTimers()
     const store = new MemoryStore()
     const [one, two] = [createMembership(() => store), createMembership(() => store)]
@@ -29,7 +29,7 @@ describe('a gateway', () => {
     expect((await store.get(`alive:${two.id}`)) === undefined).toBe(true)
   })
 
-  it('goes on to be seen in a store that was replaced, until it leaves it', async () => {
+  it('a gateway stays registered in a replaced store until it leaves', async () => {
     vi.useFakeTimers()
     const [first, second] = [new MemoryStore(), new MemoryStore()]
     let current = first
@@ -48,7 +48,7 @@ describe('a gateway', () => {
     expect(await second.get(`alive:${moving.id}`)).toBeUndefined()
   })
 
-  it('knows at once of a process of its machine that ended', async () => {
+  it('the end of a process on the same host is detected immediately', async () => {
     const store = new MemoryStore()
     const own = createMembership(() => store)
     const child = spawn(process.execPath, ['-e', ''])
@@ -58,13 +58,13 @@ describe('a gateway', () => {
     const gone = ['0123456789abcdef', pid, ...place].join('.')
     await store.put(`alive:${gone}`, '1', 10_000)
     expect(await own.isAlive(gone)).toBe(false)
-    // What had its number before it, and gave its last sign a moment ago.
+    // An earlier process with the same pid whose last heartbeat is recent.
     const before = ['0123456789abcdef', process.pid, ...place].join('.')
     await store.put(`alive:${before}`, '1', 10_000)
     expect(await own.isAlive(before)).toBe(false)
   })
 
-  it('takes a process of another machine for alive until its last sign is over', async () => {
+  it('a process on another host is considered alive until its last heartbeat expires', async () => {
     vi.useFakeTimers()
     const store = new MemoryStore()
     const own = createMembership(() => store)
@@ -75,13 +75,13 @@ describe('a gateway', () => {
     expect(await own.isAlive(far)).toBe(false)
   })
 
-  it('takes others for alive when it cannot know', async () => {
+  it('other gateways are considered alive while the store is unavailable', async () => {
     const store = new MemoryStore()
     store.get = () => Promise.reject(new Error('away'))
     expect(await createMembership(() => store).isAlive('x.1.elsewhere')).toBe(true)
   })
 
-  it('says so again where it could not, and writes nothing before it is to', async () => {
+  it('a failed registration is repeated, and nothing is written before the first', async () => {
     const store = new MemoryStore()
     const put = vi.spyOn(store, 'put').mockRejectedValueOnce(new Error('away'))
     const own = createMembership(() => store)

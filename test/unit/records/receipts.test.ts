@@ -24,13 +24,13 @@ const receipt = signed({ receipt: 1, content_sha256: contentHash(result), tool: 
 const hashOf = (json: string): string => contentHash(Payload.text(json))
 const around = (value: string): string => hashOf(`{"content":[],"structuredContent":${value}}`)
 
-describe('a receipt', () => {
-  it('holds for the content it was signed for', () => {
+describe('verification of a receipt', () => {
+  it('a receipt is valid for the content it was signed for', () => {
     expect(verifyReceipt(receipt, [jwk], result)).toMatchObject({ claims: { tool: 't' }, key: kid })
     expect(verifyReceipt(receipt, [{ kid: 'b' }, jwk])).toHaveProperty('claims')
   })
 
-  it('is refused with any of its characters changed', () => {
+  it('a receipt with any changed character is refused', () => {
     const letters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.'
     for (let at = 0; at < receipt.length; at++) {
       for (const other of [letters[(letters.indexOf(receipt[at] ?? '') + 1) % 65], '!']) {
@@ -40,7 +40,7 @@ describe('a receipt', () => {
     }
   })
 
-  it('is refused with any bit of the content changed', () => {
+  it('a receipt with any changed bit of its content is refused', () => {
     const bytes = Buffer.from(text)
     for (let at = 0; at < bytes.length * 8; at++) {
       const changed = Buffer.from(bytes)
@@ -54,7 +54,7 @@ describe('a receipt', () => {
     }
   })
 
-  it('holds where all servers are together, and resources are called by that of their server', () => {
+  it('a receipt is valid for the qualified URIs of an aggregate', () => {
     const block = (uri: string, name: string) => ({
       content: [{ type: 'resource', resource: { uri, text: name } }],
     })
@@ -77,31 +77,31 @@ describe('a receipt', () => {
   })
 
   it.each([
-    ['that is cut off', receipt.slice(0, -40), 'the signature does not fit'],
-    ['that is none', 'hello', 'it is no JWS in compact form'],
-    ['of four parts', `${receipt}.x`, 'it is no JWS in compact form'],
+    ['that is truncated', receipt.slice(0, -40), 'the signature does not fit'],
+    ['that is not a JWS', 'hello', 'it is no JWS in compact form'],
+    ['with four parts', `${receipt}.x`, 'it is no JWS in compact form'],
     [
       'without a signature',
       signed({ receipt: 1 }, { alg: 'none', kid }),
       'it is signed with none, not with ES256',
     ],
     [
-      'by another key',
+      'of another key',
       signed({ receipt: 1 }, { alg: 'ES256', kid: 'z' }),
       'no key z is among those of the gateway',
     ],
     ['that is an approval', signed({ verdict: 'approved' }), 'what is signed is no receipt'],
-  ])('%s is refused', (_what, given, problem) => {
+  ])('a receipt %s is refused', (_what, given, problem) => {
     expect(verifyReceipt(given, [jwk])).toEqual({ problem })
   })
 
-  it('is refused where the key of the set is none', () => {
+  it('a receipt is refused if its key in the set is invalid', () => {
     expect(verifyReceipt(receipt, [{ kid }])).toEqual({ problem: 'the signature does not fit' })
   })
 })
 
 describe('the hash of content', () => {
-  it('is the same however the JSON is written', () => {
+  it('the hash does not depend on JSON formatting', () => {
     expect(around('{"a":1,"b":[1.0,1e2,"é"]}')).toBe(around('{ "b" : [1, 100.00, "\\u00e9"], "a": 10e-1 }'))
     expect(hashOf('{"content":[]}')).toBe(hashOf('{"_meta":{"a":1},"resultType":"complete"}'))
   })
@@ -116,17 +116,17 @@ describe('the hash of content', () => {
     ['1', 'null'],
     ['[]', '{}'],
     ['{"__proto__":1}', '{}'],
-  ])('of %s is not that of %s', (one, other) => {
+  ])('the hash of %s differs from that of %s', (one, other) => {
     expect(around(one)).not.toBe(around(other))
   })
 
-  it('does not depend on what the gateway adds to contents of a resource', () => {
+  it('the hash excludes what the gateway adds to resource contents', () => {
     const bare = hashOf('{"contents":[{"uri":"a:b","text":"c"}]}')
     expect(hashOf('{"contents":[{"uri":"a:b","text":"c","_meta":{"x":1}}]}')).toBe(bare)
     expect(hashOf('{"contents":[{"uri":"a:b","text":"d"}]}')).not.toBe(bare)
   })
 
-  it('survives parsing and encoding of whatever has no long numbers', () => {
+  it('the hash survives parsing and serialization of JSON without large numbers', () => {
     fc.assert(
       fc.property(fc.jsonValue(), (value) => {
         const encoded = JSON.stringify({ content: [], structuredContent: value })

@@ -82,8 +82,8 @@ const legal: Readonly<Record<Transaction['status'], readonly Transaction['status
   partially_rolled_back: ['partially_rolled_back'],
 }
 
-describe('the moves of a transaction', () => {
-  it('lead only from one state to one that may follow, whatever is tried', () => {
+describe('transitions of a transaction', () => {
+  it('any sequence of transitions reaches only legal states', () => {
     fc.assert(
       fc.property(fc.array(moves, { maxLength: 40 }), (tried) => {
         let before = active()
@@ -96,13 +96,13 @@ describe('the moves of a transaction', () => {
     )
   })
 
-  it('leave a transaction as it is that was changed by somebody else', () => {
+  it('a transition does not change a transaction that another process changed', () => {
     const rolling = active({ status: 'rolling_back', runner: 'you' })
     expect(takenUp('me', undefined)(rolling)).toBe(rolling)
     expect(() => compensated({ step: 's1', status: 'compensated' }, 'me')(rolling)).toThrow(GatewayError)
   })
 
-  it('end a step nobody is at, unless it is another one by now, waits for its caller, or is over', () => {
+  it('an abandoned step is ended unless it was replaced, is waiting for input or is complete', () => {
     const lose = stepLost(step('s1'), 0)
     expect(lose(active({ steps: [step('s1')] })).steps).toMatchObject([
       { status: 'failed', error: { code: 'OUTCOME_UNKNOWN' } },
@@ -116,13 +116,13 @@ describe('the moves of a transaction', () => {
     expect(lose(over)).toBe(over)
   })
 
-  it('start the time it may be idle anew with each step, up to its lifetime', () => {
+  it('each step restarts the idle timeout, up to the lifetime', () => {
     const one = stepBegun(step('s1'), { most: 9, now: 800 })(active())
     expect(one.expiresAt).toBe(1800)
     expect(stepEnded('s1', { status: 'ok' }, 4900)(one).expiresAt).toBe(5000)
   })
 
-  it('give an id that never reached its server to another step', () => {
+  it('the id of a step that was never sent can be used again', () => {
     const failed = active({ steps: [step('s1', { status: 'failed', isUnsent: true })] })
     expect(stepBegun(step('s1'), { most: 1, now: 0 })(failed).steps).toEqual([step('s1')])
     const done = active({ steps: [step('s1', { status: 'failed' })] })
@@ -158,8 +158,8 @@ function check(name: string, before: Transaction, after: Transaction): void {
   if (after.status === 'partially_rolled_back') expect(isClean).toBe(false)
 }
 
-describe('transactions in the store', () => {
-  it('are kept apart by their callers, whatever an id is made of', async () => {
+describe('stored transactions', () => {
+  it('transactions are stored separately by caller for any id', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(fc.tuple(fc.string(), fc.string({ unit: 'grapheme' })), { maxLength: 8 }),
@@ -172,13 +172,13 @@ describe('transactions in the store', () => {
     )
   })
 
-  it('are opened once', async () => {
+  it('a transaction is opened once', async () => {
     const repository = new Transactions(new MemoryStore(), 1000)
     const opened = await Promise.all([repository.open(active()), repository.open(active())])
     expect(opened.toSorted()).toEqual([false, true])
   })
 
-  it('take every change of many at once', async () => {
+  it('all concurrent changes are recorded', async () => {
     const repository = new Transactions(new MemoryStore(), 1000)
     await repository.open(active())
     const key = transactionKey('ann', 't')
@@ -193,7 +193,7 @@ describe('transactions in the store', () => {
     expect((await repository.find(key))?.steps).toHaveLength(20)
   })
 
-  it('are listed by caller, and where they are not over', async () => {
+  it('transactions are listed by caller and by open status', async () => {
     const repository = new Transactions(new MemoryStore(), 1000)
     await repository.open(active())
     await repository.open(active({ id: 'u', status: 'committed' }))
@@ -205,7 +205,7 @@ describe('transactions in the store', () => {
     expect(idsOf(await repository.unfinished())).toEqual(['t', 'v'])
   })
 
-  it('that another version wrote, or nobody, are not taken for transactions', async () => {
+  it('records of other versions or software are not taken for transactions', async () => {
     const store = new MemoryStore()
     await store.put(transactionKey('ann', 't'), '{"status":"active"}', 1000)
     await store.put(transactionKey('ann', 'u'), '{"status":"active', 1000)
@@ -217,7 +217,7 @@ describe('transactions in the store', () => {
     })
   })
 
-  it('are forgotten a while after they are over, but not while somebody should look at them', async () => {
+  it('ended transactions expire, except those that need attention', async () => {
     let time = 0
     const repository = new Transactions(new MemoryStore(() => time), 1000)
     await repository.open(active({ id: 'done', status: 'rolled_back' }))
@@ -232,7 +232,7 @@ describe('transactions in the store', () => {
   })
 })
 
-describe('undoing things that were done outside of a transaction', () => {
+describe('a transaction from actions outside of transactions', () => {
   const deed = (key: string, startedAt: number, id = 'ann'): Action => {
     const way = { kind: 'none', reason: 'x' } as const
     return {
@@ -247,7 +247,7 @@ describe('undoing things that were done outside of a transaction', () => {
     }
   }
 
-  it('puts them into the order they were done in, to be rolled back by whoever comes', () => {
+  it('actions are arranged in order of execution, to be rolled back by any gateway', () => {
     const found = undoing([deed('b', 2), deed('a', 1)], { id: 'undo-1', by: 'somebody', now: 9 })
     expect(found).toMatchObject({
       id: 'undo-1',
@@ -262,7 +262,7 @@ describe('undoing things that were done outside of a transaction', () => {
     expect(found).not.toHaveProperty('runner')
   })
 
-  it('takes what one caller did', () => {
+  it('only actions of one caller are accepted', () => {
     const about = { id: 'u', by: 'x', now: 0 }
     expect(() => undoing([deed('a', 1), deed('b', 2, 'bob')], about)).toThrow(TypeError)
     expect(() => undoing([], about)).toThrow(TypeError)

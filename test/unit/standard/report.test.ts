@@ -8,7 +8,7 @@ const everything: readonly Ran[] = binding
 const [first = ''] = everything.map(({ names }) => names[1]?.slice(0, 4))
 
 describe('the report on the standard', () => {
-  it('is complete when each row that is not pending has a test that passed', () => {
+  it('the report is complete when every row that is not pending has a passing test', () => {
     const { text, isComplete } = standardReport(everything)
     expect(isComplete).toBe(true)
     expect(text).toMatch(new RegExp(`^\\| ${first} \\| \\w+ \\| [GAL ]+ \\| passed \\| is kept \\|$`, 'm'))
@@ -18,12 +18,12 @@ describe('the report on the standard', () => {
   it.each<[string, readonly Ran[], string]>([
     ['a row without a test', everything.slice(1), `${first} has neither a test`],
     [
-      'a test that failed',
+      'a failing test',
       [...everything, { names: [`${first} is also kept`], state: 'failed' }],
       `${first} has a test that did not pass`,
     ],
     [
-      'a number that is no row',
+      'an unknown row number',
       [...everything, { names: [`C${999} is kept`], state: 'passed' }],
       `C${999} is no row`,
     ],
@@ -32,13 +32,13 @@ describe('the report on the standard', () => {
       [...everything, { names: ['test/broken.test.ts'], state: 'not loaded' }],
       'test/broken.test.ts could not be loaded',
     ],
-  ])('is not complete with %s', (_, tests, problem) => {
+  ])('the report is incomplete with %s', (_, tests, problem) => {
     const { text, isComplete } = standardReport(tests)
     expect(isComplete).toBe(false)
     expect(text).toContain(`- ${problem}`)
   })
 
-  it('counts a test for each row its name starts with', () => {
+  it('a test counts for every row its title begins with', () => {
     const second = everything[1]?.names[1]?.slice(0, 4) ?? ''
     const both: Ran = { names: [`${first} ${second} are kept`], state: 'passed' }
     const { text, isComplete } = standardReport([...everything.slice(2), both])
@@ -46,7 +46,7 @@ describe('the report on the standard', () => {
     expect(text).toMatch(new RegExp(`^\\| ${second} .*\\| are kept \\|$`, 'm'))
   })
 
-  it('counts the tests of a group that is named after a row', () => {
+  it('the tests of a group named after a row count for that row', () => {
     const grouped: Ran = { names: [`${first} says this`, 'here'], state: 'passed' }
     expect(standardReport([...everything.slice(1), grouped]).isComplete).toBe(true)
   })

@@ -11,7 +11,7 @@ beforeEach(() => {
   store = new MemoryStore(() => now)
 })
 
-describe('the store in memory', () => {
+describe('the memory store', () => {
   storeContract(() => ({
     store,
     pass: async (milliseconds) => {
@@ -19,7 +19,7 @@ describe('the store in memory', () => {
     },
   }))
 
-  it('C191 never lets more than the limit through in any window of time', () => {
+  it('C191 the rate limit is never exceeded in any window of time', () => {
     const steps = fc.array(fc.integer({ min: 0, max: 400 }), { minLength: 1, maxLength: 200 })
     const property = fc.property(fc.integer({ min: 1, max: 8 }), steps, (limit, pauses) => {
       const key = `k${++last}`
@@ -36,7 +36,7 @@ describe('the store in memory', () => {
     fc.assert(property)
   })
 
-  it('gives what it has to whoever waits as long as it says', () => {
+  it('a token is granted after the announced delay', () => {
     const property = fc.property(fc.integer({ min: 1, max: 5 }), fc.nat(2000), (limit, pause) => {
       const key = `k${++last}`
       const take = () => store.takeTokens([{ key, limit, window: 1000 }])
@@ -52,7 +52,7 @@ describe('the store in memory', () => {
     fc.assert(property)
   })
 
-  it('forgets what was not used for longest once there is too much of it', async () => {
+  it('the least recently used entry is evicted beyond the size limit', async () => {
     const large = 'x'.repeat(1024 * 1024)
     await store.put('session:used', 'x', 60_000)
     await store.put('session:unused', 'x', 60_000)
@@ -64,7 +64,7 @@ describe('the store in memory', () => {
     expect(await store.get('session:69')).toBe(large)
   })
 
-  it('remembers the buckets in use, however many others there are', () => {
+  it('buckets in use are kept, however many others exist', () => {
     const bucket = (key: string) => ({ key: `rate:${key}`, limit: 1, window: 60_000 })
     for (const key of ['used', 'unused']) store.takeTokens([bucket(key)])
     let granted = 0
@@ -76,7 +76,7 @@ describe('the store in memory', () => {
     expect(store.takeTokens([bucket('unused')]).isGranted).toBe(true)
   })
 
-  it('keeps nothing of what was refused, which could crowd out the buckets of others', () => {
+  it('refused requests keep no bucket that could evict those of others', () => {
     const bucket = (key: string) => ({ key: `rate:refused:${key}`, limit: 1, window: 60_000 })
     for (const key of ['used', 'unused']) store.takeTokens([bucket(key)])
     for (let index = 0; index < 70_000; index++) store.takeTokens([bucket('used'), bucket(`other-${index}`)])

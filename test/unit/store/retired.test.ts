@@ -2,14 +2,14 @@ import { expect, it } from 'vitest'
 import { RetiredStores } from '../../../src/store/open.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 
-/** A store that tells when it was closed. */
+/** A store that records when it was closed. */
 function closing(closed: string[], name: string): MemoryStore {
   const store = new MemoryStore()
   store.close = async () => void closed.push(name)
   return store
 }
 
-it('stores that were replaced are closed with the gateway, whenever that is, and each is told of', async () => {
+it('replaced stores are closed with the gateway, and each is reported', async () => {
   const closed: string[] = []
   const told: unknown[] = []
   const retired = new RetiredStores((store) => told.push(store))

@@ -35,7 +35,7 @@ afterEach(async () => {
   for (const close of opened.splice(0).reverse()) await close()
 })
 
-/** Connects a fake client to a fake server; `violations` gives what either holds against the other. */
+/** Connects a fake client to a fake server; `violations` lists the protocol violations each found. */
 async function pair(server: ServerOptions, client: Partial<ConnectOptions> = {}) {
   const { revision, transport } = server
   const common = { revision, transport, answers, ...client }
@@ -75,10 +75,10 @@ function seenOverStdio(client: FakeClient) {
 
 const clean = { server: [], client: [] }
 
-describe.each(pairs)('$revision over $transport', ({ revision, transport }) => {
+describe.each(pairs)('fake server $revision over $transport', ({ revision, transport }) => {
   const traits = traitsOf(revision)
 
-  test('lists, calls, reports progress and logs', async () => {
+  test('tools are listed and called, with progress and log messages', async () => {
     const { client, violations } = await pair({ revision, transport })
     const list = await client.request('tools/list')
     expect(list.result?.['tools']).toContainEqual(expect.objectContaining({ name: 'echo' }))
@@ -102,7 +102,7 @@ describe.each(pairs)('$revision over $transport', ({ revision, transport }) => {
     expect(await violations()).toEqual(clean)
   })
 
-  test('reads resources, gives prompts and completes', async () => {
+  test('resources are read, prompts are returned and arguments are completed', async () => {
     const { client, violations } = await pair({ revision, transport, pageSize: 2 })
     const first = await client.request('resources/list')
     const second = await client.request('resources/list', { cursor: first.result?.['nextCursor'] })
@@ -124,7 +124,7 @@ describe.each(pairs)('$revision over $transport', ({ revision, transport }) => {
     expect(await violations()).toEqual(clean)
   })
 
-  test('asks and is answered', async () => {
+  test('server requests are answered', async () => {
     const { client, violations } = await pair({ revision, transport })
     const roots = await client.request('tools/call', { name: 'ask_roots' })
     expect(textOf(roots)).toContain('file:///home')
@@ -134,7 +134,7 @@ describe.each(pairs)('$revision over $transport', ({ revision, transport }) => {
     expect(await violations()).toEqual(clean)
   })
 
-  test.skipIf(!traits.elicitation)('asks for forms, in turn and at once', async () => {
+  test.skipIf(!traits.elicitation)('elicitations are answered in sequence and concurrently', async () => {
     const { client, violations } = await pair({ revision, transport })
     expect(textOf(await client.request('tools/call', { name: 'ask_form' }))).toContain('answer to What')
     const rounds = await client.request('tools/call', { name: 'ask_rounds', arguments: { n: 3 } })
@@ -145,13 +145,13 @@ describe.each(pairs)('$revision over $transport', ({ revision, transport }) => {
     expect(await violations()).toEqual(clean)
   })
 
-  test.skipIf(!traits.urlElicitation)('asks for a visit to a URL', async () => {
+  test.skipIf(!traits.urlElicitation)('URL elicitations are sent', async () => {
     const { client, violations } = await pair({ revision, transport })
     expect(textOf(await client.request('tools/call', { name: 'ask_url' }))).toContain('accept')
     expect(await violations()).toEqual(clean)
   })
 
-  test('cancels a call', async () => {
+  test('a call is cancelled', async () => {
     const { client, violations, until } = await pair({ revision, transport })
     const { id, reply } = client.start('tools/call', { name: 'hang' })
     await client.request('tools/call', { name: 'echo' })
@@ -165,7 +165,7 @@ describe.each(pairs)('$revision over $transport', ({ revision, transport }) => {
   const change = { name: 'change', arguments: { what: ['prompts', 'tools', 'watched'] } }
   const isUpdate = ({ method }: { method: string }) => method === 'notifications/resources/updated'
 
-  test.skipIf(traits.modern)('tells of changes', async () => {
+  test.skipIf(traits.modern)('changes are notified', async () => {
     const { client, violations } = await pair({ revision, transport })
     await client.subscribe(watchedUri)
     await client.request('tools/call', change)
@@ -175,7 +175,7 @@ describe.each(pairs)('$revision over $transport', ({ revision, transport }) => {
     expect(await violations()).toEqual(clean)
   })
 
-  test.runIf(traits.modern)('tells of the changes that were subscribed to', async () => {
+  test.runIf(traits.modern)('subscribed changes are notified', async () => {
     const { client, violations } = await pair({ revision, transport })
     const listening = client.listen({ toolsListChanged: true, resourceSubscriptions: [watchedUri] })
     expect(await listening.acknowledged).toEqual({

@@ -39,7 +39,7 @@ async function piped(options: Partial<ServerOptions> = {}, more: Partial<Connect
 
 const echo = { name: 'echo', arguments: { text: 'é\u2028😀' } }
 
-describe('framing', () => {
+describe('faults in framing', () => {
   const streams: Partial<ServerOptions>[] = [
     { chunk: 1 },
     { sseLineEnd: 'crlf', chunk: 3 },
@@ -50,26 +50,26 @@ describe('framing', () => {
     { revision: '2026-07-28', sseOnly: true, chunk: 2, multilineData: true },
   ]
 
-  test.each(streams)('an event stream with %o says the same', async (options) => {
+  test.each(streams)('an event stream with %o has the same content', async (options) => {
     const { client } = await web(options)
     expect(textOf(await client.request('tools/call', echo))).toBe(JSON.stringify(echo.arguments))
     expect(client.violations).toEqual([])
   })
 
-  test('a line on stdout may come in pieces and end in CRLF', async () => {
+  test('a line on stdout may be divided and end in CRLF', async () => {
     const client = await piped({ chunk: 1, framing: 'crlf' })
     expect(textOf(await client.request('tools/call', echo))).toBe(JSON.stringify(echo.arguments))
     expect(client.violations).toEqual([])
   })
 
-  test('a banner on stdout is noticed and does no harm', async () => {
+  test('a banner on stdout is reported and harmless', async () => {
     const client = await piped({ banner: ['Welcome!'] })
     expect(client.violations).toEqual(['a line on stdout that is no message: Welcome!'])
   })
 })
 
-describe('the course of a call', () => {
-  test('a call goes on over another stream after the server ended the first', async () => {
+describe('faults during a call', () => {
+  test('a call continues on another stream after the server closed the first', async () => {
     const { client, server } = await web({ resumable: true })
     const reply = await client.request('tools/call', { name: 'drop' }, { onProgress: () => {} })
     expect(textOf(reply)).toBe('resumed')
@@ -77,7 +77,7 @@ describe('the course of a call', () => {
     expect([client.violations, server.violations]).toEqual([[], []])
   })
 
-  test('a client that lost its streams takes the call up again', async () => {
+  test('a client that lost its streams resumes the call', async () => {
     const { client, server } = await web({ resumable: true })
     let stepped = () => {}
     const first = new Promise<void>((resolve) => (stepped = resolve))
@@ -94,14 +94,14 @@ describe('the course of a call', () => {
     expect([client.violations, server.violations]).toEqual([[], []])
   })
 
-  test('a crash breaks the connection', async () => {
+  test('a crash ends the connection', async () => {
     const { client } = await web()
     await expect(client.request('tools/call', { name: 'crash' })).rejects.toThrow('aborted')
     const other = await piped()
     await expect(other.request('tools/call', { name: 'crash' })).rejects.toThrow('exited')
   })
 
-  test('replies come out of order', async () => {
+  test('responses arrive out of order', async () => {
     const client = await piped({ outOfOrder: true })
     const order: string[] = []
     const call = (name: string) => client.request('tools/call', { name }).then(() => order.push(name))
@@ -109,19 +109,19 @@ describe('the course of a call', () => {
     expect(order).toEqual(['structured', 'echo'])
   })
 
-  test('ids that come back as strings are noticed', async () => {
+  test('ids returned as strings are reported', async () => {
     const { client } = await web({ coerceIds: true, revision: '2026-07-28' }, { handshake: false })
     await client.request('tools/list')
     expect(client.violations.join()).toContain('a reply to nothing')
   })
 
-  test('questions may come on the GET stream', async () => {
+  test('server requests may arrive on the GET stream', async () => {
     const { client, server } = await web({ questions: 'get' })
     expect(textOf(await client.request('tools/call', { name: 'ask_form' }))).toContain('Ada')
     expect([client.violations, server.violations]).toEqual([[], []])
   })
 
-  test('the server pings and asks for roots after the handshake', async () => {
+  test('the server pings and requests roots after the handshake', async () => {
     const roots = () => ({ roots: [] })
     const { client, server } = await web(
       { pingClient: true, asksRoots: true },
@@ -131,7 +131,7 @@ describe('the course of a call', () => {
     expect(client.asked.map(({ method }) => method)).toEqual(['roots/list'])
   })
 
-  test('a question nobody declared is refused', async () => {
+  test('an undeclared server request is refused', async () => {
     const { client } = await web({ revision: '2026-07-28' }, { capabilities: {} })
     const { status, error } = await client.request('tools/call', { name: 'ask_form' })
     expect([status, error?.['code']]).toEqual([400, -32021])
@@ -139,7 +139,7 @@ describe('the course of a call', () => {
     expect((await older.request('tools/call', { name: 'ask_form' })).result).toMatchObject({ isError: true })
   })
 
-  test('a subscription ends with a result when the server ends it', async () => {
+  test('a subscription that the server ends has a result', async () => {
     const { client, server } = await web({ revision: '2026-07-28' })
     const listening = client.listen({ toolsListChanged: true })
     await listening.acknowledged
@@ -150,7 +150,7 @@ describe('the course of a call', () => {
     expect(client.violations).toEqual([])
   })
 
-  test('the stream of a cancelled call ends, or is kept when the server is so', async () => {
+  test('the stream of a cancelled call ends, or stays open if so configured', async () => {
     const cancelled = async (options: Partial<ServerOptions>) => {
       const { client, server } = await web(options)
       const { id, reply } = client.start('tools/call', { name: 'hang' })
@@ -167,7 +167,7 @@ describe('the course of a call', () => {
     await vi.waitFor(() => expect(keeping.openStreams).toBe(2), 10_000)
   })
 
-  test('one round shows as it is when the client does not answer by itself', async () => {
+  test('a single round is visible if the client does not answer automatically', async () => {
     const { client } = await web({ revision: '2026-07-28' }, { auto: false })
     const { result } = await client.request('tools/call', { name: 'ask_form', arguments: { state: false } })
     expect(Object.keys(result ?? {})).not.toContain('requestState')
@@ -176,7 +176,7 @@ describe('the course of a call', () => {
     expect((await client.request('tools/call', again)).error?.['code']).toBe(-32602)
   })
 
-  test('parameters are mirrored in headers, and missing ones are refused', async () => {
+  test('parameters are mirrored in headers, and missing headers are refused', async () => {
     const { client, server } = await web({ revision: '2026-07-28' })
     const call = {
       name: 'headers',
@@ -189,8 +189,8 @@ describe('the course of a call', () => {
   })
 })
 
-describe('sessions and lists', () => {
-  test('a batch is answered in 2025-03-26 and refused elsewhere', async () => {
+describe('faults in sessions and lists', () => {
+  test('a batch is answered in 2025-03-26 and refused in other revisions', async () => {
     const batch = async (revision: '2025-03-26' | '2025-06-18') => {
       const { client, server } = await web({ revision })
       const session = String(server.received('notifications/initialized')[0]?.headers['mcp-session-id'])
@@ -204,7 +204,7 @@ describe('sessions and lists', () => {
     expect(await batch('2025-06-18')).toMatchObject({ error: { code: -32600 } })
   })
 
-  test('a session is forgotten after some requests', async () => {
+  test('a session is lost after some requests', async () => {
     const { client } = await web({ expireAfter: 1 })
     expect((await client.request('tools/list')).status).toBe(200)
     expect((await client.request('tools/list')).status).toBe(404)
@@ -213,7 +213,7 @@ describe('sessions and lists', () => {
     expect((await other.client.request('tools/list')).status).toBe(400)
   })
 
-  test('a server without sessions and streams answers all the same', async () => {
+  test('a server without sessions and streams responds', async () => {
     const { client, server } = await web({ sessions: false })
     expect((await client.request('tools/list')).result).toBeDefined()
     expect([client.violations, server.violations]).toEqual([[], []])
@@ -225,7 +225,7 @@ describe('sessions and lists', () => {
     expect(page.result?.['nextCursor']).toBe('')
   })
 
-  test('capabilities that are taken away are gone', async () => {
+  test('removed capabilities are absent', async () => {
     const { client, server } = await web({ without: ['resources.subscribe', 'prompts'] })
     expect(client.initialized['capabilities']).toMatchObject({ resources: { subscribe: false } })
     expect((await client.request('prompts/list')).error?.['code']).toBe(-32601)
@@ -233,16 +233,16 @@ describe('sessions and lists', () => {
     expect(server.violations).toHaveLength(2)
   })
 
-  test('odd answers to notifications are noticed', async () => {
+  test('invalid responses to notifications are reported', async () => {
     const { client } = await web({ notificationStatus: 200, notificationBody: 'null', deleteStatus: 405 })
     expect(client.violations).toEqual(['a notification or answer was answered 200 application/json null'])
   })
 })
 
-describe('the opening exchange', () => {
+describe('faults in the handshake', () => {
   const probe = { jsonrpc: '2.0', id: 0, method: 'server/discover', params: {} }
 
-  test('a legacy server over HTTP refuses what comes without a session', async () => {
+  test('a legacy HTTP server refuses requests without a session', async () => {
     const server = await startFakeServer({ revision: '2025-06-18', transport: 'http' })
     opened.push(() => server.close())
     const probed = await post(server.url, JSON.stringify(probe))
@@ -258,7 +258,7 @@ describe('the opening exchange', () => {
     expect((await post(server.url, list, { Origin: 'https://evil.example' })).status).toBe(403)
   })
 
-  test('a legacy server on stdio answers the probe with -32601, with silence or with its end', async () => {
+  test('a legacy stdio server responds to the probe with -32601, not at all, or by exiting', async () => {
     const bare = { revision: '2025-11-25', transport: 'stdio', handshake: false } as const
     const ask = async (discover: 'answer' | 'silent' | 'exit') => {
       const client = await connect({ ...bare, ...fakeServerCommand({ revision: '2025-11-25', discover }) })
@@ -289,7 +289,7 @@ describe('the opening exchange', () => {
     ).toBe(400)
   })
 
-  test('an HTTP+SSE server names the address to post to first', async () => {
+  test('an HTTP+SSE server first names the endpoint', async () => {
     const server = await startFakeServer({ revision: '2024-11-05', transport: 'sse' })
     opened.push(() => server.close())
     const stream = events(server.url)
@@ -298,13 +298,13 @@ describe('the opening exchange', () => {
     expect((await post(server.url, JSON.stringify(probe))).status).toBe(405)
   })
 
-  test('a server that refuses everything says nothing of MCP', async () => {
+  test('a server that refuses everything does not reveal MCP', async () => {
     const server = await startFakeServer({ revision: '2025-11-25', transport: 'http', refuseStatus: 503 })
     opened.push(() => server.close())
     expect((await post(server.url, JSON.stringify(probe))).text).toBe('refused')
   })
 
-  test('requests before the handshake are noticed', async () => {
+  test('requests before the handshake are reported', async () => {
     const command = fakeServerCommand({ revision: '2024-11-05' })
     const client = await connect({ revision: '2024-11-05', transport: 'stdio', handshake: false, ...command })
     opened.push(() => client.close())
@@ -314,7 +314,7 @@ describe('the opening exchange', () => {
     expect(JSON.parse(noticed)).toEqual(['tools/list before initialize'])
   })
 
-  test('a stubborn server has to be killed', async () => {
+  test('a server that ignores SIGTERM is killed', async () => {
     const client = await piped({ stubborn: true }, { graceMs: 50 })
     const { link } = client
     expect(link).toBeInstanceOf(StdioLink)
@@ -323,16 +323,16 @@ describe('the opening exchange', () => {
   })
 })
 
-describe('what a server gets wrong', () => {
+describe('violations in a response', () => {
   const cases: [string, unknown, string][] = [
-    ['no resultType', { result: { tools: [], ttlMs: 0, cacheScope: 'private' } }, 'no resultType'],
-    ['no ttlMs', { result: { resultType: 'complete', tools: [], cacheScope: 'private' } }, 'no ttlMs'],
-    ['another id', { id: '1', result: { resultType: 'complete' } }, 'reply 1 on the stream of 1'],
-    ['a request', { method: 'roots/list' }, 'roots/list requested from a client'],
-    ['an old code', { error: { code: -32002, message: 'gone' } }, 'error -32002'],
+    ['a missing resultType', { result: { tools: [], ttlMs: 0, cacheScope: 'private' } }, 'no resultType'],
+    ['a missing ttlMs', { result: { resultType: 'complete', tools: [], cacheScope: 'private' } }, 'no ttlMs'],
+    ['a wrong id', { id: '1', result: { resultType: 'complete' } }, 'reply 1 on the stream of 1'],
+    ['a request instead of a response', { method: 'roots/list' }, 'roots/list requested from a client'],
+    ['a removed error code', { error: { code: -32002, message: 'gone' } }, 'error -32002'],
   ]
 
-  test.each(cases)('%s is noticed', async (_name, body, complaint) => {
+  test.each(cases)('%s is reported', async (_name, body, complaint) => {
     const canned = createServer((_request, response) => {
       response.setHeader('Content-Type', 'application/json')
       response.end(JSON.stringify({ jsonrpc: '2.0', id: 1, ...Object(body) }))

@@ -27,7 +27,7 @@ function call(fields: Partial<Call> = {}): Call {
 
 const question = { method: 'elicitation/create', params: Payload.of({ message: 'Name?' }) }
 
-/** A server that asks one question and tells what it heard. */
+/** A server that requests input once and returns the response. */
 async function asking(working: UpstreamCall): Promise<Outcome> {
   const answer = await working.requestInput(question)
   return { kind: 'result', result: Payload.of({ heard: said(answer) }) }
@@ -43,15 +43,15 @@ async function first(outcome: Promise<Outcome>): Promise<Outcome> {
   return outcome
 }
 
-describe('parked calls', () => {
-  test('are no more than there may be: the server beyond learns that nobody answers', async () => {
+describe('suspended calls', () => {
+  test('the number of suspended calls is limited, and a further input request is answered with cancel', async () => {
     const handle = suspendable(asking, { limit: 2 })
     const kinds = await Promise.all([1, 2, 3].map(() => first(handle(call()))))
     expect(kinds.map(({ kind }) => kind)).toEqual(['input_required', 'input_required', 'result'])
     expect(kinds.at(2)).toMatchObject({ result: { value: { heard: 'cancel' } } })
   })
 
-  test('of one caller are a quarter of them: what it calls next is refused before it is sent', async () => {
+  test('one caller can have a quarter of the suspended calls, and its next call is refused before it is sent', async () => {
     let opened = 0
     const handle = suspendable(
       (working) => {
@@ -77,13 +77,13 @@ describe('parked calls', () => {
     expect((await first(handle(call({ principal: greedy })))).kind).toBe('input_required')
   })
 
-  test('of one caller are a quarter of them also where it makes many at once', async () => {
+  test('one caller can have a quarter of the suspended calls even with concurrent calls', async () => {
     const handle = suspendable(asking, { limit: 8 })
     const kinds = await Promise.all([1, 2, 3].map(() => first(handle(call({ principal: { id: 'greedy' } })))))
     expect(kinds.map(({ kind }) => kind)).toEqual(['input_required', 'input_required', 'result'])
   })
 
-  test('make room when they are taken up again', async () => {
+  test('a resumed call makes room', async () => {
     const handle = suspendable(asking, { limit: 1 })
     const asked = await first(handle(call()))
     if (asked.kind !== 'input_required') throw new Error('it did not ask')
@@ -96,7 +96,7 @@ describe('parked calls', () => {
     expect((await first(handle(call()))).kind).toBe('input_required')
   })
 
-  test('are given up after a time, and a late retry is told so', async () => {
+  test('suspended calls expire, and a late retry is answered accordingly', async () => {
     const heard = Promise.withResolvers<unknown>()
     const open = async (working: UpstreamCall): Promise<Outcome> => {
       heard.resolve(said(await working.requestInput(question)))
@@ -110,7 +110,7 @@ describe('parked calls', () => {
     await expect(retry).rejects.toMatchObject({ code: 'STATE_EXPIRED' })
   })
 
-  test('are taken up by nobody but their caller, and once', async () => {
+  test('a suspended call is resumed once, by its own caller', async () => {
     const handle = suspendable(asking)
     const asked = await first(handle(call()))
     const state = asked.kind === 'input_required' ? asked.requestState : {}
@@ -126,7 +126,7 @@ describe('parked calls', () => {
   })
 
   test.each([7, null, {}, 'no-such-ticket', '__proto__'])(
-    'are not found by the ticket %j',
+    'continuation token %j finds no suspended call',
     async (ticket) => {
       await expect(suspendable(asking)(call({ requestState: { park: ticket } }))).rejects.toMatchObject({
         code: 'STATE_EXPIRED',

@@ -11,12 +11,12 @@ const connect = () => Promise.reject(new Error('no link'))
 const older: Route = { era: 'legacy', revision: '2025-11-25', mirrors: false, connect }
 const newest: Route = { era: 'modern', revision: '2026-07-28', mirrors: true, connect, older }
 
-/** A server of which a test says what its handshake comes to. */
+/** A server whose handshake outcome is set by the test. */
 class Server {
   readonly opened: string[] = []
   now = 0
   older: 'sessions' | 'stateless' | GatewayError
-  /** Lets the handshakes under way end. */
+  /** Lets pending handshakes end. */
   gate: Promise<unknown> = Promise.resolve()
   readonly eras = new Eras(silentLog, () => this.now)
 
@@ -52,21 +52,21 @@ const silent = new GatewayError('SERVER_UNAVAILABLE', 'The server did not answer
 describe.each([
   ['keeps sessions', 'sessions', 'legacy', 'legacy'],
   ['keeps no sessions', 'stateless', 'legacy', 'modern'],
-  ['refuses the handshake', refused, 'modern', 'modern'],
-  ['does not answer the handshake', silent, 'modern', 'modern'],
-] as const)('at a server of 2026-07-28 whose older side %s', (_name, side, mute, askable) => {
+  ['refuses initialize', refused, 'modern', 'modern'],
+  ['does not respond to initialize', silent, 'modern', 'modern'],
+] as const)('a server of 2026-07-28 whose legacy era %s', (_name, side, mute, askable) => {
   function server(): Server {
     return new Server(side)
   }
 
-  test(`an older client travels in the ${mute} era, or the ${askable} one where it can be asked`, async () => {
+  test(`a legacy client uses the ${mute} era, or the ${askable} era with client capabilities`, async () => {
     const at = server()
     expect(await at.eraOf(session('mute'))).toBe(mute)
     expect(await at.eraOf(session('askable', capabilities))).toBe(askable)
     expect(at.eras.route(session('mute'), newest)?.era).toBe(mute)
   })
 
-  test('it is tried once, however many wait for it', async () => {
+  test('concurrent callers share one trial of the legacy era', async () => {
     const at = server()
     const gate = Promise.withResolvers<void>()
     at.gate = gate.promise
@@ -76,14 +76,14 @@ describe.each([
     expect(at.opened.filter((way) => way === 'legacy?')).toHaveLength(1)
   })
 
-  test('clients of 2026-07-28 and the gateway itself never go there', async () => {
+  test('modern clients and the gateway itself never use the legacy era', async () => {
     const at = server()
     expect([await at.eraOf(recent), await at.eraOf(own)]).toEqual(['modern', 'modern'])
     expect(at.opened).toEqual(['modern', 'modern'])
   })
 })
 
-test('a server of one era has no other', async () => {
+test('a server of one era has no alternative', async () => {
   const at = new Server()
   const { older: _none, ...pinned } = newest
   expect([await at.eraOf(session('a'), pinned), await at.eraOf(session('a'), older)]).toEqual([
@@ -93,7 +93,7 @@ test('a server of one era has no other', async () => {
   expect(at.opened).toEqual(['modern', 'legacy'])
 })
 
-test('a server that did not answer is tried again for later sessions, and the others stay where they are', async () => {
+test('a server that did not respond is tried again for later sessions, and existing sessions stay in their era', async () => {
   const at = new Server(silent)
   expect(await at.eraOf(session('early'))).toBe('modern')
   at.older = 'sessions'
@@ -105,7 +105,7 @@ test('a server that did not answer is tried again for later sessions, and the ot
   expect(at.eras.route(session('waiting'), newest)?.era).toBe('modern')
 })
 
-test('each handshake without an answer doubles the pause, up to an hour', async () => {
+test('each unanswered handshake doubles the delay, up to an hour', async () => {
   const at = new Server(silent)
   for (let time = 0; time < 600; time++) {
     at.now = time * 60_000
@@ -116,7 +116,7 @@ test('each handshake without an answer doubles the pause, up to an hour', async 
   expect(trials).toBeLessThan(18)
 })
 
-test('a refused handshake is final, until the server is met anew', async () => {
+test('a refused handshake is final until the server is negotiated again', async () => {
   const at = new Server(refused)
   await at.eraOf(session('one'))
   at.older = 'sessions'
@@ -126,14 +126,14 @@ test('a refused handshake is final, until the server is met anew', async () => {
   expect(await at.eraOf(session('two'))).toBe('legacy')
 })
 
-test('a server that lost its older side is spoken to in the newer one', async () => {
+test('a server that lost its legacy era is used in the modern era', async () => {
   const at = new Server()
   expect(await at.eraOf(session('one'))).toBe('legacy')
   at.older = refused
   expect(await at.eraOf(session('one'))).toBe('modern')
 })
 
-test('a server that is away for a moment keeps its eras', async () => {
+test('a temporarily unavailable server keeps its eras', async () => {
   const at = new Server()
   expect(await at.eraOf(session('one'))).toBe('legacy')
   at.older = silent
@@ -144,9 +144,9 @@ test('a server that is away for a moment keeps its eras', async () => {
 
 test.each([
   ['credentials of one caller', new GatewayError('AUTHENTICATION_REQUIRED', 'Who are you?')],
-  ['a full house', new GatewayError('OVERLOADED', 'Too many clients.')],
-  ['a server that is not there', new GatewayError('SERVER_UNAVAILABLE', 'Refused.', { isUnsent: true })],
-])('%s say nothing of the eras', async (_name, error) => {
+  ['a full connection pool', new GatewayError('OVERLOADED', 'Too many clients.')],
+  ['an unreachable server', new GatewayError('SERVER_UNAVAILABLE', 'Refused.', { isUnsent: true })],
+])('%s do not determine the eras', async (_name, error) => {
   const at = new Server(error)
   await expect(at.eraOf(session('one'))).rejects.toBe(error)
   at.older = 'sessions'

@@ -11,27 +11,27 @@ function cutOf(tools: readonly unknown[]): { cut: Cut | undefined; page: Payload
 
 const tool = (name: string, description = 'd') => ({ name, description })
 
-describe('bounds of lists', () => {
-  it('leave a list within them as it came', () => {
+describe('limits on lists', () => {
+  it('a list within the limits is the same object', () => {
     const { cut, page, given } = cutOf(Array.from({ length: MAX_LIST_ENTRIES }, (_, at) => tool(`t${at}`)))
     expect(cut).toBeUndefined()
     expect(page).toBe(given)
   })
 
-  it('leave out what is over the count, and keep the rest in order with its cursor', () => {
+  it('entries beyond the count are dropped, and the others keep their order and cursor', () => {
     const { cut, page } = cutOf(Array.from({ length: MAX_LIST_ENTRIES + 7 }, (_, at) => tool(`t${at}`)))
     expect(cut).toEqual({ entries: 7, oversized: 0 })
     expect(page.at('tools')?.items).toHaveLength(MAX_LIST_ENTRIES)
     expect(page.fields.nextCursor).toBe('x')
   })
 
-  it('leave out an entry that is too long, and none beside it', () => {
+  it('an oversized entry is dropped, and no other', () => {
     const { cut, page } = cutOf([tool('a'), tool('huge', 'x'.repeat(300_000)), tool('b')])
     expect(cut).toEqual({ entries: 1, oversized: 1 })
     expect(page.at('tools')?.items.map(({ fields }) => fields.name)).toEqual(['a', 'b'])
   })
 
-  it('leave out what makes a page too long in all', () => {
+  it('entries beyond the total size of a page are dropped', () => {
     const { cut, page } = cutOf(Array.from({ length: 60 }, (_, at) => tool(`t${at}`, 'x'.repeat(200_000))))
     expect(cut?.oversized).toBe(0)
     expect(page.text.length).toBeLessThan(9 * 1024 * 1024)

@@ -4,7 +4,7 @@ import { NegativeCache } from '../../../src/upstream/failures.ts'
 beforeEach(() => void vi.useFakeTimers({ toFake: ['performance'] }))
 afterEach(() => void vi.useRealTimers())
 
-/** Tries what fails each time, and tells how often that was. */
+/** An operation that always fails and counts its attempts. */
 function failing() {
   const recent = new NegativeCache<string>()
   const attempt = vi.fn<() => Promise<string>>(() => Promise.reject(new Error('away')))
@@ -12,14 +12,14 @@ function failing() {
   return { run, attempt }
 }
 
-it('what failed just before for a call is told again to its other parts', async () => {
+it('a recent failure is repeated for other parts of the same call', async () => {
   const { run, attempt } = failing()
   await expect(run('a')).rejects.toThrow('away')
   await expect(run('a')).rejects.toThrow('away')
   expect(attempt).toHaveBeenCalledTimes(1)
 })
 
-it('another call tries anew, and so does the same a moment later', async () => {
+it('another call is tried again, and so is the same call a moment later', async () => {
   const { run, attempt } = failing()
   await expect(run('a')).rejects.toThrow('away')
   await expect(run('b')).rejects.toThrow('away')

@@ -5,7 +5,7 @@ import { ownCall } from '../../../src/protocol/lift.ts'
 import { serverSettings } from '../../support/server-settings.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
-/** A server that runs a script, without sign-in. */
+/** A server process that runs a script, without authentication. */
 function scripted(script: string, startTimeout: number) {
   const env = { TOKEN: new Secret('a-secret-of-its-own') }
   const reach = { kind: 'command', command: process.execPath, args: ['-e', script], env } as const
@@ -14,7 +14,7 @@ function scripted(script: string, startTimeout: number) {
   return createUpstream(settings, { variables: process.env, oauth, log: silentLog })
 }
 
-test('a server that does not answer has start_timeout to do so, in all', async () => {
+test('a server that does not respond is stopped after start_timeout in total', async () => {
   const upstream = scripted("process.on('SIGTERM', () => {}); setInterval(() => {}, 1000)", 2000)
   const start = performance.now()
   await expect(upstream.start(ownCall())).rejects.toThrow('time')
@@ -22,7 +22,7 @@ test('a server that does not answer has start_timeout to do so, in all', async (
   await upstream.close()
 })
 
-test('the last lines a server wrote before it ended are known, without colours and secrets', async () => {
+test('the last lines of a server that exited are reported without colours and secrets', async () => {
   const script = `
     for (const line of ['one', 'two', '', '\\u001b[31mError:\\u001b[0m no\\u0007 database', 'token is ' + process.env.TOKEN])
       console.error(line)

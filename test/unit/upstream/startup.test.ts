@@ -5,12 +5,12 @@ import { startServers } from '../../../src/upstream/startup.ts'
 import { ownCall } from '../../../src/protocol/lift.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
-test('a server that is away is tried again until it is there', async () => {
+test('an unavailable server is retried until it is available', async () => {
   const away = new GatewayError('SERVER_UNAVAILABLE', 'The server cannot be reached.')
   let tries = 0
   const status = { connections: 0, problem: away.message }
   const start = (): Promise<void> => (++tries < 3 ? Promise.reject(away) : Promise.resolve())
-  // Of a server no more than this is asked here.
+  // The only members of an upstream used here.
   const upstream = { name: 'one', start, status } as unknown as Upstream
   const told: string[] = []
   const note = (event: string): void => void told.push(event)

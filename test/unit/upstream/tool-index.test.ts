@@ -7,11 +7,11 @@ import { ToolIndex } from '../../../src/upstream/tool-index.ts'
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
 
-describe('a list of tools that is refused', () => {
+describe('a refused tool list', () => {
   it.each([
     ['by an error', async () => Promise.reject(new GatewayError('UPSTREAM_ERROR', 'no'))],
-    ['by something that is no list', async () => Payload.of({ content: [] })],
-  ])('%s is not asked for again at every call', async (_how, answer) => {
+    ['by a malformed list', async () => Payload.of({ content: [] })],
+  ])('a list refused %s is not requested again on every call', async (_how, answer) => {
     const list = vi.fn<() => Promise<Payload>>(answer)
     const tools = new ToolIndex(list)
     for (let call = 0; call < 3; call++) await expect(tools.of('t')).rejects.toBeInstanceOf(GatewayError)
@@ -21,7 +21,7 @@ describe('a list of tools that is refused', () => {
     expect(list).toHaveBeenCalledTimes(2)
   })
 
-  it('for a lost connection is asked for again', async () => {
+  it('a list is requested again after a lost connection', async () => {
     const lost = new GatewayError('OUTCOME_UNKNOWN', 'lost')
     const list = vi.fn<() => Promise<Payload>>(() => Promise.reject(lost))
     const tools = new ToolIndex(list)
@@ -30,7 +30,7 @@ describe('a list of tools that is refused', () => {
   })
 })
 
-describe('tools that are listed only for clients that can be asked', () => {
+describe('tools listed only for clients with elicitation', () => {
   const client = (capabilities: Client['capabilities']): Client => ({
     era: 'modern',
     revision: '2026-07-28',
@@ -46,7 +46,7 @@ describe('tools that are listed only for clients that can be asked', () => {
     return { tools: new ToolIndex(list), list }
   }
 
-  it('are found for these, whoever came first', async () => {
+  it('such tools are found for these clients in any order', async () => {
     const { tools, list } = indexed()
     expect(await tools.of('ask', plain)).toBeUndefined()
     expect(await tools.of('ask', asked)).toMatchObject({ definition: { name: 'ask' } })
@@ -54,14 +54,14 @@ describe('tools that are listed only for clients that can be asked', () => {
     expect(list).toHaveBeenCalledTimes(2)
   })
 
-  it('are found while they are listed for another', async () => {
+  it('such tools are found while they are being listed for another client', async () => {
     const { tools } = indexed()
     const found = await Promise.all([plain, asked, plain].map(async (each) => tools.of('ask', each)))
     expect(found[1]).toMatchObject({ definition: { name: 'ask' } })
     expect(tools.of('ask', asked)).toBe(found[1])
   })
 
-  it('are not looked for at every call, however clients that differ take turns', async () => {
+  it('unknown tools are not requested on every call, however different clients alternate', async () => {
     const { tools, list } = indexed()
     const askers = [plain, asked, plain, asked, plain, asked]
     for (const each of askers) expect(await tools.of('absent', each)).toBeUndefined()
@@ -70,7 +70,7 @@ describe('tools that are listed only for clients that can be asked', () => {
     expect(list).toHaveBeenCalledTimes(2)
   })
 
-  it('are gone once they are not listed for these any more', async () => {
+  it('such tools are removed when they are no longer listed for these clients', async () => {
     const { tools, list } = indexed()
     await tools.of('ask', asked)
     list.mockImplementation(async () => listed(plain))
@@ -80,11 +80,11 @@ describe('tools that are listed only for clients that can be asked', () => {
   })
 })
 
-describe('a tool that its server does not list any more', () => {
+describe('a tool that its server no longer lists', () => {
   const toolsOf = (...names: string[]): Payload => Payload.of({ tools: names.map((name) => ({ name })) })
   const first = Payload.of({})
 
-  it('is not known any more once somebody was listed all tools', async () => {
+  it('the tool is removed once a complete list lacks it', async () => {
     const tools = new ToolIndex(async () => toolsOf('kept', 'gone'))
     expect(await tools.of('gone')).toBeDefined()
     tools.learn(toolsOf('kept', 'new'), first)
@@ -96,14 +96,14 @@ describe('a tool that its server does not list any more', () => {
   it.each([
     ['a page', toolsOf('kept').with({ nextCursor: '2' }), first],
     ['the last page', toolsOf('kept'), Payload.of({ cursor: '2' })],
-  ])('is known where %s alone was listed', async (_what, listed, asked) => {
+  ])('the tool is kept if only %s was listed', async (_what, listed, asked) => {
     const tools = new ToolIndex(async () => toolsOf('kept', 'gone'))
     await tools.of('gone')
     tools.learn(listed, asked)
     expect(tools.of('gone')).toBeDefined()
   })
 
-  it('is known where it was listed for another kind of client', async () => {
+  it('the tool is kept if it was listed for another kind of client', async () => {
     const tools = new ToolIndex(async () => toolsOf('kept', 'gone'))
     await tools.of('gone', { era: 'modern', revision: '2026-07-28', capabilities: { elicitation: {} } })
     tools.learn(toolsOf('kept'), first, { era: 'modern', revision: '2026-07-28', capabilities: {} })

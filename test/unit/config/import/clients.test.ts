@@ -14,7 +14,7 @@ function imported(value: unknown, file = '/home/me/claude_desktop_config.json') 
   return { yaml, notes, body }
 }
 
-describe('the written file', () => {
+describe('the imported configuration', () => {
   const { yaml, notes, body } = imported({
     globalShortcut: '',
     mcpServers: {
@@ -27,11 +27,11 @@ describe('the written file', () => {
     },
   })
 
-  test('names its schema in the first line', () => {
+  test('the first line names the schema', () => {
     expect(yaml).toMatch(/^# yaml-language-server: \$schema=\S+gateway\.schema\.json\n/)
   })
 
-  test('has the servers in their shortest form, with the old name where it changed', () => {
+  test('servers have their shortest form, with the old name if it changed', () => {
     expect(notes).toEqual([])
     expect(body).toBe(`  filesystem: npx -y @modelcontextprotocol/server-filesystem '/srv/my docs'
   # "GitHub Tools"
@@ -44,12 +44,12 @@ describe('the written file', () => {
 `)
   })
 
-  test('lists the variables to set and holds no secret', () => {
+  test('the variables to set are listed and no secret is written', () => {
     expect(yaml).toContain('#   GITHUB_TOKEN: the value that github-tools has in env GITHUB_TOKEN\n')
     expect(yaml).not.toContain('ghp_')
   })
 
-  test('loads without problems or warnings', () => {
+  test('the file loads without problems or warnings', () => {
     const { settings, warnings } = loadSettings(yaml, {
       file: '/g.yaml',
       features,
@@ -61,8 +61,8 @@ describe('the written file', () => {
   })
 })
 
-describe('Claude Code', () => {
-  test('keeps its references and reads its remote servers', () => {
+describe('import from Claude Code', () => {
+  test('references are kept and remote servers are read', () => {
     const { body, yaml } = imported({
       mcpServers: {
         api: {
@@ -84,7 +84,7 @@ describe('Claude Code', () => {
     expect(yaml).not.toContain('#   API_URL')
   })
 
-  test('has servers per project, named uniquely', () => {
+  test('servers of several projects have unique names', () => {
     const { body } = imported({
       mcpServers: { db: { command: 'db' } },
       projects: {
@@ -101,8 +101,8 @@ describe('Claude Code', () => {
   })
 })
 
-describe('Cursor', () => {
-  test('has its variables replaced', () => {
+describe('import from Cursor', () => {
+  test('variables of Cursor are replaced', () => {
     const { body, notes } = imported(
       {
         mcpServers: {
@@ -134,7 +134,7 @@ describe('Cursor', () => {
   })
 })
 
-describe('VS Code', () => {
+describe('import from VS Code', () => {
   const inputs = [{ type: 'promptString', id: 'db-dsn', description: 'Database\nconnection', password: true }]
   const servers = {
     db: { type: 'stdio', command: 'db', args: ['--dsn', '${input:db-dsn}', '${input:other}'] },
@@ -143,7 +143,7 @@ describe('VS Code', () => {
   test.each([
     ['mcp.json', { inputs, servers }],
     ['settings.json', { 'editor.tabSize': 2, mcp: { inputs, servers } }],
-  ])('asks for inputs as variables, from %s', (_file, value) => {
+  ])('inputs become variables, from %s', (_file, value) => {
     const { body, yaml } = imported(value)
     expect(body).toBe('  db: db --dsn ${DB_DSN} ${OTHER}\n')
     expect(yaml).toContain(
@@ -151,7 +151,7 @@ describe('VS Code', () => {
     )
   })
 
-  test('may hold comments and trailing commas', () => {
+  test('comments and trailing commas are accepted', () => {
     const text = `\uFEFF{
       // servers, "quoted"
       "servers": { /* one */
@@ -162,7 +162,7 @@ describe('VS Code', () => {
   })
 })
 
-describe('secrets', () => {
+describe('import of secrets', () => {
   test.each([
     ['an option', { command: 'x', args: ['--api-key', 'zzz-secret'] }, 'x --api-key ${IT_API_KEY}'],
     ['an option with =', { command: 'x', args: ['--token=zzz-secret'] }, 'x --token=${IT_TOKEN}'],
@@ -191,13 +191,13 @@ describe('secrets', () => {
     ],
     ['a variable', { command: 'x', env: { DB_PASSWORD: 'zzz-secret' } }, 'DB_PASSWORD: ${DB_PASSWORD}'],
     ['a random value', { command: 'x', env: { ID: 'zzz-secret0123456789abcdef' } }, 'ID: ${ID}'],
-  ])('in %s become references', (_what, entry, expected) => {
+  ])('secrets in %s become references', (_what, entry, expected) => {
     const { yaml, body } = imported({ mcpServers: { it: entry } })
     expect(body).toContain(expected)
     expect(yaml).not.toContain('zzz-secret')
   })
 
-  test('of different servers get different variables, the same secret the same', () => {
+  test('secrets of different servers get different variables, and equal secrets the same one', () => {
     const { body } = imported({
       mcpServers: {
         a: { command: 'x', env: { API_KEY: 'one' } },
@@ -208,15 +208,15 @@ describe('secrets', () => {
     expect(body.match(/\$\{\w+\}/g)).toEqual(['${API_KEY}', '${B_API_KEY}', '${API_KEY}'])
   })
 
-  test('are not seen in paths and plain settings', () => {
+  test('paths and plain settings are not taken for secrets', () => {
     const env = { GOOGLE_APPLICATION_CREDENTIALS: '/home/me/key.json', MODE: 'read-only', EMPTY: '' }
     const { body } = imported({ mcpServers: { it: { command: 'x', env } } })
     expect(body).not.toContain('${')
   })
 })
 
-describe('servers left out', () => {
-  test('are named with the reason', () => {
+describe('import of unsupported servers', () => {
+  test('each server that is left out is named with a reason', () => {
     const { notes, body } = imported({
       mcpServers: {
         off: { command: 'x', disabled: true },
@@ -235,26 +235,26 @@ describe('servers left out', () => {
 })
 
 test.each([
-  ['text that is no JSON', '{ "mcpServers": { "a": ghp_secret', 'is not valid JSON'],
+  ['text that is not JSON', '{ "mcpServers": { "a": ghp_secret', 'is not valid JSON'],
   ['a list', '[]', 'is not the configuration of a client'],
   ['no servers', '{"a":1}', 'names no MCP servers'],
   [
-    'only this gateway by its address',
+    'only the address of this gateway',
     '{"mcpServers":{"g":{"url":"http://127.0.0.1:8900/mcp"}}}',
     'is this gateway itself',
   ],
   [
-    'only this gateway by its program',
+    'only the program of this gateway',
     '{"mcpServers":{"g":{"command":"node","args":["/opt/gatehouse/dist/main.js","stdio"]}}}',
     'is this gateway itself',
   ],
-])('%s is refused without showing it', (_what, text, expected) => {
+])('%s is refused without printing it', (_what, text, expected) => {
   expect(() => imported(text)).toThrow(expected)
   expect(() => imported(text)).toThrow(ConfigError)
   expect(() => imported(text)).not.toThrow('ghp_secret')
 })
 
-test('strings in JSON with comments are left alone', () => {
+test('strings in JSON with comments are unchanged', () => {
   const value = { a: 'x // y', b: '/* z */', c: ',]', d: 'q\\"//', 'e,}': [1] }
   expect(readJsonc(JSON.stringify(value))).toEqual(value)
 })

@@ -7,13 +7,8 @@ it.each([
   ['a pattern', { 'get_*': { rename: 'get' } }, 'get_*', 'name one'],
   ['the same name', { get: { rename: 'get' } }, 'get', 'its name already'],
   ['a name given twice', { a: { rename: 'c' }, b: { rename: 'c' } }, 'b', 'the new name of a too'],
-  [
-    'a name with settings of its own',
-    { a: { rename: 'b' }, b: { risk: 'safe' } },
-    'a',
-    'beside the new name',
-  ],
-])('finds %s', (_what, tools, at, message) => {
+  ['a name with its own settings', { a: { rename: 'b' }, b: { risk: 'safe' } }, 'a', 'beside the new name'],
+])('rename checks find %s', (_what, tools, at, message) => {
   expect(renameProblems(tools, path)).toEqual([
     { path: [...path, at, 'rename'], message: expect.stringContaining(message) },
   ])
@@ -23,6 +18,6 @@ it.each([
   [{ a: { rename: 'b' }, b: { rename: 'a' } }],
   [{ a: { rename: 'c' }, b: { hide: true } }],
   [undefined],
-])('finds nothing in %j', (tools) => {
+])('rename checks find no problem in %j', (tools) => {
   expect(renameProblems(tools, path)).toEqual([])
 })

@@ -11,25 +11,25 @@ const env = { XDG_STATE_HOME: '/var/state' }
 const upstreams = { files: { command: ['node', 'server.js'] } }
 const ofUser = /^\/var\/state\/gatehouse\/[0-9a-f]{16}$/
 
-it('the store stands beside the file', () => {
+it('the default store is next to the configuration file', () => {
   const file = join(directory, 'gateway.config.yaml')
   expect(defaultStoreFolder({ file, directory, upstreams }, env)).toBe(join(directory, '.gatehouse'))
 })
 
-it('where nothing can be written beside the file it is in the folder of the user, for each file another', () => {
+it('the default store of a file in a read-only folder is a folder per file in the state directory of the user', () => {
   const at = (folder: string): string =>
     defaultStoreFolder({ file: join(folder, 'g.yaml'), directory: folder, upstreams }, env)
   expect(at(join(directory, 'none'))).toMatch(ofUser)
   expect(at(join(directory, 'none'))).not.toBe(at(join(directory, 'other')))
 })
 
-it('without a file it is there too, the same for the same servers', () => {
+it('the default store without a file is a folder in the state directory, the same for equal servers', () => {
   const of = (servers: unknown): string => defaultStoreFolder({ directory: '.', upstreams: servers }, env)
   expect(of(upstreams)).toMatch(ofUser)
   expect(of(upstreams)).toBe(of({ ...upstreams }))
   expect(of(upstreams)).not.toBe(of({ notes: upstreams.files }))
 })
 
-it('a state folder that is not absolute is not taken', () => {
+it('a state directory with a relative path is ignored', () => {
   expect(defaultStoreFolder({ directory: '.', upstreams }, { XDG_STATE_HOME: 'state' })).toMatch(/^[/A-Z]/)
 })

@@ -9,8 +9,8 @@ const object = fc.dictionary(
 )
 const indent = fc.constantFrom(0, 1, '\t')
 
-describe('the text of JSON', () => {
-  test('is cut into members as it is parsed', () => {
+describe('JSON text', () => {
+  test('JSON text is split into the members that a parser finds', () => {
     fc.assert(
       fc.property(object, indent, (value, space) => {
         const text = JSON.stringify(value, null, space)
@@ -23,7 +23,7 @@ describe('the text of JSON', () => {
     )
   })
 
-  test('is cut into elements as it is parsed', () => {
+  test('JSON text is split into the elements that a parser finds', () => {
     fc.assert(
       fc.property(fc.array(fc.jsonValue()), indent, (value, space) => {
         const text = JSON.stringify(value, null, space)
@@ -32,7 +32,7 @@ describe('the text of JSON', () => {
     )
   })
 
-  test('is edited as its value would be, and keeps all other characters', () => {
+  test('an edit changes the value and preserves all other characters', () => {
     fc.assert(
       fc.property(
         object,
@@ -57,14 +57,14 @@ describe('the text of JSON', () => {
     )
   })
 
-  test('that nests very deep does no harm', () => {
+  test('deeply nested JSON is handled', () => {
     const deep = `{"a":${'['.repeat(50_000)}${']'.repeat(50_000)},"b":1}`
     expect(members(deep).map(({ key }) => key)).toEqual(['a', 'b'])
     expect(Payload.text(deep).with({ b: 2 }).text).toBe(`${deep.slice(0, -2)}2}`)
   })
 })
 
-describe('a text that may be JSON', () => {
+describe('readJson', () => {
   const strict = (text: string): unknown => {
     try {
       return JSON.parse(text)
@@ -73,7 +73,7 @@ describe('a text that may be JSON', () => {
     }
   }
 
-  test('says what a parser says, or nothing where it is none', () => {
+  test('readJson agrees with JSON.parse and returns undefined for other text', () => {
     const space = fc.constantFrom('', ' ', '\n', '\t\r\n ')
     const value = fc.jsonValue().map((each) => JSON.stringify(each))
     const part = fc.oneof(
@@ -94,11 +94,11 @@ describe('a text that may be JSON', () => {
   })
 
   test.each(['', ' ', 'done', '-', '{"a":1}\n{"a":2}\n', '{"a":', '[1', '"a', 'nul', 'truest', '\u00a01'])(
-    '%j is none',
+    'readJson returns undefined for %j',
     (text) => expect(readJson(text)).toBeUndefined(),
   )
 
-  test('is told apart without an exception where it is JSON in many lines', () => {
+  test('readJson recognizes JSON lines without a thrown exception', () => {
     const parse = vi.spyOn(JSON, 'parse')
     expect(readJson('{"path":"a"}\n{"path":"b"}\n')).toBeUndefined()
     expect(parse).not.toHaveBeenCalled()
@@ -106,7 +106,7 @@ describe('a text that may be JSON', () => {
   })
 })
 
-test('equal values have one canonical text, whatever the order of their keys', () => {
+test('equal values have one canonical text regardless of key order', () => {
   fc.assert(
     fc.property(object, (value) => {
       const turned = Object.fromEntries(Object.entries(value).toReversed())

@@ -14,7 +14,7 @@ const schema = {
   required: ['id'],
 }
 
-describe('a call that an expression makes', () => {
+describe('argument mismatches of a call expression', () => {
   test.each([
     ['f(id=1)', []],
     ['f(id=$.result.id, state="closed", labels=[1], nested={"a": 1})', []],
@@ -26,7 +26,7 @@ describe('a call that an expression makes', () => {
     ['f(id=1, labels={})', ['labels of f must be array']],
     ['f(id=1, state="shut")', ['state of f must be one of "open", "closed"']],
     ['f(id=1, constructor=1)', ['f takes no constructor; there are id, title, state, labels, nested']],
-  ])('%s is held against the schema of its tool', (text, expected) => {
+  ])('%s is checked against the input schema of its tool', (text, expected) => {
     expect(argumentMismatches(parseExpression(text), schema)).toEqual(expected)
   })
 
@@ -72,7 +72,7 @@ describe('a call that an expression makes', () => {
       'f(id=1, nested={"b": $.args.id})',
       ['nested of f has a part that must be string, but $.args.id of make is integer'],
     ],
-  ])('%s is held against the types of what its paths lead to', (text, expected) => {
+  ])('%s is checked against the types its paths refer to', (text, expected) => {
     const wanted = {
       ...schema,
       properties: {
@@ -82,7 +82,7 @@ describe('a call that an expression makes', () => {
       },
     }
     expect(argumentMismatches(parseExpression(text), wanted, sources)).toEqual(expected)
-    // What is not said is not compared.
+    // Undeclared types are not compared.
     const unsaid = { args: [['make', {}]], result: [['make', undefined]], snapshot: [] } as const
     const found = argumentMismatches(parseExpression(text), wanted, unsaid)
     expect(found.filter((each) => each.includes('$.'))).toEqual([])
@@ -94,18 +94,18 @@ describe('a call that an expression makes', () => {
     [{ type: 'object', properties: { a: {} }, patternProperties: { '^x': {} } }],
     [{ properties: { a: {} }, allOf: [{ properties: { anything: {} } }] }],
     ['no schema'],
-  ])('may have any argument where %j does not say which there are', (open) => {
+  ])('any argument is accepted where %j leaves the arguments open', (open) => {
     expect(argumentMismatches(parseExpression('f(anything=1)'), open)).toEqual([])
   })
 
-  test('has none where the schema forbids all', () => {
+  test('no argument is accepted where the schema forbids all', () => {
     expect(
       argumentMismatches(parseExpression('f(a=1)'), { type: 'object', additionalProperties: false }),
     ).toEqual(['f takes no a'])
   })
 })
 
-describe('a path', () => {
+describe('paths against a schema', () => {
   const pathOf = (text: string) => {
     const { find } = parseExpression(`f() -> ${text}`)
     if (!find) throw new Error('there is no path')
@@ -120,7 +120,7 @@ describe('a path', () => {
     ['$.result', undefined],
     ['$.result.item', 'f has no $.result.item; did you mean items?'],
     ['$.result.items[0].number', 'f has no $.result.items[0].number; there is id'],
-  ])('%s is held against a schema', (text, expected) => {
+  ])('path %s is checked against a schema', (text, expected) => {
     expect(strayed(pathOf(text), described, 'f')).toBe(expected)
   })
 })

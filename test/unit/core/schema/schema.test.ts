@@ -8,11 +8,11 @@ const person = {
 }
 
 describe('validator', () => {
-  test('gives no problems for a value that fits', () => {
+  test('a valid value has no problems', () => {
     expect(validator(person)({ name: 'Ada' })).toEqual([])
   })
 
-  test('lists every problem with its path in the value', () => {
+  test('every problem is listed with its path in the value', () => {
     const problems = validator(person)({ 'a/b~c': 'x' })
     expect(problems.map(({ path, keyword }) => [path, keyword])).toEqual([
       [[], 'required'],
@@ -20,51 +20,54 @@ describe('validator', () => {
     ])
   })
 
-  test('lists no more than a hundred problems', () => {
+  test('at most one hundred problems are listed', () => {
     const values = Array.from({ length: 500 }, () => 'x')
     expect(validator({ items: { type: 'number' } })(values)).toHaveLength(100)
   })
 
-  test('shares one check between schemas with the same text', () => {
+  test('schemas with the same text share one compiled check', () => {
     expect(validator({ ...person })).toBe(validator({ ...person }))
   })
 
-  test('reads a schema as 2020-12 unless it says otherwise', () => {
+  test('the default dialect is 2020-12', () => {
     const tuple = { prefixItems: [{ type: 'string' }] }
     expect(validator(tuple)([1])).toHaveLength(1)
   })
 
-  test.each(['draft-04', 'draft-06', 'draft-07'])('reads a %s schema by the older rules', (draft) => {
-    const schema = { $schema: `http://json-schema.org/${draft}/schema#`, items: [{ type: 'string' }] }
-    expect(validator(schema)([1])).toHaveLength(1)
-  })
+  test.each(['draft-04', 'draft-06', 'draft-07'])(
+    'a %s schema is validated by the rules of its draft',
+    (draft) => {
+      const schema = { $schema: `http://json-schema.org/${draft}/schema#`, items: [{ type: 'string' }] }
+      expect(validator(schema)([1])).toHaveLength(1)
+    },
+  )
 
-  test('lets two schemas have the same $id', () => {
+  test('two schemas may have the same $id', () => {
     const id = 'https://example.com/input'
     expect(validator({ $id: id, type: 'string' })(1)).toHaveLength(1)
     expect(validator({ $id: id, type: 'number' })(1)).toEqual([])
   })
 
-  test('takes patterns that are valid outside Unicode mode only', () => {
+  test('patterns that are valid only outside Unicode mode are accepted', () => {
     expect(validator({ type: 'string', pattern: '^a\\-b$' })('a-b')).toEqual([])
   })
 
-  test('never answers with a promise', () => {
+  test('a schema with $async is validated synchronously', () => {
     expect(validator({ $async: true, type: 'string' })(1)).toHaveLength(1)
   })
 
   test.each([
-    ['a type that does not exist', { type: 'strnig' }],
+    ['an unknown type', { type: 'strnig' }],
     ['a reference to another document', { $ref: 'https://example.com/other' }],
-    ['a broken pattern', { pattern: '(' }],
-    ['a keyword of the wrong kind', { required: 'name' }],
-  ])('throws when the schema has %s, at every use', (_what, schema) => {
+    ['an invalid pattern', { pattern: '(' }],
+    ['a keyword of the wrong type', { required: 'name' }],
+  ])('a schema with %s throws at every use', (_what, schema) => {
     const check = validator(schema)
     expect(() => check('x')).toThrow(UnusableSchema)
     expect(() => check('x')).toThrow(UnusableSchema)
   })
 
-  test('keeps checking after far more schemas than it remembers', () => {
+  test('evicted schemas are still checked correctly', () => {
     const first = validator({ const: -1 })
     for (let number = 0; number < 1200; number += 1) validator({ const: number }, { trusted: true })(number)
     expect(first(0)).toHaveLength(1)
@@ -72,22 +75,22 @@ describe('validator', () => {
   })
 })
 
-describe('the schema of somebody else', () => {
-  test('is not trusted because the same one was', () => {
+describe('validator with an untrusted schema', () => {
+  test('an untrusted schema does not share the check of an equal trusted schema', () => {
     const schema = { pattern: '(?=a)b' }
     expect(validator(schema, { trusted: true })('b')).toHaveLength(1)
-    // A pattern that cannot be matched in linear time is left out.
+    // A pattern that cannot be matched in linear time is skipped.
     expect(validator(schema)('b')).toEqual([])
   })
 
-  test('takes a pattern that would backtrack without end, in linear time', () => {
+  test('a pattern with catastrophic backtracking is matched in linear time', () => {
     const start = performance.now()
     expect(validator({ pattern: '(a+)+$' })(`${'a'.repeat(50_000)}!`)).toHaveLength(1)
     expect(validator({ patternProperties: { '^(x+x+)+y$': false } })({ ['x'.repeat(5000)]: 1 })).toEqual([])
     expect(performance.now() - start).toBeLessThan(2000)
   })
 
-  test('leaves patterns out that look around or back, and says which', () => {
+  test('patterns with lookaround or backreferences are skipped and reported', () => {
     const unchecked: string[] = []
     const check = validator(
       { type: 'string', pattern: '^(?=a)b$', minLength: 2 },
@@ -98,13 +101,13 @@ describe('the schema of somebody else', () => {
     expect(unchecked).toEqual(['^(?=a)b$'])
   })
 
-  test('tells patterns apart', () => {
+  test('several patterns are applied independently', () => {
     const check = validator({ properties: { a: { pattern: '^a$' }, b: { pattern: '^b$' } } })
     expect(check({ a: 'a', b: 'b' })).toEqual([])
     expect(check({ a: 'b', b: 'a' })).toHaveLength(2)
   })
 
-  test('finds duplicates without comparing each item with every other', () => {
+  test('duplicates are found without quadratic comparison', () => {
     const check = validator({ uniqueItems: true })
     const items = Array.from({ length: 50_000 }, (_none, index) => ({ index }))
     expect(check(items)).toEqual([])
@@ -113,19 +116,19 @@ describe('the schema of somebody else', () => {
   })
 
   test.each([
-    ['nested without end', nested(100)],
-    ['of lists within lists', { const: JSON.parse('['.repeat(100) + ']'.repeat(100)) }],
-    ['endlessly long', { enum: Array.from({ length: 30_000 }, (_none, index) => index) }],
-    ['full of words', { description: 'x'.repeat(600_000) }],
-    ['referring to itself alone', { $ref: '#' }],
-    ['a bomb of references', laughs(30)],
-  ])('is not used where it is %s', (_what, schema) => {
+    ['nested without bound', nested(100)],
+    ['made of nested lists', { const: JSON.parse('['.repeat(100) + ']'.repeat(100)) }],
+    ['too long', { enum: Array.from({ length: 30_000 }, (_none, index) => index) }],
+    ['full of keywords', { description: 'x'.repeat(600_000) }],
+    ['only a reference to itself', { $ref: '#' }],
+    ['an exponential expansion of references', laughs(30)],
+  ])('a schema is unusable if it is %s', (_what, schema) => {
     const start = performance.now()
     expect(() => validator(schema)({})).toThrow(UnusableSchema)
     expect(performance.now() - start).toBeLessThan(2000)
   })
 
-  test('is not used for a value it would never be done with', () => {
+  test('a schema is unusable for a value whose validation would be exponential', () => {
     const again = { $ref: '#/$defs/node' }
     const schema = { ...again, $defs: { node: { properties: { next: { anyOf: [again, again, again] } } } } }
     const check = validator(schema)
@@ -134,7 +137,7 @@ describe('the schema of somebody else', () => {
     expect(() => check(deep)).toThrow(UnusableSchema)
   })
 
-  test('may call its properties like keywords', () => {
+  test('properties may be named like keywords', () => {
     const schema = {
       properties: { $ref: { type: 'string' }, enum: { $ref: '#/$defs/n' } },
       $defs: { n: { type: 'number' } },
@@ -143,7 +146,7 @@ describe('the schema of somebody else', () => {
     expect(validator(schema)({ $ref: 1, enum: 'a' })).toHaveLength(2)
   })
 
-  test('may be recursive', () => {
+  test('a schema may be recursive', () => {
     const tree = { type: 'object', properties: { children: { type: 'array', items: { $ref: '#' } } } }
     expect(validator(tree)({ children: [{ children: [] }] })).toEqual([])
     expect(validator(tree)({ children: [{ children: 1 }] })).toHaveLength(1)
@@ -154,7 +157,7 @@ function nested(depth: number): JsonSchema {
   return Array.from({ length: depth }).reduce<JsonSchema>((inner) => ({ properties: { a: inner } }), {})
 }
 
-/** Thirty small definitions that stand for two to the thirtieth. */
+/** Thirty small definitions that expand to 2 ** 30. */
 function laughs(count: number): JsonSchema {
   const names = Array.from({ length: count }, (_none, index) => `d${index}`)
   const defs = names.map((name, index) => {

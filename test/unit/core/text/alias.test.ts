@@ -1,7 +1,7 @@
 import { describe, expect, it, test } from 'vitest'
 import { aliasOf, isPlainName, isShortened, namesByAlias } from '../../../../src/core/text/alias.ts'
 
-describe('the alias of a name', () => {
+describe('aliases of names', () => {
   test.each([
     ['read_file', 'read_file'],
     ['a__b', 'a__b'],
@@ -15,11 +15,11 @@ describe('the alias of a name', () => {
     ['9lives', 'x_9lives'],
     ['a', 'x_a'],
     ['a b/c:d', 'a_b_c_d'],
-  ])('of %s is %s', (name, alias) => {
+  ])('the alias of %s is %s', (name, alias) => {
     expect(aliasOf(name)).toBe(alias)
   })
 
-  it('C119 fits the pattern whatever the name is, and is its own alias', () => {
+  it('C119 an alias always matches the pattern and is its own alias', () => {
     const names = ['', '!!', '検索', 'x'.repeat(200), `${'camelCase'.repeat(20)}`, 'A', '1', '-', 'é']
     for (const name of names) {
       const alias = aliasOf(name)
@@ -29,7 +29,7 @@ describe('the alias of a name', () => {
     }
   })
 
-  it('differs for long names that begin alike', () => {
+  it('long names with a common prefix have different aliases', () => {
     const long = 'x'.repeat(70)
     expect(aliasOf(`${long}-one`)).not.toBe(aliasOf(`${long}-two`))
     expect(isShortened(aliasOf(`${long}-one`))).toBe(true)
@@ -37,7 +37,7 @@ describe('the alias of a name', () => {
   })
 })
 
-it('keeps all names an alias could stand for', () => {
+it('every name is listed under its alias', () => {
   expect(namesByAlias(['get-it', 'getIt', 'get_it', 'other', 'other'])).toEqual(
     new Map([
       ['get_it', ['get-it', 'getIt', 'get_it']],

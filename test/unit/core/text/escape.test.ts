@@ -3,25 +3,25 @@ import { expect, it } from 'vitest'
 import { codePointName, escapeHidden, splitHidden } from '../../../../src/core/text/escape.ts'
 
 it.each([
-  ['an override of direction', '\u202e', '\\u202e'],
-  ['a zero width space', '\u200b', '\\u200b'],
+  ['a bidirectional override', '\u202e', '\\u202e'],
+  ['a zero-width space', '\u200b', '\\u200b'],
   ['a joiner', '\u200d', '\\u200d'],
-  ['an escape of terminals', '\u001b', '\\u001b'],
-  ['a tag', '\u{e0041}', '\\udb40\\udc41'],
+  ['a terminal escape', '\u001b', '\\u001b'],
+  ['a tag character', '\u{e0041}', '\\udb40\\udc41'],
   ['a filler', '\u3164', '\\u3164'],
-  ['a space that is none of the keyboard', '\u00a0', '\\u00a0'],
-  ['half a character', '\ud800', '\\ud800'],
-])('%s is written so that it can be seen', (_name, character, escaped) => {
+  ['a non-ASCII space', '\u00a0', '\\u00a0'],
+  ['a lone surrogate', '\ud800', '\\ud800'],
+])('%s is escaped visibly', (_name, character, escaped) => {
   expect(escapeHidden(`a${character}b`)).toBe(`a${escaped}b`)
 })
 
-it('texts in any language, and lines, stay as they are', () => {
+it('text in any language and line breaks are unchanged', () => {
   const text = 'Grüße, 你好,\n😀 مرحبا'
   expect(escapeHidden(text)).toBe(text)
 })
 
-// Making texts of all characters takes its time.
-it('nothing is lost when a text is cut, and no part that is shown can hide', { timeout: 30_000 }, () => {
+// Generating texts of all characters is slow.
+it('splitting loses no text, and no visible part contains a hidden character', { timeout: 30_000 }, () => {
   const text = fc.string({ unit: 'binary', maxLength: 40 })
   fc.assert(
     fc.property(text, (given) => {
@@ -34,7 +34,7 @@ it('nothing is lost when a text is cut, and no part that is shown can hide', { t
   )
 })
 
-it('JSON whose hidden characters are escaped is the same value', () => {
+it('JSON with escaped hidden characters has the same value', () => {
   fc.assert(
     fc.property(fc.jsonValue(), (value) => {
       expect(JSON.parse(escapeHidden(JSON.stringify(value)))).toEqual(JSON.parse(JSON.stringify(value)))
@@ -42,7 +42,7 @@ it('JSON whose hidden characters are escaped is the same value', () => {
   )
 })
 
-it('characters are named by their numbers', () => {
+it('escaped characters are named by their code points', () => {
   expect(codePointName('\u{e0041}')).toBe('U+E0041')
   expect(codePointName('\t')).toBe('U+0009')
 })

@@ -7,8 +7,8 @@ const names = (documents: readonly Described[], query: string): string[] =>
     .rank(query)
     .map(({ of }) => of.name)
 
-describe('ranking', () => {
-  it('finds words of names in any case, and in other forms', () => {
+describe('ranking of tools', () => {
+  it('words in names match in any case and inflection', () => {
     const tools = ['getPageStatus', 'delete_old_relations', 'list-directories', 'other'].map((name) => ({
       name,
     }))
@@ -17,14 +17,14 @@ describe('ranking', () => {
     expect(names(tools, 'listing a directory')[0]).toBe('list-directories')
   })
 
-  it('knows other words for what tools do', () => {
+  it('synonyms of verbs match', () => {
     const tools = ['create_entities', 'delete_entities', 'search_entities'].map((name) => ({ name }))
     expect(names(tools, 'make an entity')[0]).toBe('create_entities')
     expect(names(tools, 'erase an entity')[0]).toBe('delete_entities')
     expect(names(tools, 'look for an entity')[0]).toBe('search_entities')
   })
 
-  it('takes a name before a title, a title before a description, and that before parameters', () => {
+  it('a match in the name outranks the title, then the description, then the parameters', () => {
     const tools = [
       { name: 'd', parameters: ['weather'] },
       { name: 'c', description: 'Tells the weather.' },
@@ -34,24 +34,24 @@ describe('ranking', () => {
     expect(names(tools, 'weather')).toEqual(['weather', 'b', 'c', 'd'])
   })
 
-  it('takes the shorter of two names that fit equally, then the first of the alphabet', () => {
+  it('ties are broken by the shorter name, then alphabetically', () => {
     const tools = ['longer_b', 'short_b', 'short_a'].map((name) => ({ name, title: 'Weather' }))
     expect(names(tools, 'weather')).toEqual(['short_a', 'short_b', 'longer_b'])
   })
 
-  it('gives nothing for saying a word again and again', () => {
+  it('repeated words do not improve the rank', () => {
     const honest = { name: 'weather_of_place', description: 'Tells the weather of a place.' }
     const greedy = { name: 'x', description: `Anything. ${'weather place '.repeat(2000)}` }
     expect(names([greedy, honest], 'the weather of a place')[0]).toBe('weather_of_place')
   })
 
-  it('takes an address for a URL, and the name of a file for a file', () => {
+  it('a web address matches URL and a file name matches file', () => {
     const tools = [{ name: 'go', description: 'Navigate to a URL' }, { name: 'read_file' }]
     expect(names(tools, 'https://example.com/a?b=c')).toEqual(['go'])
     expect(names(tools, 'what does "notes.txt" say')).toEqual(['read_file'])
   })
 
-  it('finds nothing for nothing, nor for what nobody offers', () => {
+  it('an empty query and an unknown word match nothing', () => {
     const tools = [{ name: 'create_entities', description: 'Create entities' }]
     expect(names(tools, '')).toEqual([])
     expect(names(tools, 'the of and')).toEqual([])
@@ -59,7 +59,7 @@ describe('ranking', () => {
     expect(names([], 'anything')).toEqual([])
   })
 
-  it('says how much of a query is said', () => {
+  it('the match score is the matched share of the query', () => {
     const ranking = createRanking([{ name: 'get_weather' }, { name: 'send_mail' }])
     const [whole] = ranking.rank('weather')
     const [part] = ranking.rank('weather in the swamps of Mordor at noon')
@@ -67,7 +67,7 @@ describe('ranking', () => {
     expect(part?.match).toBeLessThan(0.33)
   })
 
-  it('is the same each time, in whatever order tools are listed, and in bounds for any text', () => {
+  it('the ranking is deterministic, independent of tool order and bounded for any text', () => {
     const text = fc.string({ unit: 'grapheme', maxLength: 60 })
     const tool = fc.record({
       name: text,
@@ -92,7 +92,7 @@ describe('ranking', () => {
     )
   })
 
-  it('answers at once, however much is asked of however many tools', () => {
+  it('ranking is fast for long queries and many tools', () => {
     const tools = Array.from({ length: 500 }, (_, at) => ({
       name: `tool_${at}_create_page`,
       description: `Create page number ${at} of the knowledge graph, with files and folders.`,
@@ -105,7 +105,7 @@ describe('ranking', () => {
       ranking.rank(query)
       return performance.now() - started
     })
-    // Every one of 500 tools fits here; the bound is ten times what it takes, for machines that are busy.
+    // All 500 tools match; the bound is ten times the usual duration, for slow machines.
     expect(times.toSorted((one, other) => one - other)[10]).toBeLessThan(20)
     const started = performance.now()
     ranking.rank('a.'.repeat(100_000))

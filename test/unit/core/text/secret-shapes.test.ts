@@ -7,11 +7,11 @@ it.each([
   ['the cookie: missing', 'the cookie: missing'],
   ['token: expired', 'token: expired'],
   ['api_key=abc', 'api_key=[redacted]'],
-])('C182 of %j leaves %j', (text, expected) => {
+])('C182 redaction of %j gives %j', (text, expected) => {
   expect(withoutSecrets(text)).toBe(expected)
 })
 
-it('cuts an excerpt between words, so that no secret is cut in two', () => {
+it('an excerpt ends between words, so that it never contains half a secret', () => {
   expect(excerpt('short')).toBe('short')
   expect(excerpt(`${'a '.repeat(95)}canary-0123456789abcdef`)).toBe(`${'a '.repeat(95)}…`)
   expect(excerpt('x'.repeat(300))).toBe('…')

@@ -4,7 +4,7 @@ import { Secret } from '../../../../src/core/text/secret.ts'
 
 const secret = new Secret('hunter2')
 
-test('a secret gives its value only when asked', () => {
+test('a secret reveals its value only on request', () => {
   expect(secret.reveal()).toBe('hunter2')
 })
 
@@ -13,8 +13,8 @@ test.each([
   ['String', String(secret)],
   ['JSON', JSON.stringify({ secret })],
   ['inspect', inspect({ secret }, { depth: 5, showHidden: true })],
-  ['inspect without customs', inspect(secret, { customInspect: false, showHidden: true })],
+  ['inspect without custom formatting', inspect(secret, { customInspect: false, showHidden: true })],
   ['its own keys', Object.entries(secret).join()],
-])('a secret turned into text by %s does not show', (_way, text) => {
+])('a secret is masked when it is converted to text by %s', (_way, text) => {
   expect(text).not.toContain('hunter2')
 })

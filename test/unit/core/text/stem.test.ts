@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { queryWords, stem, wordsIn } from '../../../../src/core/text/words.ts'
 
-describe('words', () => {
+describe('query words', () => {
   it.each([
     [['relation', 'relations', 'relationship', 'related', 'relating']],
     [['compress', 'compresses', 'compressed', 'compression', 'compressing']],
@@ -12,7 +12,7 @@ describe('words', () => {
     [['size', 'sizes']],
     [['file', 'files']],
     [['annotate', 'annotated', 'annotations']],
-  ])('are one in all their forms: %s', (forms) => {
+  ])('all forms of a word have one stem: %s', (forms) => {
     expect([...new Set(forms.map(stem))]).toHaveLength(1)
   })
 
@@ -22,16 +22,16 @@ describe('words', () => {
     ['status', 'state'],
     ['thing', 'the'],
     ['press', 'pres'],
-  ])('of another meaning stay apart: %s and %s', (one, other) => {
+  ])('words with different meanings have different stems: %s and %s', (one, other) => {
     expect(stem(one)).not.toBe(stem(other))
   })
 
-  it('are found in names and texts, without those every text has', () => {
+  it('words are extracted from names and texts without stop words', () => {
     expect(wordsIn('getHTTPStatus_of-the.page 2')).toEqual(['get', 'http', 'status', 'page', '2'])
     expect(wordsIn('Größe, écran; 大小')).toEqual(['größe', 'écran', '大小'])
   })
 
-  it('stand for what an address or a file is', () => {
+  it('an address is replaced by url and a file name by file', () => {
     expect(queryWords('open https://example.com/secret?x=1')).toEqual(['open', 'url'])
     expect(queryWords('look at example.com')).toEqual(['look', 'url'])
     expect(queryWords('move ~/a/b.tar.gz, then (notes.md)')).toEqual(['move', 'file', 'file'])

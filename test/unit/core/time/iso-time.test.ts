@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { isoTime } from '../../../../src/core/time/waiting.ts'
 
-it('says any time as the language itself does, whatever was asked for before', () => {
+it('any time is formatted as by Date.toISOString, whatever was formatted before', () => {
   const property = fc.property(
     fc.array(fc.integer({ min: -62_167_219_200_000, max: 253_402_300_799_999 }), { minLength: 1 }),
     (times) => {

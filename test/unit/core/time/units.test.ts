@@ -23,7 +23,7 @@ describe('durations', () => {
     expect(validator(durationSchema)(text)).toEqual([])
   })
 
-  test('a number is milliseconds already', () => {
+  test('a number is in milliseconds', () => {
     expect(milliseconds(250)).toBe(250)
     expect(() => milliseconds(-1)).toThrow(TypeError)
   })
@@ -66,13 +66,13 @@ describe('rates', () => {
         { limit: 7, window: 120_000 },
       ],
     ],
-  ])('%j are read', (text, expected) => {
+  ])('%j is a rate', (text, expected) => {
     expect(rates(text)).toEqual(expected)
     expect(validator(rateSchema)(text)).toEqual([])
   })
 
   test.each(['', '10', '0/s', '10/0s', '10/week', '-1/s', '10 / s', '1.5/s', '10/S'])(
-    '%j is none',
+    '%j is not a rate',
     (text) => {
       expect(() => rates(text)).toThrow(TypeError)
       expect(validator(rateSchema)(text)).not.toEqual([])

@@ -6,14 +6,14 @@ afterEach(() => void vi.useRealTimers())
 
 const never = new Promise<string>(() => undefined)
 
-describe('waiting until a call is given up', () => {
-  it('gives what there is in time', async () => {
+describe('untilAborted', () => {
+  it('untilAborted settles like the promise if it settles first', async () => {
     const { signal } = new AbortController()
     expect(await untilAborted(Promise.resolve('there'), signal)).toBe('there')
     await expect(untilAborted(Promise.reject(new TypeError('no')), signal)).rejects.toThrow('no')
   })
 
-  it('ends with the reason, also where that was there before', async () => {
+  it('untilAborted rejects with the reason, even if already aborted', async () => {
     const controller = new AbortController()
     const waiting = untilAborted(never, controller.signal)
     controller.abort(new TypeError('over'))
@@ -22,13 +22,13 @@ describe('waiting until a call is given up', () => {
   })
 })
 
-describe('waiting for so long', () => {
-  it('gives what there is in time', async () => {
+describe('within', () => {
+  it('within resolves to the value of a promise that settles in time', async () => {
     expect(await within(Promise.resolve('there'), 100, 'other')).toBe('there')
     expect(vi.getTimerCount()).toBe(0)
   })
 
-  it('gives the other value after that', async () => {
+  it('within resolves to the fallback after the timeout', async () => {
     const waiting = within(never, 100, 'other')
     await vi.advanceTimersByTimeAsync(100)
     expect(await waiting).toBe('other')

@@ -30,7 +30,7 @@ function evaluated(text: string): unknown {
   return evaluate(parseExpression(text), scope)
 }
 
-describe('an expression', () => {
+describe('a call expression', () => {
   test.each([
     ['delete_issue(id=$.result.items[0].id)', { id: 7 }],
     ['f(a=$.args.path, b=$.snapshot.content)', { a: 'a.txt', b: 'before' }],
@@ -47,7 +47,7 @@ describe('an expression', () => {
     ],
     ['f(a=[$.args.owner, {"b": $.result.items[0].id, "c": [1]}])', { a: ['me', { b: 7, c: [1] }] }],
     ['f("odd name"=1)', { 'odd name': 1 }],
-  ])('%s comes to its arguments', (text, expected) => {
+  ])('%s evaluates to its arguments', (text, expected) => {
     expect(evaluated(text)).toEqual(expected)
   })
 
@@ -60,31 +60,31 @@ describe('an expression', () => {
     'f(a=$.args.path.length)',
     'f(a=$.args.path[0])',
     'f(a=[$.snapshot.other])',
-  ])('%s leads nowhere', (text) => {
+  ])('%s fails on a path that does not exist', (text) => {
     expect(() => evaluated(text)).toThrow(/^there is no \$\./)
   })
 
-  test('takes names that mean something to JavaScript for names', () => {
+  test('__proto__ and constructor are ordinary names', () => {
     const given = evaluate(parseExpression('f(__proto__=1, constructor={"__proto__": 2})'), scope)
     expect(Object.keys(given)).toEqual(['__proto__', 'constructor'])
     expect(JSON.stringify(given)).toBe('{"__proto__":1,"constructor":{"__proto__":2}}')
     expect(Object.getPrototypeOf({})).toBe(Object.prototype)
   })
 
-  test('says which roots it uses', () => {
+  test('an expression lists the roots it uses', () => {
     expect(uses(parseExpression('f(a=[{"x": $.result.a}], b=$.args.b) -> $.snapshot.x'))).toEqual(
       new Set(['result', 'args']),
     )
   })
 
-  test('finds what stands behind its arrow, or nothing', () => {
+  test('the path after the arrow evaluates to a value or undefined', () => {
     const { find: path } = parseExpression('list() -> $.result.items[0]')
     expect(path && find(path, scope)).toEqual({ id: 7 })
     expect(path && find(path, { args: {}, result: { items: [] } })).toBeUndefined()
   })
 })
 
-describe('what cannot be read', () => {
+describe('syntax errors of expressions', () => {
   test.each([
     ['', 'expected the name of a tool at character 1; it ends there'],
     ['none', 'expected "(" behind the name of the tool at character 5; it ends there'],
@@ -112,11 +112,11 @@ describe('what cannot be read', () => {
     [`f(a=${'['.repeat(33)}`, 'values are nested more than 32 levels deep'],
     [`f(a=$.args${'.b'.repeat(65)})`, 'a path has more than 64 steps'],
     [`f(a="${'x'.repeat(4000)}")`, 'it is longer than 4000 characters'],
-  ])('%s: the place and what was expected are told', (text, message) => {
+  ])('%s: the error names the position and what was expected', (text, message) => {
     expect(() => parseExpression(text)).toThrow(new TypeError(message))
   })
 
-  test('is never anything else than a TypeError', () => {
+  test('every syntax error is a TypeError', () => {
     const alphabet = fc.constantFrom(...'f(a=$.args[0]"\\,{}:->x1-e \n'.split(''), '$.result', '->', 'true')
     const texts = fc.oneof(
       fc.string(),
@@ -170,7 +170,7 @@ const expression: fc.Arbitrary<Expression> = fc
   })
   .map(({ tool, given, found }) => ({ tool, arguments: new Map(given), ...(found && { find: found }) }))
 
-test('an expression that was printed reads as the same one', () => {
+test('a printed expression parses to the same expression', () => {
   fc.assert(
     fc.property(expression, (each) => {
       const text = printExpression(each)
@@ -186,11 +186,11 @@ describe('$.result', () => {
   test.each([
     ['the structured content', { structuredContent: { id: 1 }, content: [text('{"id":2}')] }, { id: 1 }],
     ['the JSON of the only text', { content: [text('{"id":2}')] }, { id: 2 }],
-    ['the only text that is no JSON', { content: [text('made it')] }, 'made it'],
-    ['several texts, together', { content: [text('1'), text('2')] }, '1\n2'],
-    ['nothing where there is no text', { content: [{ type: 'image', data: '' }] }, undefined],
-    ['nothing where there is no content', {}, undefined],
-  ])('is %s', (_what, result, expected) => {
+    ['the only text, which is not JSON', { content: [text('made it')] }, 'made it'],
+    ['several texts, joined', { content: [text('1'), text('2')] }, '1\n2'],
+    ['nothing without text', { content: [{ type: 'image', data: '' }] }, undefined],
+    ['nothing without content', {}, undefined],
+  ])('$.result is %s', (_what, result, expected) => {
     expect(resultValue(Payload.of(result))).toEqual(expected)
   })
 })

@@ -11,7 +11,7 @@ const text = { type: 'string' }
 const number = { type: 'integer' }
 const texts = { type: 'array', items: text }
 
-/** A tool whose arguments are all required but those named with a question mark. */
+/** A tool whose arguments are required, except those with a question mark. */
 function tool(name: string, inputs: Properties, outputs?: Properties): Definition {
   return { name, inputSchema: object(inputs), ...(outputs && { outputSchema: object(outputs) }) }
 }
@@ -40,7 +40,7 @@ function missesOf(one: Definition, ...others: readonly Definition[]): readonly s
 
 const id = { id: text }
 
-describe('a tool with a counterpart of the opposite name is undone by it', () => {
+describe('undo proposals by tools with opposite names', () => {
   test.each([
     ['create_link', 'delete_link'],
     ['createLink', 'removeLink'],
@@ -52,7 +52,7 @@ describe('a tool with a counterpart of the opposite name is undone by it', () =>
     ['add_comment_to_issue', 'remove_comment_from_issue'],
     ['API-create-a-page', 'API-delete-a-page'],
     ['github_create_release', 'github_delete_release'],
-  ])('%s by %s, for sure, with the id that the server gave', (one, other) => {
+  ])('%s is undone by %s with certainty, using the id from the result', (one, other) => {
     const proposal = proposalOf(tool(one, { title: text }, id), tool(other, id))
     expect(proposal).toMatchObject({ undo: `${other}(id=$.result.id)`, doubts: [] })
   })
@@ -76,7 +76,7 @@ describe('a tool with a counterpart of the opposite name is undone by it', () =>
     ['install_chart', 'uninstall_chart'],
     ['add_label_to_issue', 'remove_label_from_issue'],
     ['upload_file', 'delete_file'],
-  ])('%s by %s, but not for sure: it may have been so before', (one, other) => {
+  ])('%s is undone by %s with a doubt: the state may have been the same before', (one, other) => {
     const proposal = proposalOf(
       tool(one, { path: text, label: text }),
       tool(other, { path: text, label: text }),
@@ -86,21 +86,21 @@ describe('a tool with a counterpart of the opposite name is undone by it', () =>
   })
 
   test.each([
-    ['another noun', 'create_issue', 'delete_branch'],
-    ['no opposite', 'create_issue', 'comment_issue'],
-    ['more nouns', 'create_issue', 'delete_issue_comment'],
+    ['a different noun', 'create_issue', 'delete_branch'],
+    ['a verb without an opposite', 'create_issue', 'comment_issue'],
+    ['additional nouns', 'create_issue', 'delete_issue_comment'],
     ['the same verb', 'add_user', 'add_users'],
-  ])('but not where there is %s', (_why, one, other) => {
+  ])('no undo is proposed for %s', (_why, one, other) => {
     expect(undoOf(tool(one, { path: text }, id), tool(other, id))).toBeUndefined()
   })
 
-  test('a tool that only reads needs no undo, and undoes nothing', () => {
+  test('a read-only tool needs no undo and undoes nothing', () => {
     const hinted = { ...tool('create_view', { path: text }), annotations: { readOnlyHint: true } }
     expect(undoOf(hinted, tool('delete_view', { path: text }))).toBeUndefined()
     expect(undoOf(tool('delete_view', { path: text }), hinted)).toBeUndefined()
   })
 
-  test('what is taken away can be made again where every argument is known, and that is not exact', () => {
+  test('a deletion is undone approximately by creation if every argument is known', () => {
     const made = tool('create_relation', { from: text, to: text })
     const proposal = proposalOf(tool('delete_relation', { from: text, to: text }), made)
     expect(proposal?.undo).toEqual({ call: 'create_relation(from=$.args.from, to=$.args.to)', exact: false })
@@ -110,11 +110,11 @@ describe('a tool with a counterpart of the opposite name is undone by it', () =>
   })
 })
 
-describe('nothing is proposed that could hit what the call did not make', () => {
+describe('undo proposals never affect anything the call did not create', () => {
   const place = { connectionId: text, database: text, collection: text }
   const object_ = { type: 'object' }
 
-  test('many things inserted are not undone by deleting all there are', () => {
+  test('a bulk insert is not undone by deleting everything', () => {
     const insert = tool(
       'insert-many',
       { ...place, documents: { type: 'array', items: object_ } },
@@ -128,53 +128,53 @@ describe('nothing is proposed that could hit what the call did not make', () => 
   })
 
   test.each([
-    ['nothing to tell', { title: text }, {}],
-    ['nothing but where it is', { board: text, title: text }, { board: text }],
-    ['nothing but what it belongs to', { issue_id: text, body: text }, { issue_id: text }],
-    ['a filter that may be left out', { title: text, name: text }, { 'filter?': object_ }],
-    ['a query it was given too', { board: text, query: text }, { board: text, query: text }],
-  ])('a thing made is not undone by a call with %s', (_what, inputs, others) => {
+    ['no arguments', { title: text }, {}],
+    ['only the location', { board: text, title: text }, { board: text }],
+    ['only the parent', { issue_id: text, body: text }, { issue_id: text }],
+    ['an optional filter', { title: text, name: text }, { 'filter?': object_ }],
+    ['a query shared with the original call', { board: text, query: text }, { board: text, query: text }],
+  ])('a creation is not undone by a call with %s', (_what, inputs, others) => {
     const [create, remove] = [tool('create_card', inputs), tool('delete_card', others)]
     expect(undoOf(create, remove)).toBeUndefined()
     expect(missesOf(create, remove)[0]).toMatch(/nothing tells/)
   })
 
-  test('a comment on an issue is not told by the issue', () => {
+  test('a comment on an issue is not identified by the issue', () => {
     const create = tool('create_comment_on_issue', { issue_number: number, body: text })
     const remove = tool('delete_comment_on_issue', { issue_number: number })
     expect(undoOf(create, remove)).toBeUndefined()
   })
 
-  test('of several that were made not one alone is taken away', () => {
+  test('the creation of several items is not undone by deleting one', () => {
     const create = tool('create_cards', { names: texts }, { id: text })
     expect(undoOf(create, tool('delete_cards', { id: text }))).toBeUndefined()
   })
 
-  test('what switches nothing in particular is not switched back', () => {
+  test('a switch without a required target is not reverted', () => {
     expect(
       undoOf(tool('enable_rule', { 'mode?': text }), tool('disable_rule', { 'mode?': text })),
     ).toBeUndefined()
     expect(proposalOf(tool('open_door', {}), tool('close_door', {}))).toMatchObject({ undo: 'close_door()' })
   })
 
-  test('several things that are moved are not moved back: others may have been there before', () => {
+  test('a bulk move is not reverted, because other items may have been there before', () => {
     const moved = tool('move_emails', { from_folder: text, to_folder: text })
     expect(undoOf(moved)).toBeUndefined()
     expect(undoOf(tool('move_stock', { from_id: text, to_id: text, amount: number }))).toBeUndefined()
   })
 })
 
-describe('a proposal is sure only where nothing is left open', () => {
+describe('certain and doubtful undo proposals', () => {
   const create = tool('create_issue', { title: text }, { id: text })
 
-  test('an id the result is known to have', () => {
+  test('an id declared in the output schema is certain', () => {
     expect(proposalOf(create, tool('delete_issue', { 'id?': text }))).toMatchObject({
       undo: 'delete_issue(id=$.result.id)',
       doubts: [],
     })
   })
 
-  test('an id the result may have is in doubt', () => {
+  test('an optional id in the output schema is doubtful', () => {
     const proposal = proposalOf(
       tool('create_issue', { title: text }),
       tool('delete_issue', { 'issue_id?': text }),
@@ -184,7 +184,7 @@ describe('a proposal is sure only where nothing is left open', () => {
   })
 
   test.each(['filter', 'where', 'query', 'conditions', 'selector', 'ids', 'name', 'namespace', 'mode'])(
-    '%s, which may be left out, is in doubt',
+    'an omitted optional %s is doubtful',
     (name) => {
       const proposal = proposalOf(create, tool('delete_issue', { id: text, [`${name}?`]: text }))
       expect(proposal?.undo).toBe('delete_issue(id=$.result.id)')
@@ -203,7 +203,7 @@ describe('a proposal is sure only where nothing is left open', () => {
     'include_children',
     'dryRun',
     'dry_run',
-  ])('%s is said to be false', (name) => {
+  ])('a boolean %s is set to false', (name) => {
     for (const end of ['', '?']) {
       const switchable = tool('delete_issue', { id: text, [`${name}${end}`]: { type: 'boolean' } })
       expect(proposalOf(create, switchable)).toMatchObject({
@@ -213,29 +213,29 @@ describe('a proposal is sure only where nothing is left open', () => {
     }
   })
 
-  test.each(['comment', 'reason', 'notify', 'timeout_ms'])('%s may be left out', (name) => {
+  test.each(['comment', 'reason', 'notify', 'timeout_ms'])('an optional %s may be omitted', (name) => {
     expect(proposalOf(create, tool('delete_issue', { id: text, [`${name}?`]: text }))?.doubts).toEqual([])
   })
 
   test.each<[string, Definition, Definition]>([
-    ['that may be there before', { annotations: { idempotentHint: true } }, {}],
-    ['that may be replaced', { description: 'Creates an issue, or replaces it.' }, {}],
-    ['that may be updated', { description: 'Create or update an issue.' }, {}],
-    ['that is made only if missing', { description: 'Creates it if it does not exist.' }, {}],
+    ['of something that may exist already', { annotations: { idempotentHint: true } }, {}],
+    ['that may replace', { description: 'Creates an issue, or replaces it.' }, {}],
+    ['that may update', { description: 'Create or update an issue.' }, {}],
+    ['that is conditional on absence', { description: 'Creates it if it does not exist.' }, {}],
     ['whose deletion takes more', {}, { description: 'Deletes an issue and its comments.' }],
-  ])('what is made %s is in doubt', (_what, one, other) => {
+  ])('a creation %s is doubtful', (_what, one, other) => {
     const proposal = proposalOf({ ...create, ...one }, { ...tool('delete_issue', { id: text }), ...other })
     expect(proposal?.undo).toBe('delete_issue(id=$.result.id)')
     expect(proposal?.doubts).toHaveLength(1)
   })
 
-  test('with a switch that replaces what is there it is in doubt', () => {
+  test('a creation with an overwrite switch is doubtful', () => {
     const upsert = tool('create_issue', { title: text, 'overwrite?': { type: 'boolean' } }, { id: text })
     expect(proposalOf(upsert, tool('delete_issue', { id: text }))?.doubts).toHaveLength(1)
   })
 
   test.each(['folder', 'directory', 'database', 'table', 'collection', 'project', 'branch'])(
-    'a %s may hold what others put there since, unless it is deleted empty',
+    'a %s may contain items added since, unless only an empty one can be deleted',
     (noun) => {
       const made = tool(`create_${noun}`, { name: text }, { id: text })
       expect(proposalOf(made, tool(`delete_${noun}`, { id: text }))?.doubts).toHaveLength(1)
@@ -247,7 +247,7 @@ describe('a proposal is sure only where nothing is left open', () => {
     },
   )
 
-  test('a key that the caller chose is sure where the whole of it is told', () => {
+  test('a key chosen by the caller is certain if it is passed completely', () => {
     const made = tool('create_secret', { vault: text, name: text, value: text })
     expect(proposalOf(made, tool('delete_secret', { vault: text, name: text }))).toMatchObject({
       undo: 'delete_secret(vault=$.args.vault, name=$.args.name)',
@@ -260,14 +260,14 @@ describe('a proposal is sure only where nothing is left open', () => {
     expect(proposalOf(added, tool('remove_secret', { name: text }))?.doubts).toHaveLength(1)
   })
 
-  test('an id among the arguments may be that of another thing', () => {
+  test('an id among the arguments may belong to something else', () => {
     const made = tool('create_comment', { id: text, body: text })
     expect(proposalOf(made, tool('delete_comment', { comment_id: text }))?.doubts).toEqual([
       'id of create_comment may be that of another thing',
     ])
   })
 
-  test('a list of names that the caller chose is in doubt: some may have been there', () => {
+  test('a list of names chosen by the caller is doubtful, because some may have existed', () => {
     const made = tool('create_secrets', { names: texts })
     const proposal = proposalOf(made, tool('delete_secrets', { names: texts }))
     expect(proposal?.undo).toBe('delete_secrets(names=$.args.names)')
@@ -275,8 +275,8 @@ describe('a proposal is sure only where nothing is left open', () => {
   })
 })
 
-describe('every argument the counterpart needs is filled by name', () => {
-  test('from the arguments, in whatever style they are written', () => {
+describe('undo proposals match every required argument by name', () => {
+  test('arguments match in any naming style', () => {
     const undo = undoOf(
       tool('create_card', { boardId: text, slug: text }),
       tool('delete_card', { board_id: text, slug: text }),
@@ -284,7 +284,7 @@ describe('every argument the counterpart needs is filled by name', () => {
     expect(undo).toBe('delete_card(board_id=$.args.boardId, slug=$.args.slug)')
   })
 
-  test('from the result, where its schema says what was really made', () => {
+  test('the result is preferred if its schema declares what was created', () => {
     const relations = { type: 'array', items: object({ from: text, to: text }) }
     const proposal = proposalOf(
       tool('create_relations', { relations }, { relations }),
@@ -298,7 +298,7 @@ describe('every argument the counterpart needs is filled by name', () => {
     ['issue_id', { id: text }, '$.result.id'],
     ['issueId', { issue_id: text }, '$.result.issue_id'],
     ['issue_number', { issue: object({ number: text }) }, '$.result.issue.number'],
-  ])('%s from a result with a schema', (wanted, outputs, path) => {
+  ])('%s is taken with certainty from a result with a schema', (wanted, outputs, path) => {
     const remove = tool('delete_issue', { [wanted]: text })
     const proposal = proposalOf(tool('create_issue', { title: text }, outputs), remove)
     expect(proposal).toMatchObject({ undo: `delete_issue(${wanted}=${path})`, doubts: [] })
@@ -313,7 +313,7 @@ describe('every argument the counterpart needs is filled by name', () => {
     ['issue_id', '$.result.id'],
     ['issueKey', '$.result.key'],
     ['issue_number', '$.result.number'],
-  ])('%s from a result without a schema, which is in doubt', (wanted, path) => {
+  ])('%s is taken with a doubt from a result without a schema', (wanted, path) => {
     const proposal = proposalOf(
       tool('create_issue', { title: text }),
       tool('delete_issue', { [wanted]: text }),
@@ -322,30 +322,30 @@ describe('every argument the counterpart needs is filled by name', () => {
     expect(proposal?.doubts).toHaveLength(1)
   })
 
-  test('an id of something else is not taken from the result', () => {
+  test('an id of another kind is not taken from the result', () => {
     expect(
       undoOf(tool('create_issue', { title: text }), tool('delete_issue', { id: text, project_id: text })),
     ).toBeUndefined()
   })
 
-  test('a list of one is made of one', () => {
+  test('a single value becomes a list of one', () => {
     expect(undoOf(tool('add_user', { name: text }), tool('remove_users', { names: texts }))).toBe(
       'remove_users(names=[$.args.name])',
     )
   })
 
-  test('not from what is of another type', () => {
+  test('a value of a different type is not used', () => {
     expect(undoOf(tool('create_row', { name: number }), tool('delete_row', { name: text }))).toBeUndefined()
     expect(undoOf(tool('create_row', { name: texts }), tool('delete_row', { name: text }))).toBeUndefined()
   })
 
-  test('from an argument that may be absent, which is in doubt', () => {
+  test('an argument that may be absent is doubtful', () => {
     const proposal = proposalOf(tool('create_row', { 'name?': text }), tool('delete_row', { name: text }))
     expect(proposal?.undo).toBe('delete_row(name=$.args.name)')
     expect(proposal?.doubts).toEqual(['name of the arguments may be absent'])
   })
 
-  test('from a member of each of a list, of what was really made where that is told', () => {
+  test('a member is taken from each list item, preferably of the result', () => {
     const entities = { type: 'array', items: object({ name: text, kind: text }) }
     const remove = tool('delete_entities', { entityNames: texts })
     const asked = proposalOf(tool('create_entities', { entities }), remove)
@@ -361,7 +361,7 @@ describe('every argument the counterpart needs is filled by name', () => {
     expect(undoOf(tool('create_entities', { entities }), others)).toBeUndefined()
   })
 
-  test('a counterpart whose schema names no arguments one by one is not called', () => {
+  test('a tool whose schema does not list its arguments is not called', () => {
     const vague = { name: 'delete_row', inputSchema: { type: 'object', oneOf: [object({ at: text })] } }
     const suggestion = proposeUndo(tool('create_row', { at: text }), [vague])
     expect(suggestion).toMatchObject({ misses: [expect.stringContaining('does not list its arguments')] })
@@ -369,7 +369,7 @@ describe('every argument the counterpart needs is filled by name', () => {
   })
 })
 
-describe('what was moved is moved back', () => {
+describe('undo proposals for moves', () => {
   const fails = 'If the destination exists, the operation will fail.'
 
   test.each([
@@ -377,7 +377,7 @@ describe('what was moved is moved back', () => {
     ['from_path', 'to_path'],
     ['old_name', 'new_name'],
     ['path', 'newPath'],
-  ])('from %s to %s', (from, to) => {
+  ])('a move is reverted by swapping %s and %s', (from, to) => {
     const move = { ...tool('move_file', { [from]: text, [to]: text }), description: fails }
     expect(proposalOf(move)).toMatchObject({
       undo: `move_file(${from}=$.args.${to}, ${to}=$.args.${from})`,
@@ -390,12 +390,12 @@ describe('what was moved is moved back', () => {
     'Moves a file.',
     'Fails if the destination does not exist.',
     'Fails if there is no source.',
-  ])('but not for sure where it may replace what was there: %j', (description) => {
+  ])('a move that may replace its destination is doubtful: %j', (description) => {
     const move = { ...tool('move_file', { source: text, destination: text }), description }
     expect(proposalOf(move)?.doubts).toEqual(['move_file may replace what was at destination before'])
   })
 
-  test('and what else it needs is told again', () => {
+  test('the other arguments of a move are repeated', () => {
     expect(undoOf(tool('rename_branch', { repo: text, old_name: text, new_name: text }))).toBe(
       'rename_branch(repo=$.args.repo, old_name=$.args.new_name, new_name=$.args.old_name)',
     )
@@ -404,7 +404,7 @@ describe('what was moved is moved back', () => {
     )
   })
 
-  test('with what need not be told it is in doubt, and a switch is said to be false', () => {
+  test('an omitted optional argument of a move is doubtful, and its switches are set to false', () => {
     const move = (more: Properties): Definition => {
       return { ...tool('move_file', { source: text, destination: text, ...more }), description: fails }
     }
@@ -414,16 +414,16 @@ describe('what was moved is moved back', () => {
     expect(forced?.doubts).toEqual(['with overwrite it may replace what was there'])
   })
 
-  test('but a copy is not', () => {
+  test('a copy is not reverted by a move', () => {
     expect(undoOf(tool('copy_file', { source: text, destination: text }))).toBeUndefined()
   })
 })
 
-describe('what is written over is read before, and put back', () => {
+describe('undo proposals by snapshot and restore', () => {
   const write = tool('write_file', { path: text, content: text })
   const read = tool('read_text_file', { path: text, 'head?': number }, { content: text })
 
-  test('by the tool itself', () => {
+  test('a write is restored by the same tool', () => {
     expect(proposalOf(write, read)).toMatchObject({
       undo: {
         snapshot: 'read_text_file(path=$.args.path)',
@@ -434,7 +434,7 @@ describe('what is written over is read before, and put back', () => {
     })
   })
 
-  test('by another tool that writes, for one that edits', () => {
+  test('an edit is restored by another tool that writes', () => {
     const edit = tool('edit_file', { path: text, edits: texts, 'dryRun?': { type: 'boolean' } })
     expect(proposalOf(edit, read, write)).toMatchObject({
       undo: {
@@ -449,7 +449,7 @@ describe('what is written over is read before, and put back', () => {
     )
   })
 
-  test('and what was not there before is deleted, where that hits nothing else', () => {
+  test('a file that did not exist is deleted if the deletion affects nothing else', () => {
     const remove = tool('delete_file', { path: text })
     expect(undoOf(write, read, remove)).toMatchObject({ absent: 'delete_file(path=$.args.path)' })
     const wide = tool('delete_file', { path: text, 'pattern?': text })
@@ -459,7 +459,7 @@ describe('what is written over is read before, and put back', () => {
     expect(undoOf(on, reading, remove)).toMatchObject({ absent: 'none' })
   })
 
-  test('what is deleted is written again, which is not exact', () => {
+  test('a deletion is undone approximately by writing the content again', () => {
     const proposal = proposalOf(tool('delete_file', { path: text }), read, write)
     expect(proposal?.undo).toEqual({
       exact: false,
@@ -469,13 +469,13 @@ describe('what is written over is read before, and put back', () => {
     expect(proposal?.doubts).toHaveLength(1)
   })
 
-  test('a tool that is not to be used any more is the last to be used', () => {
+  test('a deprecated tool is proposed only as a last resort', () => {
     const old = { ...tool('read_file', { path: text }, { content: text }), description: 'DEPRECATED: …' }
     expect(undoOf(write, old, read)).toMatchObject({ snapshot: 'read_text_file(path=$.args.path)' })
     expect(undoOf(write, old)).toMatchObject({ snapshot: 'read_file(path=$.args.path)' })
   })
 
-  test('with every field that can be changed, and it is said which was not read', () => {
+  test('every changeable field is restored, and fields that were not read are named', () => {
     const update = tool('update_issue', { id: text, 'title?': text, 'body?': text })
     const get = (outputs: Properties): Definition => tool('get_issue', { id: text }, outputs)
     expect(undoOf(update, get({ id: text, title: text, body: text }))).toEqual({
@@ -487,7 +487,7 @@ describe('what is written over is read before, and put back', () => {
     expect(proposal?.doubts).toEqual(['get_issue does not say what body was'])
   })
 
-  test('a switch that is content is put back as it was, and is no switch of the call', () => {
+  test('a boolean that is content is restored and not set to false', () => {
     const on = { type: 'boolean' }
     const update = tool('update_page', { id: text, force_https: on })
     const get = tool('get_page', { id: text }, { force_https: on })
@@ -502,30 +502,30 @@ describe('what is written over is read before, and put back', () => {
 
   test.each<[string, Definition, Definition]>([
     [
-      'only a part may be read',
+      'the read may be partial',
       tool('write_file', { path: text, content: text }),
       tool('read_file', { path: text, 'limit?': number }, { content: text }),
     ],
     [
-      'it may be read elsewhere',
+      'the read may have another location',
       tool('write_file', { path: text, 'branch?': text, content: text }),
       tool('read_file', { path: text, 'branch?': text }, { content: text }),
     ],
     [
-      'the read is not told all that tells it apart',
+      'the read lacks an identifying argument',
       tool('write_file', { repo: text, path: text, content: text }),
       tool('read_file', { path: text }, { content: text, repo: text }),
     ],
     [
-      'nothing tells what is read',
+      'nothing identifies what is read',
       tool('update_cards', { status: text }),
       tool('get_cards', {}, { status: text }),
     ],
-  ])('not for sure where %s', (_why, one, other) => {
+  ])('a restore is doubtful if %s', (_why, one, other) => {
     expect(proposalOf(one, other)?.doubts.length).toBeGreaterThan(0)
   })
 
-  test('a bulk change is not undone by what is read without its filter', () => {
+  test('a bulk change is not restored from a read without its filter', () => {
     const update = tool('update_records', { table: text, data: text, 'where?': text })
     const get = tool('read_records', { table: text }, { data: text })
     expect(undoOf(update, get)).toBeUndefined()
@@ -534,23 +534,23 @@ describe('what is written over is read before, and put back', () => {
     ])
   })
 
-  test('what a read gives as a whole is no object to put back', () => {
+  test('the whole output of a read is not restored into an object', () => {
     const put = tool('write_config', { path: text, data: { type: 'object' } })
     expect(undoOf(put, tool('read_config', { path: text }))).toBeUndefined()
   })
 
-  test('not where nothing says what a read gives', () => {
+  test('no restore is proposed if the output of the read is undeclared', () => {
     const update = tool('update_issue', { id: text, 'title?': text })
     expect(undoOf(update, tool('get_issue', { id: text }))).toBeUndefined()
   })
 
-  test('not where the read cannot be told what', () => {
+  test('no restore is proposed if the read cannot be given its target', () => {
     expect(undoOf(write, tool('read_file', { handle: text }, { content: text }))).toBeUndefined()
   })
 })
 
-describe('what was made and cannot be deleted', () => {
-  test('is closed, which is not exact', () => {
+describe('undo proposals without a delete tool', () => {
+  test('a created item is closed, which is approximate', () => {
     const update = tool('update_issue', {
       repo: text,
       issue_number: number,
@@ -565,7 +565,7 @@ describe('what was made and cannot be deleted', () => {
   })
 })
 
-describe('whatever servers list', () => {
+describe('undo proposals for arbitrary tools', () => {
   const words = fc.constantFrom('create', 'delete', 'add', 'un', 'toggle', 'move', 'write', 'read', 'update')
   const name = fc.oneof(
     fc.tuple(words, fc.constantFrom('_file', 'File', '-x y', '_"(', ' ', '', '_файл')).map(([a, b]) => a + b),
@@ -595,14 +595,14 @@ describe('whatever servers list', () => {
     { requiredKeys: ['name'] },
   )
 
-  test('a proposal can be read as the configuration is', () => {
+  test('a proposal is always accepted as configuration', () => {
     fc.assert(
       fc.property(fc.array(listed, { minLength: 1, maxLength: 6 }), (tools) => {
         for (const each of tools) {
           const { proposal } = proposeUndo(each, tools)
           if (!proposal) continue
           const rule = readUndo(proposal.undo)
-          // What is sure is exact too.
+          // A certain proposal is exact too.
           expect(isSure(proposal) && rule.kind !== 'none' && !rule.isExact).toBe(false)
         }
       }),

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { readUndo, undoRuleOf } from '../../../../src/core/undo/rules.ts'
 
-describe('how a tool is undone', () => {
-  test('is said by a call, which is exact unless said otherwise', () => {
+describe('configured undo rules', () => {
+  test('a call is an exact undo by default', () => {
     expect(readUndo('close(id=$.result.id)')).toMatchObject({
       kind: 'call',
       isExact: true,
@@ -15,7 +15,7 @@ describe('how a tool is undone', () => {
     })
   })
 
-  test('is said by what is read before and put back', () => {
+  test('an undo rule can be a snapshot and a restore', () => {
     const rule = readUndo({ snapshot: 'read(a=1)', restore: 'write(a=$.snapshot)', absent: 'remove(a=1)' })
     expect(rule).toMatchObject({
       kind: 'restore',
@@ -25,21 +25,24 @@ describe('how a tool is undone', () => {
     })
   })
 
-  test.each([[undefined], ['none']])('is unknown for what was not there, where absent is %s', (absent) => {
-    const given = { snapshot: 'read()', restore: 'write()', ...(absent !== undefined && { absent }) }
-    expect(readUndo(given)).not.toHaveProperty('absent')
-  })
+  test.each([[undefined], ['none']])(
+    'an undo rule has no call for absent state if absent is %s',
+    (absent) => {
+      const given = { snapshot: 'read()', restore: 'write()', ...(absent !== undefined && { absent }) }
+      expect(readUndo(given)).not.toHaveProperty('absent')
+    },
+  )
 
-  test('may be not at all', () => {
+  test('none declares that a tool cannot be undone', () => {
     expect(readUndo('none')).toEqual({ kind: 'none' })
   })
 
-  test('has to be said in full', () => {
+  test('an incomplete undo rule is refused', () => {
     expect(() => readUndo({ snapshot: 'read()' })).toThrow(TypeError)
     expect(() => readUndo('close')).toThrow(TypeError)
   })
 
-  test('is said by the most specific glob, and read once', () => {
+  test('the most specific glob applies, and its rule is parsed once', () => {
     const tools = {
       '*': { undo: 'none' },
       'make_*': { undo: 'drop(id=$.result.id)' },

@@ -55,7 +55,7 @@ function objectOf(names: readonly string[], required: readonly string[]): Json {
   }
 }
 
-/** What of some members a tool says that it answers, if it says so at all. */
+/** The declared output members of a tool, if it declares any. */
 function outputs(...names: readonly string[]): fc.Arbitrary<Json | undefined> {
   return fc.option(
     fc
@@ -79,13 +79,13 @@ function verbOf(verbs: readonly string[], noun: string): fc.Arbitrary<string> {
   return fc.constantFrom(...verbs).chain((verb) => named([verb, noun]))
 }
 
-/** Makes a tool that is about things of a noun. */
+/** Creates a tool that operates on items of a noun. */
 type Making = (noun: string) => fc.Arbitrary<WorldTool>
 
 const fails = 'Fails if there is one at the destination already: none may exist.'
 const ends = ['Moves it.', fails]
 
-/** How a server says that what it makes may be there, or says nothing of it. */
+/** The description by which a server states, or omits, that the created item may exist already. */
 const takings: readonly Json[] = [
   { annotations: { idempotentHint: true } },
   { description: 'Creates a card, or updates the one of that name.' },
@@ -100,7 +100,7 @@ const maker: Making = (noun) =>
       taking: fc.option(fc.constantFrom(...takings), { nil: undefined }),
     })
     .map(({ name, inputSchema, outputSchema, taking }) => {
-      // What adds may find it there without a word of it.
+      // A tool named `add` may find its item without stating so.
       const takes = taking !== undefined || !/create|insert/i.test(name)
       const definition = { name, inputSchema, ...(outputSchema && { outputSchema }), ...taking }
       return {
@@ -133,7 +133,7 @@ const bulkMaker: Making = (noun) =>
       run: (world, args) => {
         const names: readonly string[] = Array.isArray(args['names']) ? args['names'] : []
         const board = String(args['board'] ?? 'inbox')
-        // Those that are there are passed over, and the answer is of those that are new.
+        // Existing items are skipped, and the result lists the new ones.
         const fresh = [...new Set(names)].filter((each) => world.fitting({ board, name: each }).length === 0)
         const made = fresh.map((each) => make(world, { ...args, name: each }, { takes: false, definition }))
         return { ids: made.map(({ id }) => id), names: fresh, board, id: made[0]?.id ?? '' }
@@ -154,7 +154,7 @@ const remover: Making = (noun) =>
     })
     .map((definition) => ({ definition, run: (world, args) => ({ count: remove(world, args, definition) }) }))
 
-/** What of the arguments selects: a name does where nothing else tells one from another. */
+/** The arguments that select items; a name selects only if nothing else does. */
 function selecting(args: Json, definition: Json): Json {
   const isById = ['id', 'card_id', 'where', 'filter'].some((name) => takesArgument(definition, name))
   return only(args, ['board', 'id', 'filter', 'where', 'card_id', ...(isById ? [] : ['name'])])
@@ -226,7 +226,7 @@ const switcher: Making = (noun) =>
       },
     }))
 
-/** Moves from board to board what is there, all of it or one. */
+/** Moves one item, or all, from one board to another. */
 const mover: Making = (noun) =>
   fc
     .record({
@@ -247,7 +247,7 @@ const mover: Making = (noun) =>
       },
     }))
 
-/** Gives another name to what has one. */
+/** Renames an item. */
 const renamer: Making = (noun) =>
   fc
     .record({
@@ -307,7 +307,7 @@ const records = fc
   })
   .map((all) => all.map((each, at) => ({ ...each, id: `r${at + 1}` })))
 
-/** Values for arguments, of which some name records that are there. */
+/** Values for arguments, some of which name existing items. */
 const values = fc.record({
   text: fc.array(fc.constantFrom('a', 'b', 'c'), { minLength: 8, maxLength: 8 }),
   id: fc.array(fc.constantFrom('r1', 'r2', 'r3', 'a'), { minLength: 8, maxLength: 8 }),
@@ -331,7 +331,7 @@ function argumentsOf(
   return Object.fromEntries(given)
 }
 
-/** Makes a call as its server lists it; nothing where the server refuses it, or the call cannot be made. */
+/** Calls a listed tool; undefined if the server refuses the call or it cannot be built. */
 function tryCall(all: readonly WorldTool[], world: World, call: Expression, scope: Json): Json | undefined {
   const tool = all.find(({ definition }) => definition['name'] === call.tool)
   try {
@@ -341,8 +341,8 @@ function tryCall(all: readonly WorldTool[], world: World, call: Expression, scop
   }
 }
 
-describe('what is undone by a proposal that is sure', () => {
-  test('is only what the call made or changed, and it is as before then', () => {
+describe('execution of certain undo proposals', () => {
+  test('undo affects only what the call created or changed and restores the state before it', () => {
     const undone = new Map<string, number>()
     fc.assert(
       fc.property(tools, records, values, (all, start, given) => {
@@ -364,7 +364,7 @@ describe('what is undone by a proposal that is sure', () => {
             continue
           }
           const touched = changedIds(before, world.records)
-          // Others go on meanwhile.
+          // Other callers act meanwhile.
           const others = world.add({ board: 'a', name: 'z', title: 'a', isClosed: false })
           const after = world.copy()
           const isUndone = tryCall(all, world, rule.kind === 'call' ? rule.call : rule.restore, {

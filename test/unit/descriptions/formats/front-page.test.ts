@@ -20,7 +20,7 @@ function tool(facts: ToolFacts = {}, given: Given = {}) {
   return { ...found, words: found.marks.map(({ text }) => text) }
 }
 
-test('a tool is told with its risk, arguments and first sentence, and with nothing nobody knows', () => {
+test('a tool is shown with its risk, arguments and first sentence, without invented facts', () => {
   const { name, summary, description, marks, parameters, facts } = tool()
   expect({ name, summary, description }).toEqual({
     name: 'drop_table',
@@ -32,7 +32,7 @@ test('a tool is told with its risk, arguments and first sentence, and with nothi
   expect(facts).toContainEqual(['Undo', 'None known.'])
 })
 
-test('confirmation, undo, scopes, cost and latency stand beside the risk', () => {
+test('confirmation, undo, scopes, cost and latency are shown next to the risk', () => {
   const facts: ToolFacts = {
     confirmation: { message: 'Drop {table}?', isOutOfBand: false },
     undo: { tool: 'restore_table', isExact: false, description: 'restore_table(table=$.args.table)' },
@@ -57,11 +57,11 @@ test.each([
   [{ category: 'free' } as const, 'Free'],
   [{ category: 'metered' } as const, 'Metered'],
   [{ category: 'requires_approval' } as const, 'Costs need approval'],
-])('a cost of %j is told as %s', (cost, text) => {
+])('a cost of %j is shown as %s', (cost, text) => {
   expect(tool({ cost }).words).toContain(text)
 })
 
-test('others who approve, and undo that is exact, are told as such', () => {
+test('approval by others and exact undo are shown', () => {
   const { words } = tool({
     confirmation: { message: 'Sure?', isOutOfBand: true },
     undo: { isExact: true, description: '' },
@@ -69,7 +69,7 @@ test('others who approve, and undo that is exact, are told as such', () => {
   expect(words).toEqual(['Destructive', 'Needs approval', 'Can be undone'])
 })
 
-test('what to use in place of an old tool stands there as its owner wrote it', () => {
+test('the replacement of a deprecated tool is shown as configured', () => {
   const { facts } = tool(
     {},
     { settings: { tools: { drop_table: { deprecated: 'use hide_table, support ends 2099-03-31' } } } },
@@ -77,14 +77,14 @@ test('what to use in place of an old tool stands there as its owner wrote it', (
   expect(facts).toContainEqual(['Deprecated', 'Use hide_table, support ends 2099-03-31'])
 })
 
-test('a title that only spells out the name is left out', () => {
+test('a title that only repeats the name is omitted', () => {
   const titleOf = (title: string) =>
     serverPanel(describedServer({ tools: [{ ...definition, title }] })).tools[0]?.title
   expect(titleOf('Drop Table')).toBeUndefined()
   expect(titleOf('Remove everything')).toBe('Remove everything')
 })
 
-test('a server is told with its version, what else it has, and links of the web alone', () => {
+test('a server is shown with its version, its other offers and http links only', () => {
   const panel = serverPanel(
     describedServer({
       record: {

@@ -53,7 +53,7 @@ function section(name: unknown, from = issues): string {
   return String(helpOf(from, { section: name })['content'])
 }
 
-describe('one section', () => {
+describe('a single help section', () => {
   test.each([
     ['whenToUse', '## When to Use'],
     ['When to Use', '## When to Use'],
@@ -62,11 +62,11 @@ describe('one section', () => {
     ['rate limits', '## Rate Limits'],
     ['toolReference', '## Tool Reference'],
     ['create_issue', '## create_issue'],
-  ])('is told for %s', (name, heading) => {
+  ])('the section %s can be requested', (name, heading) => {
     expect(section(name).split('\n')[0]).toBe(heading)
   })
 
-  test('is told as data under its keys', () => {
+  test('a section can be requested as data under its key', () => {
     expect(helpOf(issues, { format: 'json', section: 'when to use' })['sections']).toEqual({
       whenToUse: ['Open an issue', 'List issues'],
       whenNotToUse: ['code reviews'],
@@ -78,14 +78,14 @@ describe('one section', () => {
     [{ section: 'create_isue' }, 'section', /Did you mean create_issue\?/],
     [{ section: 7 }, 'section', /section must be one of/],
     [{ format: 'xml' }, 'format', /markdown or json/],
-  ])('that is not there is refused with what there is: %j', (asked, field, message) => {
+  ])('an unknown section is refused with the list of sections: %j', (asked, field, message) => {
     const refusal = thrown(() => helpOf(issues, asked))
     expect(refusal).toMatchObject({ code: 'INVALID_INPUT', rpc: -32602, isResult: false })
     expect(refusal?.data['field']).toBe(field)
     expect(refusal?.message).toMatch(message)
   })
 
-  test('can be asked for by each key there is', () => {
+  test('every section key can be requested', () => {
     for (const key of sectionKeys(issues)) expect(section(key)).toMatch(/^## /)
   })
 })
@@ -93,7 +93,7 @@ describe('one section', () => {
 describe('the reference of a tool', () => {
   const text = section('create_issue')
 
-  test('tells each parameter with what holds for it', () => {
+  test('the reference describes each parameter with its constraints', () => {
     expect(text).toContain('- `title` (required, string): What is wrong. Limits: 1 to 100 characters.')
     expect(text).toContain('- `kind` (optional, string): One of `"bug"`, `"wish"`. Default `"bug"`.')
     expect(text).toContain(
@@ -104,7 +104,7 @@ describe('the reference of a tool', () => {
     expect(text).toContain('Returns: `number` (integer).')
   })
 
-  test('tells what is known of calling it', () => {
+  test('the reference states side effects, confirmation, undo, repetition, scopes and limits', () => {
     expect(text).toContain('Side effects: creates an issue in files. Risk: medium.')
     expect(text).toContain('Others are asked first, on a page: "Open "{title}"?"')
     expect(text).toContain('Undo: Closes it. Not everything is as before then.')
@@ -117,7 +117,7 @@ describe('the reference of a tool', () => {
   })
 })
 
-test('errors stand with the codes that are really used', () => {
+test('errors are listed with the codes that are used', () => {
   const { sections } = JSON.parse(
     JSON.stringify(helpOf(issues, { format: 'json', section: 'errorHandling' })),
   )
@@ -142,7 +142,7 @@ test('the example of a rate limit is the error that is sent', () => {
   })
 })
 
-describe('a server with very many tools', { timeout: 30_000 }, () => {
+describe('the help of a server with very many tools', { timeout: 30_000 }, () => {
   const many = (count: number) =>
     describedServer({
       tools: Array.from({ length: count }, (_, at) => ({
@@ -152,7 +152,7 @@ describe('a server with very many tools', { timeout: 30_000 }, () => {
       })),
     })
 
-  test('is told within 200 KB, with a line for each tool, and each tool in full when asked for', () => {
+  test('the help stays within 200 KB with one line per tool, and each tool is available in full', () => {
     const described = many(600)
     const text = helpText(described)
     expect(Buffer.byteLength(text)).toBeLessThanOrEqual(200 * 1024)
@@ -162,20 +162,20 @@ describe('a server with very many tools', { timeout: 30_000 }, () => {
     expect(JSON.stringify(helpOf(described, { format: 'json' })).length).toBeLessThanOrEqual(200 * 1024)
   })
 
-  test('is told within 200 KB even where a line for each is too much', () => {
+  test('the help stays within 200 KB even if one line per tool is too much', () => {
     const text = helpText(many(2500))
     expect(Buffer.byteLength(text)).toBeLessThanOrEqual(200 * 1024)
     expect(text).toContain('ask for one section, or one tool')
   })
 
-  test('has twenty of them in the short guide, and the others by name', () => {
+  test('the short guide describes twenty tools and names the others', () => {
     const text = llmsText(many(100))
     expect(text.match(/^- `create_item_\d+`: /gm)).toHaveLength(20)
     expect(text).toContain('`create_item_99`')
   })
 })
 
-test('an endpoint of several servers says what each is for, and names tools as clients call them', () => {
+test('the help of several servers states the purpose of each and uses the exposed tool names', () => {
   const all = describedServers([
     { record: { name: 'github', about: { about: 'Code.', notFor: ['local files'] } }, tools: [create] },
     { record: { name: 'notes', isUp: false }, tools: [create] },
@@ -198,7 +198,7 @@ function thrown(act: () => unknown): GatewayError | undefined {
   return undefined
 }
 
-test('what one of several servers is not for is said of that server alone', () => {
+test('what one of several servers is not for is attributed to that server', () => {
   const both = describedServers([
     { record: { name: 'web', about: { notFor: ['local files'] } } },
     { record: { name: 'files' } },

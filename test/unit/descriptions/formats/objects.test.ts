@@ -27,7 +27,7 @@ describe('the version in a manifest', () => {
     ['1.2.3-beta.1', '1.2.3-beta.1', undefined],
     ['spring', '0.0.0', 'spring'],
     [undefined, '0.0.0', undefined],
-  ])('%s is %s', (written, version, wire) => {
+  ])('version %s is written as %s', (written, version, wire) => {
     const { server, _meta: meta } = manifest({ record: { info: { version: written } } })
     expect(server?.['version']).toBe(version)
     expect(meta?.['dev.gatehouse/wire_version']).toBe(wire)
@@ -35,7 +35,7 @@ describe('the version in a manifest', () => {
 })
 
 describe('a tool in a manifest', () => {
-  test('has its name in snake case, and beside it the one it has', () => {
+  test('the tool has a snake_case name next to its original name', () => {
     const { tools } = manifest({ tools: [{ ...get, name: 'getThing-now' }, get] })
     expect(tools).toMatchObject([
       { name: 'get_thing_now', _meta: { 'dev.gatehouse/wire_name': 'getThing-now' } },
@@ -49,14 +49,14 @@ describe('a tool in a manifest', () => {
     [{ p50: 1000 }, 'seconds'],
     [{ p50: 60_000 }, 'minutes'],
     [{}, undefined],
-  ])('takes as long as was seen: %j is %s', (seen, latency) => {
+  ])('the latency is the observed one: %j is %s', (seen, latency) => {
     const more = { types: ['image/png'], hasCursor: false }
     const { tools } = manifest({ tools: [get], seen: { ...more, ...seen } })
     expect(tools?.[0]?.['latency']).toBe(latency)
     expect(tools?.[0]?.['output_types']).toEqual(['image/png'])
   })
 
-  test('says of cost, size and pages only what is known', () => {
+  test('cost, size and pagination are stated only if known', () => {
     const paged = {
       ...get,
       name: 'list_things',
@@ -86,7 +86,7 @@ describe('a tool in a manifest', () => {
     })
   })
 
-  test('says what is asked and which scopes it takes', () => {
+  test('the confirmation and the scopes of the tool are stated', () => {
     const { tools, auth } = manifest({
       tools: [{ name: 'delete_thing' }],
       facts: {
@@ -110,13 +110,13 @@ describe('a tool in a manifest', () => {
   })
 })
 
-test('a manifest of a server that cannot be reached says so, and keeps its tools', () => {
+test('the manifest of an unavailable server states so and keeps its tools', () => {
   const { server, tools } = manifest({ tools: [get], record: { isUp: false, about: { about: 'Things.' } } })
   expect(server?.['description']).toBe('Things. (unavailable)')
   expect(tools).toHaveLength(1)
 })
 
-test('a manifest of all servers is of the gateway, with the names clients call tools by', () => {
+test('the manifest of all servers belongs to the gateway and uses the exposed tool names', () => {
   const all = describedServers([
     { record: { name: 'one' }, tools: [get] },
     { record: { name: 'two' }, tools: [{ ...get, name: 'getIt' }] },
@@ -130,7 +130,7 @@ test('a manifest of all servers is of the gateway, with the names clients call t
   })
 })
 
-test('limits stand in a manifest where they are by the minute or the day', () => {
+test('the manifest contains limits per minute and per day', () => {
   const { rate_limits: limits } = manifest({
     tools: [get],
     front: { ...fullFront, rates: ['60/minute', '10/s', '30/minute', '1000/day'] },
@@ -139,7 +139,7 @@ test('limits stand in a manifest where they are by the minute or the day', () =>
   expect(manifest({ tools: [get] })).not.toHaveProperty('rate_limits')
 })
 
-test('recommendations and extensions stand in a manifest', () => {
+test('the manifest contains recommendations and extensions', () => {
   const { recommendations, supported_extensions: extensions } = manifest({
     settings: {
       recommend: [
@@ -159,8 +159,8 @@ test('recommendations and extensions stand in a manifest', () => {
   expect(extensions).toEqual(['idempotency'])
 })
 
-describe('the object of a server', () => {
-  test('has what its owner wrote', () => {
+describe('the server object', () => {
+  test('the server object contains the configured texts', () => {
     const about = {
       about: 'Things.',
       emoji: '📦',
@@ -197,7 +197,7 @@ describe('the object of a server', () => {
   })
 
   test.each(['javascript:alert(1)', 'https://user:secret@things.example', 'not a url'])(
-    'takes no %s from a server',
+    'the server object does not adopt the link %s of a server',
     (websiteUrl) => {
       expect(
         JSON.stringify(serverObject(describedServer({ record: { info: { websiteUrl } } }))),
@@ -206,7 +206,7 @@ describe('the object of a server', () => {
   )
 })
 
-test('the object of a tool says how it is undone, and equivalents only where somebody wrote them', () => {
+test('the tool object states the undo, and equivalents only if configured', () => {
   const undo = { tool: 'delete_thing', isExact: true, description: '' }
   const tool = describedTool(
     { name: 'create_thing' },
@@ -231,7 +231,7 @@ test.each([
   [{ uri: 'https://a.example/x', mimeType: 'image/png' }, 'image'],
   [{ uriTemplate: 'file:///{path}' }, 'file'],
   [{}, 'resource'],
-])('the kind of the resource %j is %s', (definition, kind) => {
+])('the type of resource %j is %s', (definition, kind) => {
   expect(resourceObject(definition, false)).toMatchObject({
     resourceType: kind,
     refreshable: false,
@@ -239,7 +239,7 @@ test.each([
   })
 })
 
-test('a card names the endpoint, and asks for a token where one is needed', () => {
+test('the server card names the endpoint and requires a token if auth is on', () => {
   expect(serverCard(describedServer({ front: fullFront }))).toMatchObject({
     remotes: [
       {
@@ -257,7 +257,7 @@ test('a card names the endpoint, and asks for a token where one is needed', () =
   })
 })
 
-test('no name in a manifest is that of another tool', () => {
+test('tool names in a manifest are unique', () => {
   const given = ['get-it', 'get_it', 'getIt', 'other-one'].map((name) => ({ name }))
   const { tools, auth } = Object(manifestOf(describedServer({ tools: given })))
   const names = tools.map(({ name }: { name: string }) => name)
@@ -273,7 +273,7 @@ test('no name in a manifest is that of another tool', () => {
   expect(granted.toSorted()).toEqual(names.toSorted())
 })
 
-test('each server has a skill of its own, with one hyphen between words', () => {
+test('skill names are unique and have single hyphens between words', () => {
   const names = ['a-b', 'a--b', 'a-b-', 'a---b'].map((name) => skillName({ name }))
   expect(names[0]).toBe('a-b')
   for (const name of names) expect(name).toMatch(/^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/)

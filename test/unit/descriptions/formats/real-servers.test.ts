@@ -117,17 +117,17 @@ function frontOf(text: string): Record<string, unknown> {
 }
 
 describe.each(subjects)('the documents of %s', (name, make) => {
-  test('are the same bytes each time', () => {
+  test('the documents are byte-identical each time', () => {
     expect(texts(make())).toEqual(texts(make()))
   })
 
-  test('hold the names of variables, and no value', () => {
+  test('the documents contain names of variables but no values', () => {
     const all = texts(make()).join('\n')
     expect(all).not.toContain(canary)
     if (name !== 'gatehouse') expect(all).toContain('API_TOKEN')
   })
 
-  test.runIf(hasSchema(published))('have a manifest that is valid', () => {
+  test.runIf(hasSchema(published))('the manifest is valid', () => {
     const ajv = new Ajv2020({ allErrors: true, strict: false, formats: { uri: true, 'date-time': true } })
     const check = ajv.compile(JSON.parse(schemaText(published)))
     const manifest = manifestOf(make())
@@ -138,14 +138,14 @@ describe.each(subjects)('the documents of %s', (name, make) => {
     })
   })
 
-  test('have a manifest whose scopes grant tools that exist', () => {
+  test('the scopes of the manifest grant existing tools', () => {
     const { auth, tools } = JSON.parse(JSON.stringify(manifestOf(make())))
     const names = tools.map((tool: { name: string }) => tool.name)
     expect(auth.scopes.length).toBeGreaterThan(0)
     for (const { grants } of auth.scopes) expect(names).toEqual(expect.arrayContaining(grants))
   })
 
-  test('have a server object with all that is required', () => {
+  test('the server object has all required members', () => {
     const { specVersion, identity, accessLevel, alternativeAccess } = JSON.parse(
       JSON.stringify(serverObject(make())),
     )
@@ -156,7 +156,7 @@ describe.each(subjects)('the documents of %s', (name, make) => {
     expect(alternativeAccess).toEqual({ cliUrl: null, apiUrl: null, webUrl: null })
   })
 
-  test('have tool objects with all that is recommended and known', () => {
+  test('the tool objects have all recommended members that are known', () => {
     for (const tool of make().tools) {
       const said = toolObject(tool)
       expect(said).toMatchObject({
@@ -174,7 +174,7 @@ describe.each(subjects)('the documents of %s', (name, make) => {
     }
   })
 
-  test('give examples that their schemas let through, for most tools', () => {
+  test('the examples are valid for their schemas and exist for most tools', () => {
     const { tools } = make()
     const made = tools.filter((tool) => examplesOf(tool).length > 0)
     for (const tool of made) {
@@ -185,7 +185,7 @@ describe.each(subjects)('the documents of %s', (name, make) => {
     expect(made.length / tools.length).toBeGreaterThan(0.8)
   })
 
-  test('have a guide whose front matter says what the server object says', () => {
+  test('the front matter of the guide agrees with the server object', () => {
     const described = make()
     const object = JSON.parse(JSON.stringify(serverObject(described)))
     for (const text of [helpText(described), llmsText(described), llmsFullText(described)]) {
@@ -207,7 +207,7 @@ describe.each(subjects)('the documents of %s', (name, make) => {
     }
   })
 
-  test('have a guide with a title, what it is for, and every section that is asked for', () => {
+  test('the guide has a title, a purpose and every required section', () => {
     const described = make()
     const text = helpText(described)
     expect(text).toMatch(/^---\n[^]*?\n---\n\n# \S.*\n\n> \S/)
@@ -230,7 +230,7 @@ describe.each(subjects)('the documents of %s', (name, make) => {
     expect(text).toContain('"code": -32003')
   })
 
-  test('have a guide as data with the same in it', () => {
+  test('the guide as data has the same content', () => {
     const described = make()
     const { metadata, sections, contentType } = JSON.parse(
       JSON.stringify(helpOf(described, { format: 'json' })),
@@ -245,7 +245,7 @@ describe.each(subjects)('the documents of %s', (name, make) => {
     expect(sections.toolReference).toHaveLength(described.tools.length)
   })
 
-  test('have a skill by the rules of Agent Skills, with its digest and size', () => {
+  test('the skill conforms to Agent Skills, with digest and size', () => {
     const described = make()
     const { text, frontmatter } = skillOf(described)
     const { digest, size } = stampOf(text)
@@ -259,14 +259,14 @@ describe.each(subjects)('the documents of %s', (name, make) => {
       expect(text).toContain(`\n## ${heading}\n`)
   })
 
-  test('have a briefing of two kilobytes at most, and instructions for every tool', () => {
+  test('the briefing has at most two kilobytes, and the instructions cover every tool', () => {
     const described = make()
     expect(Buffer.byteLength(agentBriefing(described))).toBeLessThanOrEqual(2048)
     expect(agentBriefing(described)).toMatch(/Choose it .*\n\n- .*[^]*Do not choose it[^]*Limits:\n\n- /)
     for (const tool of described.tools) expect(agentPrompt(described)).toContain(`\n### ${tool.name}\n`)
   })
 
-  test('have a card that names no tools', () => {
+  test('the server card names no tools', () => {
     const card = serverCard(make())
     expect(card['name']).toBe(`dev.gatehouse/${name}`)
     expect(String(card['description']).length).toBeLessThanOrEqual(100)
@@ -275,7 +275,7 @@ describe.each(subjects)('the documents of %s', (name, make) => {
   })
 })
 
-test('resources are told of', () => {
+test('resources are described', () => {
   const { resources, canSubscribe } = describedServer(given('memory'))
   expect(resources.map((each) => resourceObject(each, canSubscribe))).toEqual([
     { resourceType: 'memory', refreshable: true, cacheDuration: 0 },
@@ -283,7 +283,7 @@ test('resources are told of', () => {
 })
 
 describe.each(servers)('the completed descriptions of %s', (name) => {
-  test('keep the rules that the bare ones may break', () => {
+  test('the completed descriptions satisfy the rules', () => {
     const tools = describedServer(given(name)).tools.map((tool) => {
       const entry = { ...tool, isRecorded: true }
       return {
@@ -303,7 +303,7 @@ describe.each(servers)('the completed descriptions of %s', (name) => {
       ])
   })
 
-  test('begin with what the server wrote', () => {
+  test('the completed descriptions begin with the text of the server', () => {
     for (const tool of describedServer(given(name)).tools) {
       const text = completedDescription({ ...tool, isRecorded: true })
       expect(text.startsWith(tool.description)).toBe(true)

@@ -5,7 +5,7 @@ import { describedTool } from '../../../support/described-server.ts'
 const definition = { name: 't', inputSchema: { type: 'object' } }
 const seen = { p50: 5, types: [], hasCursor: false }
 
-it('a listed tool says what it costs, how long it takes, and which media it is for', () => {
+it('a listed tool states its cost, latency and media types', () => {
   const facts = {
     cost: { category: 'metered', units: 5, label: 'credits' },
     inputTypes: ['image/*'],
@@ -23,7 +23,7 @@ it('a listed tool says what it costs, how long it takes, and which media it is f
   })
 })
 
-it('nothing is made up', () => {
+it('unknown facts are omitted', () => {
   expect(toolNotes(describedTool(definition, { maxInput: 100 }))).toEqual({})
   const texts = { ...seen, p50: 70_000, types: ['text/plain', 'application/json'] }
   expect(toolNotes({ ...describedTool(definition), statistics: texts })).toEqual({
@@ -31,7 +31,7 @@ it('nothing is made up', () => {
   })
 })
 
-it('what came back is told where it is more than text', () => {
+it('observed output types are stated if they go beyond text', () => {
   const tool = describedTool({ ...definition, outputSchema: { type: 'object' } })
   expect(toolNotes({ ...tool, statistics: { ...seen, types: ['image/png'] } })).toMatchObject({
     'dev.gatehouse/multimodal': { output_types: ['application/json', 'image/png'] },

@@ -50,7 +50,7 @@ const value = fc.letrec<{ one: string | boolean | string[] | object }>((tie) => 
   ),
 })).one
 
-test('what is written is what a reader of YAML reads', () => {
+test('the written YAML parses to the same value', () => {
   fc.assert(
     fc.property(fc.dictionary(key, value, { maxKeys: 6 }), (map) => {
       const wellFormed = JSON.parse(JSON.stringify(map).replaceAll(/\\ud[89a-f]../gi, 'x'))
@@ -60,7 +60,7 @@ test('what is written is what a reader of YAML reads', () => {
   )
 })
 
-test('a text on several lines is read as one', () => {
+test('a multi-line text parses to the same text', () => {
   fc.assert(
     fc.property(text, (description) => {
       fc.pre(!/[\uD800-\uDFFF]/.test(description))
@@ -70,7 +70,7 @@ test('a text on several lines is read as one', () => {
   )
 })
 
-test('plain words stand without quotes, and what could be read as something else in them', () => {
+test('plain words are unquoted, and ambiguous scalars are quoted', () => {
   expect(
     toYaml({ name: 'github', 'spec-version': '0.2.0', url: 'https://a.example/mcp', no: '1.0', yes: 'yes' }),
   ).toBe('name: github\nspec-version: 0.2.0\nurl: https://a.example/mcp\n"no": "1.0"\n"yes": "yes"\n')

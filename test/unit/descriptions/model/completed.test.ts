@@ -11,7 +11,7 @@ function entry(definition: EntryDefinition, facts: ToolFacts = {}, settings = {}
   return { ...describedTool(definition, facts, { settings }), isRecorded: true }
 }
 
-test('a tool that destroys says its risk, effects, how to repeat it, and who is asked', () => {
+test('the description of a destructive tool states risk, effects, repetition and confirmation', () => {
   const facts = {
     confirmation: { message: 'Sure?', isOutOfBand: true },
     timeout: 30_000,
@@ -31,13 +31,13 @@ test('a tool that destroys says its risk, effects, how to repeat it, and who is 
   )
 })
 
-test('a tool that only reads says so in a line', () => {
+test('the description of a read-only tool is one line about that', () => {
   expect(completedDescription(entry({ name: 'get_note', description: 'Reads a note.' }))).toBe(
     'Reads a note.\n\nRisk: low. It only reads.',
   )
 })
 
-test('a tool that says nothing is called by its title', () => {
+test('a tool without a description is described by its title', () => {
   expect(completedDescription(entry({ name: 'createNoteNow' }))).toMatch(
     /^Create Note Now\.\n\nRisk: medium\./,
   )
@@ -45,7 +45,7 @@ test('a tool that says nothing is called by its title', () => {
   expect(titleOf({ name: 'a', annotations: { title: 'A title' } })).toBe('A title')
 })
 
-test('hints that are missing are added, and none that warns is taken back', () => {
+test('missing annotations are added, and no warning annotation is removed', () => {
   expect(completedAnnotations(entry({ name: 'get_note' }))).toEqual({
     readOnlyHint: true,
     idempotentHint: true,

@@ -19,6 +19,6 @@ test.each([
   ['limits: { rate: [60/minute, 1000/day] }', 'files', ['60/minute', '1000/day']],
   ['limits: { rate: [60/minute, 1000/day] }', 'mail', ['60/minute', '1000/day', '5/minute']],
   ['limits: { rate: 60/minute }', 'free', []],
-])('with %s the rates of %s are told once each: %j', (limits, upstream, rates) => {
+])('with %s the rates of %s are listed once each: %j', (limits, upstream, rates) => {
   expect(ratesOf(limits, upstream)).toEqual(rates)
 })

@@ -55,7 +55,7 @@ const schema = fc.letrec<{ any: Schema; object: Schema }>((tie) => ({
     })),
 }))
 
-test('an example fits the schema it is made for', () => {
+test('an example is valid for its schema', () => {
   fc.assert(
     fc.property(schema.object, (plain) => {
       const made = { ...plain, $defs: { none: { type: 'string', minLength: 50 } } }
@@ -72,13 +72,13 @@ test.each([
   [{ maximum: 0 }, 0],
   [{ minimum: -3 }, 1],
   [{ minimum: 2, maximum: 2 }, 2],
-])('a number between %j is %j', (range, expected) => {
+])('the example number in the range %j is %j', (range, expected) => {
   const properties = { n: { type: 'integer', ...range } }
   const found = inputFor({ type: 'object', properties, required: ['n'] })
   expect(found?.['n']).toBe(expected)
 })
 
-test('what is required is filled in, from defaults and choices first', () => {
+test('required arguments are filled in, preferably from defaults and enums', () => {
   const input = {
     type: 'object',
     properties: {
@@ -105,12 +105,12 @@ test('what is required is filled in, from defaults and choices first', () => {
   })
 })
 
-test('nothing is made up for what has to match a pattern', () => {
+test('no example is made for a value that must match a pattern', () => {
   const id = { type: 'string', pattern: '^[A-Z]{3}-\\d+$' }
   expect(inputFor({ type: 'object', properties: { id }, required: ['id'] })).toBeUndefined()
 })
 
-test("its owner's examples stand in place of one that is made, with what comes back", () => {
+test('configured examples replace generated ones, including outputs', () => {
   const tool = describedTool(
     { name: 'get_issue', inputSchema: { type: 'object' } },
     {},

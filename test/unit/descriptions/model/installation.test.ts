@@ -8,7 +8,7 @@ function command(line: string): CommandReach {
   return { kind: 'command', command: first, args, env: {} }
 }
 
-describe('what a server is installed with is read from its command line', () => {
+describe('the installation of a server is derived from its command line', () => {
   test.each([
     [
       'npx -y @modelcontextprotocol/server-filesystem /srv',
@@ -25,7 +25,7 @@ describe('what a server is installed with is read from its command line', () => 
     ['npx -y some-server -p 8080', { npm: 'some-server' }],
     ['npx -y some-server --package other', { npm: 'some-server' }],
     ['docker run -eTOKEN=abc --name=x mcp/github', { docker: 'mcp/github' }],
-  ])('%s', (line, install) => {
+  ])('the installation is derived from %s', (line, install) => {
     expect(installOf(command(line))).toEqual(install)
   })
 
@@ -42,17 +42,17 @@ describe('what a server is installed with is read from its command line', () => 
     'npx --auth geheim some-server',
     'uvx --extra web some-server',
     'docker run --security-opt no-new-privileges mcp/github',
-  ])('%s says nothing', (line) => {
+  ])('no installation is derived from %s', (line) => {
     expect(installOf(command(line))).toEqual({})
   })
 })
 
-test('variables are told by name, never by value', () => {
+test('variables are listed by name and never by value', () => {
   const env = { TOKEN: new Secret('geheim'), A_KEY: new Secret('auch') }
   expect(variablesOf({ ...command('x'), env })).toEqual(['A_KEY', 'TOKEN'])
 })
 
-test('how the gateway signs in is told by kind', () => {
+test('the authentication of the gateway is stated by kind', () => {
   const at = (headers: Record<string, Secret>) => authOf({ kind: 'url', url: 'https://a.example', headers })
   expect(at({ authorization: new Secret('Bearer x') })).toEqual(['bearer-token'])
   expect(at({ 'x-api-key': new Secret('x') })).toEqual(['api-key'])

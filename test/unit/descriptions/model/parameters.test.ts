@@ -14,14 +14,14 @@ test.each([
   [{ properties: {} }, 'object'],
   [{ $ref: '#/nowhere' }, 'any'],
   [true, 'any'],
-])('%j is told as %s', (schema, type) => {
+])('the type of parameter %j is %s', (schema, type) => {
   const $defs = { point: { type: 'object', properties: { x: { type: 'number' } } } }
   expect(parametersOf({ properties: { it: schema }, $defs })).toMatchObject([
     { name: 'it', type, isRequired: false },
   ])
 })
 
-test('members of what a reference names are told', () => {
+test('members of a referenced schema are described', () => {
   const $defs = {
     point: { type: 'object', properties: { x: { type: 'number', exclusiveMinimum: 0 } }, required: ['x'] },
   }
@@ -37,7 +37,7 @@ test('members of what a reference names are told', () => {
   ])
 })
 
-test('a schema that refers to itself comes to an end', () => {
+test('a self-referencing schema is described in finite time', () => {
   const schema = {
     properties: {
       self: { $ref: '#' },
@@ -48,7 +48,7 @@ test('a schema that refers to itself comes to an end', () => {
   expect(parametersOf(schema, 3).map(({ name }) => name)).toEqual(['self', 'other', 'many'])
 })
 
-test('any JSON can stand where a schema is expected', () => {
+test('any JSON is accepted in place of a schema', () => {
   fc.assert(
     fc.property(fc.jsonValue(), (value) => {
       expect(Array.isArray(parametersOf(value, 2))).toBe(true)

@@ -5,7 +5,7 @@ import { describedServer, describedServers, describedTool } from '../../../suppo
 const tools = (...names: string[]) => names.map((name) => ({ name, inputSchema: { type: 'object' } }))
 
 describe('the description of a server', () => {
-  test('says when to use it and is not too long, whatever its owner and itself write', () => {
+  test('the description states when to use the server and has a bounded length for any text', () => {
     const text = fc.option(fc.string({ maxLength: 3000 }), { nil: undefined })
     fc.assert(
       fc.property(
@@ -28,7 +28,7 @@ describe('the description of a server', () => {
     )
   })
 
-  test('is what its owner wrote', () => {
+  test('the description is the configured text', () => {
     const about = {
       about: 'Issues of our tracker',
       useWhen: ['search issues', 'Use when the user asks to open an issue.'],
@@ -38,7 +38,7 @@ describe('the description of a server', () => {
     )
   })
 
-  test('needs no more than what its owner wrote, where that says when', () => {
+  test('a configured text that states when to use the server is used alone', () => {
     const about = { about: 'Issues of our tracker; use it when somebody asks for a ticket.' }
     expect(describedServer({ record: { about } }).description).toBe(about.about)
   })
@@ -48,13 +48,13 @@ describe('the description of a server', () => {
     [{ info: { description: 'All about trains' } }, 'All about trains.'],
     [{ info: { title: 'Trains' } }, 'Trains.'],
     [{}, 'Tools for files: trains and tickets.'],
-  ])('is made of the best that is known: %j', (record, purpose) => {
+  ])('the purpose is derived from the best available source: %j', (record, purpose) => {
     expect(describedServer({ record, tools: tools('find_train', 'list_trains', 'buy_ticket') }).purpose).toBe(
       purpose,
     )
   })
 
-  test('names tools that are not alike, and none that is old', () => {
+  test('example tools are dissimilar and not deprecated', () => {
     const { useWhen } = describedServer({
       tools: [
         { name: 'read_file', description: 'Read a file. DEPRECATED: use read_text.' },
@@ -69,7 +69,7 @@ describe('the description of a server', () => {
     expect(useWhen).not.toContain('read a file')
   })
 
-  test('of several servers names them all, and what each is for', () => {
+  test('the description of several servers names each with its purpose', () => {
     const all = describedServers([
       { record: { name: 'one' }, tools: tools('get_a') },
       { record: { name: 'two' }, tools: tools('get_b') },
@@ -79,7 +79,7 @@ describe('the description of a server', () => {
     expect(all.name).toMatch(/^[a-z0-9-]+$/)
   })
 
-  test('of one that cannot be reached stays, but its tools are not among those of all', () => {
+  test('an unavailable server is described, but its tools are not listed', () => {
     const all = describedServers([
       { record: { name: 'one', isUp: false }, tools: tools('get_a') },
       { record: { name: 'two' }, tools: tools('get_b') },
@@ -89,24 +89,24 @@ describe('the description of a server', () => {
   })
 })
 
-describe('how far a server reaches', () => {
+describe('the access level of a server', () => {
   test.each([
     ['read', ['get_a', 'list_b'], {}],
     ['interact', ['get_a', 'create_b'], {}],
     ['full', ['get_a', 'delete_b'], {}],
     ['interact', ['delete_b'], { delete_b: { confirmation: { message: 'Sure?', isOutOfBand: false } } }],
-  ])('is %s with %j', (level, names, facts) => {
+  ])('the access level is %s with %j', (level, names, facts) => {
     expect(describedServer({ tools: tools(...names), facts }).accessLevel).toBe(level)
   })
 
-  test('is what its owner says', () => {
+  test('the configured access level has precedence', () => {
     expect(
       describedServer({ tools: tools('delete_b'), record: { about: { access: 'read' } } }).accessLevel,
     ).toBe('read')
   })
 })
 
-test('tools belong to the noun that most of them share', () => {
+test('tools are grouped by the noun most of them share', () => {
   const { tools: own } = describedServer({
     tools: tools(
       'read_file',
@@ -129,19 +129,19 @@ test('tools belong to the noun that most of them share', () => {
   })
 })
 
-test('what all names begin with is no noun of theirs', () => {
+test('a common prefix of all names is not used as a noun', () => {
   const { tools: own } = describedServer({
     tools: tools('browser_navigate', 'browser_navigate_back', 'browser_network_requests', 'browser_close'),
   })
   expect(own.map(({ category }) => category)).toEqual(['files', 'files', 'requests', 'files'])
 })
 
-test('what all tools do is no noun of theirs either', () => {
+test('a verb shared by all tools is not used as a noun', () => {
   const { tools: own } = describedServer({ tools: tools('get_forecast', 'get_alert', 'get_alert_history') })
   expect(own.map(({ category }) => category)).toEqual(['forecasts', 'alerts', 'alerts'])
 })
 
-test('a server that is named after what it is about says so', () => {
+test('a server named after its subject is described by that subject', () => {
   const read = tools('read_file', 'write_file', 'list_directory')
   expect(describedServer({ tools: read }).purpose).toBe('Tools for files and directories.')
 })
@@ -149,7 +149,7 @@ test('a server that is named after what it is about says so', () => {
 test.each([
   ['Retrieve a user\nError Responses:\n400: Bad request', 'Retrieve a user'],
   ['Adds two\nnumbers.\n\nArgs:\n  a: One', 'Adds two numbers.'],
-])('the summary of %j ends where its prose does', (description, summary) => {
+])('the summary of %j ends with its prose', (description, summary) => {
   expect(describedTool({ name: 'add', description }).summary).toBe(summary)
 })
 
@@ -168,20 +168,23 @@ test.each([
   ['browser_file_upload', 'Upload one or more files', ['may change data of files']],
   ['browser_close', 'Close the page', ['may change data of files']],
   ['browser_create_tab', '', ['creates a tab in files']],
-])('what all names begin with is no verb: %s, which says "%s"', (name, description, effects) => {
-  const all = [
-    ...tools('browser_open', 'browser_type'),
-    { name, description, inputSchema: { type: 'object' } },
-  ]
-  expect(describedServer({ tools: all }).tools.at(-1)?.effects).toEqual(effects)
-})
+])(
+  'a common prefix of all names is not used as a verb: %s, described as "%s"',
+  (name, description, effects) => {
+    const all = [
+      ...tools('browser_open', 'browser_type'),
+      { name, description, inputSchema: { type: 'object' } },
+    ]
+    expect(describedServer({ tools: all }).tools.at(-1)?.effects).toEqual(effects)
+  },
+)
 
-test('the name of its server is no verb of a tool', () => {
+test('the server name is not used as a verb of its tools', () => {
   const [tool] = describedServer({ tools: tools('files_create_folder') }).tools
   expect(tool?.effects).toEqual(['creates a folder in files'])
 })
 
-test('what several servers are for is said once', () => {
+test('a use shared by several servers is listed once', () => {
   const both = ['alpha', 'bravo'].map((name) => ({ record: { name }, tools: tools('read_file') }))
   expect(describedServers(both).useWhen).toEqual(['read file'])
 })

@@ -7,7 +7,7 @@ import { fullFront, describedServer } from '../../../support/described-server.ts
 const tools = [{ name: 'get_thing' }, { name: 'delete_thing' }]
 const full = describedServer({ tools, front: fullFront, record: { about: { notFor: ['anything urgent'] } } })
 
-test('use://auth says which profile is kept, how to sign in, and which claims are read', () => {
+test('use://auth states the profile, the ways to sign in and the claims', () => {
   const text = authNotice(full)
   expect(text).toContain('Profile: corporate.')
   expect(text).toContain('`Authorization: Bearer <token>`')
@@ -18,18 +18,18 @@ test('use://auth says which profile is kept, how to sign in, and which claims ar
   expect(authNotice(describedServer({ tools }))).not.toContain('delete:server')
 })
 
-test('use://http-headers names what is beyond the protocol, where it is read', () => {
+test('use://http-headers names the headers beyond the protocol and where they are read', () => {
   expect(headersNotice(full)).toMatch(
     /Beyond the protocol[^]*X-Request-Id[^]*Idempotency-Key[^]*X-MCP-Session-Token/,
   )
   expect(headersNotice(describedServer())).not.toMatch(/X-MCP-Session-Token|Idempotency-Key/)
 })
 
-test('project://version is the version and nothing else', () => {
+test('project://version is only the version', () => {
   expect(versionNotice(full)).toBe(fullFront.version)
 })
 
-test('a briefing says when to choose it, when not, and what limits it', () => {
+test('the briefing states when to choose the server, when not to, and its limits', () => {
   expect(agentBriefing(full)).toBe(
     [
       'files: Tools for files: things.',
@@ -41,7 +41,7 @@ test('a briefing says when to choose it, when not, and what limits it', () => {
   )
 })
 
-test('instructions say how to repeat safely, who is asked, how to undo, and go through each tool', () => {
+test('the instructions cover repetition, confirmation, undo and each tool', () => {
   const undo = { tool: 'restore_thing', isExact: true, description: 'Restores it.' }
   const confirmation = { message: 'Sure?', isOutOfBand: false }
   const facts = { delete_thing: { undo, confirmation, isIdempotentWithKey: true } }
@@ -53,7 +53,7 @@ test('instructions say how to repeat safely, who is asked, how to undo, and go t
   expect(text).toMatch(/## Answers[^]*never as instructions[^]*## Tools[^]*### get_thing[^]*### delete_thing/)
 })
 
-test('texts for agents keep within their bytes, in whatever script names are written', () => {
+test('texts for agents stay within their size limit in any script', () => {
   const many = Array.from({ length: 600 }, (_, at) => ({
     name: `get_${'名'.repeat(60)}_${at}`,
     description: `${'説明'.repeat(70)}。`,

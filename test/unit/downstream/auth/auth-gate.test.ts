@@ -34,8 +34,8 @@ function post(front: GuardedFront, body: unknown, headers: Record<string, string
   })
 }
 
-describe('a gateway that asks for tokens', () => {
-  it('C009 refuses everything but public pages without one', async () => {
+describe('an HTTP endpoint that requires tokens', () => {
+  it('C009 requests without a token are refused except for public pages', async () => {
     const front = await open({}, { listen: { legacy_sse: true } })
     const refused = [
       await front.call(),
@@ -59,23 +59,26 @@ describe('a gateway that asks for tokens', () => {
       expect(await front.send(path)).toMatchObject({ status: 200 })
   })
 
-  it.each(['tools/call', 'prompts/get', 'resources/read'])('C065 refuses %s without one', async (method) => {
-    const front = await open({ anonymous: ['tools/list', 'prompts/list', 'resources/list'] })
-    expect(await front.call({ method })).toMatchObject({ status: 401 })
-  })
+  it.each(['tools/call', 'prompts/get', 'resources/read'])(
+    'C065 %s without a token is refused',
+    async (method) => {
+      const front = await open({ anonymous: ['tools/list', 'prompts/list', 'resources/list'] })
+      expect(await front.call({ method })).toMatchObject({ status: 401 })
+    },
+  )
 
-  it('C078 says who asks, and where it is told how to get one', async () => {
+  it('C078 the challenge contains the realm and the URL of the resource metadata', async () => {
     const front = await open({ realm: 'tools of acme' })
     expect((await front.call()).challenge).toBe(
       `Bearer realm="tools of acme", resource_metadata="${front.origin}/.well-known/oauth-protected-resource/mcp"`,
     )
   })
 
-  it('C061 is not open on an address others can reach', async () => {
+  it('C061 an address that other hosts can reach is not open', async () => {
     await expect(guardedFront({ listen: { host: '0.0.0.0' } })).rejects.toThrow('everyone who can reach')
   })
 
-  it('C230 names every answer, and has a challenge in each 401', async () => {
+  it('C230 every response has a request id, and every 401 a challenge', async () => {
     const front = await open({}, { listen: { legacy_sse: true } })
     const token = await issuer.sign()
     for (const path of ['/mcp', '/sse', '/metrics', '/nothing', '/health', '/ready', '/', '/.well-known/x']) {
@@ -86,7 +89,7 @@ describe('a gateway that asks for tokens', () => {
     expect((await front.call({ token })).headers.get('x-request-id')).toMatch(/./)
   })
 
-  it('C066 takes a signed token from the Authorization header and knows its owner', async () => {
+  it('C066 a signed token in the Authorization header is accepted and identifies its principal', async () => {
     const front = await open()
     const token = await issuer.sign({ scope: 'one two' })
     const { status, body } = await front.call({ token })
@@ -96,7 +99,7 @@ describe('a gateway that asks for tokens', () => {
     expect(await front.call({ headers: { 'x-access-token': token } })).toMatchObject({ status: 401 })
   })
 
-  it('C079 tells what is wrong with a bad token', async () => {
+  it('C079 the challenge states what is wrong with an invalid token', async () => {
     const front = await open()
     const expired = await front.call({ token: await issuer.sign({ exp: 1000, iat: 900 }) })
     expect(expired.status).toBe(401)
@@ -107,7 +110,7 @@ describe('a gateway that asks for tokens', () => {
     expect(rubbish.challenge).toContain('error="invalid_token"')
   })
 
-  it('C225 refuses a token for another server', async () => {
+  it('C225 a token for another server is refused', async () => {
     const front = await open()
     const answer = await front.call({ token: await issuer.sign({ aud: 'another' }) })
     expect(answer).toMatchObject({ status: 401, body: { error: { data: { reason: 'audience' } } } })
@@ -116,7 +119,7 @@ describe('a gateway that asks for tokens', () => {
     expect(await front.call({ token: several })).toMatchObject({ status: 200 })
   })
 
-  it('C076 takes a token for the URL that is called, and one for all servers at each of them', async () => {
+  it('C076 a token is accepted for the URL that is called, and a gateway token at every server', async () => {
     const front = await open()
     const one = await issuer.sign({ aud: `${front.origin}/mcp/files` })
     const all = await issuer.sign({ aud: `${front.origin}/mcp` })
@@ -129,7 +132,7 @@ describe('a gateway that asks for tokens', () => {
     expect(await front.call({ token: named })).toMatchObject({ status: 200 })
   })
 
-  it('C076 is called by its public URL alone where it has one', async () => {
+  it('C076 the audience is the public URL alone if one is configured', async () => {
     const front = await open({}, { listen: { public_url: 'https://mcp.example.com/gate/' } })
     const token = await issuer.sign({ aud: 'https://mcp.example.com/gate/mcp' })
     expect(await front.call({ token })).toMatchObject({ status: 200 })
@@ -142,7 +145,7 @@ describe('a gateway that asks for tokens', () => {
     )
   })
 
-  it('C062 refuses tokens in a URL', async () => {
+  it('C062 a token in a URL is refused', async () => {
     for (const auth of ['none', {}]) {
       const front = await open(auth)
       const token = await issuer.sign()
@@ -155,7 +158,7 @@ describe('a gateway that asks for tokens', () => {
     }
   })
 
-  it('C007 refuses a session id without good credentials, and to anybody else', async () => {
+  it('C007 a session id is refused without valid credentials and with those of another principal', async () => {
     const front = await open()
     const authorization = `Bearer ${await issuer.sign()}`
     const other = `Bearer ${await issuer.sign({ sub: 'somebody-else' })}`
@@ -169,7 +172,7 @@ describe('a gateway that asks for tokens', () => {
     expect(await front.send('/mcp', { method: 'DELETE', headers: own })).toMatchObject({ status: 401 })
   })
 
-  it('C064 shows lists without a token only where that is configured', async () => {
+  it('C064 lists are available without a token only if configured', async () => {
     const closed = await open()
     expect(await closed.call({ method: 'tools/list' })).toMatchObject({ status: 401 })
     const front = await open({ anonymous: ['tools/list'] })
@@ -187,7 +190,7 @@ describe('a gateway that asks for tokens', () => {
     expect(await post(front, [{ ...list, method: 'tools/call' }], session)).toMatchObject({ status: 401 })
   })
 
-  it('C081 keeps the codes of JSON-RPC for what they mean', async () => {
+  it('C081 JSON-RPC error codes keep their meaning', async () => {
     const front = await open()
     const token = await issuer.sign()
     const { body } = await front.call()
@@ -200,7 +203,7 @@ describe('a gateway that asks for tokens', () => {
     expect(broken).toMatchObject({ status: 400, body: { error: { code: -32700 } } })
   })
 
-  it('C202 tells why it refused, under the request id, and never the token', async () => {
+  it('C202 the reason of a refusal is logged under the request id, without the token', async () => {
     const front = await open()
     const bad = await issuer.sign({ aud: 'another', secret: 'canary' })
     const { headers } = await front.call({ token: bad })
@@ -220,7 +223,7 @@ describe('a gateway that asks for tokens', () => {
     expect(said).not.toContain('canary')
   })
 
-  it('C063 tells nobody what credentials it was shown, whatever became of them', async () => {
+  it('C063 credentials never appear in responses or logs, whatever the outcome', async () => {
     const front = await open()
     const canary = 'canary-in-the-mine'
     const answers = [
@@ -235,7 +238,7 @@ describe('a gateway that asks for tokens', () => {
     expect(said).not.toContain(btoa(canary).slice(0, 12))
   })
 
-  it('answers preflight requests before it asks for a token', async () => {
+  it('preflight requests are answered without a token', async () => {
     const front = await open()
     const headers = { origin: 'http://localhost:3000', 'access-control-request-headers': 'authorization' }
     expect(await front.send('/mcp', { method: 'OPTIONS', headers })).toMatchObject({ status: 204 })
@@ -243,7 +246,7 @@ describe('a gateway that asks for tokens', () => {
     expect(answered.get('access-control-expose-headers')).toContain('WWW-Authenticate')
   })
 
-  it('does not tell strangers which servers there are', async () => {
+  it('the names of servers are not revealed without a token', async () => {
     const front = await open()
     expect(await front.call({ path: '/mcp/nothing' })).toMatchObject({ status: 401 })
     expect(await front.call({ path: '/mcp/nothing', token: await issuer.sign() })).toMatchObject({
@@ -251,7 +254,7 @@ describe('a gateway that asks for tokens', () => {
     })
   })
 
-  it('says try later, not that the token is bad, while keys cannot be had', async () => {
+  it('the response is 503 and not 401 while the signing keys are unavailable', async () => {
     const own = await startIssuer()
     const front = await guardedFront({
       auth: { jwt: { issuer: own.url, jwks: own.jwks, audience: 'gateway' } },
@@ -267,7 +270,7 @@ describe('a gateway that asks for tokens', () => {
     await own.close()
   })
 
-  it('finds keys through the metadata of the issuer, and nowhere it is sent on to', async () => {
+  it('keys are found through the metadata of the issuer, and redirects are not followed', async () => {
     const own = await startIssuer()
     const front = await guardedFront({ auth: { jwt: { issuer: own.url, audience: 'gateway' } } })
     fronts.push(front)
@@ -285,7 +288,7 @@ describe('a gateway that asks for tokens', () => {
     await own.close()
   })
 
-  it('C221 fetches keys a bounded number of times in a flood of made-up keys', async () => {
+  it('C221 a flood of unknown key ids causes a bounded number of key fetches', async () => {
     const own = await startIssuer()
     const front = await guardedFront({
       auth: { jwt: { issuer: own.url, jwks: own.jwks, audience: 'gateway' } },
@@ -301,7 +304,7 @@ describe('a gateway that asks for tokens', () => {
     await own.close()
   })
 
-  it('takes other settings over when the configuration changes', async () => {
+  it('changed auth settings apply after a reload', async () => {
     const front = await open()
     const token = await issuer.sign({ aud: 'next' })
     expect(await front.call({ token })).toMatchObject({ status: 401 })
@@ -312,8 +315,8 @@ describe('a gateway that asks for tokens', () => {
   })
 })
 
-describe('a token without a scope a call needs', () => {
-  it('C081 is no matter of the token where it is the server behind that says so', async () => {
+describe('a token without a required scope', () => {
+  it('C081 a scope error of the upstream server causes no challenge', async () => {
     const front = await open()
     const token = await issuer.sign({ scope: 'mcp.read' })
     const { status, challenge, body } = await front.call({ token, tool: 'relay' })
@@ -321,7 +324,7 @@ describe('a token without a scope a call needs', () => {
     expect(body).toMatchObject({ error: { code: -32000, message: 'You lack a scope of mine.' } })
   })
 
-  it('is no matter of the token where it has the scope and a session leaves it out', async () => {
+  it('a scope removed by the session token causes no challenge', async () => {
     const front = await open()
     const token = await issuer.sign({ scope: 'mcp.read' })
     const { status, challenge, body } = await front.call({ token, tool: 'narrowed' })
@@ -329,7 +332,7 @@ describe('a token without a scope a call needs', () => {
     expect(body).toMatchObject({ error: { data: { code: 'SCOPE_INSUFFICIENT' } } })
   })
 
-  it('C080 is answered with 403 and the scopes to ask for, in both eras', async () => {
+  it('C080 a missing scope is answered with 403 and the required scopes in both eras', async () => {
     const front = await open({ scope_map: { 'mcp.write': ['write:it'] } })
     const token = await issuer.sign({ scope: 'mcp.read' })
     const modern = await front.call({ token, tool: 'write:it' })

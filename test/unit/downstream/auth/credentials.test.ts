@@ -11,7 +11,7 @@ import {
 
 const incoming = (authorization: string) => ({ headers: { authorization } })
 
-/** The token, or nothing where the request is refused. */
+/** The token, or undefined if the request is refused. */
 function understood(message: ReturnType<typeof incoming>): string | undefined {
   try {
     const token = bearerToken(message) ?? ''
@@ -23,8 +23,8 @@ function understood(message: ReturnType<typeof incoming>): string | undefined {
   }
 }
 
-describe('credentials', () => {
-  it('C070 are the token after Bearer', () => {
+describe('credentials of a request', () => {
+  it('C070 the token is the value after Bearer', () => {
     expect(bearerToken(incoming('Bearer abc.def-_~+/='))).toBe('abc.def-_~+/=')
     expect(bearerToken(incoming('BEARER abc'))).toBe('abc')
     expect(bearerToken({ headers: {} })).toBeUndefined()
@@ -33,22 +33,22 @@ describe('credentials', () => {
   it.each([
     ['Authorization', 'authorization'],
     ['authorization', 'AUTHORIZATION'],
-  ])('are refused in two headers: %s and %s', (one, other) => {
+  ])('credentials in two headers are refused: %s and %s', (one, other) => {
     const rawHeaders = ['Host', 'here', one, 'Bearer a', 'Accept', '*/*', other, 'Bearer b']
     expect(() => checkHeaders({ rawHeaders })).toThrow(expect.objectContaining({ code: 'INVALID_REQUEST' }))
     expect(() => checkHeaders({ rawHeaders: rawHeaders.slice(0, 6) })).not.toThrow()
   })
 
-  it('C079 are refused when they are too long to be looked at', () => {
+  it('C079 oversized credentials are refused', () => {
     expect(() => bearerToken(incoming(`Bearer ${'a'.repeat(100_000)}`))).toThrow(
       expect.objectContaining({ extra: expect.objectContaining({ reason: 'too_large' }) }),
     )
   })
 
-  it('C079 are refused or understood whatever they are', () => {
+  it('C079 arbitrary credentials are either parsed or refused', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
-        // What Node makes of the bytes of a header.
+        // Node decodes header bytes as Latin-1.
         const text = Buffer.from(bytes).toString('latin1')
         for (const scheme of ['', 'Bearer ', 'Basic ']) {
           const message = incoming(scheme + text)
@@ -61,7 +61,7 @@ describe('credentials', () => {
     )
   })
 
-  it('C062 are found in a query however they are spelled', () => {
+  it('C062 credentials in a query are found in every spelling', () => {
     for (const query of ['token=1', 'a=b&Access_Token=1', 'access%5Ftoken=1', 'api_key', 'client_secret=x'])
       expect(() => checkQuery(`/mcp?${query}`)).toThrow(expect.objectContaining({ code: 'INVALID_REQUEST' }))
     for (const query of ['', 'session_id=1', 'q=token', 'tokens=1'])

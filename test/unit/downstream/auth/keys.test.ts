@@ -5,7 +5,7 @@ import { createKeys, type FindKey } from '../../../../src/downstream/auth/jwt.ts
 const { publicKey } = await generateKeyPair('ES256')
 const jwk = { ...(await exportJWK(publicKey)), alg: 'ES256' }
 
-/** Keys of an issuer under control: what it has, whether it answers, what time it is. */
+/** An issuer with controlled keys, availability and clock. */
 function issuer(...kids: string[]) {
   const state = { kids, fetches: 0, isDown: false, now: 0 }
   const keys = createKeys({
@@ -23,14 +23,14 @@ const find = (keys: FindKey, kid: string) => keys({ alg: 'ES256', kid })
 const unknown = { code: 'ERR_JWKS_NO_MATCHING_KEY' }
 const unavailable = { code: 'SERVER_UNAVAILABLE' }
 
-describe('the keys of an issuer', () => {
-  it('C221 are fetched once for any number of tokens', async () => {
+describe('signing keys of an issuer', () => {
+  it('C221 keys are fetched once for any number of tokens', async () => {
     const { state, keys } = issuer('one')
     await Promise.all(Array.from({ length: 50 }, () => find(keys, 'one')))
     expect(state.fetches).toBe(1)
   })
 
-  it('C210 tell whether they can be had', async () => {
+  it('C210 keys report whether they are available', async () => {
     const { state, keys } = issuer('one')
     expect(await keys.works()).toBe(true)
     state.isDown = true
@@ -40,7 +40,7 @@ describe('the keys of an issuer', () => {
     expect(state.fetches).toBe(2)
   })
 
-  it('C221 are fetched anew in the background after five minutes and never used after ten', async () => {
+  it('C221 keys are refreshed in the background after five minutes and never used after ten', async () => {
     const { state, keys } = issuer('one')
     await find(keys, 'one')
     state.now = 5 * 60_000
@@ -53,7 +53,7 @@ describe('the keys of an issuer', () => {
     await expect(find(keys, 'two')).rejects.toMatchObject(unavailable)
   })
 
-  it('C221 are fetched at once when a token names an unknown key', async () => {
+  it('C221 keys are fetched immediately for an unknown key id', async () => {
     const { state, keys } = issuer('one')
     await find(keys, 'one')
     state.kids = ['two']
@@ -61,19 +61,19 @@ describe('the keys of an issuer', () => {
     expect(state.fetches).toBe(2)
   })
 
-  it('C221 are fetched a bounded number of times whatever keys tokens name', async () => {
+  it('C221 keys are fetched a bounded number of times for any key ids', async () => {
     const { state, keys } = issuer('one')
     for (let second = 0; second < 600; second++) {
       state.now = second * 1000
       await expect(find(keys, `made-up-${second}`)).rejects.toMatchObject(unknown)
       await expect(find(keys, `made-up-too-${second}`)).rejects.toMatchObject(unknown)
     }
-    // At first, then after 1, 2, 4, … and every 60 seconds, and once in the background.
+    // Immediately, then after 1, 2, 4, … and every 60 seconds, and once in the background.
     expect(state.fetches).toBeLessThanOrEqual(18)
     await find(keys, 'one')
   })
 
-  it('C221 are found again within a minute of a rotation under such a flood', async () => {
+  it('C221 rotated keys are found within a minute during a flood of unknown key ids', async () => {
     const { state, keys } = issuer('one')
     for (let second = 0; second < 300; second++) {
       state.now = second * 1000
@@ -84,7 +84,7 @@ describe('the keys of an issuer', () => {
     await find(keys, 'two')
   })
 
-  it('are asked for more and more rarely while they cannot be had', async () => {
+  it('fetches back off while the keys are unavailable', async () => {
     const { state, keys } = issuer('one')
     state.isDown = true
     for (let tenth = 0; tenth < 600; tenth++) {
@@ -97,7 +97,7 @@ describe('the keys of an issuer', () => {
     await find(keys, 'one')
   })
 
-  it('are not taken from something that is no key set', async () => {
+  it('a response that is not a key set is rejected', async () => {
     const keys = createKeys({ load: async () => ({ keys: 'none' }), now: () => 0 })
     await expect(find(keys, 'one')).rejects.toMatchObject(unavailable)
   })

@@ -15,8 +15,8 @@ async function open(config: Json): Promise<GuardedFront> {
 const issuer = 'https://idp.example.com'
 const at = '/.well-known/oauth-protected-resource'
 
-describe('the metadata of a protected resource', () => {
-  it('C072 names the endpoint and where tokens for it are had', async () => {
+describe('protected resource metadata', () => {
+  it('C072 the metadata names the endpoint and its authorization servers', async () => {
     const front = await open({ auth: { jwt: { issuer } } })
     for (const [path, resource] of [
       ['', '/mcp'],
@@ -37,7 +37,7 @@ describe('the metadata of a protected resource', () => {
     expect(await front.send(`${at}/other`)).toMatchObject({ status: 404 })
   })
 
-  it('C074 is where the challenge points to', async () => {
+  it('C074 the challenge points to the metadata', async () => {
     const front = await open({ auth: { jwt: { issuer } } })
     for (const path of ['/mcp', '/mcp/files']) {
       const { challenge } = await front.call({ path })
@@ -47,7 +47,7 @@ describe('the metadata of a protected resource', () => {
     }
   })
 
-  it('C073 names authorization servers whose metadata can be had', async () => {
+  it('C073 the metadata names authorization servers with available metadata', async () => {
     const own = await startIssuer()
     const front = await open({ auth: { jwt: { issuer: own.url } } })
     const { body } = await front.send(at)
@@ -57,7 +57,7 @@ describe('the metadata of a protected resource', () => {
     await own.close()
   })
 
-  it('C071 is that of HTTP+SSE for its clients', async () => {
+  it('C071 HTTP+SSE endpoints have metadata of their own', async () => {
     const front = await open({ auth: { jwt: { issuer } }, listen: { legacy_sse: true } })
     for (const path of ['/sse', '/sse/files']) {
       const { challenge } = await front.send(path)
@@ -67,7 +67,7 @@ describe('the metadata of a protected resource', () => {
     }
   })
 
-  it('says what the configuration says', async () => {
+  it('the metadata contains the configured values', async () => {
     const front = await open({
       listen: { public_url: 'https://mcp.example.com/gate' },
       auth: {
@@ -91,7 +91,7 @@ describe('the metadata of a protected resource', () => {
     expect((await front.call()).challenge).toContain('Bearer realm="tools", scope="read"')
   })
 
-  it('is not there without authentication', async () => {
+  it('no metadata is served without authentication', async () => {
     const front = await open({ auth: 'none' })
     expect(await front.send(at)).toMatchObject({ status: 404 })
     expect(await front.send(`${at}/mcp`)).toMatchObject({ status: 404 })

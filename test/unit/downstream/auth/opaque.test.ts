@@ -7,7 +7,7 @@ import { guardedFront, type GuardedFront } from '../../../support/auth/guarded-f
 import { until } from '../../../support/condition.ts'
 import { isObject, type Json } from '../../../support/server/json.ts'
 
-/** An introspection endpoint that knows tokens by what it says of them. */
+/** An introspection endpoint with a fixed response for each token. */
 const known = new Map<string, Json>()
 const asked: { authorization?: string; token: string | null }[] = []
 let status = 200
@@ -39,8 +39,8 @@ async function open(auth: Json): Promise<GuardedFront> {
 
 const introspect = { url, client_id: 'gate:way', client_secret: 'a secret/+' }
 
-describe('tokens only their issuer can read', () => {
-  it('C067 are asked about once, as the client the gateway is there', async () => {
+describe('opaque tokens', () => {
+  it('C067 an opaque token is introspected once, with the client credentials of the gateway', async () => {
     const front = await open({ opaque: { introspect } })
     known.set('opaque-1', { active: true, sub: 'someone', scope: 'one', aud: `${front.origin}/mcp` })
     asked.length = 0
@@ -52,7 +52,7 @@ describe('tokens only their issuer can read', () => {
     expect(asked).toEqual([{ token: 'opaque-1', authorization }])
   })
 
-  it('C079 are refused when they are not in force, without asking again at once', async () => {
+  it('C079 an inactive token is refused, and the refusal is cached', async () => {
     const front = await open({ opaque: { introspect } })
     asked.length = 0
     for (let times = 0; times < 3; times++) {
@@ -62,7 +62,7 @@ describe('tokens only their issuer can read', () => {
     expect(asked).toHaveLength(1)
   })
 
-  it('C222 are refused when they have expired', async () => {
+  it('C222 an expired opaque token is refused', async () => {
     const front = await open({ opaque: { introspect } })
     known.set('opaque-3', { active: true, sub: 'someone', exp: 1000, aud: `${front.origin}/mcp` })
     expect(await front.call({ token: 'opaque-3' })).toMatchObject({
@@ -71,7 +71,7 @@ describe('tokens only their issuer can read', () => {
     })
   })
 
-  it('C076 are refused for another server, or for none unless that is configured', async () => {
+  it('C076 an opaque token for another server is refused, and one without an audience unless configured', async () => {
     const front = await open({ opaque: { introspect } })
     known.set('opaque-4', { active: true, sub: 'someone', aud: 'another' })
     known.set('opaque-5', { active: true, client_id: 'robot' })
@@ -85,7 +85,7 @@ describe('tokens only their issuer can read', () => {
     })
   })
 
-  it('are to be shown again later while the issuer does not answer', async () => {
+  it('the response is 503 while the introspection endpoint fails', async () => {
     const front = await open({ opaque: { introspect } })
     status = 500
     const answer = await front.call({ token: 'opaque-6' })
@@ -94,7 +94,7 @@ describe('tokens only their issuer can read', () => {
     expect(JSON.stringify(front.log)).not.toContain('opaque-6')
   })
 
-  it('are still asked about while the issuer takes offence at the token of another', async () => {
+  it('an introspection failure for one token does not affect other tokens', async () => {
     const front = await open({ opaque: { introspect } })
     known.set('opaque-7', { active: true, sub: 'someone', aud: `${front.origin}/mcp` })
     status = 403
@@ -103,7 +103,7 @@ describe('tokens only their issuer can read', () => {
     expect(await front.call({ token: 'opaque-7' })).toMatchObject({ status: 200 })
   })
 
-  it('are asked about only so many at once', async () => {
+  it('concurrent introspections are limited', async () => {
     const front = await open({ opaque: { introspect } })
     const gate = Promise.withResolvers<void>()
     held = gate.promise
@@ -115,7 +115,7 @@ describe('tokens only their issuer can read', () => {
     expect(statuses.filter((each) => each === 503)).toHaveLength(28)
   })
 
-  it('C079 are not asked about when they can be no token', async () => {
+  it('C079 malformed tokens are not introspected', async () => {
     const front = await open({ opaque: { introspect } })
     asked.length = 0
     for (const token of ['two words', 'quote"', 'ümlaut', 'a'.repeat(14_000) + '!'])
@@ -124,11 +124,11 @@ describe('tokens only their issuer can read', () => {
   })
 })
 
-describe('tokens given out by hand', () => {
+describe('listed tokens', () => {
   const token = 'b1946ac92492d2347c6235b4d2611184'
   const hash = `sha256:saltsalt:${createHash('sha256').update(`saltsalt${token}`).digest('hex')}`
 
-  it('C228 are known by their hash', async () => {
+  it('C228 a listed token is recognized by its hash', async () => {
     const front = await open({ opaque: { tokens: [{ hash, id: 'robot', scopes: ['one'] }] } })
     const said = { id: 'token:robot', scopes: ['one'] }
     expect(await front.call({ token })).toMatchObject({ status: 200, body: { result: { said } } })
@@ -137,7 +137,7 @@ describe('tokens given out by hand', () => {
     expect(await front.send('/.well-known/oauth-protected-resource')).toMatchObject({ status: 404 })
   })
 
-  it('E33 have no other to be had with more scopes, so the answer says what is missing', async () => {
+  it('E33 a missing scope of a listed token is an error result and not a challenge', async () => {
     const front = await open({ opaque: { tokens: [{ hash, id: 'robot', scopes: ['one'] }] } })
     const { status: answered, challenge, body } = await front.call({ token, tool: 'two' })
     expect(answered).toBe(200)
@@ -153,7 +153,7 @@ describe('names and passwords', () => {
     authorization: `Basic ${Buffer.from(`${name}:${password}`).toString('base64')}`,
   })
 
-  it('C068 open service paths, and MCP never', async () => {
+  it('C068 basic credentials open service paths and never MCP', async () => {
     const front = await open({ basic, opaque: { introspect } })
     const good = of('prometheus', 'open sesame')
     expect(await front.send('/metrics', { headers: good })).toMatchObject({ status: 200 })
@@ -170,7 +170,7 @@ describe('names and passwords', () => {
     expect(mcp.challenge).not.toContain('Basic')
   })
 
-  it('C229 are asked for on service paths where everything else is open', async () => {
+  it('C229 basic credentials are required on service paths even if everything else is open', async () => {
     const front = await open({ basic })
     expect(await front.call()).toMatchObject({ status: 200 })
     expect(await front.send('/metrics')).toMatchObject({ status: 401 })
@@ -179,7 +179,7 @@ describe('names and passwords', () => {
     })
   })
 
-  it('are not tried without end', async () => {
+  it('password attempts are limited', async () => {
     const front = await open({ basic })
     const tries = Array.from({ length: 40 }, (_each, at) =>
       front.send('/metrics', { headers: of('prometheus', `guess ${at}`) }),

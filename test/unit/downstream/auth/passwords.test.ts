@@ -16,7 +16,7 @@ const codeOf = (checked: Promise<unknown>): Promise<unknown> =>
     (error: { code?: unknown }) => error.code,
   )
 
-it('after ten wrong passwords in a minute no other one of that name is looked at, be it right', async () => {
+it('after ten wrong passwords in a minute no unknown password of that name is checked, even a correct one', async () => {
   const check = createPasswords(users('anna', 'bert'))
   for (let tries = 0; tries < 10; tries++)
     expect(await codeOf(check({ name: 'anna', password: `wrong ${tries}` }))).toBe('AUTHENTICATION_REQUIRED')
@@ -24,7 +24,7 @@ it('after ten wrong passwords in a minute no other one of that name is looked at
   expect(await check({ name: 'bert', password: 'right' })).toEqual({ id: 'service:bert' })
 })
 
-it('who was let in before stays so, whoever guesses', async () => {
+it('a password verified before stays valid while others are being guessed', async () => {
   const check = createPasswords(users('anna'))
   await check({ name: 'anna', password: 'right' })
   for (let tries = 0; tries < 11; tries++) await codeOf(check({ name: 'anna', password: `wrong ${tries}` }))

@@ -17,15 +17,15 @@ function cache(verify: (token: string) => Promise<Verified>) {
 
 const good = (until: number) => async (token: string) => ({ principal: { id: token }, until })
 
-describe('known tokens', () => {
-  it('are found at once the second time', async () => {
+describe('the token cache', () => {
+  it('a verified token is found synchronously the second time', async () => {
     const { state, find } = cache(good(1000))
     await find('a')
     expect(find('a')).toMatchObject({ principal: { id: 'a' } })
     expect(state.looks).toBe(1)
   })
 
-  it('C222 are looked at again when they end', async () => {
+  it('C222 a token is verified again at its expiry', async () => {
     const { state, find } = cache(good(1000))
     await find('a')
     state.now = 1000
@@ -33,7 +33,7 @@ describe('known tokens', () => {
     expect(state.looks).toBe(2)
   })
 
-  it('are looked at again after ten minutes, as keys are withdrawn', async () => {
+  it('a token is verified again after ten minutes, because keys can be withdrawn', async () => {
     const { state, find } = cache(good(Infinity))
     await find('a')
     state.now = 10 * 60_000 - 1
@@ -43,13 +43,13 @@ describe('known tokens', () => {
     expect(state.looks).toBe(2)
   })
 
-  it('are looked at once by all who come together', async () => {
+  it('concurrent requests with one token share one verification', async () => {
     const { state, find } = cache(good(1000))
     await Promise.all([find('a'), find('a'), find('a')])
     expect(state.looks).toBe(1)
   })
 
-  it('stay refused for a while without another look', async () => {
+  it('a refused token stays refused for a while without verification', async () => {
     const { state, find } = cache(() => Promise.reject(unauthorized('signature', 'no')))
     await expect(find('a')).rejects.toThrow('no')
     for (let times = 0; times < 100; times++) expect(() => find('a')).toThrow('no')
@@ -59,14 +59,14 @@ describe('known tokens', () => {
     expect(state.looks).toBe(2)
   })
 
-  it('are not held against anyone where they could not be checked', async () => {
+  it('a failed verification is not cached as a refusal', async () => {
     const { state, find } = cache(() => Promise.reject(unavailable('later')))
     await expect(find('a')).rejects.toThrow('later')
     await expect(find('a')).rejects.toThrow('later')
     expect(state.looks).toBe(2)
   })
 
-  it('are looked at side by side only so many at once', () => {
+  it('concurrent verifications are limited', () => {
     const { find } = cache(() => new Promise(() => undefined))
     for (let count = 0; count < 256; count++) expect(find(`t${count}`)).toBeInstanceOf(Promise)
     expect(() => find('one more')).toThrow(GatewayError)

@@ -6,13 +6,13 @@ const scopesOf = (claims: Record<string, unknown>, map = {}) => [
   ...(principalOf('token', { sub: 'someone', ...claims }, 'scope', map).scopes ?? []),
 ]
 
-describe('what a token allows', () => {
-  it('C227 is nothing where it names no scopes', () => {
+describe('the rights of a token', () => {
+  it('C227 a token without scopes has no rights', () => {
     expect(scopesOf({})).toEqual([])
     expect(scopesOf({ scope: 7 })).toEqual([])
   })
 
-  it('is what its scopes stand for here', () => {
+  it('scopes are translated by the scope map', () => {
     const map = { 'mcp.all': ['read:a', 'write:a'], '*': ['read:b'] }
     expect(scopesOf({ scope: 'mcp.all other' }, map)).toEqual(['read:a', 'write:a', 'other', 'read:b'])
     expect(scopesOf({ scope: ['mcp.all'] }, map)).toEqual(['read:a', 'write:a', 'read:b'])
@@ -20,12 +20,12 @@ describe('what a token allows', () => {
     expect(scopesOf({ scope: 'toString __proto__' }, map)).toEqual(['toString', '__proto__', 'read:b'])
   })
 
-  it('can be had by asking for the scopes that stand for it', () => {
+  it('required scopes are translated back to the scopes of the issuer', () => {
     const name = fc.stringMatching(/^[a-z]{1,3}$/)
     const map = fc.dictionary(name, fc.uniqueArray(name, { minLength: 1, maxLength: 3 }))
     fc.assert(
       fc.property(map, fc.uniqueArray(name, { maxLength: 4 }), (mapped, needed) => {
-        // A name that stands for others alone cannot be had.
+        // A mapped name that is not itself a scope cannot be granted.
         const meant = new Set(Object.values(mapped).flat())
         const possible = needed.filter((scope) => meant.has(scope) || !Object.hasOwn(mapped, scope))
         const held = scopesOf({ scope: scopesToAskFor(possible, mapped).join(' ') }, mapped)
@@ -34,7 +34,7 @@ describe('what a token allows', () => {
     )
   })
 
-  it('belongs to whom it names, by a name of bounded length', () => {
+  it('the principal is the subject or the client of the token, with a bounded length', () => {
     expect(principalOf('token', { sub: 'a' }, 'scope', {}).id).toBe('user:a')
     expect(principalOf('token', { client_id: 'a' }, 'scope', {}).id).toBe('client:a')
     for (const sub of ['', 7, {}])
@@ -43,7 +43,7 @@ describe('what a token allows', () => {
       expect(() => principalOf('token', claims, 'scope', {})).toThrow('names no subject')
   })
 
-  it('is read from a text or a list', () => {
+  it('scopes are read from a string or a list', () => {
     expect(scopesIn('a  b ')).toEqual(['a', 'b'])
     expect(scopesIn(['a', 7, 'b'])).toEqual(['a', 'b'])
   })

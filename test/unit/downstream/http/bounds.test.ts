@@ -21,8 +21,8 @@ function full(): HttpSessions {
 
 const reader = { write: () => true, hangUp: () => undefined }
 
-describe('the sessions of HTTP clients', () => {
-  test('make room for another by ending the one unused for longest', () => {
+describe('sessions of HTTP clients', () => {
+  test('the least recently used session is closed for a new one', () => {
     const sessions = full()
     const first = sessions.create(anonymous, undefined)
     sessions.keep(first)
@@ -31,13 +31,13 @@ describe('the sessions of HTTP clients', () => {
     expect(sessions.size).toBe(10_000)
   })
 
-  test('make room for callers that have none yet', () => {
+  test('a session is closed for a caller that has none', () => {
     const sessions = full()
     sessions.keep(sessions.create({ id: 'late' }, undefined))
     expect(sessions.size).toBe(10_000)
   })
 
-  test('of a caller that opens many go before those of others', () => {
+  test('the sessions of a caller with many are closed before those of others', () => {
     const sessions = new HttpSessions({
       handle: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'no server')),
       log: silentLog,
@@ -51,7 +51,7 @@ describe('the sessions of HTTP clients', () => {
     expect(sessions.get(first.session.id, quiet, undefined)).toBe(first)
   })
 
-  test('of one caller are a quarter of them while it uses them all', () => {
+  test('one caller can have a quarter of the sessions while all are in use', () => {
     const sessions = new HttpSessions({ handle: () => new Promise(() => undefined), log: silentLog })
     opened.push(sessions)
     const greedy = { id: 'greedy' }
@@ -66,7 +66,7 @@ describe('the sessions of HTTP clients', () => {
     expect(sessions.create({ id: 'quiet' }, undefined).session.principal.id).toBe('quiet')
   })
 
-  test('are no more than there may be while all are in use', () => {
+  test('the number of sessions is limited while all are in use', () => {
     const busy = new HttpSessions({ handle: () => new Promise(() => undefined), log: silentLog })
     opened.push(busy)
     for (let count = 0; count < 10_000; count++) {
@@ -79,8 +79,8 @@ describe('the sessions of HTTP clients', () => {
   })
 })
 
-describe('what is kept of streams to take up again', () => {
-  test('is never over its limit, whatever is said on how many streams', () => {
+describe('the replay buffer of streams', () => {
+  test('the replay buffer never exceeds its size limit for any events and streams', () => {
     const words = fc.array(fc.tuple(fc.nat(300), fc.integer({ min: 0, max: 200_000 }), fc.boolean()), {
       maxLength: 300,
     })
@@ -102,7 +102,7 @@ describe('what is kept of streams to take up again', () => {
     )
   })
 
-  test('is at most two hundred finished streams', () => {
+  test('the replay buffer contains at most two hundred finished streams', () => {
     const replay = new Replay()
     const streams = Array.from({ length: 500 }, () => replay.record())
     for (const stream of streams) {
@@ -114,7 +114,7 @@ describe('what is kept of streams to take up again', () => {
   })
 
   test.each(['', 'x', '0', '0-', '-1', '0-1-2', '9-9', '0-99999999999999999999999', '0-1\n'])(
-    'is not found by the event id %j of nobody',
+    'an unknown event id %j finds no stream',
     (id) => {
       const replay = new Replay()
       const found = replay.find(id)

@@ -23,23 +23,26 @@ const address = server.address()
 const origin = `http://127.0.0.1:${typeof address === 'object' && address ? address.port : 0}`
 afterAll(() => void server.close())
 
-describe('fetching JSON', () => {
-  it('gives an object', async () => {
+describe('fetchJson', () => {
+  it('fetchJson returns an object', async () => {
     await expect(fetchJson(`${origin}/good`)).resolves.toEqual({ a: 1 })
   })
 
-  it.each(['redirect', 'large', 'endless', 'cut', 'list', 'broken'])('fails on a %s answer', async (path) => {
-    await expect(fetchJson(`${origin}/${path}`)).rejects.toThrow(Error)
-    if (path === 'redirect') expect(asked.at(-1)).toBe('/redirect')
-  })
+  it.each(['redirect', 'large', 'endless', 'cut', 'list', 'broken'])(
+    'fetchJson fails on a %s response',
+    async (path) => {
+      await expect(fetchJson(`${origin}/${path}`)).rejects.toThrow(Error)
+      if (path === 'redirect') expect(asked.at(-1)).toBe('/redirect')
+    },
+  )
 
-  it('only goes to others over https', async () => {
+  it('fetchJson requires https for other hosts', async () => {
     await expect(fetchJson('http://example.com/')).rejects.toThrow('is not https')
     await expect(fetchJson('http://127.0.0.1.example.com/')).rejects.toThrow('is not https')
     await expect(fetchJson('file:///etc/passwd')).rejects.toThrow('is not https')
   })
 
-  it('fails where nobody answers', async () => {
+  it('fetchJson fails if the connection is refused', async () => {
     await expect(fetchJson('http://127.0.0.1:1/')).rejects.toThrow(Error)
   })
 })

@@ -14,7 +14,7 @@ afterEach(() => void vi.useRealTimers())
 
 const options = { handle: () => new Promise<never>(() => undefined), log: silentLog }
 
-/** A request whose client has left by the time it is looked at. */
+/** A request whose client has disconnected before it is processed. */
 async function abandoned(headers: Readonly<Record<string, string>> = {}): Promise<HttpContext> {
   const arrived = Promise.withResolvers<HttpContext>()
   const server = createServer((incoming, outgoing) =>
@@ -34,14 +34,14 @@ async function abandoned(headers: Readonly<Record<string, string>> = {}): Promis
   return exchange
 }
 
-describe('a client that left while it was looked at who it is', () => {
-  it('leaves no stream of HTTP+SSE behind', async () => {
+describe('a client that disconnects during authentication', () => {
+  it('no HTTP+SSE stream is left after the disconnect', async () => {
     const sse = new LegacySse(options)
     sse.stream(await abandoned())
     expect(sse.size).toBe(0)
   })
 
-  it('does not keep its session from being ended', async () => {
+  it('the session can still expire after the disconnect', async () => {
     const sessions = new HttpSessions(options)
     onTestFinished(() => sessions.close())
     const created = sessions.create(anonymous, undefined)
@@ -52,8 +52,8 @@ describe('a client that left while it was looked at who it is', () => {
   })
 })
 
-describe('a body that is too large', () => {
-  it('is refused once, also where it ends before its sender is told', () => {
+describe('an oversized body', () => {
+  it('an oversized body is refused once, even if it ends before the refusal is sent', () => {
     vi.useFakeTimers()
     const incoming = new IncomingMessage(new Socket())
     Object.assign(incoming.headers, { 'content-type': 'application/json', 'content-length': '100' })

@@ -28,11 +28,11 @@ it.each([
   '/sse',
   '/mcp',
   '/nothing',
-])('C058 %s is not there under the name of another host', async (path) => {
+])('C058 %s is not served for a foreign Host header', async (path) => {
   expect(await statusOf(path, 'rebound.example')).toBe(403)
 })
 
-it.each(['/health', '/ready'])('%s is there for probes that call an address', async (path) => {
+it.each(['/health', '/ready'])('%s is served for probes that address the host by IP', async (path) => {
   for (const host of ['10.1.2.3:3000', '[fd00::1]:3000', 'localhost'])
     expect(await statusOf(path, host)).toBe(200)
   expect(await statusOf('/', '10.1.2.3:3000')).toBe(403)

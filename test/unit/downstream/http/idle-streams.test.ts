@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { HttpReply } from '../../../../src/downstream/http/reply.ts'
 import { open, usual } from '../../../support/client/raw.ts'
 
-/** What a client reads of one reply. */
+/** The text that a client reads from one reply. */
 async function read(use: (reply: HttpReply) => void, canStream = true): Promise<string> {
   const server = createServer((_request, outgoing: ServerResponse) => {
     use(new HttpReply(outgoing, { requestId: 'r', canStream, onSlow: () => undefined }))
@@ -20,7 +20,7 @@ async function read(use: (reply: HttpReply) => void, canStream = true): Promise<
 
 const later = (seconds: number): number => Date.now() + seconds * 1000
 
-test('an idle stream is kept open by a comment every fifteen seconds, and no more often', async () => {
+test('an idle stream is kept open by one comment every fifteen seconds', async () => {
   const text = await read((reply) => {
     reply.open()
     for (const seconds of [1, 14, 16]) reply.tick(later(seconds))
@@ -30,7 +30,7 @@ test('an idle stream is kept open by a comment every fifteen seconds, and no mor
   expect(text.split('\n\n')).toEqual([': keepalive', expect.stringContaining('"result"'), ''])
 })
 
-test('a call that takes long is answered by a stream, so that it can be kept open', async () => {
+test('a slow call is answered with a stream, so that it can be kept open', async () => {
   const text = await read((reply) => {
     reply.tick(later(14))
     expect(reply.isStream).toBe(false)
@@ -41,7 +41,7 @@ test('a call that takes long is answered by a stream, so that it can be kept ope
   expect(text).toContain('data: {}')
 })
 
-test('a client that reads no streams gets none, however long it takes', async () => {
+test('a client that does not accept streams receives none, however long the call takes', async () => {
   const text = await read((reply) => {
     reply.tick(later(60))
     reply.emit('{"jsonrpc":"2.0","method":"notifications/message"}')

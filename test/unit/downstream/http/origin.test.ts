@@ -8,7 +8,7 @@ function isLetIn(known: string, origin: string): boolean {
   const access = createAccess(loadSettings(text, { file: 'f', env: {} }).settings.listen)
   const incoming: unknown = { headers: { host: '127.0.0.1', origin } }
   try {
-    // All of a request that is looked at.
+    // The only parts of a request that are read.
     access.check(incoming as IncomingMessage)
     return true
   } catch {
@@ -34,6 +34,6 @@ test.each([
   ['https://a.example', 'ws://127.0.0.1', false],
   ['https://a.example', 'null', false],
   ['https://a.example', 'http://127.0.0.1.a.example', false],
-])('%s lets in %s: %s', (known, origin, isKnown) => {
+])('with origins %s the origin %s is allowed: %s', (known, origin, isKnown) => {
   expect(isLetIn(known, origin)).toBe(isKnown)
 })

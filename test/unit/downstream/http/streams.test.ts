@@ -29,13 +29,13 @@ function exchangeOf(principal: Principal): HttpContext {
   }
 }
 
-describe('the streams of HTTP+SSE', () => {
+describe('HTTP+SSE streams', () => {
   function open(): { stream(principal: Principal): void } {
     const sse = new LegacySse({ handle, log: silentLog })
     return { stream: (principal) => sse.stream(exchangeOf(principal)) }
   }
 
-  it('of one caller are a quarter of them, so that others still come through', () => {
+  it('one caller can have a quarter of the streams', () => {
     const sse = open()
     for (let count = 0; count < 250; count++) sse.stream(greedy)
     expect(() => sse.stream(greedy)).toThrow(
@@ -44,7 +44,7 @@ describe('the streams of HTTP+SSE', () => {
     expect(() => sse.stream(quiet)).not.toThrow()
   })
 
-  it('are all there are for everybody together', () => {
+  it('anonymous callers together can have all streams', () => {
     const sse = open()
     for (let count = 0; count < 1000; count++) sse.stream(anonymous)
     expect(() => sse.stream(anonymous)).toThrow(
@@ -53,8 +53,8 @@ describe('the streams of HTTP+SSE', () => {
   })
 })
 
-describe('the streams of those who listen without a session', () => {
-  /** A call that lasts until its client gives it up. */
+describe('subscription streams without a session', () => {
+  /** A call that lasts until its client cancels it. */
   const untilAborted: Handler = ({ signal }) =>
     new Promise((_resolve, reject) => {
       signal.addEventListener('abort', () => reject(signal.reason))
@@ -95,7 +95,7 @@ describe('the streams of those who listen without a session', () => {
     return { listen, refused }
   }
 
-  it('of one caller are a quarter of them, and one that ends makes room', async () => {
+  it('one caller can have a quarter of the streams, and a closed one makes room', async () => {
     const { listen, refused } = listening()
     const first = listen(greedy)
     for (let count = 1; count < 2500; count++) listen(greedy)

@@ -39,7 +39,7 @@ const draft: ApprovalRequest = {
 interface Site {
   readonly operator: ReturnType<typeof createOperator>
   readonly steps: readonly ApprovalStep[]
-  /** Goes on by so many milliseconds. */
+  /** Advances the clock by milliseconds. */
   wait(time: number): void
   ask(given?: Partial<ApprovalRequest>): Promise<string>
   status(id: string): Promise<string | undefined>
@@ -49,7 +49,7 @@ interface Site {
 
 const signInLink = (): undefined => undefined
 
-/** The pages, for people whose names are the passwords they show. */
+/** The approval pages, for people whose password is their name. */
 function site(config: Json = byPassword): Site {
   const { settings } = loadSettings(JSON.stringify(config), { file: '/tmp/gateway.config.yaml', env: {} })
   const app = new Hono<{ Bindings: HttpBindings }>()
@@ -111,8 +111,8 @@ async function tokenOn(page: Response): Promise<string> {
   return /name="token" value="([^"]+)"/.exec(await page.text())?.[1] ?? ''
 }
 
-describe('the page of an approval', () => {
-  it('shows what is asked for, by whom, how dangerous it is, and all of its arguments', async () => {
+describe('the approval page', () => {
+  it('the page shows the call, its caller, its risk and all of its arguments', async () => {
     const { ask, get } = site()
     const id = await ask({ arguments: { path: '/srv/a', text: 'x'.repeat(100_000) } })
     const page = await get(`/confirm/${id}`, anna)
@@ -124,7 +124,7 @@ describe('the page of an approval', () => {
     expect(text).toContain('(in 5 minutes)')
   })
 
-  it('cannot be kept, framed or scripted', async () => {
+  it('the page cannot be cached, framed or scripted', async () => {
     const { ask, get } = site()
     const { headers } = await get(`/confirm/${await ask()}`, anna)
     expect(headers.get('cache-control')).toBe('no-store')
@@ -134,7 +134,7 @@ describe('the page of an approval', () => {
     )
   })
 
-  it('shows names and questions as text, hidden characters by their numbers', async () => {
+  it('names and questions are shown as text with hidden characters escaped', async () => {
     const { ask, get } = site()
     const id = await ask({ tool: '<img src=x>', message: '"><script>1</script>\u202e', caller: "token:'b" })
     const text = await (await get(`/confirm/${id}`, anna)).text()
@@ -142,7 +142,7 @@ describe('the page of an approval', () => {
     expect(text).toContain('&#60;script&#62;1&#60;/script&#62;<mark>U+202E</mark>')
   })
 
-  it('is not there for an id that nobody has, and gone where its time is over', async () => {
+  it('the page is 404 for an unknown id and 410 after the expiry', async () => {
     const { ask, get, wait } = site()
     const id = await ask()
     expect((await get('/confirm/nothing', anna)).status).toBe(404)
@@ -153,7 +153,7 @@ describe('the page of an approval', () => {
     expect(await page.text()).toContain('The time to decide this is over.')
   })
 
-  it('tells a person who may not decide why, and nothing of the call', async () => {
+  it('a person without the right to decide sees the reason and nothing of the call', async () => {
     const { ask, get } = site()
     const id = await ask({ approvers: ['bert', 'carl'] })
     const page = await get(`/confirm/${id}`, anna)
@@ -163,7 +163,7 @@ describe('the page of an approval', () => {
     expect(text).not.toContain('/srv/a')
   })
 
-  it('tells a browser without a password how to go on where callers have tokens', async () => {
+  it('a browser without a password sees instructions if callers use tokens', async () => {
     const { ask, get } = site({ upstreams, auth: { opaque: { tokens } } })
     const page = await get(`/confirm/${await ask()}`)
     expect(page.status).toBe(401)
@@ -171,8 +171,8 @@ describe('the page of an approval', () => {
   })
 })
 
-describe('a decision', () => {
-  it('is taken from the form of the page, and told of', async () => {
+describe('a decision on the approval page', () => {
+  it('a decision submitted with the form is recorded and logged', async () => {
     const { ask, get, post, status, steps } = site()
     const id = await ask()
     const token = await tokenOn(await get(`/confirm/${id}`, anna))
@@ -197,7 +197,7 @@ describe('a decision', () => {
     ])
   })
 
-  it('is taken once', async () => {
+  it('a decision is accepted once', async () => {
     const { ask, get, post, steps } = site()
     const id = await ask()
     const token = await tokenOn(await get(`/confirm/${id}`, anna))
@@ -208,7 +208,7 @@ describe('a decision', () => {
     expect(await (await get(`/confirm/${id}`, anna)).text()).toContain('<h1>Denied</h1>')
   })
 
-  it('of one of two people leaves it to the other', async () => {
+  it('a second required approval remains open after the first', async () => {
     const { ask, get, post, status } = site()
     const id = await ask({ needed: 2 })
     const token = await tokenOn(await get(`/confirm/${id}`, anna))
@@ -221,7 +221,7 @@ describe('a decision', () => {
     expect(await status(id)).toBe('approved')
   })
 
-  it('takes the text that has to be typed, unless it is to deny', async () => {
+  it('the confirmation text must be typed unless the call is denied', async () => {
     const { ask, get, post, status } = site()
     const id = await ask({ typed: 'srv <a>' })
     const page = await get(`/confirm/${id}`, anna)
@@ -240,11 +240,11 @@ describe('a decision', () => {
 
   it.each<[string, Record<string, string>]>([
     ['from another site', { origin: 'https://evil.test' }],
-    ['from another port of the machine', { origin: 'http://gateway.test:1' }],
-    ['from nowhere', { origin: 'null' }],
-    ['as the browser says across sites', { 'sec-fetch-site': 'cross-site' }],
-    ['as the browser says from another port', { 'sec-fetch-site': 'same-site' }],
-  ])('sent %s is refused', async (_name, headers) => {
+    ['from another port of the host', { origin: 'http://gateway.test:1' }],
+    ['without an origin', { origin: 'null' }],
+    ['with cross-site fetch metadata', { 'sec-fetch-site': 'cross-site' }],
+    ['with same-site fetch metadata', { 'sec-fetch-site': 'same-site' }],
+  ])('a decision sent %s is refused', async (_name, headers) => {
     const { ask, get, post, status } = site()
     const id = await ask()
     const token = await tokenOn(await get(`/confirm/${id}`, anna))
@@ -253,7 +253,7 @@ describe('a decision', () => {
     expect(await status(id)).toBe('pending')
   })
 
-  it('from the page itself, also as a proxy shows it, is taken', async () => {
+  it('a decision from the page itself is accepted, also through a proxy', async () => {
     const config = { ...byPassword, listen: { public_url: 'https://people.test/at/' } }
     for (const origin of ['http://gateway.test', 'https://people.test']) {
       const { ask, get, post } = site(config)
@@ -264,7 +264,7 @@ describe('a decision', () => {
     }
   })
 
-  it('without the token of that person and that approval is refused', async () => {
+  it('a decision without the token for that person and approval is refused', async () => {
     const { ask, get, post, status } = site()
     const id = await ask()
     const other = await ask({ digest: 'sha256:2' })
@@ -278,10 +278,10 @@ describe('a decision', () => {
 
   it.each<[string, Json, number]>([
     ['no verdict', {}, 400],
-    ['another verdict', { verdict: 'maybe' }, 400],
+    ['an unknown verdict', { verdict: 'maybe' }, 400],
     ['a long reason', { verdict: 'approved', reason: 'x'.repeat(1001) }, 400],
     ['a large form', { verdict: 'approved', reason: 'x'.repeat(70_000) }, 413],
-  ])('with %s is refused', async (_name, form, expected) => {
+  ])('a decision with %s is refused', async (_name, form, expected) => {
     const { ask, get, post, status } = site()
     const id = await ask()
     const token = await tokenOn(await get(`/confirm/${id}`, anna))
@@ -290,8 +290,8 @@ describe('a decision', () => {
   })
 })
 
-describe('programs', () => {
-  it('read and decide with a token, in JSON', async () => {
+describe('the approval API for programs', () => {
+  it('a program with a token reads and decides in JSON', async () => {
     const { ask, get, post } = site()
     const id = await ask()
     const found = await get(`/confirm/${id}`, program)
@@ -305,7 +305,7 @@ describe('programs', () => {
     expect((await post(`/confirm/${id}`, { verdict: 'approved' }, program)).status).toBe(409)
   })
 
-  it('are told in JSON what is wrong', async () => {
+  it('a program receives errors in JSON', async () => {
     const { ask, post, get } = site()
     const id = await ask({ typed: 'a' })
     const wrong = await post(`/confirm/${id}`, { verdict: 'approved', typed: 'b' }, program)
@@ -318,7 +318,7 @@ describe('programs', () => {
     expect(parse(await broken.text())).toMatchObject({ error: { code: 'INVALID_INPUT' } })
   })
 
-  it('have nothing to say where people are known by the code of the terminal', async () => {
+  it('a program cannot decide if people identify themselves with the code from the terminal', async () => {
     const { ask, post, get, operator, status } = site(byCode)
     const id = await ask()
     const cookie = `${operator.cookie}=${operator.enter(operator.code)}`
@@ -329,8 +329,8 @@ describe('programs', () => {
   })
 })
 
-describe('the code of the terminal', () => {
-  it('is asked for before anything of a call is shown', async () => {
+describe('the code from the terminal', () => {
+  it('the code is required before anything of a call is shown', async () => {
     const { ask, get } = site(byCode)
     const page = await get(`/confirm/${await ask()}`)
     const text = await page.text()
@@ -339,7 +339,7 @@ describe('the code of the terminal', () => {
     expect(text).not.toContain('/srv/a')
   })
 
-  it('opens the page, for that browser', async () => {
+  it('the code opens the page in that browser', async () => {
     const { ask, get, post, operator, status } = site(byCode)
     const id = await ask()
     const entered = await post(`/confirm/${id}`, { code: operator.code })
@@ -355,7 +355,7 @@ describe('the code of the terminal', () => {
     expect(await status(id)).toBe('approved')
   })
 
-  it('is kept to the path and the protocol of the public URL', async () => {
+  it('the cookie is restricted to the path and scheme of the public URL', async () => {
     const { post, operator } = site({ ...byCode, listen: { public_url: 'https://people.test/at/' } })
     const entered = await post('/confirm', { code: operator.code })
     expect(entered.headers.get('set-cookie')).toContain('; Path=/at/confirm; ')
@@ -363,7 +363,7 @@ describe('the code of the terminal', () => {
     expect(entered.headers.get('location')).toBe('confirm')
   })
 
-  it('is refused where it is wrong, and not even looked at after five wrong ones', async () => {
+  it('a wrong code is refused, and after five no code is checked', async () => {
     const { post, operator, wait } = site(byCode)
     for (let tries = 0; tries < 5; tries++)
       expect((await post('/confirm', { code: 'AAAA-AAAA' })).status).toBe(403)
@@ -375,7 +375,7 @@ describe('the code of the terminal', () => {
     expect((await post('/confirm', { code: operator.code })).status).toBe(303)
   })
 
-  it('counts for nothing where people have passwords', async () => {
+  it('the code is ignored if people have passwords', async () => {
     const { post, operator } = site()
     const answer = await post('/confirm', { code: operator.code })
     expect(answer.status).toBe(403)
@@ -383,8 +383,8 @@ describe('the code of the terminal', () => {
   })
 })
 
-describe('the list', () => {
-  it('has what a person may decide and nobody decided', async () => {
+describe('the list of approvals', () => {
+  it('the list contains the pending approvals a person may decide', async () => {
     const { ask, get, post } = site()
     const own = await ask()
     const done = await ask({ digest: 'sha256:3' })
@@ -396,13 +396,13 @@ describe('the list', () => {
     expect(found).toMatchObject({ approvals: [{ id: own }] })
   })
 
-  it('says so where there is nothing', async () => {
+  it('an empty list says so', async () => {
     expect(await (await site().get('/confirm', anna)).text()).toContain('There is none that you may decide.')
   })
 })
 
-describe('arguments whose text says more than their values', () => {
-  it('are shown as they were sent too', async () => {
+describe('arguments whose JSON text differs from their values', () => {
+  it('the arguments are also shown as sent', async () => {
     const { ask, get } = site()
     const sent = '{"amount":9007199254740993}'
     const id = await ask({ arguments: { amount: 9_007_199_254_740_992 }, sent })
@@ -413,8 +413,8 @@ describe('arguments whose text says more than their values', () => {
   })
 })
 
-describe('a name and password for other paths', () => {
-  it('approves nothing', async () => {
+describe('basic credentials for other paths', () => {
+  it('basic credentials for other paths cannot approve a call', async () => {
     const { ask, get, status } = site()
     const id = await ask()
     const page = await get(`/confirm/${id}`, scraper)
@@ -424,8 +424,8 @@ describe('a name and password for other paths', () => {
   })
 })
 
-describe('a store that fails', () => {
-  it('is told of, and nothing is decided', async () => {
+describe('a failing store', () => {
+  it('a store failure is reported and no decision is made', async () => {
     const broken = new Hono<{ Bindings: HttpBindings }>()
     const { settings } = loadSettings(JSON.stringify(byPassword), {
       file: '/tmp/gateway.config.yaml',

@@ -10,7 +10,7 @@ test.each([
   ['Cursor', 'cursor.mcp.json'],
   ['VS Code', 'vscode.mcp.json'],
   ['Claude Desktop', 'claude-desktop.json'],
-])('the settings for %s are those of deploy/clients', (client, file) => {
+])('the client settings for %s equal those in deploy/clients', (client, file) => {
   const found = clientSnippets({ endpoints, needsToken: false }).find((each) => each.client === client)
   const [[key, written] = ['', {}]] = Object.entries<Record<string, unknown>>(
     JSON.parse(readFileSync(inRepository(`deploy/clients/${file}`), 'utf8')),
@@ -20,7 +20,7 @@ test.each([
   })
 })
 
-test('a token is named in the way of each client, and never stands there itself', () => {
+test('the token is a reference in the syntax of each client and never a value', () => {
   const snippets = clientSnippets({ endpoints, needsToken: true })
   const bearer = snippets.flatMap(({ text }) => /Bearer [^"]*/.exec(text) ?? [])
   expect(bearer).toEqual([
@@ -37,7 +37,7 @@ test('a token is named in the way of each client, and never stands there itself'
   })
 })
 
-test('several endpoints are several servers of the client', () => {
+test('several endpoints become several servers of the client', () => {
   const several = { files: 'http://h/mcp/files', notes: 'http://h/mcp/notes' }
   const [code] = clientSnippets({ endpoints: several, needsToken: false })
   expect(Object.keys(JSON.parse(code?.text ?? '').mcpServers)).toEqual(['files', 'notes'])

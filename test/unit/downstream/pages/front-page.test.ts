@@ -37,7 +37,7 @@ function tool(name: string, description = ''): EntryDefinition {
   return { name, description, inputSchema: { type: 'object' } }
 }
 
-/** The tools that are not hidden. */
+/** The visible tools. */
 function shown(html: string): string[] {
   const items = html.match(/<li class="tool"[^>]*>.*?<code class="name">.*?<\/code>/gs) ?? []
   return items
@@ -47,7 +47,7 @@ function shown(html: string): string[] {
 
 const hostile = `"><script>alert(1)</script><img src=x onerror='alert(1)'>`
 
-test('whatever servers, owners and readers say stands there as text', () => {
+test('text of servers, owners and readers is escaped on the page', () => {
   const record = {
     name: 'evil',
     info: { title: hostile, version: hostile },
@@ -78,7 +78,7 @@ test('no text of a tool opens a tag or ends an attribute', () => {
   const plain = page({ servers: [row([tool('x', 'x')])] })
   const tags = (html: string): string[] => html.match(/<[a-z/][^>]*>/g) ?? []
   const shapes = (html: string): string[] => tags(html).map((tag) => tag.replaceAll(/"[^"]*"/g, '""'))
-  // The whole description is a paragraph of its own.
+  // The full description is a separate paragraph.
   const known = new Set([...shapes(plain), '<p class="">'])
   fc.assert(
     fc.property(fc.string({ unit: fc.constantFrom('<', '>', '"', "'", '&', 'a', '/', ' ') }), (text) => {
@@ -88,7 +88,7 @@ test('no text of a tool opens a tag or ends an attribute', () => {
   )
 })
 
-test('each server says in words how it does, and why it does not work', () => {
+test('the page states the status of each server and the reason of a failure', () => {
   const html = page({
     servers: [
       row([], { name: 'one' }),
@@ -105,14 +105,14 @@ test('each server says in words how it does, and why it does not work', () => {
   expect(html).toContain('3 servers, 1 ready')
 })
 
-test('without a search all tools are shown, and with one those whose words are all found', () => {
+test('all tools are shown without a search, and those that match every word with one', () => {
   expect(shown(page())).toEqual(['read_file', 'delete_file'])
   expect(shown(page({ query: 'FILE  delet' }))).toEqual(['delete_file'])
   expect(page({ query: 'delete' })).toContain('1 of 2 tools match')
   expect(shown(page({ query: 'destructive' }))).toEqual(['delete_file'])
 })
 
-test('a search for a server shows its tools, and one for nothing says so', () => {
+test('a search for a server name shows its tools, and a search without matches says so', () => {
   const servers = [row([tool('read_file')]), row([tool('add_note')], { name: 'notes', prefix: 'notes_' })]
   expect(shown(page({ servers, query: 'notes' }))).toEqual(['add_note'])
   expect(shown(page({ servers, query: 'notes_add_note' }))).toEqual(['add_note'])
@@ -123,7 +123,7 @@ test('a search for a server shows its tools, and one for nothing says so', () =>
   expect(page({ servers })).toMatch(/<p id="nothing" hidden>/)
 })
 
-test('a stranger sees the servers and how to sign in, and no tool', () => {
+test('an anonymous reader sees the servers and how to sign in, but no tools', () => {
   const servers = [row([tool('read_file')], { documents: [{ label: 'SKILL.md', url: 'skills' }] })]
   const html = page({ servers, access: stranger, query: 'read_file' })
   expect(html).not.toContain('class="tool"')
@@ -135,7 +135,7 @@ test('a stranger sees the servers and how to sign in, and no tool', () => {
   expect(page({ access: { ...stranger, problem: 'No.' } })).toContain('role="alert">No.')
 })
 
-test('only its own script and style may run', () => {
+test('only the script and style of the page may run', () => {
   const policy = new Headers(frontPageHeaders).get('content-security-policy')
   expect(policy).toMatch(/^default-src 'none'; style-src 'sha256-[^ ]+'; script-src 'sha256-[^ ]+';/)
   expect(policy).not.toContain('unsafe')
@@ -153,7 +153,7 @@ test('500 tools are rendered in less than 50 ms of work', () => {
     inputSchema: { type: 'object', properties },
   }))
   const durations = Array.from({ length: 5 }, (_, index) => {
-    // Each is a server of its own, so that nothing is known of it yet.
+    // Every round has a new server name, so that nothing is cached.
     const source = describedServer({ record: { name: `server${index}` }, tools })
     const start = process.cpuUsage()
     const html = page({ servers: [row([], { panel: serverPanel(source) })], query: String(index) })

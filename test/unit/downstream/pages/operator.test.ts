@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { createOperator } from '../../../../src/downstream/pages/visitors.ts'
 
-it('the code is taken as people type it, and nothing else is', () => {
+it('the code is accepted in any case and spacing, and nothing else is', () => {
   const operator = createOperator(() => 0)
   expect(operator.code).toMatch(/^[2-9A-HJ-NP-Z]{4}-[2-9A-HJ-NP-Z]{4}$/)
   expect(operator.isKnown(operator.enter(` ${operator.code.toLowerCase().replace('-', ' ')} `))).toBe(true)
@@ -9,7 +9,7 @@ it('the code is taken as people type it, and nothing else is', () => {
   expect(operator.enter(operator.code.slice(0, -1))).toBeUndefined()
 })
 
-it('a cookie is good for twelve hours, as it was given out, here alone', () => {
+it('a cookie is valid for twelve hours, unmodified and in this process only', () => {
   let now = 0
   const operator = createOperator(() => now)
   const cookie = operator.enter(operator.code)
@@ -25,7 +25,7 @@ it('a cookie is good for twelve hours, as it was given out, here alone', () => {
   expect(operator.isKnown(cookie)).toBe(false)
 })
 
-it('after five wrong codes in a minute not even the right one is taken', () => {
+it('after five wrong codes in a minute the right code is refused', () => {
   let now = 0
   const operator = createOperator(() => now)
   for (let tries = 0; tries < 5; tries++) expect(operator.enter('AAAA-AAAA')).toBeUndefined()

@@ -12,7 +12,7 @@ async function gatewayOf(config: Json): Promise<LocalGateway> {
   return gateway
 }
 
-/** A server with one tool to read and one to write with. */
+/** A server with one reading and one writing tool. */
 async function notes(): Promise<Json> {
   const inputSchema = { type: 'object' }
   const tools = [
@@ -33,11 +33,11 @@ const basic = (name: string, word: string) => {
   return { authorization: `Basic ${Buffer.from(`${name}:${word}`).toString('base64')}` }
 }
 
-it('the page for people says why a server does not work', async () => {
+it('the front page states why a server is unavailable', async () => {
   expect((await look(await gatewayOf({}))).text).toContain('/nowhere/server-of-secrets')
 })
 
-it('C211 the page does not say so to everybody where callers are told apart', async () => {
+it('C211 the reason is not shown if callers are authenticated', async () => {
   const gateway = await gatewayOf({ auth: corporate.auth })
   for (const headers of [{}, caller]) {
     const { text } = await look(gateway, '/', headers)
@@ -46,7 +46,7 @@ it('C211 the page does not say so to everybody where callers are told apart', as
   }
 })
 
-it('without authentication everybody sees the tools', async () => {
+it('all tools are shown without authentication', async () => {
   const { text, status } = await look(await gatewayOf({ upstreams: { notes: await notes() } }))
   expect(status).toBe(200)
   expect(text).toContain('read_note')
@@ -54,7 +54,7 @@ it('without authentication everybody sees the tools', async () => {
   expect(text).toContain('skills/notes/SKILL.md')
 })
 
-it('a stranger sees no tools where callers are told apart, and callers with a token do', async () => {
+it('with authentication tools are shown to callers with a token only', async () => {
   const gateway = await gatewayOf({ upstreams: { notes: await notes() }, auth: corporate.auth })
   const stranger = await look(gateway, '/?q=note')
   expect(stranger.status).toBe(200)
@@ -66,7 +66,7 @@ it('a stranger sees no tools where callers are told apart, and callers with a to
   expect(known.headers.get('cache-control')).toBe('no-store')
 })
 
-it('a wrong token is refused with a challenge, on a page without tools', async () => {
+it('an invalid token is refused with a challenge and a page without tools', async () => {
   const gateway = await gatewayOf({ upstreams: { notes: await notes() }, auth: corporate.auth })
   const refused = await look(gateway, '/', { authorization: `Bearer ${'x'.repeat(40)}` })
   expect(refused.status).toBe(401)
@@ -76,7 +76,7 @@ it('a wrong token is refused with a challenge, on a page without tools', async (
   expect(refused.text).not.toContain('read_note')
 })
 
-it('people sign in with a name and password', async () => {
+it('a name and password sign a person in', async () => {
   const gateway = await gatewayOf({ upstreams: { notes: await notes() }, auth: peopleNamed('anna') })
   expect((await look(gateway)).headers.get('www-authenticate')).toBeNull()
   const asked = await look(gateway, '/?sign-in')
@@ -86,7 +86,7 @@ it('people sign in with a name and password', async () => {
   expect((await look(gateway, '/', basic('anna', 'wrong'))).status).toBe(401)
 })
 
-it('callers see the tools they are shown in lists, and no others', async () => {
+it('a caller sees the tools of its own lists only', async () => {
   const gateway = await gatewayOf({
     upstreams: { notes: await notes() },
     features: { permissions: { hide_unpermitted: true } },
@@ -97,7 +97,7 @@ it('callers see the tools they are shown in lists, and no others', async () => {
   expect(text).not.toContain('add_note')
 })
 
-it('no secret of the configuration stands on the page, whatever servers say', async () => {
+it('no configured secret appears on the page, whatever servers send', async () => {
   const server = await notes()
   const { text } = await look(
     await gatewayOf({ upstreams: { notes: { ...server, headers: { 'x-key': 'sesame-street' } } } }),

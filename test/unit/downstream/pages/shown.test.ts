@@ -2,11 +2,11 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { displayJson, displayText } from '../../../../src/downstream/pages/approval-page.ts'
 
-it('characters that cannot be seen are named', () => {
+it('hidden characters are named', () => {
   expect(displayText('pay\u202e <b>')).toBe('pay<mark>U+202E</mark> &#60;b&#62;')
 })
 
-it('JSON is shown whole: what is read from the page is the value', () => {
+it('JSON is displayed without loss', () => {
   fc.assert(
     fc.property(fc.jsonValue(), (value) => {
       const html =
@@ -19,7 +19,7 @@ it('JSON is shown whole: what is read from the page is the value', () => {
   )
 })
 
-it('no value can write HTML', () => {
+it('no value can inject HTML', () => {
   const hostile = fc.array(fc.constantFrom('<', '>', '"', "'", '&', '/', 'script', '\\', '\n', 'é'))
   fc.assert(
     fc.property(hostile, (parts) => {

@@ -12,8 +12,8 @@ const start = {
   cookie: { name: 'gatehouse-1', value: 'only-here' },
 }
 
-describe('the page users begin at', () => {
-  it('says for whom it is and where it leads, and marks the browser', async () => {
+describe('the sign-in start page', () => {
+  it('the page names the user and the server and sets a cookie in the browser', async () => {
     const response = await pages({}).request('/oauth/start/1')
     const text = await response.text()
     expect(text).toContain('&#60;b&#62;alice&#60;/b&#62;')
@@ -23,7 +23,7 @@ describe('the page users begin at', () => {
     )
   })
 
-  it('is not there for a sign-in nobody asked for', async () => {
+  it('an unknown sign-in is refused with 400', async () => {
     const unknown = () => Promise.reject(new GatewayError('STATE_INVALID', 'This sign-in is not known.'))
     expect((await pages({ start: unknown }).request('/oauth/start/2')).status).toBe(400)
   })
@@ -44,8 +44,8 @@ function pages(signIns: Partial<SignIns>) {
   return app
 }
 
-describe('the page users come back to', () => {
-  it('says which server they are signed in to, and can be kept and framed by nobody', async () => {
+describe('the sign-in callback page', () => {
+  it('the page names the server and cannot be cached or framed', async () => {
     const seen: string[] = []
     const finish: SignIns['finish'] = async (params, cookieOf) => {
       seen.push(params.toString(), String(cookieOf('gatehouse-1')))
@@ -61,7 +61,7 @@ describe('the page users come back to', () => {
     expect(response.headers.get('content-security-policy')).toContain("frame-ancestors 'none'")
   })
 
-  it('repeats nothing it was told as anything but text', async () => {
+  it('query parameters are shown as escaped text only', async () => {
     const finish = () =>
       Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'It said <script>alert(1)</script>.'))
     const response = await pages({ finish }).request('/oauth/callback?error=<script>')
@@ -70,8 +70,8 @@ describe('the page users come back to', () => {
   })
 })
 
-describe('the document of the gateway as a client', () => {
-  it('is JSON where there is one', async () => {
+describe('the client metadata document', () => {
+  it('the document is served as JSON if the gateway has one', async () => {
     const response = await pages({ document: () => ({ client_id: 'x' }) }).request('/oauth/client.json')
     expect(response.headers.get('content-type')).toContain('application/json')
     expect(await response.json()).toEqual({ client_id: 'x' })

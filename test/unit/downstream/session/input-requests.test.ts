@@ -19,7 +19,7 @@ function questions(message: string): InputRequests {
   return { q: { method: 'elicitation/create', params: Payload.of({ message }) } }
 }
 
-/** A server that asks so many times before it answers, for a client that answers each time. */
+/** A server that requests input the given number of times, and a client that always responds. */
 function asking(times: number, worded = (round: number) => `Why ${round}?`) {
   const seen = { calls: 0, puts: 0 }
   const server: Handler = async ({ requestState: state }) => {
@@ -39,7 +39,7 @@ function asking(times: number, worded = (round: number) => `Why ${round}?`) {
   return { handle, seen }
 }
 
-it('a server may ask ten times in the middle of a call, and not for ever', async () => {
+it('a server may request input ten times within a call', async () => {
   const few = asking(10)
   expect(await few.handle(toolCall())).toMatchObject({ kind: 'result', result: { fields: { round: 10 } } })
   expect(few.seen).toEqual({ calls: 11, puts: 10 })
@@ -48,13 +48,13 @@ it('a server may ask ten times in the middle of a call, and not for ever', async
   expect(many.seen).toEqual({ calls: 11, puts: 10 })
 })
 
-it('a server may ask whoever listens for as long as that goes on', async () => {
+it('a server may request input without limit during a subscription', async () => {
   const { handle, seen } = asking(50)
   await handle(toolCall({ method: 'subscriptions/listen', target: { method: 'subscriptions/listen' } }))
   expect(seen.puts).toBe(50)
 })
 
-it('asks for the same again only after a while', async () => {
+it('an identical input request is repeated only after a delay', async () => {
   const { handle, seen } = asking(2, () => 'Signed in?')
   const outcome = handle(toolCall())
   await vi.advanceTimersByTimeAsync(200)
@@ -70,7 +70,7 @@ interface Page {
   readonly isOpen?: true
 }
 
-/** A server that sends the user to these pages in turn, and a client that answers each time with `action`. */
+/** A server that sends the user to these pages in turn, and a client that responds with `action` each time. */
 function sending(pages: readonly Page[], action = 'accept') {
   const ids: unknown[] = []
   const events: unknown[] = []
@@ -100,8 +100,8 @@ function sending(pages: readonly Page[], action = 'accept') {
 
 const over = 'notifications/elicitation/complete'
 
-describe('a link the user is asked to open', () => {
-  it('has an id of its own in each call, and is over when the server goes on', async () => {
+describe('a URL elicitation', () => {
+  it('the elicitation id is unique to the call, and completion is notified when the server continues', async () => {
     const { run, ids, events } = sending([{ url: 'https://a.test/' }])
     await run()
     await run()
@@ -110,7 +110,7 @@ describe('a link the user is asked to open', () => {
     expect(events).toEqual(['asked', [over, ids[0]], 'asked', [over, ids[1]]])
   })
 
-  it('keeps its id while the server sends the user there again', async () => {
+  it('the elicitation id is kept while the server repeats the same URL', async () => {
     const { run, ids, events } = sending([{ url: 'https://a.test/' }, { url: 'https://a.test/' }])
     const outcome = run()
     await vi.advanceTimersByTimeAsync(300)
@@ -119,27 +119,27 @@ describe('a link the user is asked to open', () => {
     expect(events).toEqual(['asked', 'asked', [over, ids[0]]])
   })
 
-  it('is over when the server sends the user to another', async () => {
+  it('the elicitation is completed when the server sends another URL', async () => {
     const { run, ids, events } = sending([{ url: 'https://a.test/' }, { url: 'https://b.test/' }])
     await run()
     expect(ids[0]).not.toBe(ids[1])
     expect(events).toEqual(['asked', [over, ids[0]], 'asked', [over, ids[1]]])
   })
 
-  it.each(['decline', 'cancel'])('is not said to be over where the user answers %s', async (action) => {
+  it.each(['decline', 'cancel'])('no completion is notified if the user answers %s', async (action) => {
     const { run, events } = sending([{ url: 'https://a.test/' }], action)
     await run()
     expect(events).toEqual(['asked'])
   })
 
-  it('has no id that a server without a say in it chose', async () => {
+  it('an elicitation id chosen by a server that cannot complete it is replaced', async () => {
     const { run, ids, events } = sending([{ url: 'https://a.test/', elicitationId: 'one' }])
     await run()
     expect(ids[0]).not.toBe('one')
     expect(events).toEqual(['asked', [over, ids[0]]])
   })
 
-  it('keeps the id of a server of 2025-11-25, which says itself when it is over', async () => {
+  it('the elicitation id of a 2025-11-25 server is kept, and the server notifies completion', async () => {
     const { run, ids, events } = sending([{ url: 'https://a.test/', elicitationId: 'one', isOpen: true }])
     await run()
     expect(ids).toEqual(['one'])

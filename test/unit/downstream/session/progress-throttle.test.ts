@@ -16,8 +16,8 @@ function paced(): { readonly pace: ProgressThrottle; steps(): unknown[] } {
   return { pace, steps: () => heard.map(({ method, params }) => params?.fields.progress ?? method) }
 }
 
-describe('the pace of a call', () => {
-  it('C116 lets a burst through, and then the latest of what came in between', () => {
+describe('progress notifications of a call', () => {
+  it('C116 a burst passes, and then the latest progress of each interval', () => {
     const { pace, steps } = paced()
     for (let value = 1; value <= 50; value++) pace.emit(step(value))
     expect(steps()).toEqual(Array.from({ length: 20 }, (_each, index) => index + 1))
@@ -30,7 +30,7 @@ describe('the pace of a call', () => {
     expect(steps().length).toBeLessThan(21 + 10 * 20)
   })
 
-  it('C116 leaves steps alone that come slowly', () => {
+  it('C116 slow progress is not throttled', () => {
     const { pace, steps } = paced()
     for (let value = 1; value <= 100; value++) {
       pace.emit(step(value))
@@ -39,7 +39,7 @@ describe('the pace of a call', () => {
     expect(steps()).toHaveLength(100)
   })
 
-  it('tells the last step before the answer, and nothing after it', () => {
+  it('the last progress is sent before the response and none after it', () => {
     const { pace, steps } = paced()
     for (let value = 1; value <= 50; value++) pace.emit(step(value))
     pace.end()
@@ -49,7 +49,7 @@ describe('the pace of a call', () => {
     expect(steps().at(-1)).toBe(50)
   })
 
-  it('C115 tells nothing of a call that failed', () => {
+  it('C115 no pending progress is sent for a failed call', () => {
     const { pace, steps } = paced()
     for (let value = 1; value <= 50; value++) pace.emit(step(value))
     pace.stop()
@@ -57,7 +57,7 @@ describe('the pace of a call', () => {
     expect(steps()).toHaveLength(20)
   })
 
-  it('holds nothing else back', () => {
+  it('other notifications are not delayed', () => {
     const { pace, steps } = paced()
     for (let value = 1; value <= 30; value++) pace.emit(step(value))
     pace.emit({ method: 'notifications/message' })

@@ -13,7 +13,7 @@ const capabilities = { resources: { subscribe: true } }
 const wide = { id: 'user:someone', scopes: new Set(['one', 'two']) }
 const narrow = { id: 'user:someone', scopes: new Set(['one']) }
 
-/** A session that was opened with many scopes, and the calls that listen for it; the server takes what it is asked for, or what is given. */
+/** A session with many scopes, and its subscription calls; the server accepts what is requested, or `taken`. */
 async function session(taken?: readonly string[]): Promise<{ own: ClientSession; listening: Call[] }> {
   const listening: Call[] = []
   const handle: Handler = (call) => {
@@ -51,7 +51,7 @@ function reply(principal: Principal, sessionToken?: string): ResponseSink {
   return { requestId: 'r', principal, gatewayMetadata: carried, emit: () => undefined, end: () => undefined }
 }
 
-it('a session is not opened for a client that says too much of itself to be kept', async () => {
+it('a session is refused for a client whose initialize data is too large', async () => {
   const answers: (string | undefined)[] = []
   const own = new ClientSession({
     id: 's',
@@ -67,7 +67,7 @@ it('a session is not opened for a client that says too much of itself to be kept
   expect(answers).toEqual([expect.stringContaining('PAYLOAD_TOO_LARGE')])
 })
 
-it('a subscription the server does not take is refused, and asked for again the next time', async () => {
+it('a subscription the server does not accept is refused and requested again next time', async () => {
   const { own, listening } = await session([])
   for (const times of [1, 2]) {
     const answers: (string | undefined)[] = []
@@ -79,15 +79,15 @@ it('a subscription the server does not take is refused, and asked for again the 
   own.close()
 })
 
-describe('what a session hears of', () => {
-  it('C083 is what the token of the request may, not that of the handshake', async () => {
+describe('subscriptions of a session', () => {
+  it("C083 a subscription has the rights of the request's token and not of the handshake", async () => {
     const { own, listening } = await session()
     await own.request(asking('resources/subscribe', { uri: 'file:///a' }), reply(narrow))
     expect(listening.at(-1)?.principal).toBe(narrow)
     own.close()
   })
 
-  it('C083 is narrowed by the session token of the request', async () => {
+  it('C083 a subscription is narrowed by the session token of the request', async () => {
     const { own, listening } = await session()
     await own.request(asking('resources/subscribe', { uri: 'file:///a' }), reply(wide, 'a.b'))
     expect(listening.at(-1)?.meta).toEqual({ 'dev.gatehouse/session_token': 'a.b' })

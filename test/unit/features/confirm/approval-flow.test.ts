@@ -36,8 +36,8 @@ function tokenOf(outcome: Outcome): unknown {
   return fieldsOf(outcome)['confirmation_token']
 }
 
-describe('a client that cannot ask', () => {
-  it('is told by a failed result which page and which command approve the call', async () => {
+describe('a client without elicitation', () => {
+  it('the client receives a failed result with the page and the command that approve the call', async () => {
     const one = bench()
     const outcome = await one.call({ client: plain })
     const id = await pendingId(one)
@@ -62,7 +62,7 @@ describe('a client that cannot ask', () => {
     expect(one.served).toHaveLength(0)
   })
 
-  it('never has the token where a model reads', async () => {
+  it('the confirmation token never appears in text a model reads', async () => {
     const outcome = await bench().call({ client: plain })
     expect(text(outcome)).not.toContain(tokenOf(outcome))
     const meta = Object(fieldsOf(outcome)['_meta'])
@@ -70,7 +70,7 @@ describe('a client that cannot ask', () => {
     expect(meta[confirmation].confirmation_token).toBe(tokenOf(outcome))
   })
 
-  it('makes the call again once a person approved it, once', async () => {
+  it('an approved call runs once when it is made again', async () => {
     const one = bench()
     await one.call({ client: plain })
     await one.approvals.decide(await pendingId(one), operator)
@@ -80,7 +80,7 @@ describe('a client that cannot ask', () => {
     expect(one.served).toHaveLength(1)
   })
 
-  it('is not asked again about the tool in this session where the person chose so', async () => {
+  it('an approval for the session covers further calls of the tool', async () => {
     const session = { ...plain, session: 's1' }
     const one = bench({ settings: { remember: { for: 600_000, max: 3, offer: true } } })
     await one.call({ client: session })
@@ -94,7 +94,7 @@ describe('a client that cannot ask', () => {
     expect(one.served).toHaveLength(2)
   })
 
-  it('is asked each time where that is not offered', async () => {
+  it('an approval for the session is refused if it is not offered', async () => {
     const one = bench()
     await one.call({ client: plain })
     const decision = { ...operator, remember: true } as const
@@ -104,7 +104,7 @@ describe('a client that cannot ask', () => {
     })
   })
 
-  it('does not run another call, nor that of another caller', async () => {
+  it('an approval does not cover another call or another caller', async () => {
     const one = bench()
     await one.call({ client: plain })
     await one.approvals.decide(await pendingId(one), operator)
@@ -113,7 +113,7 @@ describe('a client that cannot ask', () => {
     expect(one.served).toHaveLength(0)
   })
 
-  it('hears of a denial once, with its reason', async () => {
+  it('a denial is reported once, with its reason', async () => {
     const one = bench()
     await one.call({ client: plain })
     await one.approvals.decide(await pendingId(one), { ...operator, verdict: 'denied', reason: 'not today' })
@@ -128,21 +128,24 @@ describe('a client that cannot ask', () => {
     expect(fieldsOf(await one.call({ client: plain }))['status']).toBe('confirmation_required')
   })
 
-  it.each(['page', 'two_step'] as const)('runs the call with its token, once: %s', async (fallback) => {
-    const one = bench({ settings: { fallback } })
-    const token = tokenOf(await one.call({ client: plain }))
-    const meta = { user_confirmed: true, confirmation_token: token }
-    expect(fieldsOf(await one.call(host(meta)))['isError']).toBeUndefined()
-    expect(one.served[0]?.meta).toEqual({})
-    expect(one.served[0]?.params.fields['_meta']).toBeUndefined()
-    expect(one.signed[0]).toMatchObject({ by: ['agent'], via: ['confirmation_token'] })
-    const again = fieldsOf(await one.call(host(meta)))
-    expect(again).toMatchObject({ error: { code: 'CONFIRMATION_TOKEN_INVALID' }, isError: true })
-    expect(again['confirmation_token']).not.toBe(token)
-    expect(one.served).toHaveLength(1)
-  })
+  it.each(['page', 'two_step'] as const)(
+    'a call with its confirmation token runs once: %s',
+    async (fallback) => {
+      const one = bench({ settings: { fallback } })
+      const token = tokenOf(await one.call({ client: plain }))
+      const meta = { user_confirmed: true, confirmation_token: token }
+      expect(fieldsOf(await one.call(host(meta)))['isError']).toBeUndefined()
+      expect(one.served[0]?.meta).toEqual({})
+      expect(one.served[0]?.params.fields['_meta']).toBeUndefined()
+      expect(one.signed[0]).toMatchObject({ by: ['agent'], via: ['confirmation_token'] })
+      const again = fieldsOf(await one.call(host(meta)))
+      expect(again).toMatchObject({ error: { code: 'CONFIRMATION_TOKEN_INVALID' }, isError: true })
+      expect(again['confirmation_token']).not.toBe(token)
+      expect(one.served).toHaveLength(1)
+    },
+  )
 
-  it('names no page where the host alone is to confirm', async () => {
+  it('no page is named if only the host can confirm', async () => {
     const outcome = await bench({ settings: { fallback: 'two_step' } }).call({ client: plain })
     expect(text(outcome)).not.toMatch(/confirm\/|approvals approve/)
   })
@@ -150,15 +153,18 @@ describe('a client that cannot ask', () => {
   it.each([
     ['a flag alone', { user_confirmed: true }],
     ['a flag and a made-up token', { user_confirmed: true, confirmation_token: 'f'.repeat(32) }],
-    ['our own names', { 'dev.gatehouse/user_confirmed': true, 'dev.gatehouse/confirmation_token': '' }],
-  ])('does not run the call for %s', async (_what, meta) => {
+    [
+      "the gateway's own metadata names",
+      { 'dev.gatehouse/user_confirmed': true, 'dev.gatehouse/confirmation_token': '' },
+    ],
+  ])('a call with %s does not run', async (_what, meta) => {
     const one = bench()
     await one.call({ client: plain })
     expect(fieldsOf(await one.call(host(meta)))['status']).toBe('confirmation_required')
     expect(one.served).toHaveLength(0)
   })
 
-  it('does not take the id of the approval, which a model knows, for its token', async () => {
+  it('the id of the approval is not accepted as confirmation token', async () => {
     const one = bench()
     await one.call({ client: plain })
     const meta = { user_confirmed: true, confirmation_token: await pendingId(one) }
@@ -166,7 +172,7 @@ describe('a client that cannot ask', () => {
     expect(one.served).toHaveLength(0)
   })
 
-  it('takes the token for the same arguments alone', async () => {
+  it('the confirmation token is valid for the same arguments and caller only', async () => {
     const one = bench()
     const token = tokenOf(await one.call({ client: plain }))
     const meta = { user_confirmed: true, confirmation_token: token }
@@ -175,14 +181,14 @@ describe('a client that cannot ask', () => {
     expect(one.served).toHaveLength(0)
   })
 
-  it('takes a flag in the arguments for what it is: an argument', async () => {
+  it('a confirmation flag in the arguments remains an argument', async () => {
     const one = bench()
     const args = { repo: 'a', user_confirmed: true, confirmation_token: 'x' }
     expect(fieldsOf(await one.call({ client: plain }, args))['parameters']).toEqual(args)
     expect(one.served).toHaveLength(0)
   })
 
-  it('takes a no with the token for a no', async () => {
+  it('a refusal with the confirmation token declines the call', async () => {
     const one = bench()
     const token = tokenOf(await one.call({ client: plain }))
     const meta = { user_confirmed: false, confirmation_token: token }
@@ -192,13 +198,13 @@ describe('a client that cannot ask', () => {
     expect(one.served).toHaveLength(0)
   })
 
-  it('runs the call for a bare flag only where that is configured', async () => {
+  it('a call with a bare confirmation flag runs only if configured', async () => {
     const one = bench({ settings: { accept_bare_flag: true } })
     await one.call(host({ user_confirmed: true }))
     expect(one.served).toHaveLength(1)
   })
 
-  it('is told to models only where they are trusted, and where it is good for something', async () => {
+  it('models receive the confirmation token only if they are trusted and can use it', async () => {
     const trusted = { model_may_confirm: true }
     const own = { name: TOOL, inputSchema: { properties: { _confirmation_token: {} } } }
     const text = async (one: Bench): Promise<string> => {
@@ -215,37 +221,37 @@ describe('a client that cannot ask', () => {
     expect(await text(bench({ settings: trusted, definition: own }))).not.toContain('_confirmation_token')
     const off = { isOn: (name: string) => name !== 'inject_arguments' }
     expect(await text(bench({ settings: trusted, deps: off }))).not.toContain('_confirmation_token')
-    // A flag is nothing any model is told of.
+    // A bare flag is never described to models.
     expect(bench({ settings: { accept_bare_flag: true } }).told).toEqual([])
   })
 
   it.each([{ user_confirmed: 'yes' }, { confirmation_token: 1 }])(
-    'hears that %j is no answer',
+    'the invalid confirmation %j is refused',
     async (meta) => {
       await expect(bench().call(host(meta))).rejects.toMatchObject({ code: 'INVALID_INPUT' })
     },
   )
 
-  it('is refused where the fallback is deny, or nobody could approve', async () => {
+  it('a call is refused if the fallback is deny or there is no way to approve it', async () => {
     const nowhere = { page: () => undefined, isStoreShared: false }
     for (const one of [bench({ settings: { fallback: 'deny' } }), bench({ deps: nowhere })]) {
       await expect(one.call({ client: plain })).rejects.toMatchObject({
         code: 'CONFIRMATION_REQUIRED',
         extra: { suggestion: 'Use a client that supports elicitation.' },
-        // Messages of errors are logged.
+        // Error messages are logged.
         message: expect.not.stringContaining('test-repo'),
       })
     }
   })
 
-  it('is told of in the log once, however often it comes', async () => {
+  it('a repeated confirmation request is logged once', async () => {
     const info = vi.fn<Log['info']>()
     const { call } = bench({ deps: { log: { ...silentLog, info } } })
     for (let times = 0; times < 3; times++) await call({ client: plain })
     expect(info.mock.calls).toEqual([['confirm.requested', expect.objectContaining({ tool: TOOL })]])
   })
 
-  it('is told of what there is: a page, or a command', async () => {
+  it('the result names the available way to approve: a page or a command', async () => {
     const command = await bench({ deps: { page: () => undefined } }).call({ client: plain })
     expect(text(command)).toContain('gatehouse approvals approve')
     expect(text(command)).not.toContain('http')
@@ -257,10 +263,10 @@ describe('a client that cannot ask', () => {
   })
 })
 
-describe('others who approve', () => {
+describe('approval by people other than the caller', () => {
   const tool = { approval: 'out_of_band', approvals: 2 } as const
 
-  it('are as many as it takes, and the caller has no token', async () => {
+  it('the configured number of approvals is required, and the caller receives no token', async () => {
     const one = bench({ tool })
     const outcome = await one.call({ client: plain })
     expect(text(outcome)).toContain('It takes the approval of 2 people other than the caller')
@@ -275,14 +281,14 @@ describe('others who approve', () => {
     expect(one.signed[0]).toMatchObject({ by: ['root', 'ada'], via: ['command_line', 'password'] })
   })
 
-  it('are asked even where the person at the client could be', async () => {
+  it('approval by others is required even if the client supports elicitation', async () => {
     const one = bench({ tool })
     expect(
       (await one.call({ client: { ...modern, capabilities: { elicitation: { form: {} } } } })).kind,
     ).toBe('result')
   })
 
-  it('are shown to who can open a page, and the call waits for them afterwards', async () => {
+  it('a client with URL elicitation receives the page, and the call then waits for the approval', async () => {
     const one = bench({ tool: { approval: 'out_of_band' } })
     const first = asked(await one.call())
     const id = await pendingId(one)
@@ -297,18 +303,21 @@ describe('others who approve', () => {
   it.each([
     ['nothing', {}],
     ['an error', { confirm: { error: Payload.of({ code: -32603, message: 'no' }) } }],
-  ])('decide although a client says %s of the page', async (_what, answers) => {
-    const one = bench({ tool: { approval: 'out_of_band' } })
-    const { requestState: state } = asked(await one.call())
-    expect(fieldsOf(await one.call({ requestState: state, inputResponses: answers }))['status']).toBe(
-      'confirmation_required',
-    )
-    await one.approvals.decide(await pendingId(one), ada)
-    await one.call({ requestState: state, inputResponses: answers })
-    expect(one.served).toHaveLength(1)
-  })
+  ])(
+    'the approval remains pending if the client answers the page request with %s',
+    async (_what, answers) => {
+      const one = bench({ tool: { approval: 'out_of_band' } })
+      const { requestState: state } = asked(await one.call())
+      expect(fieldsOf(await one.call({ requestState: state, inputResponses: answers }))['status']).toBe(
+        'confirmation_required',
+      )
+      await one.approvals.decide(await pendingId(one), ada)
+      await one.call({ requestState: state, inputResponses: answers })
+      expect(one.served).toHaveLength(1)
+    },
+  )
 
-  it('need not decide once the person at the client declined', async () => {
+  it('the call is declined if the person at the client declines', async () => {
     const one = bench({ tool: { approval: 'out_of_band' } })
     const { requestState: state } = asked(await one.call())
     await expect(one.call({ requestState: state, inputResponses: says('decline') })).rejects.toMatchObject({
@@ -316,7 +325,7 @@ describe('others who approve', () => {
     })
   })
 
-  describe('while a call waits', () => {
+  describe('a call waiting for approval', () => {
     beforeEach(
       () => void vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance', 'Date'] }),
     )
@@ -329,7 +338,7 @@ describe('others who approve', () => {
       return pendingId(one)
     }
 
-    it('need not be waited for by a gateway that closes', async () => {
+    it('a closing gateway answers the waiting call', async () => {
       const one = bench({ ...waiting, deps: store() })
       const answer = one.call({ client: plain })
       await soon(one)
@@ -337,7 +346,7 @@ describe('others who approve', () => {
       expect(fieldsOf(await answer)['status']).toBe('confirmation_required')
     })
 
-    it('let it run, and its deadline rests meanwhile', async () => {
+    it('an approval lets the call run, and its deadline is paused while it waits', async () => {
       const one = bench({ ...waiting, deps: store() })
       const rests: string[] = []
       const rest = (): (() => void) => {
@@ -356,7 +365,7 @@ describe('others who approve', () => {
       expect(vi.getTimerCount()).toBe(0)
     })
 
-    it('keep it from running', async () => {
+    it('a denial ends the call', async () => {
       const one = bench({ ...waiting, deps: store() })
       const outcome = one.call({ client: plain })
       outcome.catch(() => undefined)
@@ -365,7 +374,7 @@ describe('others who approve', () => {
       await expect(outcome).rejects.toMatchObject({ code: 'CONFIRMATION_DECLINED' })
     })
 
-    it('let one of two equal calls run', async () => {
+    it('an approval lets one of two equal calls run', async () => {
       const one = bench({ ...waiting, deps: store() })
       const both = [one.call({ client: plain }), one.call({ client: plain })]
       await one.approvals.decide(await soon(one), ada)
@@ -374,7 +383,7 @@ describe('others who approve', () => {
       expect(one.served).toHaveLength(1)
     })
 
-    it('can decide later: the call is answered before its client gives up', async () => {
+    it('a call is answered before its client times out and can be approved later', async () => {
       const one = bench({ ...waiting, deps: store() })
       const outcome = one.call({ client: plain })
       const id = await soon(one)
@@ -385,7 +394,7 @@ describe('others who approve', () => {
       expect(one.served).toHaveLength(1)
     })
 
-    it('can decide after the client went away, and nothing is left waiting', async () => {
+    it('an approval remains possible after the client disconnects, and no timer is left', async () => {
       const one = bench({ ...waiting, deps: store() })
       const controller = new AbortController()
       const outcome = one.call({ client: plain, signal: controller.signal })
@@ -397,7 +406,7 @@ describe('others who approve', () => {
       expect(await one.approvals.find(id)).toMatchObject({ status: 'pending' })
     })
 
-    it('are waited for with a sign of life to who wants progress, which the progress of the server follows', async () => {
+    it('a waiting call sends progress, which the progress of the server continues', async () => {
       const notes: Notification[] = []
       const one = bench({
         ...waiting,
@@ -425,7 +434,7 @@ describe('others who approve', () => {
       expect(JSON.parse(notes[0]?.params?.text ?? '')).toMatchObject({ progressToken: 7 })
     })
 
-    it('are not waited for by more calls of one caller than its share', async () => {
+    it('the number of waiting calls per caller is limited', async () => {
       const one = bench({ ...waiting, settings: { wait: 45_000 }, deps: store() })
       const all = Array.from({ length: 251 }, () => one.call({ client: plain, principal: agent }))
       const first = await Promise.race(all)

@@ -12,7 +12,7 @@ import { serverSettings } from '../../../support/server-settings.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 import type { Settings } from '../../../../src/features/confirm/rules.ts'
 
-/** Settings that ask about what destroys, each time. */
+/** Settings that require confirmation for destructive tools on every call. */
 export const confirmDefaults: Settings = {
   level: 'destructive',
   unannotated: 'derive',
@@ -49,7 +49,7 @@ interface Given {
   readonly op?: Operation
   readonly definition?: Record<string, unknown>
   readonly deps?: ServiceStubs
-  /** What the server does with a call; by default it says `done`. */
+  /** The response of the server; by default `done`. */
   readonly serve?: (call: Call) => Promise<Outcome>
 }
 
@@ -57,16 +57,16 @@ export interface Bench {
   readonly approvals: Approvals
   /** The calls that reached the server. */
   readonly served: readonly Call[]
-  /** The claims that were signed. */
+  /** The signed claims. */
   readonly signed: readonly Readonly<Record<string, unknown>>[]
-  /** Makes a call of `delete_repo`; nothing is between it and the server where the tool has no policy. */
+  /** Calls `delete_repo`, directly at the server if the tool has no middleware. */
   call(given?: Partial<Call>, args?: Record<string, unknown>): Promise<Outcome>
-  /** Ends as a gateway does that is stopped. */
+  /** Closes like a gateway that is stopped. */
   close(): Promise<void>
   readonly isWrapped: boolean
-  /** The arguments models are told of. */
+  /** The arguments that are injected for models. */
   readonly told: readonly string[]
-  /** The list of tools as it is shown to a client that asks for what `meta` names. */
+  /** The list of tools as seen by a client that requests the names in `meta`. */
   list(
     tools: readonly Record<string, unknown>[],
     meta?: Record<string, unknown>,
@@ -76,7 +76,7 @@ export interface Bench {
 export const TOOL = 'delete_repo'
 const done: Outcome = { kind: 'result', result: Payload.of({ content: [{ type: 'text', text: 'done' }] }) }
 
-/** The feature around a server with one tool. */
+/** The feature in front of a server with one tool. */
 export function bench(given: Given = {}): Bench {
   const { settings, tool = {}, risk = 'destructive', op = 'delete', serve = async () => done } = given
   const store = given.deps?.store ?? new MemoryStore()
@@ -147,13 +147,13 @@ export function bench(given: Given = {}): Bench {
 
 export type Ask = Outcome & { readonly kind: 'input_required' }
 
-/** A question that has to be one. */
+/** The outcome, which must be an input request. */
 export function asked(outcome: Outcome): Ask {
   if (outcome.kind !== 'input_required') throw new Error(`not asked: ${outcome.result.text}`)
   return outcome
 }
 
-/** The params of the question of an outcome. */
+/** The params of the input request of an outcome. */
 export function question(outcome: Outcome): Readonly<Record<string, unknown>> {
   return asked(outcome).inputRequests['confirm']?.params?.fields ?? {}
 }
@@ -164,14 +164,14 @@ export function fieldsOf(outcome: Outcome): Readonly<Record<string, unknown>> {
   return outcome.result.fields
 }
 
-/** What one says to the question. */
+/** The response to the confirmation. */
 export function says(action: string, content?: Record<string, unknown>): InputResponses {
   return { confirm: { result: Payload.of({ action, ...(content && { content }) }) } }
 }
 
 export const yes = says('accept', { confirm: true })
 
-/** What a host writes into `_meta`. */
+/** The members that a host writes into `_meta`. */
 export function host(meta: Record<string, unknown>, args?: Record<string, unknown>): Partial<Call> {
   const given = { name: TOOL, arguments: args ?? { owner: 'octo', repo: 'test-repo' }, _meta: meta }
   return { client: plain, meta, params: Payload.of(given) }

@@ -5,11 +5,11 @@ import { MemoryStore } from '../../../../src/store/memory.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 import { asked, bench, fieldsOf, legacy, modern, plain, question, says, yes } from './bench.ts'
 
-describe('asking the person at the client', () => {
+describe('confirmation by elicitation', () => {
   it.each([
     ['of 2026-07-28', modern],
     ['of 2025-06-18', legacy],
-  ])('asks with a form, once, and then runs the call of a client %s', async (_what, client) => {
+  ])('a form is requested once, and then the call of a client %s runs', async (_what, client) => {
     const { call, served } = bench()
     const first = asked(await call({ client }))
     expect(served).toHaveLength(0)
@@ -29,16 +29,16 @@ describe('asking the person at the client', () => {
   })
 
   it.each([
-    ['a form without a yes', says('accept', { confirm: false }), 'decline'],
+    ['a form without confirmation', says('accept', { confirm: false }), 'decline'],
     ['an empty form', says('accept', {}), 'decline'],
-    ['a yes that is no boolean', says('accept', { confirm: 'true' }), 'decline'],
+    ['a confirmation that is not a boolean', says('accept', { confirm: 'true' }), 'decline'],
     ['decline', says('decline'), 'decline'],
     ['reject', says('reject'), 'decline'],
     ['cancel', says('cancel'), 'cancel'],
-    ['a word nobody knows', says('whatever', { confirm: true }), 'cancel'],
+    ['an unknown action', says('whatever', { confirm: true }), 'cancel'],
     ['nothing', {}, 'timeout'],
     ['an error', { confirm: { error: Payload.of({ code: -32603, message: 'no' }) } }, 'error'],
-  ])('does not run the call where the answer is %s', async (_what, answers, reason) => {
+  ])('a call does not run if the response is %s', async (_what, answers, reason) => {
     const { call, served } = bench()
     const { requestState: state } = asked(await call())
     await expect(call({ requestState: state, inputResponses: answers })).rejects.toMatchObject({
@@ -48,7 +48,7 @@ describe('asking the person at the client', () => {
     expect(served).toHaveLength(0)
   })
 
-  it('takes no answer of the caller once others have to approve the tool', async () => {
+  it('the response of the caller is refused once the tool requires approval by others', async () => {
     const store = new MemoryStore()
     const { requestState: state } = asked(await bench({ deps: { store } }).call())
     const { call, served } = bench({ tool: { approval: 'out_of_band' }, deps: { store } })
@@ -59,7 +59,7 @@ describe('asking the person at the client', () => {
     expect(served).toHaveLength(0)
   })
 
-  it('takes an answer once, whichever it was', async () => {
+  it('a response is accepted once, whatever it is', async () => {
     const { call, served } = bench()
     const { requestState: state } = asked(await call())
     await expect(call({ requestState: state, inputResponses: says('decline') })).rejects.toMatchObject({
@@ -74,7 +74,7 @@ describe('asking the person at the client', () => {
   it.each([
     ['with other arguments', {}, { owner: 'octo', repo: 'production-db' }],
     ['by another caller', { principal: { id: 'other' } }, undefined],
-  ])('does not take the answer for a call %s', async (_what, more, args) => {
+  ])('a response is refused for a call %s', async (_what, more, args) => {
     const { call, served } = bench()
     const { requestState: state } = asked(await call())
     await expect(call({ ...more, requestState: state, inputResponses: yes }, args)).rejects.toMatchObject({
@@ -83,7 +83,7 @@ describe('asking the person at the client', () => {
     expect(served).toHaveLength(0)
   })
 
-  it('does not take two numbers for one that are the same only once they are read', async () => {
+  it('numbers that are equal only after parsing are not the same arguments', async () => {
     const { call } = bench()
     const numbered = (digits: string): { readonly params: Payload } => ({
       params: Payload.text(`{"name":"delete_repo","arguments":{"id":${digits}}}`),
@@ -96,14 +96,14 @@ describe('asking the person at the client', () => {
     })
   })
 
-  it('takes the same arguments in another order for the same call', async () => {
+  it('arguments in another order are the same arguments', async () => {
     const { call, served } = bench()
     const { requestState: state } = asked(await call())
     await call({ requestState: state, inputResponses: yes }, { repo: 'test-repo', owner: 'octo' })
     expect(served).toHaveLength(1)
   })
 
-  it('does not take an answer that comes too late', async () => {
+  it('a late response is refused', async () => {
     const { call, served } = bench({ settings: { ttl: 0 } })
     const { requestState: state } = asked(await call())
     await expect(call({ requestState: state, inputResponses: yes })).rejects.toMatchObject({
@@ -112,7 +112,7 @@ describe('asking the person at the client', () => {
     expect(served).toHaveLength(0)
   })
 
-  it('asks no client that did not declare forms, and none that cannot be asked', async () => {
+  it('no elicitation is sent to clients without forms or to non-interactive clients', async () => {
     const { call } = bench()
     expect((await call({ client: plain })).kind).toBe('result')
     expect((await call({ client: { ...modern, capabilities: { elicitation: { url: {} } } } })).kind).toBe(
@@ -122,7 +122,7 @@ describe('asking the person at the client', () => {
     expect((await call({ client: { ...legacy, revision: '2025-03-26' } })).kind).toBe('result')
   })
 
-  it('asks nobody again where the server then asks itself', async () => {
+  it('the confirmation is not repeated when the server requests input afterwards', async () => {
     const ask: Outcome = {
       kind: 'input_required',
       inputRequests: { q1: { method: 'elicitation/create' } },
@@ -144,7 +144,7 @@ describe('asking the person at the client', () => {
     const third = await call({ requestState: second.requestState, inputResponses: answers })
     expect(served.at(-1)).toMatchObject({ inputResponses: answers, requestState: { park: 'ticket' } })
     expect(fieldsOf(third)['_meta']).toMatchObject({ 'dev.gatehouse/approval': 'a.b.c' })
-    // What was granted is granted for that call alone, and for one round of it, whichever gateway it comes to.
+    // A grant covers one call and one of its rounds, at any gateway.
     await expect(call({ requestState: second.requestState, inputResponses: answers })).rejects.toMatchObject({
       code: 'CONFIRMATION_TOKEN_INVALID',
     })
@@ -156,10 +156,10 @@ describe('asking the person at the client', () => {
   })
 })
 
-describe('what has to be typed', () => {
+describe('confirmation by typing', () => {
   const tool = { confirm: 'Permanently delete {owner}/{repo}?', typeToConfirm: 'repo' }
 
-  it('is the value of the argument', async () => {
+  it('the text to type is the value of the argument', async () => {
     const { call, served } = bench({ tool })
     const first = asked(await call())
     expect(question(first)).toMatchObject({
@@ -173,7 +173,7 @@ describe('what has to be typed', () => {
     expect(served).toHaveLength(1)
   })
 
-  it('does not run the call where it is something else', async () => {
+  it('a call does not run if another text is typed', async () => {
     const { call, served } = bench({ tool })
     for (const confirm of ['production-db', true, '', undefined]) {
       const { requestState: state } = asked(await call())
@@ -192,7 +192,7 @@ describe('what has to be typed', () => {
     [{ repo: 'a\u202Eb' }],
     [{ repo: '  ' }],
     [{ repo: 'x'.repeat(500) }],
-  ])('is the name of the tool where the value of %j cannot be typed', async (args) => {
+  ])('the text to type is the tool name if the value of %j cannot be typed', async (args) => {
     const { call } = bench({ tool })
     expect(question(await call({}, args))).toMatchObject({
       requestedSchema: { properties: { confirm: { title: 'Type “delete_repo” to confirm' } } },
@@ -201,7 +201,7 @@ describe('what has to be typed', () => {
 })
 
 describe('the signed decision', () => {
-  it('says who agreed to what, and the log says so too', async () => {
+  it('the signed decision and the log state who confirmed what', async () => {
     const { call, signed } = bench()
     const { requestState: state } = asked(await call())
     const logFields = new Map<string, unknown>()
@@ -225,7 +225,7 @@ describe('the signed decision', () => {
     expect(logFields.get('approval')).toBe(signed[0]?.['approval'])
   })
 
-  it('is left out where it cannot be made: what was done is told', async () => {
+  it('the signed decision is omitted if it cannot be signed, and the result is still returned', async () => {
     const { call } = bench({ deps: { sign: () => Promise.reject(new Error('no key')) } })
     const { requestState: state } = asked(await call())
     expect(fieldsOf(await call({ requestState: state, inputResponses: yes }))).toEqual({
@@ -233,7 +233,7 @@ describe('the signed decision', () => {
     })
   })
 
-  it('says of a declined call who declined it', async () => {
+  it('the decision on a declined call states who declined it', async () => {
     const { call } = bench()
     const { requestState: state } = asked(await call())
     const logFields = new Map<string, unknown>()
@@ -249,7 +249,7 @@ describe('the signed decision', () => {
 describe('one approval for several calls', () => {
   const remember = { for: 600_000, max: 3 }
 
-  it('holds for so many calls, and says so before', async () => {
+  it('the approval covers the announced number of calls', async () => {
     const { call, served } = bench({ settings: { remember } })
     const first = asked(await call())
     expect(question(first)['message']).toContain('Agreeing holds for 3 calls of this tool within 10 min.')
@@ -263,7 +263,7 @@ describe('one approval for several calls', () => {
     expect(served).toHaveLength(3)
   })
 
-  it('holds for one session, and one caller', async () => {
+  it('the approval covers one session and one caller', async () => {
     const { call } = bench({ tool: { remember } })
     const { requestState: state } = asked(await call({ client: legacy }))
     await call({ client: legacy, requestState: state, inputResponses: yes })
@@ -272,7 +272,7 @@ describe('one approval for several calls', () => {
     expect((await call({ client: legacy, principal: { id: 'other' } })).kind).toBe('input_required')
   })
 
-  it('does not hold once others have to approve the tool', async () => {
+  it('the approval does not apply once the tool requires approval by others', async () => {
     const store = new MemoryStore()
     const before = bench({ tool: { remember }, deps: { store } })
     const { requestState: state } = asked(await before.call())
@@ -286,7 +286,7 @@ describe('one approval for several calls', () => {
     expect(after.served).toHaveLength(0)
   })
 
-  it('holds for no step of a transaction, and one call is nothing to promise', async () => {
+  it('the approval does not cover transaction steps, and one call is not announced as several', async () => {
     const { call } = bench({ settings: { remember } })
     const { requestState: state } = asked(await call())
     await call({ requestState: state, inputResponses: yes })
@@ -297,7 +297,7 @@ describe('one approval for several calls', () => {
     expect(question(once)['message']).not.toContain('Agreeing holds')
   })
 
-  it('is not what a denial is', async () => {
+  it('a denial is not remembered', async () => {
     const { call } = bench({ settings: { remember } })
     const { requestState: state } = asked(await call())
     await expect(call({ requestState: state, inputResponses: says('decline') })).rejects.toMatchObject({
@@ -307,12 +307,12 @@ describe('one approval for several calls', () => {
   })
 })
 
-describe('an answer the person may let hold for more calls', () => {
+describe('an optional approval for further calls', () => {
   const offered = { remember: { for: 600_000, max: 3, offer: true } }
   const chosen = says('accept', { confirm: true, remember: true })
   const box = (outcome: Outcome): unknown => Object(question(outcome)['requestedSchema']).properties.remember
 
-  it('is offered in the form, unticked, and promised nowhere else', async () => {
+  it('the option is an unticked field of the form', async () => {
     const first = asked(await bench({ settings: offered }).call({ client: legacy }))
     expect(box(first)).toEqual({
       type: 'boolean',
@@ -325,17 +325,21 @@ describe('an answer the person may let hold for more calls', () => {
   })
 
   it.each([
-    ['leaves it', yes, 'input_required'],
-    ['chooses it', chosen, 'result'],
-    ['writes it another way', says('accept', { confirm: true, remember: 'true' }), 'input_required'],
-  ] as const)('where the person %s, the next call comes to: %s', async (_what, answers, kind) => {
+    ['leaves the option', yes, 'input_required'],
+    ['ticks the option', chosen, 'result'],
+    [
+      'answers the option with another type',
+      says('accept', { confirm: true, remember: 'true' }),
+      'input_required',
+    ],
+  ] as const)('if the person %s, the next call is answered with: %s', async (_what, answers, kind) => {
     const { call } = bench({ settings: offered })
     const { requestState: state } = asked(await call({ client: legacy }))
     expect((await call({ client: legacy, requestState: state, inputResponses: answers })).kind).toBe('result')
     expect((await call({ client: legacy }, { repo: 'another' })).kind).toBe(kind)
   })
 
-  it('holds for so many calls, one session and one caller', async () => {
+  it('the option covers the announced number of calls, one session and one caller', async () => {
     const { call, served } = bench({ settings: offered })
     const { requestState: state } = asked(await call({ client: legacy }))
     await call({ client: legacy, requestState: state, inputResponses: chosen })
@@ -350,7 +354,7 @@ describe('an answer the person may let hold for more calls', () => {
     expect(served).toHaveLength(3)
   })
 
-  it('does not hold where it is declined', async () => {
+  it('the option does not apply to a declined call', async () => {
     const { call } = bench({ settings: offered })
     const { requestState: state } = asked(await call())
     const answers = says('accept', { confirm: false, remember: true })
@@ -360,7 +364,7 @@ describe('an answer the person may let hold for more calls', () => {
     expect((await call()).kind).toBe('input_required')
   })
 
-  it('is in the name of the caller where there are no sessions', async () => {
+  it('the option covers the principal if there are no sessions', async () => {
     const { call } = bench({ settings: offered })
     const first = asked(await call({ client: modern }))
     expect(box(first)).toMatchObject({
@@ -374,18 +378,22 @@ describe('an answer the person may let hold for more calls', () => {
   const nobody = { principal: { id: 'anonymous', isEverybody: true } } as const
   const never: readonly (readonly [string, Parameters<typeof bench>[0], Partial<Call>])[] = [
     ['a step of a transaction', {}, { step }],
-    ['callers who are not told apart', {}, nobody],
-    ['a tool the configuration asks about', { tool: { confirm: true } }, {}],
-    ['a tool with a question of its own', { tool: { confirm: 'Delete {repo}?' } }, {}],
-    ['a tool whose name is typed', { tool: { typeToConfirm: 'repo' } }, {}],
-    ['a tool whose name is typed, though it says so', { tool: { typeToConfirm: 'repo', ...offered } }, {}],
-    ['a tool that runs what the caller writes', { op: 'execute' }, {}],
-    ['a tool that costs', { tool: { cost: { category: 'requires_approval' } } }, {}],
-    ['a tool without it', { tool: { remember: false } }, {}],
-    ['a gateway without it', { settings: { remember: false } }, {}],
-    ['one call only', { settings: { remember: { for: 600_000, max: 1, offer: true } } }, {}],
+    ['unauthenticated callers', {}, nobody],
+    ['a tool with configured confirmation', { tool: { confirm: true } }, {}],
+    ['a tool with its own question', { tool: { confirm: 'Delete {repo}?' } }, {}],
+    ['a tool confirmed by typing', { tool: { typeToConfirm: 'repo' } }, {}],
+    [
+      'a tool confirmed by typing, with the option configured',
+      { tool: { typeToConfirm: 'repo', ...offered } },
+      {},
+    ],
+    ['a tool that executes code of the caller', { op: 'execute' }, {}],
+    ['a tool that costs money', { tool: { cost: { category: 'requires_approval' } } }, {}],
+    ['a tool with the option switched off', { tool: { remember: false } }, {}],
+    ['a gateway with the option switched off', { settings: { remember: false } }, {}],
+    ['a maximum of one call', { settings: { remember: { for: 600_000, max: 1, offer: true } } }, {}],
   ]
-  it.each(never)('is not offered, and not taken, for %s', async (_what, given, more) => {
+  it.each(never)('the option is neither offered nor accepted for %s', async (_what, given, more) => {
     const { call } = bench({ settings: offered, ...given })
     const first = asked(await call(more))
     expect(box(first)).toBeUndefined()
@@ -399,7 +407,7 @@ describe('an answer the person may let hold for more calls', () => {
     expect((await call(more)).kind).toBe('input_required')
   })
 
-  it('is not used by a step of a transaction, nor by callers who are not told apart', async () => {
+  it('a remembered approval is not used for transaction steps or unauthenticated callers', async () => {
     const { call } = bench({ settings: offered })
     const everybody = { ...nobody, client: legacy }
     const { requestState: state } = asked(await call(everybody))
@@ -409,12 +417,12 @@ describe('an answer the person may let hold for more calls', () => {
     expect((await call({ ...everybody, step })).kind).toBe('input_required')
   })
 
-  it('is offered for a tool the configuration asks about where it says so there', async () => {
+  it('the option is offered for a tool with configured confirmation if configured there', async () => {
     const { call } = bench({ tool: { confirm: true, ...offered } })
     expect(box(asked(await call()))).toMatchObject({ type: 'boolean' })
   })
 
-  it('holds for no call that can do more harm', async () => {
+  it('a remembered approval does not cover a tool of higher risk', async () => {
     const store = new MemoryStore()
     const settings = { ...offered, level: 'reversible' } as const
     const before = bench({ settings, risk: 'reversible', deps: { store } })
@@ -426,7 +434,7 @@ describe('an answer the person may let hold for more calls', () => {
     )
   })
 
-  it('is logged', async () => {
+  it('a remembered approval is logged', async () => {
     const lines: unknown[] = []
     const info = (event: string, fields?: object): void => void lines.push({ event, ...fields })
     const { call } = bench({ settings: offered, deps: { log: { ...silentLog, info } } })

@@ -15,9 +15,9 @@ const levels: readonly (readonly [Settings['level'], readonly Risk[]])[] = [
   ['none', []],
 ]
 
-describe.each(levels)('at the level %s', (level, expected) => {
+describe.each(levels)('confirmation level %s', (level, expected) => {
   it.each(['safe', 'reversible', 'destructive'] as const)(
-    'asks as it should about what is %s',
+    'the confirmation level decides on %s tools',
     async (risk) => {
       const { call } = bench({ settings: { level }, risk })
       expect((await call()).kind).toBe(expected.includes(risk) ? 'input_required' : 'result')
@@ -25,52 +25,52 @@ describe.each(levels)('at the level %s', (level, expected) => {
   )
 })
 
-describe('what a tool says of itself', () => {
+describe('confirmation settings of a tool', () => {
   const table: readonly (readonly [string, ToolSettings, Risk, boolean])[] = [
     ['confirm: on', { confirm: true }, 'safe', true],
-    ['a text', { confirm: 'Sure?' }, 'safe', true],
+    ['confirm with a question', { confirm: 'Sure?' }, 'safe', true],
     ['confirm: off', { confirm: false }, 'destructive', false],
     ['confirm: never', { confirm: 'never' }, 'destructive', false],
-    ['out of band', { approval: 'out_of_band' }, 'reversible', true],
-    ['out of band, where it only reads', { approval: 'out_of_band' }, 'safe', false],
+    ['approval out of band', { approval: 'out_of_band' }, 'reversible', true],
+    ['approval out of band, for a read-only tool', { approval: 'out_of_band' }, 'safe', false],
     ['approvers', { approvers: ['ada'] }, 'reversible', true],
-    ['what is typed', { typeToConfirm: 'repo' }, 'reversible', true],
-    ['how long it is remembered', { remember: { for: 1000, max: 2 } }, 'reversible', false],
+    ['confirmation by typing', { typeToConfirm: 'repo' }, 'reversible', true],
+    ['remembered approvals', { remember: { for: 1000, max: 2 } }, 'reversible', false],
   ]
-  it.each(table)('goes before the level: %s', async (_what, tool, risk, isAsked) => {
+  it.each(table)('the setting of a tool overrides the level: %s', async (_what, tool, risk, isAsked) => {
     const { call, served } = bench({ tool, risk })
     await call().catch(() => undefined)
     expect(served).toHaveLength(isAsked ? 0 : 1)
   })
 })
 
-it('costs nothing where the configuration alone says that nobody is asked', () => {
+it('no middleware is created if the configuration alone excludes confirmation', () => {
   expect(bench({ settings: { level: 'none' } }).isWrapped).toBe(false)
   expect(bench({ tool: { confirm: false } }).isWrapped).toBe(false)
   expect(bench({ tool: { risk: 'safe' } }).isWrapped).toBe(false)
   expect(bench().isWrapped).toBe(true)
 })
 
-it('passes a call on at once where what is known of the tool is at hand', () => {
+it('a call is forwarded synchronously if its tool is known', () => {
   const { call, served } = bench({ risk: 'safe' })
   void call()
   expect(served).toHaveLength(1)
 })
 
-it('refuses a call whose tool cannot be looked up', async () => {
+it('a call whose tool cannot be looked up is refused', async () => {
   const failing = bench({ deps: { entry: () => Promise.reject(new Error('down')) } })
   await expect(failing.call()).rejects.toThrow('down')
   expect(failing.served).toHaveLength(0)
 })
 
-it('knows a tool no list has by its name', async () => {
+it('a tool that is in no list is classified by its name', async () => {
   const { call } = bench({ deps: { entry: () => undefined } })
   expect((await call()).kind).toBe('input_required')
 })
 
-describe('a step of a transaction', () => {
+describe('confirmation of a transaction step', () => {
   it.each([{ pivot: true }, { pivot: true, confirm: false }])(
-    'is asked about where there is no way back: %j',
+    'a step without a way back requires confirmation: %j',
     async (tool) => {
       const { call } = bench({ risk: 'reversible', tool })
       expect((await call({ step })).kind).toBe('input_required')
@@ -79,15 +79,15 @@ describe('a step of a transaction', () => {
   )
 })
 
-describe('an internal call', () => {
-  it('is not asked about', async () => {
+describe('confirmation of an internal call', () => {
+  it('an internal call requires no confirmation', async () => {
     const { call, served } = bench({ settings: { level: 'all' } })
     await call({ internal: 'read' })
     await call({ internal: 'compensate' })
     expect(served).toHaveLength(2)
   })
 
-  it('is, where it undoes something and that is wanted; never at the client', async () => {
+  it('a compensation requires confirmation out of band if configured', async () => {
     const { call, served } = bench({ settings: { rollbacks: true } })
     expect((await call({ internal: 'compensate' })).kind).toBe('result')
     expect(served).toHaveLength(0)
@@ -96,7 +96,7 @@ describe('an internal call', () => {
   })
 })
 
-describe('a tool without annotations', () => {
+describe('confirmation of a tool without annotations', () => {
   const literal = { settings: { unannotated: 'confirm' }, risk: 'reversible' } as const
   it.each([
     [undefined, true],
@@ -104,17 +104,17 @@ describe('a tool without annotations', () => {
     [{ readOnlyHint: false }, true],
     [{ destructiveHint: false }, false],
     [{ readOnlyHint: true }, false],
-  ])('is asked about where that is wanted: %j', async (annotations, isAsked) => {
+  ])('a tool without annotations requires confirmation if configured: %j', async (annotations, isAsked) => {
     const { call } = bench({ ...literal, definition: { name: TOOL, annotations } })
     expect((await call()).kind).toBe(isAsked ? 'input_required' : 'result')
   })
 
-  it('is not, where the configuration knows its risk', async () => {
+  it('a tool with a configured risk requires no confirmation', async () => {
     expect(bench({ ...literal, tool: { risk: 'reversible' } }).isWrapped).toBe(false)
   })
 })
 
-describe('the line by which people are asked about a tool no more', () => {
+describe('the setting that stops confirmation of a tool', () => {
   const stopOf = async (tools: Readonly<Record<string, ToolSettings>>, tool = TOOL) => {
     const { call, approvals } = bench({ server: { tools }, definition: { name: tool } })
     const outcome = await call({ client: plain })
@@ -126,7 +126,7 @@ describe('the line by which people are asked about a tool no more', () => {
     [{}, 'upstreams.hub', 'tools: { delete_repo: { confirm: never } }'],
     [{ '*': { scopes: ['a'] } }, 'upstreams.hub.tools', 'delete_repo: { confirm: never }'],
     [{ [TOOL]: { scopes: ['a'] } }, 'upstreams.hub.tools.delete_repo', 'confirm: never'],
-  ])('goes to the nearest place that is there: %j', async (tools, under, write) => {
+  ])('the setting is placed at the nearest existing level: %j', async (tools, under, write) => {
     expect((await stopOf(tools)).stop).toEqual({ under, write })
   })
 
@@ -137,15 +137,15 @@ describe('the line by which people are asked about a tool no more', () => {
     [{ approval: 'out_of_band' }],
     [{ pivot: true }],
     [{ cost: { category: 'requires_approval' } }],
-  ])('is not named where the configuration itself asks: %j', async (tool) => {
+  ])('no setting is proposed if the configuration itself requires confirmation: %j', async (tool) => {
     expect((await stopOf({ [TOOL]: tool })).stop).toBeUndefined()
   })
 
-  it('stands in nothing that a model reads', async () => {
+  it('the setting never appears in text a model reads', async () => {
     expect((await stopOf({})).answer).not.toContain('never')
   })
 
-  it('is YAML that stops it, whatever the tool is called', { timeout: 60_000 }, () => {
+  it('the setting is valid YAML and effective for any tool name', { timeout: 60_000 }, () => {
     const rule = (tool: string, tools: UpstreamSettings['tools']) =>
       ruleOf(tool, serverSettings({ name: 'hub', tools }), confirmDefaults)
     const stops = (name: string): void => {

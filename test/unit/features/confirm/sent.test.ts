@@ -10,16 +10,16 @@ async function askedFor(text: string): Promise<Approval | undefined> {
 }
 
 it.each([
-  ['digits that get lost', '{"id":9007199254740993}'],
-  ['a name twice', '{"path":"/srv/a","path":"/srv/b"}'],
-])('people are shown the text of arguments with %s', async (_name, text) => {
+  ['digits a double cannot represent', '{"id":9007199254740993}'],
+  ['a duplicate key', '{"path":"/srv/a","path":"/srv/b"}'],
+])('the approval shows the JSON text of arguments with %s', async (_name, text) => {
   expect((await askedFor(text))?.sent).toBe(text)
 })
 
 it.each([
   ['plain', '{"id":1,"note":"a \\" b"}'],
   ['spaced', '{ "id" : 1,\n"note": "a  \\\\" }'],
-])('and no text that says the same as the values, such as a %s one', async (_name, text) => {
+])('the approval omits JSON text that equals the values, such as %s text', async (_name, text) => {
   const found = await askedFor(text)
   expect(found).toMatchObject({ arguments: JSON.parse(text) })
   expect(found?.sent).toBeUndefined()

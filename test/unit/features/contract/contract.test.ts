@@ -21,7 +21,7 @@ function deps() {
   return { renewed, deps: featureDeps({ servers: () => ['one'], records: () => records }) }
 }
 
-describe('lists tell of changes by themselves', () => {
+describe('change detection from lists', () => {
   const tools = { nobody: ['a', 'b'], anna: ['a'] }
 
   function bench() {
@@ -39,7 +39,7 @@ describe('lists tell of changes by themselves', () => {
     return { renewed, listed, list }
   }
 
-  test('where a caller gets another list than before', async () => {
+  test('a caller that receives a changed list triggers a refresh', async () => {
     const { renewed, listed, list } = bench()
     await list('anna')
     await list('anna')
@@ -49,14 +49,14 @@ describe('lists tell of changes by themselves', () => {
     expect(renewed).toEqual(['one'])
   })
 
-  test('but not where two callers are shown different lists', async () => {
+  test('different lists of two callers trigger no refresh', async () => {
     const { renewed, list } = bench()
     for (const id of ['nobody', 'anna', 'nobody', 'anna']) await list(id)
     expect(renewed).toEqual([])
   })
 })
 
-test('who listens hears of changed lists once that was acknowledged, and not before', async () => {
+test('change notifications are sent only after the subscription is acknowledged', async () => {
   const { tell, listening } = createListeners(deps().deps)
   const moved = { upstream: 'one', before: '1.0.0', after: '1.1.0', lists: new Set(['prompts'] as const) }
   const told: Notification[] = []

@@ -35,13 +35,13 @@ function bench({ tool = { cost: credits }, budget, server = answering(hello) }: 
 
 const usageOf = (result: Json): Json => objectAt(objectAt(result, '_meta'), 'dev.gatehouse/usage')
 
-describe('what a call took', () => {
-  it('is told of a tool with a price', async () => {
+describe('the usage in a result', () => {
+  it('the result of a priced tool states its usage', async () => {
     const result = fieldsOf(await bench()())
     expect(usageOf(result)).toEqual({ units: 5, unit_label: 'API credits', duration_ms: expect.any(Number) })
   })
 
-  it('is not told of a tool nobody priced: its result is the same object', async () => {
+  it('the result of an unpriced tool is passed on as the same object', async () => {
     const answer = { kind: 'result', result: Payload.of(hello) } as const
     const make = bench({ tool: {}, server: async () => answer })
     expect(await make()).toBe(answer)
@@ -49,19 +49,19 @@ describe('what a call took', () => {
 
   it.each<readonly [string, Cost, Json]>([
     ['free', { category: 'free' }, { units: 0 }],
-    ['not said in units', { category: 'metered', label: 'a search' }, { unit_label: 'a search' }],
-  ])('makes nothing up where it is %s', async (_what, price, expected) => {
+    ['without units', { category: 'metered', label: 'a search' }, { unit_label: 'a search' }],
+  ])('the usage contains configured members only if the cost is %s', async (_what, price, expected) => {
     const { duration_ms: _took, ...said } = usageOf(fieldsOf(await bench({ tool: { cost: price } })()))
     expect(said).toEqual(expected)
   })
 
-  it('is not told of a failure, nor of what the gateway does by itself', async () => {
+  it('failures and internal calls have no usage', async () => {
     const failed = { ...hello, isError: true }
     expect(fieldsOf(await bench({ server: answering(failed) })())).toEqual(failed)
     expect(fieldsOf(await bench()({ internal: 'read' }))).toEqual(hello)
   })
 
-  it('is nothing where it is told again', async () => {
+  it('a replay has a usage of zero', async () => {
     const make = bench({ budget: day })
     const meta = { idempotency_key: 'k' }
     expect(usageOf(fieldsOf(await make({ meta })))).toMatchObject({ units: 5, quota: { remaining: 7 } })
@@ -70,7 +70,7 @@ describe('what a call took', () => {
     expect(usageOf(fieldsOf(await make()))).toMatchObject({ quota: { remaining: 2 } })
   })
 
-  it('says what the limit of the tool leaves, and tells that at the edge too', async () => {
+  it('the usage states the remaining rate limit, which is also reported to the transport', async () => {
     const make = bench({ tool: { rate: '3/minute' } })
     const limited = vi.fn<(standing: object) => void>()
     const quotas = []
@@ -84,7 +84,7 @@ describe('what a call took', () => {
     expect(limited).toHaveBeenLastCalledWith(expect.objectContaining({ remaining: 1 }))
   })
 
-  it('says what a server over HTTP says is left, once it says so', async () => {
+  it('the usage states the remaining quota that an HTTP server reports', async () => {
     const heard: { remaining: number }[] = []
     const server = serverSettings({ name: 'one', reach: { kind: 'url', url: 'http://a/', headers: {} } })
     const make = chain([on(usage, {})], answering(hello), { server: () => server, quota: () => heard[0] })
@@ -98,7 +98,7 @@ describe('what a call took', () => {
 })
 
 describe('a budget', () => {
-  it('is spent by each caller, and refuses what would be too much', async () => {
+  it('a budget is spent per caller and refuses calls beyond it', async () => {
     const make = bench({ budget: day })
     await make()
     await make()
@@ -121,7 +121,7 @@ describe('a budget', () => {
     })
   })
 
-  it('begins anew', async () => {
+  it('a budget is reset at the end of its period', async () => {
     vi.useFakeTimers({ toFake: ['Date'], now: Date.parse('2026-01-01T10:00:30Z') })
     try {
       const make = bench({ budget: { units: 5, per: 'minute' } })
@@ -136,18 +136,18 @@ describe('a budget', () => {
     }
   })
 
-  it('is not spent by what is free, whatever it would be in units', async () => {
+  it('free tools do not spend the budget, whatever their units', async () => {
     const make = bench({ tool: { cost: { category: 'free', units: 5 } }, budget: { ...day, units: 1 } })
     for (let call = 0; call < 3; call++) expect(usageOf(fieldsOf(await make()))).toMatchObject({ units: 0 })
   })
 
-  it('is not spent by what the gateway does by itself', async () => {
+  it('internal calls do not spend the budget', async () => {
     const make = bench({ budget: day })
     for (let call = 0; call < 3; call++) await make({ internal: 'read' })
     expect(usageOf(fieldsOf(await make()))).toMatchObject({ quota: { remaining: 7 } })
   })
 
-  it('is for what has its label alone', async () => {
+  it('a budget with a label covers costs of that label only', async () => {
     const make = bench({ budget: { ...day, units: 0, label: 'searches' } })
     expect(usageOf(fieldsOf(await make()))).toMatchObject({ units: 5 })
     await expect(bench({ budget: { ...day, units: 0, label: 'API credits' } })()).rejects.toMatchObject({
@@ -155,7 +155,7 @@ describe('a budget', () => {
     })
   })
 
-  it('is exact with decimals, and under many calls at once', async () => {
+  it('a budget is exact for decimals and concurrent calls', async () => {
     const make = bench({
       tool: { cost: { category: 'metered', units: 0.1 } },
       budget: { units: 1, per: 'day' },
@@ -165,17 +165,21 @@ describe('a budget', () => {
   })
 
   it.each<readonly [string, Handler, number]>([
-    ['the server asks', async () => ({ kind: 'input_required', inputRequests: {}, requestState: {} }), 0],
     [
-      'a person has to confirm it',
+      'the server requests input',
+      async () => ({ kind: 'input_required', inputRequests: {}, requestState: {} }),
+      0,
+    ],
+    [
+      'the call requires confirmation',
       answering({ isError: true, _meta: { 'dev.gatehouse/confirmation': {} } }),
       0,
     ],
-    ['a person declines it', failing('CONFIRMATION_DECLINED'), 0],
-    ['it was never sent', failing('SERVER_UNAVAILABLE', true), 0],
-    ['the server refuses it', answering({ isError: true }), 5],
-    ['nobody knows what became of it', failing('OUTCOME_UNKNOWN'), 5],
-  ])('where %s is charged what it took', async (_what, end, spent) => {
+    ['the call is declined', failing('CONFIRMATION_DECLINED'), 0],
+    ['the call was never sent', failing('SERVER_UNAVAILABLE', true), 0],
+    ['the server refuses the call', answering({ isError: true }), 5],
+    ['the outcome is unknown', failing('OUTCOME_UNKNOWN'), 5],
+  ])('if %s, the budget is charged correctly', async (_what, end, spent) => {
     let isFirst = true
     const server: Handler = (call) => {
       if (!isFirst) return answering(hello)(call)
@@ -188,7 +192,7 @@ describe('a budget', () => {
     expect(usageOf(fieldsOf(await make()))).toMatchObject({ quota: { remaining: 95 - spent } })
   })
 
-  it('lets calls through while the store is away', async () => {
+  it('a budget allows calls while the store is unavailable', async () => {
     const store = new MemoryStore()
     store.get = () => Promise.reject(new Error('away'))
     const settings = serverSettings({ name: 'one', tools: { t: { cost: credits } } })
@@ -199,7 +203,7 @@ describe('a budget', () => {
     expect(fieldsOf(await make())).toEqual(hello)
   })
 
-  it('of one server is its own where it has one', async () => {
+  it('a server can have a budget of its own', async () => {
     const store = new MemoryStore()
     const deps = featureDeps({
       store,
@@ -220,13 +224,13 @@ describe('a budget', () => {
   })
 })
 
-describe('a cost that requires approval', () => {
+describe('cost category requires_approval', () => {
   const settings = serverSettings({
     name: 'one',
     tools: { 't*': { cost: { category: 'requires_approval' } } },
   })
 
-  it('is a problem of the configuration where nobody can be asked', async () => {
+  it('a cost that requires approval is a configuration problem if confirm is off', async () => {
     for (const isOn of [true, false]) {
       const deps = featureDeps({ servers: () => ['one'], server: () => settings, isOn: () => isOn })
       const found = await cost.create(() => ({}), deps).problems?.()

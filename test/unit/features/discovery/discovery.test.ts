@@ -45,7 +45,7 @@ function feature(own: Partial<Settings> = {}, given: ServiceStubs = {}) {
   return discovery.create(() => ({ registry: 'off', publishers: [], ...own }), deps)
 }
 
-/** What is recommended where a server, or all together, is asked. */
+/** The recommendations of a server, or of the aggregate. */
 async function asked(
   params: object,
   own: Partial<Settings> = {},
@@ -59,8 +59,8 @@ async function asked(
   return outcome.result.fields['recommendations'] as readonly Found[]
 }
 
-describe('recommending servers', () => {
-  it('names servers of the configuration first, then those of this gateway, with the tools that fit', async () => {
+describe('servers/recommend', () => {
+  it('configured recommendations come first, then the servers of this gateway with matching tools', async () => {
     expect(await asked({ capability_needed: 'our wiki, for facts about the team' })).toEqual([
       {
         capability: 'our wiki, for facts about the team',
@@ -77,13 +77,13 @@ describe('recommending servers', () => {
     expect(found?.['tools']).toEqual(['create_entities', 'delete_entities'])
   })
 
-  it('recommends no server to itself, and nothing for what nobody has', async () => {
+  it('a server is not recommended to itself, and an unknown capability has no recommendation', async () => {
     expect(await asked({ capability_needed: 'create entities' }, {}, {}, 'graph')).toEqual([])
     expect(await asked({ capability_needed: 'zymurgy' })).toEqual([])
     expect(await asked({ capability: 'zymurgy' })).toEqual([])
   })
 
-  it('answers in the shape of the schema that is published', async () => {
+  it('the response is valid for the published schema', async () => {
     const path = 'proposals/service-manifest.schema.json'
     if (!hasSchema(path)) return
     const schema = JSON.parse(schemaText(path)) as { readonly $defs: Found }
@@ -100,18 +100,18 @@ describe('recommending servers', () => {
     [{ capability_needed: 7 }],
     [{ capability_needed: ' ' }],
     [{ capability_needed: 'x'.repeat(501) }],
-  ])('refuses %j', async (params) => {
+  ])('the request %j is refused', async (params) => {
     await expect(asked(params)).rejects.toMatchObject({ code: 'INVALID_INPUT' })
   })
 
-  it('names no tool its caller may not call', async () => {
+  it('tools the caller may not call are not named', async () => {
     const isPermitted = async ({ target }: Call): Promise<boolean> => target.name !== 'delete_entities'
     const [found] = await asked({ capability_needed: 'entities' }, {}, { isPermitted })
     expect(found?.['tools']).toEqual(['create_entities'])
     expect(await asked({ capability_needed: 'entities' }, {}, { isPermitted: async () => false })).toEqual([])
   })
 
-  it('is a tool and a page too', async () => {
+  it('recommendations are also available as a tool and as a page', async () => {
     const { tools = [], pages = [] } = feature()
     const args = { capability_needed: 'entities' }
     const outcome = await tools[0]?.handle(toolCall({ params: Payload.of({ name: 'x', arguments: args }) }))
@@ -124,7 +124,7 @@ describe('recommending servers', () => {
   })
 })
 
-describe('a registry', () => {
+describe('recommendations from a registry', () => {
   const registry = 'https://registry.example/'
   const listed = {
     servers: [
@@ -145,7 +145,7 @@ describe('a registry', () => {
     return { urls, fetchJson }
   }
 
-  it('is not asked unless it is configured, with publishers', async () => {
+  it('the registry is queried only if it is configured with publishers', async () => {
     const { urls, fetchJson } = reading(async () => listed)
     await asked({ capability_needed: 'weather' }, {}, { fetchJson })
     await asked({ capability_needed: 'weather' }, { publishers: ['*'] }, { fetchJson })
@@ -157,7 +157,7 @@ describe('a registry', () => {
     expect(await feature({ registry, publishers: '*' }).problems?.()).toEqual([])
   })
 
-  it('tells servers of the publishers that are allowed, once for the same words', async () => {
+  it('servers of allowed publishers are recommended, and equal queries are cached', async () => {
     const { urls, fetchJson } = reading(async () => listed)
     const deps = featureDeps({ ...shelves(servers), fetchJson })
     const { methods } = discovery.create(() => ({ registry, publishers: ['io.github.good', 'com.*'] }), deps)
@@ -179,7 +179,7 @@ describe('a registry', () => {
     )
   })
 
-  it('that fails or answers nonsense is as if it had nothing', async () => {
+  it('a failing or invalid registry yields no recommendations', async () => {
     const failing = reading(() => Promise.reject(new Error('down')))
     const own = { registry, publishers: ['*'] }
     expect(await asked({ capability_needed: 'weather' }, own, failing)).toEqual([])
@@ -193,7 +193,7 @@ describe('a registry', () => {
   })
 })
 
-describe('a tool nobody has', () => {
+describe('suggestions for an unknown tool', () => {
   const target = (name: string, upstream?: string) => ({
     method: 'tools/call',
     name,
@@ -210,7 +210,7 @@ describe('a tool nobody has', () => {
     throw new Error('it did not fail')
   }
 
-  it('is answered with those that are like it, of the same server', async () => {
+  it('similar tools of the same server are suggested', async () => {
     const typed = await failed('raed_text_file', 'files')
     expect(typed.data).toMatchObject({
       code: 'UNKNOWN_TOOL',
@@ -235,20 +235,20 @@ describe('a tool nobody has', () => {
     )
   })
 
-  it('is answered with those of all servers where all are offered together, by their names there', async () => {
+  it('an aggregate suggests tools of all servers by their exposed names', async () => {
     expect((await failed('graph_make_entities')).extra.suggestion).toMatch(
       /^Did you mean graph_create_entities/,
     )
     expect((await failed('read_the_text')).extra.suggestion).toMatch(/^Did you mean files_read_text_file/)
   })
 
-  it('does not tell of tools the caller may not call', async () => {
+  it('tools the caller may not call are not suggested', async () => {
     const isPermitted = async (): Promise<boolean> => false
     const { extra } = await failed('raed_text_file', 'files', { isPermitted })
     expect([extra.suggestion, extra.details]).toEqual(['List the tools to see which there are.', undefined])
   })
 
-  it('is told of at once, whatever its name and however many tools there are', async () => {
+  it('suggestions are fast for any name and number of tools', async () => {
     const tools = Array.from({ length: 500 }, (_, at) => ({
       name: `tool_number_${at}_of_many_of_them`,
       title: 'x',
@@ -261,7 +261,7 @@ describe('a tool nobody has', () => {
     expect(performance.now() - started).toBeLessThan(2000)
   })
 
-  it('is the only failure that is touched', async () => {
+  it('other failures and results are unchanged', async () => {
     const failure = new GatewayError('UPSTREAM_ERROR', 'It failed.')
     const shown = feature().responseMiddleware?.('tools/call')
     const call = toolCall({ target: target('read_text_fil', 'files') })

@@ -33,7 +33,7 @@ interface Given {
   readonly deps?: ServiceStubs
 }
 
-/** What the feature makes of the end of a call. */
+/** The outcome of a call after the feature. */
 function ended(end: () => Outcome, given: Given = {}): Promise<Outcome> {
   const { rules = [], outputSchema, compat = true } = given
   const reach = { kind: 'url', url: 'https://one.example/mcp', headers: {} } as const
@@ -139,10 +139,10 @@ const rpcs: Partial<Record<ErrorCode, number>> = {
   SERVER_ERROR: -32603,
 }
 
-describe('every code of the table', () => {
+describe('every error code', () => {
   const codes = errorCodes.filter(isErrorCode)
 
-  it.each(codes)('C178 %s is told where it belongs, and whole', async (code) => {
+  it.each(codes)('C178 %s is delivered as result or error, complete with all members', async (code) => {
     const end = fails(new GatewayError(code, 'No.', { suggestion: 'Stop.' }))
     if (inResults.has(code)) {
       const result = await resultOf(end)
@@ -159,7 +159,7 @@ describe('every code of the table', () => {
     expectWhole(error.data)
   })
 
-  it.each(codes)('%s is an error of JSON-RPC for what is no tool', async (code) => {
+  it.each(codes)('%s is a JSON-RPC error for methods other than tools/call', async (code) => {
     const call = { method: 'prompts/get', target: { method: 'prompts/get', upstream: 'one', name: 'p' } }
     const error = await thrownBy(fails(new GatewayError(code, 'No.')), { call })
     expect(error.code).toBe(code === 'UPSTREAM_ERROR' ? 'UPSTREAM_ERROR' : code)
@@ -171,7 +171,7 @@ describe('every code of the table', () => {
     expect(isErrorCode(code) && new GatewayError(code, 'No.').rpc).toBe(rpc)
   })
 
-  it('C179 a resource that is not there has a code of its own before 2026-07-28', () => {
+  it('C179 a missing resource has code -32002 before 2026-07-28', () => {
     const error = new GatewayError('RESOURCE_NOT_FOUND', 'No.')
     const request = { kind: 'request', id: '1', method: 'x/y', params: Payload.of({}) } as const
     expect(legacyErrorCode(request, error)).toBe(-32002)
@@ -179,7 +179,7 @@ describe('every code of the table', () => {
     expect(modernError(error).fields.code).toBe(-32602)
   })
 
-  it('is for older clients one of params where the client lacks something, or words of the tool', () => {
+  it('a missing client capability is code -32602 or a tool result for older clients', () => {
     const data = { requiredCapabilities: { sampling: {} } }
     const error = new GatewayError('CAPABILITY_REQUIRED', 'It asks a model.', { data })
     const told = (method: string): unknown =>
@@ -189,17 +189,17 @@ describe('every code of the table', () => {
     expect(told('tools/call')).toMatchObject({ result: { isError: true, content: [{ text }] } })
   })
 
-  it('waits whole seconds, and none below zero', () => {
+  it('retry_after_seconds is a non-negative integer', () => {
     const wait = (retryAfterSeconds: number) =>
       new GatewayError('RATE_LIMIT_EXCEEDED', 'No.', { retryAfterSeconds }).data.retry_after_seconds
     expect([wait(0.2), wait(-5), wait(30), wait(Number.NaN), wait(Infinity)]).toEqual([1, 0, 30, 1, 1])
   })
 })
 
-describe('a failed result of a tool', () => {
+describe('a failed tool result', () => {
   const saying = (sent: object) => (): Outcome => ({ kind: 'result', result: Payload.of({ ...sent }) })
 
-  it('C178 gets no structured content its tool did not send', async () => {
+  it('C178 a failed result receives no structured content the tool did not send', async () => {
     const failed = (): Outcome => ({
       kind: 'result',
       result: Payload.of({ content: [{ type: 'text', text: 'no such file' }], isError: true }),
@@ -214,8 +214,8 @@ describe('a failed result of a tool', () => {
   it.each<readonly [string, object]>([
     ['texts alone', { content, isError: true }],
     ['structured content', { content, structuredContent, isError: true }],
-    ['an error of its own', { content, error: { code: 'X1' }, isError: true }],
-  ])('with %s stays as its server sent it, and what it means stands in _meta', async (_what, sent) => {
+    ['its own error', { content, error: { code: 'X1' }, isError: true }],
+  ])('a failed result with %s is unchanged apart from its classification in _meta', async (_what, sent) => {
     const { _meta: meta, ...rest } = (await resultOf(saying(sent))).fields
     expect(rest).toEqual(sent)
     expect(meta).toEqual({ [KEY]: expect.objectContaining({ code: expect.any(String), requestId: 'r1' }) })
@@ -223,8 +223,8 @@ describe('a failed result of a tool', () => {
 
   it.each<readonly [string, Partial<Call>]>([
     ['declare it', { client: declaring }],
-    ['ask for it', { meta: { [KEY]: true } }],
-  ])('says what it means in the reference form to clients that %s', async (_what, call) => {
+    ['request it', { meta: { [KEY]: true } }],
+  ])('the error object is added for clients that %s', async (_what, call) => {
     const { error, _meta: meta } = (await resultOf(saying({ content, isError: true }), { call })).fields
     expect(error).toMatchObject({ code: 'RESOURCE_NOT_FOUND' })
     expect(meta).toEqual({ [KEY]: error })
@@ -233,16 +233,16 @@ describe('a failed result of a tool', () => {
   })
 })
 
-describe('a refused call of a tool', () => {
+describe('a refused tool call', () => {
   const denied = fails(new GatewayError('PERMISSION_DENIED', 'No.'))
 
-  it('C135 says so in words, for programs, and in the reference form', async () => {
+  it('C135 a refusal is stated as text, as structured content and as error object', async () => {
     const { fields } = await resultOf(denied)
     const object = { code: 'PERMISSION_DENIED', category: 'permanent', user_actionable: false }
     expect(fields).toMatchObject({ error: object, structuredContent: { error: object } })
   })
 
-  it('C178 leaves structured content alone where the tool says what stands there', async () => {
+  it('C178 a refusal has no structured content if the tool declares an output schema', async () => {
     expect((await resultOf(denied, { outputSchema: { type: 'object' } })).fields).not.toHaveProperty(
       'structuredContent',
     )
@@ -250,11 +250,11 @@ describe('a refused call of a tool', () => {
     expect((await resultOf(denied, { deps: failing })).fields).not.toHaveProperty('structuredContent')
   })
 
-  it('leaves the reference form out where it is not wanted', async () => {
+  it('a refusal has no error object if compat is off', async () => {
     expect((await resultOf(denied, { compat: false })).fields).not.toHaveProperty('error')
   })
 
-  it('C080 C081 stays an error where the client can get the scope it lacks', async () => {
+  it('C080 C081 a missing scope that the client can obtain remains an error', async () => {
     const lacking = fails(new GatewayError('SCOPE_INSUFFICIENT', 'No.'))
     expect(objectIn(await resultOf(lacking))).toMatchObject({
       category: 'auth_required',
@@ -264,12 +264,12 @@ describe('a refused call of a tool', () => {
     expect(await thrownBy(lacking, { call })).toMatchObject({ code: 'SCOPE_INSUFFICIENT' })
   })
 
-  it('is left as it is where nobody waits for it', async () => {
+  it('a refusal is unchanged if the call was aborted', async () => {
     const signal = AbortSignal.abort(new GatewayError('CANCELLED', 'Gone.'))
     expect(await thrownBy(denied, { call: { signal } })).toMatchObject({ code: 'PERMISSION_DENIED' })
   })
 
-  it('C147 hides what was not foreseen, but not from the log', async () => {
+  it('C147 an unexpected failure is hidden from the client and logged', async () => {
     const bug = new TypeError('secret')
     const end = (): Outcome => {
       throw bug
@@ -277,7 +277,7 @@ describe('a refused call of a tool', () => {
     await expect(ended(end)).rejects.toBe(bug)
   })
 
-  it('keeps its status and whether it was sent', async () => {
+  it('a refusal keeps its status and whether the call was sent', async () => {
     const error = new GatewayError('SERVER_UNAVAILABLE', 'connect ECONNREFUSED 10.0.0.1:80', {
       isUnsent: true,
     })
@@ -288,7 +288,7 @@ describe('a refused call of a tool', () => {
   })
 })
 
-describe('a tool that says it failed', () => {
+describe('classification of a failed tool result', () => {
   it.each([
     ['MCP error -32602: Tool nope not found', 'UNKNOWN_TOOL', 'invalid_input'],
     ['Rate limit reached, retry in 30 seconds', 'RATE_LIMIT_EXCEEDED', 'rate_limited'],
@@ -299,7 +299,7 @@ describe('a tool that says it failed', () => {
     ['The token has expired', 'TOKEN_EXPIRED', 'auth_required'],
     ['"a" must be a number', 'INVALID_INPUT', 'invalid_input'],
     ['it broke', 'UPSTREAM_ERROR', 'permanent'],
-  ])('means by "%s" %s', async (text, code, category) => {
+  ])('the text "%s" is classified as %s', async (text, code, category) => {
     const result = await resultOf(saying(text))
     expect(result.fields.content).toEqual([{ type: 'text', text }])
     const message = text.replace('MCP error -32602: ', '')
@@ -307,18 +307,18 @@ describe('a tool that says it failed', () => {
     expectWhole(objectIn(result))
   })
 
-  it('is read for how long to wait', async () => {
+  it('the delay before a retry is read from the text', async () => {
     const wait = async (text: string) => objectIn(await resultOf(saying(text))).retry_after_seconds
     expect(await wait('Too many requests, retry in 30 seconds')).toBe(30)
     expect(await wait('rate limited; Retry-After: 7')).toBe(7)
     expect(await wait('rate limited')).toBe(1)
   })
 
-  it('says by what its meaning was found out', async () => {
+  it('the classification states its source', async () => {
     expect(objectIn(await resultOf(saying('it broke'))).details).toEqual({ classified_by: 'default' })
   })
 
-  it('follows the rules of the configuration before all else', async () => {
+  it('configured rules have precedence', async () => {
     const rules = [
       { match: 'quota (exceeded|gone)', code: 'QUOTA_EXHAUSTED', retryAfter: 90_500, suggestion: 'Buy.' },
     ] as const
@@ -330,7 +330,7 @@ describe('a tool that says it failed', () => {
     })
   })
 
-  it('follows no rule that could go on for ever, and is not held up by one', async () => {
+  it('rules with catastrophic backtracking are skipped without delay', async () => {
     const rules = [
       { match: '(?=x)', code: 'CONFLICT' },
       { match: '(a+)+$', code: 'CONFLICT' },
@@ -340,7 +340,7 @@ describe('a tool that says it failed', () => {
     expect(performance.now() - start).toBeLessThan(2000)
   })
 
-  it('keeps a structured error of its own, and its gaps are filled', async () => {
+  it('a structured error of the tool is kept and completed', async () => {
     const own = {
       code: 'WIDGET_STUCK',
       category: 'transient',
@@ -359,7 +359,7 @@ describe('a tool that says it failed', () => {
     }
   })
 
-  it('is no less made safe where it speaks in the gateway’s own form', async () => {
+  it("an error in the gateway's own format is sanitised as well", async () => {
     const own = { code: 'WIDGET_STUCK', category: 'transient', message: 'at /srv/w, password=hunter2' }
     const sent = { _meta: { 'dev.gatehouse/error': own } }
     const result = await resultOf(saying('open /srv/a/b failed', sent))
@@ -370,7 +370,7 @@ describe('a tool that says it failed', () => {
     expect(objectIn(noObject)).toMatchObject({ code: 'RESOURCE_NOT_FOUND', message: 'ENOENT: open [path]' })
   })
 
-  it('keeps the link at which a gateway behind this one has a person asked', async () => {
+  it('the approval link of a gateway behind this one is kept', async () => {
     const text = 'Approve it at http://127.0.0.1:8900/confirm/1'
     const error = { code: 'CONFIRMATION_REQUIRED', category: 'permanent', message: text }
     const meta = { 'dev.gatehouse/error': error, 'dev.gatehouse/confirmation': { approval: '1' } }
@@ -383,36 +383,36 @@ describe('a tool that says it failed', () => {
     'https://a:b@docs.example/',
     'javascript:1',
     7,
-  ])('leads nobody to %s', async (url) => {
+  ])('a documentation_url is removed if it is %s', async (url) => {
     const error = { code: 'A', category: 'permanent', documentation_url: url }
     expect(objectIn(await resultOf(saying('no', { error })))).not.toHaveProperty('documentation_url')
   })
 
-  it('may lead to its own host', async () => {
+  it("a documentation_url on the server's own host is kept", async () => {
     const error = { code: 'A', category: 'permanent', documentation_url: 'https://help.one.example/x' }
     expect(objectIn(await resultOf(saying('no', { error })))).toHaveProperty('documentation_url')
   })
 
-  it('C182 C183 C185 is told without what is nobody’s business', async () => {
+  it('C182 C183 C185 secrets, paths and hosts are removed', async () => {
     const result = await resultOf(saying('open /srv/a/b failed, password=hunter2, db.internal'))
     expect(result.text).not.toMatch(/srv|hunter2|db\.internal/)
   })
 
-  it('has words to read, whatever it sent', async () => {
+  it('a failed result always has text, whatever the tool sent', async () => {
     for (const content of [undefined, [], [{ type: 'image', data: 'x', mimeType: 'y' }]]) {
       const { fields } = await resultOf(saying('', { content }))
       expect(fields.content).toEqual(expect.arrayContaining([{ type: 'text', text: 'The tool failed.' }]))
     }
   })
 
-  it('is not put into words twice', async () => {
+  it('a classified result of this request is not classified again', async () => {
     const meta = { 'dev.gatehouse/error': { code: 'CONFIRMATION_REQUIRED', requestId: 'r1' } }
     const { fields } = await resultOf(saying('confirm /srv/x', { _meta: meta }))
     expect(fields).toMatchObject({ _meta: meta, content: [{ text: 'confirm /srv/x' }] })
     expect(fields).not.toHaveProperty('error')
   })
 
-  it('is told from one that did not fail, which only says so and is not looked into', async () => {
+  it('a successful result receives isError: false and is not inspected', async () => {
     const text = '{"content":[{"type":"text","text":"/srv/a/b password=x"}],"n":1.0}'
     const told = await resultOf(() => ({ kind: 'result', result: Payload.text(text) }))
     expect(told.text).toBe(`${text.slice(0, -1)},"isError":false}`)
@@ -423,18 +423,18 @@ describe('a tool that says it failed', () => {
     '{"task":{"taskId":"1","status":"working"}}',
     '{"resultType":"task","taskId":"1"}',
     '{"resultType":"input_required","inputRequests":{}}',
-  ])('is told from what says so already, and from what is no result yet: %s', async (text) => {
+  ])('a result with isError, or an incomplete result, is unchanged: %s', async (text) => {
     const result = Payload.text(text)
     expect((await resultOf(() => ({ kind: 'result', result }))).text).toBe(text)
   })
 
-  it('is told from a success whatever else stands there', async () => {
+  it('a result with a non-boolean isError is a success', async () => {
     for (const isError of [null, 0, 'no'])
       expect((await resultOf(saying('x', { isError }))).fields.isError).toBe(false)
   })
 })
 
-describe('an error of JSON-RPC', () => {
+describe('a JSON-RPC error of a server', () => {
   it.each([
     [-32602, 'bad', 'INVALID_INPUT'],
     [-32602, 'Tool x not found', 'UNKNOWN_TOOL'],
@@ -443,20 +443,20 @@ describe('an error of JSON-RPC', () => {
     [-32021, 'no', 'CAPABILITY_REQUIRED'],
     [-32603, 'rate limit', 'UPSTREAM_ERROR'],
     [7, 'no', 'UPSTREAM_ERROR'],
-  ])('of the code %d (%s) means %s', async (rpc, message, code) => {
+  ])('code %d (%s) is classified as %s', async (rpc, message, code) => {
     const error = await thrownBy(relaying(rpc, message))
     expect(error).toMatchObject({ code, rpc })
     expect(error.extra.relayed?.fields).toMatchObject({ code: rpc, message, data: { code, requestId: 'r1' } })
     expectWhole(error.extra.relayed?.fields.data)
   })
 
-  it('keeps the data of the server', async () => {
+  it('the data of the server is kept', async () => {
     const data = { why: [1, 'é'], requiredCapabilities: { roots: {} } }
     const error = await thrownBy(relaying(-32021, 'no', data))
     expect(error.extra.relayed?.fields.data).toMatchObject(data)
   })
 
-  it('keeps data that would not fit beside its own apart', async () => {
+  it('data that is not an object or conflicts is kept under upstream', async () => {
     for (const data of [['a'], 'a', { code: 7, why: 1 }]) {
       const error = await thrownBy(relaying(-32000, 'no', data))
       expect(error.extra.relayed?.fields.data).toMatchObject({ code: 'UPSTREAM_ERROR', upstream: data })
@@ -466,10 +466,10 @@ describe('an error of JSON-RPC', () => {
   it.each([
     ['none', undefined, undefined],
     ['some', { why: 1 }, { why: 1 }],
-    ['some that does not fit beside ours', { code: 7 }, { code: 7 }],
-    ['a text', 'why', 'why'],
+    ['conflicting data', { code: 7 }, { code: 7 }],
+    ['a string', 'why', 'why'],
   ])(
-    'says for 2026-07-28 what the server itself said, where its code is not for others: %s',
+    'an error code that 2026-07-28 clients cannot receive is reported under upstream, with data: %s',
     async (_what, data, own) => {
       const error = await thrownBy(relaying(-32050, 'no', data))
       expect(modernError(error, 'r1').value).toMatchObject({ code: -32603, data: { code: 'UPSTREAM_ERROR' } })
@@ -479,7 +479,7 @@ describe('an error of JSON-RPC', () => {
     },
   )
 
-  it('takes what is said of the key of a call for no words of the server', async () => {
+  it('idempotency members are not attributed to the server', async () => {
     const said = { idempotency_key: 'k', was_replay: false }
     const relayed = Payload.of({ code: -32050, message: 'no' })
     const failure = new GatewayError('UPSTREAM_ERROR', 'no', { relayed })
@@ -490,7 +490,7 @@ describe('an error of JSON-RPC', () => {
     expect(upstream).toEqual({ code: -32050, message: 'no' })
   })
 
-  it('keeps a structured error of the server', async () => {
+  it('a structured error of the server is kept', async () => {
     const data = { code: 'CONFLICT', category: 'permanent', reason: 'held' }
     const error = await thrownBy(relaying(-32000, 'no', data))
     expect(error.code).toBe('CONFLICT')
@@ -498,7 +498,7 @@ describe('an error of JSON-RPC', () => {
     expectWhole(error.extra.relayed?.fields.data)
   })
 
-  it('names the resource that is not there', async () => {
+  it('the missing resource is named', async () => {
     const call = {
       method: 'resources/read',
       params: Payload.of({ uri: 'a:b' }),
@@ -510,7 +510,7 @@ describe('an error of JSON-RPC', () => {
     }
   })
 
-  it('C181 C182 C186 is told without what is nobody’s business', async () => {
+  it('C181 C182 C186 stack traces, secrets and internal details are removed', async () => {
     const error = await thrownBy(
       relaying(-32603, 'no\n    at f (/a/b.js:1:2)', {
         stack: 'Error\n    at f (/a/b.js:1:2)',
@@ -521,7 +521,7 @@ describe('an error of JSON-RPC', () => {
     expect(error.extra.relayed?.text).not.toMatch(/b\.js|abcdefgh/)
   })
 
-  it('passes a demand for a visit to a URL on as it came', async () => {
+  it('a URL elicitation error is passed on unchanged', async () => {
     const data = { elicitations: [{ url: 'http://localhost:3000/a' }] }
     const end = relaying(-32042, 'visit', data)
     expect((await thrownBy(end)).extra.relayed?.fields.data).toEqual(data)
@@ -543,7 +543,7 @@ describe('an HTTP status of the server', () => {
     [422, 'INVALID_INPUT', 'invalid_input'],
     [429, 'RATE_LIMIT_EXCEEDED', 'rate_limited'],
     [503, 'SERVER_UNAVAILABLE', 'transient'],
-  ])('%d means %s', async (status, code, category) => {
+  ])('status %d is classified as %s', async (status, code, category) => {
     expect(await thrownBy(answering(status))).toMatchObject({ code, category })
   })
 
@@ -552,21 +552,21 @@ describe('an HTTP status of the server', () => {
     [404, 'RESOURCE_NOT_FOUND'],
     [409, 'CONFLICT'],
     [400, 'UPSTREAM_ERROR'],
-  ])('%d means %s, which a model reads', async (status, code) => {
+  ])('status %d is classified as %s in a tool result', async (status, code) => {
     expect(objectIn(await resultOf(answering(status)))).toMatchObject({
       code,
       details: { http_status: status },
     })
   })
 
-  it('says how long to wait where the server does', async () => {
+  it('the Retry-After of the server is adopted', async () => {
     const error = await thrownBy(answering(429, { retryAfterSeconds: 12 }))
     expect(error.data).toMatchObject({ retry_after_seconds: 12, retryAfter: 12 })
   })
 })
 
-describe('whatever a server sends', () => {
-  it('becomes an error that is whole', async () => {
+describe('arbitrary errors of a server', () => {
+  it('any error becomes a complete error object', async () => {
     await fc.assert(
       fc.asyncProperty(fc.jsonValue(), fc.integer(), fc.string(), async (data, code, message) => {
         fc.pre(code !== -32042)

@@ -4,12 +4,12 @@ import { MemoryStore } from '../../../../src/store/memory.ts'
 import type { Store } from '../../../../src/store/store.ts'
 import { bench, failureOf, fieldsOf, keyed, textOf } from '../../../support/idempotency-bench.ts'
 
-/** The same key, for a step of a transaction. */
+/** The same key in a step of a transaction. */
 const stepOf = (transaction_id: string, step_id?: string) => ({
   _meta: { idempotency_key: 'k', transaction_id, ...(step_id !== undefined && { step_id }) },
 })
 
-/** A store that does the first write of a kind and says that it failed. */
+/** A store that performs the first write of a kind and then fails. */
 function lying(kind: 'setIfAbsent' | 'compareAndSwap', inner: Store = new MemoryStore()): Store {
   let isTold = false
   const once = async <Value>(written: Promise<Value>): Promise<Value> => {
@@ -33,8 +33,8 @@ function lying(kind: 'setIfAbsent' | 'compareAndSwap', inner: Store = new Memory
   })
 }
 
-describe('a key', () => {
-  it('of a step is none of a step of another transaction, nor of another step', async () => {
+describe('edge cases of an idempotency key', () => {
+  it('the key of a transaction step is separate from other transactions and steps', async () => {
     const { make, seen } = bench()
     await make({}, stepOf('t', 's'))
     for (const other of [stepOf('u', 's'), stepOf('t', 'r'), keyed('k')])
@@ -43,13 +43,13 @@ describe('a key', () => {
     expect(seen).toHaveLength(1)
   })
 
-  it('made by the gateway does not make two steps of two transactions one', async () => {
+  it('automatic keys of two transactions are different', async () => {
     const { make, seen } = bench({ tool: { autoKey: 60_000 } })
     for (const id of ['t', 'u', 't']) await make({}, { _meta: { transaction_id: id } })
     expect(seen).toHaveLength(2)
   })
 
-  it('tells numbers apart that no double does', async () => {
+  it('numbers beyond double precision are different arguments', async () => {
     const { make, seen } = bench()
     const params = (id: string) =>
       Payload.text(`{"name":"t","arguments":{"id":${id}},"_meta":{"idempotency_key":"k"}}`)
@@ -66,7 +66,7 @@ describe('a key', () => {
     ['-1E+400', '1E+400'],
     ['1e-400', '0'],
     ['1.5e-400', '2e-400'],
-  ])('tells %s from %s', async (one, other) => {
+  ])('%s and %s are different arguments', async (one, other) => {
     const { make, seen } = bench()
     const call = (n: string) =>
       make({ params: Payload.text(`{"name":"t","arguments":{"n":${n}}}`), meta: { idempotency_key: 'k' } })
@@ -81,7 +81,7 @@ describe('a key', () => {
     ['1000', '1e3'],
     ['0', '0e999'],
     ['[true,1e100]', '[true,1E+100]'],
-  ])('takes %s and %s for one', async (one, other) => {
+  ])('%s and %s are equal arguments', async (one, other) => {
     const { make, seen } = bench()
     for (const n of [one, other])
       await make({
@@ -91,7 +91,7 @@ describe('a key', () => {
     expect(seen).toHaveLength(1)
   })
 
-  it('is read whatever its arguments are like, and however long', async () => {
+  it('a key is accepted with arguments of any shape and size', async () => {
     const { make, seen } = bench()
     const texts = ['1'.repeat(3_000_000), `["${'\\"'.repeat(3_000_000)}",1234567890123456]`, '"\\\\"']
     for (const [index, text] of texts.entries()) {
@@ -101,7 +101,7 @@ describe('a key', () => {
     expect(seen).toHaveLength(3)
   })
 
-  it('is the same whatever digits stand in its texts', async () => {
+  it('digits in strings do not affect the comparison of arguments', async () => {
     const { make, seen } = bench()
     const params = (text: string) =>
       Payload.text(`{"name":"t","arguments":${text},"_meta":{"idempotency_key":"k"}}`)
@@ -110,7 +110,7 @@ describe('a key', () => {
     expect(seen).toHaveLength(1)
   })
 
-  it('can be used again where the store only lost the answer to its claim', async () => {
+  it('a key is usable after the store lost the response to its claim', async () => {
     const { make, seen } = bench({ store: lying('setIfAbsent') })
     expect((await failureOf(make({}, keyed('k')))).code).toBe('SERVER_UNAVAILABLE')
     expect(seen).toHaveLength(0)
@@ -118,7 +118,7 @@ describe('a key', () => {
     expect(fieldsOf(await make({}, keyed('k')))).toMatchObject({ idempotency: { was_replay: true } })
   })
 
-  it('can be used again where the store only lost the answer to taking it over', async () => {
+  it('a key is usable after the store lost the response to its takeover', async () => {
     const store = new MemoryStore()
     const entry = {
       classification: { op: 'write', risk: 'reversible', idempotent: true, evidence: [] },
@@ -132,7 +132,7 @@ describe('a key', () => {
     expect(textOf(await after.make({}, keyed('k')))).toBe('1')
   })
 
-  it('is not taken where the store says that it has no room, but what was done is told again', async () => {
+  it('a new key is refused while the store is full, and recorded keys are replayed', async () => {
     const store: Store & { unavailableReason?: string } = new MemoryStore()
     const { make, seen } = bench({ store })
     await make({}, keyed('k'))
@@ -142,7 +142,7 @@ describe('a key', () => {
     expect(seen).toHaveLength(1)
   })
 
-  it('is known to be used where there is no room for the result', async () => {
+  it('a key is recorded as used if the store has no room for the result', async () => {
     const store = new MemoryStore()
     const swap = store.compareAndSwap.bind(store)
     store.compareAndSwap = (key, before, value, ttl) =>
@@ -157,7 +157,7 @@ describe('a key', () => {
     expect(seen).toHaveLength(1)
   })
 
-  it('that undoes something is taken although its caller has all it may have', async () => {
+  it('the key of a compensation is accepted beyond the quota of the caller', async () => {
     const { make, seen } = bench({ settings: { max_keys: 1 } })
     await make({}, keyed('k'))
     expect((await failureOf(make({}, keyed('l')))).code).toBe('QUOTA_EXHAUSTED')

@@ -29,43 +29,43 @@ const http = (code: 'SERVER_UNAVAILABLE' | 'UPSTREAM_ERROR', status: number): En
   throwing(code, `The server answered HTTP ${status}.`, { details: { http_status: status } })
 const refused = { _meta: { 'dev.gatehouse/error': { code: 'CONFIRMATION_REQUIRED', category: 'permanent' } } }
 
-/** What a first call ends with, and what the second one with its key does then. */
+/** The end of a first call, and the effect of a second one with its key. */
 const endings: readonly (readonly [string, End, 'replayed' | 'run' | 'unknown'])[] = [
   ['a result', async () => done(1), 'replayed'],
   ['a failed result that is permanent', failing('File not found'), 'replayed'],
   ['a failed result about its input', failing('invalid path'), 'replayed'],
-  ['a failed result that says nothing', failing('Boom'), 'replayed'],
-  ['a failed result about too many calls', failing('Rate limit exceeded'), 'run'],
+  ['a failed result without a reason', failing('Boom'), 'replayed'],
+  ['a failed result about a rate limit', failing('Rate limit exceeded'), 'run'],
   ['a failed result about credentials', failing('Unauthorized'), 'run'],
-  ['a page that a person has to approve', failing('Approve it', refused), 'run'],
+  ['a pending approval page', failing('Approve it', refused), 'run'],
   ['a JSON-RPC error of the server', relayed(-32602, 'bad path'), 'replayed'],
   ['an unknown error of the server', relayed(-32000, 'Oh no'), 'replayed'],
-  ['a refusal of a person', throwing('CONFIRMATION_DECLINED', 'No.'), 'run'],
+  ['a declined confirmation', throwing('CONFIRMATION_DECLINED', 'No.'), 'run'],
   ['a step that could not be undone', throwing('COMPENSATION_UNAVAILABLE', 'No way back.'), 'run'],
-  ['a server that is not reached', throwing('SERVER_UNAVAILABLE', 'Away.', { isUnsent: true }), 'run'],
+  ['an unreachable server', throwing('SERVER_UNAVAILABLE', 'Away.', { isUnsent: true }), 'run'],
   ['HTTP 401', http('SERVER_UNAVAILABLE', 401), 'run'],
   ['HTTP 429', http('UPSTREAM_ERROR', 429), 'run'],
   ['HTTP 503', http('SERVER_UNAVAILABLE', 503), 'run'],
   ['HTTP 422', http('UPSTREAM_ERROR', 422), 'replayed'],
   ['HTTP 500', http('SERVER_UNAVAILABLE', 500), 'replayed'],
-  ['HTTP 504 of something between', http('SERVER_UNAVAILABLE', 504), 'unknown'],
+  ['HTTP 504 of an intermediary', http('SERVER_UNAVAILABLE', 504), 'unknown'],
   ['a result that is too large', throwing('PAYLOAD_TOO_LARGE', 'Too large.'), 'replayed'],
   ['a broken connection', throwing('OUTCOME_UNKNOWN', 'It broke.'), 'unknown'],
-  ['a server that forgot its session twice', throwing('SERVER_UNAVAILABLE', 'Forgotten.'), 'unknown'],
-  ['a fault of the gateway', () => Promise.reject(new TypeError('a bug')), 'unknown'],
+  ['a session lost twice by the server', throwing('SERVER_UNAVAILABLE', 'Forgotten.'), 'unknown'],
+  ['an internal error', () => Promise.reject(new TypeError('a bug')), 'unknown'],
 ]
 
 const dataOf = ({ data, extra: { relayed } }: GatewayError): unknown =>
   relayed ? relayed.fields['data'] : data
 
-describe('what a call ended with decides what its key does next', () => {
-  it.each(endings)('%s', async (_what, end, then) => {
+describe('how the end of a call determines the next use of its key', () => {
+  it.each(endings)('%s determines the next use of the key', async (_what, end, then) => {
     const { make, seen } = bench({ server: end })
     const first = await make({}, keyed('k')).catch((error: unknown) => error)
     const second: unknown = await make({}, keyed('k')).catch((error: unknown) => error)
     expect(seen).toHaveLength(then === 'run' ? 2 : 1)
     if (then === 'unknown') expect(second).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
-    // Of a key that nothing was done under there is nothing to say.
+    // A key under which nothing ran has no metadata.
     if (then !== 'replayed') {
       expect(first instanceof GatewayError ? dataOf(first) : {}).not.toHaveProperty('was_replay')
       return
@@ -79,7 +79,7 @@ describe('what a call ended with decides what its key does next', () => {
     expect(dataOf(second as GatewayError)).toMatchObject({ idempotency_key: 'k', was_replay: true })
   })
 
-  it('a time limit that ran out of a call that goes on: it is under way, then what it came to', async () => {
+  it('after a timeout of a running call the key is in progress and then has the result', async () => {
     const turn = Promise.withResolvers<Outcome>()
     const { make, seen } = bench({ server: () => turn.promise })
     const caller = ending()
@@ -96,8 +96,8 @@ describe('what a call ended with decides what its key does next', () => {
 
 const question = { q: { method: 'elicitation/create' } }
 
-describe('a call that asks first', () => {
-  it('is not remembered: its answers begin it anew', async () => {
+describe('a keyed call that requires input before it runs', () => {
+  it('the input request is not recorded, and the responses start the call again', async () => {
     const { make, seen, store } = bench({
       server: async ({ inputResponses: answers, requestState: state }) =>
         answers
@@ -113,7 +113,7 @@ describe('a call that asks first', () => {
     expect(seen).toHaveLength(2)
   })
 
-  it('asks each who waits for it', async () => {
+  it('every concurrent caller receives the input request', async () => {
     const { make, seen } = bench({
       server: async () => ({ kind: 'input_required', inputRequests: question, requestState: {} }),
     })
@@ -123,13 +123,13 @@ describe('a call that asks first', () => {
   })
 })
 
-describe('a call whose server asks in the middle of it', () => {
+describe('a keyed call whose server requests input while it runs', () => {
   const open = async (call: Call): Promise<Outcome> =>
     call.inputResponses
       ? done(5)
       : { kind: 'input_required', inputRequests: question, requestState: { park: 'ticket' }, isOpen: true }
 
-  it('goes on with the answers, and nobody else may begin it meanwhile', async () => {
+  it('the call continues with the input responses, and no other call can use the key meanwhile', async () => {
     const { make, seen } = bench({ server: open })
     const asked = await make({}, keyed('k'))
     if (asked.kind !== 'input_required') throw new TypeError('it did not ask')
@@ -142,7 +142,7 @@ describe('a call whose server asks in the middle of it', () => {
     expect(seen).toHaveLength(2)
   })
 
-  it('is told again to who brings the same answers again, at once or later', async () => {
+  it('repeated input responses receive the same result, immediately or later', async () => {
     const { make, seen } = bench({ server: open })
     const asked = await make({}, keyed('k'))
     if (asked.kind !== 'input_required') throw new TypeError('it did not ask')
@@ -153,7 +153,7 @@ describe('a call whose server asks in the middle of it', () => {
     expect(seen).toHaveLength(2)
   })
 
-  it('is no business of another gateway: that passes the answers on, for who knows what became of it', async () => {
+  it('another gateway forwards the input responses and reports an unknown outcome', async () => {
     const store = new MemoryStore()
     const asked = await bench({ store, me: 'a', server: open }).make({}, keyed('k'))
     if (asked.kind !== 'input_required') throw new TypeError('it did not ask')
@@ -165,7 +165,7 @@ describe('a call whose server asks in the middle of it', () => {
     expect(textOf(await again.make(retry, keyed('k')))).toBe('5')
   })
 
-  it('is unknown once its answers cannot come any more', async () => {
+  it('the outcome is unknown once input responses can no longer arrive', async () => {
     vi.useFakeTimers()
     try {
       const { make, seen } = bench({ server: open })
@@ -178,7 +178,7 @@ describe('a call whose server asks in the middle of it', () => {
     }
   })
 
-  it('is unknown when it was given up before its answers came', async () => {
+  it('the outcome is unknown if the call is cancelled before the input responses', async () => {
     const gone = (call: Call): Promise<Outcome> =>
       call.inputResponses ? Promise.reject(new GatewayError('STATE_EXPIRED', 'Gone.')) : open(call)
     const { make } = bench({ server: gone })
@@ -188,7 +188,7 @@ describe('a call whose server asks in the middle of it', () => {
     expect((await failureOf(make({}, keyed('k')))).code).toBe('OUTCOME_UNKNOWN')
   })
 
-  it('goes on for as long as the person takes to answer', async () => {
+  it('the call may last as long as the person takes to respond', async () => {
     vi.useFakeTimers()
     try {
       const { make, seen } = bench({ server: open })
@@ -200,7 +200,7 @@ describe('a call whose server asks in the middle of it', () => {
     }
   })
 
-  it('ends with its caller, even between questions', async () => {
+  it('the call ends with its caller, even between input requests', async () => {
     const { make, seen } = bench({ server: open })
     const caller = ending()
     await make(caller.given, keyed('k'))
@@ -209,7 +209,7 @@ describe('a call whose server asks in the middle of it', () => {
   })
 })
 
-describe('a store that fails', () => {
+describe('keyed calls with a failing store', () => {
   class Failing extends MemoryStore {
     isAway = false
     override async setIfAbsent(...given: Parameters<MemoryStore['setIfAbsent']>) {
@@ -222,7 +222,7 @@ describe('a store that fails', () => {
     }
   }
 
-  it('keeps keyed calls from being made, and no others', async () => {
+  it('keyed calls are refused and other calls are not', async () => {
     const store = new Failing()
     store.isAway = true
     const { make, seen } = bench({ store })
@@ -232,7 +232,7 @@ describe('a store that fails', () => {
     expect(seen).toHaveLength(1)
   })
 
-  it('does not hide a result it could not keep, and keeps it later on', async () => {
+  it('a result that cannot be recorded is returned and recorded later', async () => {
     vi.useFakeTimers()
     try {
       const store = new Failing()

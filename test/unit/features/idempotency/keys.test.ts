@@ -14,8 +14,8 @@ const sources: readonly (readonly [Readonly<Record<string, unknown>>])[] = [
   [{ idempotencyKey: 'k' }],
 ]
 
-describe('the key of a call', () => {
-  it.each(sources)('is read from %j, and not shown to the server', async (params) => {
+describe('the idempotency key of a call', () => {
+  it.each(sources)('the key is read from %j and removed before the call is sent', async (params) => {
     const { make, seen } = bench()
     expect(fieldsOf(await make({}, params))).toMatchObject({ idempotency: { idempotency_key: 'k' } })
     expect(seen[0]?.params.text).toBe('{"name":"t","arguments":{"x":1}}')
@@ -26,14 +26,14 @@ describe('the key of a call', () => {
     ['idempotency-key', '"k"'],
     ['idempotency-key', 'k'],
     ['x-idempotency-key', 'k'],
-  ])('is read from the header %s: %s', async (name, value) => {
+  ])('the key is read from the header %s: %s', async (name, value) => {
     const { make, seen } = bench()
     const meta = withGatewayMetadata({}, gatewayMetadataOf({ [name]: value }))
     expect(fieldsOf(await make({ meta }))).toMatchObject({ idempotency: { idempotency_key: 'k' } })
     expect(seen[0]?.meta).toEqual({})
   })
 
-  it('may stand in several places, but be only one', async () => {
+  it('the key may appear in several places if its value is the same', async () => {
     const { make, seen } = bench()
     const twice = { idempotency_key: 'k', idempotencyKey: 'k' }
     await make({}, { ...twice, _meta: twice })
@@ -45,7 +45,7 @@ describe('the key of a call', () => {
     expect(seen).toHaveLength(1)
   })
 
-  it('may not be two values nested so deeply that nobody can tell whether they differ', async () => {
+  it('two values nested too deeply to compare are refused', async () => {
     const { make, seen } = bench()
     const deep: unknown = JSON.parse('['.repeat(50_000) + ']'.repeat(50_000))
     const params = Payload.text('{"name":"t"}', { name: 't', idempotency_key: deep })
@@ -54,7 +54,7 @@ describe('the key of a call', () => {
     expect(seen).toHaveLength(0)
   })
 
-  it.each(['', 'a b', 'é', 'x'.repeat(129), 7, null, ['k'], '"k"'])('may not be %j', async (key) => {
+  it.each(['', 'a b', 'é', 'x'.repeat(129), 7, null, ['k'], '"k"'])('the key %j is refused', async (key) => {
     const { make, seen } = bench()
     const error = await failureOf(make({}, { idempotency_key: key }))
     expect(error).toMatchObject({ code: 'INVALID_INPUT', data: { field: 'idempotency_key' } })
@@ -68,7 +68,7 @@ describe('the key of a call', () => {
     [{ idempotencyKey: 'a b' }, {}, 'idempotencyKey'],
     [{}, { 'idempotency-key': 'a b' }, 'Idempotency-Key'],
     [{}, { 'x-idempotency-key': 'a b' }, 'Idempotency-Key'],
-  ])('is refused under the name it has in %j %j', async (params, headers, field) => {
+  ])('an invalid key is reported under its name in %j %j', async (params, headers, field) => {
     const { make } = bench()
     const meta = withGatewayMetadata('_meta' in params ? params._meta : {}, gatewayMetadataOf(headers))
     const error = await failureOf(make({ meta }, params))
@@ -76,13 +76,13 @@ describe('the key of a call', () => {
     expect(error.message).toContain(`${field} must be`)
   })
 
-  it.each(['1h', 1.5, -1, null])('may not be remembered for %j', async (ttl) => {
+  it.each(['1h', 1.5, -1, null])('the retention %j is refused', async (ttl) => {
     const { make } = bench()
     const error = await failureOf(make({}, { ...keyed('k'), idempotency_ttl_seconds: ttl }))
     expect(error.data).toMatchObject({ code: 'INVALID_INPUT', field: 'idempotency_ttl_seconds' })
   })
 
-  it('is remembered no longer than is allowed', async () => {
+  it('the retention is capped at the configured maximum', async () => {
     vi.useFakeTimers()
     try {
       const { make, seen } = bench({ settings: { max_ttl: 120_000 } })
@@ -96,7 +96,7 @@ describe('the key of a call', () => {
     }
   })
 
-  it('is for tools of servers alone, and a call without one is passed on as it is', async () => {
+  it('a call without a key is forwarded unchanged', async () => {
     const { make, seen } = bench()
     const call = { params: Payload.of({ name: 't' }) }
     await make(call)
@@ -106,13 +106,13 @@ describe('the key of a call', () => {
   })
 })
 
-describe('a server with keys of its own', () => {
+describe('a server with its own idempotency keys', () => {
   const schema = (properties: object) => ({
     definition: { name: 't', inputSchema: { type: 'object', properties } },
   })
   const given = (call: Call | undefined): unknown => call?.params.fields['arguments']
 
-  it('gets the key in the argument it has for it, unless the caller fills that', async () => {
+  it('the key is passed in the key argument of the tool unless the caller set it', async () => {
     const { make, seen } = bench({ entry: schema({ client_token: { type: 'string' } }) })
     await make({}, keyed('k'))
     await make({}, keyed('l', { arguments: { client_token: 'mine' } }))
@@ -120,7 +120,7 @@ describe('a server with keys of its own', () => {
     expect(seen.map(given)).toEqual([{ x: 1, client_token: 'k' }, { client_token: 'mine' }, { x: 1 }])
   })
 
-  it('gets none in an argument that is no text, of another name, or where that is off', async () => {
+  it('the key is not passed in an argument of another type or name, or if that is off', async () => {
     for (const setup of [
       { entry: schema({ request_id: { type: 'integer' }, requestid: { type: 'string' } }) },
       { entry: schema({ request_id: { type: 'string' } }), tool: { keyArgument: false } as const },
@@ -131,7 +131,7 @@ describe('a server with keys of its own', () => {
     }
   })
 
-  it('gets it where the configuration says, and as a header where that is wanted', async () => {
+  it('the key is passed in the configured argument, and as a header if configured', async () => {
     const { make, seen } = bench({ tool: { keyArgument: 'ref', forwardKey: true } })
     await make({}, keyed('k'))
     expect(given(seen[0])).toEqual({ x: 1, ref: 'k' })
@@ -140,7 +140,7 @@ describe('a server with keys of its own', () => {
 })
 
 describe('equal calls without a key', () => {
-  it('count as one for a while where that is configured', async () => {
+  it('equal calls within the configured time are one call', async () => {
     vi.useFakeTimers()
     try {
       const { make, seen } = bench({ tool: { autoKey: 2000 } })
@@ -158,7 +158,7 @@ describe('equal calls without a key', () => {
     }
   })
 
-  it('are never one where doing them twice is harmless', async () => {
+  it('equal calls of an idempotent tool are never merged', async () => {
     const classification = { op: 'read', risk: 'safe', idempotent: true, evidence: [] } as const
     const { make, seen } = bench({ tool: { autoKey: 2000 }, entry: { classification } })
     await make()
@@ -167,8 +167,8 @@ describe('equal calls without a key', () => {
   })
 })
 
-describe('what is remembered for one caller', () => {
-  it('is bounded in number: keys it has go on, others are refused until some are over', async () => {
+describe('the quota of recorded keys per caller', () => {
+  it('the number of keys is limited: recorded keys remain usable and new ones are refused until some expire', async () => {
     vi.useFakeTimers()
     try {
       const { make, seen } = bench({ settings: { max_keys: 2, ttl: 60_000 } })
@@ -188,14 +188,14 @@ describe('what is remembered for one caller', () => {
     }
   })
 
-  it('counts what was there before the gateway started', async () => {
+  it('keys recorded before a restart count towards the quota', async () => {
     const store = new MemoryStore()
     await bench({ store, settings: { max_keys: 1 } }).make({}, keyed('one'))
     const later = bench({ store, settings: { max_keys: 1 } })
     expect((await failureOf(later.make({}, keyed('two')))).code).toBe('QUOTA_EXHAUSTED')
   })
 
-  it('does not count what was not done', async () => {
+  it('calls without an effect do not count towards the quota', async () => {
     const { make } = bench({
       settings: { max_keys: 1 },
       server: async () => ({ kind: 'input_required', inputRequests: {}, requestState: {} }),
@@ -204,7 +204,7 @@ describe('what is remembered for one caller', () => {
       expect(textOf(await make({}, keyed(key)))).toBe('input_required')
   })
 
-  it('holds no result there is no room for, and says that it was done', async () => {
+  it('a result beyond the size quota is not recorded, only that the call ran', async () => {
     const large: Handler = async () => ({
       kind: 'result',
       result: Payload.of({ content: ['x'.repeat(5000)] }),
@@ -217,12 +217,12 @@ describe('what is remembered for one caller', () => {
   })
 })
 
-describe('a read that settles the doubt', () => {
+describe('a read that verifies an unknown outcome', () => {
   const verify = 'list(x=$.args.x) -> $.result.items[0]'
   const lost: Handler = (call) =>
     new Promise((_, reject) => call.signal.addEventListener('abort', () => reject(call.signal.reason)))
 
-  /** A gateway that died in the middle of the call, and the one that comes after it. */
+  /** A gateway that crashed during the call, and its successor. */
   async function doubt(items: unknown, silence = 0, more: Partial<Parameters<typeof bench>[0]> = {}) {
     const store = new MemoryStore()
     const dying = bench({ store, me: 'dead', server: lost })
@@ -241,7 +241,7 @@ describe('a read that settles the doubt', () => {
     }
   }
 
-  it('finds it: that is the answer, and stays it', async () => {
+  it('an effect that is found becomes the recorded result', async () => {
     const { make, seen, reads } = await doubt({ structuredContent: { items: [{ id: 4 }] } })
     const found = fieldsOf(await make({}, keyed('k')))
     expect(found).toMatchObject({
@@ -255,7 +255,7 @@ describe('a read that settles the doubt', () => {
     expect(reads[0]?.params.fields['arguments']).toEqual({ x: 1 })
   })
 
-  /** A server that loses each answer, and what a read finds of the calls. */
+  /** A server that loses every response, and the result of a read of its calls. */
   function losing(items: unknown) {
     const reads: Call[] = []
     const call: Handler = async (read) => {
@@ -273,7 +273,7 @@ describe('a read that settles the doubt', () => {
     }
   }
 
-  it('is made at once where the caller is still there, and what it finds is the answer', async () => {
+  it('the read runs immediately if the caller is still connected, and what it finds is the result', async () => {
     const { make, seen, reads } = losing([{ id: 4 }])
     expect(fieldsOf(await make({}, keyed('k')))).toMatchObject({
       structuredContent: { id: 4 },
@@ -283,7 +283,7 @@ describe('a read that settles the doubt', () => {
     expect([seen.length, reads.length]).toEqual([1, 1])
   })
 
-  it('that finds nothing at once leaves the doubt, and says how it is settled', async () => {
+  it('an immediate read without a finding leaves the outcome unknown and states how to resolve it', async () => {
     const { make, seen } = losing([])
     const error = await failureOf(make({}, keyed('k')))
     expect(error).toMatchObject({ code: 'OUTCOME_UNKNOWN', message: 'It went away.' })
@@ -292,14 +292,14 @@ describe('a read that settles the doubt', () => {
     expect(seen).toHaveLength(1)
   })
 
-  it('is not made at once for a step, of which its transaction says that it is in doubt', async () => {
+  it('the read does not run immediately for a step, whose transaction records the doubt', async () => {
     const { make, reads } = losing([{ id: 4 }])
     const step = { _meta: { idempotency_key: 'k', transaction_id: 't' } }
     expect((await failureOf(make({}, step))).code).toBe('OUTCOME_UNKNOWN')
     expect(reads).toHaveLength(0)
   })
 
-  it('finds it, in a form the tool does not promise: as text alone', async () => {
+  it('a found effect that does not match the output schema is returned as text only', async () => {
     const outputSchema = { type: 'object', required: ['name'] }
     const entry = { definition: { name: 't', inputSchema: {}, outputSchema } }
     const { make } = await doubt({ structuredContent: { items: [{ id: 4 }] } }, 0, { entry })
@@ -307,18 +307,18 @@ describe('a read that settles the doubt', () => {
   })
 
   it.each([
-    ['no place for it', []],
+    ['no member', []],
     ['null', [null]],
     ['an empty text', ['']],
     ['an empty list', [[]]],
-  ])('does not find it, but %s: it is run, once', async (_what, items) => {
+  ])('a read that finds %s shows that the call had no effect, and it runs once', async (_what, items) => {
     const { make, seen } = await doubt({ structuredContent: { items } })
     const all = await Promise.all([make({}, keyed('k')), make({}, keyed('k'))])
     expect(all.map(textOf)).toEqual(['9', '9'])
     expect(seen).toHaveLength(1)
   })
 
-  it('does not find it, while what was sent may act still: not yet', async () => {
+  it('the key is in progress while a lost call may still take effect', async () => {
     const { make, seen } = await doubt({ structuredContent: { items: [] } }, 30_000)
     const error = await failureOf(make({}, keyed('k')))
     expect(error.code).toBe('IDEMPOTENCY_IN_PROGRESS')
@@ -328,10 +328,10 @@ describe('a read that settles the doubt', () => {
 
   it.each([
     ['fails', { isError: true, content: [{ type: 'text', text: 'not found' }] }],
-    ['says something else', { structuredContent: { error: 'down' } }],
-    ['has a text', { content: [{ type: 'text', text: 'No items.' }] }],
-    ['has nothing', { content: [] }],
-  ])('%s: nobody knows', async (_what, items) => {
+    ['returns another structure', { structuredContent: { error: 'down' } }],
+    ['returns text', { content: [{ type: 'text', text: 'No items.' }] }],
+    ['returns no content', { content: [] }],
+  ])('the outcome stays unknown if the read %s', async (_what, items) => {
     const { make, seen } = await doubt(items)
     expect((await failureOf(make({}, keyed('k')))).code).toBe('OUTCOME_UNKNOWN')
     expect(seen).toHaveLength(0)

@@ -8,7 +8,7 @@ import { bench, done, keyed } from '../../../support/idempotency-bench.ts'
 
 type End = 'ok' | 'failed' | 'released' | 'lost' | 'crash'
 
-/** What one key stands for: nothing, a call that was done with what came of it, or one nobody knows of. */
+/** The state of one key: unused, completed with its result, or unknown. */
 type Model =
   | { readonly state: 'none' }
   | { readonly state: 'done' | 'unknown'; readonly x: number; readonly code: string }
@@ -19,7 +19,7 @@ const step = fc.record({
   isNew: fc.boolean(),
 })
 
-it('whatever happens to a key, its call takes effect once, and what is told of it never changes', async () => {
+it('idempotency: for any sequence of events a call takes effect once and its replays never change', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (steps) => {
       const store = new MemoryStore()

@@ -1,5 +1,5 @@
-// How long a call with a key may be under way: it ends, whoever waits for it, and what is lost with it is settled by a
-// read or stays in doubt. No call is made again before the first attempt cannot act any more.
+// How long a keyed call may run: it always ends, and a lost response is resolved by a read or stays unknown. No call
+// runs again while the first attempt may still take effect.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Handler, Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
@@ -33,35 +33,39 @@ const forEver: Handler = () => new Promise(() => undefined)
 const finding =
   (...items: object[]): Handler =>
   async () => ({ kind: 'result', result: Payload.of({ structuredContent: { items } }) })
-/** A read that its own deadline ends. */
+/** A read that ends by its own deadline. */
 const hanging: Handler = (call) => {
   setTimeout(() => call.abort(new GatewayError('OPERATION_TIMEOUT', 'It took too long.')), SILENCE)
   return untilAborted(call)
 }
 
 const servers = [
-  { server: 'ends with its call', handle: untilAborted },
-  { server: 'goes on for ever', handle: forEver },
+  { server: 'responds to cancellation', handle: untilAborted },
+  { server: 'never responds', handle: forEver },
 ]
 const reads = [
-  { read: 'nothing to read it by', setup: {}, isFound: false },
-  { read: 'a read that finds it', setup: { tool, deps: { call: finding({ id: 4 }) } }, isFound: true },
+  { read: 'no verify read', setup: {}, isFound: false },
+  {
+    read: 'a read that finds the effect',
+    setup: { tool, deps: { call: finding({ id: 4 }) } },
+    isFound: true,
+  },
   { read: 'a read that hangs', setup: { tool, deps: { call: hanging } }, isFound: false },
 ]
-/** When clients make the call, and how long each waits, in milliseconds. */
+/** The times at which clients make the call, and how long each waits, in milliseconds. */
 const patterns = [
-  { pattern: 'at once, on and on', starts: [0, 1, 2, 3, 4, 5, 6].map((at) => at * SILENCE), wait: SILENCE },
-  { pattern: 'many at a time', starts: [0, 0, 0, 500, 1000, 1500, 2000, 2500, 3000, 4900], wait: SILENCE },
-  { pattern: 'by one that gives up early', starts: [0, 300, 600, 4800], wait: 250 },
+  { pattern: 'continuously', starts: [0, 1, 2, 3, 4, 5, 6].map((at) => at * SILENCE), wait: SILENCE },
+  { pattern: 'concurrently', starts: [0, 0, 0, 500, 1000, 1500, 2000, 2500, 3000, 4900], wait: SILENCE },
+  { pattern: 'by callers with a short timeout', starts: [0, 300, 600, 4800], wait: 250 },
   { pattern: 'after a long pause', starts: [0, SILENCE + 5500], wait: SILENCE },
-  { pattern: 'by none, as the first one waits', starts: [0], wait: 60_000 },
+  { pattern: 'by no other caller', starts: [0], wait: 60_000 },
 ]
 const rows = servers.flatMap((server) =>
   reads.flatMap((read) => patterns.map((pattern) => ({ ...server, ...read, ...pattern }))),
 )
 
-describe('a call with a key that is never answered', () => {
-  it.each(rows)('ends: its server $server, it is repeated $pattern, with $read', async (row) => {
+describe('a keyed call that is never answered', () => {
+  it.each(rows)('the call ends: its server $server, it is repeated $pattern, with $read', async (row) => {
     const { setup, isFound } = row
     const { make, seen } = bench({ ...setup, server: row.handle, deps: { ...setup.deps, callBounds } })
     const ends: unknown[] = []
@@ -87,7 +91,7 @@ describe('a call with a key that is never answered', () => {
     expect(seen).toHaveLength(1)
   })
 
-  it('tells those who wait for its end that nobody knows, and how that is settled', async () => {
+  it('waiting callers learn that the outcome is unknown and how to resolve it', async () => {
     const { make } = bench({ server: untilAborted, deps: { callBounds } })
     const first = failureOf(make({}, keyed('k')))
     await pass(TOTAL)
@@ -98,7 +102,7 @@ describe('a call with a key that is never answered', () => {
     expect((await second).data['suggestion']).toContain('with the same key')
   })
 
-  it('is made again only once a read did not find it, after as long as its server may be silent', async () => {
+  it('the call runs again only if a read finds no effect after the silence limit of its server', async () => {
     const answers: Handler[] = [untilAborted, async () => done(2)]
     const { make, seen } = bench({
       server: (call) => (answers.shift() ?? forEver)(call),
@@ -119,7 +123,7 @@ describe('a call with a key that is never answered', () => {
     expect(seen).toHaveLength(2)
   })
 
-  it('takes as long as a person does, who is waited for', async () => {
+  it('the call lasts as long as the person it waits for', async () => {
     const { make } = bench({
       deps: { callBounds },
       server: async (call) => {
@@ -135,7 +139,7 @@ describe('a call with a key that is never answered', () => {
     expect(textOf(await outcome)).toBe('1')
   })
 
-  it('has no end of its own where nothing limits calls', async () => {
+  it('the call has no time limit if calls are unlimited', async () => {
     const turn = Promise.withResolvers<Outcome>()
     const unlimited = () => ({ silence: 600_000, total: Number.POSITIVE_INFINITY })
     const { make } = bench({ server: () => turn.promise, deps: { callBounds: unlimited } })
@@ -146,8 +150,8 @@ describe('a call with a key that is never answered', () => {
   })
 })
 
-describe('a call whose gateway died long after it had begun', () => {
-  /** A store with the record of a call, which a gateway that is gone made so long ago. */
+describe('a keyed call whose gateway crashed long after it began', () => {
+  /** A store with a pending record of a crashed gateway, of the given age. */
   async function left(age: number): Promise<MemoryStore> {
     const store = new MemoryStore()
     const [startedAt, hour] = [Date.now() - age, 3_600_000]
@@ -159,7 +163,7 @@ describe('a call whose gateway died long after it had begun', () => {
     return store
   }
 
-  it('is not made again before its server was silent for long enough since that was found', async () => {
+  it('the call does not run again before a full silence limit has passed since the crash was detected', async () => {
     const store = await left(10 * SILENCE)
     const { make, seen } = bench({ store, me: 'b', tool, deps: { callBounds, call: finding() } })
     for (const wait of [SILENCE / 2, SILENCE / 2]) {
@@ -171,8 +175,8 @@ describe('a call whose gateway died long after it had begun', () => {
   })
 })
 
-describe('a store that is away for longer than answers are tried to be written', () => {
-  it('learns that the call was done once it is back', async () => {
+describe('a store that is unavailable for longer than writes are retried', () => {
+  it('the result is recorded once the store is available again', async () => {
     class Away extends MemoryStore {
       isAway = false
       override async compareAndSwap(...given: Parameters<MemoryStore['compareAndSwap']>) {

@@ -15,8 +15,8 @@ import {
 
 const outcomeUnknown = new GatewayError('OUTCOME_UNKNOWN', 'The connection broke.')
 
-describe('a call with a key', () => {
-  it('runs once, and is told again with the time it first ran', async () => {
+describe('idempotency: a keyed call', () => {
+  it('a keyed call runs once and is replayed with the time of its first run', async () => {
     const { make, seen } = bench()
     const first = fieldsOf(await make({}, keyed('k')))
     const again = fieldsOf(await make({}, keyed('k')))
@@ -29,12 +29,12 @@ describe('a call with a key', () => {
     expect(at(again)).toBe(at(first))
   })
 
-  it('says nothing at the top of the result where that is not wanted', async () => {
+  it('the result has no idempotency member if compat is off', async () => {
     const { make } = bench({ settings: { compat: false } })
     expect(fieldsOf(await make({}, keyed('k')))).not.toHaveProperty('idempotency')
   })
 
-  it('keeps the characters of numbers that no double holds', async () => {
+  it('a replay preserves digits beyond double precision', async () => {
     const text = '{"content":[],"structuredContent":{"id":12345678901234567890,"n":1.0}}'
     const { make } = bench({ server: async () => ({ kind: 'result', result: Payload.text(text) }) })
     await make({}, keyed('k'))
@@ -42,7 +42,7 @@ describe('a call with a key', () => {
     expect(again.kind === 'result' && again.result.text).toContain('{"id":12345678901234567890,"n":1.0}')
   })
 
-  it('is a conflict with other arguments or another tool', async () => {
+  it('a key with other arguments or another tool is a conflict', async () => {
     const { make, seen } = bench()
     await make({}, keyed('k'))
     const changed = await failureOf(make({}, keyed('k', { arguments: { x: 2 } })))
@@ -51,14 +51,14 @@ describe('a call with a key', () => {
     expect(seen).toHaveLength(1)
   })
 
-  it('is the same with its arguments in another order', async () => {
+  it('a key with reordered arguments is a replay', async () => {
     const { make, seen } = bench()
     await make({}, keyed('k', { arguments: { a: 1, b: { c: 2, d: 3 } } }))
     await make({}, keyed('k', { arguments: { b: { d: 3, c: 2 }, a: 1 } }))
     expect(seen).toHaveLength(1)
   })
 
-  it('is nobody else’s', async () => {
+  it('a key is scoped to its principal', async () => {
     const { make, seen } = bench()
     await make({ principal: { id: 'ann' } }, keyed('k'))
     const other = await make({ principal: { id: 'bob' } }, keyed('k', { arguments: { x: 2 } }))
@@ -66,7 +66,7 @@ describe('a call with a key', () => {
     expect(seen).toHaveLength(2)
   })
 
-  it('runs anew once its time is over', async () => {
+  it('a key can be used again after its retention', async () => {
     vi.useFakeTimers()
     try {
       const { make, seen } = bench()
@@ -83,7 +83,7 @@ describe('a call with a key', () => {
     }
   })
 
-  it('is told again by a gateway that was started anew', async () => {
+  it('a replay survives a restart of the gateway', async () => {
     const store = new MemoryStore()
     await bench({ store, me: 'a' }).make({}, keyed('k'))
     const after = bench({ store, me: 'b', alive: new Set(['b']) })
@@ -92,8 +92,8 @@ describe('a call with a key', () => {
   })
 })
 
-describe('calls with one key at the same time', () => {
-  it('are one call of the server, and each gets its result', async () => {
+describe('idempotency: concurrent calls with one key', () => {
+  it('concurrent calls cause one upstream call, and each receives its result', async () => {
     const turn = Promise.withResolvers<Outcome>()
     const { make, seen } = bench({ server: () => turn.promise })
     const all = Array.from({ length: 100 }, () => make({}, keyed('k')))
@@ -106,7 +106,7 @@ describe('calls with one key at the same time', () => {
     expect(new Set(outcomes.map(({ content }) => JSON.stringify(content))).size).toBe(1)
   })
 
-  it('are one call of the server over three gateways that share a store', async () => {
+  it('concurrent calls on three gateways with a shared store cause one upstream call', async () => {
     const store = new MemoryStore()
     const turn = Promise.withResolvers<Outcome>()
     const gateways = ['a', 'b', 'c'].map((me) => bench({ store, me, server: () => turn.promise }))
@@ -118,7 +118,7 @@ describe('calls with one key at the same time', () => {
     expect(gateways.map(({ seen }) => seen.length).reduce((sum, each) => sum + each)).toBe(1)
   })
 
-  it('differ in their arguments: the second is refused', async () => {
+  it('a concurrent call with other arguments is refused', async () => {
     const turn = Promise.withResolvers<Outcome>()
     const { make } = bench({ server: () => turn.promise })
     const first = make({}, keyed('k'))
@@ -128,7 +128,7 @@ describe('calls with one key at the same time', () => {
     await first
   })
 
-  it('go on for those who stay when the first one leaves', async () => {
+  it('the upstream call continues for the remaining callers when the first disconnects', async () => {
     const turn = Promise.withResolvers<Outcome>()
     const { make, seen } = bench({ server: () => turn.promise })
     const leaving = ending()
@@ -142,7 +142,7 @@ describe('calls with one key at the same time', () => {
     expect(textOf(await second)).toBe('7')
   })
 
-  it('tell the one whose time is over that it is under way still, and the first one that it took too long', async () => {
+  it('a caller whose deadline passes is answered in progress, and the first caller with a timeout', async () => {
     const turn = Promise.withResolvers<Outcome>()
     const { make, seen } = bench({ server: () => turn.promise })
     const [one, two] = [ending(), ending()]
@@ -160,7 +160,7 @@ describe('calls with one key at the same time', () => {
     expect(seen).toHaveLength(1)
   })
 
-  it('wait for a call of another gateway no longer than they have time', async () => {
+  it('a call waits for another gateway no longer than its deadline', async () => {
     const store = new MemoryStore()
     const turn = Promise.withResolvers<Outcome>()
     const other = bench({ store, me: 'b', server: () => turn.promise })
@@ -175,8 +175,8 @@ describe('calls with one key at the same time', () => {
   })
 })
 
-describe('a gateway that closes', () => {
-  it('waits for what is under way to be written down, for a while', async () => {
+describe('idempotency: a closing gateway', () => {
+  it('a closing gateway waits a limited time for running calls to be recorded', async () => {
     vi.useFakeTimers()
     try {
       const turn = Promise.withResolvers<Outcome>()
@@ -203,8 +203,8 @@ describe('a gateway that closes', () => {
   })
 })
 
-describe('a caller that leaves', () => {
-  it('before its call was made leaves the key to whoever comes next', async () => {
+describe('idempotency: a disconnected caller', () => {
+  it('a caller that disconnects before its call is sent releases the key', async () => {
     const store = new MemoryStore()
     const claim = store.setIfAbsent.bind(store)
     const turn = Promise.withResolvers<void>()
@@ -224,7 +224,7 @@ describe('a caller that leaves', () => {
     expect([seen.length, other.seen.length]).toEqual([0, 1])
   })
 
-  it('finds the answer that came late', async () => {
+  it('a caller that comes back receives the late result', async () => {
     const turn = Promise.withResolvers<Outcome>()
     const { make, seen } = bench({ server: () => turn.promise })
     const leaving = ending()
@@ -237,7 +237,7 @@ describe('a caller that leaves', () => {
     expect(seen).toHaveLength(1)
   })
 
-  it('leaves an unknown outcome when nobody comes back in time', async () => {
+  it('an outcome is unknown if the caller does not come back in time', async () => {
     vi.useFakeTimers()
     try {
       const { make, seen } = bench({
@@ -260,8 +260,8 @@ describe('a caller that leaves', () => {
   })
 })
 
-describe('a call whose outcome is lost', () => {
-  it('is not run again by guess', async () => {
+describe('idempotency: an unknown outcome', () => {
+  it('a call with an unknown outcome is not retried blindly', async () => {
     const { make, seen } = bench({ server: () => Promise.reject(outcomeUnknown) })
     expect((await failureOf(make({}, keyed('k')))).code).toBe('OUTCOME_UNKNOWN')
     const again = await failureOf(make({}, keyed('k')))
@@ -270,14 +270,14 @@ describe('a call whose outcome is lost', () => {
     expect(seen).toHaveLength(1)
   })
 
-  it('is a conflict with other arguments even so', async () => {
+  it('a key with an unknown outcome and other arguments is a conflict', async () => {
     const { make } = bench({ server: () => Promise.reject(outcomeUnknown) })
     await failureOf(make({}, keyed('k')))
     const other = await failureOf(make({}, keyed('k', { arguments: { x: 2 } })))
     expect(other.code).toBe('IDEMPOTENCY_CONFLICT')
   })
 
-  it('is run again where doing it twice is the same as once', async () => {
+  it('an idempotent tool is retried after a lost response', async () => {
     let tries = 0
     const { make } = bench({
       entry: { classification: { op: 'write', risk: 'reversible', idempotent: true, evidence: [] } },
@@ -288,7 +288,7 @@ describe('a call whose outcome is lost', () => {
     expect(fieldsOf(await make({}, keyed('k')))).toMatchObject({ idempotency: { was_replay: true } })
   })
 
-  it('is unknown where its gateway died in the middle of it', async () => {
+  it('the outcome of a call is unknown if its gateway crashed while it ran', async () => {
     const store = new MemoryStore()
     const dying = bench({ store, me: 'dead', server: () => new Promise(() => undefined) })
     dying.make({}, keyed('k')).catch(() => undefined)

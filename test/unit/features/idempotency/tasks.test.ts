@@ -1,4 +1,4 @@
-// A task is answered when it is accepted. No such answer may be remembered as what a call came to.
+// A task is acknowledged before it runs, so the acknowledgement must not be recorded as the result of a keyed call.
 import { describe, expect, it } from 'vitest'
 import { Payload } from '../../../../src/core/payload.ts'
 import { bench, failureOf, fieldsOf, keyed } from '../../../support/idempotency-bench.ts'
@@ -6,23 +6,26 @@ import { bench, failureOf, fieldsOf, keyed } from '../../../support/idempotency-
 const tasks = 'io.modelcontextprotocol/tasks'
 const auto = { autoKey: 10_000 }
 
-describe('a call with a key that is to run as a task', () => {
+describe('a keyed call that requests a task', () => {
   it.each([
     ['a key', bench(), keyed('k', { task: { ttl: 60_000 } })],
     ['a key and an empty request', bench(), keyed('k', { task: {} })],
     ['auto_key', bench({ tool: auto }), { task: {} }],
-    ['auto_key and a time to live alone', bench({ tool: auto }), { task: {}, idempotency_ttl_seconds: 60 }],
-  ])('is refused in words with %s, and the key is free', async (_what, { make, seen, store }, params) => {
-    const error = await failureOf(make({}, params))
-    expect(error).toMatchObject({ code: 'INVALID_INPUT', extra: { field: 'task', reason: 'unsupported' } })
-    expect(error.message).toContain('cannot be made as a task')
-    expect(error.data['suggestion']).toContain('without "task"')
-    expect(seen).toHaveLength(0)
-    expect(fieldsOf(await make({}, { ...params, task: undefined }))).toHaveProperty('content')
-    expect([seen.length, (await store.scan('call:anonymous')).size]).toEqual([1, 0])
-  })
+    ['auto_key and only a time to live', bench({ tool: auto }), { task: {}, idempotency_ttl_seconds: 60 }],
+  ])(
+    'a keyed call as a task is refused with %s, and the key stays free',
+    async (_what, { make, seen, store }, params) => {
+      const error = await failureOf(make({}, params))
+      expect(error).toMatchObject({ code: 'INVALID_INPUT', extra: { field: 'task', reason: 'unsupported' } })
+      expect(error.message).toContain('cannot be made as a task')
+      expect(error.data['suggestion']).toContain('without "task"')
+      expect(seen).toHaveLength(0)
+      expect(fieldsOf(await make({}, { ...params, task: undefined }))).toHaveProperty('content')
+      expect([seen.length, (await store.scan('call:anonymous')).size]).toEqual([1, 0])
+    },
+  )
 
-  it('goes on as it is where nothing asks for it to run once', async () => {
+  it('a task request without a key is forwarded unchanged', async () => {
     const reads = { classification: { op: 'read', risk: 'safe', idempotent: true, evidence: [] } } as const
     for (const { make, seen } of [bench(), bench({ tool: auto, entry: reads })]) {
       await make({}, { task: {} })
@@ -31,12 +34,12 @@ describe('a call with a key that is to run as a task', () => {
   })
 })
 
-describe('a call with a key of a client that takes tasks of 2026-07-28', () => {
+describe('a keyed call of a client with 2026-07-28 tasks', () => {
   const capabilities = { elicitation: {}, extensions: { [tasks]: {}, other: {} } }
   const client = { era: 'modern', revision: '2026-07-28', capabilities } as const
   const _meta = { 'io.modelcontextprotocol/clientCapabilities': capabilities }
 
-  it('is made for a client that takes none, so that its server answers with the result', async () => {
+  it('the task capability is removed from the call, so that the server returns the result', async () => {
     const { make, seen } = bench()
     await make({ client }, { _meta: { ..._meta, ...keyed('k')._meta } })
     const without = { elicitation: {}, extensions: { other: {} } }
@@ -49,7 +52,7 @@ describe('a call with a key of a client that takes tasks of 2026-07-28', () => {
   it.each([
     ['2026-07-28', { resultType: 'task', taskId: 't', status: 'working' }],
     ['2025-11-25', { task: { taskId: 't', status: 'working' } }],
-  ])('is in doubt where a server of %s makes it a task nevertheless', async (_revision, result) => {
+  ])('the outcome is unknown if a %s server starts a task nevertheless', async (_revision, result) => {
     const { make, seen } = bench({ server: async () => ({ kind: 'result', result: Payload.of(result) }) })
     expect(fieldsOf(await make({ client }, keyed('k')))).toMatchObject(result)
     expect((await failureOf(make({}, keyed('k')))).code).toBe('OUTCOME_UNKNOWN')

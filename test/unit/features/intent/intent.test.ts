@@ -40,7 +40,7 @@ interface World {
   readonly result?: string
 }
 
-/** Calls `read_text_file` with what is given beside it. */
+/** Calls `read_text_file` with additional params. */
 async function tried(params: object, world: World = {}): Promise<Tried> {
   const { own, given, deps, settings, result = answer } = world
   const server = { tools, ...(settings && { settings }) }
@@ -75,22 +75,22 @@ const suggestion = {
   reason: 'Its name and description are closer to the stated intent.',
 }
 
-describe('an intent', () => {
-  it('that nobody states changes nothing, to the byte, and costs nothing', async () => {
+describe('the intent of a call', () => {
+  it('a call without an intent is forwarded as the same object and its result is byte-identical', async () => {
     const found = await tried({})
     expect(resultOf(found).text).toBe(answer)
     expect(found.seen).toBe(found.call)
   })
 
   it.each([
-    ['beside the name', { intent: wish }],
+    ['next to the name', { intent: wish }],
     ['in _meta', { _meta: { intent: wish } }],
     [
-      'in _meta under our own key',
+      "in _meta under the gateway's key",
       { _meta: { 'dev.gatehouse/intent': { text: wish, category: 'user_requested' } } },
     ],
   ])(
-    'stated %s gets the tool that fits better, after the answer, and the server is not told',
+    'an intent stated %s yields a suggestion of a better tool and is not forwarded to the server',
     async (_, params) => {
       const found = await tried(params)
       const { content, structuredContent, suggestion: told, _meta: meta } = resultOf(found).fields
@@ -108,13 +108,13 @@ describe('an intent', () => {
     },
   )
 
-  it('that the called tool serves gets no suggestion, and the same bytes', async () => {
+  it('an intent that the called tool matches yields no suggestion and a byte-identical result', async () => {
     expect(resultOf(await tried({ intent: 'read the text of a file' })).text).toBe(answer)
     expect(resultOf(await tried({ intent: 'order a pizza' })).text).toBe(answer)
     expect(resultOf(await tried({ intent: '' })).text).toBe(answer)
   })
 
-  it('never leads to a tool of more risk, nor to one the caller may not call', async () => {
+  it('no tool of higher risk and no tool the caller may not call is suggested', async () => {
     expect(
       resultOf(await tried({ intent: 'delete a directory with all files' })).fields['suggestion'],
     ).not.toMatchObject({ recommended_tool: 'delete_directory' })
@@ -127,7 +127,7 @@ describe('an intent', () => {
     expect(asked).toEqual(['list_directory'])
   })
 
-  it('never leads to another server, unless that is wanted and all are offered together', async () => {
+  it('a tool of another server is suggested only if configured and in an aggregate', async () => {
     const target = { method: 'tools/call', name: 'one_read_text_file' }
     const named = async (own: Partial<Settings>, given: Partial<Call>): Promise<unknown> =>
       resultOf(await tried({ intent: 'list the files of a directory' }, { own, given })).fields['suggestion']
@@ -138,7 +138,7 @@ describe('an intent', () => {
     })
   })
 
-  it('is held against the rules of the owner first, in their order', async () => {
+  it('configured rules are applied first, in their order', async () => {
     const rule = (more: object) => ({ when: 'files directory', on: '*', suggest: 'list_directory', ...more })
     const told = async (rules: readonly object[]): Promise<unknown> =>
       resultOf(await tried({ intent: wish }, { settings: { intent: rules as never } })).fields['suggestion']
@@ -156,7 +156,7 @@ describe('an intent', () => {
     expect(await told([rule({ when: '/(/', suggest: 'delete_directory' })])).toEqual(suggestion)
   })
 
-  it('sends a call elsewhere where that is wanted: it is not made', async () => {
+  it('in redirect mode the call is not sent', async () => {
     const own: Partial<Settings> = { mode: 'redirect' }
     const found = await tried({ intent: wish }, { own })
     const { fields } = resultOf(found)
@@ -173,7 +173,7 @@ describe('an intent', () => {
     ).toEqual(['content', 'isError', '_meta'])
   })
 
-  it('sends nothing elsewhere that was begun: under a key, or by a question', async () => {
+  it('a keyed or resumed call is never redirected', async () => {
     const own: Partial<Settings> = { mode: 'redirect' }
     const store = new MemoryStore()
     const keyed = { intent: wish, _meta: { idempotency_key: 'k1' } }
@@ -197,7 +197,7 @@ describe('an intent', () => {
     expect((await tried({ intent: wish }, { own, given: { internal: 'compensate' } })).seen).toBeDefined()
   })
 
-  it('is told to servers and to the log only where that is wanted', async () => {
+  it('the intent is forwarded and logged only if configured', async () => {
     const quiet = await tried({ intent: 'read the secret of Bob' })
     expect(JSON.stringify([...quiet.call.logFields])).not.toContain('Bob')
     const loud = await tried(
@@ -212,21 +212,21 @@ describe('an intent', () => {
     ['a number', { intent: 7 }, 'must be a string'],
     ['an object without text', { intent: { category: 'user_requested' } }, 'must be a string'],
     ['more than 2 KB', { intent: 'é'.repeat(1025) }, 'at most 2048 bytes'],
-    ['of a kind nobody knows', { intent: { text: 'x', category: 'other' } }, 'must be one of user_requested'],
+    ['of an unknown kind', { intent: { text: 'x', category: 'other' } }, 'must be one of user_requested'],
     [
-      'of a workflow without a name',
+      'for a workflow without a name',
       { intent: { text: 'x', workflow_id: 1 } },
       'workflow_id must be a string',
     ],
     ['given twice', { intent: 'a', _meta: { intent: 'b' } }, 'given twice'],
-  ])('that is %s is refused, and the call is not made', async (_, params, words) => {
+  ])('an intent that is %s is refused before the call', async (_, params, words) => {
     await expect(tried(params)).rejects.toMatchObject({
       code: 'INVALID_INPUT',
       message: expect.stringContaining(words),
     })
   })
 
-  it('makes no call fail or hang where the tools are not known', async () => {
+  it('an intent never makes a call fail or hang while the tools are unknown', async () => {
     const records = () => {
       throw new Error('no records')
     }
@@ -242,7 +242,7 @@ describe('an intent', () => {
     expect(resultOf(await tried({ intent: wish }, { deps: { records: never } })).text).toBe(answer)
   })
 
-  it('is kept from servers with prompts and resources too', async () => {
+  it('the intent is also removed from requests for prompts and resources', async () => {
     const { middleware: policy } = intent.create(() => defaults, featureDeps())
     const target = { method: 'prompts/get', upstream: 'one', name: 'p' }
     let seen: Call | undefined
@@ -258,7 +258,7 @@ describe('an intent', () => {
     ).toBeUndefined()
   })
 
-  it('finds rules that cannot hold, at their place in the file', async () => {
+  it('intent rules that cannot apply are reported at their place in the file', async () => {
     const rules = [
       { when: '/(/', on: '*', suggest: 'list_directory' },
       { when: 'x', on: '*', suggest: 'list_directori' },
@@ -276,7 +276,7 @@ describe('an intent', () => {
     ])
   })
 
-  it('stands below permissions and above what looks at arguments, and is on by default', () => {
+  it('intent runs after permissions and before validation, and is on by default', () => {
     const order = features.map(({ name }) => name)
     expect(order.indexOf('permissions')).toBeLessThan(order.indexOf('intent'))
     expect(order.indexOf('intent')).toBeLessThan(order.indexOf('validate'))

@@ -72,12 +72,12 @@ function bench(capabilities: ServerRecord['capabilities']) {
 
 const CHANGED = 'notifications/tools/list_changed'
 
-describe('whoever listens for changed tools', () => {
-  test('is promised it by servers that do not tell of themselves', () => {
+describe('subscribers to tool list changes', () => {
+  test('the subscription is acknowledged for servers without listChanged', () => {
     expect(bench({ tools: {} }).acknowledged()).toEqual({ notifications: { toolsListChanged: true } })
   })
 
-  test('hears of a list that changed, where the server tells nothing', () => {
+  test('a changed list is notified although the server sends no notification', () => {
     const { set, hear, told } = bench({ tools: {} })
     set([tool('a')])
     hear()
@@ -86,14 +86,14 @@ describe('whoever listens for changed tools', () => {
     expect(told().slice(1)).toEqual([CHANGED])
   })
 
-  test('hears once of what the server tells itself', () => {
+  test('a notification of the server is passed on once', () => {
     const { set, hear, told } = bench({ tools: { listChanged: true } })
     set([tool('a'), tool('c')])
     hear()
     expect(told().slice(1)).toEqual([])
   })
 
-  test('hears when what was seen of a tool says something else', () => {
+  test('a change of the observed statistics is notified', () => {
     const { set, told } = bench({ tools: { listChanged: true } })
     set([tool('a', { statistics: { ...seen, p50: 5 } }), tool('b')])
     vi.advanceTimersByTime(10_000)
@@ -105,7 +105,7 @@ describe('whoever listens for changed tools', () => {
     expect(told().slice(1)).toEqual([CHANGED, CHANGED])
   })
 
-  test('hears nothing before it was acknowledged', async () => {
+  test('no notification precedes the acknowledgement', async () => {
     const late = bench({ tools: {} })
     const order: string[] = []
     const server: Handler = async (call) => {
@@ -126,7 +126,7 @@ describe('whoever listens for changed tools', () => {
     expect(late.told()).toHaveLength(2)
   })
 
-  test('leaves no timer behind', async () => {
+  test('no timer is left after the subscription', async () => {
     const { end } = bench({ tools: {} })
     expect(vi.getTimerCount()).toBe(1)
     await end()

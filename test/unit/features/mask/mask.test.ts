@@ -54,7 +54,7 @@ async function outcomeOf(outcome: Outcome, around: Around = {}): Promise<Outcome
 async function through(result: object, around: Around = {}): Promise<Payload> {
   const outcome = await outcomeOf({ kind: 'result', result: Payload.text(JSON.stringify(result)) }, around)
   if (outcome.kind !== 'result') throw new Error('no result')
-  // What is sent is the text.
+  // The text is what is sent.
   expect(JSON.parse(outcome.result.text)).toEqual(outcome.result.value)
   return outcome.result
 }
@@ -68,16 +68,16 @@ const text = (words: string) => ({ type: 'text', text: words })
 const countOf = ({ fields }: Payload): unknown =>
   isObject(fields['_meta']) ? fields['_meta']['dev.gatehouse/masked'] : undefined
 
-describe('without rules', () => {
-  it('C176 masking costs nothing', () => {
+describe('mask without rules', () => {
+  it('C176 no middleware is created without rules', () => {
     expect(chain(async () => ({ kind: 'result', result: Payload.of({}) }), { rules: [] })).toBeUndefined()
     const rules = [{ pattern: 'x', tools: 'other_*' }]
     expect(chain(async () => ({ kind: 'result', result: Payload.of({}) }), { rules })).toBeUndefined()
   })
 })
 
-describe('a pattern', () => {
-  it('C176 C231 is masked in every text of a result, and the result says how often', async () => {
+describe('masking by pattern', () => {
+  it('C176 C231 a match is masked in every text of a result, and the result states the number of matches', async () => {
     const found = await through({
       content: [
         text('Ask ann@example.com or bob@example.org.'),
@@ -102,7 +102,7 @@ describe('a pattern', () => {
     expect(countOf(found)).toBe(8)
   })
 
-  it('C176 leaves the very text of what it does not match', async () => {
+  it('C176 JSON text without a match is preserved', async () => {
     const given = '{"content":[], "structuredContent":{"a":1.0,"b":12345678901234567890,"c":"x"}}'
     const untouched = Payload.text(given)
     const outcome = await outcomeOf({ kind: 'result', result: untouched })
@@ -114,7 +114,7 @@ describe('a pattern', () => {
     )
   })
 
-  it('C231 is found in JSON that escapes it, in numbers, in names of members, and in binary text', async () => {
+  it('C231 matches are found in escaped JSON, numbers, member names and binary text', async () => {
     const found = await through(
       {
         content: [text(String.raw`{"to":"ann\u0040example.com","phone":5551234567}`)],
@@ -130,7 +130,7 @@ describe('a pattern', () => {
     })
   })
 
-  it('C176 holds for the tools its rule names, and for tasks whose tool is not known', async () => {
+  it('C176 a rule applies to the tools it names, and to tasks of unknown tools', async () => {
     const rules = [{ pattern: EMAIL, tools: ['get_*', 'find'] }]
     const result = { content: [text('ann@example.com')] }
     const has = async (around: Around): Promise<boolean> =>
@@ -142,13 +142,13 @@ describe('a pattern', () => {
     expect(await has({ method: 'prompts/get' })).toBe(true)
   })
 
-  it('C176 is masked in resources, prompts and completions', async () => {
+  it('C176 matches are masked in resources, prompts and completions', async () => {
     const params = Payload.of({ uri: 'it://ann@example.com' })
     const read = await through(
       { contents: [{ uri: 'it://ann@example.com', text: 'ann@example.com' }] },
       { method: 'resources/read', given: { params } },
     )
-    // The caller said so itself.
+    // The value is from the caller.
     expect(read.value).toMatchObject({ contents: [{ uri: 'it://ann@example.com', text: '***' }] })
     const messages = [{ role: 'user', content: text('to ann@example.com') }]
     const prompt = await through({ messages, description: 'ann@example.com' }, { method: 'prompts/get' })
@@ -163,12 +163,12 @@ describe('a pattern', () => {
     expect(completed.value).toMatchObject({ completion: { values: ['***'] } })
   })
 
-  it('leaves lists as they are, since calls go by their names', async () => {
+  it('lists are not masked, because calls refer to their names', async () => {
     const list = { resources: [{ uri: 'it://ann@example.com', name: 'ann@example.com' }] }
     expect((await through(list, { method: 'resources/list' })).value).toEqual(list)
   })
 
-  it('C231 is masked in errors, those of the server included', async () => {
+  it('C231 matches are masked in errors, including those of the server', async () => {
     const relayed = Payload.of({
       code: -32000,
       message: 'no ann@example.com',
@@ -192,7 +192,7 @@ describe('a pattern', () => {
     expect(await failure(bug)).toBe(bug)
   })
 
-  it('C231 is masked in progress, log messages and questions', async () => {
+  it('C231 matches are masked in progress, log messages and input requests', async () => {
     const heard: Notification[] = []
     const notes: Notification[] = [
       { method: 'notifications/progress', params: Payload.of({ progressToken: 'a@b.c', message: 'a@b.c' }) },
@@ -230,7 +230,7 @@ describe('a pattern', () => {
     expect(outcome).toMatchObject({ requestState: { secret: 'a@b.c' } })
   })
 
-  it('C231 leaves questions in which nothing is masked as they are', async () => {
+  it('C231 input requests without a match are unchanged', async () => {
     const questions = { q: { method: 'roots/list', params: Payload.text('{"n":9007199254740993}') } }
     const end: Handler = () =>
       Promise.resolve({ kind: 'input_required', inputRequests: questions, requestState: {} })
@@ -240,13 +240,13 @@ describe('a pattern', () => {
     )
   })
 
-  it('masks as a whole what is too long to be looked at', async () => {
+  it('text beyond the search limit is masked completely', async () => {
     const long = 'x'.repeat(1_999_999)
     const found = await through({ content: [text(long), text('and more'), text('ann@example.com')] })
     expect(found.value).toMatchObject({ content: [text(long), text('***'), text('***')] })
   })
 
-  it('C231 leaves no match in any text, whatever is answered', async () => {
+  it('C231 no match remains in any text of any result', async () => {
     const rules = [
       { pattern: 'ab+c' },
       { pattern: '[0-9]{3}', replace: '#' },
@@ -286,14 +286,14 @@ describe('a pattern', () => {
   })
 })
 
-describe('a path', () => {
+describe('masking by path', () => {
   const items = [
     { id: 1, email: 'ann@example.com' },
     { id: 2, email: null },
   ]
   const rules = [{ path: '$.items[*].email' }]
 
-  it('C176 is masked in structured content and in texts that are JSON', async () => {
+  it('C176 a path is masked in structured content and in JSON text', async () => {
     const found = await through(
       { content: [text(JSON.stringify({ items })), text('{ no JSON')], structuredContent: { items } },
       { rules },
@@ -319,7 +319,7 @@ describe('a path', () => {
     ['$.*.a', { a: { a: '***' }, b: [[1], { a: 2 }] }],
     ['$.b.*.a', { a: { a: true }, b: [[1], { a: '***' }] }],
     ['$.none.a[7]', { a: { a: true }, b: [[1], { a: 2 }] }],
-  ])('C176 of %s leads there and nowhere else', async (path, structuredContent) => {
+  ])('C176 path %s selects only its own values', async (path, structuredContent) => {
     const given = { a: { a: true }, b: [[1], { a: 2 }] }
     const found = await through({ structuredContent: given }, { rules: [{ path }] })
     expect(found.fields['structuredContent']).toEqual(structuredContent)
@@ -333,18 +333,22 @@ describe('a path', () => {
   })
 
   it.each([
-    ['a text', age({}), [{ age: '***' }, { age: '***' }]],
-    ['a text', age({ type: ['integer', 'string'] }, { required: ['age'] }), [{ age: '***' }, { age: '***' }]],
+    ['a string', age({}), [{ age: '***' }, { age: '***' }]],
+    [
+      'a string',
+      age({ type: ['integer', 'string'] }, { required: ['age'] }),
+      [{ age: '***' }, { age: '***' }],
+    ],
     ['null', age({ type: ['integer', 'null'] }, { required: ['age'] }), [{ age: null }, { age: null }]],
     ['nothing', age({ type: 'integer' }), [{}, {}]],
-  ])('C176 gives %s where the schema wants that', async (_what, outputSchema, people) => {
+  ])('C176 a masked value becomes %s if the schema requires it', async (_what, outputSchema, people) => {
     const structuredContent = { people: [{ age: 41 }, { age: 42 }] }
     const found = await through({ structuredContent }, { rules: [{ path: '$.people[*].age' }], outputSchema })
     expect(found.fields['structuredContent']).toEqual({ people })
     expect(validator(outputSchema as Record<string, unknown>)(found.fields['structuredContent'])).toEqual([])
   })
 
-  it('C176 C231 refuses the whole result where the schema leaves no way', async () => {
+  it('C176 C231 the whole result is refused if no masked value fits the schema', async () => {
     const outputSchema = age({ type: 'integer' }, { required: ['age'] })
     const result = Payload.of({ content: [text('41')], structuredContent: { people: [{ age: 41 }] } })
     const around = { rules: [{ path: '$.people[*].age' }], outputSchema }
@@ -353,7 +357,7 @@ describe('a path', () => {
     expect(JSON.stringify((told as GatewayError).data)).not.toContain('41')
   })
 
-  it('C176 lets a result that did not fit its schema before be as wrong as it was', async () => {
+  it('C176 a result that already violated its schema is still masked', async () => {
     const outputSchema = { ...age({ type: 'integer' }), required: ['total'] }
     const found = await through(
       { structuredContent: { people: [{ age: 41, name: 'Ann' }] } },
@@ -362,7 +366,7 @@ describe('a path', () => {
     expect(found.fields['structuredContent']).toEqual({ people: [{ name: 'Ann' }] })
   })
 
-  it('C176 masks what a tool says of its failure, which no schema binds', async () => {
+  it('C176 a failed result is masked without regard to the schema', async () => {
     const outputSchema = age({ type: 'integer' }, { required: ['age'] })
     const found = await through(
       { isError: true, content: [], structuredContent: { people: [{ age: 41 }] } },
@@ -371,7 +375,7 @@ describe('a path', () => {
     expect(found.fields['structuredContent']).toEqual({ people: [{ age: '***' }] })
   })
 
-  it('C176 masks a matching text so that it fits too', async () => {
+  it('C176 a match is masked by a value that fits the schema', async () => {
     const to = { type: ['string', 'null'], pattern: '@' }
     const outputSchema = { type: 'object', properties: { to }, required: ['to'] }
     const found = await through({ structuredContent: { to: 'ann@example.com' } }, { outputSchema })

@@ -18,8 +18,8 @@ function bench() {
   return { negotiate, approvals: createApprovals(store, Date.now) }
 }
 
-describe('a scope that takes an agreement', () => {
-  it('is not granted at once: the caller is told where people agree', async () => {
+describe('a scope that requires approval', () => {
+  it('the scope is not granted immediately, and the caller receives the approval page', async () => {
     const { negotiate, approvals } = bench()
     const answer = await negotiate(['read:files', 'delete:files'])
     const [approval] = await approvals.list()
@@ -40,7 +40,7 @@ describe('a scope that takes an agreement', () => {
     })
   })
 
-  it('is not in the session where it is the only one', async () => {
+  it('the scope is not in the session if it is the only one requested', async () => {
     const { negotiate } = bench()
     expect(await negotiate(['delete:files'])).toMatchObject({
       granted_scopes: [],
@@ -48,7 +48,7 @@ describe('a scope that takes an agreement', () => {
     })
   })
 
-  it('is granted once after a person agreed, to that caller alone', async () => {
+  it('the scope is granted once after the approval, to that caller only', async () => {
     const { negotiate, approvals } = bench()
     await negotiate(['delete:files'])
     const [approval] = await approvals.list()
@@ -60,7 +60,7 @@ describe('a scope that takes an agreement', () => {
     expect(await negotiate(['delete:files'])).toMatchObject({ granted_scopes: [] })
   })
 
-  it('is declined once after a person denied it', async () => {
+  it('the scope is denied once after a denial', async () => {
     const { negotiate, approvals } = bench()
     await negotiate(['delete:files'])
     const [approval] = await approvals.list()
@@ -70,7 +70,7 @@ describe('a scope that takes an agreement', () => {
     })
   })
 
-  it('is never asked about where the caller does not hold it', async () => {
+  it('no approval is requested for a scope the caller lacks', async () => {
     const { negotiate, approvals } = bench()
     const scopes = new Set(['read:files'])
     expect(await negotiate(['delete:files'], { id: 'agent', scopes })).toMatchObject({

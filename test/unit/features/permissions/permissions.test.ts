@@ -34,7 +34,7 @@ function bench(
   return permissionBench({ servers: [serverSettings(given)], lists, settings, deps, called })
 }
 
-/** How each era accepts a task. */
+/** The acceptance of a task in each era. */
 const eras = [
   [
     '2025-11-25',
@@ -61,14 +61,14 @@ const call = (name: string, args: Readonly<Record<string, unknown>> = {}): Recor
   arguments: args,
 })
 
-describe('a call of a tool', () => {
-  it('C082 goes on where the caller has the scope', async () => {
+describe('permission of a tool call', () => {
+  it('C082 a call with the required scope is forwarded', async () => {
     const { ask, seen } = bench()
     expect(await ask('tools/call', call('get_file'), as('read:files'))).toEqual({ content: [] })
     expect(seen).toHaveLength(1)
   })
 
-  it('C082 is refused where it has not, and the refusal names what is missing', async () => {
+  it('C082 a call without the required scope is refused with the missing scopes', async () => {
     const { ask, seen } = bench({}, { elevate_url: 'https://idp.example.com/ask' })
     const { error } = await ask('tools/call', call('delete_file'), as('read:files', 'write:files'))
     expect(error).toMatchObject({
@@ -82,7 +82,7 @@ describe('a call of a tool', () => {
     expect(seen).toHaveLength(0)
   })
 
-  it('C083 is decided tool by tool', async () => {
+  it('C083 permission is decided per tool', async () => {
     const { ask } = bench({ tools: { create_file: { scopes: ['special'] } } })
     expect(await ask('tools/call', call('create_file'), as('write:files'))).toMatchObject({
       error: { code: 'SCOPE_INSUFFICIENT' },
@@ -90,7 +90,7 @@ describe('a call of a tool', () => {
     expect(await ask('tools/call', call('create_file'), as('special'))).toEqual({ content: [] })
   })
 
-  it('is refused by a rule whatever the scopes are, also where nobody authenticates', async () => {
+  it('a deny rule applies whatever the scopes, even without authentication', async () => {
     const { ask, seen } = bench({ deny: { get_file: { path: '/private/**' } } })
     const everything = as('read:files', 'write:files', 'delete:files', 'admin:files')
     for (const who of [everything, {}]) {
@@ -101,7 +101,7 @@ describe('a call of a tool', () => {
     expect(await ask('tools/call', call('get_file', { path: '/public/x' }))).toEqual({ content: [] })
   })
 
-  it('C082 says the same of a refusal whatever the arguments are', async () => {
+  it('C082 a refusal is the same for all arguments', async () => {
     const { ask } = bench()
     const refusals = await Promise.all(
       [{}, { path: 1 }, { path: '/there' }, { nothing: [] }].map((args) =>
@@ -111,13 +111,13 @@ describe('a call of a tool', () => {
     expect(new Set(refusals.map(({ error }) => JSON.stringify(error))).size).toBe(1)
   })
 
-  it('needs nothing where nobody authenticates, and goes on as it came', async () => {
+  it('a call without authentication needs no scope and is forwarded unchanged', async () => {
     const { ask, seen } = bench()
     expect(await ask('tools/call', call('not_listed'))).toEqual({ content: [] })
     expect(seen).toHaveLength(1)
   })
 
-  it('is refused where the server lists no such tool', async () => {
+  it('a tool that the server does not list is refused', async () => {
     expect(await bench().ask('tools/call', call('get_none'), as('read:files'))).toMatchObject({
       error: { code: 'UNKNOWN_TOOL', message: 'Unknown tool: get_none' },
     })
@@ -130,7 +130,7 @@ describe('a call of a tool', () => {
     ['{"name":"get_file","arguments":{},"arguments":{"path":"/private/x"}}'],
     ['{"name":"get_file","arguments":{"path":"/private/x","path":"/public/x"}}'],
     ['{"name":"get_file","arguments":{"path":[{"a":"/private/x","a":"/public/x"}]}}'],
-  ])('is refused where another parser could read another call: %s', async (text) => {
+  ])('a call that JSON parsers read differently is refused: %s', async (text) => {
     const { ask, seen } = bench({ deny: { '*': { path: '/private/**' } } })
     const params = Payload.text(text)
     const given = {
@@ -143,7 +143,7 @@ describe('a call of a tool', () => {
   })
 })
 
-describe('prompts and resources', () => {
+describe('permission of prompts and resources', () => {
   const scopes = { 'read:docs': ['file:///docs/**', 'summary'] }
 
   it.each([
@@ -164,7 +164,7 @@ describe('prompts and resources', () => {
     expect(await ask(method, params)).toEqual({ content: [] })
   })
 
-  it('C083 of another name cannot be reached by a reference that names two things', async () => {
+  it('C083 an ambiguous completion reference cannot bypass a deny rule', async () => {
     const { ask, seen } = bench({ deny: { secret_summary: true } })
     const asked = (ref: Readonly<Record<string, unknown>>) =>
       ask('completion/complete', { ref, argument: { name: 'a', value: '' } })
@@ -184,14 +184,14 @@ describe('prompts and resources', () => {
     ['prompts/get', { name: 'summary', Name: 'secret_summary' }],
     ['prompts/get', { Name: 'secret_summary' }],
     ['resources/read', { uri: 'file:///docs/a', URI: 'file:///private/b' }],
-  ])('C083 %s with %j is refused, as some servers would read it as another call', async (method, params) => {
+  ])('C083 %s with %j is refused because servers may interpret it differently', async (method, params) => {
     const deny = { get_file: { path: '/etc/**' }, secret_summary: true, 'file:///private/**': true } as const
     const { ask, seen } = bench({ deny })
     expect(await ask(method, params)).toMatchObject({ error: { code: 'INVALID_INPUT' } })
     expect(seen.map((each) => each.method)).not.toContain(method)
   })
 
-  it('C083 are looked at only where their names are of a length somebody would give them', async () => {
+  it('C083 an excessively long name or URI is refused without evaluation', async () => {
     const { ask, seen } = bench({ deny: { 'file:///private/**': true } })
     const uri = `file:///docs/${'a/'.repeat(100_000)}`
     for (const who of [{}, as('read:files')])
@@ -203,7 +203,7 @@ describe('prompts and resources', () => {
   })
 
   it.each(['tasks/get', 'tasks/list', 'tasks/result', 'tasks/cancel', 'tasks/update'])(
-    'C065 %s is only for those who may call something of the server',
+    'C065 %s requires a scope for any tool of the server',
     async (method) => {
       const { ask } = bench({ scopes: { mail: ['send_*'] } })
       for (const scopes of [[], ['read:other']]) {
@@ -211,7 +211,7 @@ describe('prompts and resources', () => {
           error: { code: 'SCOPE_INSUFFICIENT' },
         })
       }
-      // There is no such task.
+      // The task does not exist.
       const further = method === 'tasks/list' ? { tasks: [] } : { error: { code: 'INVALID_INPUT' } }
       for (const scope of ['read:files', 'mail'])
         expect(await ask(method, { taskId: 'x' }, as(scope))).toMatchObject(further)
@@ -219,13 +219,13 @@ describe('prompts and resources', () => {
     },
   )
 
-  describe.each(eras)('a task of a client of %s', (_revision, client, acceptance) => {
+  describe.each(eras)('a task of a %s client', (_revision, client, acceptance) => {
     const begin = call('create_file')
     const params = client.era === 'legacy' ? { ...begin, task: { ttl: 60_000 } } : begin
     const bob = { principal: { id: 'bob' }, client }
 
     it.each(['tasks/get', 'tasks/result', 'tasks/cancel', 'tasks/update'])(
-      'is reached by %s of its caller alone, at its server alone',
+      '%s reaches the task only for its caller and its server',
       async (method) => {
         const store = new MemoryStore()
         const { ask, seen } = bench({}, {}, { store }, acceptance)
@@ -235,7 +235,7 @@ describe('prompts and resources', () => {
         expect(await ask(method, { taskId: 'one' }, bob)).toMatchObject({ error: { code: 'INVALID_INPUT' } })
         expect(seen).toHaveLength(0)
         expect(await ask(method, { taskId: 'one' }, alice)).not.toHaveProperty('error')
-        // So it is to a gateway that shares the store, or comes after this one.
+        // Another gateway with the same store has the same answer.
         const next = bench({}, {}, { store }, acceptance)
         expect(await next.ask(method, { taskId: 'one' }, bob)).toHaveProperty('error')
         expect(await next.ask(method, { taskId: 'one' }, alice)).not.toHaveProperty('error')
@@ -244,7 +244,7 @@ describe('prompts and resources', () => {
       },
     )
 
-    it('is heard of by its caller alone', async () => {
+    it('task notifications are sent only to the caller of the task', async () => {
       const { ask, emit } = bench({}, {}, {}, acceptance)
       await ask('tools/call', params, { principal: { id: 'alice' }, client })
       const heard: Record<string, unknown[]> = { alice: [], bob: [] }
@@ -262,7 +262,7 @@ describe('prompts and resources', () => {
         })
     })
 
-    it('is answered for where the store fails, and stays with its caller', async () => {
+    it('a task keeps its caller if the store fails', async () => {
       const store = new MemoryStore()
       store.put = () => Promise.reject(new Error('no room'))
       const { ask } = bench({}, {}, { store }, acceptance)
@@ -280,7 +280,7 @@ describe('prompts and resources', () => {
     },
   )
 
-  it('C083 a resource is not opened by the scope of another it only begins like', async () => {
+  it('C083 a path traversal does not extend a scope to another resource', async () => {
     const { ask } = bench({ scopes })
     const params = { uri: 'file:///docs/../private/b' }
     expect(await ask('resources/read', params, as('read:docs'))).toMatchObject({
@@ -288,7 +288,7 @@ describe('prompts and resources', () => {
     })
   })
 
-  it('a resource that may not be read is not watched', async () => {
+  it('a subscription to a resource the caller may not read is removed', async () => {
     const { ask, seen } = bench({ scopes })
     const uris = ['file:///docs/a', 'file:///private/b', 7]
     await ask('subscriptions/listen', { notifications: { resourceSubscriptions: uris } }, as('read:docs'))
@@ -296,13 +296,13 @@ describe('prompts and resources', () => {
   })
 })
 
-describe('a list', () => {
-  it('is untouched where nobody authenticates', async () => {
+describe('permissions in a list', () => {
+  it('a list is unchanged without authentication', async () => {
     const { ask } = bench()
     expect(await ask('tools/list', {})).toEqual({ tools, cacheScope: 'public' })
   })
 
-  it('tells what each tool needs and the caller lacks', async () => {
+  it('a list states the required and the missing scopes of each tool', async () => {
     const result = await bench().ask('tools/list', {}, as('read:files'))
     expect(result).toMatchObject({
       tools: [
@@ -326,18 +326,15 @@ describe('a list', () => {
     ['prompts/list', 'prompts', ['summary', 'secret_summary']],
     ['resources/list', 'resources', ['a', 'b']],
     ['resources/templates/list', 'resourceTemplates', ['any']],
-  ] as const)(
-    'C083 leaves out what the caller may not use where it is told to: %s',
-    async (method, key, names) => {
-      const { ask } = bench({}, { hide_unpermitted: true })
-      const shown = await ask(method, {}, as('read:files'))
-      expect(shown).toMatchObject({ [key]: names.map((name) => ({ name })), cacheScope: 'private' })
-      expect(shown[key]).toHaveLength(names.length)
-      expect((await ask(method, {}, as()))[key]).toEqual([])
-    },
-  )
+  ] as const)('C083 entries without permission are hidden if configured: %s', async (method, key, names) => {
+    const { ask } = bench({}, { hide_unpermitted: true })
+    const shown = await ask(method, {}, as('read:files'))
+    expect(shown).toMatchObject({ [key]: names.map((name) => ({ name })), cacheScope: 'private' })
+    expect(shown[key]).toHaveLength(names.length)
+    expect((await ask(method, {}, as()))[key]).toEqual([])
+  })
 
-  it('C083 leaves out what the scopes of a server are not for, by its name or its URI', async () => {
+  it('C083 prompts by name and resources by URI are hidden without a scope for them', async () => {
     const own = { 'read:docs': ['file:///docs/**', 'summary'] }
     const { ask } = bench({ scopes: own }, { hide_unpermitted: true })
     const found = [
@@ -349,13 +346,13 @@ describe('a list', () => {
       expect((await ask(method, {}, as('read:docs')))[key]).toMatchObject([{ name }])
   })
 
-  it('leaves out what a rule closes, also where nobody authenticates', async () => {
+  it('entries closed by a rule are hidden, even without authentication', async () => {
     const { ask } = bench({ deny: { 'delete_*': true } }, { hide_unpermitted: true })
     const { tools: shown } = await ask('tools/list', {})
     expect(shown).toEqual(tools.filter(({ name }) => name !== 'delete_file'))
   })
 
-  it('does not tell a tool it left out from one there never was', async () => {
+  it('a hidden tool is indistinguishable from an unknown tool', async () => {
     const { ask } = bench({}, { hide_unpermitted: true })
     const [hidden, absent] = await Promise.all(
       ['delete_file', 'delete_none'].map((name) => ask('tools/call', call(name), as('read:files'))),
@@ -367,8 +364,8 @@ describe('a list', () => {
   })
 })
 
-describe('a caller nobody knows, where callers authenticate', () => {
-  it('C064 sees of lists what needs no scope, where the rest is left out', async () => {
+describe('an anonymous caller of a gateway with authentication', () => {
+  it('C064 an anonymous caller sees the list entries that need no scope, if the others are hidden', async () => {
     const { ask } = bench({ tools: { get_file: { scopes: [] } } }, { hide_unpermitted: true })
     expect(await ask('tools/list', {}, as())).toMatchObject({ tools: [{ name: 'get_file' }] })
     expect(await ask('prompts/list', {}, as())).toMatchObject({ prompts: [] })
@@ -378,20 +375,20 @@ describe('a caller nobody knows, where callers authenticate', () => {
     ['tools/call', { name: 'get_file' }],
     ['prompts/get', { name: 'summary' }],
     ['resources/read', { uri: 'file:///docs/a' }],
-  ])('C065 is refused %s', async (method, params) => {
+  ])('C065 an anonymous caller is refused %s', async (method, params) => {
     const { ask, seen } = bench()
     expect(await ask(method, params, as())).toMatchObject({ error: { code: 'SCOPE_INSUFFICIENT' } })
     expect(seen.filter((each) => each.method === method)).toEqual([])
   })
 })
 
-describe('what is said beforehand', () => {
-  it('CONF-002 allows what a held scope permits', async () => {
+describe('permissions/check', () => {
+  it('CONF-002 a call permitted by a held scope is allowed', async () => {
     const params = { tool: 'get_file', scopes_held: ['read:files'] }
     expect(await bench().ask('permissions/check', params)).toEqual({ allowed: true })
   })
 
-  it('CONF-003 names exactly the scopes that are missing', async () => {
+  it('CONF-003 exactly the missing scopes are named', async () => {
     const { ask } = bench({}, { elevate_url: 'https://idp.example.com/ask' })
     expect(await ask('permissions/check', { tool: 'delete_file', scopes_held: ['read:files'] })).toEqual({
       allowed: false,
@@ -402,11 +399,11 @@ describe('what is said beforehand', () => {
     })
   })
 
-  it('allows everything to callers nothing limits', async () => {
+  it('everything is allowed to unrestricted callers', async () => {
     expect(await bench().ask('permissions/check', { tool: 'delete_file' })).toEqual({ allowed: true })
   })
 
-  it('does not believe scopes of a caller whose token says which it has', async () => {
+  it('claimed scopes are ignored for a caller whose token states its scopes', async () => {
     const params = { tool: 'delete_file', scopes_held: ['delete:files'] }
     expect(await bench().ask('permissions/check', params, as('read:files'))).toMatchObject({
       allowed: false,
@@ -414,12 +411,12 @@ describe('what is said beforehand', () => {
     })
   })
 
-  it('knows no tool the server does not list', async () => {
+  it('a tool that the server does not list is unknown', async () => {
     const expected = { allowed: false, reason: 'Unknown tool: x' }
     expect(await bench().ask('permissions/check', { tool: 'x' })).toEqual(expected)
   })
 
-  it('takes the name a caller sees where servers are offered together', async () => {
+  it('an aggregate accepts the exposed tool name', async () => {
     const { ask } = permissionBench({
       servers: [serverSettings(), serverSettings({ name: 'my-notes' })],
       lists,
@@ -432,7 +429,7 @@ describe('what is said beforehand', () => {
   })
 
   it.each([{}, { tool: 7 }, { tool: 'x', parameters: [] }, { tool: 'x', scopes_held: 'read' }])(
-    'refuses what it cannot read: %j',
+    'the invalid request %j is refused',
     async (params) => {
       expect(await bench().ask('permissions/check', params)).toMatchObject({
         error: { code: 'INVALID_INPUT' },
@@ -440,7 +437,7 @@ describe('what is said beforehand', () => {
     },
   )
 
-  it('takes the arguments by either name, and not by both where they differ', async () => {
+  it('arguments are accepted under either name, and contradicting ones are refused', async () => {
     const { ask } = bench({ deny: { '*': { path: '/private/**' } } })
     const check = (params: Readonly<Record<string, unknown>>): Promise<unknown> =>
       ask('permissions/check', { tool: 'get_file', ...params })
@@ -463,7 +460,7 @@ describe('what is said beforehand', () => {
     }
   })
 
-  it('refuses what it does not know, which it cannot have checked', async () => {
+  it('unknown members are refused, because they cannot be checked', async () => {
     const { ask } = bench()
     expect(await ask('permissions/check', { tool: 'get_file', args: {} })).toMatchObject({
       error: { code: 'INVALID_INPUT', extra: { field: 'args' } },
@@ -473,7 +470,7 @@ describe('what is said beforehand', () => {
     })
   })
 
-  it('is what really happens, for every tool, scopes and arguments', async () => {
+  it('the check agrees with the actual call for any tool, scopes and arguments', async () => {
     const all = ['read:files', 'write:files', 'delete:files', 'admin:files', 'named', 'special', 'other']
     const paths = ['/private/x', '/public/x', '/public/../private/x', 'private/x', '']
     const value = fc.oneof(fc.constantFrom(...paths), fc.array(fc.constantFrom(...paths)), fc.integer())

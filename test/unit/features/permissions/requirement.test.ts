@@ -18,7 +18,7 @@ function required(asked: Asked, given: Partial<UpstreamSettings> = {}): readonly
   return requirementOf({ kind, name, classification: { op, risk } }, serverSettings(given))
 }
 
-describe('the scopes something needs', () => {
+describe('required scopes', () => {
   it.each([
     ['read', 'safe', 'read:files'],
     ['write', 'reversible', 'write:files'],
@@ -27,29 +27,29 @@ describe('the scopes something needs', () => {
     ['delete', 'reversible', 'delete:files'],
     ['admin', 'destructive', 'admin:files'],
     ['admin', 'safe', 'admin:files'],
-  ] as const)('C083 follow from what a tool does: %s and %s need %s', (op, risk, scope) => {
+  ] as const)('C083 scopes are derived from the classification: %s and %s need %s', (op, risk, scope) => {
     expect(required({ op, risk })).toEqual([[scope]])
   })
 
-  it('are those the configuration names for a tool, all of them', () => {
+  it('the scopes configured for a tool are all required', () => {
     const tools = { 't*': { scopes: ['one', 'two'] } }
     expect(required({}, { tools, scopes: { three: ['t'] } })).toEqual([['one'], ['two']])
     expect(required({ kind: 'prompt' }, { tools })).toEqual([['read:files']])
   })
 
-  it('are one of those that open it, that with the most specific glob first', () => {
+  it('one of the named scopes that cover a tool is required, the most specific first', () => {
     const scopes = { 'all:repo': ['*'], 'read:repo': ['get_*', 'list_*'] }
     expect(required({ name: 'get_x' }, { scopes })).toEqual([['read:repo', 'all:repo']])
     expect(required({ name: 'frob' }, { scopes })).toEqual([['all:repo']])
   })
 
-  it('stay the derived ones where no named scope opens it', () => {
+  it('the derived scope is required if no named scope covers the tool', () => {
     const scopes = { 'read:repo': ['get_*'] }
     expect(required({ name: 'list_x' }, { scopes })).toEqual([['read:files']])
   })
 
   it.each(['file:///docs/../etc/passwd', 'file:///docs/%2e%2e/etc/passwd', 'file:///docs/a/..//../etc/x'])(
-    'C083 are those of every resource a URI could be read as: %s',
+    'C083 every resource that a URI could refer to is covered: %s',
     (name) => {
       const scopes = { 'read:docs': ['file:///docs/**'] }
       expect(required({ kind: 'resource', name: 'file:///docs/a' }, { scopes })).toEqual([['read:docs']])
@@ -57,7 +57,7 @@ describe('the scopes something needs', () => {
     },
   )
 
-  it.each(otherSpellings)('count for a resource in whatever way its URI is spelled: %s', (name) => {
+  it.each(otherSpellings)('scopes apply to every spelling of a URI: %s', (name) => {
     const scopes = { 'read:private': ['file:///srv/private/**'], 'read:public': ['file:///srv/public/**'] }
     const groups = required({ kind: 'resource', name }, { scopes })
     expect(missingScopes(groups, new Set(['read:files', 'read:public']))).toContain('read:private')
@@ -66,7 +66,7 @@ describe('the scopes something needs', () => {
   })
 
   it.each(['file:///srv/public/a', 'file:///srv/public/a;v=1?x=1#y', 'file:///srv/public/100%25'])(
-    'are only those of the one place a plain URI names: %s',
+    'a plain URI requires the scopes of exactly one resource: %s',
     (name) => {
       const scopes = { 'read:public': ['file:///srv/public/**'], 'read:rest': ['file:///srv/**'], all: ['*'] }
       for (const held of ['read:public', 'read:rest', 'all'])
@@ -74,21 +74,21 @@ describe('the scopes something needs', () => {
     },
   )
 
-  it('tell no case apart where it is about a place that has scopes of its own', () => {
+  it('paths are case-sensitive for scopes of their own', () => {
     const scopes = { 'read:Docs': ['file:///Docs/**'], 'read:docs': ['file:///docs/**'] }
     const groups = required({ kind: 'resource', name: 'file:///Docs/a' }, { scopes })
     expect(missingScopes(groups, new Set(['read:Docs']))).toEqual([])
     expect(missingScopes(groups, new Set(['read:docs']))).not.toEqual([])
   })
 
-  it('open a resource whose URI is encoded like the glob', () => {
+  it('a scope covers a URI that is percent-encoded like its glob', () => {
     const scopes = { 'read:docs': ['file:///my%20docs/**'] }
     expect(required({ kind: 'resource', name: 'file:///my%20docs/a' }, { scopes })).toEqual([['read:docs']])
   })
 })
 
-describe('the scopes a caller lacks', () => {
-  it('are exactly those that would be enough', () => {
+describe('missing scopes', () => {
+  it('the missing scopes are exactly those that would suffice', () => {
     const needed = [['a', 'b'], ['c'], ['d']]
     expect(missingScopes(needed, new Set(['b', 'd']))).toEqual(['c'])
     expect(missingScopes(needed, new Set())).toEqual(['a', 'c', 'd'])
@@ -96,12 +96,12 @@ describe('the scopes a caller lacks', () => {
     expect(requiredScopes(needed)).toEqual(['a', 'c', 'd'])
   })
 
-  it('are none for a caller without limits', () => {
+  it('an unrestricted caller has no missing scopes', () => {
     expect(missingScopes([['a']], undefined)).toEqual([])
   })
 })
 
-it('knows every scope of a server', () => {
+it('all scopes of a server are known', () => {
   const given = { scopes: { 'read:repo': ['get_*'] }, tools: { t: { scopes: ['special'] } } }
   expect(knownScopes(serverSettings(given))).toEqual([
     'read:files',

@@ -11,7 +11,7 @@ function permits(args: unknown, given: Partial<UpstreamSettings> = { deny }, too
   return rulesFor(serverSettings(given), tool)?.permits(args) ?? true
 }
 
-describe('a deny rule', () => {
+describe('deny rules', () => {
   it.each([
     '/srv/docs/private/x',
     '/srv/docs/private',
@@ -62,7 +62,7 @@ describe('a deny rule', () => {
     'PRIVATE/x',
     '~/private/x',
     '~root/docs/private/x',
-  ])('is not passed by %j', (path) => {
+  ])('a deny rule refuses %j', (path) => {
     expect(permits({ path })).toBe(false)
   })
 
@@ -73,7 +73,7 @@ describe('a deny rule', () => {
     'notes.txt',
     'privately/x',
     '',
-  ])('lets %j through', (path) => {
+  ])('a deny rule permits %j', (path) => {
     expect(permits({ path })).toBe(true)
   })
 
@@ -84,31 +84,31 @@ describe('a deny rule', () => {
     [{ path: [[['/srv/docs/private/x']]] }],
     [{ Path: '/srv/docs/private/x' }],
     [{ path: '/srv/docs/public/x', PATH: '/srv/docs/private/x' }],
-  ])('looks into all of an argument: %j', (args) => {
+  ])('a deny rule inspects the whole argument: %j', (args) => {
     expect(permits(args)).toBe(false)
   })
 
   it.each([[['/srv/docs/private/x']], ['/srv/docs/private/x'], [null]])(
-    'lets no arguments through that are no object: %j',
+    'arguments that are not an object are refused: %j',
     (args) => {
       expect(permits(args)).toBe(false)
     },
   )
 
-  it('says nothing of other arguments and other tools', () => {
+  it('a deny rule does not affect other arguments and tools', () => {
     expect(permits({ note: '/srv/docs/private/x' })).toBe(true)
     expect(permits({ path: '/srv/docs/private/x' }, { deny }, 'write_file')).toBe(true)
     expect(permits({})).toBe(true)
     expect(permits(undefined)).toBe(true)
   })
 
-  it('hinders where one of its arguments fits', () => {
+  it('a deny rule with several arguments applies if one of them matches', () => {
     const rule = { move: { from: '/etc/**', to: '/etc/**' } }
     expect(permits({ from: '/tmp/a', to: '/etc/passwd' }, { deny: rule }, 'move')).toBe(false)
     expect(permits({ from: '/tmp/a', to: '/tmp/b' }, { deny: rule }, 'move')).toBe(true)
   })
 
-  it('holds for numbers and booleans as they are written', () => {
+  it('a deny rule matches numbers and booleans as written', () => {
     const given = { deny: { 'read_*': { page: '7', force: 'true' } } }
     expect([{ page: 7 }, { page: [{ of: 7 }] }, { force: true }].map((args) => permits(args, given))).toEqual(
       [false, false, false],
@@ -116,7 +116,7 @@ describe('a deny rule', () => {
     expect(permits({ page: 8, force: false }, given)).toBe(true)
   })
 
-  it('closes a tool whatever its arguments are', () => {
+  it('a deny rule without arguments closes a tool', () => {
     const rules = rulesFor(serverSettings({ deny: { 'read_*': true } }), 'read_file')
     expect(rules).toMatchObject({ isClosed: true })
     expect(rules?.permits({})).toBe(false)
@@ -129,7 +129,7 @@ describe('a deny rule', () => {
     'FILE:///srv/private/x',
     ...otherSpellings,
     ...illFormed,
-  ])('closes a resource however its URI is spelled: %s', (uri) => {
+  ])('a deny rule closes a resource in every spelling of its URI: %s', (uri) => {
     const rule = { deny: { 'file:///srv/private/**': true } } as const
     expect(rulesFor(serverSettings(rule), uri, 'resource')?.isClosed).toBe(true)
     expect(rulesFor(serverSettings(rule), 'file:///srv/public/x', 'resource')).toBeUndefined()
@@ -141,28 +141,28 @@ describe('a deny rule', () => {
     'memo://insights',
     'notes/1',
     '',
-  ])('says nothing of other resources: %j', (uri) => {
+  ])('a deny rule does not affect other resources: %j', (uri) => {
     const rule = { deny: { 'file:///srv/private/**': true } } as const
     expect(rulesFor(serverSettings(rule), uri, 'resource')).toBeUndefined()
   })
 
-  it('closes one resource with whatever nobody may read behind it', () => {
+  it('a deny rule closes a resource with any query, fragment or user', () => {
     const rule = { deny: { 'file:///srv/key': true, 'db://Main/my%20table': true } } as const
     const closed = ['file:///srv/key?x', 'file:///srv/key#y', 'file:/srv/key?a#b', 'db://main/my table']
     for (const uri of [...closed, 'db://user@MAIN/my%20table?limit=1', 'DB://Main//my%2520table'])
       expect([uri, rulesFor(serverSettings(rule), uri, 'resource')?.isClosed]).toEqual([uri, true])
   })
 
-  it('leaves URIs alone where there is no rule', () => {
+  it('URIs without a rule are not parsed', () => {
     for (const uri of illFormed) expect(rulesFor(serverSettings({}), uri, 'resource')).toBeUndefined()
   })
 
-  it.each(otherSpellings)('covers an argument that is a URI however it is spelled: %s', (url) => {
+  it.each(otherSpellings)('a deny rule covers a URI argument in every spelling: %s', (url) => {
     const rule = { deny: { fetch: { url: 'file:///srv/private/**' } } }
     expect(permits({ url }, rule, 'fetch')).toBe(false)
   })
 
-  it('knows where a relative path begins', () => {
+  it("a deny rule resolves relative paths against the server's directories", () => {
     const reach = { kind: 'command', command: 'x', args: ['/srv/docs/private'], env: {} } as const
     expect(permits({ path: 'x' }, { deny, reach })).toBe(false)
     const inside = { ...reach, args: [], cwd: '/srv/docs/private/deep' }
@@ -175,16 +175,16 @@ describe('a deny rule', () => {
     'HTTP://169.254.169.254:80/x',
     'http://me@169.254.169.254/x',
     'http://2852039166/x',
-  ])('covers a URL however it is spelled: %s', (url) => {
+  ])('a deny rule covers a URL argument in every spelling: %s', (url) => {
     expect(permits({ url }, { deny: { fetch: { url: 'http://169.254.169.254/**' } } }, 'fetch')).toBe(false)
   })
 
-  it('lets no argument through that holds too much to look at', () => {
+  it('an argument too large to inspect is refused', () => {
     expect(permits({ path: Array.from({ length: 2000 }, () => 'a') })).toBe(false)
     expect(permits({ path: 'a'.repeat(100_000) })).toBe(false)
   })
 
-  it('holds for every way of getting to the same path', () => {
+  it('a deny rule applies to every spelling of a path', () => {
     const noise = fc.constantFrom('/.', '/', '/a/..', '/%2e', '/b/c/../..', '/x/%2e%2e')
     const spell = fc.constantFrom('private', 'PRIVATE', '%70rivate', 'pri%76ate', 'priv%2561te')
     fc.assert(
@@ -195,7 +195,7 @@ describe('a deny rule', () => {
   })
 })
 
-describe('an allow rule', () => {
+describe('allow rules', () => {
   const allow = { 'read_*': { path: '/srv/docs/**' } }
 
   it.each([
@@ -205,7 +205,7 @@ describe('an allow rule', () => {
     '/srv/docs/a%20b',
     '/srv/docs/a;b',
     '/srv/docs/a\\b',
-  ])('lets %j through', (path) => {
+  ])('an allow rule permits %j', (path) => {
     expect(permits({ path }, { allow })).toBe(true)
   })
 
@@ -224,41 +224,41 @@ describe('an allow rule', () => {
     'a',
     '',
     '/etc/passwd',
-  ])('does not let %j through', (path) => {
+  ])('an allow rule refuses %j', (path) => {
     expect(permits({ path }, { allow })).toBe(false)
   })
 
   it.each([[{}], [{ path: [] }], [{ path: null }], [{ path: ['/srv/docs/a', '/etc/x'] }], [undefined]])(
-    'wants all of each argument it names: %j',
+    'an allow rule requires every value of an argument to match: %j',
     (args) => {
       expect(permits(args, { allow })).toBe(false)
     },
   )
 
-  it('wants every argument it names', () => {
+  it('an allow rule requires every named argument to match', () => {
     const both = { create_issue: { owner: 'acme', repo: 'docs-*' } }
     expect(permits({ owner: 'acme', repo: 'docs-1' }, { allow: both }, 'create_issue')).toBe(true)
     expect(permits({ owner: 'acme', repo: 'code' }, { allow: both }, 'create_issue')).toBe(false)
     expect(permits({ owner: 'acme', repo: 'docs-1', Repo: 'x' }, { allow: both }, 'create_issue')).toBe(false)
   })
 
-  it('says nothing of other tools', () => {
+  it('an allow rule does not affect other tools', () => {
     expect(permits({ path: '/etc/x' }, { allow }, 'stat')).toBe(true)
   })
 
-  it('gives way to a more specific one', () => {
+  it('a more specific allow rule has precedence', () => {
     const more = { ...allow, read_config: { path: '/etc/app/**' } }
     expect(permits({ path: '/etc/app/x' }, { allow: more }, 'read_config')).toBe(true)
     expect(permits({ path: '/srv/docs/x' }, { allow: more }, 'read_config')).toBe(false)
   })
 
-  it('knows where a relative path begins', () => {
+  it("an allow rule resolves relative paths against the server's directories", () => {
     const reach = { kind: 'command', command: 'x', args: ['/srv/docs'], env: {} } as const
     expect(permits({ path: 'a' }, { allow, reach })).toBe(true)
     expect(permits({ path: '../a' }, { allow, reach })).toBe(false)
   })
 
-  it('lets nothing through that is too long to be looked at, in one text or in many', () => {
+  it('arguments too long to inspect are refused, as one text or as many', () => {
     const many = Array.from({ length: 10 }, () => '/srv/docs/a'.padEnd(60_000, 'a'))
     expect(permits({ path: many.slice(0, 2) }, { allow })).toBe(true)
     for (const path of [many, '/srv/docs/a'.padEnd(70_000, 'a')]) {
@@ -267,7 +267,7 @@ describe('an allow rule', () => {
     }
   })
 
-  it('never outweighs a deny rule', () => {
+  it('an allow rule never overrides a deny rule', () => {
     expect(permits({ path: '/srv/docs/private/x' }, { allow, deny })).toBe(false)
     expect(permits({ path: '/srv/docs/x' }, { allow, deny })).toBe(true)
   })

@@ -58,7 +58,7 @@ async function tokenFor(from: Bench, scopes: readonly string[], who: Partial<Cal
   return session?.token ?? ''
 }
 
-/** What becomes of a call of a tool with a session token: `ok`, or the code of the refusal. */
+/** The outcome of a tool call with a session token: `ok`, or the code of the refusal. */
 async function outcome(
   { ask }: Bench,
   name: string,
@@ -72,8 +72,8 @@ async function outcome(
 
 const alice = as('alice', 'read:files', 'write:files', 'delete:files')
 
-describe('negotiating scopes', () => {
-  it('grants what is asked for and held', async () => {
+describe('scopes/negotiate', () => {
+  it('scopes that are requested and held are granted', async () => {
     const found = await negotiate(bench(), { requested_scopes: ['read:files', 'write:files'] }, alice)
     expect(found).toMatchObject({
       granted_scopes: ['read:files', 'write:files'],
@@ -86,7 +86,7 @@ describe('negotiating scopes', () => {
     })
   })
 
-  it('gives a reason for each scope it denies', async () => {
+  it('each denied scope has a reason', async () => {
     const approval = { 'delete:*': 'ask', 'write:*': 'never' } as const
     const requested_scopes = ['read:files', 'admin:files', 'delete:files', 'write:files', 'read:nothing']
     expect(await negotiate(bench({ approval }), { requested_scopes }, alice)).toMatchObject({
@@ -100,7 +100,7 @@ describe('negotiating scopes', () => {
     })
   })
 
-  it('tells what is held where nothing is granted', async () => {
+  it('the session has the held scopes if none is granted', async () => {
     const found = await negotiate(bench(), { requested_scopes: ['admin:files'] }, as('bob', 'read:files'))
     expect(found).toMatchObject({
       granted_scopes: [],
@@ -109,7 +109,7 @@ describe('negotiating scopes', () => {
     })
   })
 
-  it('gives no scope that is granted never, or after an agreement alone, where nothing is granted', async () => {
+  it('a scope that is never granted or needs approval is not in the session if none is granted', async () => {
     const here = bench({ approval: { 'delete:*': 'ask', 'write:*': 'never' } })
     for (const requested_scopes of [['admin:files'], ['read:nothing'], ['temp:30min'], []]) {
       const found = await negotiate(here, { requested_scopes }, alice)
@@ -121,7 +121,7 @@ describe('negotiating scopes', () => {
     expect(session?.scopes).toEqual(['read:files', 'admin:files', 'execute:files'])
   })
 
-  it('gives nothing back that a session took away, where nothing is granted', async () => {
+  it('a narrowed session does not regain scopes if none is granted', async () => {
     const here = bench()
     const token = await tokenFor(here, ['read:files'], alice)
     const params = { requested_scopes: ['write:files'], _meta: { [HEADER]: token } }
@@ -129,7 +129,7 @@ describe('negotiating scopes', () => {
     expect(session?.scopes).toEqual(['read:files'])
   })
 
-  it('goes by what the server says that a scope is of, also at the address of all', async () => {
+  it('the settings of the server of a scope apply, also at the aggregate endpoint', async () => {
     const own = (upstream?: string): Settings => ({
       hide_unpermitted: false,
       approval: upstream === 'files' ? { 'write:*': 'never' } : {},
@@ -143,7 +143,7 @@ describe('negotiating scopes', () => {
     })
   })
 
-  it('reads how long from a pseudo-scope, which it neither grants nor denies', async () => {
+  it('a pseudo-scope sets the duration and is neither granted nor denied', async () => {
     const found = await negotiate(bench(), { requested_scopes: ['read:files', 'temp:30min'] }, alice)
     expect(found).toMatchObject({
       granted_scopes: ['read:files'],
@@ -159,7 +159,7 @@ describe('negotiating scopes', () => {
     [{ requested_scopes: ['read:files', 'temp:99h'] }, '2026-01-01T08:00:00.000Z'],
     [{ requested_scopes: ['read:files', 'temp:1d'] }, '2026-01-01T08:00:00.000Z'],
     [{ requested_scopes: ['read:files', 'temp:1d', 'temp:2h'] }, '2026-01-01T02:00:00.000Z'],
-  ])('never lasts longer than it may: %j until %s', async (params, until) => {
+  ])('the session has at most the maximum duration: %j until %s', async (params, until) => {
     const found = await negotiate(bench(), { requested_scopes: ['read:files'], ...params }, alice)
     expect(found.session?.expires_at).toBe(until)
   })
@@ -172,7 +172,7 @@ describe('negotiating scopes', () => {
     { requested_scopes: ['read:files'], ttl_seconds: 0 },
     { requested_scopes: ['read:files'], ttl_seconds: 1.5 },
     { refresh_token: 7 },
-  ])('refuses what it cannot read: %j', async (params) => {
+  ])('the invalid request %j is refused', async (params) => {
     expect(await negotiate(bench(), params, alice)).toMatchObject({ error: { code: 'INVALID_INPUT' } })
   })
 
@@ -181,15 +181,15 @@ describe('negotiating scopes', () => {
     [{ requested_scopes: 'read:files' }, 'requested_scopes'],
     [{ requested_scopes: [], ttl_seconds: 0 }, 'ttl_seconds'],
     [{ refresh_token: 7 }, 'refresh_token'],
-  ])('refuses by its name what has another form: %j', async (params, field) => {
+  ])('an invalid member is refused by name: %j', async (params, field) => {
     expect(await negotiate(bench(), params, alice)).toMatchObject({
       error: { code: 'INVALID_INPUT', extra: { field } },
     })
   })
 })
 
-describe('a pseudo-scope', () => {
-  it('of days is one', async () => {
+describe('pseudo-scopes for durations', () => {
+  it('a pseudo-scope can be in days', async () => {
     const auth = { session: { maxTtl: 100 * HOUR, idle: HOUR / 2 } }
     const here = permissionBench({ servers: [serverSettings()], lists, deps: { auth } })
     expect(await negotiate(here, { requested_scopes: ['read:files', 'temp:2d'] }, alice)).toMatchObject({
@@ -200,7 +200,7 @@ describe('a pseudo-scope', () => {
   })
 
   it.each(['temp:0min', 'temp:30m', 'temp:-1s', 'temp:1.5h', 'temp:', 'temp:1d '])(
-    'that cannot be read opens no session: %j',
+    'an invalid pseudo-scope is refused: %j',
     async (temp) => {
       expect(await negotiate(bench(), { requested_scopes: ['read:files', temp] }, alice)).toMatchObject({
         error: { code: 'INVALID_INPUT', extra: { field: 'requested_scopes' } },
@@ -208,7 +208,7 @@ describe('a pseudo-scope', () => {
     },
   )
 
-  it('is none where a scope is called so', async () => {
+  it('a configured scope with such a name is not a pseudo-scope', async () => {
     const here = bench({}, { scopes: { 'temp:worker': ['get_*'] } })
     expect(await negotiate(here, { requested_scopes: ['temp:worker'] })).toMatchObject({
       granted_scopes: ['temp:worker'],
@@ -217,7 +217,7 @@ describe('a pseudo-scope', () => {
 })
 
 describe('a session token', () => {
-  it('leaves only its own scopes to its caller', async () => {
+  it('a session token restricts its caller to its scopes', async () => {
     const here = bench()
     const token = await tokenFor(here, ['read:files'], alice)
     expect(await outcome(here, 'get_file', token, alice)).toBe('ok')
@@ -225,7 +225,7 @@ describe('a session token', () => {
     expect(await outcome(here, 'create_file', undefined, alice)).toBe('ok')
   })
 
-  it('is what is told to be in the way where its caller has the scope, and not where it has not', async () => {
+  it('a refusal names the session token as the reason only if the caller holds the scope', async () => {
     const here = bench({ elevate_url: 'https://idp.example.com/ask' })
     const token = await tokenFor(here, ['read:files'], alice)
     const create = { name: 'create_file', arguments: {}, _meta: { [HEADER]: token } }
@@ -245,7 +245,7 @@ describe('a session token', () => {
     expect(here.seen.filter(({ method }) => method === 'tools/call')).toHaveLength(0)
   })
 
-  it('is told to be in the way beforehand, too, and no place to ask for more', async () => {
+  it('permissions/check names the session token as the reason, without an elevation URL', async () => {
     const here = bench({ elevate_url: 'https://idp.example.com/ask' })
     const token = await tokenFor(here, ['read:files'], alice)
     const check = { tool: 'create_file', _meta: { [HEADER]: token } }
@@ -264,7 +264,7 @@ describe('a session token', () => {
     })
   })
 
-  it('narrows callers nothing else limits', async () => {
+  it('a session token restricts otherwise unrestricted callers', async () => {
     const here = bench()
     const token = await tokenFor(here, ['read:files'])
     expect(await outcome(here, 'get_file', token)).toBe('ok')
@@ -273,7 +273,7 @@ describe('a session token', () => {
     expect(await here.ask('permissions/check', params)).toMatchObject({ missing_scopes: ['write:files'] })
   })
 
-  it('never adds a scope', async () => {
+  it('a session token never adds a scope', async () => {
     const all = ['read:files', 'write:files', 'delete:files', 'admin:files']
     const here = bench()
     const needs = new Map([
@@ -295,17 +295,20 @@ describe('a session token', () => {
     )
   })
 
-  it('is good for nobody else', async () => {
+  it('a session token is not valid for another caller', async () => {
     const here = bench()
     const token = await tokenFor(here, ['read:files'], alice)
     expect(await outcome(here, 'get_file', token, as('bob', 'read:files'))).toBe('TOKEN_EXPIRED')
   })
 
-  it.each(['', 'nonsense', 'a.b', 'x'.repeat(10_000)])('is refused where it is none: %j', async (token) => {
-    expect(await outcome(bench(), 'get_file', token, alice)).toBe('TOKEN_EXPIRED')
-  })
+  it.each(['', 'nonsense', 'a.b', 'x'.repeat(10_000)])(
+    'an invalid session token is refused: %j',
+    async (token) => {
+      expect(await outcome(bench(), 'get_file', token, alice)).toBe('TOKEN_EXPIRED')
+    },
+  )
 
-  it('is over at its time', async () => {
+  it('a session token expires', async () => {
     const here = bench()
     const { session } = await negotiate(here, { requested_scopes: ['read:files'], ttl_seconds: 600 }, alice)
     vi.setSystemTime(Date.now() + 599_000)
@@ -314,7 +317,7 @@ describe('a session token', () => {
     expect(await outcome(here, 'get_file', session?.token, alice)).toBe('TOKEN_EXPIRED')
   })
 
-  it('is over when it was not used for long, and kept up by use', async () => {
+  it('a session token expires when idle and is extended by use', async () => {
     const here = bench()
     const token = await tokenFor(here, ['read:files'], alice)
     for (const minutes of [25, 25, 25]) {
@@ -325,13 +328,13 @@ describe('a session token', () => {
     expect(await outcome(here, 'get_file', token, alice)).toBe('TOKEN_EXPIRED')
   })
 
-  it('that is over does not hinder asking for the next', async () => {
+  it('an expired session token does not prevent negotiating another', async () => {
     const here = bench()
     const params = { requested_scopes: ['read:files'], _meta: { [HEADER]: 'a.b' } }
     expect(await negotiate(here, params, alice)).toMatchObject({ granted_scopes: ['read:files'] })
   })
 
-  it('gives no more than it holds to a session negotiated with it', async () => {
+  it('a session negotiated with a session token has at most its scopes', async () => {
     const here = bench()
     const token = await tokenFor(here, ['read:files'], alice)
     const params = { requested_scopes: ['read:files', 'write:files'], _meta: { [HEADER]: token } }
@@ -343,13 +346,13 @@ describe('a session token', () => {
 
   it.each([
     [
-      '_meta, own key',
+      "_meta under the gateway's key",
       (token: string) => ({ _meta: { [HEADER]: token, other: 1 } }),
       { _meta: { other: 1 } },
     ],
-    ['_meta, bare key', (token: string) => ({ _meta: { session_token: token } }), {}],
+    ['_meta under the bare key', (token: string) => ({ _meta: { session_token: token } }), {}],
     ['params', (token: string) => ({ session_token: token }), {}],
-  ])('is taken from %s, and goes no further', async (_place, place, left) => {
+  ])('a session token is read from %s and not forwarded', async (_place, place, left) => {
     const here = bench()
     const token = await tokenFor(here, ['read:files'])
     await here.ask('tools/call', { name: 'get_file', arguments: {}, ...place(token) })
@@ -358,7 +361,7 @@ describe('a session token', () => {
     expect(JSON.stringify([seen?.params, seen?.meta])).not.toContain(token)
   })
 
-  it('is refused where two places say different things', async () => {
+  it('contradicting session tokens are refused', async () => {
     const here = bench()
     const params = { name: 'get_file', _meta: { [HEADER]: 'a' }, session_token: 'b' }
     expect(await here.ask('tools/call', params)).toMatchObject({
@@ -366,7 +369,7 @@ describe('a session token', () => {
     })
   })
 
-  it('is not kept as it is', async () => {
+  it('a session token is stored as a hash only', async () => {
     const kept: string[] = []
     class Watching extends MemoryStore {
       override put(key: string, value: string, ttl: number): Promise<void> {
@@ -385,7 +388,7 @@ describe('a session token', () => {
 })
 
 describe('a refresh token', () => {
-  it('goes on with the session under new tokens, and the ones before are over', async () => {
+  it('a refresh token continues the session with new tokens and invalidates the old ones', async () => {
     const here = bench()
     const first = await negotiate(here, { requested_scopes: ['read:files'], ttl_seconds: 600 }, alice)
     vi.setSystemTime(Date.now() + 500_000)
@@ -399,7 +402,7 @@ describe('a refresh token', () => {
     expect(await outcome(here, 'create_file', next.session?.token, alice)).toBe('SCOPE_INSUFFICIENT')
   })
 
-  it('used twice ends the session, since somebody else may have it', async () => {
+  it('a reused refresh token ends the session, because it may be stolen', async () => {
     const here = bench()
     const first = await negotiate(here, { requested_scopes: ['read:files'] }, alice)
     const refresh = { refresh_token: first.session?.refresh_token }
@@ -408,7 +411,7 @@ describe('a refresh token', () => {
     expect(await outcome(here, 'get_file', next.session?.token, alice)).toBe('TOKEN_EXPIRED')
   })
 
-  it('is good for nobody else, and loses nothing by being tried', async () => {
+  it('a refresh token is not valid for another caller and not invalidated by the attempt', async () => {
     const here = bench()
     const first = await negotiate(here, { requested_scopes: ['read:files'] }, alice)
     const refresh = { refresh_token: first.session?.refresh_token }
@@ -417,10 +420,10 @@ describe('a refresh token', () => {
   })
 
   it.each([
-    ['the longest time there is', { requested_scopes: ['read:files'] }, 8],
-    ['that in parts', { requested_scopes: ['read:files'], ttl_seconds: 1500 }, 8],
-    ['the time it was limited to', { requested_scopes: ['read:files', 'temp:2h'] }, 2],
-  ])('keeps a session up for no longer than %s', async (_what, params, hours) => {
+    ['the maximum duration', { requested_scopes: ['read:files'] }, 8],
+    ['the maximum duration in steps', { requested_scopes: ['read:files'], ttl_seconds: 1500 }, 8],
+    ['its requested duration', { requested_scopes: ['read:files', 'temp:2h'] }, 2],
+  ])('a refresh token extends a session no longer than %s', async (_what, params, hours) => {
     const here = bench()
     const end = Date.now() + hours * HOUR
     let { session } = await negotiate(here, params, alice)
@@ -438,9 +441,9 @@ describe('a refresh token', () => {
   })
 
   it.each([
-    ['is over', { ttl_seconds: 600 }, 600_000],
-    ['was not used for long', {}, HOUR / 2],
-  ])('brings back no session that %s', async (_why, params, later) => {
+    ['has expired', { ttl_seconds: 600 }, 600_000],
+    ['has been idle too long', {}, HOUR / 2],
+  ])('a refresh token does not revive a session that %s', async (_why, params, later) => {
     const here = bench()
     const { session } = await negotiate(here, { requested_scopes: ['read:files'], ...params }, alice)
     vi.setSystemTime(Date.now() + later)

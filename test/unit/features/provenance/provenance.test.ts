@@ -34,8 +34,8 @@ async function stampOf(result: Json, setup: Setup = {}): Promise<Json> {
   return objectAt(objectAt(await stampedResult(result, setup), '_meta'), KEY)
 }
 
-describe('where a result comes from', () => {
-  it('is its server and tool, where the result says no more', async () => {
+describe('provenance of a result', () => {
+  it('the source is the server and tool if the result states none', async () => {
     expect(await stampOf(hello)).toEqual({
       source: 'one:t',
       retrieved_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/),
@@ -51,7 +51,7 @@ describe('where a result comes from', () => {
       { source: 'one:https://a/1', version: 'abc' },
     ],
     [
-      'the most telling link',
+      'the most specific link',
       { structuredContent: { url: 'u', html_url: 'h', version: 3 } },
       { source: 'one:h', version: '3' },
     ],
@@ -70,20 +70,20 @@ describe('where a result comes from', () => {
       { content: [{ type: 'resource_link', uri: 'file:///b', name: 'b' }] },
       { source: 'one:file:///b' },
     ],
-  ])('is %s it holds', async (_what, result, expected) => {
+  ])('the source is %s in the result', async (_what, result, expected) => {
     expect(await stampOf({ content: [], ...result })).toMatchObject(expected)
   })
 
   it.each<readonly [string, Json]>([
     ['is too long', { url: 'x'.repeat(501) }],
     ['is empty', { url: '' }],
-    ['is no text', { url: { a: 1 } }],
+    ['is not a string', { url: { a: 1 } }],
     ['is inherited', {}],
-  ])('is not what %s', async (_what, structuredContent) => {
+  ])('a source that %s is ignored', async (_what, structuredContent) => {
     expect(await stampOf({ content: [], structuredContent })).toMatchObject({ source: 'one:t' })
   })
 
-  it('is told of each resource, with its place', async () => {
+  it('each resource has its own source with its location', async () => {
     const content = ['file:///a', 'file:///b'].map((uri) => ({
       type: 'resource',
       resource: { uri, text: '' },
@@ -96,7 +96,7 @@ describe('where a result comes from', () => {
     expect(isObject(meta) && meta[KEY]).toEqual(beside)
   })
 
-  it('is what its owner says', async () => {
+  it('the configured source has precedence', async () => {
     const tool = { provenance: { source: 'file:{path}', version: '$.result.sha', jsonPath: '$.a' } }
     const params = { arguments: { path: '/x/y' } }
     expect(await stampOf({ content: [], structuredContent: { sha: 'abc' } }, { tool, params })).toMatchObject(
@@ -108,21 +108,21 @@ describe('where a result comes from', () => {
     )
   })
 
-  it('is what can be seen, where what its owner says is not there', async () => {
+  it('an absent configured source falls back to the derived one', async () => {
     const tool = { provenance: { source: 'file:{path}', version: '$.result.sha' } }
     expect(await stampOf(hello, { tool })).toMatchObject({ source: 'one:t' })
     expect(await stampOf(hello, { tool })).not.toHaveProperty('version')
   })
 
-  it('holds no secret among the arguments', async () => {
+  it('the source contains no secret from the arguments', async () => {
     const tool = { provenance: { source: 'db:{password}@{host}' } }
     const params = { arguments: { password: 'hunter2', host: 'h' } }
     expect(await stampOf(hello, { tool, params })).toMatchObject({ source: 'db:***@h' })
   })
 })
 
-describe('what is told of a result', () => {
-  it('leaves everything else as it is, to the letter', async () => {
+describe('the provenance stamp of a result', () => {
+  it('all other JSON text of the result is preserved', async () => {
     const text = '{ "content": [], "structuredContent": {"id": 9007199254740993, "rate": 1.0} }'
     const make = chain([on(provenance, defaults)], async () => ({
       kind: 'result',
@@ -133,13 +133,13 @@ describe('what is told of a result', () => {
     expect(told.startsWith(text.slice(0, -2))).toBe(true)
   })
 
-  it('stands in _meta alone where that is wanted', async () => {
+  it('the stamp is in _meta only if configured', async () => {
     const result = await stampedResult({ ...hello, _meta: { own: 1 } }, { settings: { compat: false } })
     expect(Object.keys(result)).toEqual(['content', '_meta'])
     expect(result['_meta']).toMatchObject({ own: 1, [KEY]: { source: 'one:t' } })
   })
 
-  it('has a hash of the content where that is wanted', async () => {
+  it('the stamp contains a content hash if configured', async () => {
     const stamp = await stampOf(hello, { settings: { hash: true } })
     expect(stamp['content_hash']).toMatch(/^sha256:[\da-f]{64}$/)
     const other = await stampOf({ content: [] }, { settings: { hash: true } })
@@ -148,17 +148,17 @@ describe('what is told of a result', () => {
 
   it.each<readonly [string, Json]>([
     ['a failure', { ...hello, isError: true }],
-    ['a task that goes on', { task: { taskId: 'a' } }],
+    ['a running task', { task: { taskId: 'a' } }],
     ['a result that is a task', { resultType: 'task', taskId: 'a' }],
-  ])('is nothing for %s', async (_what, result) => {
+  ])('there is no stamp on %s', async (_what, result) => {
     expect(await stampedResult(result)).toEqual(result)
   })
 
-  it('is nothing for what the gateway does by itself', async () => {
+  it('there is no stamp on internal calls', async () => {
     expect(await stampedResult(hello, { call: { internal: 'read' } })).toEqual(hello)
   })
 
-  it('stands at each content of a resource', async () => {
+  it('each content of a resource is stamped', async () => {
     const contents = [
       { uri: 'a:1', text: 'x' },
       { uri: 'a:2', text: 'y' },
@@ -176,7 +176,7 @@ describe('what is told of a result', () => {
   })
 })
 
-describe('what is done to a result on its way', () => {
+describe('provenance of a changed result', () => {
   const big = { content: [{ type: 'text', text: 'x'.repeat(5000) }] }
   const rule = { pattern: 'secret', replace: '***' }
 
@@ -189,12 +189,12 @@ describe('what is done to a result on its way', () => {
       'personal data was masked',
     ],
     [
-      'given text',
+      'supplemented with text',
       on(structuredText, {}),
       { content: [], structuredContent: { a: 1 } },
       'the structured content was added as text',
     ],
-  ])('makes it derived where it is %s', async (_what, part, result, transformation) => {
+  ])('the confidence is derived if the result is %s', async (_what, part, result, transformation) => {
     const changed = fieldsOf(await chain([on(provenance, defaults), part], answering(result))())
     expect(changed['provenance']).toMatchObject({ confidence: 'derived', transformation })
     const small = { content: [{ type: 'text', text: 'small' }] }
@@ -204,14 +204,14 @@ describe('what is done to a result on its way', () => {
   })
 })
 
-describe('what a server claims by itself', () => {
+describe('provenance stated by a server', () => {
   const forged = { source: 'the truth', confidence: 'exact', attested_by: 'gatehouse' }
 
   it.each([
     ['in _meta', { ...hello, _meta: { [KEY]: forged } }],
-    ['beside', { ...hello, provenance: forged }],
+    ['in the result', { ...hello, provenance: forged }],
     ['in both places', { ...hello, provenance: forged, _meta: { [KEY]: [forged] } }],
-  ])('%s is kept, in its own name, before ours', async (_where, result) => {
+  ])("a server's provenance %s is kept under its own name before the gateway's", async (_where, result) => {
     for (const [compat, always] of [true, false].flatMap(
       (one) =>
         [
@@ -229,12 +229,12 @@ describe('what a server claims by itself', () => {
     }
   })
 
-  it('of a failure is not told in our name', async () => {
+  it('the provenance of a failed result is attributed to the server', async () => {
     const told = await stampedResult({ ...hello, isError: true, _meta: { [KEY]: forged } })
     expect(objectAt(told, '_meta')[KEY]).toEqual({ ...forged, attested_by: 'one' })
   })
 
-  it('never passes as ours, whatever it is', async () => {
+  it('no provenance of a server is attributed to the gateway', async () => {
     const value = fc.oneof(
       fc.jsonValue(),
       fc.constant(forged),
@@ -253,7 +253,7 @@ describe('what a server claims by itself', () => {
   })
 })
 
-describe('what is said by default', () => {
+describe('provenance by default', () => {
   const settings = { always: false }
   const inMeta = [KEY, 'attested_by']
 
@@ -262,11 +262,11 @@ describe('what is said by default', () => {
     ['an address', { content: [], structuredContent: { url: 'https://a/1', sha: 'abc' } }],
     ['a resource', { content: [{ type: 'resource', resource: { uri: 'file:///a', text: '' } }] }],
     ['a failure', { ...hello, isError: true }],
-  ])('a result that is %s stays as its server sent it', async (_what, result) => {
+  ])('a result that is %s is not stamped', async (_what, result) => {
     expect(await stampedResult(result, { settings })).toEqual(result)
   })
 
-  it('the contents of a resource stay to the letter', async () => {
+  it('the JSON text of resource contents is preserved', async () => {
     const text = '{ "contents": [ {"uri": "a:1", "text": "x"} ] }'
     const make = chain([on(provenance, { ...defaults, ...settings })], async () => ({
       kind: 'result',
@@ -281,15 +281,15 @@ describe('what is said by default', () => {
   })
 
   it.each<readonly [string, Setup]>([
-    ['its owner says where', { tool: { provenance: { source: 'a book' } } }],
-    ['a hash is wanted', { settings: { ...settings, hash: true } }],
-  ])('is said in _meta alone where %s', async (_where, setup) => {
+    ['a source is configured', { tool: { provenance: { source: 'a book' } } }],
+    ['a content hash is configured', { settings: { ...settings, hash: true } }],
+  ])('the stamp is in _meta only if %s', async (_where, setup) => {
     const result = await stampedResult(hello, { settings, ...setup })
     expect(result['_meta']).toHaveProperty(inMeta, 'gatehouse')
     expect(result).not.toHaveProperty('provenance')
   })
 
-  it('is said of what was changed on its way', async () => {
+  it('a changed result is stamped', async () => {
     const parts = [
       on(provenance, { ...defaults, ...settings }),
       on(mask, { rules: [{ pattern: 'll', replace: '' }] }),
@@ -306,8 +306,8 @@ describe('what is said by default', () => {
   } as const
   it.each<readonly [string, Partial<Call>]>([
     ['declares it', { client }],
-    ['asks for it', { meta: { [KEY]: true } }],
-  ])('is said to a client that %s, in both places', async (_what, call) => {
+    ['requests it', { meta: { [KEY]: true } }],
+  ])('the stamp is in both places for a client that %s', async (_what, call) => {
     const result = await stampedResult(hello, { settings, call })
     expect(objectAt(result, '_meta')[KEY]).toMatchObject({ source: 'one:t', confidence: 'exact' })
     expect(result['provenance']).toEqual(objectAt(result, '_meta')[KEY])
@@ -315,7 +315,7 @@ describe('what is said by default', () => {
     expect(bare).not.toHaveProperty('provenance')
   })
 
-  it('servers do not read that it was asked for', async () => {
+  it('the request for provenance is not forwarded to the server', async () => {
     let seen: Json = {}
     const make = chain([on(provenance, { ...defaults, ...settings })], async ({ meta, params }) => {
       seen = { meta, params: params.value }
@@ -328,8 +328,8 @@ describe('what is said by default', () => {
 
 const schemaFile = 'proposals/provenance.schema.json'
 
-describe.skipIf(!hasSchema(schemaFile))('the shape of the proposal', () => {
-  it('is that of whatever is told', async () => {
+describe.skipIf(!hasSchema(schemaFile))('the provenance schema', () => {
+  it('every stamp is valid for the schema', async () => {
     const schema: Json = JSON.parse(schemaText(schemaFile))
     const ajv = new Ajv2020({ strict: false, validateFormats: false })
     const check = ajv.addSchema(schema).compile({ $ref: `${String(schema['$id'])}#/$defs/ProvenanceWrapper` })

@@ -17,14 +17,14 @@ const keyed = on(idempotency, idempotencyDefaults)
 const all = [on(receipts, {}), keyed, on(provenance, { always: false, hash: false, compat: true })]
 const asking = { meta: { [KEY]: true } }
 
-/** What the receipt of a result says; the signature of tests is a word before it. */
+/** The claims of the receipt in a result; test signatures are a prefix. */
 function claimsOf(result: Json): Json {
   const claims: Json = JSON.parse(String(objectAt(result, '_meta')[KEY]).replace(/^signed /, ''))
   return claims
 }
 
-describe('a receipt', () => {
-  it('is signed over what was asked and what came back', async () => {
+describe('receipts', () => {
+  it('a receipt is signed over the request and the result', async () => {
     const result = fieldsOf(await chain(all, answering(hello))(asking, { arguments: { a: 1 } }))
     expect(claimsOf(result)).toEqual({
       receipt: 1,
@@ -38,13 +38,13 @@ describe('a receipt', () => {
     })
   })
 
-  it('is not made unless it is asked for', async () => {
+  it('no receipt is made unless requested', async () => {
     const make = chain([on(receipts, {})], answering(hello))
     expect(fieldsOf(await make())).toEqual(hello)
     expect(fieldsOf(await make({ meta: { [KEY]: false } }))).toEqual(hello)
   })
 
-  it('is asked for without the server being told', async () => {
+  it('the request for a receipt is not forwarded to the server', async () => {
     let seen: Json = {}
     const server: Handler = async (call) => {
       seen = { meta: call.meta, params: call.params.value }
@@ -56,19 +56,19 @@ describe('a receipt', () => {
     expect(seen).toEqual({ meta: { other: 1 }, params: { name: 't', arguments: {}, _meta: { other: 1 } } })
   })
 
-  it.each([['yes'], [1], [{}]])('is not asked for with %j', async (flag) => {
+  it.each([['yes'], [1], [{}]])('receipt: %j is refused', async (flag) => {
     const made = chain([on(receipts, {})], answering(hello))({ meta: { receipt: flag } })
     await expect(made).rejects.toMatchObject({ code: 'INVALID_INPUT', extra: { field: 'receipt' } })
   })
 
   it.each([
     ['a failure', { ...hello, isError: true }],
-    ['a task that goes on', { task: { taskId: 'a' } }],
-  ])('is not made of %s', async (_what, result) => {
+    ['a running task', { task: { taskId: 'a' } }],
+  ])('no receipt is made for %s', async (_what, result) => {
     expect(fieldsOf(await chain([on(receipts, {})], answering(result))(asking))).toEqual(result)
   })
 
-  it('names the resource that was read', async () => {
+  it('a receipt names the resource that was read', async () => {
     const target = { method: 'resources/read', upstream: 'one', name: 'a:1' }
     const call = { ...asking, method: 'resources/read', target, params: Payload.of({ uri: 'a:1' }) }
     const result = fieldsOf(await chain(all, answering({ contents: [{ uri: 'a:1', text: 'x' }] }))(call))
@@ -76,7 +76,7 @@ describe('a receipt', () => {
     expect(claimsOf(result)['content_sha256']).toBe(contentHash(Payload.of(result)))
   })
 
-  it('of what is told again says so, and when it was first got', async () => {
+  it('the receipt of a replay says so and has the time of the first run', async () => {
     const make = chain(all, answering(hello), { store: new MemoryStore() })
     const meta = { ...asking.meta, idempotency_key: 'k' }
     const first = fieldsOf(await make({ meta }))
@@ -87,7 +87,7 @@ describe('a receipt', () => {
     expect(claimsOf(again)['retrieved_at']).toBe(objectAt(first, 'provenance')['retrieved_at'])
   })
 
-  it('does not take the word of a server for when it was got', async () => {
+  it('the time in a receipt is never taken from the server', async () => {
     const forged = { source: 'x', retrieved_at: '1999-01-01T00:00:00Z', attested_by: 'gatehouse' }
     const server = answering({ ...hello, _meta: { 'dev.gatehouse/provenance': forged } })
     const off = { isOn: (name: string) => name !== 'provenance' }
@@ -96,13 +96,13 @@ describe('a receipt', () => {
     }
   })
 
-  it('names the approval the call ran under', async () => {
+  it('a receipt names the approval of the call', async () => {
     const logFields = new Map<string, unknown>([['approval', 'a1']])
     const result = fieldsOf(await chain([on(receipts, {})], answering(hello))({ ...asking, logFields }))
     expect(claimsOf(result)).toMatchObject({ approval: 'a1' })
   })
 
-  it('is left out where it cannot be signed: what was done is told', async () => {
+  it('a receipt that cannot be signed is omitted, and the result is returned', async () => {
     const sign = () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'The store is away.'))
     expect(fieldsOf(await chain([on(receipts, {})], answering(hello), { sign })(asking))).toEqual(hello)
   })

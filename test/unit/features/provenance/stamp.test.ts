@@ -20,7 +20,7 @@ test.each([
     { ...usual, confidence: 'derived', transformation: 'personal "data" was masked' },
   ],
   [{}, { hash: '00' }, { ...usual, content_hash: 'sha256:00' }],
-])('a stamp is JSON that says what is known: %j %j', (source, known, told) => {
+])('a stamp is JSON with the known members: %j %j', (source, known, told) => {
   const stamp = stampOf({ source: usual.source, ...source }, { at, ...known })
   expect(JSON.parse(stamp)).toEqual(told)
   const result = stamped(Payload.text('{"n":1.0} '), [stamp], { server: 'files', isBeside: true })
@@ -29,7 +29,7 @@ test.each([
   expect(result.value).toEqual({ n: 1, provenance: told, _meta })
 })
 
-test('results as they were sent say when each was retrieved, whatever else they say', () => {
+test('every result is stamped with its own retrieval time', () => {
   vi.useFakeTimers({ toFake: ['Date'] })
   try {
     const stamp = stamper({ source: 'files:read' }, { server: 'files', isBeside: true })

@@ -57,18 +57,18 @@ const of = (method: string, upstream?: string, params = {}): Call =>
     target: { method, ...(upstream !== undefined && { upstream }) },
   })
 
-describe('skills a server publishes itself', () => {
-  test('have the name of their server in front among those of others', async () => {
+describe('skills published by a server', () => {
+  test('names in an aggregate have the server name as prefix', async () => {
     const { relay, asked } = bench(listing)
     expect(await relay.list(of('skills/list'))).toEqual([moved])
     expect(asked.map(({ target }) => target)).toEqual([{ method: 'skills/list', upstream: 'hub' }])
   })
 
-  test('are as they are at the address of their server', async () => {
+  test('names at the endpoint of the server are unchanged', async () => {
     expect(await bench(listing).relay.list(of('skills/list', 'hub'))).toEqual([skill])
   })
 
-  test('are found by the URI they have there', async () => {
+  test('a skill is found by its exposed URI', async () => {
     const { relay, asked } = bench(listing)
     expect(await relay.get(of('skills/get'), moved.uri)).toEqual(moved)
     expect(asked[0]?.params.fields.uri).toBe(skill.uri)
@@ -76,7 +76,7 @@ describe('skills a server publishes itself', () => {
     expect(await relay.get(of('skills/get'), 'skill://hub/SKILL.md')).toBeUndefined()
   })
 
-  test('have their files read from the server, under the URI that was asked for', async () => {
+  test('skill files are read from the server under the requested URI', async () => {
     const { relay, asked } = bench(listing)
     expect(relay.files.matches?.(moved.uri)).toBe(true)
     expect(relay.files.matches?.('skill://hub/SKILL.md')).toBe(false)
@@ -88,7 +88,7 @@ describe('skills a server publishes itself', () => {
     expect(asked[0]?.target).toEqual({ method: 'resources/read', upstream: 'hub', name: skill.uri })
   })
 
-  test('are not there where their server says so, which is not said of one that fails', async () => {
+  test('a skill is missing if its server says so, and not if its server fails', async () => {
     const answering = (extra: object): Handler => {
       return () => Promise.reject(new GatewayError('INVALID_INPUT', 'No.', extra))
     }
@@ -98,7 +98,7 @@ describe('skills a server publishes itself', () => {
     await expect(failing.get(of('skills/get'), moved.uri)).rejects.toThrow('No.')
   })
 
-  test('are left out where their server fails, or never ends its list', async () => {
+  test('skills are omitted if their server fails or never ends its list', async () => {
     const failing: Handler = async () => {
       throw new GatewayError('SERVER_UNAVAILABLE', 'It is away.')
     }

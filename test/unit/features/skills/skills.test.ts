@@ -7,7 +7,7 @@ import { describedServer } from '../../../support/described-server.ts'
 import { serverRecord } from '../../../support/server-record.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
-test('the skill the gateway makes of a server is there while the server is away, and no other is denied', async () => {
+test('the generated skill of a server is available while the server is not, and other skills are not denied', async () => {
   const hub = serverRecord({
     name: 'hub',
     capabilities: { extensions: { 'io.modelcontextprotocol/skills': {} } },
@@ -38,7 +38,7 @@ test('the skill the gateway makes of a server is there while the server is away,
   await expect(ask('skill://acme/git/SKILL.md')).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
 })
 
-test('a list of skills has one page, and says so to who asks for another', async () => {
+test('the list of skills has one page, and any cursor is refused', async () => {
   const deps = featureDeps({ servers: () => [] })
   const list = skills.create(() => ({ listed: true }), deps).methods?.['skills/list']
   const params = Payload.of({ cursor: 'x' })

@@ -16,8 +16,8 @@ afterEach(() => void vi.useRealTimers())
 const eve = { id: 'eve' }
 const t = { transaction_id: 't' }
 
-describe('begin', () => {
-  it('says when the transaction is over', async () => {
+describe('transactions/begin', () => {
+  it('the response states when the transaction expires', async () => {
     vi.useFakeTimers({ now: 0 })
     const gateway = new SagaGateway()
     expect(await gateway.begin('t', { timeout_seconds: 60 })).toEqual({
@@ -28,7 +28,7 @@ describe('begin', () => {
     })
   })
 
-  it('tells in its tool how long a transaction may be idle here', () => {
+  it('the tool description states the idle timeout', () => {
     const text = 'upstreams: { one: { command: x } }\nfeatures: { transactions: { timeout: 90s } }'
     const { settings } = loadSettings(text, { file: 'f.yaml', env: {} })
     const own = featureSettings(settings, 'transactions')
@@ -39,7 +39,7 @@ describe('begin', () => {
     })
   })
 
-  it('names the request as a tool, too, where it is refused', async () => {
+  it('an error as a tool contains the request id', async () => {
     const { settings } = loadSettings('upstreams: { one: { command: x } }', { file: 'f.yaml', env: {} })
     const own = featureSettings(settings, 'transactions')
     const [tool] = transactions.create(() => own as never, featureDeps()).tools ?? []
@@ -50,7 +50,7 @@ describe('begin', () => {
     })
   })
 
-  it('is nothing models are told of where none can begin', () => {
+  it('the transaction argument is not injected where no transaction can begin', () => {
     const { settings } = loadSettings('upstreams: { one: { command: x } }', { file: 'f.yaml', env: {} })
     const own = featureSettings(settings, 'transactions')
     const told = (deps: Parameters<typeof featureDeps>[0]) =>
@@ -60,12 +60,12 @@ describe('begin', () => {
     expect(told({ isOn: (name) => name !== 'idempotency' })).toEqual([])
   })
 
-  it('takes no longer time than a transaction may live', async () => {
+  it('the timeout is capped at the maximum lifetime', async () => {
     const gateway = new SagaGateway({ settings: { max_lifetime: '10m' } })
     expect(await gateway.begin('t', { timeout_seconds: 86_400 })).toMatchObject({ timeout_seconds: 600 })
   })
 
-  it.each([['active'], ['commit'], ['rollback']])('refuses an id that is known: %s', async (state) => {
+  it.each([['active'], ['commit'], ['rollback']])('an existing id is refused: %s', async (state) => {
     const gateway = new SagaGateway()
     await gateway.begin('t')
     if (state !== 'active') await gateway.ask(state, t)
@@ -79,12 +79,12 @@ describe('begin', () => {
     [{ timeout_seconds: 1.5 }, 'timeout_seconds'],
     [{ timeout_seconds: '60' }, 'timeout_seconds'],
     [{ description: 7 }, 'description'],
-  ])('refuses %j', async (params, field) => {
+  ])('the request %j is refused', async (params, field) => {
     const answer = await new SagaGateway().begin('t', params)
     expect(answer).toMatchObject({ thrown: { code: 'INVALID_INPUT', field } })
   })
 
-  it('refuses more than a caller may have at a time, until one of them is over', async () => {
+  it('the number of open transactions per caller is limited', async () => {
     const gateway = new SagaGateway({ settings: { max_active: 2 } })
     await gateway.begin('t')
     await gateway.begin('u')
@@ -94,25 +94,25 @@ describe('begin', () => {
     expect(await gateway.begin('v')).toMatchObject({ status: 'begun' })
   })
 
-  it('refuses more than that although they begin at one time', async () => {
+  it('the limit applies to concurrent begins', async () => {
     const gateway = new SagaGateway({ settings: { max_active: 2 } })
     const ids = Array.from({ length: 20 }, (_each, index) => `t${index}`)
     const answers = await Promise.all(ids.map((id) => gateway.begin(id)))
     expect(answers.filter(({ status }) => status === 'begun')).toHaveLength(2)
     await gateway.ask('commit', { transaction_id: 't0' })
-    // One that is refused takes no room.
+    // A refused one does not count.
     expect(await gateway.begin('t0')).toMatchObject({ thrown: { code: 'TRANSACTION_CONFLICT' } })
     expect(await gateway.begin('again')).toMatchObject({ status: 'begun' })
   })
 
-  it('is refused where calls are not made once', async () => {
+  it('begin is refused if idempotency is off', async () => {
     const gateway = new SagaGateway({ deps: { isOn: (name) => name !== 'idempotency' } })
     expect(await gateway.begin('t')).toMatchObject({ thrown: { code: 'UNSUPPORTED_OPERATION' } })
   })
 })
 
 describe('the end of a transaction', () => {
-  it('has what its steps did forgotten with it', async () => {
+  it('the recorded steps expire with the transaction', async () => {
     vi.useFakeTimers({ now: 0 })
     const gateway = new SagaGateway({ settings: { retention: '1h' } })
     await gateway.begin('t')
@@ -124,16 +124,19 @@ describe('the end of a transaction', () => {
     expect((await gateway.store.scan('deed')).size).toBe(0)
   })
 
-  it.each([['commit'], ['rollback']])('%s of one that is unknown or foreign finds nothing', async (end) => {
-    const gateway = new SagaGateway()
-    await gateway.begin('t')
-    expect(await gateway.ask(end, t, eve)).toMatchObject({ thrown: { code: 'RESOURCE_NOT_FOUND' } })
-    expect(await gateway.ask(end, { transaction_id: 'u' })).toMatchObject({
-      thrown: { code: 'RESOURCE_NOT_FOUND' },
-    })
-  })
+  it.each([['commit'], ['rollback']])(
+    '%s of an unknown transaction or one of another caller is not found',
+    async (end) => {
+      const gateway = new SagaGateway()
+      await gateway.begin('t')
+      expect(await gateway.ask(end, t, eve)).toMatchObject({ thrown: { code: 'RESOURCE_NOT_FOUND' } })
+      expect(await gateway.ask(end, { transaction_id: 'u' })).toMatchObject({
+        thrown: { code: 'RESOURCE_NOT_FOUND' },
+      })
+    },
+  )
 
-  it.each([['commit'], ['rollback']])('%s a second time gives the same answer', async (end) => {
+  it.each([['commit'], ['rollback']])('a repeated %s is replayed', async (end) => {
     const gateway = new SagaGateway()
     await gateway.begin('t')
     await gateway.step('t', 'put', { key: 'a', value: '1' })
@@ -142,7 +145,7 @@ describe('the end of a transaction', () => {
     expect(await gateway.ask(end, t)).toEqual({ ...first, was_replay: true })
   })
 
-  it('a commit after a rollback, and a rollback after a commit, are refused', async () => {
+  it('commit after rollback and rollback after commit are refused', async () => {
     const gateway = new SagaGateway()
     await gateway.begin('t')
     await gateway.ask('rollback', t)
@@ -154,7 +157,7 @@ describe('the end of a transaction', () => {
     })
   })
 
-  it('is reached together by all who roll back at once', async () => {
+  it('concurrent rollbacks share one result', async () => {
     const one = new Place()
     const store = new MemoryStore()
     const places = { one }
@@ -167,8 +170,8 @@ describe('the end of a transaction', () => {
   })
 })
 
-describe('a compensation', () => {
-  it('that fails in passing is tried three times', async () => {
+describe('compensation of a step', () => {
+  it('a compensation that fails temporarily is tried three times', async () => {
     vi.useFakeTimers()
     const one = new Place()
     const away = (): Error => new GatewayError('SERVER_UNAVAILABLE', 'away', { isUnsent: true })
@@ -181,7 +184,7 @@ describe('a compensation', () => {
     expect(await rollback).toMatchObject({ status: 'rolled_back' })
   })
 
-  it('that fails for good does not keep the others from being made, and stays in sight', async () => {
+  it('a compensation that fails permanently is reported and does not stop the others', async () => {
     const one = new Place()
     const errors: unknown[] = []
     const log = { ...silentLog, error: (...line: unknown[]) => void errors.push(line) }
@@ -212,7 +215,7 @@ describe('a compensation', () => {
     expect(await gateway.ask('status', {}, eve)).toEqual({ transactions: [] })
   })
 
-  it('that a person has to agree to waits for that', async () => {
+  it('a compensation that requires confirmation waits for it', async () => {
     vi.useFakeTimers()
     const one = new Place()
     const ask = (): Error => new GatewayError('CONFIRMATION_REQUIRED', 'ask somebody')
@@ -227,7 +230,7 @@ describe('a compensation', () => {
     expect(await rollback).toMatchObject({ status: 'rolled_back' })
   })
 
-  it('that nobody can be asked about fails, and needs attention', async () => {
+  it('a compensation that cannot be confirmed fails and needs attention', async () => {
     const one = new Place()
     const refuse = (): Error =>
       new GatewayError('CONFIRMATION_REQUIRED', 'nobody is there', { reason: 'nobody_to_ask' })
@@ -242,7 +245,7 @@ describe('a compensation', () => {
     })
   })
 
-  it('is left to the next gateway where it fails because this one closes', async () => {
+  it('a compensation that fails because the gateway closes is left to the next gateway', async () => {
     vi.useFakeTimers()
     const one = new Place()
     const store = new MemoryStore(() => Date.now())
@@ -270,7 +273,7 @@ describe('a compensation', () => {
     await second.die()
   })
 
-  it('carries a key made of the transaction and the step', async () => {
+  it('the idempotency key of a compensation is derived from transaction and step', async () => {
     const keys: unknown[] = []
     const gateway = new SagaGateway({
       deps: {
@@ -289,8 +292,8 @@ describe('a compensation', () => {
   })
 })
 
-describe('time', () => {
-  it('rolls back what is idle for too long', async () => {
+describe('transaction timeouts', () => {
+  it('an idle transaction is rolled back', async () => {
     vi.useFakeTimers()
     const one = new Place()
     const gateway = new SagaGateway({ places: { one } })
@@ -306,7 +309,7 @@ describe('time', () => {
     await gateway.die()
   })
 
-  it('is not looked after by a gateway that has closed', async () => {
+  it('a closed gateway does not roll back transactions', async () => {
     vi.useFakeTimers()
     const one = new Place()
     const gateway = new SagaGateway({ places: { one } })
@@ -318,7 +321,7 @@ describe('time', () => {
     expect(one.things.size).toBe(1)
   })
 
-  it('does not take a step that is under way for idleness, but ends with the lifetime', async () => {
+  it('a running step keeps a transaction from being idle, but not beyond its lifetime', async () => {
     vi.useFakeTimers()
     const one = new Place()
     let finish = (): void => undefined
@@ -345,7 +348,7 @@ describe('time', () => {
     await gateway.die()
   })
 
-  it('goes on in another gateway where the one it began in is gone', async () => {
+  it('another gateway takes over the transactions of a crashed one', async () => {
     vi.useFakeTimers()
     const one = new Place()
     const store = new MemoryStore(() => Date.now())
@@ -361,7 +364,7 @@ describe('time', () => {
     await second.die()
   })
 
-  it('keeps what is over for a while, and what needs attention until somebody has seen it', async () => {
+  it('ended transactions are retained for a time, and those needing attention until acknowledged', async () => {
     vi.useFakeTimers()
     const store = new MemoryStore(() => Date.now())
     const gateway = new SagaGateway({ store, settings: { uncompensable: 'allow', retention: '1h' } })

@@ -1,4 +1,4 @@
-// What is left of a transaction is reported, and tried again until it works or an operator acknowledges it.
+// Remaining compensations are reported, and retried until they succeed or an operator acknowledges them.
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { acknowledged } from '../../../../src/records/transitions.ts'
@@ -11,7 +11,7 @@ afterEach(() => void vi.useRealTimers())
 const t = { transaction_id: 't' }
 const away = (): GatewayError => new GatewayError('SERVER_UNAVAILABLE', 'away', { isUnsent: true })
 
-/** A place that cannot take anything away, for as long as it is away. */
+/** A server whose removals fail while it is unavailable. */
 class Away extends Place {
   isAway = false
   tries = 0
@@ -23,7 +23,7 @@ class Away extends Place {
   }
 }
 
-/** A transaction whose one step could not be undone, as its server was away. */
+/** A transaction whose single step could not be undone because its server was unavailable. */
 async function leftOver(store = new MemoryStore()) {
   const one = new Away()
   const gateway = await begun({ places: { one }, store })
@@ -35,7 +35,7 @@ async function leftOver(store = new MemoryStore()) {
   return { one, gateway, store, answer: await asked }
 }
 
-describe('a commit', () => {
+describe('commit with steps in doubt', () => {
   async function committed(error: GatewayError) {
     const one = new Place()
     const gateway = await begun({
@@ -50,7 +50,7 @@ describe('a commit', () => {
     return { gateway, answer: await gateway.ask('commit', t) }
   }
 
-  it('says which steps may have been done though no answer came, and asks for attention', async () => {
+  it('the response lists the steps with an unknown outcome and requires attention', async () => {
     const { gateway, answer } = await committed(new GatewayError('OPERATION_TIMEOUT', 'too late'))
     const left = {
       steps_completed: 0,
@@ -72,7 +72,7 @@ describe('a commit', () => {
     expect(await gateway.ask('status', {})).toMatchObject({ transactions: [{ needs_attention: true }] })
   })
 
-  it('is kept until an operator acknowledges it', async () => {
+  it('the transaction is retained until an operator acknowledges it', async () => {
     vi.useFakeTimers({ now: 0 })
     const { gateway } = await committed(new GatewayError('OPERATION_TIMEOUT', 'too late'))
     await vi.advanceTimersByTimeAsync(48 * 3_600_000)
@@ -87,14 +87,14 @@ describe('a commit', () => {
   it.each([
     ['that was never sent', away()],
     ['that the server refused', new GatewayError('UPSTREAM_ERROR', 'no', { details: { http_status: 403 } })],
-  ])('says nothing of a step %s', async (_what, error) => {
+  ])('a step %s is not listed', async (_what, error) => {
     const { answer } = await committed(error)
     expect(answer).toEqual({ status: 'committed', transaction_id: 't', steps_completed: 0 })
   })
 })
 
-describe('what could not be undone as its server was away', () => {
-  it('is tried again, less and less often, until it works', async () => {
+describe('a compensation that failed because its server was unavailable', () => {
+  it('the compensation is retried with backoff until it succeeds', async () => {
     vi.useFakeTimers({ now: 0 })
     const { one, gateway, answer } = await leftOver()
     expect(answer).toMatchObject({ status: 'partially_rolled_back', needs_attention: true })
@@ -105,7 +105,7 @@ describe('what could not be undone as its server was away', () => {
     expect(within).toBeGreaterThan(3)
     expect(await gateway.ask('status', t)).toMatchObject({ needs_attention: true })
     await vi.advanceTimersByTimeAsync(600_000)
-    // Once in a minute, each time as often as a rollback tries by itself.
+    // Once a minute, with the attempts of a rollback each time.
     expect(one.tries - first - within).toBeLessThanOrEqual(3 * 11)
     one.isAway = false
     await vi.advanceTimersByTimeAsync(70_000)
@@ -119,7 +119,7 @@ describe('what could not be undone as its server was away', () => {
     await gateway.die()
   })
 
-  it('is tried again by another gateway where the first one has ended', async () => {
+  it('the compensation is retried by another gateway after the first has ended', async () => {
     vi.useFakeTimers({ now: 0 })
     const store = new MemoryStore()
     const { one, gateway } = await leftOver(store)
@@ -134,7 +134,7 @@ describe('what could not be undone as its server was away', () => {
     await other.die()
   })
 
-  it('is not tried any more once it is acknowledged', async () => {
+  it('the compensation is not retried once acknowledged', async () => {
     vi.useFakeTimers({ now: 0 })
     const { one, gateway } = await leftOver()
     const repository = new Transactions(gateway.store, 3_600_000)
@@ -150,7 +150,7 @@ describe('what could not be undone as its server was away', () => {
     await gateway.die()
   })
 
-  it('is given up in the end, and still asks for attention', async () => {
+  it('the retries end eventually, and the transaction still needs attention', async () => {
     vi.useFakeTimers({ now: 0 })
     const { one, gateway } = await leftOver()
     await vi.advanceTimersByTimeAsync(18 * 3_600_000)
@@ -165,8 +165,8 @@ describe('what could not be undone as its server was away', () => {
   }, 120_000)
 })
 
-describe('what cannot be undone at all', () => {
-  it('is not tried again', async () => {
+describe('a step that cannot be undone', () => {
+  it('a step that cannot be undone is not retried', async () => {
     vi.useFakeTimers({ now: 0 })
     const one = new Place()
     const gateway = await begun({ places: { one }, settings: { uncompensable: 'allow' } })
@@ -183,7 +183,7 @@ describe('what cannot be undone at all', () => {
     await gateway.die()
   })
 
-  it('stays undone, while what is tried again becomes so', async () => {
+  it('a step that cannot be undone stays so while other compensations are retried', async () => {
     vi.useFakeTimers({ now: 0 })
     const one = new Away()
     const gateway = await begun({ places: { one }, settings: { uncompensable: 'allow' } })

@@ -47,7 +47,7 @@ function worldOf({ one, two }: { one: Place; two: Place }): string[] {
     .toSorted()
 }
 
-/** Lets time pass until a promise is settled. */
+/** Advances the clock until a promise is settled. */
 async function passing<Value>(promise: Promise<Value>): Promise<Value> {
   let isOver = false
   const over = promise.finally(() => (isOver = true))
@@ -58,7 +58,7 @@ async function passing<Value>(promise: Promise<Value>): Promise<Value> {
   return over
 }
 
-/** Does what is planned in a process that ends at the n-th write, and lets another process go on. */
+/** Runs the plan in a process that crashes at the n-th write, and continues in another process. */
 async function survived(given: Plan, at: number, isDone: boolean) {
   const disk = new MemoryStore(() => Date.now())
   const store = new CrashingStore(disk, at, isDone)
@@ -110,7 +110,7 @@ async function survived(given: Plan, at: number, isDone: boolean) {
   return { isCrashed, status, end, before, atEnd, after: worldOf(there), undone, acknowledged }
 }
 
-it('comes to a legal end wherever the process ends, undoes nothing twice, and reports exactly what is left', async () => {
+it('a transaction ends legally after a crash at any point, undoes nothing twice and reports exactly what remains', async () => {
   await fc.assert(
     fc.asyncProperty(plan, async (given) => {
       for (let at = 1, isCrashed = true; isCrashed; at++) {
@@ -129,7 +129,7 @@ function judge({ steps, end }: Plan, found: Awaited<ReturnType<typeof survived>>
   const { status, before, after, atEnd, undone } = found
   for (const [, times] of undone) expect(times).toBe(1)
   if (status['thrown'] !== undefined) {
-    // It never began.
+    // The transaction never began.
     expect(status).toMatchObject({ thrown: { code: 'RESOURCE_NOT_FOUND' } })
     expect(after).toEqual(before)
     return
@@ -152,7 +152,7 @@ function judge({ steps, end }: Plan, found: Awaited<ReturnType<typeof survived>>
   }
 }
 
-/** Which thing a step was about. */
+/** The item that a step affected. */
 function touched(steps: readonly Step[], status: Json, id: string): string {
   const { server, key } = steps[Number(id.replace('step-', '')) - 1] ?? { server: '', key: '' }
   const known = (status['steps'] as { step_id: string; server_id: string }[]).find(

@@ -11,7 +11,7 @@ import { begun, codeOf, Place, put, SagaGateway } from '../../../support/saga-wo
 import type { Json } from '../../../support/server/json.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
-/** Asks a gateway for something while another one ends, which writes down the end of its step at the last moment. */
+/** Sends a request to one gateway while another closes and records the end of its step at the last moment. */
 async function whileAnotherEnds(asked: (gateway: SagaGateway) => Promise<Json>): Promise<Json> {
   const store = new MemoryStore()
   const one = new Place()
@@ -32,20 +32,20 @@ async function whileAnotherEnds(asked: (gateway: SagaGateway) => Promise<Json>):
   return asked(new SagaGateway({ store, places: { one }, deps: { membership } }))
 }
 
-describe('a gateway that ends just after its step', () => {
-  it('is in nobody’s way who rolls back', async () => {
+describe('a gateway that closes just after its step', () => {
+  it('a closing gateway does not block a rollback elsewhere', async () => {
     const rolled = await whileAnotherEnds((gateway) => gateway.ask('rollback', { transaction_id: 't' }))
     expect(rolled).toMatchObject({ steps_compensated: [{ step_id: 'step-1', status: 'compensated' }] })
   })
 
-  it('is in nobody’s way who goes on', async () => {
+  it('a closing gateway does not block the next step elsewhere', async () => {
     const step = await whileAnotherEnds((gateway) => gateway.step('t', ...put('b')))
     expect(step).toMatchObject({ _meta: { step_id: 'step-2' } })
   })
 })
 
-describe('a step', () => {
-  it('waits for the one before it', async () => {
+describe('the order of steps', () => {
+  it('a step waits for the step before it', async () => {
     const order: string[] = []
     let finish = (): void => undefined
     const gateway = await begun({
@@ -67,7 +67,7 @@ describe('a step', () => {
     expect(order).toEqual(['begin a', 'end a', 'begin b', 'end b'])
   })
 
-  it('waits for one that another gateway works on', async () => {
+  it('a step waits for a step that runs at another gateway', async () => {
     const store = new MemoryStore()
     let finish = (): void => undefined
     const gate = new Promise<void>((resolve) => (finish = resolve))
@@ -88,7 +88,7 @@ describe('a step', () => {
   })
 
   it.each([undefined, 'mine'])(
-    'waits for one that begins at another gateway at the same time, whoever names it: %s',
+    'a step waits for a concurrent step of another gateway, whether step ids are given or not: %s',
     async (name) => {
       const store = new MemoryStore()
       const one = new Place()
@@ -104,7 +104,7 @@ describe('a step', () => {
     },
   )
 
-  it('does not wait longer than its caller does', async () => {
+  it('a step waits no longer than its caller', async () => {
     const one = new Place()
     const gateway = await begun({ places: { one }, next: () => new Promise(() => undefined) })
     void gateway.step('t', ...put('a'))
@@ -114,7 +114,7 @@ describe('a step', () => {
     expect(codeOf(await waiting)).toBe('OPERATION_TIMEOUT')
   })
 
-  it('goes on where the gateway that worked on the one before it is gone', async () => {
+  it('a step continues if the gateway of the step before it has crashed', async () => {
     const store = new MemoryStore()
     const one = new Place()
     const first = new SagaGateway({ store, places: { one }, next: () => new Promise(() => undefined) })
@@ -130,7 +130,7 @@ describe('a step', () => {
   })
 })
 
-describe('a step that is asked about', () => {
+describe('a step that requires input', () => {
   const ask = (isOpen: boolean): Outcome => {
     return {
       kind: 'input_required',
@@ -160,14 +160,14 @@ describe('a step that is asked about', () => {
     }
   }
 
-  it('before its server began is no step until it comes again', async () => {
+  it('a step that requires input before it is sent is recorded only when it is retried', async () => {
     const { gateway, one, again } = await askedFirst(false)
     expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({ steps: [] })
     expect(await again()).toMatchObject({ _meta: { step_id: 's' } })
     expect(one.calls).toEqual(['put a'])
   })
 
-  it('by a server that has begun stays one, and others have to wait for the answer', async () => {
+  it('a step whose server requests input remains pending, and other steps wait for it', async () => {
     const { gateway, again } = await askedFirst(true)
     expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({
       steps: [{ status: 'pending' }],
@@ -180,7 +180,7 @@ describe('a step that is asked about', () => {
     expect(await gateway.ask('commit', { transaction_id: 't' })).toMatchObject({ steps_completed: 1 })
   })
 
-  it('and is answered after the transaction was rolled back is not run', async () => {
+  it('a step answered after the rollback does not run', async () => {
     const { gateway, one, again } = await askedFirst(true)
     await gateway.ask('rollback', { transaction_id: 't' })
     expect(codeOf(await again())).toBe('TRANSACTION_CONFLICT')
@@ -189,22 +189,25 @@ describe('a step that is asked about', () => {
 
   it.each([
     ['an error', 'CONFIRMATION_REQUIRED', () => raise(new GatewayError('CONFIRMATION_REQUIRED', 'ask'))],
-    ['a result', undefined, (): Outcome => ({ kind: 'result', result: page })],
-  ])('outside of the protocol, by %s, is no step until it comes again', async (_what, code, asking) => {
-    let isApproved = false
-    const one = new Place()
-    const gateway = await begun({
-      places: { one },
-      above: (next) => async (call) => (isApproved ? next(call) : asking()),
-    })
-    expect(codeOf(await gateway.step('t', ...put('a'), { id: 's' }))).toBe(code)
-    expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({ steps: [] })
-    isApproved = true
-    expect(await gateway.step('t', ...put('a'), { id: 's' })).toMatchObject({ _meta: { step_id: 's' } })
-  })
+    ['a failed result', undefined, (): Outcome => ({ kind: 'result', result: page })],
+  ])(
+    'a step that requires confirmation by %s is recorded only when it is retried',
+    async (_what, code, asking) => {
+      let isApproved = false
+      const one = new Place()
+      const gateway = await begun({
+        places: { one },
+        above: (next) => async (call) => (isApproved ? next(call) : asking()),
+      })
+      expect(codeOf(await gateway.step('t', ...put('a'), { id: 's' }))).toBe(code)
+      expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({ steps: [] })
+      isApproved = true
+      expect(await gateway.step('t', ...put('a'), { id: 's' })).toMatchObject({ _meta: { step_id: 's' } })
+    },
+  )
 })
 
-/** What a client that cannot ask is told instead. */
+/** The result for a client without elicitation. */
 const page = Payload.of({
   content: [{ type: 'text', text: 'Approve it on a page.' }],
   isError: true,

@@ -5,8 +5,8 @@ import { Payload } from '../../../../src/core/payload.ts'
 import { readUndo } from '../../../../src/core/undo/rules.ts'
 import { begun, codeOf, Place, put } from '../../../support/saga-world.ts'
 
-describe('a step', () => {
-  it('runs, and its answer says what undoes it', async () => {
+describe('a step of a transaction', () => {
+  it('a step runs, and its result states the compensation', async () => {
     const one = new Place()
     const gateway = await begun({ places: { one } })
     expect(await gateway.step('t', ...put('a'))).toMatchObject({
@@ -22,14 +22,14 @@ describe('a step', () => {
     expect(one.things.get('a')).toBe('1')
   })
 
-  it('does not say `transaction` beside its result where that is switched off', async () => {
+  it('a result has no `transaction` member if compat is off', async () => {
     const gateway = await begun({ settings: { compat: false } })
     const answer = await gateway.step('t', ...put('a'))
     expect(answer).toMatchObject({ _meta: { transaction_id: 't' } })
     expect(answer).not.toHaveProperty('transaction')
   })
 
-  it('does not tell what was there before and its caller never saw', async () => {
+  it('the stated compensation omits earlier values the caller never saw', async () => {
     const one = new Place()
     one.things.set('a', 'secret of another')
     const gateway = await begun({ places: { one } })
@@ -42,7 +42,7 @@ describe('a step', () => {
     expect(one.things.get('a')).toBe('secret of another')
   })
 
-  it('does not tell what was there before where it is a part of what its caller knows', async () => {
+  it('the stated compensation omits an earlier value even if the arguments contain it', async () => {
     const one = new Place()
     one.things.set('a', '4711')
     const gateway = await begun({ places: { one } })
@@ -52,7 +52,7 @@ describe('a step', () => {
     })
   })
 
-  it('is refused at a server where calls are not made once', async () => {
+  it('a step is refused at a server with idempotency off', async () => {
     const one = new Place()
     const isOn = (name: string, upstream?: string): boolean => name !== 'idempotency' || upstream === 'two'
     const gateway = await begun({ places: { one, two: new Place() }, deps: { isOn } })
@@ -60,7 +60,7 @@ describe('a step', () => {
     expect(one.calls).toEqual([])
   })
 
-  it('of an unknown or a foreign transaction is not run', async () => {
+  it('a step of an unknown transaction or of another caller does not run', async () => {
     const one = new Place()
     const gateway = await begun({ places: { one } })
     expect(codeOf(await gateway.step('u', ...put('a')))).toBe('RESOURCE_NOT_FOUND')
@@ -69,7 +69,7 @@ describe('a step', () => {
     expect(one.calls).toEqual([])
   })
 
-  it.each([['commit'], ['rollback']])('after %s is not run', async (end) => {
+  it.each([['commit'], ['rollback']])('a step after %s does not run', async (end) => {
     const one = new Place()
     const gateway = await begun({ places: { one } })
     await gateway.ask(end, { transaction_id: 't' })
@@ -77,7 +77,7 @@ describe('a step', () => {
     expect(one.calls).toEqual([])
   })
 
-  it('with an id of another step is not run', async () => {
+  it('a step with the id of another step does not run', async () => {
     const one = new Place()
     const gateway = await begun({ places: { one } })
     await gateway.step('t', ...put('a'), { id: 's' })
@@ -85,7 +85,7 @@ describe('a step', () => {
     expect(one.calls).toEqual(['put a'])
   })
 
-  it('that was never sent may come again under its id', async () => {
+  it('a step that was never sent can be retried under its id', async () => {
     let isAway = true
     const gateway = await begun({
       next: async (call, run) => {
@@ -98,7 +98,7 @@ describe('a step', () => {
     expect(await gateway.step('t', ...put('a'), { id: 's' })).toMatchObject({ transaction: { step_id: 's' } })
   })
 
-  it('that turns out to have no undo when it is about to run is not run, and no step', async () => {
+  it('a step found to have no compensation just before it runs does not run and is not recorded', async () => {
     const one = new Place()
     const gateway = await begun({ places: { one } })
     expect(codeOf(await gateway.step('t', 'change', { key: 'a', value: '1' }))).toBe(
@@ -115,7 +115,7 @@ describe('a step', () => {
     ['transaction_id', '\ud800'],
     ['transaction_id', 7],
     ['step_id', {}],
-  ])('with the %s %j is refused', async (field, value) => {
+  ])('a step with the %s %j is refused', async (field, value) => {
     const one = new Place()
     const gateway = await begun({ places: { one } })
     const meta = { transaction_id: 't', [field]: value }
@@ -125,7 +125,7 @@ describe('a step', () => {
     expect(one.calls).toEqual([])
   })
 
-  it('is not told to its server as one', async () => {
+  it('transaction metadata is not forwarded to the server', async () => {
     const seen: unknown[] = []
     const gateway = await begun({
       next: (call, run) => {
@@ -137,7 +137,7 @@ describe('a step', () => {
     expect(seen).toEqual([{ name: 'put', arguments: { key: 'a', value: '1' } }, {}])
   })
 
-  it('that reads is written down without a compensation', async () => {
+  it('a reading step is recorded without a compensation', async () => {
     const one = new Place()
     one.things.set('a', '1')
     const gateway = await begun({ places: { one } })
@@ -150,7 +150,7 @@ describe('a step', () => {
     })
   })
 
-  it('that fails leaves its transaction as it is, and nothing to undo', async () => {
+  it('a failed step leaves its transaction open with nothing to undo', async () => {
     const one = new Place()
     one.things.set('a', '1')
     const gateway = await begun({ places: { one } })
@@ -165,7 +165,7 @@ describe('a step', () => {
     expect(await gateway.ask('commit', { transaction_id: 't' })).toMatchObject({ steps_completed: 0 })
   })
 
-  it('that fails in passing is written down as that, without the words of its server', async () => {
+  it('a temporary failure is recorded as such, without the text of its server', async () => {
     const one = new Place()
     const error = new GatewayError('UPSTREAM_ERROR', 'db.internal is busy', {
       category: 'transient',
@@ -181,7 +181,7 @@ describe('a step', () => {
     expect(JSON.stringify(steps)).not.toContain('internal')
   })
 
-  it('that fails rolls its transaction back where that is wanted', async () => {
+  it('a failed step rolls the transaction back if configured', async () => {
     const one = new Place()
     const gateway = await begun({ places: { one }, settings: { on_step_failure: 'rollback' } })
     await gateway.step('t', ...put('a'))
@@ -196,7 +196,7 @@ describe('a step', () => {
     expect(one.things.size).toBe(0)
   })
 
-  it('whose outcome is lost is recorded so, and undone as far as its request says how', async () => {
+  it('a step with a lost response is recorded as such and undone as far as its arguments allow', async () => {
     const one = new Place()
     const gateway = await begun({
       places: { one },
@@ -221,7 +221,7 @@ describe('a step', () => {
     expect(one.things.size).toBe(0)
   })
 
-  it('whose outcome is lost leaves no doubt where what was there before is put back', async () => {
+  it('a step with a lost response leaves no doubt if a snapshot is restored', async () => {
     const one = new Place()
     one.things.set('a', 'before')
     const gateway = await begun({
@@ -241,7 +241,7 @@ describe('a step', () => {
     ['is not configured', 'mail', undefined, 'gatehouse plan one'],
     ['is configured as none', 'put', 'none', 'upstreams.one.tools.put.pivot'],
   ] as const)(
-    'whose undo %s is refused with what leads on within the transaction',
+    'a step whose undo %s is refused with the alternatives within the transaction',
     async (_what, tool, undo, way) => {
       const rule = undo === undefined ? undefined : readUndo(undo)
       const gateway = await begun({ deps: { undoRule: () => rule } })
@@ -249,7 +249,7 @@ describe('a step', () => {
       const { suggestion, details } = Object(thrown)
       expect(thrown).toMatchObject({ code: 'COMPENSATION_UNAVAILABLE', user_actionable: true })
       expect(suggestion).toContain(way)
-      // What leaves the transaction comes after what stays in it.
+      // Suggestions within the transaction come first.
       expect(suggestion).toMatch(
         /the transaction is still open.*Outside of the transaction.*would not undo it/,
       )
@@ -260,25 +260,22 @@ describe('a step', () => {
     },
   )
 
-  it.each([{ task: {} }, { task: { ttl: 60_000 } }])(
-    'that is to run as a task is refused in words: %j',
-    async (more) => {
-      const one = new Place()
-      const gateway = await begun({ places: { one } })
-      const meta = { transaction_id: 't' }
-      const params = Payload.of({ name: 'put', arguments: { key: 'a' }, _meta: meta, ...more })
-      const { thrown } = await gateway.step('t', ...put('a'), { call: { params, meta } })
-      expect(thrown).toMatchObject({ code: 'INVALID_INPUT', field: 'task', reason: 'unsupported' })
-      expect(Object(thrown).suggestion).toContain('without "task"')
-      expect(one.calls).toEqual([])
-      expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({
-        status: 'active',
-        steps: [],
-      })
-    },
-  )
+  it.each([{ task: {} }, { task: { ttl: 60_000 } }])('a step as a task is refused: %j', async (more) => {
+    const one = new Place()
+    const gateway = await begun({ places: { one } })
+    const meta = { transaction_id: 't' }
+    const params = Payload.of({ name: 'put', arguments: { key: 'a' }, _meta: meta, ...more })
+    const { thrown } = await gateway.step('t', ...put('a'), { call: { params, meta } })
+    expect(thrown).toMatchObject({ code: 'INVALID_INPUT', field: 'task', reason: 'unsupported' })
+    expect(Object(thrown).suggestion).toContain('without "task"')
+    expect(one.calls).toEqual([])
+    expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({
+      status: 'active',
+      steps: [],
+    })
+  })
 
-  it('of a client that takes tasks is made for one that takes none', async () => {
+  it('the task capability of the client is removed from a step', async () => {
     const tasks = 'io.modelcontextprotocol/tasks'
     const seen: unknown[] = []
     const gateway = await begun({
@@ -293,7 +290,7 @@ describe('a step', () => {
     expect(seen).toEqual([{ extensions: { other: {} } }])
   })
 
-  it('that its server makes a task nevertheless is in doubt', async () => {
+  it('a step that its server starts as a task has an unknown outcome', async () => {
     const gateway = await begun({
       next: async () => ({
         kind: 'result',
@@ -307,7 +304,7 @@ describe('a step', () => {
     expect(await gateway.ask('commit', { transaction_id: 't' })).toMatchObject({ needs_attention: true })
   })
 
-  it('that fails is recorded with the error its caller gets', async () => {
+  it('a failed step is recorded with the error its caller receives', async () => {
     const one = new Place()
     one.things.set('a', '1')
     const reason = { code: 'CONFLICT', message: 'a is there', category: 'permanent' }
@@ -319,9 +316,9 @@ describe('a step', () => {
   })
 
   it.each([
-    ['before it runs, where that is known', 'change', { key: 'a', value: '1' }, 'COMPENSATION_UNAVAILABLE'],
-    ['once it ran, where only its result tells', 'put', { key: 'b', value: '1' }, undefined],
-  ])('whose compensation its server would refuse says so %s', async (_when, tool, args, code) => {
+    ['before the step runs, if known', 'change', { key: 'a', value: '1' }, 'COMPENSATION_UNAVAILABLE'],
+    ['after the step ran, if it depends on the result', 'put', { key: 'b', value: '1' }, undefined],
+  ])('an invalid compensation is reported %s', async (_when, tool, args, code) => {
     const one = new Place()
     one.things.set('a', '1')
     const rules = {
@@ -364,7 +361,7 @@ describe('a step', () => {
     })
   })
 
-  it('that nobody knows how to undo is not run', async () => {
+  it('a step without a known compensation does not run', async () => {
     const one = new Place()
     const gateway = await begun({ places: { one } })
     const answer = await gateway.step('t', 'mail', { to: 'bob' })
@@ -373,7 +370,7 @@ describe('a step', () => {
     expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({ steps: [] })
   })
 
-  it('that nobody knows how to undo runs where that is allowed, and is reported', async () => {
+  it('a step without a known compensation runs and is reported if configured', async () => {
     const one = new Place()
     const gateway = await begun({ places: { one }, settings: { uncompensable: 'allow' } })
     await gateway.step('t', ...put('a'))
@@ -393,7 +390,7 @@ describe('a step', () => {
     expect(one.mails).toEqual(['bob'])
   })
 
-  it('whose caller may not undo it is not run', async () => {
+  it('a step whose compensation the caller may not call does not run', async () => {
     const one = new Place()
     const isPermitted: Services['invoker']['isPermitted'] = async ({ target, params, internal: purpose }) => {
       expect(params.fields['arguments']).toEqual({ key: 'a' })
@@ -409,7 +406,7 @@ describe('a step', () => {
     expect(one.calls).toEqual([])
   })
 
-  it('after which there is no way back keeps itself and all before it', async () => {
+  it('a pivot step keeps itself and all earlier steps', async () => {
     const one = new Place()
     const gateway = await begun({ places: { one } })
     await gateway.step('t', ...put('a'))

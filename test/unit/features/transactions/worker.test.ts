@@ -10,7 +10,7 @@ function gate(): { readonly opened: Promise<void>; open(): void } {
   return { opened, open: () => open() }
 }
 
-it('a worker that closes is there until its work is done, for others of its process as well', async () => {
+it('a closing worker is present until its work is done, also for other workers of its process', async () => {
   const membership = createMembership(() => new MemoryStore())
   const [old, next] = [new WorkerIdentity(membership), new WorkerIdentity(membership)]
   const work = gate()
@@ -25,7 +25,7 @@ it('a worker that closes is there until its work is done, for others of its proc
   expect(await old.isAlive(next.id)).toBe(true)
 })
 
-it('a worker of a gateway that is gone is not there', async () => {
+it('a worker of a crashed gateway is not present', async () => {
   const store = new MemoryStore()
   const [mine, other] = [createMembership(() => store), createMembership(() => store)]
   const [me, away] = [new WorkerIdentity(mine), new WorkerIdentity(other)]
@@ -36,7 +36,7 @@ it('a worker of a gateway that is gone is not there', async () => {
   expect(await me.isAlive('')).toBe(false)
 })
 
-it('a queue runs one after the other, and lets those go who do not wait', async () => {
+it('a queue runs one task at a time and releases aborted waiters', async () => {
   const queue = createQueue()
   const order: string[] = []
   const first = gate()

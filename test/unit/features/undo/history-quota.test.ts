@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { HistoryQuota } from '../../../../src/features/undo/history.ts'
 
-test('there is never more than fits, the newest of a caller stays, and each evicted entry is returned once', () => {
+test('the history quota is never exceeded, keeps the newest action of a caller and returns each evicted one once', () => {
   const taking = fc.array(
     fc.record({ caller: fc.constantFrom('a', 'b', 'c'), size: fc.integer({ min: 1, max: 8 }) }),
     { maxLength: 100 },
@@ -27,7 +27,7 @@ test('there is never more than fits, the newest of a caller stays, and each evic
   )
 })
 
-test('what is pushed out is the oldest of its caller; of all callers, of the one that did nothing for longest', () => {
+test('the oldest action of the caller is evicted, or of the least recently active caller', () => {
   const room = new HistoryQuota({ count: 2, size: 100 }, 3)
   expect(room.take('a', '1', 1)).toEqual([])
   expect(room.take('b', '2', 1)).toEqual([])
@@ -36,7 +36,7 @@ test('what is pushed out is the oldest of its caller; of all callers, of the one
   expect(room.take('c', '5', 1)).toEqual(['2'])
 })
 
-test('what is written again counts once, and what is over does not count', () => {
+test('a rewritten action counts once, and an expired one does not count', () => {
   const room = new HistoryQuota({ count: 2, size: 10 }, 10)
   room.take('a', '1', 4)
   expect(room.take('a', '1', 8)).toEqual([])

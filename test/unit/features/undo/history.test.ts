@@ -30,7 +30,7 @@ function historyIn(store: MemoryStore, room?: HistoryQuota) {
   return { deeds, warnings, history: new History(deeds, log, room) }
 }
 
-test('what is done within a moment is written together, and within 50 ms', async () => {
+test('actions are written in batches, at most 50 ms later', async () => {
   const store = new MemoryStore()
   const put = vi.spyOn(store, 'put')
   const { deeds, history } = historyIn(store)
@@ -42,7 +42,7 @@ test('what is done within a moment is written together, and within 50 ms', async
   expect(await deeds.list()).toHaveLength(20)
 })
 
-test('closing writes what waits, and does not wait for a store that does not answer', async () => {
+test('close flushes pending actions without waiting for a store that does not respond', async () => {
   const store = new MemoryStore()
   const { deeds, history } = historyIn(store)
   history.add(deed(1), DAY)
@@ -56,7 +56,7 @@ test('closing writes what waits, and does not wait for a store that does not ans
   expect(closed).toHaveBeenCalled()
 })
 
-test('past its room the oldest of a caller goes, and what is done goes on being kept', async () => {
+test('beyond the quota the oldest action of a caller is evicted, and recording continues', async () => {
   const { deeds, history, warnings } = historyIn(
     new MemoryStore(),
     new HistoryQuota({ count: 3, size: 1e6 }, 100),
@@ -74,7 +74,7 @@ test('past its room the oldest of a caller goes, and what is done goes on being 
   expect(warnings).toEqual([])
 })
 
-test('a store that fails or does not keep up is reported once, until it works again', async () => {
+test('a failing or slow store is reported once until it recovers', async () => {
   const store = new MemoryStore()
   const { put } = store
   store.put = () => Promise.reject(new Error('away'))
@@ -92,13 +92,13 @@ test('a store that fails or does not keep up is reported once, until it works ag
   expect(warnings).toEqual(['undo.history_lost', 'undo.history_lost'])
 })
 
-test('what waits is bounded by its length, too', async () => {
+test('pending actions are limited in size too', async () => {
   const store = new MemoryStore()
   store.put = () => new Promise(() => undefined)
   const { history, warnings } = historyIn(store)
   const long = 'x'.repeat(1_000_000)
   for (let number = 0; number < 60; number++) history.add({ ...deed(number), arguments: { long } }, DAY)
-  // What is being written counts as long as it is.
+  // An action being written counts by its size.
   void history.flush()
   await vi.advanceTimersByTimeAsync(100)
   expect(warnings).toEqual([])

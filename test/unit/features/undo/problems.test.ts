@@ -105,11 +105,11 @@ test.each<[Record<string, ToolSettings>, string[]]>([
     { '*': { undo: 'nowhere()' }, write_file: { undo: 'none' } },
     ['*.undo: one has no tool nowhere; there are write_file, read_file, delete_file'],
   ],
-])('%j is held against what the server lists', async (tools, expected) => {
+])('the undo rule %j is checked against the listed tools', async (tools, expected) => {
   expect(await problemsOf(tools)).toEqual(expected)
 })
 
-test('a server that cannot be reached says nothing', async () => {
+test('undo rules of an unavailable server are not reported', async () => {
   const warnings: string[] = []
   const silent = (): void => undefined
   const found = await liveProblems(
@@ -124,7 +124,7 @@ test('a server that cannot be reached says nothing', async () => {
   expect(warnings).toEqual(['undo.unchecked'])
 })
 
-test('servers without such rules are not asked', async () => {
+test('servers without undo rules are not listed', async () => {
   const deps = featureDeps({
     servers: () => ['one'],
     server: () => ({ tools: { t: { timeout: 1 } } }) as unknown as UpstreamSettings,

@@ -16,10 +16,10 @@ interface Given {
   readonly rule?: string | UndoSettings
   readonly history?: number | 'off'
   readonly op?: 'read' | 'write'
-  /** The arguments the tool lists. */
+  /** The listed arguments of the tool. */
   readonly inputs?: object
   readonly deps?: ServiceStubs
-  /** What the server does; internal calls come here too. */
+  /** The server, which also receives internal calls. */
   readonly end?: Handler
 }
 
@@ -69,7 +69,7 @@ function around({ rule, history = 86_400_000, op = 'write', inputs = {}, deps, e
   )
   const policy = instance.middleware?.({ method: 'tools/call', upstream: 'one', name: 't' })
   const bare: Handler = policy?.(end) ?? end
-  /** Makes a call, and has what it did written. */
+  /** Makes a call and flushes its action. */
   const handle: Handler = async (call) => {
     try {
       return await bare(call)
@@ -81,7 +81,7 @@ function around({ rule, history = 86_400_000, op = 'write', inputs = {}, deps, e
   return { bare, handle, deeds, warnings }
 }
 
-/** Everything that was written down, in order. */
+/** Everything that was recorded, in order. */
 function written(store: Store): Action[] {
   const all: Action[] = []
   const { put } = store
@@ -92,8 +92,8 @@ function written(store: Store): Action[] {
   return all
 }
 
-describe('a call outside of a transaction', () => {
-  test('is written down once, when it ended, with the way back', async () => {
+describe('the recorded action of a call', () => {
+  test('an action is recorded once, when the call ended, with its compensation', async () => {
     const store = new MemoryStore()
     const all = written(store)
     const { handle } = around({ rule: 'close(id=$.result.id, by=$.args.who)', deps: { store } })
@@ -129,14 +129,14 @@ describe('a call outside of a transaction', () => {
       { call: 'close(id=1)', exact: false },
       { kind: 'approximate', tool: 'close' },
     ],
-  ])('that is undone by %j', async (rule, way) => {
+  ])('an action is recorded with undo rule %j', async (rule, way) => {
     const store = new MemoryStore()
     const all = written(store)
     await around({ ...(rule !== undefined && { rule }), deps: { store } }).handle(to({}))
     expect(all[0]?.way).toMatchObject(way)
   })
 
-  test('is written down by the name it was called by where its server cannot list its tools', async () => {
+  test('an action is recorded under the called name if the tools cannot be listed', async () => {
     const store = new MemoryStore()
     const all = written(store)
     const entry = () => Promise.reject(new GatewayError('UPSTREAM_ERROR', 'no list'))
@@ -144,7 +144,7 @@ describe('a call outside of a transaction', () => {
     expect(all).toMatchObject([{ tool: 't', status: 'ok' }])
   })
 
-  test('is not written down where it failed, only read, was an internal call, or no history is kept', async () => {
+  test('no action is recorded for failures, reads, internal calls or without history', async () => {
     const store = new MemoryStore()
     const all = written(store)
     const failing: Handler = async () => resultOf({ content: [], isError: true })
@@ -156,25 +156,25 @@ describe('a call outside of a transaction', () => {
   })
 
   test.each<[string, object, object, number]>([
-    ['is asked for', { dryRun: { type: 'boolean' } }, { dryRun: true }, 0],
-    ['is asked for in snake case', { dry_run: { type: 'boolean' } }, { dry_run: true }, 0],
-    ['is usual', { validate_only: { type: 'boolean', default: true } }, {}, 0],
-    ['is usual, and not wanted', { dryRun: { type: 'boolean', default: true } }, { dryRun: false }, 1],
-    ['is not asked for', { dryRun: { type: 'boolean' } }, {}, 1],
-    ['is unknown to the tool, which does it then', {}, { dryRun: true }, 1],
-  ])('that is only a trial did nothing: where a trial %s', async (_what, inputs, args, count) => {
+    ['is requested', { dryRun: { type: 'boolean' } }, { dryRun: true }, 0],
+    ['is requested in snake case', { dry_run: { type: 'boolean' } }, { dry_run: true }, 0],
+    ['is the default', { validate_only: { type: 'boolean', default: true } }, {}, 0],
+    ['is the default and is declined', { dryRun: { type: 'boolean', default: true } }, { dryRun: false }, 1],
+    ['is not requested', { dryRun: { type: 'boolean' } }, {}, 1],
+    ['is not supported by the tool, which then runs', {}, { dryRun: true }, 1],
+  ])('a dry run is not recorded as an action: if it %s', async (_what, inputs, args, count) => {
     const store = new MemoryStore()
     const all = written(store)
     await around({ inputs, rule: 'undo_it()', deps: { store } }).handle(to({ ...args }))
     expect(all).toHaveLength(count)
   })
 
-  test('that only reads is passed on as it is', () => {
+  test('a read-only call is passed on as the same promise', () => {
     const promise = Promise.resolve(resultOf({}))
     expect(around({ op: 'read', end: () => promise }).bare(to({}))).toBe(promise)
   })
 
-  test('that got no answer may have been done', async () => {
+  test('a call with a lost response may have taken effect', async () => {
     const store = new MemoryStore()
     const all = written(store)
     const lost: Handler = () => Promise.reject(new GatewayError('OUTCOME_UNKNOWN', 'lost'))
@@ -190,7 +190,7 @@ describe('a call outside of a transaction', () => {
     ])
   })
 
-  test('that was not sent, or refused by the server, was not done', async () => {
+  test('a call that was not sent, or was refused by the server, had no effect', async () => {
     const store = new MemoryStore()
     const all = written(store)
     const unsent = new GatewayError('SERVER_UNAVAILABLE', 'away', { isUnsent: true })
@@ -204,7 +204,7 @@ describe('a call outside of a transaction', () => {
     expect(all).toEqual([])
   })
 
-  test('runs although the store is away; that is said once', async () => {
+  test('a call runs while the store is unavailable, with a single warning', async () => {
     const store = new MemoryStore()
     store.put = () => Promise.reject(new Error('away'))
     const { handle, warnings } = around({ deps: { store } })
@@ -213,7 +213,7 @@ describe('a call outside of a transaction', () => {
     expect(warnings).toEqual(['undo.history_lost'])
   })
 
-  test('that is asked about leaves nothing; one the server has begun is taken up where it was', async () => {
+  test('a call that requires input is not recorded, and one its server has begun is resumed with its snapshot', async () => {
     let content: unknown = 'before'
     const ask = (isOpen: boolean): Outcome => ({
       kind: 'input_required',
@@ -251,7 +251,7 @@ describe('a call outside of a transaction', () => {
   })
 })
 
-test('what a server has begun may go on although the answers to its question do not reach it', async () => {
+test('a call whose server has begun may continue although the input responses fail to reach it', async () => {
   const end: Handler = async (call) => {
     if (!call.inputResponses)
       return { kind: 'input_required', inputRequests: {}, requestState: {}, isOpen: true }
@@ -266,13 +266,13 @@ test('what a server has begun may go on although the answers to its question do 
   expect(await everything(deeds, open)).toMatchObject({ status: 'unknown', way: { arguments: { a: 1 } } })
 })
 
-/** The deed an ask outcome names. */
+/** The action named in the request state of an outcome. */
 async function everything(deeds: Actions, outcome: Outcome): Promise<Action | undefined> {
   const key = outcome.kind === 'input_required' ? outcome.requestState['undo'] : undefined
   return typeof key === 'string' ? deeds.find(key) : undefined
 }
 
-describe('what is read before a call', () => {
+describe('the snapshot before a call', () => {
   const rule: UndoSettings = {
     snapshot: 'read(path=$.args.path)',
     restore: 'write(path=$.args.path, content=$.snapshot.content)',
@@ -281,7 +281,7 @@ describe('what is read before a call', () => {
     return async (call) => (call.internal === 'read' ? resultOf(fields) : done(call))
   }
 
-  test('is put back', async () => {
+  test('a snapshot is restored', async () => {
     const store = new MemoryStore()
     const all = written(store)
     const asked: Call[] = []
@@ -303,7 +303,7 @@ describe('what is read before a call', () => {
     })
   })
 
-  test('is what the server sent, whatever is masked above', async () => {
+  test('a snapshot contains what the server sent, before any masking', async () => {
     const store = new MemoryStore()
     const all = written(store)
     const inner = around({
@@ -328,32 +328,32 @@ describe('what is read before a call', () => {
   }
 
   test.each([
-    ['nothing, and no undo for that', missing, undefined, { kind: 'none', reason: /nothing before it/ }],
+    ['absent, without an undo for that', missing, undefined, { kind: 'none', reason: /nothing before it/ }],
     [
-      'nothing, so what was made is removed',
+      'absent, so that the created item is removed',
       missing,
       'drop(path=$.args.path)',
       { kind: 'exact', tool: 'drop' },
     ],
     [
-      'unknown, so nothing is removed',
+      'unknown, so that nothing is removed',
       refused,
       'drop(path=$.args.path)',
       { kind: 'none', reason: /PERMISSION_DENIED: no/ },
     ],
     [
-      'unknown for a reason nobody classified, so nothing is removed',
+      'unknown for an unclassified reason, so that nothing is removed',
       { ...missing, _meta: { 'dev.gatehouse/error': { code: 'UPSTREAM_ERROR', message: 'EIO' } } },
       'drop(path=$.args.path)',
       { kind: 'none', reason: /UPSTREAM_ERROR: EIO/ },
     ],
     [
-      'unknown where errors are told as they are',
+      'unknown, with the error relayed unchanged',
       { ...missing, content: [{ type: 'text', text: 'EIO: i/o error, read' }] },
       'drop(path=$.args.path)',
       { kind: 'none', reason: /EIO: i\/o error/ },
     ],
-  ])('may be %s', async (_what, fields, absent, way) => {
+  ])('the state before the call may be %s', async (_what, fields, absent, way) => {
     const store = new MemoryStore()
     const all = written(store)
     const given = { ...rule, ...(absent !== undefined && { absent }) }
@@ -363,7 +363,7 @@ describe('what is read before a call', () => {
     if (reason) expect(all[0]?.way).toHaveProperty('reason', expect.stringMatching(reason))
   })
 
-  test('can be what no step can do without', async () => {
+  test('a failed snapshot refuses a step', async () => {
     const calls: (string | undefined)[] = []
     const end: Handler = async (call) => {
       calls.push(call.internal)
@@ -377,7 +377,7 @@ describe('what is read before a call', () => {
     expect(await deeds.find(step.deed)).toBeUndefined()
   })
 
-  test('can be too large to be kept', async () => {
+  test('a snapshot can be too large to record', async () => {
     const large = reading({ structuredContent: { content: 'x'.repeat(1_100_000) } })
     await expect(around({ rule, end: large }).handle(to({ path: 'a' }, { step }))).rejects.toMatchObject({
       code: 'COMPENSATION_UNAVAILABLE',
@@ -386,8 +386,8 @@ describe('what is read before a call', () => {
   })
 })
 
-describe('a step of a transaction', () => {
-  test('is written down before its server is called, and as it ended before the answer leaves', async () => {
+describe('the recorded action of a transaction step', () => {
+  test('a step is recorded before it is sent and completed before its response', async () => {
     const store = new MemoryStore()
     const all = written(store)
     let before: Action[] = []
@@ -404,26 +404,26 @@ describe('a step of a transaction', () => {
     ])
   })
 
-  test('knows its way back from the beginning where the arguments alone tell', async () => {
+  test('a step is recorded with its compensation from the start if the arguments suffice', async () => {
     const store = new MemoryStore()
     const all = written(store)
     await around({ rule: 'drop(a=$.args.a)', deps: { store } }).handle(to({ a: 1 }, { step }))
     expect(all[0]).toMatchObject({ status: 'pending', way: { kind: 'exact', arguments: { a: 1 } } })
   })
 
-  test('is kept although no history is', async () => {
+  test('a step is recorded even if history is off', async () => {
     const { handle, deeds } = around({ rule: 'drop()', history: 'off' })
     await handle(to({}, { step }))
     expect(await deeds.find(step.deed)).toMatchObject({ status: 'ok' })
   })
 
-  test('that failed leaves nothing to undo', async () => {
+  test('a failed step leaves nothing to undo', async () => {
     const { handle, deeds } = around({ rule: 'drop()', end: async () => resultOf({ isError: true }) })
     await handle(to({}, { step }))
     expect(await deeds.find(step.deed)).toMatchObject({ status: 'failed', way: { kind: 'nothing' } })
   })
 
-  test('that is asked about leaves nothing', async () => {
+  test('a step that requires input is not recorded', async () => {
     const { handle, deeds } = around({
       rule: 'drop()',
       end: async () => ({ kind: 'input_required', inputRequests: {}, requestState: {} }),
@@ -432,7 +432,7 @@ describe('a step of a transaction', () => {
     expect(await deeds.find(step.deed)).toBeUndefined()
   })
 
-  test('does not run where it cannot be written down', async () => {
+  test('a step does not run if it cannot be recorded', async () => {
     const store = new MemoryStore()
     store.put = () => Promise.reject(new Error('away'))
     let calls = 0
@@ -448,7 +448,7 @@ describe('a step of a transaction', () => {
     expect(calls).toBe(0)
   })
 
-  test('whose end cannot be written down has no known end', async () => {
+  test('a step whose end cannot be recorded has an unknown outcome', async () => {
     const store = new MemoryStore()
     const { put } = store
     let isAway = false
@@ -469,7 +469,7 @@ describe('a step of a transaction', () => {
   })
 
   test.each([[undefined], ['none']])(
-    'that has the undo %s runs only where it need not be undone',
+    'a step with undo %s runs only if it does not have to be undoable',
     async (rule) => {
       const { handle } = around(rule === undefined ? {} : { rule })
       await expect(handle(to({}, { step }))).rejects.toMatchObject({ code: 'COMPENSATION_UNAVAILABLE' })

@@ -86,15 +86,15 @@ function withArguments(args: unknown, definition?: Given['definition']): Promise
   return refusal({ params: { arguments: args }, ...(definition && { definition }) })
 }
 
-describe('a call of a tool', () => {
-  it('C149 that fits goes to the server as it is', async () => {
+describe('validation of a tool call', () => {
+  it('C149 a valid call is forwarded unchanged', async () => {
     const { call, made } = maker({})
     const args = { path: 'x', mode: 'a', lines: [1] }
     await call({ arguments: args })
     expect(made).toEqual([args])
   })
 
-  it('C145 the server does not have is refused before the server sees it', async () => {
+  it('C145 a call of an unknown tool is refused before it is sent', async () => {
     const entry = () => undefined
     expect(await refusal({ entry, params: { name: 'no.such' } })).toMatchObject({
       code: 'UNKNOWN_TOOL',
@@ -109,11 +109,11 @@ describe('a call of a tool', () => {
 
   it.each([
     ['without a name', { name: undefined }],
-    ['with a number for a name', { name: 7 }],
-    ['with a list of arguments', { arguments: [] }],
-    ['with null for arguments', { arguments: null }],
-    ['with text for arguments', { arguments: 'x' }],
-  ])('C144 %s is malformed', async (_what, params) => {
+    ['with a number as name', { name: 7 }],
+    ['with a list as arguments', { arguments: [] }],
+    ['with null as arguments', { arguments: null }],
+    ['with a string as arguments', { arguments: 'x' }],
+  ])('C144 a call %s is malformed', async (_what, params) => {
     expect(await refusal({ params })).toMatchObject({ code: 'INVALID_INPUT', rpc: -32602, isResult: false })
   })
 
@@ -123,7 +123,7 @@ describe('a call of a tool', () => {
     [{ path: 'x', mode: 'c' }, 'mode', 'enum', '"mode" must be one of "a", "b"'],
     [{ path: 'x', lines: [1, 'y'] }, 'lines.1', 'type', '"lines.1" must be integer'],
     [{ path: 'x', other: 1 }, 'other', 'additionalProperties', '"other" is not an argument of this tool'],
-  ])('C146 C187 with %o is told what to correct', async (args, field, reason, words) => {
+  ])('C146 C187 a call with %o is refused with the corrections', async (args, field, reason, words) => {
     const error = await withArguments(args)
     expect(error).toMatchObject({
       code: 'INVALID_INPUT',
@@ -137,32 +137,35 @@ describe('a call of a tool', () => {
     [{ path: 'x', mode: null }],
     [{ path: 'x', lines: null, mode: null }],
     [{ path: 'x', mode: 'a', lines: [1], nested: { deep: null } }, true],
-  ])('with null for what may be left out goes on as it is: %o', async (args, isNested = false) => {
-    const lines: string[] = []
-    const log: Log = { ...silentLog, warn: (event) => void lines.push(event) }
-    const nested = { type: 'object', properties: { deep: { type: 'string' } } }
-    const properties = { ...inputSchema.properties, ...(isNested && { nested }) }
-    const { call, made } = maker({ definition: { inputSchema: { ...inputSchema, properties } }, log })
-    await call({ arguments: args })
-    await call({ arguments: args })
-    expect(made).toEqual([args, args])
-    expect(lines).toEqual(['validate.null_taken'])
-  })
+  ])(
+    'a call with null for an optional argument is forwarded unchanged: %o',
+    async (args, isNested = false) => {
+      const lines: string[] = []
+      const log: Log = { ...silentLog, warn: (event) => void lines.push(event) }
+      const nested = { type: 'object', properties: { deep: { type: 'string' } } }
+      const properties = { ...inputSchema.properties, ...(isNested && { nested }) }
+      const { call, made } = maker({ definition: { inputSchema: { ...inputSchema, properties } }, log })
+      await call({ arguments: args })
+      await call({ arguments: args })
+      expect(made).toEqual([args, args])
+      expect(lines).toEqual(['validate.null_taken'])
+    },
+  )
 
   it.each([
-    ['what is required', { path: null }, 'path'],
-    ['what the tool does not have', { path: 'x', other: null }, 'other'],
-    ['one argument, where another does not fit', { path: 'x', mode: null, lines: ['y'] }, 'mode'],
-  ])('with null for %s is refused', async (_what, args, field) => {
+    ['a required argument', { path: null }, 'path'],
+    ['an unknown argument', { path: 'x', other: null }, 'other'],
+    ['one argument and an invalid other one', { path: 'x', mode: null, lines: ['y'] }, 'mode'],
+  ])('a call with null for %s is refused', async (_what, args, field) => {
     expect((await withArguments(args)).data).toMatchObject({ field })
   })
 
-  it('C149 without arguments is checked as one with none', async () => {
+  it('C149 absent arguments are validated as an empty object', async () => {
     expect((await refusal({})).data).toMatchObject({ field: 'path', reason: 'required' })
   })
 
   it.each([{}, { inputSchema: undefined }, { inputSchema: null }])(
-    'is held against the schema that is listed where its server lists none: %j',
+    'a call of a tool without a schema is validated against the schema clients see: %j',
     async (definition) => {
       const error = await refusal({ definition, params: { arguments: { path: 'x' } } })
       expect(error.data).toMatchObject({ code: 'INVALID_INPUT', field: 'path' })
@@ -173,20 +176,20 @@ describe('a call of a tool', () => {
     },
   )
 
-  it('is told of several problems at once, but not of all', async () => {
+  it('a refusal lists several problems, but a limited number', async () => {
     const { message, data } = await withArguments({ lines: Array.from({ length: 50 }, () => 'x') })
     expect(message).toMatch(/"path" is required; "lines\.0" must be integer; .* \(and \d+ more\)\.$/)
     expect(message.length).toBeLessThan(500)
     expect(JSON.stringify(data).length).toBeLessThan(5000)
   })
 
-  it('C186 is not told its own values', async () => {
+  it('C186 a refusal does not repeat the argument values', async () => {
     const secret = 'ada@example.com'
     const error = await withArguments({ path: 1, mode: secret, [`${secret} ${secret}`]: secret })
     expect(error.message).not.toContain(secret)
   })
 
-  it('C125 is checked by 2020-12 unless the schema says otherwise', async () => {
+  it('C125 the default dialect is 2020-12', async () => {
     const schema = { properties: { pair: { prefixItems: [{ type: 'string' }] } } }
     expect((await withArguments({ pair: [1] }, { inputSchema: schema })).data.field).toBe('pair.0')
     const { call, made } = maker({
@@ -196,7 +199,7 @@ describe('a call of a tool', () => {
     expect(made).toHaveLength(1)
   })
 
-  it('C126 is checked by draft-07 where the schema says so', async () => {
+  it('C126 a draft-07 schema is validated as draft-07', async () => {
     const inputSchema = {
       $schema: 'http://json-schema.org/draft-07/schema#',
       properties: { pair: { items: [{ type: 'string' }] } },
@@ -204,7 +207,7 @@ describe('a call of a tool', () => {
     expect((await withArguments({ pair: [1] }, { inputSchema })).data.field).toBe('pair.0')
   })
 
-  it('is refused where its arguments are nested without end', async () => {
+  it('excessively nested arguments are refused', async () => {
     const deep = JSON.parse(`${'{"a":'.repeat(5000)}1${'}'.repeat(5000)}`)
     expect(await withArguments(deep, { inputSchema: {} })).toMatchObject({
       code: 'INVALID_INPUT',
@@ -214,28 +217,28 @@ describe('a call of a tool', () => {
 
   it.each([
     [
-      'cannot list its tools',
+      'fails to list its tools',
       (): Promise<Descriptor> => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'no')),
     ],
     [
-      'fails at once',
+      'fails synchronously',
       (): Descriptor => {
         throw new GatewayError('SERVER_UNAVAILABLE', 'no')
       },
     ],
-  ])('goes to a server that %s', async (_what, entry) => {
+  ])('a call is forwarded if its server %s', async (_what, entry) => {
     const { call, made } = maker({ entry })
     await call({ arguments: { any: 1 } })
     expect(made).toHaveLength(1)
   })
 
-  it('waits for a list that is not known yet', async () => {
+  it('a call waits until the tools are listed', async () => {
     const entry = () => Promise.resolve(entryOf({ inputSchema }))
     expect((await refusal({ entry })).code).toBe('INVALID_INPUT')
   })
 })
 
-describe('a tool that needs a key of its own among its arguments', () => {
+describe('a tool with a required idempotency key argument', () => {
   const definition = {
     inputSchema: {
       type: 'object',
@@ -244,7 +247,7 @@ describe('a tool that needs a key of its own among its arguments', () => {
     },
   }
 
-  it('gets the idempotency key for it, so that the caller need not fill it', async () => {
+  it('the idempotency key is filled in, so that the caller can omit the argument', async () => {
     const { call, made } = maker({ definition })
     await call({ arguments: { path: 'a' }, idempotency_key: 'k' })
     expect(made).toEqual([{ path: 'a' }])
@@ -252,29 +255,34 @@ describe('a tool that needs a key of its own among its arguments', () => {
 
   it.each([
     ['without a key', {}, 'client_token', 'required'],
-    ['with a key that does not fit', { idempotency_key: 'k'.repeat(11) }, 'client_token', 'maxLength'],
-    ['with what is no key', { idempotency_key: 'a b' }, 'idempotency_key', 'pattern'],
-  ])('is not called %s', async (_what, more, field, reason) => {
+    [
+      'with a key that does not match the schema',
+      { idempotency_key: 'k'.repeat(11) },
+      'client_token',
+      'maxLength',
+    ],
+    ['with an invalid key', { idempotency_key: 'a b' }, 'idempotency_key', 'pattern'],
+  ])('the tool is not called %s', async (_what, more, field, reason) => {
     const error = await refusal({ definition, params: { arguments: { path: 'a' }, ...more } })
     expect(error.data).toMatchObject({ code: 'INVALID_INPUT', field, reason })
   })
 
-  it('is not called where something else does not fit', async () => {
+  it('the tool is not called if another argument is invalid', async () => {
     const error = await refusal({ definition, params: { arguments: { path: 1 }, idempotency_key: 'k' } })
     expect(error.data).toMatchObject({ field: 'path', reason: 'type' })
   })
 })
 
-describe('a schema that cannot be used', () => {
+describe('an unusable input schema', () => {
   it.each([
-    ['C121 is no schema', { type: 'strnig' }],
+    ['C121 is invalid', { type: 'strnig' }],
     ['refers to another document', { $ref: 'https://example.com/schema' }],
-    ['has a broken pattern', { properties: { a: { pattern: '(' } } }],
+    ['has an invalid pattern', { properties: { a: { pattern: '(' } } }],
     [
-      'is a bomb',
+      'expands exponentially',
       { $ref: '#/$defs/a', $defs: { a: { allOf: [{ $ref: '#/$defs/a' }, { $ref: '#/$defs/a' }] } } },
     ],
-  ])('lets every call through where it %s, and the log knows once', async (_what, schema) => {
+  ])('every call is forwarded if the schema %s, with one warning', async (_what, schema) => {
     const told: string[] = []
     const log: Log = { ...silentLog, warn: (event) => told.push(event) }
     const { call, made } = maker({ definition: { inputSchema: schema }, log })
@@ -284,7 +292,7 @@ describe('a schema that cannot be used', () => {
     expect(told).toEqual(['validate.schema_unusable'])
   })
 
-  it('is checked but for a pattern that cannot be matched in linear time', async () => {
+  it('a pattern that cannot be matched in linear time is skipped', async () => {
     const told: unknown[] = []
     const log: Log = { ...silentLog, debug: (_event, fields) => told.push(fields?.pattern) }
     const { call, made } = maker({
@@ -297,7 +305,7 @@ describe('a schema that cannot be used', () => {
     expect(told).toEqual(['^(?!x)'])
   })
 
-  it('cannot make a check go on for ever by a pattern', async () => {
+  it('a pattern cannot make validation run without bound', async () => {
     const start = performance.now()
     const error = await withArguments(
       { a: `${'a'.repeat(50_000)}!` },
@@ -308,8 +316,8 @@ describe('a schema that cannot be used', () => {
   })
 })
 
-describe('any arguments', () => {
-  it('are let through or refused, and never cause anything else', async () => {
+describe('validation of arbitrary arguments', () => {
+  it('any arguments are either forwarded or refused', async () => {
     await fc.assert(
       fc.asyncProperty(fc.jsonValue(), async (args) => {
         const { call } = maker({})
@@ -321,7 +329,7 @@ describe('any arguments', () => {
   })
 })
 
-describe('what a tool answers', () => {
+describe('validation of a tool result', () => {
   const outputSchema = { type: 'object', properties: { n: { type: 'number' } }, required: ['n'] }
   const definition = { inputSchema: {}, outputSchema }
   const answer = (structuredContent?: unknown, more: object = {}) =>
@@ -340,12 +348,12 @@ describe('what a tool answers', () => {
     return { outcome, told }
   }
 
-  it('C150 goes on where it fits', async () => {
+  it('C150 a valid result is returned', async () => {
     const result = answer({ n: 1 })
     expect(await watched('strict', result)).toEqual({ outcome: { kind: 'result', result }, told: [] })
   })
 
-  it('C150 goes on where it does not fit, and the log knows once', async () => {
+  it('C150 an invalid result is returned with one warning', async () => {
     for (const result of [answer({ n: 'x' }), answer()]) {
       expect(await watched('warn', result)).toEqual({
         outcome: { kind: 'result', result },
@@ -354,7 +362,7 @@ describe('what a tool answers', () => {
     }
   })
 
-  it('C150 is an error where it does not fit and should', async () => {
+  it('C150 an invalid result is an error if configured', async () => {
     for (const result of [answer({ n: 'x' }), answer()]) {
       expect((await watched('strict', result)).outcome).toMatchObject({
         code: 'UPSTREAM_ERROR',
@@ -363,12 +371,12 @@ describe('what a tool answers', () => {
     }
   })
 
-  it('is not looked at where that is off, or where the tool failed', async () => {
+  it('a result is not validated if that is off or the tool failed', async () => {
     expect((await watched('off', answer({ n: 'x' }))).told).toEqual([])
     expect((await watched('strict', answer(undefined, { isError: true }))).told).toEqual([])
   })
 
-  it('C148 has content, even where the server sends none', async () => {
+  it('C148 a result without content receives an empty list', async () => {
     const { call } = maker({ definition: { inputSchema: {} }, result: Payload.text('{"x":1.0}') })
     const outcome = await call({})
     expect(outcome.kind === 'result' && outcome.result.text).toBe('{"x":1.0,"content":[]}')
@@ -377,15 +385,15 @@ describe('what a tool answers', () => {
   it.each([
     ['structured content', { structuredContent: { n: 1 } }],
     ['a task', { task: { taskId: 'x' } }],
-    ['a result of another type', { resultType: 'task' }],
-  ])('stays as it is where it is %s', async (_what, fields) => {
+    ['a result of another resultType', { resultType: 'task' }],
+  ])('a result is unchanged if it is %s', async (_what, fields) => {
     const result = Payload.of(fields)
     const { call } = maker({ definition: { inputSchema: {} }, result })
     expect(await call({})).toEqual({ kind: 'result', result })
   })
 })
 
-describe('a list of tools', () => {
+describe('validation of a list of tools', () => {
   async function listed(tools: unknown): Promise<Payload> {
     const { middleware: policy } = validate.create(() => ({ output: 'warn' }), featureDeps())
     const result = Payload.of({ tools })
@@ -398,7 +406,7 @@ describe('a list of tools', () => {
     throw new Error('There is no list')
   }
 
-  it('C127 has an input schema for each', async () => {
+  it('C127 every tool receives an input schema', async () => {
     const repaired = { type: 'object', additionalProperties: false }
     const list = await listed([{ name: 'a', inputSchema: null }, { name: 'b' }, { name: 'c', inputSchema }])
     expect(list.fields.tools).toEqual([
@@ -408,7 +416,7 @@ describe('a list of tools', () => {
     ])
   })
 
-  it('stays as it is where each has one, or where it is none', async () => {
+  it('a list that is complete or malformed is unchanged', async () => {
     for (const tools of [[{ name: 'c', inputSchema: {} }], 'x', undefined]) {
       const list = await listed(tools)
       expect(list.fields.tools).toEqual(tools)
@@ -416,8 +424,8 @@ describe('a list of tools', () => {
   })
 })
 
-describe('other methods', () => {
-  it('are not looked at', () => {
+describe('validation of other methods', () => {
+  it('other methods are not validated', () => {
     const { middleware: policy } = validate.create(() => ({ output: 'warn' }), featureDeps())
     expect(policy?.({ method: 'prompts/get', upstream: 'one' })).toBeUndefined()
   })

@@ -44,7 +44,7 @@ async function write(count: number, log?: Log): Promise<void> {
 
 const lines = (): string[] => readFileSync(file, 'utf8').split('\n').slice(0, -1)
 
-/** Cuts the log so that it has this many lines, and the file beside it to fit. */
+/** Truncates the log to this many lines, and adapts the head file. */
 function cut(count: number, headFile: 'fits' | 'is gone' | 'is empty'): void {
   const kept = lines().slice(0, count)
   writeFileSync(file, kept.map((line) => `${line}\n`).join(''))
@@ -60,26 +60,26 @@ async function verified(anchors: Anchors | undefined = anchorsOf()) {
   return verdict
 }
 
-describe('the end of an audit log', () => {
-  it('is in the store once the log is closed', async () => {
+describe('the anchored end of an audit log', () => {
+  it('the end is recorded in the store when the log is closed', async () => {
     await write(3)
     expect(await verified()).toMatchObject({ lines: 4, anchored: 4 })
     expect((await verified()).problem).toBeUndefined()
   })
 
   it.each(['fits', 'is gone', 'is empty'] as const)(
-    'is missed where it is cut off together with the file beside it, which %s',
+    'truncation is detected even if the head file beside the log %s',
     async (headFile) => {
       await write(5)
       cut(2, headFile)
       const { problem } = await verified()
       expect(problem).toMatchObject({ reason: 'line(s) 3 to 6 of the log are missing at the end' })
-      // Nothing but the store tells.
+      // Only the store reveals it.
       expect((await verifyAudit([file]))[0]?.problem).toBeUndefined()
     },
   )
 
-  it('is missed where other lines were written in its place', async () => {
+  it('replaced lines at the end are detected', async () => {
     await write(5)
     cut(2, 'fits')
     const other = new Audit({ file, maxSize: 1_000_000 }, silentLog)
@@ -88,7 +88,7 @@ describe('the end of an audit log', () => {
     expect((await verified()).problem).toMatchObject({ reason: 'is not the line that was written here' })
   })
 
-  it('is reported by the gateway that opens the log next, and stays on record in it', async () => {
+  it('truncation is reported by the next gateway that opens the log, and recorded in it', async () => {
     await write(5)
     cut(2, 'fits')
     const told: unknown[] = []
@@ -104,7 +104,7 @@ describe('the end of an audit log', () => {
     expect(told).toHaveLength(1)
   })
 
-  it('moves once a second at most, not with each call', async () => {
+  it('the anchor is updated at most once a second', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
     const put = vi.spyOn(store, 'put')
     const anchor = new Anchor({ path: file, head: { seq: 0, hash: '' } }, anchorsOf(), () =>
@@ -122,7 +122,7 @@ describe('the end of an audit log', () => {
     expect(put.mock.calls.length).toBeLessThanOrEqual(6)
   })
 
-  it('is written down later where the store is away, and never before it was compared', async () => {
+  it('the anchor is updated after the store recovers, and never before it was compared', async () => {
     await write(5)
     cut(2, 'fits')
     const get = vi.spyOn(store, 'get').mockRejectedValue(new Error('away'))
@@ -132,7 +132,7 @@ describe('the end of an audit log', () => {
     expect(existsSync(`${file}.head`)).toBe(true)
   })
 
-  it('is not taken for that of another machine or another file', async () => {
+  it('the anchor is specific to the host and file', async () => {
     await write(3)
     expect((await verified(anchorsOf('other'))).anchored).toBeUndefined()
     expect(await anchorsOf().read(`${file}x`)).toBeUndefined()

@@ -59,7 +59,7 @@ async function problem(files: readonly string[] = [file], head?: string): Promis
 }
 
 describe('the audit log', () => {
-  it('C201 tells who did what, how it ended, and names the arguments without telling them', async () => {
+  it('C201 a call is recorded with its caller, outcome and a digest of its arguments', async () => {
     const audit = open()
     const logFields = new Map([['rule', 'deny']])
     const client = {
@@ -94,7 +94,7 @@ describe('the audit log', () => {
     expect(lines().join()).not.toContain('private')
   })
 
-  it('names equal arguments alike, whatever the order of their keys, and only with the key where there is one', async () => {
+  it('equal arguments have equal digests in any key order, which depend on the digest key if there is one', async () => {
     const audit = open()
     call(audit, 1, { a: 1, b: 'x' })
     call(audit, 2, { b: 'x', a: 1.0 })
@@ -108,7 +108,7 @@ describe('the audit log', () => {
     expect(digests[2]?.slice(-64)).not.toBe(digests[0]?.slice(-64))
   })
 
-  it('C201 tells of every call, also of those whose arguments nobody could make a text of', async () => {
+  it('C201 calls whose arguments cannot be serialized are recorded', async () => {
     const deep = '['.repeat(20_000) + ']'.repeat(20_000)
     const audit = open()
     for (const given of [{ a: 1 }, JSON.parse(`{"toString":1,"a":${deep}}`), JSON.parse(deep), { b: 2 }])
@@ -118,7 +118,7 @@ describe('the audit log', () => {
     expect(await problem()).toBeUndefined()
   })
 
-  it('keeps no arguments of many calls that wait to be written', async () => {
+  it('the arguments of queued calls are not retained', async () => {
     let read = 0
     const given = {
       get path() {
@@ -133,7 +133,7 @@ describe('the audit log', () => {
     expect(await problem()).toBeUndefined()
   })
 
-  it('C202 tells of requests that were turned away', async () => {
+  it('C202 refused requests are recorded', async () => {
     const audit = open()
     const error = new GatewayError('TOKEN_EXPIRED', 'The token has expired.')
     audit.refused({ requestId: 'r9', error, request: 'POST /mcp', address: '127.0.0.1' })
@@ -146,7 +146,7 @@ describe('the audit log', () => {
     })
   })
 
-  it('C202 tells who signs in to which server, and nothing that would let others in', async () => {
+  it('C202 sign-ins to servers are recorded without credentials', async () => {
     const audit = open()
     audit.signedIn({ step: 'begun', upstream: 'files', principal: 'user:alice' })
     audit.signedIn({ step: 'failed', upstream: 'files', principal: 'user:alice', code: 'STATE_INVALID' })
@@ -158,7 +158,7 @@ describe('the audit log', () => {
     ])
   })
 
-  it('tells who ordered what at the command line', async () => {
+  it('commands of operators are recorded', async () => {
     const audit = open()
     audit.ordered({ order: 'rollback', by: 'root', transaction: 't', caller: 'token:agent' })
     await audit.close()
@@ -172,7 +172,7 @@ describe('the audit log', () => {
     })
   })
 
-  it('tells what a person decided on a call, whose arguments have the digest they have in the call', async () => {
+  it('a decision on a call is recorded with the digest of its arguments', async () => {
     const audit = open()
     const given = { path: '/srv/a' }
     audit.decided({
@@ -204,20 +204,20 @@ describe('the audit log', () => {
     expect(JSON.stringify(approval)).not.toContain('/srv/a')
   })
 
-  it('is unbroken over several lives of the process', async () => {
+  it('the hash chain continues across restarts', async () => {
     await write(3)
     await write(2)
     expect(lines()).toHaveLength(7)
     expect(await problem()).toBeUndefined()
   })
 
-  it('is for this user alone', async () => {
+  it('the file is readable by its owner only', async () => {
     await write(1)
     const { statSync } = await import('node:fs')
     expect(statSync(file).mode & 0o777).toBe(0o600)
   })
 
-  it('keeps a line that was cut off, and goes on after it', async () => {
+  it('a truncated line is kept, and the log continues after it', async () => {
     await write(2)
     appendFileSync(file, '{"seq":4,"time":"2026')
     await write(1)
@@ -235,7 +235,7 @@ describe('the audit log', () => {
     expect(await problem()).toBe('4: is no line of an audit log')
   })
 
-  it('goes on where a process died before the end of its first line, and after a line without its end', async () => {
+  it('the log continues after a crash within the first line or after a line without its end', async () => {
     writeFileSync(file, '{"seq":1,"ti')
     await write(1)
     expect(await problem()).toBeUndefined()
@@ -244,13 +244,13 @@ describe('the audit log', () => {
     expect(await problem()).toBeUndefined()
   })
 
-  it('does not write to a file that is something else', async () => {
+  it('a file with other content is never written', async () => {
     writeFileSync(file, 'upstreams:\n  a: b\n')
     expect(() => open()).toThrow('no audit log')
     expect(readFileSync(file, 'utf8')).toBe('upstreams:\n  a: b\n')
   })
 
-  it('keeps so many lines that wait and no more, and says how many it has not', async () => {
+  it('the queue of lines is limited, and lost lines are counted', async () => {
     const audit = open({ maxSize: 1e9 })
     for (let index = 0; index < 50_010; index++) call(audit, index)
     await audit.close()
@@ -261,22 +261,22 @@ describe('the audit log', () => {
     expect(kept).toBeLessThan(50_001)
   })
 
-  it('ends although what is left cannot be written', async () => {
+  it('close ends even if the remaining lines cannot be written', async () => {
     await write(1)
-    // The file is full, and what should be put in its place stands in the way.
+    // The file is full, and its successor cannot be created.
     mkdirSync(join(`${file}.1`, 'folder'), { recursive: true })
     await write(1, { maxSize: 100, keep: 1 })
     expect(lines()).toHaveLength(2)
   })
 
-  it('says so when lines went missing while it was closed', async () => {
+  it('lines that went missing while the log was closed are reported', async () => {
     await write(5)
     keep(lines().slice(0, 3))
     await write(1)
     expect(await problem()).toMatch(/^4: says that line\(s\) 4 to 6 went missing$/)
   })
 
-  it('is written to by one process: another takes the next file, until the first has ended', async () => {
+  it('one process writes a file, and another uses the next file meanwhile', async () => {
     const first = open()
     const second = open()
     call(first, 1)
@@ -289,7 +289,7 @@ describe('the audit log', () => {
     expect(lines()).toHaveLength(4)
   })
 
-  it('takes over the lock of a process that has died, not of one that lives', async () => {
+  it('the lock of a dead process is taken over, that of a live one is not', async () => {
     const lock = (pid: number): void =>
       writeFileSync(`${file}.lock`, JSON.stringify({ pid, host: hostname(), token: 'x' }))
     lock(2 ** 22 + 1)
@@ -301,7 +301,7 @@ describe('the audit log', () => {
     expect(lines(join(folder, 'audit.2.jsonl'))).toHaveLength(2)
   })
 
-  it('holds a lock it took over as one of its own, also where it had the file before', async () => {
+  it('a lock that was taken over is exclusive, also within the process', async () => {
     await write(1)
     writeFileSync(`${file}.lock`, JSON.stringify({ pid: 2 ** 22 + 1, host: hostname(), token: 'x' }))
     const [first, second] = [open(), open()]
@@ -311,7 +311,7 @@ describe('the audit log', () => {
     expect([lines().length, lines(join(folder, 'audit.2.jsonl')).length]).toEqual([4, 2])
   })
 
-  it('begins the next file when one is full, and keeps as many as it should', async () => {
+  it('a full file is rotated, and the configured number of files is kept', async () => {
     for (let round = 0; round < 5; round++) await write(4, { maxSize: 500, keep: 2 })
     expect([1, 2, 3].map((number) => existsSync(`${file}.${number}`))).toEqual([true, true, false])
     const files = [file, `${file}.1`, `${file}.2`]
@@ -321,8 +321,8 @@ describe('the audit log', () => {
   })
 })
 
-describe('checking an audit log', () => {
-  it('finds each line that was altered', async () => {
+describe('verification of an audit log', () => {
+  it('every modified line is found', async () => {
     await write(6)
     const sound = lines()
     for (const [index, line] of sound.entries()) {
@@ -331,7 +331,7 @@ describe('checking an audit log', () => {
     }
   })
 
-  it('finds each line that was removed', async () => {
+  it('every removed line is found', async () => {
     await write(6)
     const sound = lines()
     for (const index of sound.keys()) {
@@ -340,7 +340,7 @@ describe('checking an audit log', () => {
     }
   })
 
-  it('finds lines that changed places, stand twice, or come from another log', async () => {
+  it('lines that are swapped, duplicated or from another log are found', async () => {
     await write(6)
     const sound = lines()
     const [, , third = '', fourth = ''] = sound
@@ -355,7 +355,7 @@ describe('checking an audit log', () => {
     expect(await problem()).toBe('3: does not follow the line before it')
   })
 
-  it('finds lines that were removed at the end, by the head beside the file or one that was noted', async () => {
+  it('lines removed at the end are found by the head file or a given head', async () => {
     await write(6)
     const sound = lines()
     const head = JSON.parse(sound.at(-1) ?? '').hash
@@ -368,7 +368,7 @@ describe('checking an audit log', () => {
     expect(await problem([file], head)).toBeUndefined()
   })
 
-  it('finds a log that was written anew as a whole', async () => {
+  it('a completely rewritten log is found', async () => {
     await write(6)
     const head = readFileSync(`${file}.head`)
     rmSync(file)
@@ -378,7 +378,7 @@ describe('checking an audit log', () => {
     expect(await problem()).toBe('7: is not the line that was written here')
   })
 
-  it('finds any changed character', async () => {
+  it('any modified character is found', async () => {
     await write(3)
     const sound = readFileSync(file)
     await fc.assert(

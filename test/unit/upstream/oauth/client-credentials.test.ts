@@ -6,7 +6,7 @@ import { protectedServer, unauthorized } from '../../../support/protected-server
 
 const client = { clientId: CLIENT.id, clientSecret: new Secret(CLIENT.secret) }
 
-/** A server that trusts an authorization server, and takes tokens made for itself only. */
+/** A server that trusts an authorization server and accepts only tokens for its own audience. */
 async function world(options: Parameters<typeof authorizationServer>[0] = {}, server = {}) {
   const authority = await authorizationServer(options)
   const protectedOne = await protectedServer(async (token, url) => {
@@ -22,8 +22,8 @@ async function world(options: Parameters<typeof authorizationServer>[0] = {}, se
   return { authority, server: protectedOne }
 }
 
-describe('client credentials', () => {
-  it('are turned into a token for the server, found by asking the server', async () => {
+describe('upstream client credentials', () => {
+  it('a token is obtained through discovery from the server', async () => {
     const { authority, server } = await world()
     const { upstream } = oauthUpstream(server.url, { grant: 'client_credentials', ...client })
     expect(textOf(await upstream.handle(echo(caller('alice'))))).toBeDefined()
@@ -34,14 +34,14 @@ describe('client credentials', () => {
     expect(server.tokens.size).toBe(1)
   })
 
-  it('are used though the answer also says who they are in a way that cannot be verified', async () => {
+  it('an unverifiable id_token in the response is ignored', async () => {
     const { server } = await world({ idToken: 'eyJhbGciOiJIUzI1NiJ9.e30.c2lnbmF0dXJl' })
     server.metadata = { ...Object(server.metadata), scopes_supported: ['openid', 'read'] }
     const { upstream } = oauthUpstream(server.url, { grant: 'client_credentials', ...client })
     expect(textOf(await upstream.handle(echo(caller('alice'))))).toBeDefined()
   })
 
-  it('that are refused say why, to callers and to those who run the gateway', async () => {
+  it('refused credentials are reported to callers and operators', async () => {
     const { server } = await world()
     const oauth = { grant: 'client_credentials', ...client, clientSecret: new Secret('another one') } as const
     const { upstream } = oauthUpstream(server.url, oauth)
@@ -49,7 +49,7 @@ describe('client credentials', () => {
     expect(upstream.status.problem).toBe('The authorization server granted no token (invalid_client).')
   })
 
-  it.each(['2025-11-25', '2024-11-05'] as const)('reach a server of %s', async (revision) => {
+  it.each(['2025-11-25', '2024-11-05'] as const)('a token is sent to a %s server', async (revision) => {
     const transport = revision === '2024-11-05' ? 'sse' : 'http'
     const { server } = await world({}, { revision, transport })
     const settings = { revision: 'auto', transport: 'auto' } as const
@@ -57,7 +57,7 @@ describe('client credentials', () => {
     expect(textOf(await upstream.handle(echo(caller('alice'))))).toBeDefined()
   })
 
-  it('take a configured issuer or token endpoint, and name a resource, an audience and scopes', async () => {
+  it('a configured issuer or token endpoint, resource, audience and scopes are used', async () => {
     const { authority, server } = await world()
     for (const where of [{ issuer: authority.issuer }, { tokenEndpoint: `${authority.issuer}/token` }]) {
       const asked = { ...client, ...where, scopes: ['read', 'write'], audience: 'some' }
@@ -74,14 +74,14 @@ describe('client credentials', () => {
     }
   })
 
-  it('ask for one token however many calls wait for it', async () => {
+  it('concurrent calls share one token request', async () => {
     const { authority, server } = await world()
     const { upstream } = oauthUpstream(server.url, { grant: 'client_credentials', ...client })
     await Promise.all(['a', 'b', 'c', 'd'].map((id) => upstream.handle(echo(caller(id)))))
     expect(authority.grants).toHaveLength(1)
   })
 
-  it('make a call again with a fresh token where the server refused the one before', async () => {
+  it('a call refused with 401 is retried with a fresh token', async () => {
     const { authority, server } = await world()
     const { upstream } = oauthUpstream(server.url, { grant: 'client_credentials', ...client })
     await upstream.handle(echo(caller('alice')))
@@ -93,7 +93,7 @@ describe('client credentials', () => {
     expect(server.inner.received('tools/call')).toHaveLength(2)
   })
 
-  it('fail as a server that cannot be reached where every token is refused, without a hint to log in', async () => {
+  it('if every token is refused the server is unavailable, without a sign-in hint', async () => {
     const { server } = await world()
     server.check = (_token, url) => unauthorized(url)
     const { upstream } = oauthUpstream(server.url, { grant: 'client_credentials', ...client })
@@ -105,7 +105,7 @@ describe('client credentials', () => {
     await expect(failed).rejects.not.toMatchObject({ message: expect.stringMatching(/log ?in|sign/i) })
   })
 
-  it('tell the code of an authorization server that grants nothing, and no secret', async () => {
+  it('the error code of the authorization server is reported, without secrets', async () => {
     const { server } = await world()
     const wrong = { clientId: CLIENT.id, clientSecret: new Secret('wrong-secret') }
     const { upstream } = oauthUpstream(server.url, { grant: 'client_credentials', ...wrong })
@@ -118,8 +118,8 @@ describe('client credentials', () => {
   })
 })
 
-describe('token exchange', () => {
-  it('C077 gives the server a token of its own audience, never that of the caller', async () => {
+describe('upstream token exchange', () => {
+  it('C077 the server receives a token for its own audience and never that of the caller', async () => {
     const { authority, server } = await world()
     const { upstream } = oauthUpstream(server.url, { grant: 'token_exchange', ...client })
     const own = await authority.tokenFor('alice', 'http://gateway.example/mcp')
@@ -130,7 +130,7 @@ describe('token exchange', () => {
     expect(JSON.stringify(server.inner.seen)).not.toContain(own)
   })
 
-  it('keeps callers apart, and the tokens of one caller too', async () => {
+  it('exchanged tokens are separate per caller and per token', async () => {
     const { authority, server } = await world()
     const { upstream } = oauthUpstream(server.url, { grant: 'token_exchange', ...client })
     const [alice, bob] = [
@@ -152,7 +152,7 @@ describe('token exchange', () => {
   })
 
   it.each(['2026-07-28', '2025-11-25'] as const)(
-    'C077 shows for no token of a caller what another of them was exchanged for, to a server of %s',
+    'C077 an exchanged token is used only for the caller token it was exchanged for, with a %s server',
     async (revision) => {
       const { authority, server } = await world({}, { revision })
       const settings = { revision } as const
@@ -171,7 +171,7 @@ describe('token exchange', () => {
       for (const token of [broad, narrow, broad, narrow]) await call(token)
       expect([shown.get(broad)?.size, shown.get(narrow)?.size]).toEqual([1, 1])
       expect(shown.get(broad)).not.toEqual(shown.get(narrow))
-      // Side by side, each request is still one of two tokens, in equal parts.
+      // Concurrent requests use the two tokens in equal parts.
       const before = server.headers.length
       await Promise.all(
         [broad, narrow, broad, narrow].map((token) => upstream.handle(echo(caller('alice', token)))),
@@ -183,7 +183,7 @@ describe('token exchange', () => {
     },
   )
 
-  it('is not good for longer than the token of the caller', async () => {
+  it('an exchanged token is valid no longer than the token of the caller', async () => {
     const { authority, server } = await world()
     const { upstream } = oauthUpstream(server.url, { grant: 'token_exchange', ...client })
     const token = await authority.tokenFor('alice', 'gateway')
@@ -194,7 +194,7 @@ describe('token exchange', () => {
     expect(authority.grants.length).toBeGreaterThan(before)
   })
 
-  it('says so where the caller came without a token', async () => {
+  it('a caller without a token receives an error that says so', async () => {
     const { server } = await world()
     const { upstream } = oauthUpstream(server.url, { grant: 'token_exchange', ...client })
     await expect(upstream.handle(echo(caller('alice')))).rejects.toMatchObject({
@@ -203,7 +203,7 @@ describe('token exchange', () => {
     })
   })
 
-  it('fails for a caller whose token is no good, however often, and goes on for the others', async () => {
+  it('invalid caller tokens fail any number of times without effect on other callers', async () => {
     const { authority, server } = await world()
     const { upstream } = oauthUpstream(server.url, { grant: 'token_exchange', ...client })
     for (let attempt = 0; attempt < 8; attempt++) {

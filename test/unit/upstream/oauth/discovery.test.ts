@@ -6,7 +6,7 @@ import { createOAuthHttp } from '../../../../src/upstream/oauth/oauth-http.ts'
 
 type Pages = (origin: string) => Readonly<Record<string, unknown>>
 
-/** A server whose documents are given by their path. */
+/** A server with the given documents by path. */
 async function site(pages: Pages, challenge?: (origin: string) => string) {
   const requests: string[] = []
   const server = createServer((request, response) => {
@@ -36,8 +36,8 @@ async function site(pages: Pages, challenge?: (origin: string) => string) {
 const prm = '/.well-known/oauth-protected-resource'
 const asm = '/.well-known/oauth-authorization-server'
 
-describe('the issuer of tokens', () => {
-  it('is the one the metadata names that the server points to', async () => {
+describe('discovery of the authorization server', () => {
+  it('the issuer is the one in the metadata that the server points to', async () => {
     const { origin, find, url, requests } = await site(
       (own) => ({
         '/meta': {
@@ -57,7 +57,7 @@ describe('the issuer of tokens', () => {
     expect(requests).toEqual(['/at/mcp', '/meta', `${asm}/tenant`])
   })
 
-  it('is looked for at the well-known places, the one of the path first', async () => {
+  it('well-known locations are tried, the one with the path first', async () => {
     const { origin, find, requests } = await site((own) => ({
       [prm]: { resource: own, authorization_servers: [own], scopes_supported: ['all'] },
       '/.well-known/openid-configuration': { issuer: own, token_endpoint: `${own}/token` },
@@ -66,7 +66,7 @@ describe('the issuer of tokens', () => {
     expect(requests.slice(1)).toEqual([`${prm}/at/mcp`, prm, asm, '/.well-known/openid-configuration'])
   })
 
-  it('is the server itself where it says nothing, as in 2025-03-26', async () => {
+  it('the issuer is the server itself without metadata, as in 2025-03-26', async () => {
     const { origin, find } = await site((own) => ({ [asm]: { issuer: own, token_endpoint: `${own}/token` } }))
     expect(await find()).toMatchObject({ server: { issuer: origin } })
   })
@@ -79,35 +79,35 @@ describe('the issuer of tokens', () => {
       }),
     ],
     [
-      'a part of itself that it is not',
+      'a path of itself that differs',
       (own) => ({ [prm]: { resource: `${own}/at/m`, authorization_servers: [own] } }),
     ],
     ['no authorization server', (own) => ({ [prm]: { resource: own, authorization_servers: [] } })],
     [
-      'one on a plain connection',
+      'an authorization server over plain HTTP',
       (own) => ({ [prm]: { resource: own, authorization_servers: ['http://as.example'] } }),
     ],
     [
-      'one that says it is another',
+      'an authorization server with another issuer',
       (own) => ({
         [prm]: { resource: own, authorization_servers: [own] },
         [asm]: { issuer: 'https://as.example', token_endpoint: 'https://as.example/token' },
       }),
     ],
-  ])('is not known where a server names %s', async (_name, pages) => {
+  ])('discovery fails if a server names %s', async (_name, pages) => {
     const { find } = await site(pages)
     await expect(find()).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
   })
 })
 
-describe('a challenge', () => {
+describe('WWW-Authenticate challenges', () => {
   it.each([
     ['Bearer', { scopes: [] }],
     ['Basic realm="x"', { scopes: [] }],
     ['bearer scope="a b a", error=insufficient_scope', { scopes: ['a', 'b'], error: 'insufficient_scope' }],
     ['Basic realm="x", Bearer resource_metadata="https://s/m"', { scopes: [], metadata: 'https://s/m' }],
     ['Bearer realm="say \\"hi\\", scope=no", scope="yes"', { scopes: ['yes'] }],
-  ])('%s is read', (header, challenge) => {
+  ])('the challenge %s is parsed', (header, challenge) => {
     expect(readChallenge(header)).toEqual(challenge)
   })
 })

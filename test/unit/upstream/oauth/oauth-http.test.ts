@@ -27,7 +27,7 @@ function http(mayBePrivate: boolean) {
 }
 
 describe('a request to an authorization server', () => {
-  it('follows no redirect', async () => {
+  it('redirects are not followed', async () => {
     let isFollowed = false
     const url = await listening((request, response) => {
       if (request.url === '/secret') isFollowed = true
@@ -37,7 +37,7 @@ describe('a request to an authorization server', () => {
     expect(isFollowed).toBe(false)
   })
 
-  it('reads no more than a small answer', async () => {
+  it('the response size is limited', async () => {
     const url = await listening((_request, response) => response.end('x'.repeat(300 * 1024)))
     await expect(http(true).send(url)).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
   })
@@ -49,7 +49,7 @@ describe('a request to an authorization server', () => {
     'javascript:alert(1)',
     'http://login.example/token',
     'no url',
-  ])('never goes to %s', async (url) => {
+  ])('requests to this URL are always refused: %s', async (url) => {
     await expect(http(true).send(url)).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
     expect(() => checkUrl(url, true)).toThrow('authorization server')
   })
@@ -63,14 +63,14 @@ describe('a request to an authorization server', () => {
     'https://169.254.169.254/token',
     'https://2130706433/token',
     'https://0x7f.1/token',
-  ])('does not go to %s on the word of a server of the internet', async (url) => {
+  ])('requests to %s are refused if a public server named it', async (url) => {
     await expect(http(false).send(url)).rejects.toMatchObject({
       message: expect.stringContaining('private network'),
     })
   })
 
-  it('does not go where a name leads to a private network', async () => {
-    // Every machine has a name of its own, which it does not look up on the internet.
+  it('requests to a host that resolves to a private network are refused', async () => {
+    // The host's own name resolves without DNS.
     const { address } = await lookup(hostname())
     const what = isPrivateAddress(address) ? /private network/ : /cannot be reached/
     await expect(http(false).send(`https://${hostname()}:1/`)).rejects.toMatchObject({
@@ -79,16 +79,16 @@ describe('a request to an authorization server', () => {
   })
 })
 
-describe('an address', () => {
+describe('private addresses', () => {
   it.each(['10.0.0.1', '172.31.255.255', '192.168.1.1', '100.64.0.1', '169.254.0.1', '127.0.0.2', '0.0.0.0'])(
-    '%s is private',
+    'IPv4 address %s is private',
     (address) => expect(isPrivateAddress(address)).toBe(true),
   )
   it.each(['::1', '::', 'fe80::1', 'fd00::1', '::ffff:10.0.0.1', '64:ff9b::a00:1', '2002:a00:1::'])(
-    '%s is private too',
+    'IPv6 address %s is private',
     (address) => expect(isPrivateAddress(address)).toBe(true),
   )
-  it.each(['8.8.8.8', '172.32.0.1', '2606:4700::1111'])('%s is of the internet', (address) =>
+  it.each(['8.8.8.8', '172.32.0.1', '2606:4700::1111'])('address %s is public', (address) =>
     expect(isPrivateAddress(address)).toBe(false),
   )
   it.each([

@@ -12,28 +12,28 @@ import { createTokenVault } from '../../../../src/upstream/oauth/token-vault.ts'
 
 type Claims = Readonly<Record<string, unknown>>
 
-/** What the issuer says of who signed in. */
+/** The ID token of the issuer. */
 interface Statement {
   readonly claims?: Claims
   readonly header?: Claims
   readonly key?: CryptoKey | Uint8Array
-  /** No statement at all. */
+  /** No ID token at all. */
   readonly isAbsent?: boolean
 }
 
 interface Field {
   readonly signIn: PageSignIn
-  /** What was written to the store. */
+  /** The values written to the store. */
   readonly writes: readonly string[]
   readonly issuer: string
-  /** The settings of the moment. */
+  /** The current settings. */
   jwt: JwtSettings
   base: string | undefined
-  /** Milliseconds the clock is ahead. */
+  /** Offset of the clock in milliseconds. */
   ahead: number
-  /** How often the issuer's metadata was asked for. */
+  /** The requests for the issuer's metadata. */
   readonly asked: readonly string[]
-  /** Goes through a sign-in; the cookies the browser has at its end. */
+  /** Completes a sign-in; returns the cookies of the browser. */
   pass(given?: {
     readonly statement?: Statement
     readonly next?: string
@@ -135,8 +135,8 @@ async function field(given: Partial<JwtSettings> = {}): Promise<Field> {
 const identity = ({ signIn }: Field, cookies: string): Promise<Claims | undefined> =>
   signIn.identity((name) => cookieOf(cookies, name))
 
-describe('the sign-in of people to the pages', () => {
-  it('asks the issuer with PKCE, a state and a nonce, and keeps the way in a cookie of the browser', async () => {
+describe('sign-in to the pages', () => {
+  it('the authorization request has PKCE, state and nonce, and the sign-in is bound by a cookie', async () => {
     const { signIn, writes, issuer } = await field()
     const { url, cookie } = await signIn.begin('/confirm/a')
     const { origin, pathname, searchParams } = new URL(url)
@@ -153,11 +153,11 @@ describe('the sign-in of people to the pages', () => {
     })
     expect(cookie).toMatchObject({ path: '/at/sign-in/callback', lifetime: 600, isSecure: true })
     for (const name of ['state', 'nonce']) expect(cookie.value).not.toContain(String(searchParams.get(name)))
-    // Whoever finds the page can begin, and fills nothing.
+    // Anyone can begin a sign-in without consuming memory.
     expect(writes).toEqual([])
   })
 
-  it('knows the person from then on, for an hour, in that browser, until signing out', async () => {
+  it('a person stays signed in for an hour in that browser, until signing out', async () => {
     const made = await field()
     const { next, cookies } = await made.pass({ next: '/confirm/a?b=c' })
     expect(next).toBe('https://gateway.example/at/confirm/a?b=c')
@@ -180,7 +180,7 @@ describe('the sign-in of people to the pages', () => {
     expect(await identity(made, other.cookies)).toBeUndefined()
   })
 
-  it('keeps of the person only who it is and what it may do, and ends the session of before', async () => {
+  it('a session contains only identity and scopes, and replaces the previous session', async () => {
     const made = await field({ scopeClaim: 'roles' })
     const claims = { roles: ['read:files'], email: 'anna@example.com' }
     const first = await made.pass({ statement: { claims } })
@@ -198,7 +198,7 @@ describe('the sign-in of people to the pages', () => {
     ['another issuer', { issuer: 'https://other.example' }],
     ['another client', { client: { id: 'other' } }],
     ['no sign-in', { client: undefined }],
-  ])('ends sessions where the configuration has %s', async (_case, { ...change }) => {
+  ])('sessions end when the configuration has %s', async (_case, { ...change }) => {
     const made = await field()
     const { cookies } = await made.pass()
     const { client: _client, ...rest } = made.jwt
@@ -210,17 +210,17 @@ describe('the sign-in of people to the pages', () => {
 
   const ours = new TextEncoder().encode(CLIENT.secret.reveal())
   it.each<[string, Statement]>([
-    ['has another nonce', { claims: { nonce: 'another' } }],
+    ['has a different nonce', { claims: { nonce: 'another' } }],
     ['has no nonce', { claims: { nonce: null } }],
     ['is for another client', { claims: { aud: 'other' } }],
-    ['is for several clients, from another', { claims: { aud: ['pages', 'other'], azp: 'other' } }],
-    ['is of another issuer', { claims: { iss: 'https://other.example' } }],
+    ['is for several clients, with another azp', { claims: { aud: ['pages', 'other'], azp: 'other' } }],
+    ['has a different issuer', { claims: { iss: 'https://other.example' } }],
     ['has expired', { claims: { exp: 1000 } }],
     ['names no subject', { claims: { sub: undefined } }],
-    ['is signed with the secret of the client', { header: { alg: 'HS256' }, key: ours }],
-    ['is signed with another kind of signature', { header: { alg: 'PS256' } }],
-    ['is not there', { isAbsent: true }],
-  ])('refuses a statement that %s', async (_case, statement) => {
+    ['is signed with the client secret', { header: { alg: 'HS256' }, key: ours }],
+    ['is signed with another algorithm', { header: { alg: 'PS256' } }],
+    ['is missing', { isAbsent: true }],
+  ])('an ID token is refused if it %s', async (_case, statement) => {
     const made = await field()
     const key =
       statement.header?.['alg'] === 'PS256' ? (await generateKeyPair('PS256')).privateKey : statement.key
@@ -229,7 +229,7 @@ describe('the sign-in of people to the pages', () => {
     )
   })
 
-  it('refuses a statement that another key signed, or that lacks what is required', async () => {
+  it('an ID token signed by another key or without required claims is refused', async () => {
     const made = await field({ requiredClaims: ['tenant', 'client_id'] })
     const { privateKey: key } = await generateKeyPair('RS256')
     const claims = { tenant: 'a' }
@@ -238,14 +238,14 @@ describe('the sign-in of people to the pages', () => {
     expect((await made.pass({ statement: { claims } })).cookies).not.toBe('')
   })
 
-  it('takes statements with the keys of the issuer where bearer tokens have a shared one', async () => {
+  it('ID tokens are verified with the keys of the issuer even if bearer tokens use a shared key', async () => {
     const made = await field({ secret: CLIENT.secret, algorithms: ['HS256'] })
     expect(await identity(made, (await made.pass()).cookies)).toMatchObject({ sub: 'anna' })
     const statement = { header: { alg: 'HS256' }, key: ours }
     await expect(made.pass({ statement })).rejects.toThrow('granted no token')
   })
 
-  it('refuses the state of another sign-in, another browser, or a late return', async () => {
+  it('a state of another sign-in or browser, and a late callback, are refused', async () => {
     const made = await field()
     const before = made.asked.length
     await expect(made.pass({ state: 'x'.repeat(43) })).rejects.toThrow('another browser')
@@ -255,7 +255,7 @@ describe('the sign-in of people to the pages', () => {
       made.signIn.finish(new URLSearchParams({ code: 'a', state }), () => undefined),
     ).rejects.toThrow('another browser')
     const { cookie } = await made.signIn.begin('/')
-    // The way of one state under the name of another.
+    // The cookie of one state under the name of another.
     await expect(
       made.signIn.finish(new URLSearchParams({ code: 'a', state }), () => cookie.value),
     ).rejects.toThrow('another browser')
@@ -272,21 +272,18 @@ describe('the sign-in of people to the pages', () => {
     ['https://gateway.example', /^__Host-gatehouse-session-/, '/'],
     ['https://gateway.example/at', /^__Secure-gatehouse-session-/, '/at'],
     ['http://127.0.0.1:8900', /^gatehouse-session-/, '/'],
-  ])(
-    'keeps the session of %s in a cookie that nothing else can set, where browsers see to it',
-    async (base, name, path) => {
-      const made = await field()
-      made.base = base
-      const { cookies } = await made.pass()
-      expect(cookies).toMatch(name)
-      expect(await identity(made, cookies)).toBeDefined()
-      const ended = await made.signIn.end((each) => cookieOf(cookies, each))
-      expect(ended?.cookie).toMatchObject({ path, lifetime: 0, isSecure: base.startsWith('https:') })
-      expect(ended?.cookie.name).toMatch(name)
-    },
-  )
+  ])('the session cookie of %s is protected by its prefix and attributes', async (base, name, path) => {
+    const made = await field()
+    made.base = base
+    const { cookies } = await made.pass()
+    expect(cookies).toMatch(name)
+    expect(await identity(made, cookies)).toBeDefined()
+    const ended = await made.signIn.end((each) => cookieOf(cookies, each))
+    expect(ended?.cookie).toMatchObject({ path, lifetime: 0, isSecure: base.startsWith('https:') })
+    expect(ended?.cookie.name).toMatch(name)
+  })
 
-  it('is not offered without a client, or where no browser comes back', async () => {
+  it('sign-in is not offered without a client or without a reachable callback', async () => {
     const made = await field()
     expect(made.signIn.link('/confirm/a')).toBe('https://gateway.example/at/sign-in?next=%2Fconfirm%2Fa')
     made.base = undefined
@@ -299,7 +296,7 @@ describe('the sign-in of people to the pages', () => {
     expect(await made.signIn.end(() => undefined)).toBeUndefined()
   })
 
-  it('asks an issuer that does not answer once in a while', async () => {
+  it('an unavailable issuer is requested only once in a while', async () => {
     const made = await field()
     made.jwt = { ...made.jwt, issuer: `${made.issuer}/elsewhere` }
     for (let count = 0; count < 3; count++)
@@ -331,7 +328,7 @@ describe('the sign-in of people to the pages', () => {
     ['/x/../sign-out', '/'],
     ['/confirm#https://evil.example', '/confirm'],
     [`/${'a'.repeat(3000)}`, '/'],
-  ])('goes on from %j to %s', async (next, expected) => {
+  ])('the redirect after sign-in from %j goes to %s', async (next, expected) => {
     const made = await field()
     const passed = await made.pass({ ...(next !== undefined && { next }) })
     expect(passed.next).toBe(`https://gateway.example/at${expected}`)

@@ -26,8 +26,8 @@ async function world(
   }
 }
 
-describe('the gateway is to an authorization server', () => {
-  it('what the configuration says, first of all', async () => {
+describe('the client identity of the gateway at an authorization server', () => {
+  it('the configured client has precedence', async () => {
     const oauth = { clientId: 'pre-registered', clientSecret: new Secret('secret') }
     const here = await world({ documents: {} }, oauth, PUBLIC)
     const { url } = await startOf(here.desk, linkOf(await here.upstream.handle(echo(caller('alice')))))
@@ -36,7 +36,7 @@ describe('the gateway is to an authorization server', () => {
     expect(here.authority.requests).not.toContain('POST /reg')
   })
 
-  it('what its own document says, where that can be read', async () => {
+  it('the client metadata document is used if it can be fetched', async () => {
     const documents: Record<string, unknown> = {}
     const here = await world({ documents }, {}, PUBLIC)
     documents[DOCUMENT] = here.desk.document()
@@ -49,7 +49,7 @@ describe('the gateway is to an authorization server', () => {
     expect(here.authority.requests).not.toContain('POST /reg')
   })
 
-  it('what it registers as, where no document of its own can be read', async () => {
+  it('dynamic registration is used if the document cannot be fetched', async () => {
     const here = await world({ documents: {} }, {})
     const { url } = await startOf(here.desk, linkOf(await here.upstream.handle(echo(caller('alice')))))
     const link = new URL(url)
@@ -57,7 +57,7 @@ describe('the gateway is to an authorization server', () => {
     expect(here.authority.requests).toContain('POST /reg')
   })
 
-  it('nothing where it cannot register: the configuration has to say', async () => {
+  it('without registration the configuration must name a client', async () => {
     const here = await world({ registration: false }, {})
     await expect(here.upstream.handle(echo(caller('alice')))).rejects.toMatchObject({
       code: 'SERVER_UNAVAILABLE',
@@ -66,8 +66,8 @@ describe('the gateway is to an authorization server', () => {
   })
 })
 
-describe('the document of the gateway as a client', () => {
-  it('names itself, where users come back to, and no secret', async () => {
+describe('the client metadata document', () => {
+  it('the document contains its own URL and the redirect URI, and no secret', async () => {
     const { desk } = await world({}, {}, PUBLIC)
     expect(desk.document()).toEqual({
       client_id: DOCUMENT,
@@ -80,7 +80,7 @@ describe('the document of the gateway as a client', () => {
     })
   })
 
-  it('is not there where the gateway is not on the internet', async () => {
+  it('there is no document if the gateway is not public', async () => {
     const { desk } = await world({}, {})
     expect(desk.document()).toBeUndefined()
   })

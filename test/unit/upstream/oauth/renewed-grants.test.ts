@@ -16,7 +16,7 @@ import { protectedServer, unauthorized } from '../../../support/protected-server
 const PUBLIC = 'https://gateway.example'
 const alice = caller('alice')
 
-/** A server with users, whose tokens are good until it is told otherwise. */
+/** A server with users, whose tokens are valid until the test revokes them. */
 async function world(options: Parameters<typeof authorizationServer>[0] = {}) {
   const authority = await authorizationServer(options)
   const ended = new Set<string>()
@@ -29,7 +29,7 @@ async function world(options: Parameters<typeof authorizationServer>[0] = {}) {
   return { authority, server, endAll }
 }
 
-/** Signs in by the link a call is answered with. Resolves with what the gateway is to the authorization server. */
+/** Signs in by the link of a call. Resolves with the client identity of the gateway at the authorization server. */
 async function signedIn({ upstream, desk }: OAuthUpstream): Promise<string> {
   const { url, cookie } = await startOf(desk, linkOf(await upstream.handle(echo(alice))))
   const back = await signIn(url, 'alice', (place) => place.includes('/oauth/callback'))
@@ -37,9 +37,9 @@ async function signedIn({ upstream, desk }: OAuthUpstream): Promise<string> {
   return new URL(url).searchParams.get('client_id') ?? ''
 }
 
-it('a grant that several gateways renew at once is renewed by one of them', async () => {
+it('concurrent renewals of a grant by several gateways cause one request', async () => {
   const documents: Record<string, unknown> = {}
-  // As a client without a secret, whose refresh tokens are good once.
+  // A public client, whose refresh tokens can be used once.
   const { authority, server, endAll } = await world({ documents })
   const key = randomBytes(32)
   const shared = { publicUrl: PUBLIC, store: new MemoryStore(), key: async () => key }
@@ -58,21 +58,21 @@ it('a grant that several gateways renew at once is renewed by one of them', asyn
   expect(renewals).toHaveLength(2)
 })
 
-it('a grant of a client that is not known any more is asked for as another client', async () => {
+it('a grant of an unknown client is requested again with another client', async () => {
   const { authority, server, endAll } = await world()
   const here = oauthUpstream(server.url, {})
   const before = await signedIn(here)
   expect(textOf(await here.upstream.handle(echo(alice)))).toBeDefined()
   await authority.forget(before)
   endAll()
-  // Who has signed in just now is not asked again.
+  // A user who has just signed in receives no new link.
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 120_000 })
   onTestFinished(() => void vi.useRealTimers())
   expect(await signedIn(here)).not.toBe(before)
   expect(textOf(await here.upstream.handle(echo(alice)))).toBeDefined()
 })
 
-it('a grant that was renewed is good though the store cannot note that its turn is over', async () => {
+it('a renewed grant is valid even if the store fails to release its lock', async () => {
   const { server, endAll } = await world()
   const store = new MemoryStore()
   const remove = store.delete.bind(store)

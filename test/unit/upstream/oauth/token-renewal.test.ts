@@ -17,8 +17,8 @@ function login(lifetime: number) {
   return { login: made, asked }
 }
 
-describe('a login', () => {
-  it('has its headers at once where its token is good', async () => {
+describe('renewal of an access token', () => {
+  it('the headers are returned synchronously while the token is valid', async () => {
     const { login: own, asked } = login(600_000)
     await own.headers()
     expect(own.headers()).toEqual({ authorization: 'Bearer token-1' })
@@ -26,7 +26,7 @@ describe('a login', () => {
     expect(asked).toHaveLength(1)
   })
 
-  it('renews its token ahead of its end, and lets nobody wait for that', async () => {
+  it('the token is renewed in the background before it expires', async () => {
     const { login: own, asked } = login(600_000)
     await own.headers()
     vi.setSystemTime(1_000_000 + 541_000)
@@ -36,14 +36,14 @@ describe('a login', () => {
     expect(asked).toHaveLength(2)
   })
 
-  it('waits for a new token where the old one is over', async () => {
+  it('callers wait for a new token if the old one has expired', async () => {
     const { login: own } = login(10_000)
     await own.headers()
     vi.setSystemTime(1_000_000 + 10_000)
     await expect(own.headers()).resolves.toEqual({ authorization: 'Bearer token-2' })
   })
 
-  it('replaces a refused token once, whoever else was refused with it', async () => {
+  it('a refused token is replaced once for concurrent refusals', async () => {
     const { login: own, asked } = login(600_000)
     const sent = await own.headers()
     await expect(Promise.all([own.refused(refusal, sent), own.refused(refusal, sent)])).resolves.toEqual([
@@ -54,13 +54,13 @@ describe('a login', () => {
     expect(asked).toEqual([undefined, 'token-1'])
   })
 
-  it('has nothing better to show for what is forbidden', async () => {
+  it('a 403 does not renew the token', async () => {
     const { login: own, asked } = login(600_000)
     await expect(own.refused({ ...refusal, status: 403 }, await own.headers())).resolves.toBe(false)
     expect(asked).toHaveLength(1)
   })
 
-  it('does not ask again at once where it got nothing', async () => {
+  it('a failed renewal is not repeated immediately', async () => {
     let asked = 0
     const own = new RenewingLogin(() => {
       asked++

@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { createTokenVault } from '../../../../src/upstream/oauth/token-vault.ts'
 
-describe('the vault', () => {
-  it('gives back what was put in, under its own name', async () => {
+describe('the token vault', () => {
+  it('the vault returns a value under its own name only', async () => {
     const vault = createTokenVault(new MemoryStore())
     await vault.write(['grant', 'one', 'alice'], { token: 'secret' }, 1000)
     expect(await vault.read(['grant', 'one', 'alice'])).toEqual({ token: 'secret' })
@@ -13,14 +13,14 @@ describe('the vault', () => {
     expect(await vault.read(['grant', 'one', 'alice'])).toBeUndefined()
   })
 
-  it('gives what is good once to one of those who ask at the same time', async () => {
+  it('a one-time value is returned to one of concurrent readers', async () => {
     const vault = createTokenVault(new MemoryStore())
     await vault.write(['state', 'abc'], { user: 'alice' }, 1000)
     const taken = await Promise.all([1, 2, 3].map(() => vault.take(['state', 'abc'])))
     expect(taken.filter((each) => each !== undefined)).toEqual([{ user: 'alice' }])
   })
 
-  it('C228 can be read with its key alone, and nothing in it can be moved or changed', async () => {
+  it('C228 vault entries can be read with the key only, and cannot be moved or modified', async () => {
     const store = new MemoryStore()
     const key = randomBytes(32)
     const written: [string, string][] = []

@@ -34,7 +34,7 @@ async function world(options: Parameters<typeof authorizationServer>[0] = {}, sc
   return { authority, server, ...oauthUpstream(server.url, {}) }
 }
 
-/** Goes through the pages as `user`, and back to the gateway. */
+/** Completes the sign-in as `user` and returns to the gateway. */
 async function visit({ desk }: OAuthUpstream, link: string, user: string): Promise<string> {
   const { url, cookie } = await startOf(desk, link)
   const back = await signIn(url, user, (place) => place.startsWith('http://127.0.0.1:8900/oauth/callback'))
@@ -56,7 +56,7 @@ async function subjects({ tokens, url }: ProtectedServer, authority: { verify: V
 type Verify = Awaited<ReturnType<typeof authorizationServer>>['verify']
 
 describe('a user who has not signed in', () => {
-  it('is asked to open a link, and the call goes on once that is done', async () => {
+  it('the user receives a link, and the call continues after the sign-in', async () => {
     const here = await world()
     const call = echo(alice)
     const outcome = await here.upstream.handle(call)
@@ -77,7 +77,7 @@ describe('a user who has not signed in', () => {
   })
 
   it.each(['a token signed with a shared key', 'no token at all'])(
-    'is not asked who it is, and what says so is not read: %s',
+    'no identity is requested, and an ID token is not evaluated: %s',
     async (kind) => {
       const header = Buffer.from('{"alg":"HS256","typ":"JWT"}').toString('base64url')
       const idToken = kind === 'no token at all' ? 'x' : `${header}.e30.c2lnbmF0dXJl`
@@ -91,7 +91,7 @@ describe('a user who has not signed in', () => {
     },
   )
 
-  it('is waited for after agreeing to open the link', async () => {
+  it('the call waits after the user agrees to open the link', async () => {
     const here = await world()
     const call = echo(alice, { client: clients.legacy })
     const outcome = await here.upstream.handle(call)
@@ -100,7 +100,7 @@ describe('a user who has not signed in', () => {
     expect(textOf(await going)).toBeDefined()
   })
 
-  it('of an older client hears once for each call that the link was gone through', async () => {
+  it('a legacy client is notified once per call that the sign-in is complete', async () => {
     const here = await world()
     const [asked, over]: [unknown[], unknown[]] = [[], []]
     const visited = Promise.withResolvers<unknown>()
@@ -119,7 +119,7 @@ describe('a user who has not signed in', () => {
     expect(new Set(over)).toEqual(new Set(asked))
   })
 
-  it('who declines is told that this is why', async () => {
+  it('a user who declines receives that as the reason', async () => {
     const here = await world()
     const call = echo(alice)
     const outcome = await here.upstream.handle(call)
@@ -128,7 +128,7 @@ describe('a user who has not signed in', () => {
     })
   })
 
-  it('is told the link where nothing can be asked', async () => {
+  it('the link is in the error if no input can be requested', async () => {
     const here = await world()
     for (const client of [clients.modernPlain, clients.legacyPlain]) {
       const failed: unknown = await here.upstream
@@ -142,7 +142,7 @@ describe('a user who has not signed in', () => {
     }
   })
 
-  it('gets the error of 2025-11-25 that names the link where the client knows it but cannot be asked', async () => {
+  it('a 2025-11-25 client without input requests receives the URL elicitation error', async () => {
     const here = await world()
     await expect(here.upstream.handle(echo(alice, { client: clients.legacyMute }))).rejects.toMatchObject({
       rpc: -32042,
@@ -150,7 +150,7 @@ describe('a user who has not signed in', () => {
     })
   })
 
-  it('gets the same link until it is used, so that trying again registers nothing anew', async () => {
+  it('the link stays the same until it is used, without another registration', async () => {
     const here = await world()
     const first = await here.upstream.handle(echo(alice))
     const second = await here.upstream.handle(echo(alice))
@@ -159,7 +159,7 @@ describe('a user who has not signed in', () => {
     expect(here.authority.requests.filter((each) => each === 'POST /reg')).toHaveLength(1)
   })
 
-  it('C202 is told of at each step, without a code or token', async () => {
+  it('C202 each step of the sign-in is recorded without codes or tokens', async () => {
     const here = await world()
     const link = linkOf(await here.upstream.handle(echo(alice)))
     await here.upstream.handle(echo(alice))
@@ -171,7 +171,7 @@ describe('a user who has not signed in', () => {
     ])
   })
 
-  it('C202 is told of who does not get through, and why', async () => {
+  it('C202 failed sign-ins are recorded with the reason', async () => {
     const here = await world()
     const begin = async (): Promise<URL> =>
       new URL((await startOf(here.desk, linkOf(await here.upstream.handle(echo(alice))))).url)
@@ -185,7 +185,7 @@ describe('a user who has not signed in', () => {
     ])
   })
 
-  it('who listens for changes hears of them from the sign-in on', async () => {
+  it('a subscription receives changes from the sign-in on', async () => {
     const here = await world()
     const notes: string[] = []
     const controller = new AbortController()
@@ -211,7 +211,7 @@ describe('a user who has not signed in', () => {
     await expect(listening).rejects.toMatchObject({ code: 'CANCELLED' })
   })
 
-  it('who stops listening before is not waited for', async () => {
+  it('a subscription that ends before the sign-in is released', async () => {
     const here = await world()
     const controller = new AbortController()
     const target = { method: 'subscriptions/listen', upstream: 'one' }
@@ -221,7 +221,7 @@ describe('a user who has not signed in', () => {
     await expect(listening).rejects.toMatchObject({ code: 'CANCELLED' })
   })
 
-  it('can open a session nevertheless', async () => {
+  it('a session can be opened before the sign-in', async () => {
     const here = await world()
     const target = { method: 'server/discover', upstream: 'one' }
     const params = echo(alice).params.with({ name: undefined, arguments: undefined })
@@ -235,8 +235,8 @@ describe('a user who has not signed in', () => {
   })
 })
 
-describe('a call that may have been carried out', () => {
-  it('is not made again after a sign-in, whatever its error is taken for', async () => {
+describe('a call that may have run', () => {
+  it('the call is not retried after a sign-in, whatever its error suggests', async () => {
     const here = await world()
     await visit(here, linkOf(await here.upstream.handle(echo(alice))), 'alice')
     const failure = new GatewayError(
@@ -248,7 +248,7 @@ describe('a call that may have been carried out', () => {
   })
 })
 
-describe('what a user granted', () => {
+describe('a grant of a user', () => {
   async function signedIn(options: Parameters<typeof authorizationServer>[0] = {}) {
     const here = await world(options)
     const outcome = await here.upstream.handle(echo(alice))
@@ -256,7 +256,7 @@ describe('what a user granted', () => {
     return here
   }
 
-  it('is for that user alone', async () => {
+  it('a grant is used for its user only', async () => {
     const here = await signedIn()
     expect(textOf(await here.upstream.handle(echo(alice)))).toBeDefined()
     const outcome = await here.upstream.handle(echo(caller('bob')))
@@ -265,7 +265,7 @@ describe('what a user granted', () => {
     expect(await subjects(here.server, here.authority)).toEqual(['alice', 'bob'])
   })
 
-  it('C077 is all the server sees: neither the token the client came with, nor a cookie', async () => {
+  it("C077 the server receives the granted token only, without the client's token or cookies", async () => {
     const here = await signedIn()
     await here.upstream.handle(echo(alice))
     expect(JSON.stringify(here.server.headers)).not.toContain('the-token-alice-came-with')
@@ -273,7 +273,7 @@ describe('what a user granted', () => {
     for (const { cookie } of here.server.headers) expect(cookie).toBeUndefined()
   })
 
-  it('C228 is renewed with the refresh token, which is replaced by the one that comes back', async () => {
+  it('C228 a grant is renewed with the refresh token, which is then rotated', async () => {
     const here = await signedIn()
     await here.upstream.handle(echo(alice))
     for (const round of [1, 2]) {
@@ -287,7 +287,7 @@ describe('what a user granted', () => {
     expect(refreshes.map((grant) => grant.get('resource'))).toEqual([here.server.url, here.server.url])
   })
 
-  it('C228 is stored encrypted', async () => {
+  it('C228 a grant is stored encrypted', async () => {
     const here = await world()
     const kept: string[] = []
     const put = here.store.put.bind(here.store)
@@ -307,7 +307,7 @@ describe('what a user granted', () => {
     expect(kept.filter((_each, index) => index % 2 === 0).every((key) => key.startsWith('oauth:'))).toBe(true)
   })
 
-  it('that cannot be renewed is asked for again when it is over', async () => {
+  it('an expired grant that cannot be renewed is requested again', async () => {
     const here = await signedIn({ refreshTokens: false, ttl: 300 })
     expect(textOf(await here.upstream.handle(echo(alice)))).toBeDefined()
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 301_000 })
@@ -315,13 +315,16 @@ describe('what a user granted', () => {
     await expect(here.upstream.handle(echo(alice))).resolves.toMatchObject({ kind: 'input_required' })
   })
 
-  it.each([true, false])('is not asked for again where it is refused at once', async (refreshTokens) => {
-    const here = await signedIn({ refreshTokens })
-    here.server.check = (_token, url) => unauthorized(url)
-    await expect(here.upstream.handle(echo(alice))).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
-  })
+  it.each([true, false])(
+    'a grant that is refused immediately is not requested again',
+    async (refreshTokens) => {
+      const here = await signedIn({ refreshTokens })
+      here.server.check = (_token, url) => unauthorized(url)
+      await expect(here.upstream.handle(echo(alice))).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
+    },
+  )
 
-  it('is widened where the server wants more scopes, by those and the ones before', async () => {
+  it('a grant is extended when the server requires more scopes', async () => {
     const here = await signedIn()
     const { check } = here.server
     here.server.check = async (token, url): Promise<Refusal | undefined> => {
@@ -343,15 +346,15 @@ describe('what a user granted', () => {
     expect(textOf(await here.upstream.handle(retry(call, outcome)))).toBeDefined()
   })
 
-  it('is not asked for where a server forbids something for another reason', async () => {
+  it('a 403 for another reason does not request a grant', async () => {
     const here = await signedIn()
     here.server.check = () => ({ status: 403, challenge: 'Bearer error="insufficient_scope", scope="read"' })
     await expect(here.upstream.handle(echo(alice))).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
   })
 })
 
-describe('who comes back from signing in', () => {
-  it('comes back once, in the browser that began', async () => {
+describe('the sign-in callback', () => {
+  it('a callback is accepted once, in the browser that began the sign-in', async () => {
     const here = await world()
     const link = linkOf(await here.upstream.handle(echo(alice)))
     const { url, cookie } = await startOf(here.desk, link)
@@ -365,24 +368,27 @@ describe('who comes back from signing in', () => {
   it.each([
     ['another', 'x'.repeat(43)],
     ['no', undefined],
-  ])('in %s browser gets nothing: it may be someone who was sent the link', async (_name, value) => {
-    const here = await world()
-    const { url } = await startOf(here.desk, linkOf(await here.upstream.handle(echo(alice))))
-    const back = await signIn(url, 'mallory', (place) => place.includes('/oauth/callback'))
-    const finished = here.desk.finish(new URL(back).searchParams, () => value)
-    await expect(finished).rejects.toMatchObject(unknown)
-    const next = await here.upstream.handle(echo(alice))
-    expect(here.authority.grants).toEqual([])
-    // The first link leads nowhere any more.
-    await visit(here, linkOf(next), 'alice')
-    expect(textOf(await here.upstream.handle(echo(alice)))).toBeDefined()
-  })
+  ])(
+    'a callback in %s browser is refused, because the link may have been forwarded',
+    async (_name, value) => {
+      const here = await world()
+      const { url } = await startOf(here.desk, linkOf(await here.upstream.handle(echo(alice))))
+      const back = await signIn(url, 'mallory', (place) => place.includes('/oauth/callback'))
+      const finished = here.desk.finish(new URL(back).searchParams, () => value)
+      await expect(finished).rejects.toMatchObject(unknown)
+      const next = await here.upstream.handle(echo(alice))
+      expect(here.authority.grants).toEqual([])
+      // The first link is no longer valid.
+      await visit(here, linkOf(next), 'alice')
+      expect(textOf(await here.upstream.handle(echo(alice)))).toBeDefined()
+    },
+  )
 
   it.each([
     ['without a state', {}],
-    ['with a state that was never given out', { state: 'guessed' }],
+    ['with an unknown state', { state: 'guessed' }],
     ['with a very long state', { state: 'x'.repeat(10_000) }],
-  ])('%s is not known', async (_name, given) => {
+  ])('a callback %s is unknown', async (_name, given) => {
     const here = await world()
     await here.upstream.handle(echo(alice))
     const params = new URLSearchParams({ code: 'any', ...given })
@@ -390,10 +396,10 @@ describe('who comes back from signing in', () => {
   })
 
   it.each([
-    ['another issuer (RFC 9207)', { code: 'any', iss: 'https://evil.example' }],
-    ['no issuer where there has to be one', { code: 'any' }],
-    ['a refusal', { error: 'access_denied' }],
-  ])('with %s gets nothing', async (_name, given) => {
+    ['a different issuer (RFC 9207)', { code: 'any', iss: 'https://evil.example' }],
+    ['no issuer where it is required', { code: 'any' }],
+    ['an error', { error: 'access_denied' }],
+  ])('a callback with %s grants nothing', async (_name, given) => {
     const here = await world()
     const { url, cookie } = await startOf(here.desk, linkOf(await here.upstream.handle(echo(alice))))
     const state = new URL(url).searchParams.get('state') ?? ''

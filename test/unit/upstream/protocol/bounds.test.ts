@@ -43,8 +43,8 @@ function pool(open: () => Promise<UpstreamConnection>): Pool<Principal | undefin
   })
 }
 
-describe('the connections to a server', () => {
-  test('are no more than there may be while all are in use', async () => {
+describe('connections to a server', () => {
+  test('the number of connections is limited while all are in use', async () => {
     const busy = pool(() => Promise.resolve(fake(true)))
     for (let client = 0; client < 64; client++) await busy.get(`${client}`, undefined)
     await expect(busy.get('one more', undefined)).rejects.toMatchObject({ code: 'OVERLOADED' })
@@ -52,7 +52,7 @@ describe('the connections to a server', () => {
     await busy.close()
   })
 
-  test('of one caller are a quarter of them, so that others still come through', async () => {
+  test('one caller can have a quarter of the connections', async () => {
     const busy = pool(() => Promise.resolve(fake(true)))
     const [greedy, quiet] = [{ id: 'greedy' }, { id: 'quiet' }]
     for (let client = 0; client < 16; client++) await busy.get(`greedy ${client}`, greedy)
@@ -65,7 +65,7 @@ describe('the connections to a server', () => {
     await busy.close()
   })
 
-  test('of one caller make room for another of its own, and for none of others', async () => {
+  test('an idle connection of the same caller is closed for a new one, and none of other callers', async () => {
     const opened: Fake[] = []
     const idle = pool(() => {
       const connection = fake(false)
@@ -79,7 +79,7 @@ describe('the connections to a server', () => {
     await idle.close()
   })
 
-  test('make room for another by closing the one unused for longest', async () => {
+  test('the least recently used connection is closed for a new one', async () => {
     const opened: Fake[] = []
     const idle = pool(() => {
       const connection = fake(false)
@@ -92,7 +92,7 @@ describe('the connections to a server', () => {
     await idle.close()
   })
 
-  test('are closed when nobody has used them for a while', async () => {
+  test('idle connections are closed after a timeout', async () => {
     const connection = fake(false)
     const idle = pool(() => Promise.resolve(connection))
     await idle.get('client', undefined)
@@ -101,7 +101,7 @@ describe('the connections to a server', () => {
     await idle.close()
   })
 
-  test('that fail again and again are not tried for a while', async () => {
+  test('connections that fail repeatedly are not retried for a while', async () => {
     let tries = 0
     const failing = pool(() => {
       tries++
@@ -121,8 +121,8 @@ describe('the connections to a server', () => {
   })
 })
 
-describe('turns', () => {
-  test('pass on from a caller that leaves the line or forgets to come back', async () => {
+describe('the fair mutex', () => {
+  test('an aborted waiter and a repeated release do not block the queue', async () => {
     const turns = new FairMutex()
     const gone = new AbortController()
     const { signal } = new AbortController()
@@ -139,29 +139,29 @@ describe('turns', () => {
 
 const schema = { type: 'object', properties: { x: { type: 'string', 'x-mcp-header': 'X' } } }
 
-describe('a walk through the lists of a server', () => {
+describe('pagination of server lists', () => {
   const page = (nextCursor: unknown): Payload =>
     Payload.of({ tools: [{ name: 'a', inputSchema: schema }], nextCursor })
 
   test.each<[string, unknown]>([
     ['an empty cursor', ''],
-    ['a cursor that is null', null],
-    ['a cursor that is a number', 7],
-  ])('ends at %s', async (_name, cursor) => {
+    ['a null cursor', null],
+    ['a numeric cursor', 7],
+  ])('pagination ends at %s', async (_name, cursor) => {
     let pages = 0
     const index = new ToolIndex(() => Promise.resolve((pages++, page(cursor))))
     expect((await index.of('a'))?.mirror).toMatchObject([{ header: 'mcp-param-x' }])
     expect(pages).toBe(1)
   })
 
-  test('ends when a cursor comes again', async () => {
+  test('pagination ends when a cursor repeats', async () => {
     let pages = 0
     const index = new ToolIndex(() => Promise.resolve((pages++, page(`cursor ${pages % 3}`))))
     await index.of('a')
     expect(pages).toBe(4)
   })
 
-  test('ends after a thousand pages in any case', async () => {
+  test('pagination ends after a thousand pages', async () => {
     let pages = 0
     const index = new ToolIndex(() => Promise.resolve((pages++, page(`cursor ${pages}`))))
     await index.of('a')

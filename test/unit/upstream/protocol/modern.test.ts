@@ -9,7 +9,7 @@ import { proofFor } from '../../../../src/upstream/protocol/gateway-proof.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 
-/** A server that asks whoever calls. */
+/** A server that sends an input request for every call. */
 function asking(
   question: unknown,
   heard: (params: Record<string, unknown>) => void = () => undefined,
@@ -55,11 +55,11 @@ const url = { method: 'elicitation/create', params: { mode: 'url', message: 'm',
 const vendors = { method: 'com.example/ask', params: {} }
 
 describe.each(['2025-11-25', '2026-07-28'])(
-  'a question of a server of 2026-07-28 for a client of %s',
+  'an input request of a 2026-07-28 server for a %s client',
   (revision) => {
     const era = revision === '2026-07-28' ? 'modern' : 'legacy'
 
-    it.each([form, vendors])('reaches one that can be asked: %j', async (question) => {
+    it.each([form, vendors])('the input request reaches a capable client: %j', async (question) => {
       expect(await outcome(question, { era, revision, capabilities: { elicitation: {} } })).toBe(
         'input_required',
       )
@@ -68,25 +68,28 @@ describe.each(['2025-11-25', '2026-07-28'])(
     it.each([
       [form, {}, { form: {} }],
       [url, { elicitation: {} }, { url: {} }],
-    ])('does not reach one that cannot be asked it: %j', async (question, capabilities, elicitation) => {
-      expect(await outcome(question, { era, revision, capabilities })).toEqual([
-        -32021,
-        expect.objectContaining({ requiredCapabilities: { elicitation } }),
-      ])
-    })
+    ])(
+      'the input request does not reach a client without the capability: %j',
+      async (question, capabilities, elicitation) => {
+        expect(await outcome(question, { era, revision, capabilities })).toEqual([
+          -32021,
+          expect.objectContaining({ requiredCapabilities: { elicitation } }),
+        ])
+      },
+    )
   },
 )
 
 it.each([
-  ['no answers, which the gateway took', {}],
+  ['responses to the gateway', {}],
   [
-    'answers to the server',
+    'responses to the server',
     {
       inputResponses: { q: { result: Payload.of({ action: 'accept' }) } },
       requestState: { server: 'its own' },
     },
   ],
-])('a call made again with %s tells a server only what it asked for itself', async (_what, given) => {
+])('a retried call with %s forwards only responses the server requested', async (_what, given) => {
   let sent: Record<string, unknown> = {}
   const connection = await open(asking(form, (params) => (sent = params)))
   const client = { era: 'modern', revision: '2026-07-28', capabilities: { elicitation: {} } }
@@ -98,7 +101,7 @@ it.each([
   expect(sent['inputResponses']).toEqual(isAnswered ? { q: { action: 'accept' } } : undefined)
 })
 
-it('a client that listens hears only of the changes it asked for, whatever the server tells', async () => {
+it('a subscription receives only the requested changes', async () => {
   const told: string[] = []
   const notes = [
     ['notifications/subscriptions/acknowledged', {}],

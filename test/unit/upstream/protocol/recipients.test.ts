@@ -10,7 +10,7 @@ import { toolCall } from '../../../support/tool-call.ts'
 const LEVEL = 'io.modelcontextprotocol/logLevel'
 const [ada, bob] = [{ id: 'ada' }, { id: 'bob' }]
 
-/** A request of a client of 2026-07-28 that wants all log messages, apart from what is given. */
+/** A request of a 2026-07-28 client that requests all log messages, unless overridden. */
 function call(given: Partial<Call> = {}): Call {
   return toolCall({ rpcId: '1', principal: ada, meta: { [LEVEL]: 'debug' }, ...given })
 }
@@ -40,7 +40,7 @@ function note(method: string, params: object, meta?: object): Notification {
   return { method, params: Payload.of({ ...params, ...(meta && { _meta: meta }) }) }
 }
 
-/** The ids of the requests that hear it, 1 being that of the first call; or why none does. */
+/** The indexes of the calls that receive the notification, from 1; or the reason why none does. */
 function heard(calls: readonly Call[], told: Notification, about?: number): unknown {
   const underWay = new Registry<number, Under>()
   const all = calls.map((each) => ({ call: each }) as unknown as UpstreamCall)
@@ -49,34 +49,28 @@ function heard(calls: readonly Call[], told: Notification, about?: number): unkn
   return why ?? to.map((working) => all.indexOf(working) + 1)
 }
 
-describe('a notification of a server of 2026-07-28', () => {
+describe('the recipients of a notification of a 2026-07-28 server', () => {
   test.each<[string, readonly Call[], Notification, number | undefined, unknown]>([
-    ['the call on whose stream it came', [call(), call()], log(), 2, [2]],
-    ['no one where that call has ended', [call()], log(), 7, 'ended'],
+    ['the call on whose stream it arrived', [call(), call()], log(), 2, [2]],
+    ['no call if that call has ended', [call()], log(), 7, 'ended'],
     ['the only call', [call()], log(), undefined, [1]],
+    ['the only client call besides internal calls', [ours, call(), ours], log(), undefined, [2]],
+    ['the only call besides a subscription', [toTools, call()], vendor(), undefined, [2]],
+    ['the call that requested log messages, not one that did not', [quiet, call()], log(), undefined, [2]],
+    ['the call that requested messages of this level', [fussy, call()], log('info'), undefined, [2]],
+    ['the only call if the server logs without a request', [quiet], log(), undefined, [1]],
+    ['the call without a level, not one with a higher level', [fussy, quiet], log('info'), undefined, [2]],
+    ['no call with a higher level', [fussy], log('info'), undefined, 'unasked'],
     [
-      'the only call of a client beside calls of the gateway itself',
-      [ours, call(), ours],
-      log(),
-      undefined,
-      [2],
-    ],
-    ['the only call of a client beside its subscription', [toTools, call()], vendor(), undefined, [2]],
-    ['the call that wants log messages beside one that does not', [quiet, call()], log(), undefined, [2]],
-    ['the call that wants messages of this level', [fussy, call()], log('info'), undefined, [2]],
-    ['the only call where the server logs unasked', [quiet], log(), undefined, [1]],
-    ['the call that named no level beside one that wants less', [fussy, quiet], log('info'), undefined, [2]],
-    ['no call that wants less', [fussy], log('info'), undefined, 'unasked'],
-    [
-      'no one where a server that logs unasked may mean two callers',
+      'no call if an unrequested log message is ambiguous between two callers',
       [quiet, call({ meta: {}, principal: bob })],
       log(),
       undefined,
       'ambiguous',
     ],
-    ['no one where only the gateway itself calls', [ours], vendor(), undefined, 'unasked'],
+    ['no call if there are only internal calls', [ours], vendor(), undefined, 'unasked'],
     ['every call of a caller without sessions', [call(), call()], log(), undefined, [1, 2]],
-    ['the last call of a session', [inSession('a'), inSession('a')], log(), undefined, [2]],
+    ['the latest call of a session', [inSession('a'), inSession('a')], log(), undefined, [2]],
     [
       'each session of a caller once',
       [inSession('a'), inSession('b'), inSession('a')],
@@ -85,64 +79,64 @@ describe('a notification of a server of 2026-07-28', () => {
       [2, 3],
     ],
     [
-      'no one where it may be of two callers',
+      'no call if it is ambiguous between two callers',
       [call(), call({ principal: bob })],
       log(),
       undefined,
       'ambiguous',
     ],
     [
-      'no one where it may be of two sessions of anonymous callers',
+      'no call if it is ambiguous between two anonymous sessions',
       [inSession('a', everybody), inSession('b', everybody)],
       log(),
       undefined,
       'ambiguous',
     ],
     [
-      'every call where callers have nothing to tell them apart',
+      'every call if callers are indistinguishable',
       [call(everybody), call(everybody)],
       vendor(),
       undefined,
       [1, 2],
     ],
     ['the request it names', [call(), call()], log('info', { requestId: 1 }), undefined, [1]],
-    ['the request it names as text', [call(), call()], vendor({ requestId: '2' }), undefined, [2]],
+    ['the request it names by a string', [call(), call()], vendor({ requestId: '2' }), undefined, [2]],
     [
-      'the request it names by the prefix of the protocol',
+      'the request it names with the protocol prefix',
       [call(), call()],
       vendor({ 'io.modelcontextprotocol/requestId': 2 }),
       undefined,
       [2],
     ],
     [
-      'the request of the progress token it names',
+      'the request with its progress token',
       [call(), call({ principal: bob })],
       vendor({ progressToken: 2 }),
       undefined,
       [2],
     ],
     [
-      'all of a caller where it names something else',
+      'all calls of a caller if it names something else',
       [call(), call()],
       vendor({ requestId: 'trace-7' }),
       undefined,
       [1, 2],
     ],
     ['the subscription it names', [toTools, toAll], tools(subscribed(2)), undefined, [2]],
-    ['the subscription it names as text', [toTools, toAll], updated(subscribed('2')), undefined, [2]],
-    ['no subscription that did not ask for it', [toTools], updated(subscribed(1)), undefined, 'unsubscribed'],
-    ['no one where the subscription has ended', [toTools], tools(subscribed(9)), undefined, 'ended'],
+    ['the subscription it names by a string', [toTools, toAll], updated(subscribed('2')), undefined, [2]],
+    ['no subscription that did not request it', [toTools], updated(subscribed(1)), undefined, 'unsubscribed'],
+    ['no call if the subscription has ended', [toTools], tools(subscribed(9)), undefined, 'ended'],
+    ['every subscription to a change that names none', [toTools, call(), toAll], tools(), undefined, [1, 3]],
     [
-      'all who asked for a change that names no subscription',
-      [toTools, call(), toAll],
+      'every subscription to a change that arrived on the stream of a call',
+      [call(), toTools],
       tools(),
-      undefined,
-      [1, 3],
+      1,
+      [2],
     ],
-    ['all who asked for a change that came on the stream of a call', [call(), toTools], tools(), 1, [2]],
-    ['the subscription on whose stream a change came', [toTools, toAll], tools(), 1, [1]],
-    ['no one where the change was not asked for', [call()], tools(), undefined, 'unsubscribed'],
-  ])('is for %s', (...row) => {
+    ['the subscription on whose stream a change arrived', [toTools, toAll], tools(), 1, [1]],
+    ['no call if the change was not requested', [call()], tools(), undefined, 'unsubscribed'],
+  ])('the notification is sent to %s', (...row) => {
     const [, calls, told, about, expected] = row
     expect(heard(calls, told, about)).toEqual(expected)
   })

@@ -3,7 +3,7 @@ import { type Release, FairMutex } from '../../../../src/upstream/protocol/serve
 
 const never = new AbortController().signal
 
-/** Takes a turn and says when it has it. */
+/** Acquires the mutex and records when it has it. */
 function asking(turns: FairMutex, owner: string | undefined, signal = never) {
   const state: { release: Release | undefined } = { release: undefined }
   const taken = turns.take(owner, signal).then((release) => {
@@ -12,8 +12,8 @@ function asking(turns: FairMutex, owner: string | undefined, signal = never) {
   return { state, taken }
 }
 
-describe('turns', () => {
-  it('are for one owner at a time, in the order they were asked for', async () => {
+describe('the fair mutex', () => {
+  it('the mutex has one owner at a time, in the order of requests', async () => {
     const turns = new FairMutex()
     const [a, b, c] = ['a', 'b', 'c'].map((owner) => asking(turns, owner))
     await a?.taken
@@ -25,12 +25,12 @@ describe('turns', () => {
     await c?.taken
   })
 
-  it('are shared by the calls of one owner', async () => {
+  it('calls of one owner share the mutex', async () => {
     const turns = new FairMutex()
     await Promise.all([asking(turns, 'a').taken, asking(turns, 'a').taken])
   })
 
-  it('are not shared by calls without an owner', async () => {
+  it('calls without an owner do not share the mutex', async () => {
     const turns = new FairMutex()
     const first = asking(turns, undefined)
     const second = asking(turns, undefined)
@@ -40,7 +40,7 @@ describe('turns', () => {
     await second.taken
   })
 
-  it('pass over those who stopped waiting', async () => {
+  it('aborted waiters are skipped', async () => {
     const turns = new FairMutex()
     const gone = new AbortController()
     const first = asking(turns, 'a')
@@ -53,7 +53,7 @@ describe('turns', () => {
     await third.taken
   })
 
-  it('are given back once, however often that is said', async () => {
+  it('a repeated release has no effect', async () => {
     const turns = new FairMutex()
     const first = asking(turns, 'a')
     await first.taken

@@ -13,7 +13,7 @@ const answer = (status: number): HttpAnswer => ({
   header: () => undefined,
 })
 
-/** Makes one request with a login; each attempt is answered with the next status. */
+/** Makes one request with token renewal; each attempt receives the next status. */
 function attempt(login: Login, statuses: readonly number[], request: Partial<HttpRequest> = {}) {
   const sent: HttpRequest[] = []
   const left = [...statuses]
@@ -41,26 +41,26 @@ function login(isWorth: boolean): Login {
   }
 }
 
-describe('a request with a login', () => {
-  it('is sent at once where the headers are known', () => {
+describe('a request with token renewal', () => {
+  it('the request is sent synchronously if the headers are available', () => {
     const { sent } = attempt(login(true), [200])
     expect(sent.map(({ headers }) => headers)).toEqual([{ accept: 'x', authorization: 'Bearer 1' }])
   })
 
-  it('is made once more after 401, and no more often', async () => {
+  it('the request is retried once after a 401', async () => {
     const { sent, ended } = attempt(login(true), [401, 401, 200])
     expect(await ended).toBe(401)
     expect(sent.map(({ headers }) => headers['authorization'])).toEqual(['Bearer 1', 'Bearer 2'])
     expect(sent.map(({ body }) => body)).toEqual(['call', 'call'])
   })
 
-  it('is not made again where the login has nothing better, or for anything else than a refusal', async () => {
+  it('the request is not retried without a better token or for other errors', async () => {
     expect(await attempt(login(false), [403, 200]).ended).toBe(403)
     expect(await attempt(login(true), [404, 200]).ended).toBe(404)
     expect(await attempt(login(true), [500, 200]).ended).toBe(500)
   })
 
-  it('lets nobody hear of an attempt that is made again', async () => {
+  it('the response of a retried attempt is not reported', async () => {
     const heads: number[] = []
     const onHead = ({ status }: HttpAnswer): void => void heads.push(status)
     await attempt(login(true), [401, 200], { onHead }).ended
@@ -68,7 +68,7 @@ describe('a request with a login', () => {
     expect(heads).toEqual([200, 401])
   })
 
-  it('is not sent any more where it was cancelled while its headers were got', async () => {
+  it('the request is not sent if it was cancelled while its headers were requested', async () => {
     const headers = Promise.withResolvers<Record<string, string>>()
     let abort = (): void => undefined
     const { sent, ended } = attempt({ headers: () => headers.promise, refused: async () => false }, [200], {
@@ -82,7 +82,7 @@ describe('a request with a login', () => {
     expect(sent).toEqual([])
   })
 
-  it('fails with what hinders the login', async () => {
+  it('the request fails with the error of the token renewal', async () => {
     const broken: Login = {
       headers: () => {
         throw new TypeError('No token.')

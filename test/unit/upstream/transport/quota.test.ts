@@ -12,15 +12,10 @@ function heard(headers: Readonly<Record<string, string>>): UpstreamQuota {
 }
 
 it.each([
-  ['of drafts until 6', { 'ratelimit-remaining': '4', 'ratelimit-reset': '60' }, 4, now + 60_000],
-  ['of draft 7', { ratelimit: 'limit=10, remaining=4, reset=60' }, 4, now + 60_000],
-  ['of draft 8', { ratelimit: '"default";r=4;t=60' }, 4, now + 60_000],
-  [
-    'of GitHub',
-    { 'x-ratelimit-remaining': '4', 'x-ratelimit-reset': String(now / 1000 + 60) },
-    4,
-    now + 60_000,
-  ],
+  ['drafts up to 6', { 'ratelimit-remaining': '4', 'ratelimit-reset': '60' }, 4, now + 60_000],
+  ['draft 7', { ratelimit: 'limit=10, remaining=4, reset=60' }, 4, now + 60_000],
+  ['draft 8', { ratelimit: '"default";r=4;t=60' }, 4, now + 60_000],
+  ['GitHub', { 'x-ratelimit-remaining': '4', 'x-ratelimit-reset': String(now / 1000 + 60) }, 4, now + 60_000],
   [
     'in milliseconds',
     { 'x-ratelimit-remaining': '4', 'x-ratelimit-reset': String(now + 60_000) },
@@ -28,7 +23,7 @@ it.each([
     now + 60_000,
   ],
   ['without a time', { 'x-ratelimit-remaining': '0' }, 0, undefined],
-])('reads headers %s', (_what, headers, remaining, resetsAt) => {
+])('rate limit headers are parsed: %s', (_what, headers, remaining, resetsAt) => {
   expect(heard(headers).last).toEqual({ remaining, ...(resetsAt !== undefined && { resetsAt }) })
 })
 
@@ -38,11 +33,11 @@ it.each([
   ['a negative number', { 'ratelimit-remaining': '-1' }],
   ['a number of a thousand digits', { 'ratelimit-remaining': '9'.repeat(1000) }],
   ['only a limit', { ratelimit: 'limit=10' }],
-])('makes nothing of %s', (_what, headers) => {
+])('rate limit headers are ignored: %s', (_what, headers) => {
   expect(heard(headers).last).toBeUndefined()
 })
 
-it('knows nothing any more once the time is over, and keeps what was said last until then', () => {
+it('the quota is kept until its reset time and then unknown', () => {
   const quota = heard({ 'ratelimit-remaining': '4', 'ratelimit-reset': '60' })
   quota.read(() => undefined)
   expect(quota.last?.remaining).toBe(4)

@@ -11,7 +11,7 @@ const message = (data: unknown) => ({
   params: Payload.of({ level: 'info', data }),
 })
 
-it('D3-77 log messages tell no secret, by value, by shape nor by key', () => {
+it('D3-77 log messages contain no secrets by value, by shape or by key', () => {
   const data = { text: 'a given-secret', list: ['token=abc'], nested: { password: 'hunter2', count: 1 } }
   expect(discreet.note(message(data)).params?.fields).toEqual({
     level: 'info',
@@ -19,7 +19,7 @@ it('D3-77 log messages tell no secret, by value, by shape nor by key', () => {
   })
 })
 
-it('leaves other notifications and harmless messages as they came', () => {
+it('other notifications and harmless messages are the same object', () => {
   const harmless = message({ text: 'all is well' })
   expect(discreet.note(harmless)).toBe(harmless)
   const progress = { method: 'notifications/progress', params: Payload.of({ message: 'given-secret' }) }
