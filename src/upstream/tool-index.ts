@@ -221,95 +221,132 @@ function isShort({ text }: Payload): boolean {
 // knows a renamed tool by its new name alone: rules, judgement, logs, documents. Invariant: a name stands for one tool.
 // A new name goes before one the server lists itself, which is then left out, so no server takes a name by listing it.
 
-type FindTool = (call: Call) => IndexedTool | undefined | Promise<IndexedTool | undefined>
+/** Finds the tool a call names. */
+export type FindTool = (call: Call) => IndexedTool | undefined | Promise<IndexedTool | undefined>
 
-/** The server by the names tools have here. */
+/** The server under the names its tools have in the gateway. */
 interface ToolNames {
-  /** Its calls and lists. With `isWhole` the tools that are not offered are there. */
-  handle(next: Handler, isWhole?: boolean): Handler
+  /** Runs its calls and lists. With `withHidden` the tools that are not offered are included. */
+  handle(next: Handler, withHidden?: boolean): Handler
   find(next: FindTool): FindTool
-  /** Tools that have a new name which the server turned out to list itself, with that name. */
+  /** Renamed tools whose new name the server also lists itself, with that name. */
   readonly taken: ReadonlyMap<string, string>
 }
 
-/** What renames and hides the tools of a server; nothing where nothing is to be. */
+/** Renames and hides the tools of a server; undefined where nothing is configured. */
 export function toolNames({ renames, tools }: UpstreamSettings, log: Log): ToolNames | undefined {
-  const given = new Map(Object.entries(renames))
   const isHiding = Object.values(tools).some(({ hide }) => hide === true)
-  if (given.size === 0 && !isHiding) return undefined
-  const original = new Map([...given].map(([name, renamed]) => [renamed, name]))
-  const isHidden = (name: string): boolean => settingOf(tools, name, 'hide')?.value === true
-  const definitions = new WeakMap<object, IndexedTool>()
-  const taken = new Map<string, string>()
+  if (Object.keys(renames).length === 0 && !isHiding) return undefined
+  return new ConfiguredNames({ renames, tools }, log)
+}
 
-  /** The name the server knows a tool by; nothing where none has this name. */
-  const nameAt = (name: string, isWhole: boolean): string | undefined => {
-    if (!isWhole && isHidden(name)) return undefined
-    return original.get(name) ?? (given.has(name) ? undefined : name)
+class ConfiguredNames implements ToolNames {
+  readonly taken = new Map<string, string>()
+  readonly #tools: UpstreamSettings['tools']
+  /** New names by the server's names, and the reverse. */
+  readonly #renames: ReadonlyMap<string, string>
+  readonly #originals: ReadonlyMap<string, string>
+  readonly #definitions = new WeakMap<object, IndexedTool>()
+  readonly #log: Log
+
+  constructor({ renames, tools }: Pick<UpstreamSettings, 'renames' | 'tools'>, log: Log) {
+    this.#tools = tools
+    this.#renames = new Map(Object.entries(renames))
+    this.#originals = new Map([...this.#renames].map(([name, renamed]) => [renamed, name]))
+    this.#log = log
   }
-  /** What a listed tool is called; nothing where it is left out. */
-  const nameOf = (listed: string, isWhole: boolean): string | undefined => {
-    const name = given.get(listed) ?? listed
-    if (!given.has(listed) && original.has(listed)) {
-      reportTaken(listed)
+
+  handle(next: Handler, withHidden = false): Handler {
+    return async (call) => {
+      if (call.method === 'tools/list') {
+        const outcome = await next(call)
+        if (outcome.kind !== 'result') return outcome
+        return { ...outcome, result: this.#renamedList(outcome.result, withHidden) }
+      }
+      if (call.method !== 'tools/call') return next(call)
+      const original = this.#toServer(call, withHidden)
+      if (!original) throw unknownTool(String(call.params.fields.name))
+      return next(original)
+    }
+  }
+
+  find(next: FindTool): FindTool {
+    return (call) => {
+      const original = this.#toServer(call, false)
+      if (!original) return undefined
+      const found = next(original)
+      return found instanceof Promise
+        ? found.then((tool) => this.#renamedTool(tool))
+        : this.#renamedTool(found)
+    }
+  }
+
+  #isHidden(name: string): boolean {
+    return settingOf(this.#tools, name, 'hide')?.value === true
+  }
+
+  /** The server's name of a tool; undefined where no offered tool has this name. */
+  #originalOf(name: string, withHidden: boolean): string | undefined {
+    if (!withHidden && this.#isHidden(name)) return undefined
+    return this.#originals.get(name) ?? (this.#renames.has(name) ? undefined : name)
+  }
+
+  /** The name of a listed tool in the gateway; undefined where it is left out. */
+  #nameOf(listed: string, withHidden: boolean): string | undefined {
+    const renamed = this.#renames.get(listed)
+    if (renamed === undefined && this.#originals.has(listed)) {
+      this.#reportTaken(listed)
       return undefined
     }
-    return !isWhole && isHidden(name) ? undefined : name
+    const name = renamed ?? listed
+    return !withHidden && this.#isHidden(name) ? undefined : name
   }
-  const reportTaken = (name: string): void => {
-    const renamed = original.get(name) ?? ''
-    if (taken.has(renamed)) return
-    taken.set(renamed, name)
-    log.warn('upstream.name_taken', { name, reason: `it is the new name of ${renamed}` })
+
+  #reportTaken(name: string): void {
+    const original = this.#originals.get(name) ?? ''
+    if (this.taken.has(original)) return
+    this.taken.set(original, name)
+    this.#log.warn('upstream.name_taken', { name, reason: `it is the new name of ${original}` })
   }
-  const listed = (result: Payload, isWhole: boolean): Payload => {
+
+  #renamedList(result: Payload, withHidden: boolean): Payload {
     const list = result.at('tools')
     if (!list || !Array.isArray(list.value)) return result
     const kept = list.items.flatMap((entry) => {
-      const { name } = entry.fields
-      if (typeof name !== 'string') return [entry]
-      const shown = nameOf(name, isWhole)
-      if (shown === undefined) return []
-      return [shown === name ? entry : entry.with({ name: shown })]
+      const { name: listed } = entry.fields
+      if (typeof listed !== 'string') return [entry]
+      const name = this.#nameOf(listed, withHidden)
+      if (name === undefined) return []
+      return [name === listed ? entry : entry.with({ name })]
     })
     return result.with({ tools: Payload.text(`[${kept.map(({ text }) => text).join(',')}]`) })
   }
-  const called = (call: Call, isWhole: boolean): Call | undefined => {
+
+  /** The call with the server's name of its tool; undefined where no offered tool has its name. */
+  #toServer(call: Call, withHidden: boolean): Call | undefined {
     const { name } = call.params.fields
     if (typeof name !== 'string') return call
-    const known = nameAt(name, isWhole)
-    if (known === undefined || known === name) return known === undefined ? undefined : call
-    return { ...call, params: call.params.with({ name: known }), target: { ...call.target, name: known } }
-  }
-  const shownTool = (tool: IndexedTool | undefined): IndexedTool | undefined => {
-    const name = tool && nameOf(String(tool.definition.name), false)
-    if (!tool || name === undefined || name === tool.definition.name)
-      return name === undefined ? undefined : tool
-    // The same definition for the same tool: what is known of it is kept by that.
-    const made = definitions.get(tool.definition) ?? { ...tool, definition: { ...tool.definition, name } }
-    definitions.set(tool.definition, made)
-    return made
+    const original = this.#originalOf(name, withHidden)
+    if (original === undefined) return undefined
+    if (original === name) return call
+    return {
+      ...call,
+      params: call.params.with({ name: original }),
+      target: { ...call.target, name: original },
+    }
   }
 
-  return {
-    taken,
-    handle:
-      (next, isWhole = false) =>
-      async (call) => {
-        if (call.method === 'tools/list') {
-          const outcome = await next(call)
-          return outcome.kind === 'result' ? { ...outcome, result: listed(outcome.result, isWhole) } : outcome
-        }
-        if (call.method !== 'tools/call') return next(call)
-        const known = called(call, isWhole)
-        if (!known) throw unknownTool(String(call.params.fields.name))
-        return next(known)
-      },
-    find: (next) => (call) => {
-      const known = called(call, false)
-      if (!known) return undefined
-      const found = next(known)
-      return found instanceof Promise ? found.then(shownTool) : shownTool(found)
-    },
+  #renamedTool(tool: IndexedTool | undefined): IndexedTool | undefined {
+    if (!tool) return undefined
+    const name = this.#nameOf(String(tool.definition.name), false)
+    if (name === undefined) return undefined
+    if (name === tool.definition.name) return tool
+    // Caches are keyed by the definition, so the same tool always gets the same one.
+    const renamed = this.#definitions.get(tool.definition) ?? {
+      ...tool,
+      definition: { ...tool.definition, name },
+    }
+    this.#definitions.set(tool.definition, renamed)
+    return renamed
   }
 }

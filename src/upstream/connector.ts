@@ -1,0 +1,319 @@
+/**
+ * The connections of one server: its route (era, revision, transport) is negotiated once, kept while the server behaves
+ * accordingly, and negotiated again after a permanent failure. Connections are pooled by what the isolation setting
+ * separates.
+ */
+import { type Call, type Client } from '../core/call.ts'
+import { asGatewayError } from '../core/error.ts'
+import { canonical } from '../core/json/json.ts'
+import type { Log } from '../core/log.ts'
+import type { UpstreamSettings } from '../core/settings.ts'
+import { type MayKeep, withoutReservedKeys } from '../protocol/meta-keys.ts'
+import { beforeCall, isPassing } from './failures.ts'
+import {
+  Eras,
+  type OpenRoute,
+  TRIAL_TIMEOUT_MS,
+  negotiateHttp,
+  negotiateStdio,
+  type Route,
+} from './negotiate.ts'
+import type { Credentials } from './oauth/credentials.ts'
+import { beingClosed, Pool } from './pool.ts'
+import type { UpstreamConnection } from './protocol/connection.ts'
+import { proofFor } from './protocol/gateway-proof.ts'
+import { LegacyConnection } from './protocol/legacy.ts'
+import { ModernConnection } from './protocol/modern.ts'
+import { isOfCredentials, type Login } from './transport/auth-retry.ts'
+import { type Variables, LastLines, stdioConnect } from './transport/child.ts'
+import { createHttpClient, UpstreamQuota } from './transport/http-client.ts'
+import type { MessageRedactor } from './transport/redactor.ts'
+import type { OpenTransport, StepTimeout } from './transport/transport.ts'
+
+/** How a server is reached, as far as that is known. */
+export interface Status {
+  /** How it is spoken to, once that is known. */
+  readonly era?: 'legacy' | 'modern'
+  readonly revision?: string
+  /** The revision of older clients' own connections, where there are or were some beside those of the newer era. */
+  readonly olderRevision?: string
+  readonly connections: number
+  /** Why the last attempt to reach it failed. */
+  readonly problem?: string
+  /** The last lines its process wrote to standard error before that. They are for operators, not for callers. */
+  readonly stderr?: readonly string[]
+}
+
+interface ConnectorOptions {
+  /** The environment variables every child process gets. */
+  readonly variables: Variables
+  readonly credentials: Credentials | undefined
+  readonly redactor: MessageRedactor
+  readonly log: Log
+}
+
+interface Key {
+  readonly route: Route
+  readonly call: Call
+  readonly login: Login | undefined
+  /** Set while it is unknown whether the server accepts this route. */
+  readonly isTrial: boolean
+  /** Ends the time to start in. */
+  readonly deadline: AbortSignal
+}
+
+/** Opens the connections of one server and knows how it is reached. */
+export class Connector {
+  readonly #credentials: Credentials | undefined
+  readonly #redactor: MessageRedactor
+  readonly #closed = new AbortController()
+  readonly #timeout: StepTimeout
+  readonly #quota: UpstreamQuota | undefined
+  readonly #stderr: LastLines
+  readonly #negotiate: (login: Login | undefined, deadline: AbortSignal) => Promise<Route>
+  readonly #pool: Pool<Key>
+  readonly #eras: Eras
+  readonly #nameOf: (call: Call, route: Route) => string
+  /** The negotiation in progress or its result, where it is the same for all callers. */
+  #negotiated: Promise<Route> | undefined
+  #route: Route | undefined
+  #problem: string | undefined
+  #hasAnswered = false
+  #olderRevision: string | undefined
+
+  constructor(settings: UpstreamSettings, { variables, credentials, redactor, log }: ConnectorOptions) {
+    this.#credentials = credentials
+    this.#redactor = redactor
+    this.#timeout = () => AbortSignal.any([AbortSignal.timeout(settings.startTimeout), this.#closed.signal])
+    this.#quota = this.#isPersonal ? undefined : new UpstreamQuota()
+    this.#stderr = new LastLines(redactor.text)
+    this.#negotiate = negotiator(settings, {
+      variables,
+      quota: this.#quota,
+      patience: this.#timeout,
+      log,
+      lastLines: this.#stderr,
+    })
+    this.#pool = new Pool<Key>({
+      idle: settings.idle,
+      open: (key) => openConnection(key, settings, { discretion: redactor, patience: this.#timeout, log }),
+      owner: ({ call }) => call.principal,
+      // One caller's credentials, or an era the server does not have, are no problem for other callers.
+      isFailure: (error, { isTrial }) => !isTrial && !isOfCredentials(error),
+      log,
+    })
+    this.#eras = new Eras(log)
+    this.#nameOf = connectionNames(settings)
+  }
+
+  /** The open connection for a call, which nearly every call has. */
+  ready(call: Call): UpstreamConnection | undefined {
+    const route = this.#route && this.#eras.route(call.client, this.#route)
+    return route && this.#pool.ready(this.#nameOf(call, route))
+  }
+
+  /** The connection for a call, opened where there is none. @throws SERVER_UNAVAILABLE, OVERLOADED */
+  async connect(call: Call): Promise<UpstreamConnection> {
+    const deadline = this.#timeout()
+    try {
+      const login = this.#credentials?.login(call.principal)
+      const newest = this.#route ?? (await this.#findRoute(login, deadline))
+      this.#route = newest
+      const openRoute: OpenRoute = (route, isTrial) =>
+        this.#pool.get(this.#nameOf(call, route), { route, call, login, isTrial, deadline })
+      const connection = await this.#eras.connect(call, newest, openRoute)
+      if (connection.era !== newest.era) this.#olderRevision = connection.revision
+      this.#problem = undefined
+      this.#hasAnswered = true
+      return connection
+    } catch (thrown) {
+      throw this.#failed(beforeCall(thrown))
+    }
+  }
+
+  /** What the server reports of its own rate limit; unknown where it has one for each user. */
+  get quota(): UpstreamQuota | undefined {
+    return this.#quota
+  }
+
+  get status(): Status {
+    const { era, revision } = this.#route ?? {}
+    const { connections } = this.#pool
+    const current = connections.find((connection) => connection.era === era)?.revision ?? revision
+    const { all: stderr } = this.#stderr
+    return {
+      // The revision can be configured, so it may be known before the server has ever answered.
+      ...(this.#hasAnswered && era && current !== undefined && { era, revision: current }),
+      ...(this.#olderRevision !== undefined && { olderRevision: this.#olderRevision }),
+      connections: connections.length,
+      ...(this.#problem !== undefined && { problem: this.#problem, ...(stderr.length > 0 && { stderr }) }),
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed.abort(beingClosed())
+    await this.#pool.close()
+  }
+
+  get #isPersonal(): boolean {
+    return this.#credentials?.isPersonal === true
+  }
+
+  /** One caller's failed credentials say nothing about another's, so personal negotiations are not shared. */
+  #findRoute(login: Login | undefined, deadline: AbortSignal): Promise<Route> {
+    if (this.#isPersonal) return this.#negotiate(login, deadline)
+    this.#negotiated ??= this.#negotiate(login, deadline)
+    return this.#negotiated
+  }
+
+  #failed(error: unknown): unknown {
+    const { message, extra } = asGatewayError(error)
+    this.#problem = this.#redactor.text(extra.forOperator ?? message)
+    // A route that turned out to be wrong is negotiated again by the next call.
+    if (!this.#route || !isPassing(error)) {
+      this.#negotiated = this.#route = undefined
+      this.#eras.forget()
+    }
+    return error
+  }
+}
+
+function negotiator(
+  settings: UpstreamSettings,
+  {
+    variables,
+    quota,
+    patience,
+    log,
+    lastLines,
+  }: Pick<ConnectorOptions, 'variables' | 'log'> & {
+    lastLines: LastLines
+    quota: UpstreamQuota | undefined
+    patience: StepTimeout
+  },
+): (login: Login | undefined, deadline: AbortSignal) => Promise<Route> {
+  const { reach } = settings
+  if (reach.kind === 'command') {
+    const connect = stdioConnect(reach, variables, { log, lastLines })
+    return (_login, deadline) => negotiateStdio(settings, connect, { deadline, log })
+  }
+  const headers: Record<string, string> = {}
+  for (const [name, value] of Object.entries(reach.headers)) headers[name.toLowerCase()] = value.reveal()
+  const client = createHttpClient(new URL(reach.url), headers)
+  return (login, deadline) =>
+    negotiateHttp(settings, { ...client, quota, login }, { patience, deadline, log })
+}
+
+function openConnection(
+  { route, call, login, isTrial, deadline }: Key,
+  settings: UpstreamSettings,
+  given: { readonly discretion: MessageRedactor; readonly patience: StepTimeout; readonly log: Log },
+): Promise<UpstreamConnection> {
+  const { revision, mirrors } = route
+  // The opening exchange has what is left of the time to start in; each later one has its own time.
+  let isOpen = false
+  const starting = isTrial ? AbortSignal.any([AbortSignal.timeout(TRIAL_TIMEOUT_MS), deadline]) : deadline
+  const around = { ...given, patience: () => (isOpen ? given.patience() : starting) }
+  const opened = <Opened extends UpstreamConnection>(connection: Opened): Opened => {
+    isOpen = true
+    return connection
+  }
+  const connect: OpenTransport = admitting((receiver) => route.connect(receiver, login), {
+    log: around.log,
+    // The gateway behind speaks in its own name, once it proved that it is the one that is meant.
+    ...(settings.gatewayKey !== undefined && { mayKeep: () => true }),
+  })
+  const { isolation, roots } = settings
+  if (route.era === 'modern')
+    return ModernConnection.open({ connect, revision, mirrors, proof: proofFor(settings), ...around }).then(
+      opened,
+    )
+  return LegacyConnection.open({
+    connect,
+    capabilities: declared(call, settings),
+    revision,
+    proof: () => proofFor(settings),
+    ...around,
+    ...(Array.isArray(roots) && { roots }),
+    ...(isolation === 'per_client' && call.client.info && { clientInfo: call.client.info }),
+  }).then(opened)
+}
+
+// What of a server's messages is let in. Members that are the gateway's own word are cut out here, for every transport
+// and era, so that no code behind this place has to ask who wrote them. A server that is trusted as a peer of the
+// gateway is let keep names by `mayKeep`; that is the one place where such an exception is made.
+
+interface AdmissionOptions {
+  readonly mayKeep?: MayKeep
+  readonly log: Log
+}
+
+/** How many names of a connection are logged, so that a server cannot fill the log. */
+const MAX_LOGGED = 10
+
+const HINT = 'if the server is a Gatehouse of yours, name its key with gateway_key (or --gateway-key)'
+
+/** Opens connections whose messages arrive without what would speak in the gateway's name. */
+function admitting(connect: OpenTransport, { mayKeep, log }: AdmissionOptions): OpenTransport {
+  return (receiver) => {
+    const logged = new Set<string>()
+    const note = (removed: readonly string[]): void => {
+      const unseen = removed.filter((each) => !logged.has(each)).slice(0, MAX_LOGGED - logged.size)
+      for (const each of unseen) logged.add(each)
+      if (unseen.length > 0) log.warn('upstream.reserved_members', { members: unseen, hint: HINT })
+    }
+    return connect({
+      ...receiver,
+      receive: (arrived, about) => {
+        const { text, removed } = withoutReservedKeys(arrived, mayKeep)
+        if (removed.length > 0) note(removed)
+        receiver.receive(text, about)
+      },
+    })
+  }
+}
+
+/**
+ * Calls with the same name share a connection: one era, one caller, in the older era one set of capabilities, and one
+ * token where that is exchanged for the one the server gets.
+ */
+function connectionNames(settings: UpstreamSettings): (call: Call, route: Route) => string {
+  const { isolation, roots, reach } = settings
+  // A session's client is the same object for all its calls.
+  const known = new WeakMap<Client, string>()
+  const nameFor = (call: Call): string => {
+    // A server keeps the roots it received, so those of one client are not for another.
+    const isOwn =
+      isolation === 'per_client' || (roots === 'client' && call.client.capabilities.roots !== undefined)
+    const client = isOwn ? (call.client.session ?? '') : ''
+    return `older ${canonical(declared(call, settings))} ${client} ${call.principal.id}`
+  }
+  const named = (call: Call, { era }: Route): string => {
+    if (isolation === 'shared') return ''
+    // The era stands in front, so that no name of a caller can be that of a connection of the other era.
+    if (era === 'modern')
+      return isolation === 'auto'
+        ? `newer ${call.principal.id}`
+        : `newer ${call.principal.id} ${call.client.session}`
+    const found = known.get(call.client)
+    if (found !== undefined) return found
+    const name = nameFor(call)
+    known.set(call.client, name)
+    return name
+  }
+  const isExchanged = reach.kind === 'url' && reach.oauth?.grant === 'token_exchange'
+  if (!isExchanged) return named
+  return (call, route) => `${call.principal.token?.digest ?? ''} ${named(call, route)}`
+}
+
+/** The client capabilities for an older server: exactly the client's own, roots only where configured. */
+function declared(call: Call, { isolation, roots }: UpstreamSettings): Readonly<Record<string, unknown>> {
+  const { roots: offered, tasks, ...rest } = call.client.capabilities
+  const own = isolation === 'shared' ? {} : rest
+  const clientTasks =
+    tasks !== undefined && call.client.era === 'legacy' && isolation !== 'shared' ? { tasks } : {}
+  if (Array.isArray(roots)) return { ...own, ...clientTasks, roots: {} }
+  const passed =
+    roots === 'client' && offered !== undefined && isolation !== 'shared' ? { roots: offered } : {}
+  return { ...own, ...clientTasks, ...passed }
+}
