@@ -51,83 +51,97 @@ const RENEWAL_TIMEOUT_MS = 15_000
 const POLL_INTERVAL_MS = 50
 
 export function createGrants(options: Options): Grants {
-  const { audience, vault } = options
-  const logins = new LRUCache<string, UserLogin>({ max: 10_000 })
-  const nameOf = (principal: string) => ['grant', ...audience, principal] as const
+  return new StoredGrants(options)
+}
 
-  const write = (principal: string, grant: UserGrant): Promise<void> => {
-    const ttl =
-      grant.refresh === undefined ? Math.min(GRANT_TTL_MS, grant.expiresAt - Date.now()) : GRANT_TTL_MS
-    return vault.write(nameOf(principal), { ...grant }, ttl)
+class StoredGrants implements Grants {
+  readonly #options: Options
+  readonly #logins = new LRUCache<string, UserLogin>({ max: 10_000 })
+
+  constructor(options: Options) {
+    this.#options = options
   }
-  const read = async (principal: string): Promise<UserGrant | undefined> =>
-    asGrant(await vault.read(nameOf(principal)))
 
-  const usable = async (principal: string, refused: string | undefined): Promise<Usable> => {
-    const grant = await read(principal)
+  login({ id }: Pick<Principal, 'id'>): UserLogin {
+    const known = this.#logins.get(id)
+    if (known) return known
+    const login = new UserLogin(
+      (refused) => this.#obtain(id, refused),
+      async () => (await this.#read(id))?.scopes ?? [],
+    )
+    this.#logins.set(id, login)
+    return login
+  }
+
+  async keep(principal: string, grant: UserGrant): Promise<void> {
+    await this.#write(principal, grant)
+    this.login({ id: principal }).signedIn(grant)
+  }
+
+  async #obtain(principal: string, refused: string | undefined): Promise<Token> {
+    const { audience, vault } = this.#options
+    const lock = ['turn', ...audience, principal] as const
+    const first = await this.#usable(principal, refused)
+    if (first.refresh === undefined) return first.grant
+    // OAuth 2.1 §4.3.1: a refresh token that is used twice may end the grant, so gateways take turns.
+    const isLocked = await this.#acquire(lock)
+    try {
+      const { grant, refresh } = await this.#usable(principal, refused)
+      return refresh === undefined ? grant : await this.#renew(principal, { grant, refresh })
+    } finally {
+      // A lock that cannot be released expires.
+      if (isLocked) await vault.delete(lock).catch(() => undefined)
+    }
+  }
+
+  /** @throws AUTHENTICATION_REQUIRED where the user has to sign in first */
+  async #usable(principal: string, refused: string | undefined): Promise<Usable> {
+    const grant = await this.#read(principal)
     if (!grant) throw signInRequired()
     if (grant.value !== refused && grant.expiresAt > Date.now() + 5000) return { grant }
     if (grant.refresh === undefined) throw signInRequired()
     return { grant, refresh: grant.refresh }
   }
 
-  const renew = async (principal: string, { grant, refresh }: Required<Usable>): Promise<Token> => {
+  async #renew(principal: string, { grant, refresh }: Required<Usable>): Promise<Token> {
     try {
-      const fresh = await refreshed(grant, refresh, options)
-      await write(principal, fresh)
-      return fresh
+      const renewed = await refreshed(grant, refresh, this.#options)
+      await this.#write(principal, renewed)
+      return renewed
     } catch (error) {
       if (!isFinal(error)) throw error
       // Another gateway may have used the refresh token first.
-      const other = await read(principal)
+      const other = await this.#read(principal)
       if (other && other.value !== grant.value) return other
+      const { vault } = this.#options
       const { issuer, redirectUri } = grant
       if (oauthError(error) === 'invalid_client' && redirectUri !== undefined)
         await forgetClient({ issuer }, redirectUri, vault)
-      await vault.delete(nameOf(principal))
+      await vault.delete(this.#nameOf(principal))
       throw signInRequired()
     }
   }
 
-  /** Waits for a turn; false once the wait times out because the holder never gave it back. */
-  const taken = async (turn: Parameters<TokenVault['setIfAbsent']>[0]): Promise<boolean> => {
+  /** Waits for a lock; false once the wait times out because its owner did not release it. */
+  async #acquire(lock: Parameters<TokenVault['setIfAbsent']>[0]): Promise<boolean> {
+    const { vault } = this.#options
     for (const end = Date.now() + RENEWAL_TIMEOUT_MS; Date.now() < end; await pause(POLL_INTERVAL_MS))
-      if (await vault.setIfAbsent(turn, RENEWAL_TIMEOUT_MS)) return true
+      if (await vault.setIfAbsent(lock, RENEWAL_TIMEOUT_MS)) return true
     return false
   }
 
-  const obtain = async (principal: string, refused: string | undefined): Promise<Token> => {
-    const turn = ['turn', ...audience, principal] as const
-    const first = await usable(principal, refused)
-    if (first.refresh === undefined) return first.grant
-    // OAuth 2.1 §4.3.1: a refresh token that is used twice may end the grant, so gateways take turns.
-    const isOurs = await taken(turn)
-    try {
-      const { grant, refresh } = await usable(principal, refused)
-      return refresh === undefined ? grant : await renew(principal, { grant, refresh })
-    } finally {
-      // One that cannot be given back ends by itself.
-      if (isOurs) await vault.delete(turn).catch(() => undefined)
-    }
+  async #read(principal: string): Promise<UserGrant | undefined> {
+    return asGrant(await this.#options.vault.read(this.#nameOf(principal)))
   }
 
-  const login = ({ id }: Pick<Principal, 'id'>): UserLogin => {
-    const known = logins.get(id)
-    if (known) return known
-    const made = new UserLogin(
-      (refused) => obtain(id, refused),
-      async () => (await read(id))?.scopes ?? [],
-    )
-    logins.set(id, made)
-    return made
+  #write(principal: string, grant: UserGrant): Promise<void> {
+    const ttl =
+      grant.refresh === undefined ? Math.min(GRANT_TTL_MS, grant.expiresAt - Date.now()) : GRANT_TTL_MS
+    return this.#options.vault.write(this.#nameOf(principal), { ...grant }, ttl)
   }
 
-  return {
-    login,
-    keep: async (principal, grant) => {
-      await write(principal, grant)
-      login({ id: principal }).signedIn(grant)
-    },
+  #nameOf(principal: string): readonly ['grant', ...string[]] {
+    return ['grant', ...this.#options.audience, principal]
   }
 }
 

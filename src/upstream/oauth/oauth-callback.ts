@@ -67,30 +67,15 @@ export function createOAuthCallbackHandler({
   onStep,
 }: Options): OAuthCallbackHandler {
   let own: string | undefined
-  const vault = createTokenVault(
-    {
-      get: (name) => store().get(name),
-      put: (name, value, ttl) => store().put(name, value, ttl),
-      setIfAbsent: (name, value, ttl) => store().setIfAbsent(name, value, ttl),
-      delete: (name) => store().delete(name),
-    },
-    key,
-  )
+  const vault = vaultIn(store, key)
 
   const base = (): string | undefined => {
     const isReachable = own !== undefined && isLoopbackHost(new URL(own).hostname)
     return (listen().publicUrl ?? (isReachable ? own : undefined))?.replace(/\/$/, '')
   }
   const site = (): Site | undefined => {
-    const { publicUrl } = listen()
     const here = base()
-    if (here === undefined) return undefined
-    const document = publicUrl?.startsWith('https://') === true ? `${here}${DOCUMENT}` : undefined
-    return {
-      startUri: `${here}${START}`,
-      redirectUri: `${here}${CALLBACK}`,
-      ...(document !== undefined && { document }),
-    }
+    return here === undefined ? undefined : siteAt(here, listen())
   }
 
   return {
@@ -138,6 +123,29 @@ export function createOAuthCallbackHandler({
 }
 
 const MAX_STATE = 128
+
+/** The vault in the store that is configured at the time of each access. */
+function vaultIn(store: () => Store, key: Options['key']): TokenVault {
+  return createTokenVault(
+    {
+      get: (name) => store().get(name),
+      put: (name, value, ttl) => store().put(name, value, ttl),
+      setIfAbsent: (name, value, ttl) => store().setIfAbsent(name, value, ttl),
+      delete: (name) => store().delete(name),
+    },
+    key,
+  )
+}
+
+/** Authorization servers read the client metadata only from an HTTPS URL. */
+function siteAt(base: string, { publicUrl }: ListenSettings): Site {
+  const hasDocument = publicUrl?.startsWith('https://') === true
+  return {
+    startUri: `${base}${START}`,
+    redirectUri: `${base}${CALLBACK}`,
+    ...(hasDocument && { document: `${base}${DOCUMENT}` }),
+  }
+}
 
 function cookieName(id: string): string {
   return `gatehouse-${id}`

@@ -19,7 +19,7 @@ import type { AuthSettings, JwtSettings, PageClient } from '../../core/auth-sett
 import type { Cookie } from '../../core/web.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
-import type { IdentityClaims, PageSignIn } from '../../core/events.ts'
+import type { FindCookie, IdentityClaims, PageSignIn } from '../../core/events.ts'
 import { authorizationUrl } from './sign-in.ts'
 import { readServer } from './discovery.ts'
 import { createOAuthHttp } from './oauth-http.ts'
@@ -48,32 +48,110 @@ const MAX_NEXT_LENGTH = 2048
 const BEGIN = '/sign-in'
 const CALLBACK = '/sign-in/callback'
 
-/** Lets people sign in, and closes what that holds open. */
+/** Lets people sign in; `close` closes its connections to the issuer. */
 export function createPageSignIn(options: Options): PageSignIn & { close(): Promise<void> } {
-  const { vault, now } = options
-  // The configuration names the issuer, which may be anywhere.
-  const http = createOAuthHttp(true)
-  const metadata = createMetadata((issuer) => readServer(issuer, http, unusable), now)
-  let conversations = 0
+  return new IssuerSignIn(options)
+}
 
-  const offered = (): Offered | undefined => {
-    const { jwt } = options.auth()
-    const base = options.base()
-    return jwt?.client && base !== undefined ? { jwt, client: jwt.client, base } : undefined
+class IssuerSignIn implements PageSignIn {
+  readonly #options: Options
+  // The configuration names the issuer, which may have a private address.
+  readonly #http = createOAuthHttp(true)
+  readonly #metadata: (jwt: JwtSettings) => Promise<AuthorizationServer>
+  #conversations = 0
+
+  constructor(options: Options) {
+    this.#options = options
+    this.#metadata = createMetadata((issuer) => readServer(issuer, this.#http, unusable), options.now)
   }
-  const needed = (): Offered => {
-    const found = offered()
-    if (found) return found
-    throw new GatewayError('UNSUPPORTED_OPERATION', 'People do not sign in here.')
+
+  readonly link = (next: string): string | undefined => {
+    const here = this.#offered()
+    return here && `${here.base}${BEGIN}?${new URLSearchParams({ next }).toString()}`
   }
-  const conversing = async <Result>(talk: () => Promise<Result>): Promise<Result> => {
-    if (conversations >= MAX_CONVERSATIONS)
-      throw new GatewayError('OVERLOADED', 'Too many people sign in right now.')
-    conversations++
-    return talk().finally(() => conversations--)
+
+  readonly begin: PageSignIn['begin'] = (next) => this.#limited(() => this.#begin(next))
+
+  readonly finish: PageSignIn['finish'] = (params, cookieOf) =>
+    this.#limited(() => this.#finish(params, cookieOf))
+
+  readonly identity: PageSignIn['identity'] = async (cookieOf) => (await this.#session(cookieOf))?.claims
+
+  readonly end: PageSignIn['end'] = async (cookieOf) => {
+    const here = this.#offered()
+    if (!here) return undefined
+    const open = await this.#session(cookieOf)
+    if (open) await this.#options.vault.delete(['session', open.id])
+    return { next: `${here.base}/`, cookie: sessionCookie(here, undefined) }
   }
-  const session = async (cookieOf: (name: string) => string | undefined): Promise<Session | undefined> => {
-    const here = offered()
+
+  close(): Promise<void> {
+    return this.#http.close()
+  }
+
+  async #begin(next: string | undefined): ReturnType<PageSignIn['begin']> {
+    const { vault, now } = this.#options
+    const here = this.#required()
+    const server = await this.#metadata(here.jwt)
+    const [state, nonce, verifier] = [
+      generateRandomState(),
+      generateRandomNonce(),
+      generateRandomCodeVerifier(),
+    ]
+    const redirectUri = `${here.base}${CALLBACK}`
+    const request = { client: here.client.id, redirectUri, state, verifier, nonce, scopes: ['openid'] }
+    const { href } = await authorizationUrl(server, request, true)
+    const until = now() + SIGN_IN_SECONDS * 1000
+    const pending = { nonce, verifier, next: ownPath(next), until, issuer: here.jwt.issuer }
+    const value = await vault.seal(['way', state], pending)
+    return { url: href, cookie: pendingCookie(here, state, value) }
+  }
+
+  async #finish(params: URLSearchParams, cookieOf: FindCookie): ReturnType<PageSignIn['finish']> {
+    const here = this.#required()
+    const state = params.get('state') ?? ''
+    const { next, verifier, nonce } = await this.#pending(here, state, cookieOf)
+    const server = await this.#metadata(here.jwt)
+    const redirectUri = `${here.base}${CALLBACK}`
+    const conversation = { server, client: clientOf(here.client, server), http: this.#http }
+    const claims = await redeemIdentity(conversation, { params, state }, { redirectUri, verifier, nonce })
+    checkClaims(claims, here.jwt)
+    const id = await this.#openSession(here, claims, cookieOf)
+    return {
+      next: `${here.base}${ownPath(next)}`,
+      subject: claims.sub,
+      cookies: [sessionCookie(here, id), pendingCookie(here, state, undefined)],
+    }
+  }
+
+  /** The sign-in that this browser began with this state. @throws STATE_INVALID */
+  async #pending(here: Offered, state: string, cookieOf: FindCookie): Promise<Pending> {
+    const { vault, now } = this.#options
+    const sealed = RANDOM.test(state) ? cookieOf(cookieName(here, 'way', state)) : undefined
+    // It is sealed under the name of its state, so it cannot be read with another one.
+    const pending = sealed === undefined ? undefined : await vault.unseal(['way', state], sealed)
+    const { nonce, verifier, next, until, issuer } = pending ?? {}
+    if (typeof nonce !== 'string' || typeof verifier !== 'string' || typeof next !== 'string')
+      throw unknownSignIn()
+    if (typeof until !== 'number' || until <= now() || issuer !== here.jwt.issuer) throw unknownSignIn()
+    return { nonce, verifier, next }
+  }
+
+  /** Replaces the session of this browser by a new one. Resolves with its id. */
+  async #openSession(here: Offered, claims: IdentityClaims, cookieOf: FindCookie): Promise<string> {
+    const { vault, now } = this.#options
+    const previous = await this.#session(cookieOf)
+    if (previous) await vault.delete(['session', previous.id])
+    const id = generateRandomState()
+    const kept = { claims: keptClaims(claims, here.jwt), client: here.client.id }
+    const until = now() + SESSION_SECONDS * 1000
+    await vault.write(['session', id], { ...kept, until }, SESSION_SECONDS * 1000)
+    return id
+  }
+
+  async #session(cookieOf: FindCookie): Promise<Session | undefined> {
+    const { vault, now } = this.#options
+    const here = this.#offered()
     const id = here && cookieOf(cookieName(here, 'session'))
     if (here === undefined || id === undefined || !RANDOM.test(id)) return undefined
     const { claims, client, until } = (await vault.read(['session', id])) ?? {}
@@ -81,67 +159,31 @@ export function createPageSignIn(options: Options): PageSignIn & { close(): Prom
     return typeof until === 'number' && until > now() ? { here, id, claims } : undefined
   }
 
-  return {
-    link: (next) => {
-      const here = offered()
-      return here && `${here.base}${BEGIN}?${new URLSearchParams({ next }).toString()}`
-    },
-    begin: (next) =>
-      conversing(async () => {
-        const here = needed()
-        const server = await metadata(here.jwt)
-        const [state, nonce, verifier] = [
-          generateRandomState(),
-          generateRandomNonce(),
-          generateRandomCodeVerifier(),
-        ]
-        const redirectUri = `${here.base}${CALLBACK}`
-        const asked = { client: here.client.id, redirectUri, state, verifier, nonce, scopes: ['openid'] }
-        const { href } = await authorizationUrl(server, asked, true)
-        const until = now() + SIGN_IN_SECONDS * 1000
-        const way = { nonce, verifier, next: ownPath(next), until, issuer: here.jwt.issuer }
-        const value = await vault.seal(['way', state], way)
-        return { url: href, cookie: wayCookie(here, state, value) }
-      }),
-    finish: (params, cookieOf) =>
-      conversing(async () => {
-        const here = needed()
-        const state = params.get('state') ?? ''
-        const sealed = RANDOM.test(state) ? cookieOf(cookieName(here, 'way', state)) : undefined
-        // Sealed under the name of its state: with another one it is not read.
-        const way = sealed === undefined ? undefined : await vault.unseal(['way', state], sealed)
-        const { nonce, verifier, next, until, issuer } = way ?? {}
-        if (typeof nonce !== 'string' || typeof verifier !== 'string' || typeof next !== 'string')
-          throw unknownWay()
-        if (typeof until !== 'number' || until <= now() || issuer !== here.jwt.issuer) throw unknownWay()
-        const server = await metadata(here.jwt)
-        const redirectUri = `${here.base}${CALLBACK}`
-        const conversation = { server, client: clientOf(here.client, server), http }
-        const claims = await redeemIdentity(conversation, { params, state }, { redirectUri, verifier, nonce })
-        checkClaims(claims, here.jwt)
-        // A session of before in this browser is no longer wanted.
-        const before = await session(cookieOf)
-        if (before) await vault.delete(['session', before.id])
-        const id = generateRandomState()
-        const kept = { claims: keptClaims(claims, here.jwt), client: here.client.id }
-        const end = now() + SESSION_SECONDS * 1000
-        await vault.write(['session', id], { ...kept, until: end }, SESSION_SECONDS * 1000)
-        return {
-          next: `${here.base}${ownPath(next)}`,
-          subject: claims.sub,
-          cookies: [sessionCookie(here, id), wayCookie(here, state, undefined)],
-        }
-      }),
-    identity: async (cookieOf) => (await session(cookieOf))?.claims,
-    end: async (cookieOf) => {
-      const here = offered()
-      if (!here) return undefined
-      const open = await session(cookieOf)
-      if (open) await vault.delete(['session', open.id])
-      return { next: `${here.base}/`, cookie: sessionCookie(here, undefined) }
-    },
-    close: () => http.close(),
+  #offered(): Offered | undefined {
+    const { jwt } = this.#options.auth()
+    const base = this.#options.base()
+    return jwt?.client && base !== undefined ? { jwt, client: jwt.client, base } : undefined
   }
+
+  #required(): Offered {
+    const offered = this.#offered()
+    if (offered) return offered
+    throw new GatewayError('UNSUPPORTED_OPERATION', 'Sign-in to the pages of this gateway is not configured.')
+  }
+
+  async #limited<Result>(talk: () => Promise<Result>): Promise<Result> {
+    if (this.#conversations >= MAX_CONVERSATIONS)
+      throw new GatewayError('OVERLOADED', 'Too many people are signing in right now.')
+    this.#conversations++
+    return talk().finally(() => this.#conversations--)
+  }
+}
+
+/** What the cookie of a sign-in in progress contains. */
+interface Pending {
+  readonly nonce: string
+  readonly verifier: string
+  readonly next: string
 }
 
 /** The sign-in as the configuration has it just then. */
@@ -247,7 +289,7 @@ function sessionCookie(here: Offered, id: string | undefined): Cookie {
 }
 
 /** It comes back with the browser from the issuer, and goes nowhere else. */
-function wayCookie(here: Offered, state: string, value: string | undefined): Cookie {
+function pendingCookie(here: Offered, state: string, value: string | undefined): Cookie {
   const { pathname, protocol } = new URL(`${here.base}${CALLBACK}`)
   return {
     name: cookieName(here, 'way', state),
@@ -264,7 +306,7 @@ function unusable(what: string): GatewayError {
   })
 }
 
-function unknownWay(): GatewayError {
+function unknownSignIn(): GatewayError {
   return new GatewayError(
     'STATE_INVALID',
     'This sign-in was begun in another browser, or too long ago, or is finished.',
