@@ -52,57 +52,101 @@ export interface Aggregate {
   collisions(call: Call): Promise<string[]>
 }
 
-/** Offers servers together: lists are joined, names get the server's name in front, URIs too. */
-export function aggregate({ names, handle, naming, ended, onHidden }: Options): Aggregate {
-  const toServer = async (call: Call, { upstream, name }: Candidate, params: Payload): Promise<Outcome> => {
-    const shown = (result: Payload): Payload => nameUris(result, (uri) => naming.uri(upstream, uri))
+/** Offers servers together: lists are joined, and names and URIs get the name of their server as a prefix. */
+export function aggregate(options: Options): Aggregate {
+  return new AllServers(options)
+}
+
+class AllServers implements Aggregate {
+  readonly #options: Options
+
+  constructor(options: Options) {
+    this.#options = options
+  }
+
+  readonly handle: Handler = async (call) => {
+    const { names, handle, naming, ended } = this.#options
+    if (call.method === 'server/discover') return this.#discover(call)
+    if (call.method === 'subscriptions/listen') return listenToAll(call, { names, handle, naming, ended })
+    if (call.method.startsWith('notifications/')) {
+      await fromAll(names, (upstream) => handle(this.#forServer(call, upstream)))
+      return done(Payload.of({}))
+    }
+    const { list } = method(call.method)
+    if (list !== undefined) return this.#joinedList(call, list)
+    const found = await this.#locate(call)
+    if (!found) throw new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${call.method}`, namedOnly)
+    return this.#toServer(call, ...found)
+  }
+
+  readonly resolve = async (call: Call): Promise<Call | undefined> => {
+    const found = await this.#locate(call)
+    return found && { ...call, params: found[1], target: { method: call.method, ...found[0] } }
+  }
+
+  readonly collisions = async (call: Call): Promise<string[]> => {
+    const { names, handle } = this.#options
+    const hidden: HiddenName[] = []
+    const outer = names.filter((name) => names.some((other) => other.startsWith(`${name}-`)))
+    for (const upstream of outer) {
+      for (const list of ['tools/list', 'prompts/list']) {
+        const entries = await listAllPages(handle, this.#forServer(call, upstream), list).catch(() => [])
+        hidden.push(...entries.flatMap(({ fields: { name } }) => this.#hiddenOf(upstream, name)))
+      }
+    }
+    return hidden.map(hiddenText)
+  }
+
+  async #discover(call: Call): Promise<Outcome> {
+    const { names, handle } = this.#options
+    const found = await fromAll(names, async (upstream) =>
+      resultOf(await handle(this.#forServer(call, upstream))),
+    )
+    return done(mergeDiscovered(found, self))
+  }
+
+  async #joinedList(call: Call, list: string): Promise<Outcome> {
+    const { names, handle, naming } = this.#options
+    if (call.params.fields.cursor !== undefined) {
+      throw new GatewayError(
+        'INVALID_INPUT',
+        'Invalid params: this list has one page, so there is no such cursor.',
+      )
+    }
+    const lists = await fromAll(names, async (upstream) => {
+      const entries = await walkIfThere(handle, this.#forServer(call, upstream), call.method)
+      return entries && nameEntries(upstream, this.#withoutHidden(upstream, entries), naming)
+    })
+    if (lists.length === names.length && lists.every((entries) => entries === undefined)) {
+      throw unknownMethod(call.method)
+    }
+    const texts = lists.flatMap((entries) => entries ?? []).map(({ text }) => text)
+    return done(Payload.of({}).with({ [list]: Payload.text(`[${texts.join(',')}]`) }))
+  }
+
+  async #toServer(call: Call, { upstream, name }: Candidate, params: Payload): Promise<Outcome> {
+    const { handle, naming } = this.#options
+    const rewriteResult = (result: Payload): Payload => nameUris(result, (uri) => naming.uri(upstream, uri))
     const target = { method: call.method, upstream, name }
     const emit = namedEmit(call, upstream, naming)
     try {
-      const outcome = await handle({ ...call, params, target, emit, rewriteResult: shown })
-      return outcome.kind === 'input_required' ? outcome : done(shown(outcome.result))
+      const outcome = await handle({ ...call, params, target, emit, rewriteResult })
+      return outcome.kind === 'input_required' ? outcome : done(rewriteResult(outcome.result))
     } catch (error) {
       return failedRead(error, call.params, params)
     }
   }
 
-  const forServer = (call: Call, upstream: string): Call => ({
-    ...call,
-    target: { ...call.target, upstream },
-    emit: namedEmit(call, upstream, naming),
-  })
-
-  /** The server a name is of, and the name as that server knows it; its list is read where the name is shortened. */
-  const find = async (call: Call, list: string, name: string): Promise<Candidate> => {
-    const owner = ownerOf(name, names)
-    if (!owner) throw unknown(call.method, name)
-    if (!isShortened(name)) return owner
-    const entries = await listAllPages(handle, forServer(call, owner.upstream), list)
-    const listed = entries.map(({ fields }) => String(fields.name))
-    const found =
-      listed.find((each) => each === owner.name) ?? listed.find((each) => stands(name, owner.upstream, each))
-    return found === undefined ? owner : { upstream: owner.upstream, name: found }
+  #forServer(call: Call, upstream: string): Call {
+    const emit = namedEmit(call, upstream, this.#options.naming)
+    return { ...call, target: { ...call.target, upstream }, emit }
   }
 
-  /** The tool or prompt of a server, where its exposed name is in the space of another server. */
-  const hiddenOf = (upstream: string, name: unknown): readonly HiddenName[] => {
-    const exposed = naming.name(upstream, String(name))
-    const owner = ownerOf(exposed, names)?.upstream
-    return owner === undefined || owner === upstream ? [] : [{ exposed, upstream, owner }]
-  }
-
-  /** Entries of a server without those that are hidden. */
-  const ownNamed = (upstream: string, entries: readonly Payload[]): Payload[] =>
-    entries.filter(({ fields: { name, uri, uriTemplate } }) => {
-      if (typeof name !== 'string' || typeof uri === 'string' || typeof uriTemplate === 'string') return true
-      const [hidden] = hiddenOf(upstream, name)
-      if (hidden) onHidden?.(hidden)
-      return hidden === undefined
-    })
-
-  const locate = async (call: Call): Promise<[Candidate, Payload] | undefined> => {
+  /** The server and the parameters a call has there; nothing for a method that names no server. */
+  async #locate(call: Call): Promise<[Candidate, Payload] | undefined> {
+    const { names, naming } = this.#options
     const { name: subject } = call.target
-    if (call.method === 'completion/complete') return locateReference(call)
+    if (call.method === 'completion/complete') return this.#locateReference(call)
     if (!located.has(call.method)) return undefined
     if (subject === undefined) throw unfit(method(call.method).nameIn ?? 'name', 'must be a string')
     if (call.method === 'resources/read') {
@@ -110,11 +154,13 @@ export function aggregate({ names, handle, naming, ended, onHidden }: Options): 
       if (!found) throw unknown(call.method, subject)
       return [found, call.params.with({ uri: found.name })]
     }
-    const found = await find(call, call.method === 'tools/call' ? 'tools/list' : 'prompts/list', subject)
+    const list = call.method === 'tools/call' ? 'tools/list' : 'prompts/list'
+    const found = await this.#find(call, list, subject)
     return [found, call.params.with({ name: found.name })]
   }
 
-  const locateReference = async (call: Call): Promise<[Candidate, Payload]> => {
+  async #locateReference(call: Call): Promise<[Candidate, Payload]> {
+    const { names, naming } = this.#options
     const reference = call.params.at('ref')
     const { name, uri } = reference?.fields ?? {}
     if (reference && typeof uri === 'string') {
@@ -124,73 +170,39 @@ export function aggregate({ names, handle, naming, ended, onHidden }: Options): 
     if (!reference || (typeof name !== 'string' && typeof uri !== 'string'))
       throw unfit('ref', 'must name a prompt or a resource')
     if (typeof name !== 'string') throw unknown(call.method, String(uri))
-    const found = await find(call, 'prompts/list', name)
+    const found = await this.#find(call, 'prompts/list', name)
     return [found, call.params.with({ ref: reference.with({ name: found.name }) })]
   }
 
-  const joined = async (call: Call, list: string): Promise<Outcome> => {
-    if (call.params.fields.cursor !== undefined) {
-      throw new GatewayError(
-        'INVALID_INPUT',
-        'Invalid params: this list has one page, so there is no such cursor.',
-      )
-    }
-    const lists = await fromAll(names, async (upstream) => {
-      const entries = await walkIfThere(handle, forServer(call, upstream), call.method)
-      return entries && nameEntries(upstream, ownNamed(upstream, entries), naming)
-    })
-    if (lists.length === names.length && lists.every((each) => each === undefined)) {
-      throw unknownMethod(call.method)
-    }
-    return done(
-      Payload.of({}).with({
-        [list]: Payload.text(
-          `[${lists
-            .flatMap((each) => each ?? [])
-            .map((each) => each.text)
-            .join(',')}]`,
-        ),
-      }),
-    )
+  /** The server a name belongs to, and the name on that server; its list is read where the name is shortened. */
+  async #find(call: Call, list: string, name: string): Promise<Candidate> {
+    const { names, handle } = this.#options
+    const owner = ownerOf(name, names)
+    if (!owner) throw unknown(call.method, name)
+    if (!isShortened(name)) return owner
+    const entries = await listAllPages(handle, this.#forServer(call, owner.upstream), list)
+    const listed = entries.map(({ fields }) => String(fields.name))
+    const found =
+      listed.find((entry) => entry === owner.name) ??
+      listed.find((entry) => isAliasOf(name, owner.upstream, entry))
+    return found === undefined ? owner : { upstream: owner.upstream, name: found }
   }
 
-  return {
-    handle: async (call) => {
-      if (call.method === 'server/discover') {
-        const found = await fromAll(names, async (upstream) =>
-          resultOf(await handle(forServer(call, upstream))),
-        )
-        return done(mergeDiscovered(found, self))
-      }
-      if (call.method === 'subscriptions/listen') return listenToAll(call, { names, handle, naming, ended })
-      if (call.method.startsWith('notifications/')) {
-        await fromAll(names, (upstream) => handle(forServer(call, upstream)))
-        return done(Payload.of({}))
-      }
-      const { list } = method(call.method)
-      if (list !== undefined) return joined(call, list)
-      const found = await locate(call)
-      if (!found)
-        throw new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${call.method}`, namedOnly)
-      return toServer(call, ...found)
-    },
+  /** The tool or prompt of a server, where its exposed name is in the namespace of another server. */
+  #hiddenOf(upstream: string, name: unknown): readonly HiddenName[] {
+    const { names, naming } = this.#options
+    const exposed = naming.name(upstream, String(name))
+    const owner = ownerOf(exposed, names)?.upstream
+    return owner === undefined || owner === upstream ? [] : [{ exposed, upstream, owner }]
+  }
 
-    resolve: async (call) => {
-      const found = await locate(call)
-      return found && { ...call, params: found[1], target: { method: call.method, ...found[0] } }
-    },
-
-    collisions: async (call) => {
-      const found: HiddenName[] = []
-      const outer = names.filter((one) => names.some((other) => other.startsWith(`${one}-`)))
-      for (const upstream of outer) {
-        for (const list of ['tools/list', 'prompts/list']) {
-          const entries = await listAllPages(handle, forServer(call, upstream), list).catch(() => [])
-          found.push(...entries.flatMap(({ fields: { name } }) => hiddenOf(upstream, name)))
-        }
-      }
-      return found.map(hiddenText)
-    },
+  #withoutHidden(upstream: string, entries: readonly Payload[]): Payload[] {
+    return entries.filter(({ fields: { name, uri, uriTemplate } }) => {
+      if (typeof name !== 'string' || typeof uri === 'string' || typeof uriTemplate === 'string') return true
+      const [hidden] = this.#hiddenOf(upstream, name)
+      if (hidden) this.#options.onHidden?.(hidden)
+      return hidden === undefined
+    })
   }
 }
 
@@ -212,7 +224,7 @@ function namedEmit(call: Call, upstream: string, naming: Naming): (note: Notific
 }
 
 /** Whether a name is the alias a tool or prompt of a server has among those of others. */
-function stands(alias: string, upstream: string, name: string): boolean {
+function isAliasOf(alias: string, upstream: string, name: string): boolean {
   return alias === aliasOf(exposedName(upstream, aliasOf(name)))
 }
 

@@ -1,6 +1,6 @@
 /** The gateway's own tools, prompts, resources and pages among those of the servers. */
 import type { Call, Handler, Outcome } from '../core/call.ts'
-import { type GatewayError, asGatewayError } from '../core/error.ts'
+import { asGatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { within } from '../core/time/waiting.ts'
@@ -63,80 +63,115 @@ export interface Builtins {
 /** In front of the name of an own tool where a server has one of that name. */
 const PREFIX = 'gateway_'
 
-/** Answers the methods and tools of the gateway itself; tools of a server go before own ones of their name. */
-export function createBuiltins({ parts, metaTools, hasMethods, isTaken, run }: Options): Builtins {
-  const methods = new Map(
-    parts.flatMap((part) =>
-      Object.entries(part.methods ?? {}).map(([name, handle]) => [name, { handle, part }] as const),
-    ),
-  )
-  const pages = new Map(
-    parts.flatMap((part) =>
-      (part.pages ?? []).map(({ path, handle }) => [pageMethod(path), { handle, part }] as const),
-    ),
-  )
-  const isListed = metaTools === 'listed'
-  const offered = metaTools === 'off' ? [] : parts
-  const tools = new Map(
-    offered.flatMap((part) =>
-      (part.tools ?? []).map((tool) => [tool.definition.name, { tool, part }] as const),
-    ),
-  )
+/** Answers the methods and tools of the gateway itself; a server's tool takes precedence over a built-in of its name. */
+export function createBuiltins(options: Options): Builtins {
+  return new RegisteredBuiltins(options)
+}
 
-  const named = ({ target: { name = '', upstream } }: Call): BuiltinTool | undefined => {
+interface Registered {
+  readonly handle: Handler
+  readonly part: Answering
+}
+
+class RegisteredBuiltins implements Builtins {
+  readonly #options: Options
+  readonly #methods: ReadonlyMap<string, Registered>
+  /** Pages by the method that requests them. */
+  readonly #pages: ReadonlyMap<string, Registered>
+  readonly #tools: ReadonlyMap<string, { readonly tool: BuiltinTool; readonly part: Answering }>
+
+  constructor(options: Options) {
+    const { parts, metaTools } = options
+    this.#options = options
+    this.#methods = new Map(
+      parts.flatMap((part) =>
+        Object.entries(part.methods ?? {}).map(([name, handle]) => [name, { handle, part }] as const),
+      ),
+    )
+    this.#pages = new Map(
+      parts.flatMap((part) =>
+        (part.pages ?? []).map(({ path, handle }) => [pageMethod(path), { handle, part }] as const),
+      ),
+    )
+    const offered = metaTools === 'off' ? [] : parts
+    this.#tools = new Map(
+      offered.flatMap((part) =>
+        (part.tools ?? []).map((tool) => [tool.definition.name, { tool, part }] as const),
+      ),
+    )
+  }
+
+  readonly tool: Builtins['tool'] = (call) => {
+    const found = this.#named(call)
+    if (!found) return undefined
+    const isTaken = this.#options.isTaken(call)
+    if (!(isTaken instanceof Promise)) return isTaken ? undefined : found
+    // A server that does not list its tools in time does not block the gateway's own answers.
+    return within(isTaken, LOOKUP_TIMEOUT_MS, false).then((is) => (is ? undefined : found))
+  }
+
+  answer(servers: Handler): Handler {
+    const { parts, metaTools, run } = this.#options
+    const withTools = adding(servers, {
+      listed: (call) => this.#definitions(call),
+      isAny: (call) => this.#listed(call).length > 0,
+    })
+    const advertised = parts.some((part) => part.extensions) ? advertising(withTools, parts) : withTools
+    const registry = registryOf(parts, metaTools)
+    const withEntries = withBuiltinEntries(advertised, { registry, isListed: this.#isListed, run })
+    return (call) => {
+      const { method, upstream, isBuiltin } = call.target
+      if (method === 'tools/call') return this.#callTool(call, servers)
+      const own = this.#methodOf(method, isBuiltin === true)
+      if (own?.part.isOn(upstream) === true) return this.#run(call, own.handle)
+      return isBuiltin ? Promise.reject(unknownMethod(method)) : withEntries(call)
+    }
+  }
+
+  get #isListed(): boolean {
+    return this.#options.metaTools === 'listed'
+  }
+
+  #callTool(call: Call, servers: Handler): Promise<Outcome> {
+    const found = this.tool(call)
+    if (!found) return servers(call)
+    if (!(found instanceof Promise)) return this.#run(call, found.handle)
+    return found.then((tool) => (tool ? this.#run(call, tool.handle) : servers(call)))
+  }
+
+  #methodOf(method: string, isBuiltin: boolean): Registered | undefined {
+    const isOpen = this.#options.hasMethods || isBuiltin || isExtensionMethod(method)
+    // Only the gateway itself requests a page.
+    return (
+      (isOpen ? this.#methods.get(method) : undefined) ?? (isBuiltin ? this.#pages.get(method) : undefined)
+    )
+  }
+
+  #run(call: Call, handle: Handler): Promise<Outcome> {
+    return this.#options.run({ ...call, target: { ...call.target, isBuiltin: true } }, handle)
+  }
+
+  #named({ target: { name = '', upstream } }: Call): BuiltinTool | undefined {
     const found =
-      tools.get(name) ?? (name.startsWith(PREFIX) ? tools.get(name.slice(PREFIX.length)) : undefined)
+      this.#tools.get(name) ??
+      (name.startsWith(PREFIX) ? this.#tools.get(name.slice(PREFIX.length)) : undefined)
     return found?.part.isOn(upstream) === true ? found.tool : undefined
   }
-  const tool: Builtins['tool'] = (call) => {
-    const found = named(call)
-    if (!found) return undefined
-    const taken = isTaken(call)
-    // A server that lists nothing in time does not keep the gateway from its own answers.
-    return taken instanceof Promise
-      ? within(taken, LOOKUP_TIMEOUT_MS, false).then((is) => (is ? undefined : found))
-      : taken
-        ? undefined
-        : found
-  }
-  const runOwn = (call: Call, handle: Handler): Promise<Outcome> =>
-    run({ ...call, target: { ...call.target, isBuiltin: true } }, handle)
 
-  const told = ({ target: { upstream } }: Call) =>
-    [...tools.values()].filter(
-      ({ part, tool: each }) => part.isOn(upstream) && (each.isListed?.(upstream) ?? isListed),
-    )
-  const listed = async (call: Call): Promise<Payload[]> => {
-    const there = told(call)
+  #listed({ target: { upstream } }: Call): readonly BuiltinTool[] {
+    return [...this.#tools.values()]
+      .filter(({ part, tool }) => part.isOn(upstream) && (tool.isListed?.(upstream) ?? this.#isListed))
+      .map(({ tool }) => tool)
+  }
+
+  /** The listed tools; a tool gets a prefix where a server has one of its name. */
+  #definitions(call: Call): Promise<Payload[]> {
     return Promise.all(
-      there.map(async ({ tool: { definition } }) => {
-        const isHere = await isTaken(naming(call, definition.name))
-        return Payload.of(isHere ? { ...definition, name: `${PREFIX}${definition.name}` } : definition)
+      this.#listed(call).map(async ({ definition }) => {
+        const isTaken = await this.#options.isTaken(naming(call, definition.name))
+        return Payload.of(isTaken ? { ...definition, name: `${PREFIX}${definition.name}` } : definition)
       }),
     )
-  }
-
-  return {
-    tool,
-    answer: (servers) => {
-      const whole = adding(servers, { listed, isAny: (call) => told(call).length > 0 })
-      const advertised = parts.some((part) => part.extensions) ? advertising(whole, parts) : whole
-      const withTools = withBuiltinEntries(advertised, { shelf: shelfOf(parts, metaTools), isListed, run })
-      return (call) => {
-        const { method, upstream, isBuiltin } = call.target
-        if (method === 'tools/call') {
-          const found = tool(call)
-          if (!found) return servers(call)
-          if (!(found instanceof Promise)) return runOwn(call, found.handle)
-          return found.then((own) => (own ? runOwn(call, own.handle) : servers(call)))
-        }
-        const isOpen = hasMethods || isBuiltin || isExtensionMethod(method)
-        // Only the gateway itself requests a page.
-        const own = (isOpen ? methods.get(method) : undefined) ?? (isBuiltin ? pages.get(method) : undefined)
-        if (own?.part.isOn(upstream) === true) return runOwn(call, own.handle)
-        return isBuiltin ? Promise.reject(absent(method)) : withTools(call)
-      }
-    },
   }
 }
 
@@ -148,7 +183,7 @@ function naming(call: Call, name: string): Call {
 }
 
 /** What of the gateway's own prompts and resources there is where. */
-function shelfOf(parts: readonly Answering[], metaTools: Options['metaTools']): BuiltinRegistry {
+function registryOf(parts: readonly Answering[], metaTools: Options['metaTools']): BuiltinRegistry {
   const of = (kind: 'prompts' | 'resources', upstream: string | undefined): readonly BuiltinEntry[] =>
     parts
       .flatMap((part) => (part.isOn(upstream) ? (part[kind]?.(upstream) ?? []) : []))
@@ -201,10 +236,6 @@ function withExtensions(outcome: Outcome, added: Extensions): Outcome {
   return { kind: 'result', result: outcome.result.with({ capabilities: capabilities.with({ extensions }) }) }
 }
 
-function absent(method: string): GatewayError {
-  return unknownMethod(method)
-}
-
 type Definition = Readonly<Record<string, unknown>>
 
 /** A prompt or a resource the gateway answers itself. */
@@ -224,97 +255,105 @@ interface BuiltinRegistry {
 }
 
 interface EntriesOptions {
-  readonly shelf: BuiltinRegistry
-  /** Whether entries stand in lists that do not say so themselves. */
+  readonly registry: BuiltinRegistry
+  /** Whether entries are listed that do not specify it themselves. */
   readonly isListed: boolean
-  /** Does what a call of the gateway's own asks, through the chain of its target. */
+  /** Runs a call of a built-in through the chain of its target. */
   run(call: Call, end: Handler): Promise<Outcome>
 }
 
-/** How long a server may take to say whether it has an entry of a name, in milliseconds. */
+/** How long a server may take to list its entries when a built-in is looked up, in milliseconds. */
 const LOOKUP_TIMEOUT_MS = 5000
 
-/** Adds prompts and resources of the gateway to those of servers, whose own ones of the same name or URI go first. */
-export function withBuiltinEntries(next: Handler, { shelf, isListed, run }: EntriesOptions): Handler {
-  const there = (kind: Kind, call: Call): readonly BuiltinEntry[] => shelf[kind.shelf](call.target.upstream)
-  const isTold = (entry: BuiltinEntry): boolean => entry.isListed ?? isListed
-
-  const list = async (kind: Kind, call: Call): Promise<Outcome> => {
-    const own = there(kind, call)
-    if (own.length === 0) return next(call)
-    const outcome = await next(call).catch((error: unknown) => absentList(error, kind.list))
-    if (outcome.kind === 'input_required' || typeof outcome.result.fields.nextCursor === 'string')
-      return outcome
-    const entries = outcome.result.at(kind.list)?.items ?? []
-    const taken = new Set(entries.map(({ fields }) => fields[kind.key]))
-    const added = own.filter((entry) => isTold(entry) && !taken.has(entry.definition[kind.key]))
-    if (added.length === 0) return outcome
-    const texts = [
-      ...entries.map(({ text }) => text),
-      ...added.map((each) => JSON.stringify(each.definition)),
-    ]
-    return {
-      kind: 'result',
-      result: outcome.result.with({ [kind.list]: Payload.text(`[${texts.join(',')}]`) }),
-    }
-  }
-
-  /** A server without resources of its own has no templates either. */
-  const templates = async (call: Call): Promise<Outcome> => {
-    if (there(resources, call).length === 0) return next(call)
-    return next(call).catch((error: unknown) => absentList(error, 'resourceTemplates'))
-  }
-
-  const read = async (kind: Kind, call: Call): Promise<Outcome> => {
-    const own = there(kind, call)
-    if (own.length === 0) return next(call)
-    const name = call.target.name ?? ''
-    const found = own.find((each) => each.definition[kind.key] === name || each.matches?.(name) === true)
-    if (found && !(await isTaken(kind, call, name)))
-      return run({ ...call, target: { ...call.target, isBuiltin: true } }, found.handle)
-    return next(call).catch((error: unknown) => {
-      throw asGatewayError(error).rpc === -32601 ? kind.unknown(name) : error
-    })
-  }
-
-  /** A server that lists nothing in time does not keep the gateway from its own answers. */
-  const isTaken = (kind: Kind, call: Call, name: string): Promise<boolean> => {
-    const entries = listAllPages(next, { ...call, emit: () => undefined }, kind.listing)
-    const found = entries.then(
-      (all) => all.some(({ fields }) => fields[kind.key] === name),
-      () => false,
-    )
-    return within(found, LOOKUP_TIMEOUT_MS, false)
-  }
-
-  const discover = async (call: Call): Promise<Outcome> => {
-    const added = kinds.filter((kind) => there(kind, call).length > 0).map((kind) => kind.shelf)
-    const outcome = await next(call)
-    return added.length === 0 ? outcome : withCapabilities(outcome, added)
-  }
-
+/** Adds built-in prompts and resources to those of servers; a server's own entry of the same name or URI takes precedence. */
+export function withBuiltinEntries(next: Handler, options: EntriesOptions): Handler {
+  const context = { ...options, next }
   return (call) => {
     switch (call.method) {
       case 'prompts/list':
-        return list(prompts, call)
+        return listEntries(context, prompts, call)
       case 'resources/list':
-        return list(resources, call)
+        return listEntries(context, resources, call)
       case 'resources/templates/list':
-        return templates(call)
+        return listTemplates(context, call)
       case 'prompts/get':
-        return read(prompts, call)
+        return readEntry(context, prompts, call)
       case 'resources/read':
-        return read(resources, call)
+        return readEntry(context, resources, call)
       case 'server/discover':
-        return discover(call)
+        return discoverEntries(context, call)
       default:
         return next(call)
     }
   }
 }
 
+interface EntriesContext extends EntriesOptions {
+  readonly next: Handler
+}
+
+function entriesOf({ registry }: EntriesContext, kind: Kind, call: Call): readonly BuiltinEntry[] {
+  return registry[kind.registry](call.target.upstream)
+}
+
+async function listEntries(context: EntriesContext, kind: Kind, call: Call): Promise<Outcome> {
+  const { next, isListed } = context
+  const own = entriesOf(context, kind, call)
+  if (own.length === 0) return next(call)
+  const outcome = await next(call).catch((error: unknown) => absentList(error, kind.list))
+  if (outcome.kind === 'input_required' || typeof outcome.result.fields.nextCursor === 'string')
+    return outcome
+  const entries = outcome.result.at(kind.list)?.items ?? []
+  const taken = new Set(entries.map(({ fields }) => fields[kind.key]))
+  const added = own.filter((entry) => (entry.isListed ?? isListed) && !taken.has(entry.definition[kind.key]))
+  if (added.length === 0) return outcome
+  const texts = [
+    ...entries.map(({ text }) => text),
+    ...added.map(({ definition }) => JSON.stringify(definition)),
+  ]
+  const list = Payload.text(`[${texts.join(',')}]`)
+  return { kind: 'result', result: outcome.result.with({ [kind.list]: list }) }
+}
+
+/** A server without resources of its own has no templates either. */
+async function listTemplates(context: EntriesContext, call: Call): Promise<Outcome> {
+  const { next } = context
+  if (entriesOf(context, resources, call).length === 0) return next(call)
+  return next(call).catch((error: unknown) => absentList(error, 'resourceTemplates'))
+}
+
+async function readEntry(context: EntriesContext, kind: Kind, call: Call): Promise<Outcome> {
+  const { next, run } = context
+  const own = entriesOf(context, kind, call)
+  if (own.length === 0) return next(call)
+  const name = call.target.name ?? ''
+  const found = own.find((entry) => entry.definition[kind.key] === name || entry.matches?.(name) === true)
+  if (found && !(await isEntryTaken(next, kind, call)))
+    return run({ ...call, target: { ...call.target, isBuiltin: true } }, found.handle)
+  return next(call).catch((error: unknown) => {
+    throw asGatewayError(error).rpc === -32601 ? kind.unknown(name) : error
+  })
+}
+
+/** Whether the server lists the entry; one that does not answer in time does not block the gateway's own answer. */
+function isEntryTaken(next: Handler, kind: Kind, call: Call): Promise<boolean> {
+  const name = call.target.name ?? ''
+  const entries = listAllPages(next, { ...call, emit: () => undefined }, kind.listing)
+  const found = entries.then(
+    (all) => all.some(({ fields }) => fields[kind.key] === name),
+    () => false,
+  )
+  return within(found, LOOKUP_TIMEOUT_MS, false)
+}
+
+async function discoverEntries(context: EntriesContext, call: Call): Promise<Outcome> {
+  const added = kinds.filter((kind) => entriesOf(context, kind, call).length > 0).map((kind) => kind.registry)
+  const outcome = await context.next(call)
+  return added.length === 0 ? outcome : withCapabilities(outcome, added)
+}
+
 interface Kind {
-  readonly shelf: 'prompts' | 'resources'
+  readonly registry: 'prompts' | 'resources'
   readonly list: string
   readonly listing: string
   /** The member of an entry that tells it from others. */
@@ -323,14 +362,14 @@ interface Kind {
 }
 
 const prompts: Kind = {
-  shelf: 'prompts',
+  registry: 'prompts',
   list: 'prompts',
   listing: 'prompts/list',
   key: 'name',
   unknown: unknownPrompt,
 }
 const resources: Kind = {
-  shelf: 'resources',
+  registry: 'resources',
   list: 'resources',
   listing: 'resources/list',
   key: 'uri',

@@ -75,97 +75,131 @@ const MAX_CACHED_NAME_LENGTH = 1000
 
 /** Compiles the chains of all servers, each when it is first needed. */
 export function createCatalog(options: Options): Catalog {
-  const { upstreams, policies, observe, isAggregate } = options
-  const chains = new Map<string, Handler>()
-  const keep = (key: string, chain: Handler): Handler => {
-    if (key.length > MAX_CACHED_NAME_LENGTH) return chain
-    if (chains.size >= MAX_CACHED_CHAINS) chains.clear()
-    chains.set(key, chain)
-    return chain
-  }
-  const ended = new AbortController()
+  return new Router(options)
+}
 
-  const one: Handler = (call) => {
+class Router implements Catalog {
+  readonly handle: Handler
+  readonly builtinTool: Builtins['tool']
+  readonly #options: Options
+  readonly #chains = new ChainCache()
+  readonly #ended = new AbortController()
+  /** The only server, where there is exactly one. */
+  readonly #only: string | undefined
+  /** Runs a call that names its server, under the names clients see. */
+  readonly #one: Handler
+  readonly #all: Aggregate
+  readonly #views = new Map<string, Handler>()
+
+  constructor(options: Options) {
+    const { upstreams, isStrict, onHidden } = options
+    this.#options = options
+    const names = [...upstreams.keys()]
+    this.#only = names.length === 1 ? names[0] : undefined
+    const aliased = withAliases((call) => this.#runChain(call), options)
+    this.#one = isStrict ? strictNames(onlyDeclared(aliased, upstreams)) : aliased
+    this.#all = aggregate({
+      names,
+      handle: this.#one,
+      naming: isStrict ? strict : prefixed,
+      ended: this.#ended.signal,
+      ...(onHidden && { onHidden }),
+    })
+    const builtins = createBuiltins({
+      parts: options.own,
+      metaTools: options.metaTools,
+      hasMethods: options.hasMethods !== false,
+      isTaken: (call) => this.#isTaken(call),
+      run: (call, end) => this.#runBuiltin(call, end),
+    })
+    this.builtinTool = builtins.tool
+    const answer = builtins.answer(this.servers)
+    const limit = isStrict ? MAX_STRICT_PAGE_ENTRIES : MAX_PAGE_ENTRIES
+    const paged = withPages((call) => this.#view(call, answer), limit)
+    this.handle = options.observe((call) => paged(this.#addressed(call)))
+  }
+
+  readonly servers: Handler = (call) => {
+    if (call.target.upstream !== undefined) return this.#one(call)
+    if (!this.#options.isAggregate) return Promise.reject(unknownUpstream(undefined))
+    return this.#all.handle(call)
+  }
+
+  readonly resolve = (call: Call): Call | Promise<Call | undefined> => {
+    const addressed = this.#addressed(call)
+    return addressed.target.upstream === undefined ? this.#all.resolve(addressed) : addressed
+  }
+
+  readonly collisions = async (call: Call): Promise<string[]> => {
+    const { isStrict, isAggregate, upstreams } = this.#options
+    return [
+      ...(isStrict ? await aliasCollisions(call, upstreams) : []),
+      ...(isAggregate ? await this.#all.collisions(call) : []),
+    ]
+  }
+
+  close(): void {
+    this.#ended.abort()
+  }
+
+  /** A call that names no server goes to the only one, or to all. */
+  #addressed(call: Call): Call {
+    if (call.target.upstream !== undefined || this.#only === undefined) return call
+    return { ...call, target: { ...call.target, upstream: this.#only } }
+  }
+
+  #runChain(call: Call): Promise<Outcome> {
     const { upstream, method, name } = call.target
     const key = name === undefined ? `${upstream} ${method}` : `${upstream} ${method} ${name}`
-    let chain = chains.get(key)
-    if (!chain) {
-      const end = upstream === undefined ? undefined : upstreams.get(upstream)
-      if (!end) return Promise.reject(unknownUpstream(upstream))
-      chain = keep(key, compose(policies(call.target), end))
-    }
+    const known = this.#chains.get(key)
+    if (known) return known(call)
+    const end = upstream === undefined ? undefined : this.#options.upstreams.get(upstream)
+    if (!end) return Promise.reject(unknownUpstream(upstream))
+    return this.#chains.keep(key, compose(this.#options.policies(call.target), end))(call)
+  }
+
+  #runBuiltin(call: Call, end: Handler): Promise<Outcome> {
+    const { upstream = '', method, name = '' } = call.target
+    const key = `own ${upstream} ${method} ${name}`
+    const chain =
+      this.#chains.get(key) ?? this.#chains.keep(key, compose(this.#options.policies(call.target), end))
     return chain(call)
   }
 
-  const names = [...upstreams.keys()]
-  const [only, ...others] = names
-  const single = only !== undefined && others.length === 0 ? only : undefined
-  const aliased = withAliases(one, options)
-  const shown = options.isStrict ? strictNames(onlyDeclared(aliased, upstreams)) : aliased
-  const naming = options.isStrict ? strict : prefixed
-  const all = aggregate({
-    names,
-    handle: shown,
-    naming,
-    ended: ended.signal,
-    ...(options.onHidden && { onHidden: options.onHidden }),
-  })
+  /** Whether a server lists the tool a call names. */
+  #isTaken(call: Call): boolean | Promise<boolean> {
+    const resolved = this.resolve(call)
+    if (resolved instanceof Promise)
+      return resolved.then((found) => found && this.#options.tool(found)).then(isThere, no)
+    const tool = this.#options.tool(resolved)
+    return tool instanceof Promise ? tool.then(isThere, no) : isThere(tool)
+  }
 
-  /** A call that names no server is for the only one, or for all. */
-  const addressed = (call: Call): Call => {
-    if (call.target.upstream !== undefined || single === undefined) return call
-    return { ...call, target: { ...call.target, upstream: single } }
-  }
-  const resolve: Catalog['resolve'] = (call) => {
-    const found = addressed(call)
-    return found.target.upstream === undefined ? all.resolve(found) : found
-  }
-  const own = createBuiltins({
-    parts: options.own,
-    metaTools: options.metaTools,
-    hasMethods: options.hasMethods !== false,
-    isTaken: (call) => {
-      const found = resolve(call)
-      if (found instanceof Promise) return found.then((each) => each && options.tool(each)).then(isThere, no)
-      const tool = options.tool(found)
-      return tool instanceof Promise ? tool.then(isThere, no) : isThere(tool)
-    },
-    run: (call, end) => {
-      const { upstream = '', method, name = '' } = call.target
-      const key = `own ${upstream} ${method} ${name}`
-      return (chains.get(key) ?? keep(key, compose(policies(call.target), end)))(call)
-    },
-  })
-  const servers: Handler = (call) => {
-    if (call.target.upstream !== undefined) return shown(call)
-    if (!isAggregate) return Promise.reject(unknownUpstream(undefined))
-    return all.handle(call)
-  }
-  const answer = own.answer(servers)
-  const views = new Map<string, Handler>()
-  const view: Handler = (call) => {
+  #view(call: Call, answer: Handler): Promise<Outcome> {
     const { method } = call.target
-    let chain = views.get(method)
+    let chain = this.#views.get(method)
     if (!chain) {
-      chain = compose(options.shown(method), answer)
+      chain = compose(this.#options.shown(method), answer)
       // Callers choose the names of other methods.
-      if (isProtocolMethod(method)) views.set(method, chain)
+      if (isProtocolMethod(method)) this.#views.set(method, chain)
     }
     return chain(call)
   }
-  const paged = withPages(view, options.isStrict ? MAX_STRICT_PAGE_ENTRIES : MAX_PAGE_ENTRIES)
-  const handle: Handler = observe((call) => paged(addressed(call)))
+}
 
-  return {
-    handle,
-    servers,
-    resolve,
-    builtinTool: own.tool,
-    collisions: async (call) => [
-      ...(options.isStrict ? await aliasCollisions(call, upstreams) : []),
-      ...(isAggregate ? await all.collisions(call) : []),
-    ],
-    close: () => ended.abort(),
+/** Compiled chains by target; emptied when it is full. */
+class ChainCache {
+  readonly #chains = new Map<string, Handler>()
+
+  get(key: string): Handler | undefined {
+    return this.#chains.get(key)
+  }
+
+  keep(key: string, chain: Handler): Handler {
+    if (key.length > MAX_CACHED_NAME_LENGTH) return chain
+    if (this.#chains.size >= MAX_CACHED_CHAINS) this.#chains.clear()
+    this.#chains.set(key, chain)
+    return chain
   }
 }
 
