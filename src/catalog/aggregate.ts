@@ -148,7 +148,7 @@ class AllServers implements Aggregate {
     const { name: subject } = call.target
     if (call.method === 'completion/complete') return this.#locateReference(call)
     if (!located.has(call.method)) return undefined
-    if (subject === undefined) throw unfit(method(call.method).nameIn ?? 'name', 'must be a string')
+    if (subject === undefined) throw invalidParams(method(call.method).nameIn ?? 'name', 'must be a string')
     if (call.method === 'resources/read') {
       const found = naming.serverOf(subject, names)
       if (!found) throw unknown(call.method, subject)
@@ -168,7 +168,7 @@ class AllServers implements Aggregate {
       if (found) return [found, call.params.with({ ref: reference.with({ uri: found.name }) })]
     }
     if (!reference || (typeof name !== 'string' && typeof uri !== 'string'))
-      throw unfit('ref', 'must name a prompt or a resource')
+      throw invalidParams('ref', 'must name a prompt or a resource')
     if (typeof name !== 'string') throw unknown(call.method, String(uri))
     const found = await this.#find(call, 'prompts/list', name)
     return [found, call.params.with({ ref: reference.with({ name: found.name }) })]
@@ -235,7 +235,7 @@ function done(result: Payload): Outcome {
 /** Methods whose subject says which server they are for. */
 const located: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read'])
 
-function unfit(field: string, why: string): GatewayError {
+function invalidParams(field: string, why: string): GatewayError {
   return new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${why}.`, { field, reason: 'type' })
 }
 
@@ -265,17 +265,17 @@ export async function listenToAll(
   const filter = readFilter(call.params)
   const controller = new AbortController()
   const stop = (): void => controller.abort(call.signal.reason)
-  const honoured: SubscriptionFilter[] = []
+  const accepted: SubscriptionFilter[] = []
   // Nothing comes before the acknowledgement, which waits for the last server.
-  let held: Notification[] | undefined = []
-  const tell = (note: Notification): void => {
-    if (!held) call.emit(note)
-    else if (held.length < MAX_WAITING_NOTIFICATIONS) held.push(note)
+  let pending: Notification[] | undefined = []
+  const forward = (note: Notification): void => {
+    if (!pending) call.emit(note)
+    else if (pending.length < MAX_WAITING_NOTIFICATIONS) pending.push(note)
   }
   const acknowledge = (): void => {
-    call.emit({ method: ACKNOWLEDGED, params: Payload.of({ notifications: joined(honoured) }) })
-    held?.forEach((note) => call.emit(note))
-    held = undefined
+    call.emit({ method: ACKNOWLEDGED, params: Payload.of({ notifications: mergedFilter(accepted) }) })
+    pending?.forEach((note) => call.emit(note))
+    pending = undefined
   }
   call.signal.addEventListener('abort', stop)
   ended.addEventListener('abort', stop)
@@ -283,11 +283,11 @@ export async function listenToAll(
     const streams = names.map((upstream) => {
       const part = filterFor(filter, upstream, (uri) => naming.serverOf(uri, names))
       const exposed = (uri: string): string => naming.uri(upstream, uri)
-      const heard = Promise.withResolvers<void>()
+      const acknowledged = Promise.withResolvers<void>()
       const emit = (note: Notification): void => {
-        if (note.method !== ACKNOWLEDGED) return tell(withUri(note, exposed))
-        honoured.push(withUris(readFilter(note.params), exposed))
-        heard.resolve()
+        if (note.method !== ACKNOWLEDGED) return forward(withUri(note, exposed))
+        accepted.push(withUris(readFilter(note.params), exposed))
+        acknowledged.resolve()
       }
       // The envelope stays: it is what a server of 2026-07-28 wants of every request.
       const params = call.params.with({ notifications: part })
@@ -296,12 +296,12 @@ export async function listenToAll(
       const client = { ...call.client, nonInteractive: true } as const
       const outcome = handle({ ...call, params, target, client, emit, signal: controller.signal })
       outcome.then(
-        () => heard.resolve(),
-        () => heard.resolve(),
+        () => acknowledged.resolve(),
+        () => acknowledged.resolve(),
       )
-      return { heard: heard.promise, outcome }
+      return { acknowledged: acknowledged.promise, outcome }
     })
-    await Promise.all(streams.map((each) => each.heard))
+    await Promise.all(streams.map((each) => each.acknowledged))
     acknowledge()
     await Promise.allSettled(streams.map((each) => each.outcome))
     if (call.signal.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
@@ -325,7 +325,7 @@ function filterFor(
   return { ...rest, ...(uris.length > 0 && { resourceSubscriptions: uris }) }
 }
 
-function joined(filters: readonly SubscriptionFilter[]): SubscriptionFilter {
+function mergedFilter(filters: readonly SubscriptionFilter[]): SubscriptionFilter {
   const uris = filters.flatMap((each) => each.resourceSubscriptions ?? [])
   return { ...Object.assign({}, ...filters), ...(uris.length > 0 && { resourceSubscriptions: uris }) }
 }
@@ -412,25 +412,26 @@ function titleOf(fields: Readonly<Record<string, unknown>>): string {
 // name, at the address of all servers or in the scheme of its server, the failure is worded with the client's names.
 
 /** Throws a failure on, about the resource or prompt as its client asked for it where the server was sent another name. */
-export function failedRead(thrown: unknown, asked: Payload, sent: Payload): never {
+export function failedRead(thrown: unknown, requested: Payload, sent: Payload): never {
   const known = sent.fields.uri ?? sent.fields.name
-  const told = asked.fields.uri ?? asked.fields.name
-  if (!(thrown instanceof GatewayError) || typeof known !== 'string' || typeof told !== 'string') throw thrown
-  if (known === told) throw thrown
+  const requestedName = requested.fields.uri ?? requested.fields.name
+  if (!(thrown instanceof GatewayError) || typeof known !== 'string' || typeof requestedName !== 'string')
+    throw thrown
+  if (known === requestedName) throw thrown
   const { data, relayed } = thrown.extra
-  const renamed = (text: string): string => withName(text, known, told)
+  const renamed = (text: string): string => withName(text, known, requestedName)
   const inData = (fields: Readonly<Record<string, unknown>>): Record<string, unknown> => ({
-    ...(fields.uri === known && { uri: told }),
+    ...(fields.uri === known && { uri: requestedName }),
     ...(typeof fields.message === 'string' && { message: renamed(fields.message) }),
   })
-  const theirs = relayed?.at('data')
+  const serverData = relayed?.at('data')
   throw new GatewayError(thrown.code, renamed(thrown.message), {
     ...thrown.extra,
     ...(data && { data: { ...data, ...inData(data) } }),
     ...(relayed && {
       relayed: relayed.with({
         message: renamed(thrown.message),
-        ...(isObject(theirs?.value) && { data: theirs.with(inData(theirs.fields)) }),
+        ...(isObject(serverData?.value) && { data: serverData.with(inData(serverData.fields)) }),
       }),
     }),
   })
@@ -440,10 +441,10 @@ export function failedRead(thrown: unknown, asked: Payload, sent: Payload): neve
 const SPECIAL = /[\\^$.*+?()[\]{}|/-]/g
 
 /** A text with a name in place of another, where that stands by itself; the new one may hold the old one. */
-function withName(text: string, known: string, told: string): string {
+function withName(text: string, known: string, requestedName: string): string {
   const word = new RegExp(`(?<![\\w/+:.-])${known.replaceAll(SPECIAL, '\\$&')}(?![\\w/+-])`, 'g')
   return text
-    .split(told)
-    .map((part) => part.replaceAll(word, () => told))
-    .join(told)
+    .split(requestedName)
+    .map((part) => part.replaceAll(word, () => requestedName))
+    .join(requestedName)
 }

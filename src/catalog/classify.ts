@@ -32,8 +32,8 @@ export function classify(
   const idempotent = configured.idempotent ?? isIdempotent(op, definition, settings.trust)
   const evidence = [...configured.evidence, ...found.evidence]
   // What the owner of a server says holds for all calls of a tool.
-  const isSaid = configured.op !== undefined || configured.risk !== undefined
-  return { op, risk, idempotent, evidence, ...(!isSaid && varying(found)) }
+  const isConfigured = configured.op !== undefined || configured.risk !== undefined
+  return { op, risk, idempotent, evidence, ...(!isConfigured && varying(found)) }
 }
 
 /** Judges a tool of a server that does not list its tools: a name alone promises nothing. */
@@ -41,7 +41,7 @@ export function classifyUnlisted(definition: Definition, settings: UpstreamSetti
   const evidence = ['its server does not list its tools, so nothing says what it does']
   return classify(definition, settings, {
     effect: 'destructive',
-    least: 'destructive',
+    baseEffect: 'destructive',
     conditions: [],
     evidence,
   })
@@ -90,10 +90,15 @@ const riskOfOp: Readonly<Record<Operation, Risk>> = {
   execute: 'destructive',
 }
 
-function varying({ least, conditions, dryRun, verb }: Judgement): Pick<Classification, 'varies' | 'verb'> {
+function varying({
+  baseEffect: least,
+  conditions,
+  dryRun,
+  verb,
+}: Judgement): Pick<Classification, 'varies' | 'verb'> {
   const decided = verb !== undefined && { verb }
   if (conditions.length === 0 && dryRun === undefined) return { ...decided }
-  return { ...decided, varies: { least, conditions, ...(dryRun !== undefined && { dryRun }) } }
+  return { ...decided, varies: { baseEffect: least, conditions, ...(dryRun !== undefined && { dryRun }) } }
 }
 
 interface Configured {
@@ -162,14 +167,14 @@ export function withPack(found: Judgement, definition: PackedDefinition, isTrust
     return { ...found, evidence: [...found.evidence, `${text}, which does not count here (trust is off)`] }
   }
   const { verb: _decisive, ...rest } = found
-  return { ...rest, effect, least: effect, conditions: [], evidence: [text, ...found.evidence] }
+  return { ...rest, effect, baseEffect: effect, conditions: [], evidence: [text, ...found.evidence] }
 }
 
 /** By what the definition of a tool is known: everything in it that says what the tool does. */
 export function definitionHash(definition: PackedDefinition): string {
   const { name, title, description, inputSchema, outputSchema, annotations } = definition
-  const said = { name, title, description, inputSchema, outputSchema, annotations }
-  return hash('sha256', canonical(JSON.parse(JSON.stringify(said)))).slice(0, HASH_CHARACTERS)
+  const describedFields = { name, title, description, inputSchema, outputSchema, annotations }
+  return hash('sha256', canonical(JSON.parse(JSON.stringify(describedFields)))).slice(0, HASH_CHARACTERS)
 }
 
 /** 128 bits: a second definition with the same hash cannot be found. */

@@ -7,7 +7,7 @@ import { asGatewayError } from '../core/error.ts'
 import { type Finding, logProblems } from '../core/finding.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
-import { hint, namesOf, takes } from '../core/schema/argument-mismatches.ts'
+import { hint, namesOf, acceptsMember } from '../core/schema/argument-mismatches.ts'
 import { knownScopes } from '../core/principal.ts'
 import type { ConfiguredName, UpstreamSettings } from '../core/settings.ts'
 import { fits, overlaps } from '../core/text/pattern.ts'
@@ -48,7 +48,7 @@ const LISTING_TIMEOUT_MS = 10_000
 
 /** The check of the names of one configuration. */
 export function createNameCheck({ names, servers, log }: Options): NameCheck {
-  const told = new Set<string>()
+  const reported = new Set<string>()
   const scopes = [...servers.values()].flatMap(({ settings }) => knownScopes(settings))
   const isCommon = names.some(({ kind, upstream }) => kind !== 'scope' && upstream === undefined)
 
@@ -89,7 +89,7 @@ export function createNameCheck({ names, servers, log }: Options): NameCheck {
   const note = (findings: readonly Finding[]): Finding[] =>
     findings.filter((finding) => {
       const key = JSON.stringify([finding.path, finding.message])
-      return !told.has(key) && told.add(key)
+      return !reported.has(key) && reported.add(key)
     })
 
   return {
@@ -225,7 +225,7 @@ function argumentProblem(
 function takesArgument({ inputSchema }: EntryDefinition, argument: string): boolean {
   if (!isObject(inputSchema)) return true
   const isAlike = namesOf(inputSchema).some((each) => each.toLowerCase() === argument.toLowerCase())
-  return isAlike || takes(inputSchema, argument)
+  return isAlike || acceptsMember(inputSchema, argument)
 }
 
 function asksFor(prompt: EntryDefinition, argument: string): boolean {
@@ -302,8 +302,8 @@ function texts(entries: readonly EntryDefinition[], key: string): string[] {
 function hintOf(pattern: string, names: readonly string[]): string {
   if (!pattern.includes('*')) return hint(pattern, names)
   const globs = new Set(names.flatMap(globsOf))
-  const meant = nearest(pattern, [...globs])
-  return meant === undefined ? hint(pattern.replaceAll('*', ''), names) : `; did you mean ${meant}?`
+  const suggestion = nearest(pattern, [...globs])
+  return suggestion === undefined ? hint(pattern.replaceAll('*', ''), names) : `; did you mean ${suggestion}?`
 }
 
 function globsOf(name: string): string[] {

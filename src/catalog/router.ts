@@ -32,7 +32,7 @@ interface Options {
   /** The frame around every call of a client. */
   readonly observe: Middleware
   /** What wraps what clients see when they ask by a method, outermost first. */
-  shown(method: string): readonly (Middleware | undefined)[]
+  viewMiddleware(method: string): readonly (Middleware | undefined)[]
   /** Whether all servers are offered together where a call names none. */
   readonly isAggregate: boolean
   /** Whether names are shown in snake case, and resources in the scheme of their server. */
@@ -170,16 +170,16 @@ class Router implements Catalog {
   #isTaken(call: Call): boolean | Promise<boolean> {
     const resolved = this.resolve(call)
     if (resolved instanceof Promise)
-      return resolved.then((found) => found && this.#options.tool(found)).then(isThere, no)
+      return resolved.then((found) => found && this.#options.tool(found)).then(isThere, isUnavailable)
     const tool = this.#options.tool(resolved)
-    return tool instanceof Promise ? tool.then(isThere, no) : isThere(tool)
+    return tool instanceof Promise ? tool.then(isThere, isUnavailable) : isThere(tool)
   }
 
   #view(call: Call, answer: Handler): Promise<Outcome> {
     const { method } = call.target
     let chain = this.#views.get(method)
     if (!chain) {
-      chain = compose(this.#options.shown(method), answer)
+      chain = compose(this.#options.viewMiddleware(method), answer)
       // Callers choose the names of other methods.
       if (isProtocolMethod(method)) this.#views.set(method, chain)
     }
@@ -208,7 +208,7 @@ function isThere(tool: ListedDefinition | undefined): boolean {
 }
 
 /** A server that cannot be asked has nothing. */
-function no(): boolean {
+function isUnavailable(): boolean {
   return false
 }
 
@@ -290,7 +290,7 @@ function withAliases(next: Handler, options: AliasesOptions): Handler {
     )
   }
 
-  const later = async (call: Call, found: Promise<string>): Promise<Outcome> =>
+  const renamedLater = async (call: Call, found: Promise<string>): Promise<Outcome> =>
     next(renamed(call, await found))
 
   const completing = async (call: Call, reference: Payload, prompt: string): Promise<Outcome> => {
@@ -304,7 +304,7 @@ function withAliases(next: Handler, options: AliasesOptions): Handler {
     if (isTool || call.method === 'prompts/get') {
       if (name === undefined || !isPlainName(name)) return next(call)
       const found = nameOf(call, name)
-      return found instanceof Promise ? later(call, found) : next(renamed(call, found))
+      return found instanceof Promise ? renamedLater(call, found) : next(renamed(call, found))
     }
     const reference = call.method === 'completion/complete' ? call.params.at('ref') : undefined
     const prompt = reference?.fields.name

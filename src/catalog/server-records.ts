@@ -64,11 +64,11 @@ const MIN_RENEWAL_INTERVAL_MS = 1000
 
 /** Keeps the lists of servers for descriptions. A stale list is served while it is refreshed. */
 export function createRecords(options: Options): ServerRecords {
-  const heard: ((upstream: string) => void)[] = []
+  const listeners: ((upstream: string) => void)[] = []
   const known = new Map(
     [...options.servers].map(([name, source]) => [name, new Known(source, options)] as const),
   )
-  for (const [name, each] of known) each.onChange = () => heard.forEach((hear) => hear(name))
+  for (const [name, each] of known) each.onChange = () => listeners.forEach((listener) => listener(name))
   return {
     names: [...known.keys()],
     of: (upstream) => {
@@ -78,7 +78,7 @@ export function createRecords(options: Options): ServerRecords {
     },
     last: (upstream) => known.get(upstream)?.last,
     renew: (upstream) => known.get(upstream)?.renew(),
-    onChange: (hear) => void heard.push(hear),
+    onChange: (listener) => void listeners.push(listener),
   }
 }
 
@@ -323,7 +323,7 @@ class ToolSamples {
 
 function typeOf(block: Readonly<Record<string, unknown>>): string | undefined {
   const { type, mimeType, resource } = block
-  const told = mimeType ?? (isObject(resource) ? resource.mimeType : undefined)
-  if (typeof told === 'string' && told.length <= 100) return told
+  const mediaType = mimeType ?? (isObject(resource) ? resource.mimeType : undefined)
+  if (typeof mediaType === 'string' && mediaType.length <= 100) return mediaType
   return type === 'text' ? 'text/plain' : undefined
 }

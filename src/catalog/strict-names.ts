@@ -15,17 +15,17 @@ export function strictNames(next: Handler): Handler {
     const { upstream } = call.target
     if (upstream === undefined) return next(call)
     const exposed = (uri: string): string => ownUri(upstream, uri)
-    const asked = original(call, upstream)
+    const requested = original(call, upstream)
     const emit: Call['emit'] = (note) => {
       if (note.method !== ACKNOWLEDGED) return call.emit(withUri(note, exposed))
       const notifications = withUris(readFilter(note.params), exposed)
       call.emit({ ...note, params: (note.params ?? Payload.of({})).with({ notifications }) })
     }
-    const named = (result: Payload): Payload => nameUris(completeResult(asked, result), exposed)
-    const shown = (result: Payload): Payload => call.rewriteResult?.(named(result)) ?? named(result)
-    return next({ ...asked, emit, rewriteResult: shown }).then(
-      (outcome) => inTerms(outcome, asked, { named, exposed }),
-      (error: unknown) => failedRead(error, call.params, asked.params),
+    const named = (result: Payload): Payload => nameUris(completeResult(requested, result), exposed)
+    const rewriteResult = (result: Payload): Payload => call.rewriteResult?.(named(result)) ?? named(result)
+    return next({ ...requested, emit, rewriteResult }).then(
+      (outcome) => inTerms(outcome, requested, { named, exposed }),
+      (error: unknown) => failedRead(error, call.params, requested.params),
     )
   }
 }

@@ -72,7 +72,7 @@ export interface RateLimitStatus {
 /** What goes around the answer to a call, where its transport has something around answers. */
 export interface RateLimitReporter {
   /** Tells where the caller stands; nothing happens where the answer has begun. */
-  reportRateLimit?(standing: RateLimitStatus): void
+  reportRateLimit?(status: RateLimitStatus): void
 }
 
 /**

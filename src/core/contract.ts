@@ -128,8 +128,10 @@ function toolChanges(before: ToolContract, after: ToolContract, subject: string)
       : [changed('minor', subject, 'says something else of what it does')]),
     ...deprecations(before.deprecated, after.deprecated, subject),
   ]
-  const isTold = found.some(({ level }) => level === 'patch')
-  return isWorded && !isTold ? [...found, changed('patch', subject, 'is described in other words')] : found
+  const hasWordingChange = found.some(({ level }) => level === 'patch')
+  return isWorded && !hasWordingChange
+    ? [...found, changed('patch', subject, 'is described in other words')]
+    : found
 }
 
 function outputChanges(before: unknown, after: unknown) {

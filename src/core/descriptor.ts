@@ -67,7 +67,7 @@ export interface ServerRecords {
   /** Lists a server anew, though it was listed a moment ago: it says that something changed. */
   renew(upstream: string): void
   /** Hears of a server whose lists, or what it says of itself, changed. */
-  onChange(heard: (upstream: string) => void): void
+  onChange(listener: (upstream: string) => void): void
 }
 
 /** What is known of one server: what its own words, its traffic and its owner say. Every document is made of it. */

@@ -204,7 +204,7 @@ export function asGatewayError(thrown: unknown): GatewayError {
 
 /** The failure of a call of an unknown tool; a hidden tool is refused with the same words. */
 export function unknownTool(name: string): GatewayError {
-  return new GatewayError('UNKNOWN_TOOL', `Unknown tool${shown(name)}`, {
+  return new GatewayError('UNKNOWN_TOOL', `Unknown tool${displayName(name)}`, {
     field: 'name',
     reason: 'unknown',
     suggestion: 'List the tools to see which there are.',
@@ -213,12 +213,12 @@ export function unknownTool(name: string): GatewayError {
 
 /** The same for a prompt, or for what is completed. */
 export function unknownPrompt(name: string): GatewayError {
-  return new GatewayError('INVALID_INPUT', `Unknown prompt or reference${shown(name)}`)
+  return new GatewayError('INVALID_INPUT', `Unknown prompt or reference${displayName(name)}`)
 }
 
 /** The same for a resource. */
 export function unknownResource(uri: string): GatewayError {
-  return new GatewayError('RESOURCE_NOT_FOUND', `Resource not found${shown(uri)}`, { data: { uri } })
+  return new GatewayError('RESOURCE_NOT_FOUND', `Resource not found${displayName(uri)}`, { data: { uri } })
 }
 
 /** The same for a task (2025-11-25 basic/utilities/tasks). */
@@ -232,6 +232,6 @@ export function unknownTask(): GatewayError {
 }
 
 /** A name as it may stand in a message: only where it is short and harmless. */
-function shown(name: string): string {
+function displayName(name: string): string {
   return /^[\w.+:/-]{1,64}$/.test(name) ? `: ${name}` : ''
 }

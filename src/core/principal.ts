@@ -24,20 +24,20 @@ export interface Principal {
 export const anonymous: Principal = { id: 'anonymous', isEverybody: true }
 
 /** One caller may have a quarter of what there is for all. */
-const PART = 4
+const SHARE_DIVISOR = 4
 
 /** Whether a caller has a share of the common limits; the shared anonymous caller has the whole. */
-export function hasItsShare<Holder>(
+export function hasReachedShare<Holder>(
   { id, isEverybody }: Principal,
   holders: ReadonlyMap<unknown, Holder>,
   idOf: (holder: Holder) => string,
   limit: number,
 ): boolean {
-  const share = limit / PART
+  const share = limit / SHARE_DIVISOR
   if (isEverybody || holders.size < share) return false
-  let held = 0
-  for (const holder of holders.values()) if (idOf(holder) === id) held++
-  return held >= share
+  let count = 0
+  for (const holder of holders.values()) if (idOf(holder) === id) count++
+  return count >= share
 }
 
 // The names of scopes, and limits by caller, server and tool.
@@ -90,12 +90,12 @@ export const DEFAULT_RATE = '60/minute'
 export function limitScope<Limit>(
   common: Limit | 'off' | undefined,
   own: Limit | 'off' | undefined,
-  unsaid: Limit | undefined,
+  fallback: Limit | undefined,
 ): LimitScope<Limit> {
   if (own === 'off') return {}
   // What a server has from that for all is the same list in another copy.
   const isOwn = own !== undefined && canonical(own) !== canonical(common)
-  const together = common ?? (isOwn ? undefined : unsaid)
+  const together = common ?? (isOwn ? undefined : fallback)
   return {
     ...(together !== undefined && together !== 'off' && { together }),
     ...(isOwn && { alone: own }),

@@ -16,11 +16,11 @@ const RING_SIZE = 256
 export class Registry<Key extends string | number, Value> {
   readonly #keys: (Key | undefined)[] = []
   readonly #values: (Value | undefined)[] = []
-  readonly #others = new Map<Key, Cell<Value>>()
+  readonly #overflow = new Map<Key, Cell<Value>>()
   #inRing = 0
 
   get size(): number {
-    return this.#inRing + this.#others.size
+    return this.#inRing + this.#overflow.size
   }
 
   /** The value, where there is just one. */
@@ -31,18 +31,19 @@ export class Registry<Key extends string | number, Value> {
   get(key: Key): Value | undefined {
     const place = placeOf(key)
     if (this.#keys[place] === key) return this.#values[place]
-    return this.#others.size === 0 ? undefined : this.#others.get(key)?.value
+    return this.#overflow.size === 0 ? undefined : this.#overflow.get(key)?.value
   }
 
   has(key: Key): boolean {
-    return this.#keys[placeOf(key)] === key || this.#others.has(key)
+    return this.#keys[placeOf(key)] === key || this.#overflow.has(key)
   }
 
   set(key: Key, value: Value): void {
     const place = placeOf(key)
-    const there = this.#keys[place]
-    if (there === key) this.#values[place] = value
-    else if (place < 0 || there !== undefined || this.#others.has(key)) this.#others.set(key, { value })
+    const occupant = this.#keys[place]
+    if (occupant === key) this.#values[place] = value
+    else if (place < 0 || occupant !== undefined || this.#overflow.has(key))
+      this.#overflow.set(key, { value })
     else this.#occupy(place, key, value)
   }
 
@@ -54,15 +55,15 @@ export class Registry<Key extends string | number, Value> {
       this.#inRing--
       return true
     }
-    const cell = this.#others.get(key)
+    const cell = this.#overflow.get(key)
     if (cell) cell.value = undefined
-    return this.#others.delete(key)
+    return this.#overflow.delete(key)
   }
 
   /** Every value; where the keys are numbers, in their order. */
   values(): Value[] {
     const found: [Key, Value][] = []
-    for (const [key, { value }] of this.#others) if (value !== undefined) found.push([key, value])
+    for (const [key, { value }] of this.#overflow) if (value !== undefined) found.push([key, value])
     if (this.#inRing > 0) {
       for (const [place, key] of this.#keys.entries()) {
         const value = this.#values[place]

@@ -3,9 +3,9 @@ import type { Call } from './call.ts'
 import type { Descriptor } from './descriptor.ts'
 import { isObject } from './json/json.ts'
 import { Payload } from './payload.ts'
-import type { Source } from './undo/argument-mapping.ts'
+import type { ArgumentSource } from './undo/argument-mapping.ts'
 import type { Expression } from './undo/expression.ts'
-import { isAside, isTrial, isWidening } from './undo/selectors.ts'
+import { isAuxiliary, isTrial, isWidening } from './undo/selectors.ts'
 import type { Field, ToolShape } from './undo/tool-shape.ts'
 
 // Keeps a call that undoes another one as narrow as its tool allows: switches that hit more are given as `false`,
@@ -17,34 +17,37 @@ export function isNarrowed(field: Field): boolean {
 }
 
 /** Gives such switches as `false`. */
-export const narrowed: Source = (wanted) =>
+export const withoutWidening: ArgumentSource = (wanted) =>
   isNarrowed(wanted) ? { value: { kind: 'literal', value: false } } : undefined
 
 /** Gives what would make a call a trial as `false`: there it is content that other switches may be. */
-export const isForReal: Source = (wanted) =>
+export const withoutTrial: ArgumentSource = (wanted) =>
   isTrial(wanted) ? { value: { kind: 'literal', value: false } } : undefined
 
 /** The doubts about arguments a call leaves out: what they are by default may hit other things. */
-export function leftOpen({ name, inputs = [] }: ToolShape, { arguments: given }: Expression): string[] {
+export function omittedArguments(
+  { name, inputs = [] }: ToolShape,
+  { arguments: given }: Expression,
+): string[] {
   return inputs
-    .filter((field) => !given.has(field.name) && !isAside(field))
+    .filter((field) => !given.has(field.name) && !isAuxiliary(field))
     .map((field) => `${name} is called without ${field.name}, which may change what it hits`)
 }
 
 /** A call of a tool as people read it: each value at most so many characters long. */
-export function displayCall(tool: string, given: Readonly<Record<string, unknown>>, most = 60): string {
-  const shown = Object.entries(given)
-    .slice(0, ARGUMENTS)
-    .map(([name, value]) => `${name}=${shortened(JSON.stringify(value) ?? 'null', most)}`)
-  const rest = Object.keys(given).length > ARGUMENTS ? ', …' : ''
-  return `${tool}(${shown.join(', ')}${rest})`
+export function displayCall(tool: string, given: Readonly<Record<string, unknown>>, maxLength = 60): string {
+  const displayed = Object.entries(given)
+    .slice(0, MAX_DISPLAYED_ARGUMENTS)
+    .map(([name, value]) => `${name}=${shortened(JSON.stringify(value) ?? 'null', maxLength)}`)
+  const rest = Object.keys(given).length > MAX_DISPLAYED_ARGUMENTS ? ', …' : ''
+  return `${tool}(${displayed.join(', ')}${rest})`
 }
 
 /** How many arguments are shown. */
-const ARGUMENTS = 10
+const MAX_DISPLAYED_ARGUMENTS = 10
 
-function shortened(text: string, most: number): string {
-  return text.length <= most ? text : `${text.slice(0, most - 1)}…`
+function shortened(text: string, maxLength: number): string {
+  return text.length <= maxLength ? text : `${text.slice(0, maxLength - 1)}…`
 }
 
 /** Arguments by which tools take a key themselves. */
@@ -74,16 +77,16 @@ function derived(entry: Descriptor | undefined): string | undefined {
   })
 }
 
-const bare = new WeakMap<Call['logFields'], unknown>()
+const strippedArguments = new WeakMap<Call['logFields'], unknown>()
 
 /** Notes what is left of the arguments of a call once what is for the gateway was taken out of them. */
 export function noteBareArguments({ logFields, params }: Call): void {
-  bare.set(logFields, params.fields.arguments)
+  strippedArguments.set(logFields, params.fields.arguments)
 }
 
 /** The arguments of a call as its server would get them, for who sees the call before anything was taken out of them. */
 export function bareArguments({ logFields, params }: Call): unknown {
-  return bare.get(logFields) ?? params.fields.arguments
+  return strippedArguments.get(logFields) ?? params.fields.arguments
 }
 
 type Fields = Readonly<Record<string, unknown>>
@@ -103,16 +106,16 @@ export function namesArgument({ inputSchema }: Fields, argument: string): boolea
 
 function namesIn(schema: Fields): ReadonlySet<string> {
   const names = new Set<string>()
-  const waiting: unknown[] = [schema]
-  for (let looked = 0; waiting.length > 0 && looked < MAX_SCHEMA_NODES; looked++) {
-    const part = waiting.pop()
+  const pending: unknown[] = [schema]
+  for (let visited = 0; pending.length > 0 && visited < MAX_SCHEMA_NODES; visited++) {
+    const part = pending.pop()
     if (!isObject(part) && !Array.isArray(part)) continue
     if (isObject(part)) {
       const { properties, required } = part
       for (const name of isObject(properties) ? Object.keys(properties) : []) names.add(name)
       for (const name of Array.isArray(required) ? required : []) names.add(String(name))
     }
-    for (const inner of Object.values(part)) waiting.push(inner)
+    for (const inner of Object.values(part)) pending.push(inner)
   }
   return names
 }

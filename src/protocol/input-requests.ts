@@ -70,7 +70,7 @@ export function canBeAsked(capabilities: Readonly<Record<string, unknown>>): boo
 }
 
 /** Whether a server that received these capabilities may be notified that the roots changed. */
-export function hearsOfRoots({ roots }: Readonly<Record<string, unknown>>): boolean {
+export function acceptsRootsChanges({ roots }: Readonly<Record<string, unknown>>): boolean {
   return isObject(roots) && roots.listChanged === true
 }
 

@@ -35,27 +35,27 @@ interface CallContext {
 }
 
 /** A message of a client as a call. */
-export function lift(message: JsonRpcRequest | JsonRpcNotification, around: CallContext): Call {
+export function lift(message: JsonRpcRequest | JsonRpcNotification, context: CallContext): Call {
   const { params } = message
   const meta = params.fields._meta
   return {
-    requestId: around.requestId,
+    requestId: context.requestId,
     method: message.method,
     params,
-    target: targetOf(message, around.upstream),
-    principal: around.principal,
-    client: around.client,
+    target: targetOf(message, context.upstream),
+    principal: context.principal,
+    client: context.client,
     meta: withGatewayMetadata(
-      withTrace(isObject(meta) ? meta : noMeta, around.trace),
-      around.gatewayMetadata,
+      withTrace(isObject(meta) ? meta : noMeta, context.trace),
+      context.gatewayMetadata,
     ),
     requestState: {},
-    signal: around.controller.signal,
-    abort: (reason) => around.controller.abort(reason),
+    signal: context.controller.signal,
+    abort: (reason) => context.controller.abort(reason),
     ...(message.kind === 'request' && { rpcId: message.id }),
     logFields: new Map(),
-    rateLimitReporter: around.rateLimitReporter,
-    emit: around.emit,
+    rateLimitReporter: context.rateLimitReporter,
+    emit: context.emit,
   }
 }
 

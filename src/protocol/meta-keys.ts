@@ -52,8 +52,10 @@ export function amongCapabilities(members: Fields, { era }: Call['client']): Fie
 }
 
 function withoutNulls(members: Fields): Fields {
-  const told = Object.entries(members).filter(([, value]) => value !== null)
-  return Object.fromEntries(told.map(([key, value]) => [key, isObject(value) ? withoutNulls(value) : value]))
+  const listed = Object.entries(members).filter(([, value]) => value !== null)
+  return Object.fromEntries(
+    listed.map(([key, value]) => [key, isObject(value) ? withoutNulls(value) : value]),
+  )
 }
 
 /** What values for several features are called. */
@@ -164,14 +166,14 @@ function bare(header: string, value: string): string {
 /** The members of `_meta` with what the transport carried; where they have another value, both are kept. */
 export function withGatewayMetadata(meta: Fields, carried: GatewayMetadata | undefined): Fields {
   if (carried === undefined) return meta
-  const whole: Record<string, unknown> = { ...meta }
+  const merged: Record<string, unknown> = { ...meta }
   for (const [name, value] of carried) {
     const key = keyOf(name)
-    const own = whole[key]
-    if (own === undefined) whole[key] = value
-    else if (own !== value) whole[name] = value
+    const own = merged[key]
+    if (own === undefined) merged[key] = value
+    else if (own !== value) merged[name] = value
   }
-  return whole
+  return merged
 }
 
 const keys = new Map<string, string>()
@@ -277,7 +279,7 @@ interface Cleaned {
   readonly removed: readonly string[]
 }
 
-const MAX_NAMES_TOLD = 10
+const MAX_REPORTED_NAMES = 10
 const MAX_NAME_LENGTH = 80
 
 /** A letter of the prefix written as an escape: `\u0064ev.gatehouse` is the same name. */
@@ -295,7 +297,7 @@ export function withoutReservedKeys(text: string, mayKeep?: MayKeep): Cleaned {
   const cleaned = cutMembers(text, (key) => {
     if (key === 'structuredContent') return 'skip'
     if (!isReservedKey(key) || mayKeep?.(key) === true) return 'enter'
-    if (removed.size < MAX_NAMES_TOLD) removed.add(key.slice(0, MAX_NAME_LENGTH))
+    if (removed.size < MAX_REPORTED_NAMES) removed.add(key.slice(0, MAX_NAME_LENGTH))
     return 'cut'
   })
   return { text: cleaned, removed: [...removed] }

@@ -44,7 +44,7 @@ export function modernResult(
 ): Payload {
   if (outcome.kind === 'input_required') {
     return Payload.of({ resultType: 'input_required' }).with({
-      inputRequests: worded(outcome.inputRequests, call.client),
+      inputRequests: encodedRequests(outcome.inputRequests, call.client),
       requestState: seal(outcome.requestState),
       _meta: { [metaKeys.serverInfo]: self },
     })
@@ -62,8 +62,8 @@ export function modernResult(
   const hasInfo = isObject(meta) && Object.hasOwn(meta, metaKeys.serverInfo)
   if (meta === undefined) missing._meta = ownMeta
   const shaped = shape(call.method, result)
-  const whole = Object.keys(missing).length > 0 ? shaped.with(missing) : shaped
-  return hasInfo || meta === undefined ? whole : whole.withMeta({ [metaKeys.serverInfo]: self })
+  const complete = Object.keys(missing).length > 0 ? shaped.with(missing) : shaped
+  return hasInfo || meta === undefined ? complete : complete.withMeta({ [metaKeys.serverInfo]: self })
 }
 
 /** The `_meta` of a result that came without one. */
@@ -77,10 +77,10 @@ export function modernError(error: GatewayError, requestId?: string): Payload {
   if (error.rpc === -32002) return object.with({ code: -32602 })
   if (error.rpc <= -32020 && error.rpc >= -32099 && !isAboutCapabilities(object)) {
     const { data } = object.fields
-    const told = isObject(data) && typeof data.category === 'string' ? data : undefined
-    const upstream = told ? object.with({ data: theirs(told, error) }) : object
-    const whole = Payload.of({ ...told }).with({ upstream })
-    return Payload.of({ code: -32603, message: error.message }).with({ data: whole })
+    const upstreamData = isObject(data) && typeof data.category === 'string' ? data : undefined
+    const upstream = upstreamData ? object.with({ data: ownDataOf(upstreamData, error) }) : object
+    const complete = Payload.of({ ...upstreamData }).with({ upstream })
+    return Payload.of({ code: -32603, message: error.message }).with({ data: complete })
   }
   return object
 }
@@ -91,8 +91,8 @@ function isAboutCapabilities({ fields: { code, data } }: Payload): boolean {
 }
 
 /** What of the data of a relayed error is the server's own; nothing where it sent none. */
-function theirs(told: Readonly<Record<string, unknown>>, { data }: GatewayError): unknown {
-  const { upstream, requestId: _ours, ...rest } = told
+function ownDataOf(upstreamData: Readonly<Record<string, unknown>>, { data }: GatewayError): unknown {
+  const { upstream, requestId: _ours, ...rest } = upstreamData
   if (upstream !== undefined) return upstream
   const members = Object.entries(rest).filter(([key]) => !Object.hasOwn(data, key))
   return members.length === 0 ? undefined : Object.fromEntries(members)
@@ -104,7 +104,7 @@ export function modernStatus(code: unknown): number {
   return code === -32020 || code === -32021 || code === -32022 ? 400 : 200
 }
 
-function worded(questions: InputRequests, client: Client): Payload {
+function encodedRequests(questions: InputRequests, client: Client): Payload {
   const entries = Object.entries(questions).map(([key, question]) => {
     const { method: name, params } = encodeInputRequest(question, client)
     return [key, Payload.of({ method: name }).with({ params })] as const

@@ -67,9 +67,9 @@ function lowerStructured(result: Payload): Payload {
   if (structuredContent === undefined) return Array.isArray(content) ? result : result.with({ content: [] })
   const hasText = Array.isArray(content) && content.some((each) => isObject(each) && each.type === 'text')
   const raw = result.at('structuredContent')
-  const told = hasText ? result : result.withItem('content', { type: 'text', text: raw?.text ?? 'null' })
-  if (isObject(structuredContent)) return told
-  return told.with({ structuredContent: Payload.of({}).with({ result: raw }) })
+  const withText = hasText ? result : result.withItem('content', { type: 'text', text: raw?.text ?? 'null' })
+  if (isObject(structuredContent)) return withText
+  return withText.with({ structuredContent: Payload.of({}).with({ result: raw }) })
 }
 
 function lowerMessages(result: Payload, revision: Revision): Payload {

@@ -99,8 +99,8 @@ export function findRevision(name: unknown): Revision | undefined {
 }
 
 /** The revision a handshake settles on: the one asked for if it has a handshake, else the newest that has. */
-export function negotiate(asked: unknown): Revision {
-  const row = findRevision(asked)
+export function negotiate(requested: unknown): Revision {
+  const row = findRevision(requested)
   return row?.era === 'legacy' ? row : latestLegacy
 }
 

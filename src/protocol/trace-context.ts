@@ -44,11 +44,11 @@ function validTrace({ traceparent, tracestate, baggage }: Fields): TraceContext 
 }
 
 /** The members of `_meta` with a valid trace context: its own, else that of the transport. */
-export function withTrace(meta: Fields, around: TraceContext | undefined): Fields {
-  if (around === undefined && !hasTrace(meta)) return meta
+export function withTrace(meta: Fields, transportContext: TraceContext | undefined): Fields {
+  if (transportContext === undefined && !hasTrace(meta)) return meta
   const own = validTrace(meta)
-  const { traceparent, tracestate } = own?.traceparent === undefined ? (around ?? {}) : own
-  const baggage = own?.baggage ?? around?.baggage
+  const { traceparent, tracestate } = own?.traceparent === undefined ? (transportContext ?? {}) : own
+  const baggage = own?.baggage ?? transportContext?.baggage
   const { traceparent: _parent, tracestate: _state, baggage: _baggage, ...rest } = meta
   return {
     ...rest,

@@ -90,13 +90,13 @@ export class Connector {
     this.#negotiate = negotiator(settings, {
       variables,
       quota: this.#quota,
-      patience: this.#timeout,
+      stepTimeout: this.#timeout,
       log,
       lastLines: this.#stderr,
     })
     this.#pool = new Pool<Key>({
       idle: settings.idle,
-      open: (key) => openConnection(key, settings, { discretion: redactor, patience: this.#timeout, log }),
+      open: (key) => openConnection(key, settings, { redactor, stepTimeout: this.#timeout, log }),
       owner: ({ call }) => call.principal,
       // One caller's credentials, or an era the server does not have, are no problem for other callers.
       isFailure: (error, { isTrial }) => !isTrial && !isOfCredentials(error),
@@ -183,13 +183,13 @@ function negotiator(
   {
     variables,
     quota,
-    patience,
+    stepTimeout,
     log,
     lastLines,
   }: Pick<ConnectorOptions, 'variables' | 'log'> & {
     lastLines: LastLines
     quota: UpstreamQuota | undefined
-    patience: StepTimeout
+    stepTimeout: StepTimeout
   },
 ): (login: Login | undefined, deadline: AbortSignal) => Promise<Route> {
   const { reach } = settings
@@ -201,31 +201,31 @@ function negotiator(
   for (const [name, value] of Object.entries(reach.headers)) headers[name.toLowerCase()] = value.reveal()
   const client = createHttpClient(new URL(reach.url), headers)
   return (login, deadline) =>
-    negotiateHttp(settings, { ...client, quota, login }, { patience, deadline, log })
+    negotiateHttp(settings, { ...client, quota, login }, { stepTimeout, deadline, log })
 }
 
 function openConnection(
   { route, call, login, isTrial, deadline }: Key,
   settings: UpstreamSettings,
-  given: { readonly discretion: MessageRedactor; readonly patience: StepTimeout; readonly log: Log },
+  given: { readonly redactor: MessageRedactor; readonly stepTimeout: StepTimeout; readonly log: Log },
 ): Promise<UpstreamConnection> {
   const { revision, mirrors } = route
   // The opening exchange has what is left of the time to start in; each later one has its own time.
   let isOpen = false
   const starting = isTrial ? AbortSignal.any([AbortSignal.timeout(TRIAL_TIMEOUT_MS), deadline]) : deadline
-  const around = { ...given, patience: () => (isOpen ? given.patience() : starting) }
+  const context = { ...given, stepTimeout: () => (isOpen ? given.stepTimeout() : starting) }
   const opened = <Opened extends UpstreamConnection>(connection: Opened): Opened => {
     isOpen = true
     return connection
   }
   const connect: OpenTransport = admitting((receiver) => route.connect(receiver, login), {
-    log: around.log,
+    log: context.log,
     // The gateway behind speaks in its own name, once it proved that it is the one that is meant.
     ...(settings.gatewayKey !== undefined && { mayKeep: () => true }),
   })
   const { isolation, roots } = settings
   if (route.era === 'modern')
-    return ModernConnection.open({ connect, revision, mirrors, proof: proofFor(settings), ...around }).then(
+    return ModernConnection.open({ connect, revision, mirrors, proof: proofFor(settings), ...context }).then(
       opened,
     )
   return LegacyConnection.open({
@@ -233,7 +233,7 @@ function openConnection(
     capabilities: declared(call, settings),
     revision,
     proof: () => proofFor(settings),
-    ...around,
+    ...context,
     ...(Array.isArray(roots) && { roots }),
     ...(isolation === 'per_client' && call.client.info && { clientInfo: call.client.info }),
   }).then(opened)
@@ -249,7 +249,7 @@ interface AdmissionOptions {
 }
 
 /** How many names of a connection are logged, so that a server cannot fill the log. */
-const MAX_LOGGED = 10
+const MAX_LOGGED_NAMES = 10
 
 const HINT = 'if the server is a Gatehouse of yours, name its key with gateway_key (or --gateway-key)'
 
@@ -258,7 +258,7 @@ function admitting(connect: OpenTransport, { mayKeep, log }: AdmissionOptions): 
   return (receiver) => {
     const logged = new Set<string>()
     const note = (removed: readonly string[]): void => {
-      const unseen = removed.filter((each) => !logged.has(each)).slice(0, MAX_LOGGED - logged.size)
+      const unseen = removed.filter((each) => !logged.has(each)).slice(0, MAX_LOGGED_NAMES - logged.size)
       for (const each of unseen) logged.add(each)
       if (unseen.length > 0) log.warn('upstream.reserved_members', { members: unseen, hint: HINT })
     }

@@ -36,14 +36,14 @@ export interface Route {
   readonly older?: Route
 }
 
-interface Around {
+interface NegotiationContext {
   /** Ends the time to start in, which everything here shares. */
   readonly deadline: AbortSignal
   readonly log: Log
 }
 
 /** How long a child process gets to answer the question which era it is of, in milliseconds. */
-const PROBE = 15_000
+const PROBE_TIMEOUT_MS = 15_000
 /** The share of the time to start in that it gets at most. */
 const PROBE_SHARE = 0.5
 /**
@@ -52,27 +52,29 @@ const PROBE_SHARE = 0.5
  */
 const SILENCE_TIMEOUT_MS = 3000
 /** How long an answer may come after that of a later message, in milliseconds. */
-const OVERTAKEN = 250
+const REORDER_MS = 250
 
 /** Finds out how a child process is spoken to, by asking a sibling that is thrown away: some servers end over it. */
 export async function negotiateStdio(
   settings: UpstreamSettings,
   connect: OpenTransport,
-  { deadline, log }: Around,
+  { deadline, log }: NegotiationContext,
 ): Promise<Route> {
   const pinned = findRevision(settings.revision)
   if (pinned) return { era: pinned.era, revision: pinned.name, mirrors: false, connect }
-  const time = Math.min(PROBE, settings.startTimeout * PROBE_SHARE)
+  const time = Math.min(PROBE_TIMEOUT_MS, settings.startTimeout * PROBE_SHARE)
   const signal = AbortSignal.any([AbortSignal.timeout(time), deadline])
-  const silence = Math.min(SILENCE_TIMEOUT_MS, time * PROBE_SHARE)
-  const revision = await probe({ connect, signal, deadline, log, silence }).catch((error: unknown) => {
+  const silenceMs = Math.min(SILENCE_TIMEOUT_MS, time * PROBE_SHARE)
+  const revision = await probe({ connect, signal, deadline, log, silenceMs }).catch((error: unknown) => {
     // A command that cannot be started says nothing of eras.
     if (asGatewayError(error).code === 'SERVER_UNAVAILABLE') throw error
     return undefined
   })
   const legacy: Route = { era: 'legacy', revision: latestLegacy.name, mirrors: false, connect }
   // A process speaks one revision at a time, so the older era takes a process of its own.
-  return revision === undefined ? legacy : followed(settings, { ...legacy, era: 'modern', revision }, legacy)
+  return revision === undefined
+    ? legacy
+    : withLegacyRoute(settings, { ...legacy, era: 'modern', revision }, legacy)
 }
 
 /**
@@ -82,7 +84,7 @@ export async function negotiateStdio(
 export async function negotiateHttp(
   settings: UpstreamSettings,
   client: HttpClient,
-  { patience, deadline, log }: Around & { readonly patience: StepTimeout },
+  { stepTimeout, deadline, log }: NegotiationContext & { readonly stepTimeout: StepTimeout },
 ): Promise<Route> {
   const { transport } = settings
   const pinned = findRevision(settings.revision)
@@ -98,23 +100,24 @@ export async function negotiateHttp(
     mirrors: false,
     connect,
   })
-  if (transport === 'sse') return legacy(sseConnect(client, patience))
+  if (transport === 'sse') return legacy(sseConnect(client, stepTimeout))
   if (pinned?.era === 'modern') return modern(pinned.name)
   if (pinned && transport === 'streamable') return legacy(httpConnect({ client, log }))
   if (!pinned) {
     const found = await probeHttp(client, deadline, log)
-    if (found !== undefined) return followed(settings, modern(found), legacy(httpConnect({ client, log })))
+    if (found !== undefined)
+      return withLegacyRoute(settings, modern(found), legacy(httpConnect({ client, log })))
   }
   if (transport === 'streamable') return legacy(httpConnect({ client, log }))
   const takesPosts = await canInitialize(client, pinned?.name ?? latestLegacy.name, deadline, log)
-  return legacy(takesPosts ? httpConnect({ client, log }) : sseConnect(client, patience))
+  return legacy(takesPosts ? httpConnect({ client, log }) : sseConnect(client, stepTimeout))
 }
 
 /**
  * The newest way to a server, with the way for older clients beside it. What all clients share can tell a server of an
  * older revision nothing of any of them, whereas each request of 2026-07-28 says what its client can do.
  */
-function followed({ revision, isolation }: UpstreamSettings, newest: Route, older: Route): Route {
+function withLegacyRoute({ revision, isolation }: UpstreamSettings, newest: Route, older: Route): Route {
   return revision === 'follow' && isolation !== 'shared' ? { ...newest, older } : newest
 }
 
@@ -139,38 +142,44 @@ async function probeHttp(client: HttpClient, deadline: AbortSignal, log: Log): P
   }
 }
 
-interface Probe extends Around {
+interface Probe extends NegotiationContext {
   readonly connect: OpenTransport
   /** Ends the wait for the answer. */
   readonly signal: AbortSignal
   /** After how many milliseconds a server that answers messages in the order they were sent gets a second one. */
-  readonly silence?: number
+  readonly silenceMs?: number
 }
 
 /** Asks what the server is as a modern one; the revision to use, or nothing where it is of the older era. */
-async function probe({ connect, signal, deadline, log, silence }: Probe): Promise<string | undefined> {
+async function probe({ connect, signal, deadline, log, silenceMs }: Probe): Promise<string | undefined> {
   return withPeer(connect, { deadline, log }, async (peer) => {
     const revision = latestModern.name
     const params = Payload.of({
       _meta: { [metaKeys.version]: revision, [metaKeys.capabilities]: {}, [metaKeys.clientInfo]: self },
     })
     const headers = standardHeaders('server/discover', params)
-    const told = peer
+    const discovered = peer
       .request('server/discover', () => params, { signal, headers })
       .then(
         ({ fields: { supportedVersions } }) =>
-          Array.isArray(supportedVersions) ? shared(supportedVersions) : undefined,
+          Array.isArray(supportedVersions) ? sharedRevision(supportedVersions) : undefined,
         (error: unknown) => revisionOfRefusal(error, revision),
       )
-    return silence === undefined ? told : Promise.race([told, olderWhereSilent(peer, silence, signal)])
+    return silenceMs === undefined
+      ? discovered
+      : Promise.race([discovered, olderWhereSilent(peer, silenceMs, signal)])
   })
 }
 
 /** Resolves with nothing once a server that did not answer what came before answers a handshake, if it ever does. */
-async function olderWhereSilent(peer: JsonRpcPeer, silence: number, signal: AbortSignal): Promise<undefined> {
+async function olderWhereSilent(
+  peer: JsonRpcPeer,
+  silenceMs: number,
+  signal: AbortSignal,
+): Promise<undefined> {
   const { promise: never } = Promise.withResolvers<undefined>()
   const params = Payload.of({ protocolVersion: latestLegacy.name, capabilities: {}, clientInfo: self })
-  await pause(silence)
+  await pause(silenceMs)
   const isAnswered = await peer
     .request('initialize', () => params, { signal })
     .then(
@@ -179,7 +188,7 @@ async function olderWhereSilent(peer: JsonRpcPeer, silence: number, signal: Abor
     )
   // Whatever else became of it ends the question it came after, too.
   if (!isAnswered) return never
-  return pause(OVERTAKEN).then(() => undefined)
+  return pause(REORDER_MS).then(() => undefined)
 }
 
 /** A refusal only a server of 2026-07-28 makes still tells its era. Any other is passed on. */
@@ -189,14 +198,14 @@ function revisionOfRefusal(error: unknown, revision: string): string | undefined
   const { code, data } = relayed.fields
   if (code === -32020 || code === -32021) return revision
   if (code !== -32022) return undefined
-  return shared(isObject(data) && Array.isArray(data.supported) ? data.supported : [])
+  return sharedRevision(isObject(data) && Array.isArray(data.supported) ? data.supported : [])
 }
 
 /**
  * The modern revision to use with a server that names these; nothing where it names older ones only: a server may
  * answer `server/discover` and still want the handshake. @throws SERVER_UNAVAILABLE where none is shared
  */
-function shared(supported: readonly unknown[]): string | undefined {
+function sharedRevision(supported: readonly unknown[]): string | undefined {
   const modern = modernRevisions.find((each) => supported.includes(each))
   if (modern !== undefined) return modern
   if (supported.some((each) => findRevision(each)?.era === 'legacy')) return undefined
@@ -212,12 +221,12 @@ async function canInitialize(
   deadline: AbortSignal,
   log: Log,
 ): Promise<boolean> {
-  return withPeer(httpConnect({ client, log }), { deadline, log }, async (peer, link) => {
+  return withPeer(httpConnect({ client, log }), { deadline, log }, async (peer, transport) => {
     const params = Payload.of({ protocolVersion, capabilities: {}, clientInfo: self })
     try {
       const { fields } = await peer.request('initialize', () => params, { signal: deadline })
       // The session is ended in the words of its revision.
-      link.established?.(String(fields.protocolVersion))
+      transport.established?.(String(fields.protocolVersion))
       return true
     } catch (error) {
       if (isNoEvidence(error)) throw error
@@ -229,11 +238,11 @@ async function canInitialize(
 
 async function withPeer<Result>(
   connect: OpenTransport,
-  { deadline, log }: Around,
-  use: (peer: JsonRpcPeer, link: UpstreamTransport) => Promise<Result>,
+  { deadline, log }: NegotiationContext,
+  use: (peer: JsonRpcPeer, transport: UpstreamTransport) => Promise<Result>,
 ): Promise<Result> {
   const ignore = (): void => undefined
-  const link = await connect({
+  const transport = await connect({
     receive: (text, about) => peer.receive(text, about),
     isWaiting: (id) => peer.isWaiting(id),
     reject: (id, error) => peer.reject(id, error),
@@ -241,12 +250,12 @@ async function withPeer<Result>(
     sessionLost: ignore,
   })
   const noise = (text: string): void => log.debug('upstream.noise', { text: excerpt(text) })
-  const peer = new JsonRpcPeer(link, { request: ignore, notification: ignore, noise })
+  const peer = new JsonRpcPeer(transport, { request: ignore, notification: ignore, noise })
   try {
-    return await use(peer, link)
+    return await use(peer, transport)
   } finally {
     // The next process may want what this one holds, so its end is waited for while there is time.
-    await untilAborted(link.close(), deadline).catch(ignore)
+    await untilAborted(transport.close(), deadline).catch(ignore)
   }
 }
 
@@ -271,17 +280,20 @@ const FIRST_PAUSE_MS = 60_000
 const LAST_PAUSE_MS = 3_600_000
 
 /** How many sessions are remembered that began while there was no older side. */
-const MAX_STAYING = 10_000
+const MAX_MODERN_SESSIONS = 10_000
 
-type Older = 'unknown' | 'sessions' | 'stateless' | 'absent'
+type LegacySupport = 'unknown' | 'sessions' | 'stateless' | 'absent'
 
 /** The eras of one server, and which of them a client travels in. */
 export class Eras {
   readonly #log: Log
   readonly #now: () => number
   /** Sessions that began in the newer era for want of an older side. */
-  readonly #staying = new LRUCache<string, true>({ maxSize: MAX_STAYING, sizeCalculation: () => 1 })
-  #older: Older = 'unknown'
+  readonly #modernSessions = new LRUCache<string, true>({
+    maxSize: MAX_MODERN_SESSIONS,
+    sizeCalculation: () => 1,
+  })
+  #legacy: LegacySupport = 'unknown'
   #pause = FIRST_PAUSE_MS
   #triedAgainAt = Number.POSITIVE_INFINITY
   #trial: Promise<unknown> | undefined
@@ -296,18 +308,18 @@ export class Eras {
     const { older } = newest
     // The gateway's own calls have no session: what it tells of a server is what the newest revision says.
     if (!older || client.era === 'modern' || client.session === undefined) return newest
-    switch (this.#older) {
+    switch (this.#legacy) {
       case 'unknown':
         return undefined
       case 'sessions':
-        return this.#isStaying(client.session) ? newest : older
+        return this.#isModern(client.session) ? newest : older
       case 'stateless':
         // A server without sessions has no way to be answered in this era (2025-11-25 basic/transports).
-        return canBeAsked(client.capabilities) || this.#isStaying(client.session) ? newest : older
+        return canBeAsked(client.capabilities) || this.#isModern(client.session) ? newest : older
       case 'absent':
         if (this.#triedAgainAt === Number.POSITIVE_INFINITY) return newest
-        if (!this.#isStaying(client.session) && this.#now() >= this.#triedAgainAt) return undefined
-        this.#staying.set(client.session, true)
+        if (!this.#isModern(client.session) && this.#now() >= this.#triedAgainAt) return undefined
+        this.#modernSessions.set(client.session, true)
         return newest
     }
   }
@@ -326,7 +338,7 @@ export class Eras {
 
   /** Forgets what was found out, since the server may be another one. */
   forget(): void {
-    this.#older = 'unknown'
+    this.#legacy = 'unknown'
     this.#pause = FIRST_PAUSE_MS
   }
 
@@ -345,12 +357,12 @@ export class Eras {
     await this.#trial
   }
 
-  #isStaying(session: string): boolean {
-    return this.#staying.size > 0 && this.#staying.has(session)
+  #isModern(session: string): boolean {
+    return this.#modernSessions.size > 0 && this.#modernSessions.has(session)
   }
 
   #found(older: 'sessions' | 'stateless'): void {
-    this.#older = older
+    this.#legacy = older
     this.#pause = FIRST_PAUSE_MS
     this.#log.info('upstream.older_side', { older })
   }
@@ -360,7 +372,7 @@ export class Eras {
     const { code, message, extra } = asGatewayError(error)
     if (isOfCredentials(error) || code === 'OVERLOADED' || extra.isUnsent) throw error
     const isOver = isPassing(error)
-    this.#older = 'absent'
+    this.#legacy = 'absent'
     this.#triedAgainAt = isOver ? this.#now() + this.#pause : Number.POSITIVE_INFINITY
     if (isOver) this.#pause = Math.min(this.#pause * 2, LAST_PAUSE_MS)
     this.#log.info('upstream.older_side', { older: 'absent', reason: message })

@@ -4,7 +4,7 @@
  */
 import { GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
-import { hasItsShare, type Principal } from '../core/principal.ts'
+import { hasReachedShare, type Principal } from '../core/principal.ts'
 import type { UpstreamConnection } from './protocol/connection.ts'
 
 interface Options<Key> {
@@ -92,8 +92,8 @@ export class Pool<Key> {
       )
     }
     const owner = this.#options.owner(key)
-    const isShareTaken = hasItsShare(owner, this.#entries, (each) => each.owner.id, MAX_CONNECTIONS)
-    if (isShareTaken && !this.#makeRoom(owner)) {
+    const hasFullShare = hasReachedShare(owner, this.#entries, (each) => each.owner.id, MAX_CONNECTIONS)
+    if (hasFullShare && !this.#makeRoom(owner)) {
       return Promise.reject(
         new GatewayError('OVERLOADED', 'Too many different clients of one caller use this server at once.'),
       )

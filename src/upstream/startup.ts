@@ -19,13 +19,13 @@ export async function startServers(
   options: Options,
 ): Promise<void> {
   const { log } = options
-  const missed = await Promise.all(
-    [...upstreams].map(async (each) => ((await reach(each, call, log)) ? [] : [each])),
+  const unreachable = await Promise.all(
+    [...upstreams].map(async (each) => ((await connect(each, call, log)) ? [] : [each])),
   )
-  for (const upstream of missed.flat()) background(keepTrying(upstream, call, options), log)
+  for (const upstream of unreachable.flat()) background(keepTrying(upstream, call, options), log)
 }
 
-async function reach(upstream: Upstream, call: Call, log: Log): Promise<boolean> {
+async function connect(upstream: Upstream, call: Call, log: Log): Promise<boolean> {
   try {
     await upstream.start(call)
     log.info('upstream.ready', { upstream: upstream.name, ...upstream.status })
@@ -43,7 +43,7 @@ async function keepTrying(upstream: Upstream, call: Call, { ended, onReached, lo
     await wait(delay, undefined, { signal: ended, ref: false }).catch(() => undefined)
     if (ended.aborted) return
     // A call may have reached it meanwhile.
-    if (upstream.status.problem === undefined || (await reach(upstream, call, log))) {
+    if (upstream.status.problem === undefined || (await connect(upstream, call, log))) {
       return onReached(upstream.name)
     }
   }

@@ -14,7 +14,7 @@ import type {
 } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
-import { hasItsShare, type Principal } from '../core/principal.ts'
+import { hasReachedShare, type Principal } from '../core/principal.ts'
 import { method } from '../protocol/methods.ts'
 import { progressTo } from '../protocol/legacy.ts'
 import { canAnswer, canBeAsked } from '../protocol/input-requests.ts'
@@ -43,9 +43,9 @@ export type OpenCall = (working: UpstreamCall) => Promise<Outcome>
 
 interface Options {
   /** How long questions are collected before they are put together, in milliseconds. */
-  readonly collect?: number
+  readonly collectMs?: number
   /** How long a call waits for its answers, in milliseconds. */
-  readonly patience?: number
+  readonly answerTimeoutMs?: number
   /** How many calls may wait. */
   readonly limit?: number
   /** Hears how many calls wait, whenever that changes. */
@@ -60,49 +60,49 @@ const STATE_KEY = 'park'
  * call is parked under a ticket, and the retry that brings the answers takes it up again.
  */
 export function suspendable(open: OpenCall, options: Options = {}): Handler {
-  const { collect = 15, patience = 300_000, limit = 1000 } = options
+  const { collectMs = 15, answerTimeoutMs = 300_000, limit = 1000 } = options
   const parked = new Map<string, SuspendedCall>()
 
   return (call) => {
-    const ticket = call.requestState[STATE_KEY]
-    if (ticket === undefined) {
+    const token = call.requestState[STATE_KEY]
+    if (token === undefined) {
       // Who cannot be asked anything needs no parking.
       if (!canBeAsked(call.client.capabilities)) return open(unasked(call))
-      if (isShareTaken(call.principal)) return Promise.reject(tooManyQuestions())
-      const held = new SuspendedCall(call, collect)
-      held.onParked = (turn) => keep(turn)
-      return held.start(open)
+      if (hasFullShare(call.principal)) return Promise.reject(tooManyQuestions())
+      const suspended = new SuspendedCall(call, collectMs)
+      suspended.onParked = (turn) => keep(turn)
+      return suspended.start(open)
     }
-    const held = typeof ticket === 'string' ? parked.get(ticket) : undefined
-    if (!held || held.call.principal.id !== call.principal.id) return Promise.reject(expired())
-    parked.delete(held.continuationToken)
+    const suspended = typeof token === 'string' ? parked.get(token) : undefined
+    if (!suspended || suspended.call.principal.id !== call.principal.id) return Promise.reject(expired())
+    parked.delete(suspended.continuationToken)
     options.onCount?.(parked.size)
-    clearTimeout(held.timer)
-    return held.resume(call)
+    clearTimeout(suspended.timer)
+    return suspended.resume(call)
   }
 
-  function isShareTaken(principal: Principal): boolean {
-    return hasItsShare(principal, parked, (held) => held.call.principal.id, limit)
+  function hasFullShare(principal: Principal): boolean {
+    return hasReachedShare(principal, parked, (suspended) => suspended.call.principal.id, limit)
   }
 
-  function keep(held: SuspendedCall): boolean {
-    if (parked.size >= limit || isShareTaken(held.call.principal)) return false
-    held.continuationToken = randomUUID()
-    parked.set(held.continuationToken, held)
+  function keep(suspended: SuspendedCall): boolean {
+    if (parked.size >= limit || hasFullShare(suspended.call.principal)) return false
+    suspended.continuationToken = randomUUID()
+    parked.set(suspended.continuationToken, suspended)
     options.onCount?.(parked.size)
-    held.timer = setTimeout(() => {
-      parked.delete(held.continuationToken)
+    suspended.timer = setTimeout(() => {
+      parked.delete(suspended.continuationToken)
       options.onCount?.(parked.size)
-      held.giveUp()
-    }, patience)
-    held.timer.unref()
+      suspended.giveUp()
+    }, answerTimeoutMs)
+    suspended.timer.unref()
     return true
   }
 }
 
-interface Asked {
+interface PendingRequest {
   readonly question: InputRequest
-  readonly isGuess: boolean
+  readonly isAmbiguous: boolean
   answer(answer: InputResponse | undefined): void
 }
 
@@ -111,10 +111,10 @@ class SuspendedCall implements UpstreamCall {
   call: Call
   continuationToken = ''
   timer: NodeJS.Timeout | undefined
-  onParked: (held: SuspendedCall) => boolean = () => false
+  onParked: (suspended: SuspendedCall) => boolean = () => false
   readonly #collect: number
   readonly #controller = new AbortController()
-  readonly #asked = new Map<string, Asked>()
+  readonly #pending = new Map<string, PendingRequest>()
   #turn = Promise.withResolvers<Outcome>()
   #isOpen = true
   #ended: (() => void) | undefined
@@ -124,9 +124,9 @@ class SuspendedCall implements UpstreamCall {
   #progress: ((note: Notification) => void) | undefined
   readonly #abort = (): void => this.#controller.abort(this.call.signal.reason)
 
-  constructor(call: Call, collect: number) {
+  constructor(call: Call, collectMs: number) {
     this.call = call
-    this.#collect = collect
+    this.#collect = collectMs
     this.#follow(call)
   }
 
@@ -152,11 +152,11 @@ class SuspendedCall implements UpstreamCall {
     this.#withdrawn = undefined
     this.#follow(call)
     for (const [key, answer] of Object.entries(call.inputResponses ?? {}))
-      this.#asked.get(key)?.answer(answer)
+      this.#pending.get(key)?.answer(answer)
     if (this.#ended) {
       this.#drop()
       this.#settle(this.#ended)
-    } else if (this.#asked.size > 0) this.#flushSoon()
+    } else if (this.#pending.size > 0) this.#flushSoon()
     return this.#turn.promise
   }
 
@@ -171,7 +171,7 @@ class SuspendedCall implements UpstreamCall {
 
   requestInput(
     question: InputRequest,
-    { withdrawn, isAmbiguous: isGuess = false }: InputRequestOptions = {},
+    { withdrawn, isAmbiguous = false }: InputRequestOptions = {},
   ): Promise<InputResponse | undefined> {
     const { call } = this
     const isAskable =
@@ -180,16 +180,16 @@ class SuspendedCall implements UpstreamCall {
     return new Promise((resolve) => {
       const key = `q${++this.#questions}`
       const done = (answer: InputResponse | undefined): void => {
-        this.#asked.delete(key)
+        this.#pending.delete(key)
         withdrawn?.removeEventListener('abort', takeBack)
         resolve(answer)
       }
       const takeBack = (): void => {
         done(refusal(question))
-        if (this.#asked.size === 0) this.#withdrawn?.abort()
+        if (this.#pending.size === 0) this.#withdrawn?.abort()
       }
       withdrawn?.addEventListener('abort', takeBack)
-      this.#asked.set(key, { question, isGuess, answer: done })
+      this.#pending.set(key, { question, isAmbiguous, answer: done })
       this.#flushSoon()
     })
   }
@@ -197,7 +197,7 @@ class SuspendedCall implements UpstreamCall {
   /** The client did not come back: the server learns that its questions stay unanswered. */
   giveUp(): void {
     this.call.signal.removeEventListener('abort', this.#abort)
-    for (const { question, answer } of [...this.#asked.values()]) answer(noAnswer(question))
+    for (const { question, answer } of [...this.#pending.values()]) answer(noAnswer(question))
     this.#controller.abort(new GatewayError('CANCELLED', 'The user did not answer in time.'))
   }
 
@@ -215,12 +215,12 @@ class SuspendedCall implements UpstreamCall {
   }
 
   #flush(): void {
-    if (!this.#isOpen || this.#asked.size === 0) return
+    if (!this.#isOpen || this.#pending.size === 0) return
     const questions: InputRequests = Object.fromEntries(
-      [...this.#asked].map(([key, { question }]) => [key, question]),
+      [...this.#pending].map(([key, { question }]) => [key, question]),
     )
     if (!this.onParked(this)) {
-      for (const { question, answer } of [...this.#asked.values()]) answer(noAnswer(question))
+      for (const { question, answer } of [...this.#pending.values()]) answer(noAnswer(question))
       return
     }
     this.#isOpen = false
@@ -237,11 +237,11 @@ class SuspendedCall implements UpstreamCall {
   #end(settle: () => void): void {
     this.#ended = settle
     clearTimeout(this.#flushing)
-    const guesses = [...this.#asked.values()].filter((each) => each.isGuess)
+    const ambiguous = [...this.#pending.values()].filter((each) => each.isAmbiguous)
     // Roots are for no call, and short calls may be all there is to ask through.
-    if (guesses.some(({ question }) => question.method === 'roots/list')) this.#flush()
+    if (ambiguous.some(({ question }) => question.method === 'roots/list')) this.#flush()
     // A caller who is being asked for another call goes on to answer.
-    if (!this.#isOpen && guesses.length > 0) return
+    if (!this.#isOpen && ambiguous.length > 0) return
     this.#drop()
     if (this.#isOpen) this.#settle(settle)
     else this.#withdrawn?.abort()
@@ -249,7 +249,7 @@ class SuspendedCall implements UpstreamCall {
 
   /** Lets go of the questions that are left. */
   #drop(): void {
-    if (this.#asked.size > 0) for (const { answer } of [...this.#asked.values()]) answer(undefined)
+    if (this.#pending.size > 0) for (const { answer } of [...this.#pending.values()]) answer(undefined)
   }
 
   #settle(settle: () => void): void {

@@ -18,7 +18,7 @@ const MAX_PAGES = 1000
 /** How long a tool that is not listed, or a list that is refused, is not asked for again, in milliseconds. */
 const UNKNOWN_TTL_MS = 10_000
 /** For how many kinds of clients that is known. */
-const MAX_ASKERS = 100
+const MAX_CLIENT_KEYS = 100
 
 /** What must be known of a tool before it is called. */
 export interface IndexedTool {
@@ -37,7 +37,7 @@ interface Refusal {
   readonly error: unknown
   readonly at: number
   /** No answer came in time. */
-  readonly isSilent: boolean
+  readonly isTimeout: boolean
 }
 
 type List = (params: Payload, client?: Client) => Promise<Payload>
@@ -47,9 +47,9 @@ export class ToolIndex {
   readonly #list: List
   #known: Map<string, IndexedTool> | undefined
   /** Whom the tools were last listed for, by what it can do: others may be offered others. */
-  #asker: string | undefined
-  #walking: Promise<void> | undefined
-  readonly #walkedAt = new LRUCache<string, number>({ max: MAX_ASKERS })
+  #clientKey: string | undefined
+  #listing: Promise<void> | undefined
+  readonly #listedAt = new LRUCache<string, number>({ max: MAX_CLIENT_KEYS })
   #byAlias: ReadonlyMap<string, readonly string[]> | undefined
   #refusal: Refusal | undefined
 
@@ -65,47 +65,47 @@ export class ToolIndex {
     if (refusal) {
       const isOver = Date.now() - refusal.at >= UNKNOWN_TTL_MS
       // A list that does not come is not waited for again: it is asked for meanwhile.
-      if (isOver && refusal.isSilent && !this.#walking) this.#learnAll(client).catch(() => undefined)
-      if (!isOver || refusal.isSilent) return Promise.reject(refusal.error)
+      if (isOver && refusal.isTimeout && !this.#listing) this.#learnAll(client).catch(() => undefined)
+      if (!isOver || refusal.isTimeout) return Promise.reject(refusal.error)
     }
-    const asker = askerOf(client)
-    const isSame = this.#asker === asker
-    if (this.#walking) {
+    const clientKey = clientKeyOf(client)
+    const isSame = this.#clientKey === clientKey
+    if (this.#listing) {
       const again = () => this.of(tool, client)
-      return isSame ? this.#walking.then(() => this.#find(tool)) : this.#walking.then(again, again)
+      return isSame ? this.#listing.then(() => this.#find(tool)) : this.#listing.then(again, again)
     }
-    if (this.#known && Date.now() - (this.#walkedAt.get(asker) ?? 0) < UNKNOWN_TTL_MS) return undefined
+    if (this.#known && Date.now() - (this.#listedAt.get(clientKey) ?? 0) < UNKNOWN_TTL_MS) return undefined
     return this.#learnAll(client).then(() => this.#find(tool))
   }
 
   /** Lists the tools for a client. @throws what listing them throws */
   #learnAll(client: Client | undefined): Promise<void> {
-    const asker = askerOf(client)
-    const isSame = this.#asker === asker
-    this.#asker = asker
-    this.#walking = this.#walk(client, isSame)
+    const clientKey = clientKeyOf(client)
+    const isSame = this.#clientKey === clientKey
+    this.#clientKey = clientKey
+    this.#listing = this.#readPages(client, isSame)
       .then(
         () => {
           this.#refusal = undefined
-          this.#walkedAt.set(asker, Date.now())
+          this.#listedAt.set(clientKey, Date.now())
         },
         (error: unknown) => {
-          const isSilent = asGatewayError(error).code === 'OPERATION_TIMEOUT'
-          this.#refusal = isSilent || isAnswered(error) ? { error, at: Date.now(), isSilent } : undefined
+          const isTimeout = asGatewayError(error).code === 'OPERATION_TIMEOUT'
+          this.#refusal = isTimeout || isAnswered(error) ? { error, at: Date.now(), isTimeout } : undefined
           throw error
         },
       )
       .finally(() => {
-        this.#walking = undefined
+        this.#listing = undefined
       })
-    return this.#walking
+    return this.#listing
   }
 
   /** Records the tools listed for a caller. A list without pages also shows which tools are gone. */
-  learn(result: Payload, asked: Payload, client?: Client): void {
+  learn(result: Payload, requested: Payload, client?: Client): void {
     if (!this.#known || !Array.isArray(result.fields.tools)) return
-    const isWhole = asked.fields.cursor === undefined && isLast(result.fields.nextCursor)
-    if (isWhole && this.#asker === askerOf(client)) this.#known.clear()
+    const isWhole = requested.fields.cursor === undefined && isLast(result.fields.nextCursor)
+    if (isWhole && this.#clientKey === clientKeyOf(client)) this.#known.clear()
     read(result, this.#known)
     this.#byAlias = undefined
   }
@@ -125,7 +125,7 @@ export class ToolIndex {
     return only !== undefined && others.length === 0 ? this.#known.get(only) : undefined
   }
 
-  async #walk(client: Client | undefined, isAnew: boolean): Promise<void> {
+  async #readPages(client: Client | undefined, isAnew: boolean): Promise<void> {
     const found = new Map<string, IndexedTool>()
     const seen = new Set<unknown>()
     let cursor: unknown
@@ -150,7 +150,7 @@ export function unlistedTool(name: string): IndexedTool {
 }
 
 /** What clients are told apart by: those that can do the same are offered the same. */
-function askerOf(client: Client | undefined): string {
+function clientKeyOf(client: Client | undefined): string {
   return createHash('sha256')
     .update(canonical(client?.capabilities ?? {}))
     .digest('base64url')

@@ -81,8 +81,8 @@ export function addMembers(text: string, added: string): string {
 }
 
 /** Whether the containers of a JSON text nest deeper than this. One pass over texts long enough for it, none over others. */
-export function isDeeperThan(text: string, most: number): boolean {
-  if (text.length < 2 * most) return false
+export function isDeeperThan(text: string, maxDepth: number): boolean {
+  if (text.length < 2 * maxDepth) return false
   let depth = 0
   let at = 0
   while (at < text.length) {
@@ -91,7 +91,7 @@ export function isDeeperThan(text: string, most: number): boolean {
     else {
       if (code === OPEN_OBJECT || code === OPEN_ARRAY) depth++
       else if (code === CLOSE_OBJECT || code === CLOSE_ARRAY) depth--
-      if (depth > most) return true
+      if (depth > maxDepth) return true
       at++
     }
   }
@@ -99,20 +99,20 @@ export function isDeeperThan(text: string, most: number): boolean {
 }
 
 /** What to do with a member found by `cutMembers`: take it out, pass over its value unread, or look into its value. */
-export type Verdict = 'cut' | 'skip' | 'enter'
+export type MemberAction = 'cut' | 'skip' | 'enter'
 
 /**
  * Takes members out of a JSON text at any depth, in one pass; everything else keeps the very characters it came in.
  * Text that is no JSON comes back in some form that is none either.
  */
-export function cutMembers(text: string, judge: (key: string) => Verdict): string {
+export function cutMembers(text: string, actionFor: (key: string) => MemberAction): string {
   let kept = ''
   let from = 0
   let at = 0
   let comma = 0
   let isKeyNext = false
   /** The containers around: an array, an object, or an object of which a member stays. */
-  const around: ('array' | 'object' | 'kept')[] = []
+  const containers: ('array' | 'object' | 'kept')[] = []
   while (at < text.length) {
     const code = text.charCodeAt(at)
     if (code === QUOTE) {
@@ -120,13 +120,13 @@ export function cutMembers(text: string, judge: (key: string) => Verdict): strin
       at = skipString(text, at)
       if (!isKeyNext) continue
       isKeyNext = false
-      const verdict = judge(unquoted(text.slice(start, at)))
-      if (verdict !== 'cut') around[around.length - 1] = 'kept'
-      if (verdict === 'enter') continue
+      const action = actionFor(unquoted(text.slice(start, at)))
+      if (action !== 'cut') containers[containers.length - 1] = 'kept'
+      if (action === 'enter') continue
       at = skipSpace(text, skipValue(text, valueAfter(text, at)))
-      if (verdict === 'skip') continue
+      if (action === 'skip') continue
       // The comma before goes too; where no member stands before, the one after.
-      const isAfter = around.at(-1) === 'kept'
+      const isAfter = containers.at(-1) === 'kept'
       kept += text.slice(from, isAfter ? comma : start)
       isKeyNext = !isAfter && text.charCodeAt(at) === COMMA
       if (isKeyNext) at++
@@ -135,12 +135,12 @@ export function cutMembers(text: string, judge: (key: string) => Verdict): strin
     }
     if (code === OPEN_OBJECT || code === OPEN_ARRAY) {
       isKeyNext = code === OPEN_OBJECT
-      around.push(isKeyNext ? 'object' : 'array')
+      containers.push(isKeyNext ? 'object' : 'array')
     } else if (code === CLOSE_OBJECT || code === CLOSE_ARRAY) {
       isKeyNext = false
-      around.pop()
+      containers.pop()
     } else if (code === COMMA) {
-      isKeyNext = around.at(-1) !== 'array'
+      isKeyNext = containers.at(-1) !== 'array'
       comma = at
     }
     at++

@@ -45,36 +45,41 @@ export function judge(definition: Definition, { server, isTrusted }: Context): J
   const description = typeof definition.description === 'string' ? definition.description : ''
   const hints = isObject(definition.annotations) ? definition.annotations : {}
   const named = nameEvidence(name, server)
-  const told = [...named, ...titlesOf(definition, hints), ...descriptionEvidence(description)]
-  const plain = [...told, ...argumentEvidence(definition.inputSchema, aboutOf(name, description, told))]
+  const wordEvidence = [...named, ...titlesOf(definition, hints), ...descriptionEvidence(description)]
+  const plain = [
+    ...wordEvidence,
+    ...argumentEvidence(definition.inputSchema, aboutOf(name, description, wordEvidence)),
+  ]
   const all = [...plain, ...outputEvidence(definition.outputSchema)]
-  const heard = annotated(all, { hints, isTrusted })
-  const base = heard.evidence.filter((each) => !each.when)
-  const conditions = heard.evidence.flatMap((each) => (each.when ? [{ ...each, when: each.when }] : []))
-  const least = base.reduce<Effect>((effect, each) => worse(effect, each.effect), 'read')
-  const ordered = heard.evidence.toSorted((one, other) => effectRanks[other.effect] - effectRanks[one.effect])
-  const worst = conditions.reduce<Effect>((effect, each) => worse(effect, each.effect), least)
+  const weighed = annotated(all, { hints, isTrusted })
+  const base = weighed.evidence.filter((each) => !each.when)
+  const conditions = weighed.evidence.flatMap((each) => (each.when ? [{ ...each, when: each.when }] : []))
+  const baseEffect = base.reduce<Effect>((effect, each) => worse(effect, each.effect), 'read')
+  const ordered = weighed.evidence.toSorted(
+    (one, other) => effectRanks[other.effect] - effectRanks[one.effect],
+  )
+  const worst = conditions.reduce<Effect>((effect, each) => worse(effect, each.effect), baseEffect)
   const dryRun = dryRunArgument(definition.inputSchema)
   const verb = ordered.find((each) => each.effect === worst && each.verb !== undefined)?.verb
   return {
     effect: worst,
-    least,
-    conditions: conditions.filter((each) => effectRanks[each.effect] > effectRanks[least]),
+    baseEffect,
+    conditions: conditions.filter((each) => effectRanks[each.effect] > effectRanks[baseEffect]),
     ...(dryRun !== undefined && { dryRun }),
     ...(verb !== undefined && { verb }),
-    evidence: [...ordered.map(said), ...heard.doubts],
+    evidence: [...ordered.map(evidenceText), ...weighed.caveats],
   }
 }
 
 /** What one call of a judged tool does. */
 function effectOfCall(
-  { least, conditions, dryRun }: Variation,
+  { baseEffect, conditions, dryRun }: Variation,
   given: Readonly<Record<string, unknown>>,
 ): Effect {
   if (dryRun !== undefined && at(given, dryRun) === true) return 'read'
   return conditions
     .filter(({ when }) => isMet(when, at(given, when.path)))
-    .reduce<Effect>((effect, each) => worse(effect, each.effect), least)
+    .reduce<Effect>((effect, each) => worse(effect, each.effect), baseEffect)
 }
 
 function at(given: unknown, path: readonly string[]): unknown {
@@ -90,7 +95,7 @@ function isMet({ is, value }: Condition, given: unknown): boolean {
   return is === 'given' || /"\$(?:out|merge)"/.test(JSON.stringify(given))
 }
 
-function said({ text, when }: Evidence): string {
+function evidenceText({ text, when }: Evidence): string {
   return when && when.is === 'given' ? `${text} (only calls with ${when.argument})` : text
 }
 
@@ -99,9 +104,9 @@ function titlesOf(definition: Definition, hints: Definition): readonly Evidence[
   return [...new Set(titles)].flatMap(titleEvidence)
 }
 
-function aboutOf(name: string, description: string, told: readonly Evidence[]) {
-  const verbs = told.flatMap(({ verb }) => verb ?? [])
-  const acting = told.filter(({ effect }) => effect !== 'read')
+function aboutOf(name: string, description: string, wordEvidence: readonly Evidence[]) {
+  const verbs = wordEvidence.flatMap(({ verb }) => verb ?? [])
+  const acting = wordEvidence.filter(({ effect }) => effect !== 'read')
   return {
     text: `${name.replaceAll(/[_-]/g, ' ')} ${description}`,
     verbs,
@@ -116,32 +121,34 @@ function aboutOf(name: string, description: string, told: readonly Evidence[]) {
 
 const adding = new Set('create add insert append edit comment annotate patch modify'.split(' '))
 
-interface Hearing {
+interface AnnotationContext {
   readonly hints: Definition
   readonly isTrusted: boolean
 }
 
-interface Heard {
+interface WeighedEvidence {
   readonly evidence: readonly Evidence[]
-  readonly doubts: readonly string[]
+  readonly caveats: readonly string[]
 }
 
 /** What annotations add to the evidence or take from it, with the protocol's own defaults for what is absent. */
-function annotated(all: readonly Evidence[], { hints, isTrusted }: Hearing): Heard {
+function annotated(all: readonly Evidence[], { hints, isTrusted }: AnnotationContext): WeighedEvidence {
   const { readOnlyHint, destructiveHint } = hints
   const isSession = all.length > 0 && all.every(isPassing)
-  if (readOnlyHint === true) return readingSaid(all, isTrusted, destructiveHint)
+  if (readOnlyHint === true) return readOnlyEvidence(all, isTrusted, destructiveHint)
   if (destructiveHint === true) {
     const isPassingOnly = isSession && all.some(({ effect }) => effect !== 'read')
-    return isPassingOnly ? { evidence: all, doubts: [] } : raised(all, 'destructive', 'destructiveHint: true')
+    return isPassingOnly
+      ? { evidence: all, caveats: [] }
+      : raised(all, 'destructive', 'destructiveHint: true')
   }
   if (destructiveHint === false) return reassured(all, isTrusted, readOnlyHint)
   if (readOnlyHint === false) {
     if (isSession) return raised(all, 'write', 'readOnlyHint: false')
     return raised(all, 'destructive', 'readOnlyHint: false, and not that it destroys nothing')
   }
-  if (all.length > 0) return { evidence: all, doubts: [] }
-  return { evidence: [{ effect: 'destructive', text: 'nothing says what it does' }], doubts: [] }
+  if (all.length > 0) return { evidence: all, caveats: [] }
+  return { evidence: [{ effect: 'destructive', text: 'nothing says what it does' }], caveats: [] }
 }
 
 /** Only what passes by itself, and reads. */
@@ -149,19 +156,23 @@ function isPassing({ effect, verb }: Evidence): boolean {
   return effect === 'read' || (verb !== undefined && verbClass(verb) === 'session')
 }
 
-function raised(all: readonly Evidence[], effect: Effect, what: string): Heard {
-  return { evidence: [{ effect, text: `its server says ${what}` }, ...all], doubts: [] }
+function raised(all: readonly Evidence[], effect: Effect, what: string): WeighedEvidence {
+  return { evidence: [{ effect, text: `its server says ${what}` }, ...all], caveats: [] }
 }
 
 /** A trusted server that says it only reads is believed, but not against a name that says otherwise. */
-function readingSaid(all: readonly Evidence[], isTrusted: boolean, destructiveHint: unknown): Heard {
+function readOnlyEvidence(
+  all: readonly Evidence[],
+  isTrusted: boolean,
+  destructiveHint: unknown,
+): WeighedEvidence {
   if (destructiveHint === true && !isTrusted) return raised(all, 'destructive', 'destructiveHint: true')
   const text = 'its server says readOnlyHint: true'
   if (!isTrusted) {
     const evidence: readonly Evidence[] =
       all.length > 0 ? all : [{ effect: 'destructive', text: 'nothing but its server says what it does' }]
     const isDoubted = evidence.some(({ effect }) => effect !== 'read')
-    return { evidence, doubts: isDoubted ? [`${text}, which is not believed (trust is off)`] : [] }
+    return { evidence, caveats: isDoubted ? [`${text}, which is not believed (trust is off)`] : [] }
   }
   const kept = all.filter(
     ({ verb, when, effect, isName }) =>
@@ -170,8 +181,8 @@ function readingSaid(all: readonly Evidence[], isTrusted: boolean, destructiveHi
       (isName && verb !== undefined && (isContradiction(verb) || plainWrites.has(verb))),
   )
   const isContradicted = kept.some(({ effect, when }) => effect !== 'read' && when === undefined)
-  if (isContradicted) return { evidence: kept, doubts: [`${text}, which its own words contradict`] }
-  return { evidence: [{ effect: 'read', text }, ...kept], doubts: [] }
+  if (isContradicted) return { evidence: kept, caveats: [`${text}, which its own words contradict`] }
+  return { evidence: [{ effect: 'read', text }, ...kept], caveats: [] }
 }
 
 /** Verbs that say in a name that something is made or changed, whatever its server says. */
@@ -184,7 +195,7 @@ function isContradiction(verb: string): boolean {
 }
 
 /** A trusted server that says it destroys nothing is believed where the words are soft. */
-function reassured(all: readonly Evidence[], isTrusted: boolean, readOnlyHint: unknown): Heard {
+function reassured(all: readonly Evidence[], isTrusted: boolean, readOnlyHint: unknown): WeighedEvidence {
   const text = 'its server says destructiveHint: false'
   const acts: readonly Evidence[] =
     readOnlyHint === false || all.length === 0 ? [{ effect: 'write', text }] : []
@@ -196,13 +207,13 @@ function reassured(all: readonly Evidence[], isTrusted: boolean, readOnlyHint: u
       readOnlyHint === false ? [{ effect: 'write', text: 'its server says readOnlyHint: false' }] : []
     return {
       evidence: [...evidence, ...more],
-      doubts: isDoubted ? [`${text}, which is not believed (trust is off)`] : [],
+      caveats: isDoubted ? [`${text}, which is not believed (trust is off)`] : [],
     }
   }
   const softened = all.map((each): Evidence =>
     each.isSoft && !each.when ? { ...each, effect: 'write' } : each,
   )
-  return { evidence: [...softened, ...acts], doubts: [] }
+  return { evidence: [...softened, ...acts], caveats: [] }
 }
 
 // The judgement of one call: a tool is listed with its worst effect, and a call is held to what its own arguments do.

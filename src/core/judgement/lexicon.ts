@@ -8,7 +8,7 @@
 /** How arguments decide what a call does. */
 export interface Variation {
   /** What a call does that uses no argument named in `conditions`. */
-  readonly least: Effect
+  readonly baseEffect: Effect
   /** Uses of arguments that make a call worse than `least`. */
   readonly conditions: readonly (Evidence & { readonly when: Condition })[]
   /** With `true` at this path of its arguments, a call changes nothing. */

@@ -115,11 +115,11 @@ export function leadingVerb(name: string, server: string): string | undefined {
 /** What the first sentences of a description say, and what later ones warn of. */
 export function descriptionEvidence(description: string): readonly Evidence[] {
   const sentences = sentencesOf(description)
-  const told = sentences
+  const verbs = sentences
     .slice(0, MAX_SENTENCES)
     .flatMap((sentence, at) => (at > 0 && isReference(sentence) ? [] : clauseVerbs(sentence, at === 0)))
   const warned = sentences.flatMap((sentence) => warnings(sentence))
-  const unique = new Map(told.map((verb) => [verb, ofVerb(verb, 'its description says')]))
+  const unique = new Map(verbs.map((verb) => [verb, ofVerb(verb, 'its description says')]))
   return [...unique.values(), ...warned]
 }
 
@@ -246,12 +246,12 @@ function isVerbLike(word: string): boolean {
 }
 
 function verbIn(word: string | undefined, isLeading: boolean): string | undefined {
-  const bare = (word ?? '').toLowerCase().replaceAll(/[^a-z]/g, '')
-  const verb = baseVerb(bare)
+  const letters = (word ?? '').toLowerCase().replaceAll(/[^a-z]/g, '')
+  const verb = baseVerb(letters)
   // "Config includes …", "roles and members": what is administered is a noun in a sentence.
   if (verb === undefined || (verbClass(verb) === 'admin' && isNoun(verb))) return undefined
   // "Lists" leads a sentence as a verb; "releases" after "and" is a noun.
-  return isLeading || verb === bare || !isNoun(verb) ? verb : undefined
+  return isLeading || verb === letters || !isNoun(verb) ? verb : undefined
 }
 
 const alarms: readonly (readonly [RegExp, Evidence])[] = [

@@ -23,7 +23,7 @@ export function argumentMismatches(
     typeof name === 'string' && !given.has(name) ? [`${tool} needs ${name}, which is not given`] : [],
   )
   const wrong = [...given].flatMap(([name, value]) => {
-    if (!takes(schema, name)) return [`${tool} takes no ${name}${hint(name, namesOf(schema))}`]
+    if (!acceptsMember(schema, name)) return [`${tool} takes no ${name}${hint(name, namesOf(schema))}`]
     const own = memberSchema(schema, name)
     const problem = own && (valueProblem(value, own) ?? typeProblem(value, own, sources))
     return problem === undefined ? [] : [`${name} of ${tool} ${problem}`]
@@ -86,12 +86,12 @@ function typeText({ type, items }: Schema): string {
 }
 
 /** What is wrong with a path into what a schema of a tool describes; nothing where it may lead somewhere. */
-export function strayed(path: Path, schema: unknown, tool: string): string | undefined {
+export function pathMismatch(path: Path, schema: unknown, tool: string): string | undefined {
   let at: unknown = schema
   for (const step of path.steps) {
     if (!isObject(at)) return undefined
     if (typeof step !== 'string') at = at.items
-    else if (!takes(at, step)) return `${tool} has no ${printPath(path)}${hint(step, namesOf(at))}`
+    else if (!acceptsMember(at, step)) return `${tool} has no ${printPath(path)}${hint(step, namesOf(at))}`
     else at = memberSchema(at, step)
   }
   return undefined
@@ -99,8 +99,8 @@ export function strayed(path: Path, schema: unknown, tool: string): string | und
 
 /** Words that name the nearest of some names, else all there are. */
 export function hint(name: string, known: readonly string[]): string {
-  const meant = nearest(name, known)
-  if (meant !== undefined) return `; did you mean ${meant}?`
+  const suggestion = nearest(name, known)
+  if (suggestion !== undefined) return `; did you mean ${suggestion}?`
   if (known.length === 0) return ''
   const rest = known.length > MAX_NAMES ? `, and ${known.length - MAX_NAMES} more` : ''
   return `; there ${known.length === 1 ? 'is' : 'are'} ${known.slice(0, MAX_NAMES).join(', ')}${rest}`
@@ -117,11 +117,12 @@ export function namesOf({ properties }: Schema): string[] {
 }
 
 /** Whether a schema knows a member, or does not say which members there are. */
-export function takes(schema: Schema, name: string): boolean {
-  const { properties, additionalProperties: others, patternProperties } = schema
+export function acceptsMember(schema: Schema, name: string): boolean {
+  const { properties, additionalProperties: additional, patternProperties } = schema
   if (isObject(properties) && Object.hasOwn(properties, name)) return true
-  if (others === false) return isObject(patternProperties)
-  const isOpen = others !== undefined || isObject(patternProperties) || composing.some((key) => key in schema)
+  if (additional === false) return isObject(patternProperties)
+  const isOpen =
+    additional !== undefined || isObject(patternProperties) || composing.some((key) => key in schema)
   return isOpen || !isObject(properties)
 }
 

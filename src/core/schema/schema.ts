@@ -51,7 +51,7 @@ export function validator(schema: JsonSchema, trust: Trust = {}): Check {
   return check
 }
 
-const most = { checks: 1000, characters: 16_000_000, problems: 100, perEngine: 200, steps: 100_000 }
+const limits = { checks: 1000, characters: 16_000_000, problems: 100, perEngine: 200, steps: 100_000 }
 const checks = new Map<string, Check>()
 let characters = 0
 
@@ -59,7 +59,7 @@ function remember(text: string, check: Check): void {
   if (!checks.delete(text)) characters += text.length
   checks.set(text, check)
   for (const oldest of checks.keys()) {
-    if (checks.size <= most.checks && characters <= most.characters) return
+    if (checks.size <= limits.checks && characters <= limits.characters) return
     checks.delete(oldest)
     characters -= oldest.length
   }
@@ -78,7 +78,7 @@ function lazyCheck(schema: JsonSchema, trust: Trust): Check {
     }
     steps = 0
     if (attempt(validate, value)) return []
-    return (validate.errors ?? []).slice(0, most.problems).map(problem)
+    return (validate.errors ?? []).slice(0, limits.problems).map(problem)
   }
 }
 
@@ -96,7 +96,7 @@ let steps = 0
 
 function takeStep(): boolean {
   steps += 1
-  if (steps > most.steps) throw new RangeError('it takes too many steps')
+  if (steps > limits.steps) throw new RangeError('it takes too many steps')
   return true
 }
 
@@ -105,8 +105,8 @@ const NAME = 'https://gatehouse.invalid/schema'
 function compile(schema: JsonSchema, { trusted = false, onUnchecked }: Trust): ValidateFunction {
   // Without a name of its own a schema could not refer to itself.
   const { $schema, $async: _promises, ...rules }: JsonSchema = { $id: NAME, ...schema }
-  const isOld = typeof $schema === 'string' && /draft-0[4-7]/.test($schema)
-  const chosen = engine(isOld ? 'draft-07' : '2020-12', trusted)
+  const isDraft07 = typeof $schema === 'string' && /draft-0[4-7]/.test($schema)
+  const chosen = engine(isDraft07 ? 'draft-07' : '2020-12', trusted)
   if (trusted) return chosen.compile(rules)
   const bounded = boundedSchema(rules)
   unchecked = new Set()
@@ -125,7 +125,7 @@ const engines = new Map<string, { readonly ajv: Ajv; compiled: number }>()
 function engine(draft: Draft, trusted: boolean): Ajv {
   const key = `${draft} ${trusted}`
   const current = engines.get(key)
-  if (current && current.compiled < most.perEngine) {
+  if (current && current.compiled < limits.perEngine) {
     current.compiled += 1
     return current.ajv
   }
@@ -214,7 +214,7 @@ function segments(pointer: string): string[] {
 }
 
 /** The limits of a foreign schema: nested values, values in all, and characters of its words. */
-const maxSteps = { depth: 64, values: 20_000, characters: 500_000 }
+const schemaLimits = { depth: 64, values: 20_000, characters: 500_000 }
 
 /** The keyword that counts how often references are followed. */
 const STEP_KEYWORD = 'x-gatehouse-step'
@@ -230,13 +230,13 @@ const references = ['$ref', '$dynamicRef', '$recursiveRef']
  * endless work. @throws TypeError where the schema is too large
  */
 function boundedSchema(schema: JsonSchema): JsonSchema {
-  const left = { values: maxSteps.values, characters: maxSteps.characters }
+  const budget = { values: schemaLimits.values, characters: schemaLimits.characters }
 
   const spend = (characters: number, depth: number): void => {
-    left.values -= 1
-    left.characters -= characters
-    if (left.values < 0 || left.characters < 0) throw new TypeError('it is too large')
-    if (depth > maxSteps.depth) throw new TypeError('it is nested too deeply')
+    budget.values -= 1
+    budget.characters -= characters
+    if (budget.values < 0 || budget.characters < 0) throw new TypeError('it is too large')
+    if (depth > schemaLimits.depth) throw new TypeError('it is nested too deeply')
   }
   const copy = (value: unknown, depth: number, kind: 'schema' | 'map' | 'plain'): unknown => {
     spend(typeof value === 'string' ? value.length : 0, depth)

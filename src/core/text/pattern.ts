@@ -11,8 +11,8 @@ export interface Pattern {
 }
 
 /** How long a pattern and a text may be, in characters. */
-const most = { pattern: 1000, text: 100_000, kept: 1000 }
-const patterns = new LRUCache<string, Pattern | 'unsupported'>({ max: most.kept })
+const limits = { pattern: 1000, text: 100_000, kept: 1000 }
+const patterns = new LRUCache<string, Pattern | 'unsupported'>({ max: limits.kept })
 
 /**
  * Compiles a pattern. Nothing where it cannot be matched in linear time: it looks around or back, or is too long.
@@ -31,12 +31,12 @@ function compile(source: string, ignoreCase: boolean): Pattern | 'unsupported' {
   // Loaded for the first pattern, which most configurations never have.
   const { RE2JS }: typeof import('re2js') = require('re2js')
   checkSyntax(source)
-  if (source.length > most.pattern) return 'unsupported'
+  if (source.length > limits.pattern) return 'unsupported'
   try {
     const flags = ignoreCase ? RE2JS.CASE_INSENSITIVE : 0
     const compiled = RE2JS.compile(RE2JS.translateRegExp(source), flags)
     return {
-      test: (text, otherwise) => (text.length > most.text ? otherwise : compiled.test(text)),
+      test: (text, otherwise) => (text.length > limits.text ? otherwise : compiled.test(text)),
       replaceAll: (text: string, replacement: string) => {
         let count = 0
         const replace = (): string => {

@@ -66,16 +66,16 @@ export function createRanking<Of extends Described>(documents: readonly Of[]): R
   /** What a word of the query adds to each document: by itself, or by the best of its synonyms. */
   const addTo = (sums: Map<number, Sum>, form: string, importance: number): void => {
     const word = stem(form)
-    const others = synonymsOf(word)
+    const synonyms = synonymsOf(word)
     const best = new Map<number, Sum>()
     note(best, byStem.get(word), { share: 1, rarity: worth(word) })
-    const rarity = worth(word, ...others)
-    for (const other of others) note(best, byStem.get(other), { share: SYNONYM, rarity })
+    const rarity = worth(word, ...synonyms)
+    for (const other of synonyms) note(best, byStem.get(other), { share: SYNONYM, rarity })
     const same = byForm.get(form)
-    for (const [at, { score, said }] of best) {
-      const sum = sums.get(at) ?? { score: 0, said: 0 }
+    for (const [at, { score, coverage }] of best) {
+      const sum = sums.get(at) ?? { score: 0, coverage: 0 }
       sum.score += same?.has(at) === true ? score * (1 + SAME_FORM) : score
-      sum.said += said * importance
+      sum.coverage += coverage * importance
       sums.set(at, sum)
     }
   }
@@ -86,14 +86,16 @@ export function createRanking<Of extends Described>(documents: readonly Of[]): R
       const kinds = forms.map((form) => actionOf(stem(form)))
       const wanted = kinds.find((action) => action !== undefined)
       const importance = kinds.map((action) => (action === undefined ? 1 : VERB))
-      const whole = importance.reduce((sum, each) => sum + each, 0)
+      const totalImportance = importance.reduce((sum, each) => sum + each, 0)
       const sums = new Map<number, Sum>()
       forms.forEach((form, at) => addTo(sums, form, importance[at] ?? 1))
-      const found = [...sums].flatMap(([at, { score, said }]) => {
+      const found = [...sums].flatMap(([at, { score, coverage }]) => {
         const [of, own] = [documents[at], actions[at]]
         const isContrary = wanted !== undefined && own !== undefined && own.size > 0 && !own.has(wanted)
-        const left = isContrary ? CONTRARY : 1
-        return of ? [{ of, score: score * left, match: Math.min(1, (said / whole) * left) }] : []
+        const factor = isContrary ? CONTRARY : 1
+        return of
+          ? [{ of, score: score * factor, match: Math.min(1, (coverage / totalImportance) * factor) }]
+          : []
       })
       return found.toSorted(byScore)
     },
@@ -103,7 +105,7 @@ export function createRanking<Of extends Described>(documents: readonly Of[]): R
 /** What was found of a query in a document: how much that counts, and how much of the query it is. */
 interface Sum {
   score: number
-  said: number
+  coverage: number
 }
 
 /** The name, the title, the first sentence, what follows it, and the names of parameters. */
@@ -152,10 +154,10 @@ function note(
   { share, rarity }: { readonly share: number; readonly rarity: number },
 ): void {
   for (const [at, weight] of having ?? []) {
-    const said = share * Math.min(1, (weight * (SATURATION + 1)) / (weight + SATURATION))
+    const coverage = share * Math.min(1, (weight * (SATURATION + 1)) / (weight + SATURATION))
     const score = (share * rarity * weight * (SATURATION + 1)) / (weight + SATURATION)
     const known = best.get(at)
-    if (!known || score > known.score) best.set(at, { score, said })
+    if (!known || score > known.score) best.set(at, { score, coverage })
   }
 }
 
@@ -176,13 +178,13 @@ export interface DescribedTool extends Described {
 export function describedTool(entry: Descriptor, name: string = entry.name): DescribedTool {
   const { title, annotations, description, inputSchema } = entry.definition
   const { properties } = isObject(inputSchema) ? inputSchema : {}
-  const shown = [title, isObject(annotations) ? annotations.title : undefined].find(isText)
+  const displayTitle = [title, isObject(annotations) ? annotations.title : undefined].find(isText)
   return {
     name,
     entry,
-    ...(shown !== undefined && { title: shown }),
+    ...(displayTitle !== undefined && { title: displayTitle }),
     ...(isText(description) && { description }),
-    ...(isObject(properties) && { parameters: Object.keys(properties).slice(0, PARAMETERS) }),
+    ...(isObject(properties) && { parameters: Object.keys(properties).slice(0, MAX_PARAMETERS) }),
   }
 }
 
@@ -204,7 +206,7 @@ export function rankingsOf<Of extends Described>(
 }
 
 /** How many parameters of a tool are looked at. */
-const PARAMETERS = 100
+const MAX_PARAMETERS = 100
 
 function isText(value: unknown): value is string {
   return typeof value === 'string'

@@ -8,11 +8,11 @@ const MASK = '***'
 const MIN_SECRET_LENGTH = 6
 const MAX_DEPTH = 8
 /** Lines of a secret of several lines are secrets too, unless they are as short as any other line. */
-const SHORTEST_LINE = 16
+const MIN_LINE_LENGTH = 16
 /** How many keys are remembered as telling or not. */
-const KEYS = 1000
+const MAX_CACHED_KEYS = 1000
 /** How many secrets are known at once. */
-const SECRETS = 2000
+const MAX_SECRETS = 2000
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -23,7 +23,7 @@ export class Redactor {
 
   /** Adds secrets. Those before are still secret: a server they were given to may be slow to end. */
   learn(secrets: readonly string[]): void {
-    this.#known = [...new Set([...secrets, ...this.#known])].slice(0, SECRETS)
+    this.#known = [...new Set([...secrets, ...this.#known])].slice(0, MAX_SECRETS)
     const forms = new Set(this.#known.flatMap(formsOf).filter((form) => form.length >= MIN_SECRET_LENGTH))
     // Of two that begin alike the longer one is tried first.
     const sorted = [...forms].toSorted((one, other) => other.length - one.length)
@@ -52,7 +52,7 @@ export class Redactor {
     const entries = Object.entries(value).map(([key, each]) => {
       return [
         this.text(key),
-        isTelling(key) && each !== undefined ? MASK : this.value(each, depth + 1),
+        isSecretKey(key) && each !== undefined ? MASK : this.value(each, depth + 1),
       ] as const
     })
     return Object.fromEntries(entries)
@@ -60,20 +60,22 @@ export class Redactor {
 
   fields(fields: Fields): Fields {
     const entries = Object.entries(fields)
-    return Object.fromEntries(entries.map(([key, value]) => [key, isTelling(key) ? MASK : this.value(value)]))
+    return Object.fromEntries(
+      entries.map(([key, value]) => [key, isSecretKey(key) ? MASK : this.value(value)]),
+    )
   }
 }
 
-const telling =
+const secretKeyPattern =
   /authorization|cookie|passw(?:or)?d|passphrase|secret|credential|api[-_]?key|private[-_]?key|(?:^|[-_a-z])token$/i
 const known = new Map<string, boolean>()
 
 /** Whether what stands under a key is secret, whatever it is. */
-export function isTelling(key: string): boolean {
+export function isSecretKey(key: string): boolean {
   const found = known.get(key)
   if (found !== undefined) return found
-  const isSecret = telling.test(key)
-  if (known.size < KEYS) known.set(key, isSecret)
+  const isSecret = secretKeyPattern.test(key)
+  if (known.size < MAX_CACHED_KEYS) known.set(key, isSecret)
   return isSecret
 }
 
@@ -87,10 +89,10 @@ export function secretsOf(settings: unknown): string[] {
 /** How a secret may look where it turns up: whole or line by line, without its scheme, escaped in JSON or in a URL. */
 function formsOf(secret: string): string[] {
   const lines = secret.split(/[\r\n]+/).map((line) => line.trim())
-  const [, bare] = /^(?:bearer|basic|token)\s+(.+)$/i.exec(secret) ?? []
+  const [, bareToken] = /^(?:bearer|basic|token)\s+(.+)$/i.exec(secret) ?? []
   const password = URL.canParse(secret) ? new URL(secret).password : ''
-  const parts = lines.length > 1 ? lines.filter((line) => line.length >= SHORTEST_LINE) : []
-  const plain = [secret, bare ?? '', password, decoded(password), ...parts].filter(
+  const parts = lines.length > 1 ? lines.filter((line) => line.length >= MIN_LINE_LENGTH) : []
+  const plain = [secret, bareToken ?? '', password, decoded(password), ...parts].filter(
     (each) => each.length >= MIN_SECRET_LENGTH,
   )
   return plain.flatMap((each) => [each, JSON.stringify(each).slice(1, -1), encodeURIComponent(each)])
@@ -127,10 +129,10 @@ export function withoutSecrets(text: string): string {
  * The beginning of a text of a stranger, for a log: without what looks like a secret, and cut between words, as
  * a part of a secret would not be recognised.
  */
-export function excerpt(text: string, most = 200): string {
+export function excerpt(text: string, maxLength = 200): string {
   const safe = withoutSecrets(text.slice(0, MAX_EXCERPT_SOURCE_LENGTH))
-  if (safe.length <= most && text.length <= MAX_EXCERPT_SOURCE_LENGTH) return safe
-  return `${safe.slice(0, most).replace(/\S+$/, '')}…`
+  if (safe.length <= maxLength && text.length <= MAX_EXCERPT_SOURCE_LENGTH) return safe
+  return `${safe.slice(0, maxLength).replace(/\S+$/, '')}…`
 }
 
 const redacted = (): string => '[redacted]'
@@ -168,7 +170,7 @@ const shapes: readonly Shape[] = [
       `(?<![\\w-])(${word}["']?\\s{0,3}:\\s{0,3})(\\[[a-z]{4,10}\\]|${quoted}|[^\\s,;&"')\\]}]{1,1000})(?=(.{0,40}))`,
       'gi',
     ),
-    told,
+    maskedValue,
   ],
   [
     /(?<![\w-])((?:set-)?cookie["']?\s{0,3}[:=]\s{0,3}["']?)[\w.!#$%&*+^`|~-]{1,100}=[^\r\n"']{0,4000}/gi,
@@ -181,7 +183,7 @@ function assigned(_found: string, [name = '']: readonly string[]): string {
 }
 
 /** `token: expired` is a sentence, `password: hunter2` is a secret. */
-function told(found: string, [name = '', value = '', rest = '']: readonly string[]): string {
+function maskedValue(found: string, [name = '', value = '', rest = '']: readonly string[]): string {
   const isWord = /^[a-z]{1,20}[.!]?$/i.test(value)
   const isSentence = isWord && (/^ [a-z]{1,20}(?![\w:=])/i.test(rest) || isWordOfErrors(value))
   return isSentence || value === '' ? found : `${name}[redacted]`

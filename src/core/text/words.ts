@@ -109,15 +109,15 @@ export function nearest(word: string, words: readonly string[]): string | undefi
   const limit = Math.max(1, Math.floor(word.length / 3))
   const written = plain(word)
   let best: string | undefined
-  let least = limit + 1
+  let bestDistance = limit + 1
   for (const candidate of words) {
     const other = plain(candidate)
     // It takes at least as many edits.
-    if (Math.abs(written.length - other.length) >= least) continue
+    if (Math.abs(written.length - other.length) >= bestDistance) continue
     const distance = edits(written, other)
-    if (distance >= least) continue
+    if (distance >= bestDistance) continue
     best = candidate
-    least = distance
+    bestDistance = distance
   }
   return best
 }

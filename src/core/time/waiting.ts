@@ -15,9 +15,9 @@ export function untilAborted<Value>(promise: Promise<Value>, signal: AbortSignal
 }
 
 /** What a promise resolves with, or the other value where that takes longer than so many milliseconds. */
-export function within<Value>(promise: Promise<Value>, patience: number, other: Value): Promise<Value> {
+export function within<Value>(promise: Promise<Value>, timeoutMs: number, other: Value): Promise<Value> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, patience, other).unref()
+    const timer = setTimeout(resolve, timeoutMs, other).unref()
     passOn(promise, () => clearTimeout(timer), resolve, reject)
   })
 }
@@ -44,15 +44,15 @@ function passOn<Value>(
   resolve: (value: Value) => void,
   reject: (reason: unknown) => void,
 ): void {
-  const kept = (value: Value): void => {
+  const fulfil = (value: Value): void => {
     free()
     resolve(value)
   }
-  const failed = (reason: unknown): void => {
+  const fail = (reason: unknown): void => {
     free()
     reject(reason)
   }
-  promise.then(kept, failed)
+  promise.then(fulfil, fail)
 }
 
 /** What reading gives, as a rejection too where it throws. */

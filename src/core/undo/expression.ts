@@ -259,8 +259,8 @@ class Reader {
 
   #fail(expected: string): never {
     const found = this.#text.slice(this.#at, this.#at + 12)
-    const there = found === '' ? 'it ends there' : `there is ${JSON.stringify(found)}`
-    throw new TypeError(`expected ${expected} ${placed(this.#at)}; ${there}`)
+    const actual = found === '' ? 'it ends there' : `there is ${JSON.stringify(found)}`
+    throw new TypeError(`expected ${expected} ${placed(this.#at)}; ${actual}`)
   }
 }
 

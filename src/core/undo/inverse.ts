@@ -4,24 +4,24 @@
  * leaves out no argument that chooses what is touched. It touches nothing else, whatever else there is.
  */
 import { areSameNouns, isSameNoun } from '../text/words.ts'
-import { isForReal, isNarrowed, leftOpen, narrowed } from '../tool-call.ts'
+import { withoutTrial, isNarrowed, omittedArguments, withoutWidening } from '../tool-call.ts'
 import {
-  doubtOf,
+  caveatOf,
   mapArguments,
   type MappedArgument,
   type ArgumentMapping,
   fromFields,
   fromMembers,
-  placed,
-  type Source,
-  namedIn,
-  without,
+  pathValue,
+  type ArgumentSource,
+  fieldsUsedBy,
+  withoutNoun,
 } from './argument-mapping.ts'
 import { type Expression, type Value, printExpression } from './expression.ts'
 import { readingOf, indexOf, type ToolNameIndex } from './name-readings.ts'
 import { type Proposal, proposeRestore } from './restore.ts'
 import {
-  isAside,
+  isAuxiliary,
   isBulk,
   isContainer,
   isDeep,
@@ -65,8 +65,8 @@ export function proposeUndo(definition: Definition, all: readonly Definition[]):
 }
 
 /** Whether a proposal is used without a review. */
-export function isSure({ doubts }: Proposal): boolean {
-  return doubts.length === 0
+export function isSure({ caveats }: Proposal): boolean {
+  return caveats.length === 0
 }
 
 function byCounterpart(tool: ToolShape, counterpart: Antonym): Proposal | string {
@@ -74,101 +74,105 @@ function byCounterpart(tool: ToolShape, counterpart: Antonym): Proposal | string
   const isAll = kind === 'unmakes'
   const isUseful = (field: Field): boolean =>
     isAll || isNarrowed(field) || sharedWith(tool, field)?.isRequired === true || isOwn(field, counterpart)
-  const narrowing = isAll ? isForReal : narrowed
-  const filling = mapArguments(other, [narrowing, ...sourcesOf(tool, counterpart)], isUseful)
-  const missing = missingOf(filling, isAll ? other.inputs : [])
-  if (!filling || missing) return missing ? missed(missing, tool, other) : unreadable(other)
-  if (!('call' in filling)) return unreadable(other)
-  const { call } = filling
+  const narrowing = isAll ? withoutTrial : withoutWidening
+  const mapping = mapArguments(other, [narrowing, ...sourcesOf(tool, counterpart)], isUseful)
+  const missing = missingOf(mapping, isAll ? other.inputs : [])
+  if (!mapping || missing) return missing ? missingSource(missing, tool, other) : unreadable(other)
+  if (!('call' in mapping)) return unreadable(other)
+  const { call } = mapping
   const text = printExpression(call)
-  const why = [`${other.name} has its name with "${opposite}" for "${verb}"`, ...filling.why]
+  const why = [`${other.name} has its name with "${opposite}" for "${verb}"`, ...mapping.why]
   if (isAll) {
-    const doubts = ['what was taken away may have held more than its arguments say', ...filling.doubts]
-    return { undo: { call: text, exact: false }, why, doubts }
+    const caveats = ['what was taken away may have held more than its arguments say', ...mapping.caveats]
+    return { undo: { call: text, exact: false }, why, caveats }
   }
-  const aim = aimOf(tool, counterpart, call)
-  if (typeof aim === 'string') return aim
-  return { undo: text, why, doubts: [...filling.doubts, ...leftOpen(other, call), ...aim] }
+  const target = targetCaveats(tool, counterpart, call)
+  if (typeof target === 'string') return target
+  return { undo: text, why, caveats: [...mapping.caveats, ...omittedArguments(other, call), ...target] }
 }
 
 /** Whether what a call hits can be told from what the tool did: why it cannot, or the doubts that are left. */
-function aimOf(tool: ToolShape, counterpart: Antonym, call: Expression): readonly string[] | string {
+function targetCaveats(tool: ToolShape, counterpart: Antonym, call: Expression): readonly string[] | string {
   const { tool: other, kind, thing } = counterpart
   const { inputs = [] } = other
   const given = inputs.filter(({ name }) => call.arguments.has(name))
-  const isAimed = given.some((field) => isOwn(field, counterpart))
+  const isTargeted = given.some((field) => isOwn(field, counterpart))
   const filter = inputs.find((field) => isFilter(field) && !names(field, thing))
-  if (!isAimed && filter)
+  if (!isTargeted && filter)
     return `${other.name} hits whatever fits ${filter.name}, and nothing tells which of that ${tool.name} is about`
   if (kind === 'switches') {
-    const takes = [...inputs, ...(tool.inputs ?? [])].filter((field) => !isAside(field))
-    if (takes.length > 0 && given.every(isNarrowed)) return aimless(tool, other)
+    const selecting = [...inputs, ...(tool.inputs ?? [])].filter((field) => !isAuxiliary(field))
+    if (selecting.length > 0 && given.every(isNarrowed)) return noTarget(tool, other)
     return [`what was so before the call already would be changed by ${other.name} too`]
   }
-  if (!isAimed) return aimless(tool, other)
-  return doubtsOfMade(tool, counterpart, call)
+  if (!isTargeted) return noTarget(tool, other)
+  return caveatsOfCreated(tool, counterpart, call)
 }
 
 /** What is left open of a call that takes away what a tool made, and receives what identifies it. */
-function doubtsOfMade(
+function caveatsOfCreated(
   tool: ToolShape,
   counterpart: Antonym,
   { arguments: given }: Expression,
 ): readonly string[] | string {
   const { tool: other, thing, verb } = counterpart
   const { inputs = [] } = other
-  const aims = inputs.flatMap((field) => {
+  const targets = inputs.flatMap((field) => {
     const value = given.get(field.name)
     return value && isOwn(field, counterpart) ? [{ field, value }] : []
   })
   const isMany = isBulk(tool, thing)
-  const isList = aims.some(({ field }) => field.schema.type === 'array')
+  const isList = targets.some(({ field }) => field.schema.type === 'array')
   if (isMany && !isList) return `${tool.name} may make several at once, and ${other.name} takes one`
-  const made = aims.filter(({ value }) => isFromServer(value, tool))
-  const isUnique = made.some(({ field }) => isGlobalId(field))
+  const generated = targets.filter(({ value }) => isFromServer(value, tool))
+  const isUnique = generated.some(({ field }) => isGlobalId(field))
   const isEmptied = inputs.some((field) => isDeep(field) && given.has(field.name))
   const isKeyed = !newMakers.has(verb) && tool.inputs?.some((field) => names(field, thing)) === true
   const isPlural = !isList && !areSameWords(tool, other, verb)
   return [
-    ...(isKeyed || (made.length === 0 && !newMakers.has(verb)) ? [chosen(tool)] : []),
-    ...(made.length > 0 ? [] : chosenBy(tool, counterpart, { given, isMany })),
-    ...(isUnique ? [] : untold(tool, counterpart, given)),
-    ...(tool.mayFindThere ? [`${tool.name} may take or replace what was there before`] : []),
+    ...(isKeyed || (generated.length === 0 && !newMakers.has(verb)) ? [callerChosen(tool)] : []),
+    ...(generated.length > 0 ? [] : callerChosenCaveats(tool, counterpart, { given, isMany })),
+    ...(isUnique ? [] : omittedScopes(tool, counterpart, given)),
+    ...(tool.mayReuseExisting ? [`${tool.name} may take or replace what was there before`] : []),
     ...(tool.inputs ?? [])
       .filter(isReplacing)
       .map(({ name }) => `with ${name} it may replace what was there`),
     ...(isPlural ? [`${tool.name} may make several at once, and ${other.name} takes one`] : []),
-    ...(other.takesMore || (isContainer(thing) && !isEmptied)
+    ...(other.removesRelated || (isContainer(thing) && !isEmptied)
       ? ['what others put into it since would go with it']
       : []),
   ]
 }
 
 /** What is left open where the caller chooses by what things are known. */
-function chosenBy(
+function callerChosenCaveats(
   tool: ToolShape,
   { verb }: Antonym,
   { given, isMany }: { readonly given: Expression['arguments']; readonly isMany: boolean },
 ): string[] {
-  const told = namedIn(given)
-  const bare = (tool.inputs ?? []).filter((field) => told.has(field.name) && isBare(field))
+  const usedFields = fieldsUsedBy(given)
+  const bareIds = (tool.inputs ?? []).filter((field) => usedFields.has(field.name) && isBare(field))
   return [
-    ...(isMany && newMakers.has(verb) ? [chosen(tool)] : []),
-    ...bare.map(({ name }) => `${name} of ${tool.name} may be that of another thing`),
+    ...(isMany && newMakers.has(verb) ? [callerChosen(tool)] : []),
+    ...bareIds.map(({ name }) => `${name} of ${tool.name} may be that of another thing`),
   ]
 }
 
-function chosen({ name }: ToolShape): string {
+function callerChosen({ name }: ToolShape): string {
   return `what it is known by is chosen by the caller, so it may have been there before ${name}`
 }
 
 /** Arguments of a tool that may be part of the identity of what it made, and that the undoing call lacks. */
-function untold(tool: ToolShape, { tool: other, thing }: Antonym, given: Expression['arguments']): string[] {
-  const told = namedIn(given)
-  const left = (tool.inputs ?? []).filter(
-    (field) => !told.has(field.name) && !isAside(field) && isScope(field),
+function omittedScopes(
+  tool: ToolShape,
+  { tool: other, thing }: Antonym,
+  given: Expression['arguments'],
+): string[] {
+  const usedFields = fieldsUsedBy(given)
+  const omitted = (tool.inputs ?? []).filter(
+    (field) => !usedFields.has(field.name) && !isAuxiliary(field) && isScope(field),
   )
-  return left
+  return omitted
     .filter((field) => !names(field, thing))
     .map(({ name }) => `${other.name} is called without ${name}, which ${tool.name} takes`)
 }
@@ -199,18 +203,18 @@ function areSameWords(tool: ToolShape, { words }: ToolShape, verb: string): bool
   )
 }
 
-function aimless(tool: ToolShape, { name }: ToolShape): string {
+function noTarget(tool: ToolShape, { name }: ToolShape): string {
   return `${name} seems to undo it, but nothing tells it which one ${tool.name} is about`
 }
 
 /** What is left over of those that all have to be filled. */
 function missingOf(
-  filling: ArgumentMapping | undefined,
+  mapping: ArgumentMapping | undefined,
   all: readonly Field[] | undefined,
 ): Field | undefined {
-  if (!filling) return undefined
-  if ('missing' in filling) return filling.missing
-  return all?.find(({ name }) => !filling.call.arguments.has(name))
+  if (!mapping) return undefined
+  if ('missing' in mapping) return mapping.missing
+  return all?.find(({ name }) => !mapping.call.arguments.has(name))
 }
 
 function sharedWith({ inputs }: ToolShape, { name, words }: Field): Field | undefined {
@@ -223,11 +227,11 @@ function isOwn(field: Field, { thing, verb }: Antonym): boolean {
   return isIdentity(field) && field.words.slice(0, -1).every((word) => isOf(word, verb))
 }
 
-function sourcesOf(tool: ToolShape, { kind, thing: noun, verb }: Antonym): readonly Source[] {
+function sourcesOf(tool: ToolShape, { kind, thing: noun, verb }: Antonym): readonly ArgumentSource[] {
   const args = fromFields('args', tool.inputs ?? [], { noun, origin: 'arguments' })
   const results = fromFields('result', tool.outputs ?? [], { noun, origin: 'result' })
   // Of what was asked for, the result says what was really done.
-  const done: Source = (wanted) =>
+  const done: ArgumentSource = (wanted) =>
     wanted.schema.type === 'array' || isIdentity(wanted) ? results(wanted) : undefined
   const members = fromMembers('result', tool.outputs ?? [], 'result')
   const first = kind === 'makes' ? [done, members] : []
@@ -236,12 +240,12 @@ function sourcesOf(tool: ToolShape, { kind, thing: noun, verb }: Antonym): reado
     args,
     results,
     fromMembers('args', tool.inputs ?? [], 'arguments'),
-    ...(kind === 'unmakes' ? [] : [inside(tool, noun), guess(tool, noun, verb)]),
+    ...(kind === 'unmakes' ? [] : [nestedResult(tool, noun), guessedResult(tool, noun, verb)]),
   ]
 }
 
 /** What was made may stand in the result under its own name. */
-function inside({ outputs }: ToolShape, noun: string | undefined): Source {
+function nestedResult({ outputs }: ToolShape, noun: string | undefined): ArgumentSource {
   return (wanted) => {
     const holder = outputs?.find(({ words }) => noun !== undefined && areSameNouns(words, [noun]))
     const fields = holder && fieldsOf(holder.schema)
@@ -250,21 +254,26 @@ function inside({ outputs }: ToolShape, noun: string | undefined): Source {
     if (found?.value.kind !== 'path') return undefined
     const steps = [holder.name, ...found.value.path.steps]
     const what = `${holder.name} of the result`
-    return { ...found, value: placed('result', steps), ...(holder.isRequired ? {} : doubtOf(what, [holder])) }
+    return {
+      ...found,
+      value: pathValue('result', steps),
+      ...(holder.isRequired ? {} : caveatOf(what, [holder])),
+    }
   }
 }
 
 /** Where the server does not say what it answers, what it made is likely known by what such things are known by. */
-function guess({ outputs }: ToolShape, noun: string | undefined, verb: string): Source {
+function guessedResult({ outputs }: ToolShape, noun: string | undefined, verb: string): ArgumentSource {
   return (wanted): MappedArgument | undefined => {
     if (outputs || !isIdentity(wanted)) return undefined
     const about = wanted.words.slice(0, -1)
     if (!about.every((word) => (noun !== undefined && isSameNoun(word, noun)) || isOf(word, verb)))
       return undefined
-    const name = about.length === 0 ? wanted.name : (without(wanted.words, about[0]).at(-1) ?? wanted.name)
+    const name =
+      about.length === 0 ? wanted.name : (withoutNoun(wanted.words, about[0]).at(-1) ?? wanted.name)
     return {
-      value: placed('result', [name]),
-      doubt: `${wanted.name} is taken to be ${name} of the result: there is no outputSchema that says so`,
+      value: pathValue('result', [name]),
+      caveat: `${wanted.name} is taken to be ${name} of the result: there is no outputSchema that says so`,
     }
   }
 }
@@ -274,7 +283,7 @@ function isOf(noun: string, verb: string): boolean {
   return noun.length > 5 && noun.slice(0, 5) === verb.slice(0, 5)
 }
 
-function missed(field: Field, tool: ToolShape, other: ToolShape): string {
+function missingSource(field: Field, tool: ToolShape, other: ToolShape): string {
   return `${other.name} seems to undo it, but takes ${field.name}, which neither the arguments nor the result of ${tool.name} have`
 }
 
@@ -282,8 +291,8 @@ function unreadable({ name }: ToolShape): string {
   return `${name} seems to undo it, but its inputSchema does not list its arguments one by one`
 }
 
-const moves = ['move', 'rename']
-const ends: readonly (readonly [string, string])[] = [
+const moveVerbs = ['move', 'rename']
+const endpointNames: readonly (readonly [string, string])[] = [
   ['source', 'destination'],
   ['source', 'target'],
   ['src', 'dst'],
@@ -295,12 +304,14 @@ const ends: readonly (readonly [string, string])[] = [
 
 /** What was moved from one place to another is moved the other way. */
 function moveBack(tool: ToolShape): readonly (Proposal | string)[] {
-  const { thing, verb } = readingOf(tool.words).find((each) => moves.includes(each.verb)) ?? {}
+  const { thing, verb } = readingOf(tool.words).find((each) => moveVerbs.includes(each.verb)) ?? {}
   const needed = tool.inputs?.filter(({ isRequired }) => isRequired) ?? []
   if (verb === undefined) return []
-  for (const [from, to] of ends) {
-    const start = needed.find((each) => needed.some((end) => end !== each && areEnds(each, end, [from, to])))
-    const end = start && needed.find((each) => each !== start && areEnds(start, each, [from, to]))
+  for (const [from, to] of endpointNames) {
+    const start = needed.find((each) =>
+      needed.some((end) => end !== each && areEndpoints(each, end, [from, to])),
+    )
+    const end = start && needed.find((each) => each !== start && areEndpoints(start, each, [from, to]))
     if (!start || !end) continue
     const isPlace = isPlaceOf([start, from], thing, verb)
     if (!isPlace && !needed.some((each) => isOther(each, [start, end], thing)))
@@ -309,19 +320,21 @@ function moveBack(tool: ToolShape): readonly (Proposal | string)[] {
       [start.name, end.name],
       [end.name, start.name],
     ])
-    const again: Source = (wanted) => ({ value: placed('args', [swapped.get(wanted.name) ?? wanted.name]) })
-    const filling = mapArguments(tool, [narrowed, again], isNarrowed)
-    if (!filling || 'missing' in filling) continue
-    const { call } = filling
+    const again: ArgumentSource = (wanted) => ({
+      value: pathValue('args', [swapped.get(wanted.name) ?? wanted.name]),
+    })
+    const mapping = mapArguments(tool, [withoutWidening, again], isNarrowed)
+    if (!mapping || 'missing' in mapping) continue
+    const { call } = mapping
     const replaced = (tool.inputs ?? []).filter(isReplacing)
-    const doubts = [
-      ...leftOpen(tool, call),
+    const caveats = [
+      ...omittedArguments(tool, call),
       ...replaced.map(({ name }) => `with ${name} it may replace what was there`),
-      ...(tool.failsIfThere ? [] : [`${tool.name} may replace what was at ${end.name} before`]),
+      ...(tool.failsIfExists ? [] : [`${tool.name} may replace what was at ${end.name} before`]),
       ...(isPlace ? [] : [`what was in ${end.name} before already would be moved too`]),
     ]
     const why = [`it moves from ${start.name} to ${end.name}, and so it moves back`]
-    return [{ undo: printExpression(call), why, doubts }]
+    return [{ undo: printExpression(call), why, caveats }]
   }
   return []
 }
@@ -350,44 +363,48 @@ function isOther(field: Field, both: readonly Field[], thing: string | undefined
 function toggleBack(tool: ToolShape): readonly Proposal[] {
   if (!tool.words.includes('toggle') || !tool.inputs) return []
   const needed = tool.inputs.filter(({ isRequired }) => isRequired)
-  const given = needed.map(({ name }) => [name, placed('args', [name])] as const)
+  const given = needed.map(({ name }) => [name, pathValue('args', [name])] as const)
   const call: Expression = { tool: tool.name, arguments: new Map(given) }
-  const doubts = ['by its name alone it switches something over, which a second call switches back']
-  return [{ undo: printExpression(call), why: [], doubts }]
+  const caveats = ['by its name alone it switches something over, which a second call switches back']
+  return [{ undo: printExpression(call), why: [], caveats }]
 }
 
-function areEnds(start: Field, end: Field, [from, to]: readonly [string, string]): boolean {
+function areEndpoints(start: Field, end: Field, [from, to]: readonly [string, string]): boolean {
   if (!end.words.includes(to) || (from !== '' && !start.words.includes(from))) return false
   const rest = (words: readonly string[], word: string): string =>
     words.filter((each) => each !== word).join(' ')
   return rest(start.words, from) === rest(end.words, to)
 }
 
-const over = ['closed', 'archived', 'cancelled', 'canceled', 'deleted', 'inactive', 'disabled']
+const endStates = ['closed', 'archived', 'cancelled', 'canceled', 'deleted', 'inactive', 'disabled']
 const makers = ['create', 'add', 'open', 'insert']
 
 /** What was made and cannot be deleted may have a state in which it is over. */
 function byState(tool: ToolShape, index: ToolNameIndex): readonly (Proposal | string)[] {
   const { verb, nouns = [], thing } = readingOf(tool.words).find((each) => makers.includes(each.verb)) ?? {}
   if (verb === undefined) return []
-  const updates = index.said(['update', 'edit', 'set', 'modify'], nouns)
+  const updates = index.withNouns(['update', 'edit', 'set', 'modify'], nouns)
   return updates.flatMap((other): (Proposal | string)[] => {
     const state = other.inputs?.find(({ words }) => ['state', 'status'].includes(words.at(-1) ?? ''))
     const values: readonly unknown[] = Array.isArray(state?.schema.enum) ? state.schema.enum : []
-    const value = over.find((each) => values.includes(each))
+    const value = endStates.find((each) => values.includes(each))
     if (!state || value === undefined) return []
-    const said: Source = (wanted) =>
+    const stateSource: ArgumentSource = (wanted) =>
       wanted === state
         ? { value: { kind: 'literal', value }, why: `${state.name} can be ${JSON.stringify(value)}` }
         : undefined
     const counterpart: Antonym = { tool: other, verb, opposite: 'update', nouns, thing, kind: 'makes' }
     const isUseful = (field: Field): boolean => field === state || isOwn(field, counterpart)
-    const filling = mapArguments(other, [narrowed, said, ...sourcesOf(tool, counterpart)], isUseful)
-    if (!filling || 'missing' in filling) return []
-    const aim = aimOf(tool, counterpart, filling.call)
-    if (typeof aim === 'string') return [aim]
-    const doubts = ['nothing deletes what it makes, so it is only closed', ...filling.doubts, ...aim]
-    return [{ undo: { call: printExpression(filling.call), exact: false }, why: filling.why, doubts }]
+    const mapping = mapArguments(
+      other,
+      [withoutWidening, stateSource, ...sourcesOf(tool, counterpart)],
+      isUseful,
+    )
+    if (!mapping || 'missing' in mapping) return []
+    const target = targetCaveats(tool, counterpart, mapping.call)
+    if (typeof target === 'string') return [target]
+    const caveats = ['nothing deletes what it makes, so it is only closed', ...mapping.caveats, ...target]
+    return [{ undo: { call: printExpression(mapping.call), exact: false }, why: mapping.why, caveats }]
   })
 }
 
@@ -410,7 +427,7 @@ function antonymsOf(tool: ToolShape, index: ToolNameIndex): Antonym[] {
   return readingOf(tool.words).flatMap(({ verb, nouns, thing }) =>
     oppositesOf(verb).flatMap(({ opposite, kind }) =>
       index
-        .said([opposite], nouns)
+        .withNouns([opposite], nouns)
         .filter((other) => other.isRead !== true && other.name !== tool.name)
         .map((other) => ({ tool: other, verb, opposite, nouns, thing, kind })),
     ),
@@ -418,13 +435,13 @@ function antonymsOf(tool: ToolShape, index: ToolNameIndex): Antonym[] {
 }
 
 function oppositesOf(verb: string): { readonly opposite: string; readonly kind: Antonym['kind'] }[] {
-  const made = makerVerbs.get(verb) ?? []
-  const switched = switches.flatMap(([one, other]) => (one === verb ? other : other === verb ? one : []))
+  const generated = makerVerbs.get(verb) ?? []
+  const switched = togglePairs.flatMap(([one, other]) => (one === verb ? other : other === verb ? one : []))
   const negated = verb.startsWith('un') ? [verb.slice(2)] : [`un${verb}`]
-  const back = backs.get(verb) ?? []
+  const back = reversals.get(verb) ?? []
   const makes = [...makerVerbs].flatMap(([maker, enders]) => (enders.includes(verb) ? [maker] : []))
   return [
-    ...made.map((opposite) => ({ opposite, kind: 'makes' as const })),
+    ...generated.map((opposite) => ({ opposite, kind: 'makes' as const })),
     ...[...new Set([...switched, ...negated, ...back])].map((opposite) => ({
       opposite,
       kind: 'switches' as const,
@@ -442,7 +459,7 @@ const makerVerbs: ReadonlyMap<string, readonly string[]> = new Map([
   ['make', ['delete', 'remove']],
 ])
 
-const switches: readonly (readonly [string, string])[] = [
+const togglePairs: readonly (readonly [string, string])[] = [
   ['start', 'stop'],
   ['open', 'close'],
   ['reopen', 'close'],
@@ -458,7 +475,7 @@ const switches: readonly (readonly [string, string])[] = [
 ]
 
 /** What takes back what others took away, and is not itself undone by them. */
-const backs: ReadonlyMap<string, readonly string[]> = new Map([
+const reversals: ReadonlyMap<string, readonly string[]> = new Map([
   ['delete', ['restore', 'undelete', 'recover']],
   ['remove', ['restore']],
   ['trash', ['restore', 'untrash']],

@@ -6,7 +6,7 @@
  */
 import type { Descriptor } from '../descriptor.ts'
 import type { Root } from '../json/path.ts'
-import { hint, argumentMismatches, strayed } from '../schema/argument-mismatches.ts'
+import { hint, argumentMismatches, pathMismatch } from '../schema/argument-mismatches.ts'
 import { type ToolSettings, type UndoSettings, settingOf } from '../settings.ts'
 import { type Expression, pathsOf } from './expression.ts'
 import { isSure, proposeUndo } from './inverse.ts'
@@ -26,10 +26,10 @@ export interface UndoJudgement {
   /** Why, for people. */
   readonly why: readonly string[]
   /** Why it is not sure, or cannot work, for people. */
-  readonly doubts: readonly string[]
+  readonly caveats: readonly string[]
 }
 
-interface Given {
+interface UndoContext {
   /** What the configuration says of the tools of the server. */
   readonly tools: Readonly<Record<string, ToolSettings>>
   /** What the server's list suggests may be used where nothing is configured. */
@@ -40,34 +40,34 @@ interface Given {
 export function judgeUndo(
   entry: Descriptor,
   all: readonly Descriptor[],
-  { tools, isDerived }: Given,
+  { tools, isDerived }: UndoContext,
 ): UndoJudgement {
   const { name, classification, definition } = entry
   if (classification.op === 'read')
-    return { from: 'nowhere', how: 'unneeded', why: ['it only reads'], doubts: [] }
+    return { from: 'nowhere', how: 'unneeded', why: ['it only reads'], caveats: [] }
   const configured = settingOf(tools, name, 'undo')
   const rule = undoRuleOf(tools, name)?.rule
   if (configured && rule) {
     const why = [`the configuration says so for ${configured.glob}`]
-    if (rule.kind === 'none') return { from: 'nowhere', how: 'impossible', rule, why, doubts: [] }
-    const doubts = undoMismatches(rule, entry, all)
-    const how = doubts.length > 0 ? 'impossible' : rule.isExact ? 'exact' : 'approximate'
-    return { from: 'configuration', how, rule, undo: configured.value, why, doubts }
+    if (rule.kind === 'none') return { from: 'nowhere', how: 'impossible', rule, why, caveats: [] }
+    const caveats = undoMismatches(rule, entry, all)
+    const how = caveats.length > 0 ? 'impossible' : rule.isExact ? 'exact' : 'approximate'
+    return { from: 'configuration', how, rule, undo: configured.value, why, caveats }
   }
   const { proposal, misses } = proposeUndo(definition, definitionsOf(all))
   if (proposal) return proposed(proposal, isDerived)
   const why = misses.length > 0 ? misses : ['no tool of the server is known to undo it']
-  return { from: 'nowhere', how: 'impossible', why, doubts: [] }
+  return { from: 'nowhere', how: 'impossible', why, caveats: [] }
 }
 
 function proposed(proposal: Proposal, isDerived: boolean): UndoJudgement {
-  const { undo, why, doubts } = proposal
-  if (!isSure(proposal)) return { from: 'proposal', how: 'unsure', undo, why, doubts }
+  const { undo, why, caveats } = proposal
+  if (!isSure(proposal)) return { from: 'proposal', how: 'unsure', undo, why, caveats }
   const rule = readUndo(undo)
   const how = rule.kind !== 'none' && rule.isExact ? 'exact' : 'approximate'
   return isDerived
-    ? { from: 'derivation', how, rule, undo, why, doubts }
-    : { from: 'proposal', how, undo, why, doubts }
+    ? { from: 'derivation', how, rule, undo, why, caveats }
+    : { from: 'proposal', how, undo, why, caveats }
 }
 
 type Definitions = readonly Descriptor['definition'][]
@@ -118,9 +118,9 @@ export function writtenMismatches(
     snapshot: read ? [[read.name, read.definition.outputSchema]] : [],
   }
   return [
-    ...(mustRead && target.classification.op !== 'read' ? [notReading(target)] : []),
+    ...(mustRead && target.classification.op !== 'read' ? [notReadOnly(target)] : []),
     ...argumentMismatches(expression, target.definition.inputSchema, schemas),
-    ...astray(expression, schemas),
+    ...pathMismatches(expression, schemas),
   ]
 }
 
@@ -150,15 +150,15 @@ function undoMismatches(rule: UndoRule, subject: Descriptor, tools: readonly Des
 type Schemas = Readonly<Record<Root, readonly (readonly [string, unknown])[]>>
 
 /** A path that leads nowhere for any of the tools is one too many. */
-function astray(expression: Expression, schemas: Schemas): string[] {
+function pathMismatches(expression: Expression, schemas: Schemas): string[] {
   const { find } = expression
   const paths = [...pathsOf(expression), ...(find ? [find] : [])]
   return paths.flatMap((path) =>
-    schemas[path.root].flatMap(([tool, schema]) => strayed(path, schema, tool) ?? []),
+    schemas[path.root].flatMap(([tool, schema]) => pathMismatch(path, schema, tool) ?? []),
   )
 }
 
-function notReading({ name, classification }: Descriptor): string {
+function notReadOnly({ name, classification }: Descriptor): string {
   const [why] = classification.evidence
   const because = why === undefined ? '' : ` (${why})`
   return `${name} is called to look something up, but does not only read${because}; write op: read for it if it does`

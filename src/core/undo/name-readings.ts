@@ -15,7 +15,7 @@ export interface NameReading {
 
 /** Each way to read a name as a verb and nouns. */
 export function readingOf(words: readonly string[]): NameReading[] {
-  const all = meaning(words)
+  const all = contentWords(words)
   return all.map((verb, at) => ({ verb, nouns: all.toSpliced(at, 1), thing: thingOf(words, verb) }))
 }
 
@@ -23,28 +23,28 @@ export function readingOf(words: readonly string[]): NameReading[] {
 function thingOf(words: readonly string[], verb: string): string | undefined {
   const at = words.indexOf(verb)
   const rest = words.slice(at + 1)
-  const end = rest.findIndex((word) => whereabouts.has(word))
+  const end = rest.findIndex((word) => prepositions.has(word))
   const behind = end === -1 ? rest : rest.slice(0, end)
-  return nounOf(behind.filter((word) => !little.has(word))) ?? nounOf(words.slice(0, Math.max(at, 0)))
+  return nounOf(behind.filter((word) => !fillers.has(word))) ?? nounOf(words.slice(0, Math.max(at, 0)))
 }
 
-const whereabouts = new Set('to from in into on onto of for at with by'.split(' '))
+const prepositions = new Set('to from in into on onto of for at with by'.split(' '))
 
 /** Nouns without the words that only say how a thing is read, and what it is found by. */
 export function plainNouns(nouns: readonly string[]): readonly string[] {
   const by = nouns.indexOf('by')
   const about = by > 0 ? nouns.slice(0, by) : nouns
-  const left = about.filter((word) => !manners.has(word))
-  return left.length === 0 ? about : left
+  const remaining = about.filter((word) => !formWords.has(word))
+  return remaining.length === 0 ? about : remaining
 }
 
 /** Words that say how something is read, not what. */
-const manners = new Set('text content contents detail details full raw'.split(' '))
+const formWords = new Set('text content contents detail details full raw'.split(' '))
 
-const little = new Set('a an the to from in into on onto of for at with out'.split(' '))
+const fillers = new Set('a an the to from in into on onto of for at with out'.split(' '))
 
-function meaning(words: readonly string[]): readonly string[] {
-  const found = words.filter((word) => !little.has(word))
+function contentWords(words: readonly string[]): readonly string[] {
+  const found = words.filter((word) => !fillers.has(word))
   return found.length === 0 ? words : found
 }
 
@@ -77,19 +77,19 @@ export class ToolNameIndex {
   }
 
   /** The tools whose names can be read as one of these verbs with these nouns, in the order of the list. */
-  said(verbs: readonly string[], nouns: readonly string[]): readonly ToolShape[] {
+  withNouns(verbs: readonly string[], nouns: readonly string[]): readonly ToolShape[] {
     return this.#find(verbs, (reading) => areSameNouns(reading.nouns, nouns))
   }
 
   /** The same, without the words that only say how a thing is read. */
-  saidPlainly(verbs: readonly string[], nouns: readonly string[]): readonly ToolShape[] {
+  withPlainNouns(verbs: readonly string[], nouns: readonly string[]): readonly ToolShape[] {
     return this.#find(verbs, ({ plain }) => areSameNouns(plain, nouns))
   }
 
-  #find(verbs: readonly string[], isMeant: (reading: Reading) => boolean): readonly ToolShape[] {
+  #find(verbs: readonly string[], matches: (reading: Reading) => boolean): readonly ToolShape[] {
     const found = new Set<ToolShape>()
     for (const verb of verbs) {
-      for (const reading of this.#readings.get(verb) ?? []) if (isMeant(reading)) found.add(reading.tool)
+      for (const reading of this.#readings.get(verb) ?? []) if (matches(reading)) found.add(reading.tool)
     }
     return [...found].toSorted((one, other) => this.#placeOf(one) - this.#placeOf(other))
   }

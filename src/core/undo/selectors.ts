@@ -9,11 +9,11 @@ import { type Field, fieldsOf, type ToolShape } from './tool-shape.ts'
 import { isSameNoun } from '../text/words.ts'
 
 /** Whether an argument only says how a thing is done or told about: leaving it out touches no other thing. */
-export function isAside({ words }: Field): boolean {
-  return words.length > 0 && words.every((word) => asides.has(word))
+export function isAuxiliary({ words }: Field): boolean {
+  return words.length > 0 && words.every((word) => auxiliaryWords.has(word))
 }
 
-const asides = wordSet(
+const auxiliaryWords = wordSet(
   'message comment reason note description notify notification notifications encoding timeout verbose pretty',
   'format output commit author committer locale language lang timezone user agent ms seconds sec',
 )

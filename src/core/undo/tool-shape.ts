@@ -21,13 +21,13 @@ export interface ToolShape {
   /** Its server says that it only reads (`true`), or that it does more. */
   readonly isRead: boolean | undefined
   /** Its description says that another one is to be used. */
-  readonly isOld: boolean
+  readonly isDeprecated: boolean
   /** It may do nothing new, or write over what is there: its server says so, or its description. */
-  readonly mayFindThere: boolean
+  readonly mayReuseExisting: boolean
   /** Its description says that it fails where there is something already. */
-  readonly failsIfThere: boolean
+  readonly failsIfExists: boolean
   /** Its description says that it removes more than its arguments name. */
-  readonly takesMore: boolean
+  readonly removesRelated: boolean
 }
 
 /** Reads an entry of `tools/list`. */
@@ -43,10 +43,10 @@ export function shapeOf(definition: Readonly<Record<string, unknown>>): ToolShap
     inputs: fieldsOf(definition.inputSchema),
     outputs: definition.outputSchema === undefined ? undefined : fieldsOf(definition.outputSchema),
     isRead: typeof hint === 'boolean' ? hint : undefined,
-    isOld: /\bdeprecated\b/i.test(description),
-    failsIfThere: failsWhereSomeIs.test(description),
-    takesMore: takesAlong.test(description),
-    mayFindThere:
+    isDeprecated: /\bdeprecated\b/i.test(description),
+    failsIfExists: failsWhereSomeIs.test(description),
+    removesRelated: takesAlong.test(description),
+    mayReuseExisting:
       hints.idempotentHint === true || findsThere.test(`${wordsOf(name).join(' ')} ${description}`),
   }
 }

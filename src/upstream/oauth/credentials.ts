@@ -44,7 +44,7 @@ export interface OAuthSite {
 }
 
 /** How long what is known of an authorization server is good, in milliseconds. */
-const KNOWN = 3_600_000
+const ISSUER_TTL_MS = 3_600_000
 
 /** The credentials of a server, where they take more than fixed headers. */
 export function createCredentials(
@@ -68,9 +68,9 @@ export function createCredentials(
   }
   const parameters = async () => {
     const { resource, scopes } = await issuer()
-    const asked = oauth.scopes.length > 0 ? oauth.scopes : scopes
+    const requested = oauth.scopes.length > 0 ? oauth.scopes : scopes
     return {
-      scope: asked.length > 0 ? asked.join(' ') : undefined,
+      scope: requested.length > 0 ? requested.join(' ') : undefined,
       resource,
       audience: oauth.audience,
     }
@@ -122,7 +122,7 @@ function issuerOf({ url, headers }: UrlReach, oauth: OAuthSettings, http: OAuthH
     if (known && Date.now() < known.until) return known.issuer
     const revealed = Object.entries(headers).map(([key, value]) => [key, value.reveal()] as const)
     const issuer = findIssuer({ url, headers: Object.fromEntries(revealed), oauth, http })
-    const found = { issuer, until: Date.now() + KNOWN }
+    const found = { issuer, until: Date.now() + ISSUER_TTL_MS }
     known = found
     issuer.catch(() => {
       if (known === found) known = undefined
@@ -233,7 +233,8 @@ function signInGuard(options: SignInGuardOptions): Middleware {
       try {
         if (!login.isReady) await login.headers()
         const outcome = await next(own)
-        if (own.method === 'server/discover' && outcome.kind === 'result') known = abilities(outcome.result)
+        if (own.method === 'server/discover' && outcome.kind === 'result')
+          known = capabilitiesOf(outcome.result)
         return outcome
       } catch (error) {
         const wanted = login.wantedAfter(error)
@@ -249,7 +250,7 @@ function signInGuard(options: SignInGuardOptions): Middleware {
 }
 
 /** What a server can do, without what it says to this user. */
-function abilities({ fields }: Payload): Payload {
+function capabilitiesOf({ fields }: Payload): Payload {
   return Payload.of({ capabilities: fields.capabilities ?? {} })
 }
 
@@ -315,15 +316,13 @@ async function answered(call: Call, options: SignInGuardOptions): Promise<Call> 
       suggestion: 'Make the call again to be asked again.',
     })
   }
-  const way = options.current(call.principal.id)
-  if (!way || way.id !== id) return own
-  const patience = new AbortController()
-  const stop = (): void => patience.abort()
+  const signIn = options.current(call.principal.id)
+  if (!signIn || signIn.id !== id) return own
+  const waiting = new AbortController()
+  const stop = (): void => waiting.abort()
   call.signal.addEventListener('abort', stop)
-  const late = wait(SIGN_IN_WAIT_MS, undefined, { signal: patience.signal, ref: false }).catch(
-    () => undefined,
-  )
-  await Promise.race([way.done, late]).finally(() => {
+  const late = wait(SIGN_IN_WAIT_MS, undefined, { signal: waiting.signal, ref: false }).catch(() => undefined)
+  await Promise.race([signIn.done, late]).finally(() => {
     call.signal.removeEventListener('abort', stop)
     stop()
   })

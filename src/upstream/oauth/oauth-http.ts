@@ -74,10 +74,10 @@ export function checkUrl(url: string, mayBePrivate: boolean): URL {
   const parsed = URL.canParse(url) ? new URL(url) : undefined
   const isPlain = parsed?.protocol === 'http:' && isLoopbackHost(parsed.hostname)
   if (!parsed || (parsed.protocol !== 'https:' && !isPlain)) {
-    throw refused(`must be https: ${shown(url)}`)
+    throw refused(`must be https: ${displayUrl(url)}`)
   }
   if (!mayBePrivate && isPrivateLiteral(parsed.hostname)) {
-    throw refused(`may not lead to a private network: ${shown(url)}`)
+    throw refused(`may not lead to a private network: ${displayUrl(url)}`)
   }
   return parsed
 }
@@ -125,13 +125,13 @@ function unreachable(url: string, cause: unknown): GatewayError {
   const why = cause instanceof Error ? cause.message : 'no answer'
   return new GatewayError(
     'SERVER_UNAVAILABLE',
-    `The authorization server at ${shown(url)} cannot be reached: ${why}`,
+    `The authorization server at ${displayUrl(url)} cannot be reached: ${why}`,
     { cause },
   )
 }
 
 /** An address without what may be secret in it. */
-function shown(url: string): string {
+function displayUrl(url: string): string {
   return URL.canParse(url) ? new URL(url).origin : 'an address that is none'
 }
 

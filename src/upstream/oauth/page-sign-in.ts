@@ -171,11 +171,11 @@ class IssuerSignIn implements PageSignIn {
     throw new GatewayError('UNSUPPORTED_OPERATION', 'Sign-in to the pages of this gateway is not configured.')
   }
 
-  async #limited<Result>(talk: () => Promise<Result>): Promise<Result> {
+  async #limited<Result>(converse: () => Promise<Result>): Promise<Result> {
     if (this.#conversations >= MAX_CONVERSATIONS)
       throw new GatewayError('OVERLOADED', 'Too many people are signing in right now.')
     this.#conversations++
-    return talk().finally(() => this.#conversations--)
+    return converse().finally(() => this.#conversations--)
   }
 }
 
@@ -232,10 +232,10 @@ function createMetadata(
       // Only what is taken of bearer tokens is taken of statements about people.
       id_token_signing_alg_values_supported: signatures,
     }))
-    const made = { key, server, until: now() + METADATA_TTL_MS }
-    known = made
+    const entry = { key, server, until: now() + METADATA_TTL_MS }
+    known = entry
     server.catch(() => {
-      made.until = now() + FAILURE_WAIT_MS
+      entry.until = now() + FAILURE_WAIT_MS
     })
     return server
   }
@@ -249,11 +249,11 @@ function clientOf({ id, secret }: PageClient, server: AuthorizationServer): OAut
 /** What bearer tokens have to say, statements about people have to say too. @throws AUTHENTICATION_REQUIRED */
 function checkClaims(claims: IdentityClaims, { issuer, requiredClaims }: JwtSettings): void {
   // The client of a statement is its audience, which was checked.
-  const lacking = requiredClaims.find((name) => name !== 'client_id' && claims[name] === undefined)
-  if (claims.iss === issuer && lacking === undefined) return
+  const missing = requiredClaims.find((name) => name !== 'client_id' && claims[name] === undefined)
+  if (claims.iss === issuer && missing === undefined) return
   throw new GatewayError(
     'AUTHENTICATION_REQUIRED',
-    lacking === undefined
+    missing === undefined
       ? 'The issuer calls itself otherwise than the configuration does.'
       : 'The issuer does not say of this person what the configuration requires.',
     { reason: 'claims' },

@@ -54,13 +54,13 @@ interface Options {
 }
 
 /** How long a user may take to sign in, in milliseconds. */
-const SIGN_IN_TIME = 600_000
+const SIGN_IN_TIMEOUT_MS = 600_000
 
 export function createSignIns(options: Options): SignIns {
   const { upstream, vault, http, grants, site } = options
-  const under = new LRUCache<string, Way>({ max: 10_000, ttl: SIGN_IN_TIME - 60_000 })
+  const inProgress = new LRUCache<string, PendingSignIn>({ max: 10_000, ttl: SIGN_IN_TIMEOUT_MS - 60_000 })
 
-  const start = async (principal: string, wanted: readonly string[]): Promise<Way> => {
+  const start = async (principal: string, wanted: readonly string[]): Promise<PendingSignIn> => {
     const here = site()
     const issuer = await options.issuer()
     const { server, resource } = issuer
@@ -73,36 +73,37 @@ export function createSignIns(options: Options): SignIns {
     const [id, browser] = [randomUUID(), generateRandomState()]
     const known = { upstream, principal, id, browser }
     const record = { ...known, verifier, issuer: server.issuer, client, scopes, resource }
-    await vault.write(['state', state], { ...record, redirectUri: here.redirectUri }, SIGN_IN_TIME)
-    const asked = { client: client.id, redirectUri: here.redirectUri, state, verifier, scopes, resource }
-    const { href } = await authorizationUrl(server, asked, options.mayBePrivate)
-    await vault.write(['start', id], { ...known, url: href }, SIGN_IN_TIME)
+    await vault.write(['state', state], { ...record, redirectUri: here.redirectUri }, SIGN_IN_TIMEOUT_MS)
+    const request = { client: client.id, redirectUri: here.redirectUri, state, verifier, scopes, resource }
+    const { href } = await authorizationUrl(server, request, options.mayBePrivate)
+    await vault.write(['start', id], { ...known, url: href }, SIGN_IN_TIMEOUT_MS)
     const { promise, resolve } = Promise.withResolvers<void>()
     return { id, url: `${here.startUri}/${id}`, scopes: wanted, done: promise, resolve }
   }
 
   /** Whether a way can be gone still: it may have failed, or have ended at another gateway. */
-  const isOpen = async ({ id }: Way): Promise<boolean> => (await vault.read(['start', id])) !== undefined
+  const isOpen = async ({ id }: PendingSignIn): Promise<boolean> =>
+    (await vault.read(['start', id])) !== undefined
 
   return {
     begin: async (principal, wanted) => {
-      const known = under.get(principal)
+      const known = inProgress.get(principal)
       const isEnough = wanted.every((scope) => known?.scopes.includes(scope))
       if (known && isEnough && (await isOpen(known))) return known
-      const way = await start(principal, wanted)
-      under.set(principal, way)
+      const pending = await start(principal, wanted)
+      inProgress.set(principal, pending)
       options.onBegun(principal)
-      return way
+      return pending
     },
-    current: (principal) => under.get(principal),
+    current: (principal) => inProgress.get(principal),
     finish: async (record, params) => {
       const { principal, verifier, redirectUri, resource } = record
       const client = asClient(isRecord(record.client) ? record.client : undefined)
       const { server } = await options.issuer()
       if (typeof principal !== 'string' || typeof verifier !== 'string' || !client) throw unknownState()
       if (typeof redirectUri !== 'string' || record.issuer !== server.issuer) throw unknownState()
-      const way = under.get(principal)
-      under.delete(principal)
+      const pending = inProgress.get(principal)
+      inProgress.delete(principal)
       const named = typeof resource === 'string' ? resource : undefined
       const answer = { params, state: params.get('state') ?? '' }
       const granted = await redeemCode({ server, client, http }, answer, {
@@ -113,17 +114,17 @@ export function createSignIns(options: Options): SignIns {
         if (oauthError(error) === 'invalid_client') await forgetClient(server, redirectUri, vault)
         throw error
       })
-      const asked = Array.isArray(record.scopes) ? record.scopes.map(String) : []
+      const request = Array.isArray(record.scopes) ? record.scopes.map(String) : []
       // RFC 6749 §5.1: a scope that is not named is the one that was asked for.
-      const scopes = granted.scope === undefined ? asked : words(granted.scope)
+      const scopes = granted.scope === undefined ? request : words(granted.scope)
       const from = { issuer: server.issuer, client, redirectUri, resource: named }
       await grants.keep(principal, { ...granted, ...from, scopes })
-      way?.resolve()
+      pending?.resolve()
     },
   }
 }
 
-interface Way extends SigningIn {
+interface PendingSignIn extends SigningIn {
   resolve(): void
 }
 
@@ -134,9 +135,9 @@ function checkPkce(server: AuthorizationServer): void {
 }
 
 function scopesOf({ scopes }: Options, issuer: Issuer, wanted: readonly string[]): readonly string[] {
-  const asked = new Set([...(scopes.length > 0 ? scopes : issuer.scopes), ...wanted])
-  if (issuer.server.scopes_supported?.includes('offline_access')) asked.add('offline_access')
-  return [...asked]
+  const request = new Set([...(scopes.length > 0 ? scopes : issuer.scopes), ...wanted])
+  if (issuer.server.scopes_supported?.includes('offline_access')) request.add('offline_access')
+  return [...request]
 }
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
@@ -152,7 +153,7 @@ function unknownState(): GatewayError {
 // Both kinds of sign-in use it: that of users to servers (sign-in.ts) and that of people to the gateway's own pages
 // (page-sign-in.ts).
 
-interface Asked {
+interface AuthorizationRequest {
   readonly client: string
   readonly redirectUri: string
   readonly state: string
@@ -167,14 +168,14 @@ interface Asked {
 /** Where a person signs in; `mayBePrivate` as for `createOAuthHttp`. @throws SERVER_UNAVAILABLE where that would not be safe */
 export async function authorizationUrl(
   server: AuthorizationServer,
-  { client, redirectUri, state, verifier, scopes, resource, nonce }: Asked,
+  { client, redirectUri, state, verifier, scopes, resource, nonce }: AuthorizationRequest,
   mayBePrivate: boolean,
 ): Promise<URL> {
   if (server.authorization_endpoint === undefined) {
     throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server has no page to sign in at.')
   }
   const url = checkUrl(server.authorization_endpoint, mayBePrivate)
-  const asked = {
+  const request = {
     response_type: 'code',
     client_id: client,
     redirect_uri: redirectUri,
@@ -187,6 +188,6 @@ export async function authorizationUrl(
     // OpenID Connect Core §11: offline access is granted only where the user is asked.
     ...(scopes.includes('offline_access') && { prompt: 'consent' }),
   }
-  for (const [name, value] of Object.entries(asked)) url.searchParams.set(name, value)
+  for (const [name, value] of Object.entries(request)) url.searchParams.set(name, value)
   return url
 }

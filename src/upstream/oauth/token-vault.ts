@@ -5,16 +5,16 @@ import type { Store } from '../../store/store.ts'
 
 /** Keeps what servers granted, encrypted and each under its own name. */
 export interface TokenVault {
-  read(name: Name): Promise<Kept | undefined>
-  write(name: Name, value: Kept, ttl: number): Promise<void>
+  read(name: Name): Promise<VaultValue | undefined>
+  write(name: Name, value: VaultValue, ttl: number): Promise<void>
   /** Reads a value that is good once. */
-  take(name: Name): Promise<Kept | undefined>
+  take(name: Name): Promise<VaultValue | undefined>
   /** Takes a name for a limited time; false where it is taken. Deleting the name gives it back. */
   setIfAbsent(name: Name, ttl: number): Promise<boolean>
   delete(name: Name): Promise<void>
   /** A value as a text that only a vault of the same key can read, and only under this name; nothing is stored. */
-  seal(name: Name, value: Kept): Promise<string>
-  unseal(name: Name, sealed: string): Promise<Kept | undefined>
+  seal(name: Name, value: VaultValue): Promise<string>
+  unseal(name: Name, sealed: string): Promise<VaultValue | undefined>
 }
 
 /** What a value is of: its kind first. Only a hash of it is stored. */
@@ -23,7 +23,7 @@ type Name = readonly [
   ...rest: string[],
 ]
 
-type Kept = Readonly<Record<string, unknown>>
+type VaultValue = Readonly<Record<string, unknown>>
 
 const IV = 12
 const TAG = 16
@@ -33,7 +33,7 @@ export function createTokenVault(
   store: Pick<Store, 'get' | 'put' | 'setIfAbsent' | 'delete'>,
   keyOfVault: () => Promise<Buffer> = ownKey(),
 ): TokenVault {
-  const open = async (at: string, sealed: string | undefined): Promise<Kept | undefined> =>
+  const open = async (at: string, sealed: string | undefined): Promise<VaultValue | undefined> =>
     sealed === undefined ? undefined : decrypt(sealed, at, await keyOfVault())
 
   return {
@@ -69,7 +69,7 @@ function encrypt(text: string, at: string, key: Buffer): string {
 }
 
 /** What was written under another key, or moved to another name, is as good as gone. */
-function decrypt(text: string, at: string, key: Buffer): Kept | undefined {
+function decrypt(text: string, at: string, key: Buffer): VaultValue | undefined {
   const bytes = Buffer.from(text, 'base64url')
   if (bytes.length <= IV + TAG) return undefined
   try {

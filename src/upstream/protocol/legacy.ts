@@ -9,7 +9,12 @@ import { isObject } from '../../core/json/json.ts'
 import { background, type Log } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
 import { excerpt } from '../../core/text/redact.ts'
-import { canBeAsked, hearsOfRoots, canAnswer, requiredCapability } from '../../protocol/input-requests.ts'
+import {
+  canBeAsked,
+  acceptsRootsChanges,
+  canAnswer,
+  requiredCapability,
+} from '../../protocol/input-requests.ts'
 import { JsonRpcPeer } from '../../protocol/json-rpc-peer.ts'
 import { metaKeys } from '../../protocol/meta-keys.ts'
 import { isTaskStatus, method, rootsChanged } from '../../protocol/methods.ts'
@@ -43,8 +48,8 @@ interface Options {
   readonly roots?: readonly string[]
   /** What the server is to prove with each handshake. */
   readonly proof: () => Proof
-  readonly patience: StepTimeout
-  readonly discretion: MessageRedactor
+  readonly stepTimeout: StepTimeout
+  readonly redactor: MessageRedactor
   readonly log: Log
 }
 
@@ -53,13 +58,13 @@ export class LegacyConnection implements UpstreamConnection {
   readonly era = 'legacy'
   readonly #options: Options
   readonly #canBeAsked: boolean
-  readonly #turns = new FairMutex()
-  readonly #attribution = new RequestCorrelator()
-  readonly #hearing: NotificationRouter
+  readonly #mutex = new FairMutex()
+  readonly #correlator = new RequestCorrelator()
+  readonly #notifications: NotificationRouter
   readonly #tools: ToolIndex
-  readonly #questioning: ServerRequestHandler
+  readonly #serverRequests: ServerRequestHandler
   readonly #peer: JsonRpcPeer
-  #link: UpstreamTransport | undefined
+  #transport: UpstreamTransport | undefined
   #revision: Revision = latestLegacy
   #discovered = Payload.of({})
   #renewing: Promise<void> | undefined
@@ -72,11 +77,11 @@ export class LegacyConnection implements UpstreamConnection {
     this.#options = options
     this.#canBeAsked = canBeAsked(options.capabilities)
     this.#peer = this.#createPeer()
-    this.#hearing = new NotificationRouter((name, params) => this.#send(name, params), options.log)
-    this.#questioning = new ServerRequestHandler({
+    this.#notifications = new NotificationRouter((name, params) => this.#send(name, params), options.log)
+    this.#serverRequests = new ServerRequestHandler({
       peer: this.#peer,
-      attribution: this.#attribution,
-      listeners: () => this.#hearing.listeners(),
+      correlator: this.#correlator,
+      listeners: () => this.#notifications.listeners(),
       roots: options.roots,
       firstRoots: () => this.#firstRoots,
     })
@@ -88,7 +93,7 @@ export class LegacyConnection implements UpstreamConnection {
     const connection = new LegacyConnection(options)
     try {
       await connection.#connect()
-      await connection.#shakeHands()
+      await connection.#initialize()
       return connection
     } catch (error) {
       // A process that does not end at once is not waited for.
@@ -106,7 +111,7 @@ export class LegacyConnection implements UpstreamConnection {
   }
 
   get canAsk(): boolean {
-    return this.#link?.isStateless !== true
+    return this.#transport?.isStateless !== true
   }
 
   get isClosed(): boolean {
@@ -114,7 +119,7 @@ export class LegacyConnection implements UpstreamConnection {
   }
 
   get isBusy(): boolean {
-    return this.#peer.waiting > 0 || this.#hearing.isHeard || this.#questioning.isOpen
+    return this.#peer.waiting > 0 || this.#notifications.hasListeners || this.#serverRequests.isOpen
   }
 
   tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined> {
@@ -125,25 +130,25 @@ export class LegacyConnection implements UpstreamConnection {
     const { call } = working
     if (call.method === 'server/discover')
       return Promise.resolve({ kind: 'result', result: this.#discovered })
-    if (call.method === 'subscriptions/listen') return this.#hearing.listen(working, this.#discovered)
+    if (call.method === 'subscriptions/listen') return this.#notifications.listen(working, this.#discovered)
     return call.method.startsWith('notifications/') ? this.#notify(call) : this.#call(working)
   }
 
   async close(): Promise<void> {
     this.#closed(new Error('The connection was closed.'))
-    await this.#link?.close()
+    await this.#transport?.close()
   }
 
   async #notify(call: Call): Promise<Outcome> {
-    const isTold = call.method !== rootsChanged || hearsOfRoots(this.#options.capabilities)
-    if (isTold) await this.#peer.notify(call.method, legacyParams(call, 0, this.#revision))
+    const isSupported = call.method !== rootsChanged || acceptsRootsChanges(this.#options.capabilities)
+    if (isSupported) await this.#peer.notify(call.method, legacyParams(call, 0, this.#revision))
     return { kind: 'result', result: Payload.of({}) }
   }
 
   async #call(working: UpstreamCall): Promise<Outcome> {
     const { call } = working
     const level = call.meta[metaKeys.logLevel]
-    if (level !== undefined) await this.#hearing.setLevel(level, this.#discovered)
+    if (level !== undefined) await this.#notifications.setLevel(level, this.#discovered)
     const release = this.#needsTurn(working) ? await this.#takeTurn(working) : free
     const active = new ActiveCall(working, release, () => this.#takeTurn(working, true))
     let handshakes = this.#handshakes
@@ -161,7 +166,7 @@ export class LegacyConnection implements UpstreamConnection {
       if (handshakes === this.#handshakes) await this.#renew()
       return done(await this.#perform(active), call)
     } finally {
-      this.#attribution.end(active)
+      this.#correlator.end(active)
       active.end()
     }
   }
@@ -170,7 +175,7 @@ export class LegacyConnection implements UpstreamConnection {
   async #awaitRoots(active: ActiveCall): Promise<void> {
     const { call, signal } = active.working
     if (this.#firstRoots?.isSettled !== false || method(call.method).asks !== true) return
-    this.#attribution.expect(active)
+    this.#correlator.expect(active)
     await this.#firstRoots.settled(signal)
   }
 
@@ -198,7 +203,7 @@ export class LegacyConnection implements UpstreamConnection {
   #request(active: ActiveCall, name: string, make: (id: number) => Payload): Promise<Payload> {
     const { signal, progress } = active.working
     const params = (id: number): Payload => {
-      this.#attribution.begin(id, active)
+      this.#correlator.begin(id, active)
       return make(id)
     }
     const headers = callHeaders(active.working.call)
@@ -208,12 +213,12 @@ export class LegacyConnection implements UpstreamConnection {
   /** Where the transport does not tell whose question it is, callers who can be asked take turns. */
   #needsTurn({ call }: UpstreamCall): boolean {
     if (!this.#canBeAsked || !method(call.method).asks) return false
-    return this.#link?.hasProvenance !== true || this.#attribution.isDoubtful
+    return this.#transport?.hasProvenance !== true || this.#correlator.isAmbiguous
   }
 
   async #takeTurn(working: UpstreamCall, goesOn = false): Promise<Release> {
     const { call, signal } = working
-    return this.#needsTurn(working) ? this.#turns.take(call.client.session, signal, goesOn) : free
+    return this.#needsTurn(working) ? this.#mutex.take(call.client.session, signal, goesOn) : free
   }
 
   #createPeer(): JsonRpcPeer {
@@ -222,12 +227,12 @@ export class LegacyConnection implements UpstreamConnection {
       Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'Not connected.'))
     return new JsonRpcPeer(
       {
-        send: (message, exchange) => (this.#link ? this.#link.send(message, exchange) : absent()),
-        release: (id) => this.#link?.release?.(id),
+        send: (message, exchange) => (this.#transport ? this.#transport.send(message, exchange) : absent()),
+        release: (id) => this.#transport?.release?.(id),
       },
       {
-        request: (request, about) => background(this.#questioning.take(request, about), log),
-        notification: (note, about) => this.#heard(note, about),
+        request: (request, about) => background(this.#serverRequests.take(request, about), log),
+        notification: (note, about) => this.#onNotification(note, about),
         noise: (text) => log.debug('upstream.noise', { text: excerpt(text) }),
       },
     )
@@ -235,7 +240,7 @@ export class LegacyConnection implements UpstreamConnection {
 
   async #connect(): Promise<void> {
     const peer = this.#peer
-    this.#link = await this.#options.connect({
+    this.#transport = await this.#options.connect({
       receive: (text, about) => peer.receive(text, about),
       isWaiting: (id) => peer.isWaiting(id),
       reject: (id, error) => peer.reject(id, error),
@@ -244,13 +249,13 @@ export class LegacyConnection implements UpstreamConnection {
     })
   }
 
-  async #shakeHands(): Promise<void> {
-    const { capabilities, clientInfo = self, patience } = this.#options
+  async #initialize(): Promise<void> {
+    const { capabilities, clientInfo = self, stepTimeout } = this.#options
     const proof = this.#options.proof()
-    const asked = { protocolVersion: this.#options.revision ?? latestLegacy.name, capabilities, clientInfo }
-    const signal = patience()
+    const request = { protocolVersion: this.#options.revision ?? latestLegacy.name, capabilities, clientInfo }
+    const signal = stepTimeout()
     const initialized = await this.#peer
-      .request('initialize', () => proof.withChallenge(Payload.of(asked)), { signal })
+      .request('initialize', () => proof.withChallenge(Payload.of(request)), { signal })
       .then((answer) => proof.verify(answer))
       .catch((cause: unknown) => {
         if (!signal.aborted || cause === signal.reason) throw cause
@@ -269,21 +274,21 @@ export class LegacyConnection implements UpstreamConnection {
     this.#revision = revision
     this.#discovered = asDiscovered(initialized)
     this.#takesTasks = takesTasks(this.#discovered)
-    this.#link?.established?.(revision.name)
+    this.#transport?.established?.(revision.name)
     const { roots } = this.#options
     if (capabilities.roots !== undefined && !roots) this.#firstRoots = new FirstRoots()
     // 2025-11-25 basic/lifecycle: nothing else is sent before this notification.
     await this.#peer.notify('notifications/initialized')
-    await this.#link?.listen?.()
+    await this.#transport?.listen?.()
   }
 
   /** Shakes hands again with a server that forgot the session. */
   #renew(): Promise<void> {
     this.#renewing ??= (async () => {
       this.#options.log.info('upstream.session_renewed')
-      await this.#shakeHands()
+      await this.#initialize()
       this.#handshakes++
-      await this.#hearing.restore(this.#discovered)
+      await this.#notifications.restore(this.#discovered)
     })().finally(() => {
       this.#renewing = undefined
     })
@@ -293,7 +298,7 @@ export class LegacyConnection implements UpstreamConnection {
   #closed(error: Error): void {
     if (this.#isClosed) return
     this.#isClosed = true
-    const lost = new GatewayError(
+    const failure = new GatewayError(
       'OUTCOME_UNKNOWN',
       `${error.message} A call under way may have taken effect.`,
       {
@@ -301,27 +306,27 @@ export class LegacyConnection implements UpstreamConnection {
         suggestion: 'Check whether the call took effect before making it again.',
       },
     )
-    this.#peer.fail(lost)
-    this.#hearing.close()
-    this.#questioning.close()
+    this.#peer.fail(failure)
+    this.#notifications.close()
+    this.#serverRequests.close()
   }
 
   #send(name: string, params: Payload): Promise<Payload> {
-    return this.#peer.request(name, () => params, { signal: this.#options.patience() })
+    return this.#peer.request(name, () => params, { signal: this.#options.stepTimeout() })
   }
 
-  #heard(note: Notification, about: number | undefined): void {
+  #onNotification(note: Notification, about: number | undefined): void {
     if (note.method === 'notifications/cancelled') {
       const id = note.params?.at('requestId')?.text
-      if (id !== undefined) this.#questioning.withdraw(id)
+      if (id !== undefined) this.#serverRequests.withdraw(id)
       return
     }
     if (note.method === 'notifications/tools/list_changed') this.#tools.forget()
     // How a task fares is for whom the task is of, not for whom a call happens to be under way.
     const isAboutCall = about !== undefined || !isTaskStatus(note.method)
-    const calls = isAboutCall ? this.#attribution.recipients(about) : []
-    this.#hearing.dispatch(this.#options.discretion.note(note), calls, (call) =>
-      this.#attribution.mayHear(call),
+    const calls = isAboutCall ? this.#correlator.recipients(about) : []
+    this.#notifications.dispatch(this.#options.redactor.note(note), calls, (call) =>
+      this.#correlator.mayReceive(call),
     )
   }
 }

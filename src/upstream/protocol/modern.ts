@@ -20,7 +20,7 @@ import type { MessageRedactor } from '../transport/redactor.ts'
 import type { OpenTransport, UpstreamTransport, StepTimeout } from '../transport/transport.ts'
 import { modernCapabilities, modernParams } from './params.ts'
 import type { Proof } from './gateway-proof.ts'
-import { recipientsOf, type Under } from './notifications.ts'
+import { recipientsOf, type ActiveRequest } from './notifications.ts'
 import { type IndexedTool, ToolIndex } from '../tool-index.ts'
 
 interface Options {
@@ -30,8 +30,8 @@ interface Options {
   readonly mirrors: boolean
   /** What the server is to prove first. */
   readonly proof: Proof
-  readonly patience: StepTimeout
-  readonly discretion: MessageRedactor
+  readonly stepTimeout: StepTimeout
+  readonly redactor: MessageRedactor
   readonly log: Log
 }
 
@@ -45,8 +45,8 @@ export class ModernConnection implements UpstreamConnection {
   readonly #options: Options
   readonly #peer: JsonRpcPeer
   readonly #tools: ToolIndex
-  readonly #working = new Registry<number, Under>()
-  #link: UpstreamTransport | undefined
+  readonly #active = new Registry<number, ActiveRequest>()
+  #transport: UpstreamTransport | undefined
   #discovered = Payload.of({})
   #isClosed = false
   /** How many notifications had no recipient. */
@@ -60,13 +60,13 @@ export class ModernConnection implements UpstreamConnection {
     this.#peer = new JsonRpcPeer(
       {
         cancelsByRelease: options.mirrors,
-        send: (message, exchange) => (this.#link ? this.#link.send(message, exchange) : absent()),
-        release: (id) => this.#link?.release?.(id),
+        send: (message, exchange) => (this.#transport ? this.#transport.send(message, exchange) : absent()),
+        release: (id) => this.#transport?.release?.(id),
       },
       {
         // Servers of this revision send no requests.
         request: (request) => options.log.debug('upstream.noise', { method: request.method }),
-        notification: (note, about) => this.#heard(note, about),
+        notification: (note, about) => this.#onNotification(note, about),
         noise: (text) => options.log.debug('upstream.noise', { text: excerpt(text) }),
       },
     )
@@ -77,7 +77,7 @@ export class ModernConnection implements UpstreamConnection {
     const connection = new ModernConnection(options)
     const peer = connection.#peer
     try {
-      connection.#link = await options.connect({
+      connection.#transport = await options.connect({
         receive: (text, about) => peer.receive(text, about),
         isWaiting: (id) => peer.isWaiting(id),
         reject: (id, error) => peer.reject(id, error),
@@ -132,7 +132,7 @@ export class ModernConnection implements UpstreamConnection {
 
   async close(): Promise<void> {
     this.#closed(new Error('The connection was closed.'))
-    await this.#link?.close()
+    await this.#transport?.close()
   }
 
   async #request(working: UpstreamCall): Promise<Payload> {
@@ -142,13 +142,13 @@ export class ModernConnection implements UpstreamConnection {
     let id = 0
     const params = (given: number): Payload => {
       id = given
-      this.#working.set(id, { id, working })
+      this.#active.set(id, { id, working })
       return modernParams(call, id, this.#options.revision, call.requestState[STATE_KEY])
     }
     try {
       return await this.#peer.request(call.method, params, { signal, onProgress: working.progress, headers })
     } finally {
-      this.#working.delete(id)
+      this.#active.delete(id)
     }
   }
 
@@ -211,33 +211,33 @@ export class ModernConnection implements UpstreamConnection {
 
   /** A request of the gateway itself, which can do what a client can where there is one. */
   #own(name: string, params: Payload, client?: Client): Promise<Payload> {
-    const { revision, mirrors, patience } = this.#options
-    const whole = params.withMeta({
+    const { revision, mirrors, stepTimeout } = this.#options
+    const ownParams = params.withMeta({
       [metaKeys.version]: revision,
       [metaKeys.capabilities]: client ? modernCapabilities(client) : {},
       [metaKeys.clientInfo]: self,
     })
     const headers = mirrors ? standardHeaders(name, params) : {}
-    return this.#peer.request(name, () => whole, { signal: patience(), headers })
+    return this.#peer.request(name, () => ownParams, { signal: stepTimeout(), headers })
   }
 
-  #heard(note: Notification, about: number | undefined): void {
+  #onNotification(note: Notification, about: number | undefined): void {
     if (note.method === 'notifications/tools/list_changed') this.#tools.forget()
     if (note.method === 'notifications/cancelled') return this.#ended(Number(note.params?.fields.requestId))
-    const { to, why } = recipientsOf(note, about, this.#working)
+    const { to, why } = recipientsOf(note, about, this.#active)
     if (why !== undefined) {
       const { log } = this.#options
       log.debug('upstream.note_dropped', { method: note.method, why, dropped: ++this.#dropped })
     }
     if (to.length === 0) return
-    const { params: told } = this.#options.discretion.note(note)
-    const params = told?.withMeta({ [metaKeys.subscription]: undefined })
+    const { params: redacted } = this.#options.redactor.note(note)
+    const params = redacted?.withMeta({ [metaKeys.subscription]: undefined })
     for (const working of to) working.notify({ method: note.method, ...(params && { params }) })
   }
 
   /** A server that goes away may end its subscriptions by this message instead of a result. */
   #ended(id: number): void {
-    if (this.#working.get(id)?.working.call.method !== 'subscriptions/listen') return
+    if (this.#active.get(id)?.working.call.method !== 'subscriptions/listen') return
     this.#peer.reject(id, new GatewayError('SERVER_UNAVAILABLE', 'The server ended the subscription.'))
   }
 

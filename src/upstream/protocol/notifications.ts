@@ -44,7 +44,7 @@ export class NotificationRouter {
     this.#log = log
   }
 
-  get isHeard(): boolean {
+  get hasListeners(): boolean {
     return this.#listeners.size > 0
   }
 
@@ -54,7 +54,7 @@ export class NotificationRouter {
 
   /** A listening call: lasts until it is cancelled or the connection closes. */
   async listen(working: UpstreamCall, discovered: Payload): Promise<Outcome> {
-    const filter = await this.#honour(readFilter(working.call.params), discovered)
+    const filter = await this.#accept(readFilter(working.call.params), discovered)
     const level = working.call.meta[metaKeys.logLevel]
     if (level !== undefined) await this.setLevel(level, discovered)
     const ended = Promise.withResolvers<void>()
@@ -84,19 +84,19 @@ export class NotificationRouter {
   }
 
   /** Brings a message to the calls it may be about; where there are none, to those who listen and may hear it. */
-  dispatch(note: Notification, calls: readonly UpstreamCall[], mayHear: (call: Call) => boolean): void {
+  dispatch(note: Notification, calls: readonly UpstreamCall[], mayReceive: (call: Call) => boolean): void {
     if (isChange(note)) return this.#broadcast(note, ({ filter }) => asksFor(filter, note))
-    const told = calls.filter((each) => this.#wants(each, note))
-    for (const each of told) each.notify(note)
+    const recipients = calls.filter((each) => this.#wants(each, note))
+    for (const each of recipients) each.notify(note)
     if (calls.length > 0) {
-      if (told.length === 0) this.#drop(note)
+      if (recipients.length === 0) this.#drop(note)
       return
     }
     const isLog = note.method === 'notifications/message'
     this.#broadcast(note, ({ working }) => {
       // A listen stream of 2026-07-28 carries only what was subscribed to.
-      const isHeardOf = working.call.client.era === 'legacy' && (!isLog || mayHear(working.call))
-      return isHeardOf && this.#wants(working, note)
+      const isRelevant = working.call.client.era === 'legacy' && (!isLog || mayReceive(working.call))
+      return isRelevant && this.#wants(working, note)
     })
   }
 
@@ -117,18 +117,18 @@ export class NotificationRouter {
   }
 
   /** The part of a filter this server can fulfil. */
-  async #honour(asked: SubscriptionFilter, discovered: Payload): Promise<SubscriptionFilter> {
+  async #accept(requested: SubscriptionFilter, discovered: Payload): Promise<SubscriptionFilter> {
     const { tools, prompts, resources } = capabilities(discovered)
     const can = (capability: unknown, what: string): boolean =>
       isObject(capability) && capability[what] === true
-    const uris = can(resources, 'subscribe') ? (asked.resourceSubscriptions ?? []) : []
-    const taken = await Promise.all(uris.map((uri) => this.#subscribe(uri)))
-    const kept = uris.filter((_uri, index) => taken[index])
+    const uris = can(resources, 'subscribe') ? (requested.resourceSubscriptions ?? []) : []
+    const accepted = await Promise.all(uris.map((uri) => this.#subscribe(uri)))
+    const subscribed = uris.filter((_uri, index) => accepted[index])
     return {
-      ...(asked.toolsListChanged && can(tools, 'listChanged') && { toolsListChanged: true }),
-      ...(asked.promptsListChanged && can(prompts, 'listChanged') && { promptsListChanged: true }),
-      ...(asked.resourcesListChanged && can(resources, 'listChanged') && { resourcesListChanged: true }),
-      ...(kept.length > 0 && { resourceSubscriptions: kept }),
+      ...(requested.toolsListChanged && can(tools, 'listChanged') && { toolsListChanged: true }),
+      ...(requested.promptsListChanged && can(prompts, 'listChanged') && { promptsListChanged: true }),
+      ...(requested.resourcesListChanged && can(resources, 'listChanged') && { resourcesListChanged: true }),
+      ...(subscribed.length > 0 && { resourceSubscriptions: subscribed }),
     }
   }
 
@@ -158,9 +158,9 @@ export class NotificationRouter {
   }
 
   #broadcast(note: Notification, wants: (listener: Listener) => boolean): void {
-    const told = [...this.#listeners.keys()].filter(wants)
-    for (const { working } of told) working.notify(note)
-    if (told.length === 0) this.#drop(note)
+    const recipients = [...this.#listeners.keys()].filter(wants)
+    for (const { working } of recipients) working.notify(note)
+    if (recipients.length === 0) this.#drop(note)
   }
 
   #drop({ method }: Notification): void {
@@ -192,7 +192,7 @@ function has(discovered: Payload, name: string): boolean {
 // caller goes to none, and nothing is dropped without a reason: `why` gives it.
 
 /** A call under way, by the id of its request. */
-export interface Under {
+export interface ActiveRequest {
   readonly id: number
   readonly working: UpstreamCall
 }
@@ -207,23 +207,23 @@ interface Recipients {
 export function recipientsOf(
   note: Notification,
   about: number | undefined,
-  underWay: Registry<number, Under>,
+  activeRequests: Registry<number, ActiveRequest>,
 ): Recipients {
   const subscription = numberAt(note, metaKeys.subscription)
-  const carrier = about === undefined ? undefined : underWay.get(about)?.working
-  if (subscription !== undefined) return toListener(note, underWay.get(subscription)?.working)
+  const carrier = about === undefined ? undefined : activeRequests.get(about)?.working
+  if (subscription !== undefined) return toListener(note, activeRequests.get(subscription)?.working)
   if (isChange(note)) {
     if (carrier && isListening(carrier)) return toListener(note, carrier)
-    const to = listeners(underWay).filter((each) => isAskedFor(each, note))
+    const to = listeners(activeRequests).filter((each) => isAskedFor(each, note))
     return to.length > 0 ? { to } : { to, why: 'unsubscribed' }
   }
   if (about !== undefined) return carrier ? { to: [carrier] } : { to: [], why: 'ended' }
-  const named = namedBy(note, underWay)
+  const named = namedBy(note, activeRequests)
   if (named) return { to: [named] }
-  const calls = underWay.values().flatMap(({ working }) => (isOfClient(working) ? [working] : []))
-  const asked = calls.filter((each) => wants(each, note))
+  const calls = activeRequests.values().flatMap(({ working }) => (isOfClient(working) ? [working] : []))
+  const requested = calls.filter((each) => wants(each, note))
   // Some servers log unasked. On the stream of a request that reaches its client, so on a shared pipe it does, too.
-  return amongCalls(asked.length > 0 ? asked : calls.filter((each) => logLevelOf(each) < 0))
+  return amongCalls(requested.length > 0 ? requested : calls.filter((each) => logLevelOf(each) < 0))
 }
 
 function toListener(note: Notification, listener: UpstreamCall | undefined): Recipients {
@@ -257,10 +257,13 @@ function clientOf({ call: { client, principal } }: UpstreamCall): string {
 const marks = ['io.modelcontextprotocol/requestId', 'requestId', 'progressToken']
 
 /** The request a notification names. A number of something else may stand there, too. */
-function namedBy(note: Notification, underWay: Registry<number, Under>): UpstreamCall | undefined {
+function namedBy(
+  note: Notification,
+  activeRequests: Registry<number, ActiveRequest>,
+): UpstreamCall | undefined {
   for (const mark of marks) {
     const id = numberAt(note, mark)
-    const found = id === undefined ? undefined : underWay.get(id)
+    const found = id === undefined ? undefined : activeRequests.get(id)
     if (found) return found.working
   }
   return undefined
@@ -273,8 +276,8 @@ function numberAt({ params }: Notification, key: string): number | undefined {
   return Number(value)
 }
 
-function listeners(underWay: Registry<number, Under>): UpstreamCall[] {
-  return underWay.values().flatMap(({ working }) => (isListening(working) ? [working] : []))
+function listeners(activeRequests: Registry<number, ActiveRequest>): UpstreamCall[] {
+  return activeRequests.values().flatMap(({ working }) => (isListening(working) ? [working] : []))
 }
 
 function isListening({ call }: UpstreamCall): boolean {

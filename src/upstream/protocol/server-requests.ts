@@ -15,7 +15,7 @@ import { amongCalls, isOfClient } from './notifications.ts'
 
 interface Options {
   readonly peer: JsonRpcPeer
-  readonly attribution: RequestCorrelator
+  readonly correlator: RequestCorrelator
   /** Who listens outside any call. */
   listeners(): readonly UpstreamCall[]
   /** Roots the configuration lists. */
@@ -52,7 +52,7 @@ export class ServerRequestHandler {
       isExpired = true
       controller.abort()
     }
-    firstRoots?.asked(expire)
+    firstRoots?.requested(expire)
     try {
       const question = { method: request.method, params: request.params }
       const answer = await this.#ask(question, about, controller)
@@ -82,7 +82,7 @@ export class ServerRequestHandler {
     about: number | undefined,
     controller: AbortController,
   ): Promise<InputResponse | undefined> {
-    const found = await this.#options.attribution.find(question, about, this.#options.listeners())
+    const found = await this.#options.correlator.find(question, about, this.#options.listeners())
     if (!found) return undefined
     const { active, isAmbiguous: isGuess } = found
     // While its caller thinks, another call may be at work.
@@ -195,7 +195,7 @@ export class RequestCorrelator {
   #expected = 0
 
   /** The server asks outside a call's own stream. */
-  get isDoubtful(): boolean {
+  get isAmbiguous(): boolean {
     return this.#isDoubtful
   }
 
@@ -230,7 +230,7 @@ export class RequestCorrelator {
   }
 
   /** Who may hear a log message of no known call: all while none is under way, else the caller or session all are of. */
-  mayHear({ client, principal }: Call): boolean {
+  mayReceive({ client, principal }: Call): boolean {
     return this.#calls.values().every(({ working: { call } }) => {
       const isSameCaller = !principal.isEverybody && call.principal.id === principal.id
       return isSameCaller || (client.session !== undefined && call.client.session === client.session)
@@ -383,7 +383,7 @@ export class FirstRoots {
   }
 
   /** The server asks for roots; where the client does not answer in time, `expire` takes the question back. */
-  asked(expire: () => void): void {
+  requested(expire: () => void): void {
     this.#open.add(expire)
     this.#asked.resolve()
   }

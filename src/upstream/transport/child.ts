@@ -152,10 +152,10 @@ export class LastLines {
   }
 
   add(line: string): void {
-    const shown = escapeHidden(this.#clean(line).replaceAll(COLOURS, '').trim())
-    if (shown === '') return
+    const clean = escapeHidden(this.#clean(line).replaceAll(COLOURS, '').trim())
+    if (clean === '') return
     const cut =
-      shown.length > MAX_LINE_LENGTH ? `${shown.slice(0, MAX_LINE_LENGTH - 1).toWellFormed()}…` : shown
+      clean.length > MAX_LINE_LENGTH ? `${clean.slice(0, MAX_LINE_LENGTH - 1).toWellFormed()}…` : clean
     this.#lines = [...this.#lines, cut].slice(-MAX_LINES)
   }
 

@@ -282,7 +282,7 @@ class HttpTransport implements UpstreamTransport {
   }
 }
 
-interface Hears {
+interface ExchangeListener {
   readonly receiver: TransportReceiver
   onAbortable(abort: () => void): void
   onHead(head: HttpAnswer): void
@@ -297,13 +297,18 @@ class Post implements HttpRequest {
   /** How long the server wants a client to wait before it comes back, in milliseconds. */
   retry = 250
   lastEventId: string | undefined
-  readonly #hears: Hears
+  readonly #listener: ExchangeListener
 
-  constructor(id: number, body: string, headers: Readonly<Record<string, string>>, hears: Hears) {
+  constructor(
+    id: number,
+    body: string,
+    headers: Readonly<Record<string, string>>,
+    listener: ExchangeListener,
+  ) {
     this.id = id
     this.body = body
     this.headers = headers
-    this.#hears = hears
+    this.#listener = listener
   }
 
   get hasSession(): boolean {
@@ -311,16 +316,16 @@ class Post implements HttpRequest {
   }
 
   onAbortable(abort: () => void): void {
-    this.#hears.onAbortable(abort)
+    this.#listener.onAbortable(abort)
   }
 
   onHead(head: HttpAnswer): void {
-    this.#hears.onHead(head)
+    this.#listener.onHead(head)
   }
 
   onEvent(event: ServerEvent): void {
     if (event.id !== undefined) this.lastEventId = event.id
-    if (event.data !== '') this.#hears.receiver.receive(event.data, this.id)
+    if (event.data !== '') this.#listener.receiver.receive(event.data, this.id)
   }
 
   onRetry(milliseconds: number): void {

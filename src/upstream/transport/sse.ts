@@ -5,12 +5,12 @@ import { baseHeaders, exchangeHttp, type HttpClient, noMessage } from './http-cl
 import type { OpenTransportAs, UpstreamTransport, StepTimeout } from './transport.ts'
 
 /** Reaches a server of 2024-11-05 over HTTP+SSE: one stream for everything it sends, posts for messages to it. */
-export function sseConnect(base: HttpClient, patience: StepTimeout): OpenTransportAs {
+export function sseConnect(base: HttpClient, stepTimeout: StepTimeout): OpenTransportAs {
   return async (receiver, login = base.login) => {
     const client = { ...base, login }
     const endpoint = Promise.withResolvers<string>()
     let abort = (): void => undefined
-    const signal = patience()
+    const signal = stepTimeout()
     const giveUp = (): void => {
       const late = new GatewayError('SERVER_UNAVAILABLE', 'The server named no endpoint in time.')
       endpoint.reject(signal.reason instanceof GatewayError ? signal.reason : late)

@@ -99,6 +99,6 @@ describe.each([playwright, chromeDevtools, notion] satisfies readonly Pack[])(
 )
 
 it('a pack makes a tool worse for every server', () => {
-  const found: Judgement = { effect: 'read', least: 'read', conditions: [], evidence: ['it reads'] }
+  const found: Judgement = { effect: 'read', baseEffect: 'read', conditions: [], evidence: ['it reads'] }
   expect(withPack(found, tool('browser_click'), false)).toMatchObject({ effect: 'write', least: 'write' })
 })

@@ -20,7 +20,7 @@ describe('a call whose answers never come', () => {
         told.resolve(await Promise.all([working.requestInput(question), working.requestInput(sampling)]))
         return done
       },
-      { collect: 1, patience: 20 },
+      { collectMs: 1, answerTimeoutMs: 20 },
     )
     const outcome = await handle(callOf())
     expect(outcome.kind).toBe('input_required')
@@ -34,7 +34,7 @@ describe('a call whose answers never come', () => {
   })
 
   test('makes room: no more than so many wait, and those past it go unanswered at once', async () => {
-    const handle = suspendable(asking, { collect: 1, patience: 60_000, limit: 2 })
+    const handle = suspendable(asking, { collectMs: 1, answerTimeoutMs: 60_000, limit: 2 })
     const outcomes = await Promise.all([1, 2, 3].map(() => handle(callOf())))
     expect(outcomes.map(({ kind }) => kind)).toEqual(['input_required', 'input_required', 'result'])
     const retried = await handle(
@@ -45,7 +45,7 @@ describe('a call whose answers never come', () => {
   })
 
   test('is not taken up for another principal', async () => {
-    const handle = suspendable(asking, { collect: 1 })
+    const handle = suspendable(asking, { collectMs: 1 })
     const outcome = await handle(callOf())
     const other = callOf({
       requestState: stateOf(outcome),

@@ -11,7 +11,7 @@ it('the chain of a target is kept, but not under a name as long as a caller like
       compiled.push(name)
       return []
     },
-    shown: () => [],
+    viewMiddleware: () => [],
     observe: (next) => next,
     isAggregate: true,
     isStrict: false,

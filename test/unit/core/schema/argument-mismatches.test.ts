@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { parseExpression } from '../../../../src/core/undo/expression.ts'
-import { argumentMismatches, strayed } from '../../../../src/core/schema/argument-mismatches.ts'
+import { argumentMismatches, pathMismatch } from '../../../../src/core/schema/argument-mismatches.ts'
 
 const schema = {
   type: 'object',
@@ -121,6 +121,6 @@ describe('a path', () => {
     ['$.result.item', 'f has no $.result.item; did you mean items?'],
     ['$.result.items[0].number', 'f has no $.result.items[0].number; there is id'],
   ])('%s is held against a schema', (text, expected) => {
-    expect(strayed(pathOf(text), described, 'f')).toBe(expected)
+    expect(pathMismatch(pathOf(text), described, 'f')).toBe(expected)
   })
 })

@@ -82,7 +82,7 @@ describe('a tool with a counterpart of the opposite name is undone by it', () =>
       tool(other, { path: text, label: text }),
     )
     expect(proposal?.undo).toBe(`${other}(path=$.args.path, label=$.args.label)`)
-    expect(proposal?.doubts).toContainEqual(expect.stringContaining('before'))
+    expect(proposal?.caveats).toContainEqual(expect.stringContaining('before'))
   })
 
   test.each([
@@ -104,7 +104,7 @@ describe('a tool with a counterpart of the opposite name is undone by it', () =>
     const made = tool('create_relation', { from: text, to: text })
     const proposal = proposalOf(tool('delete_relation', { from: text, to: text }), made)
     expect(proposal?.undo).toEqual({ call: 'create_relation(from=$.args.from, to=$.args.to)', exact: false })
-    expect(proposal?.doubts).toEqual(['what was taken away may have held more than its arguments say'])
+    expect(proposal?.caveats).toEqual(['what was taken away may have held more than its arguments say'])
     const more = tool('create_relation', { from: text, to: text, 'note?': text })
     expect(undoOf(tool('delete_relation', { from: text, to: text }), more)).toBeUndefined()
   })
@@ -180,7 +180,7 @@ describe('a proposal is sure only where nothing is left open', () => {
       tool('delete_issue', { 'issue_id?': text }),
     )
     expect(proposal?.undo).toBe('delete_issue(issue_id=$.result.id)')
-    expect(proposal?.doubts).toEqual([expect.stringContaining('there is no outputSchema')])
+    expect(proposal?.caveats).toEqual([expect.stringContaining('there is no outputSchema')])
   })
 
   test.each(['filter', 'where', 'query', 'conditions', 'selector', 'ids', 'name', 'namespace', 'mode'])(
@@ -188,7 +188,7 @@ describe('a proposal is sure only where nothing is left open', () => {
     (name) => {
       const proposal = proposalOf(create, tool('delete_issue', { id: text, [`${name}?`]: text }))
       expect(proposal?.undo).toBe('delete_issue(id=$.result.id)')
-      expect(proposal?.doubts).toEqual([
+      expect(proposal?.caveats).toEqual([
         `delete_issue is called without ${name}, which may change what it hits`,
       ])
     },
@@ -214,7 +214,7 @@ describe('a proposal is sure only where nothing is left open', () => {
   })
 
   test.each(['comment', 'reason', 'notify', 'timeout_ms'])('%s may be left out', (name) => {
-    expect(proposalOf(create, tool('delete_issue', { id: text, [`${name}?`]: text }))?.doubts).toEqual([])
+    expect(proposalOf(create, tool('delete_issue', { id: text, [`${name}?`]: text }))?.caveats).toEqual([])
   })
 
   test.each<[string, Definition, Definition]>([
@@ -226,19 +226,19 @@ describe('a proposal is sure only where nothing is left open', () => {
   ])('what is made %s is in doubt', (_what, one, other) => {
     const proposal = proposalOf({ ...create, ...one }, { ...tool('delete_issue', { id: text }), ...other })
     expect(proposal?.undo).toBe('delete_issue(id=$.result.id)')
-    expect(proposal?.doubts).toHaveLength(1)
+    expect(proposal?.caveats).toHaveLength(1)
   })
 
   test('with a switch that replaces what is there it is in doubt', () => {
     const upsert = tool('create_issue', { title: text, 'overwrite?': { type: 'boolean' } }, { id: text })
-    expect(proposalOf(upsert, tool('delete_issue', { id: text }))?.doubts).toHaveLength(1)
+    expect(proposalOf(upsert, tool('delete_issue', { id: text }))?.caveats).toHaveLength(1)
   })
 
   test.each(['folder', 'directory', 'database', 'table', 'collection', 'project', 'branch'])(
     'a %s may hold what others put there since, unless it is deleted empty',
     (noun) => {
       const made = tool(`create_${noun}`, { name: text }, { id: text })
-      expect(proposalOf(made, tool(`delete_${noun}`, { id: text }))?.doubts).toHaveLength(1)
+      expect(proposalOf(made, tool(`delete_${noun}`, { id: text }))?.caveats).toHaveLength(1)
       const careful = tool(`delete_${noun}`, { id: text, 'recursive?': { type: 'boolean' } })
       expect(proposalOf(made, careful)).toMatchObject({
         undo: `delete_${noun}(id=$.result.id, recursive=false)`,
@@ -253,16 +253,16 @@ describe('a proposal is sure only where nothing is left open', () => {
       undo: 'delete_secret(vault=$.args.vault, name=$.args.name)',
       doubts: [],
     })
-    expect(proposalOf(made, tool('delete_secret', { name: text }))?.doubts).toEqual([
+    expect(proposalOf(made, tool('delete_secret', { name: text }))?.caveats).toEqual([
       'delete_secret is called without vault, which create_secret takes',
     ])
     const added = tool('add_secret', { name: text })
-    expect(proposalOf(added, tool('remove_secret', { name: text }))?.doubts).toHaveLength(1)
+    expect(proposalOf(added, tool('remove_secret', { name: text }))?.caveats).toHaveLength(1)
   })
 
   test('an id among the arguments may be that of another thing', () => {
     const made = tool('create_comment', { id: text, body: text })
-    expect(proposalOf(made, tool('delete_comment', { comment_id: text }))?.doubts).toEqual([
+    expect(proposalOf(made, tool('delete_comment', { comment_id: text }))?.caveats).toEqual([
       'id of create_comment may be that of another thing',
     ])
   })
@@ -271,7 +271,7 @@ describe('a proposal is sure only where nothing is left open', () => {
     const made = tool('create_secrets', { names: texts })
     const proposal = proposalOf(made, tool('delete_secrets', { names: texts }))
     expect(proposal?.undo).toBe('delete_secrets(names=$.args.names)')
-    expect(proposal?.doubts).toHaveLength(1)
+    expect(proposal?.caveats).toHaveLength(1)
   })
 })
 
@@ -303,7 +303,7 @@ describe('every argument the counterpart needs is filled by name', () => {
     const proposal = proposalOf(tool('create_issue', { title: text }, outputs), remove)
     expect(proposal).toMatchObject({ undo: `delete_issue(${wanted}=${path})`, doubts: [] })
     const maybe = Object.fromEntries(Object.entries(outputs).map(([name, schema]) => [`${name}?`, schema]))
-    expect(proposalOf(tool('create_issue', { title: text }, maybe), remove)?.doubts).toEqual([
+    expect(proposalOf(tool('create_issue', { title: text }, maybe), remove)?.caveats).toEqual([
       expect.stringContaining('may be absent'),
     ])
   })
@@ -319,7 +319,7 @@ describe('every argument the counterpart needs is filled by name', () => {
       tool('delete_issue', { [wanted]: text }),
     )
     expect(proposal?.undo).toBe(`delete_issue(${wanted}=${path})`)
-    expect(proposal?.doubts).toHaveLength(1)
+    expect(proposal?.caveats).toHaveLength(1)
   })
 
   test('an id of something else is not taken from the result', () => {
@@ -342,7 +342,7 @@ describe('every argument the counterpart needs is filled by name', () => {
   test('from an argument that may be absent, which is in doubt', () => {
     const proposal = proposalOf(tool('create_row', { 'name?': text }), tool('delete_row', { name: text }))
     expect(proposal?.undo).toBe('delete_row(name=$.args.name)')
-    expect(proposal?.doubts).toEqual(['name of the arguments may be absent'])
+    expect(proposal?.caveats).toEqual(['name of the arguments may be absent'])
   })
 
   test('from a member of each of a list, of what was really made where that is told', () => {
@@ -350,7 +350,7 @@ describe('every argument the counterpart needs is filled by name', () => {
     const remove = tool('delete_entities', { entityNames: texts })
     const asked = proposalOf(tool('create_entities', { entities }), remove)
     expect(asked?.undo).toBe('delete_entities(entityNames=$.args.entities[*].name)')
-    expect(asked?.doubts).toEqual([expect.stringContaining('chosen by the caller')])
+    expect(asked?.caveats).toEqual([expect.stringContaining('chosen by the caller')])
     expect(proposalOf(tool('create_entities', { entities }, { entities }), remove)).toMatchObject({
       undo: 'delete_entities(entityNames=$.result.entities[*].name)',
       doubts: [],
@@ -392,7 +392,7 @@ describe('what was moved is moved back', () => {
     'Fails if there is no source.',
   ])('but not for sure where it may replace what was there: %j', (description) => {
     const move = { ...tool('move_file', { source: text, destination: text }), description }
-    expect(proposalOf(move)?.doubts).toEqual(['move_file may replace what was at destination before'])
+    expect(proposalOf(move)?.caveats).toEqual(['move_file may replace what was at destination before'])
   })
 
   test('and what else it needs is told again', () => {
@@ -408,10 +408,10 @@ describe('what was moved is moved back', () => {
     const move = (more: Properties): Definition => {
       return { ...tool('move_file', { source: text, destination: text, ...more }), description: fails }
     }
-    expect(proposalOf(move({ 'drive?': text }))?.doubts).toHaveLength(1)
+    expect(proposalOf(move({ 'drive?': text }))?.caveats).toHaveLength(1)
     const forced = proposalOf(move({ 'overwrite?': { type: 'boolean' } }))
     expect(forced?.undo).toMatch(/, overwrite=false\)$/)
-    expect(forced?.doubts).toEqual(['with overwrite it may replace what was there'])
+    expect(forced?.caveats).toEqual(['with overwrite it may replace what was there'])
   })
 
   test('but a copy is not', () => {
@@ -444,7 +444,7 @@ describe('what is written over is read before, and put back', () => {
       doubts: [],
     })
     const renaming = tool('update_file', { path: text, title: text, content: text })
-    expect(proposalOf(renaming, read, write)?.doubts).toContain(
+    expect(proposalOf(renaming, read, write)?.caveats).toContain(
       'write_file may not put back what title changes',
     )
   })
@@ -466,7 +466,7 @@ describe('what is written over is read before, and put back', () => {
       snapshot: 'read_text_file(path=$.args.path)',
       restore: 'write_file(path=$.args.path, content=$.snapshot.content)',
     })
-    expect(proposal?.doubts).toHaveLength(1)
+    expect(proposal?.caveats).toHaveLength(1)
   })
 
   test('a tool that is not to be used any more is the last to be used', () => {
@@ -484,7 +484,7 @@ describe('what is written over is read before, and put back', () => {
     })
     const proposal = proposalOf(update, get({ title: text }))
     expect(proposal).toMatchObject({ undo: { exact: false } })
-    expect(proposal?.doubts).toEqual(['get_issue does not say what body was'])
+    expect(proposal?.caveats).toEqual(['get_issue does not say what body was'])
   })
 
   test('a switch that is content is put back as it was, and is no switch of the call', () => {
@@ -497,7 +497,7 @@ describe('what is written over is read before, and put back', () => {
     const partly = proposalOf(tool('update_page', { id: text, title: text, 'force_https?': on }), {
       ...tool('get_page', { id: text }, { title: text }),
     })
-    expect(partly?.doubts).toEqual(['get_page does not say what force_https was'])
+    expect(partly?.caveats).toEqual(['get_page does not say what force_https was'])
   })
 
   test.each<[string, Definition, Definition]>([
@@ -522,7 +522,7 @@ describe('what is written over is read before, and put back', () => {
       tool('get_cards', {}, { status: text }),
     ],
   ])('not for sure where %s', (_why, one, other) => {
-    expect(proposalOf(one, other)?.doubts.length).toBeGreaterThan(0)
+    expect(proposalOf(one, other)?.caveats.length).toBeGreaterThan(0)
   })
 
   test('a bulk change is not undone by what is read without its filter', () => {
@@ -561,7 +561,7 @@ describe('what was made and cannot be deleted', () => {
       call: 'update_issue(repo=$.args.repo, issue_number=$.result.number, state="closed")',
       exact: false,
     })
-    expect(proposal?.doubts[0]).toBe('nothing deletes what it makes, so it is only closed')
+    expect(proposal?.caveats[0]).toBe('nothing deletes what it makes, so it is only closed')
   })
 })
 
