@@ -1,17 +1,17 @@
-/** A map for keys that count up: a ring of cells without hashing, for requests in flight. */
+/** A map for ascending keys: a ring of cells without hashing, for requests in flight. */
 
-/** Holds a value until it is removed. */
+/** A holder that releases its value when the key is removed. */
 interface Cell<Value> {
   value: Value | undefined
 }
 
-/** How many keys that count up have a place of their own at once. */
+/** The number of ascending keys that fit into the ring at once. */
 const RING_SIZE = 256
 
 /**
- * What is under way, by a key. Keys that count up, as numbers or as their digits, each have a place in a ring,
- * which costs next to nothing; all others are in a map. A `Map` whose entries come and go keeps its outgrown tables
- * linked until the next full garbage collection, with whatever they held then; so there a cell lets go of its value.
+ * Requests in flight by key. Ascending keys, as numbers or as digits, each have a cell in a ring, which costs next to
+ * nothing; all others are in a map. A `Map` whose entries come and go keeps its outgrown tables linked until the next
+ * full garbage collection, with everything they referenced; a cell therefore releases its value.
  */
 export class Registry<Key extends string | number, Value> {
   readonly #keys: (Key | undefined)[] = []
@@ -23,7 +23,7 @@ export class Registry<Key extends string | number, Value> {
     return this.#inRing + this.#overflow.size
   }
 
-  /** The value, where there is just one. */
+  /** The value, if there is exactly one. */
   get only(): Value | undefined {
     return this.size === 1 ? this.values()[0] : undefined
   }
@@ -47,7 +47,7 @@ export class Registry<Key extends string | number, Value> {
     else this.#occupy(place, key, value)
   }
 
-  /** Tells whether there was one. */
+  /** Returns whether the key existed. */
   delete(key: Key): boolean {
     const place = placeOf(key)
     if (this.#keys[place] === key) {
@@ -60,7 +60,7 @@ export class Registry<Key extends string | number, Value> {
     return this.#overflow.delete(key)
   }
 
-  /** Every value; where the keys are numbers, in their order. */
+  /** All values; if the keys are numbers, in ascending order. */
   values(): Value[] {
     const found: [Key, Value][] = []
     for (const [key, { value }] of this.#overflow) if (value !== undefined) found.push([key, value])
@@ -84,7 +84,7 @@ export class Registry<Key extends string | number, Value> {
   }
 }
 
-/** The place of a key in the ring; -1 where it has none. */
+/** The place of a key in the ring; -1 if it has none. */
 function placeOf(key: string | number): number {
   if (typeof key === 'number') return key & (RING_SIZE - 1)
   if (key.length > 9) return -1

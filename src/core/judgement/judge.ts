@@ -1,9 +1,9 @@
 /**
- * Judges what a tool does by all that is known of it before it runs: its name, title, description, arguments, output
- * and annotations. The worst evidence wins; what its server says in its favour counts only where the server is
- * trusted and nothing plain contradicts it. A tool of which nothing says what it does is taken for destructive.
+ * Judges the effect of a tool from everything known before it runs: its name, title, description, arguments, output and
+ * annotations. The worst evidence wins; reassuring declarations of its server count only if the server is trusted and
+ * no plain evidence contradicts them. A tool without any evidence is considered destructive.
  *
- * A judgement holds for the tool; `effectOfCall` tells what of it concerns the call at hand.
+ * A judgement applies to the tool; `effectOfCall` selects the part of it that applies to one call.
  */
 import type { Descriptor, Classification, Operation, Risk } from '../descriptor.ts'
 import { isObject } from '../json/json.ts'
@@ -20,20 +20,20 @@ import {
 } from './lexicon.ts'
 import { descriptionEvidence, nameEvidence, titleEvidence } from './words.ts'
 
-/** What a tool does, and why that is believed. */
+/** The effect of a tool, and the evidence for it. */
 export interface Judgement extends Variation {
-  /** What the worst call of it does. */
+  /** The effect of its worst call. */
   readonly effect: Effect
-  /** The decisive verb, where one decided. */
+  /** The decisive verb, if any. */
   readonly verb?: string
-  /** Why, the decisive reason first; for people. */
+  /** The evidence, decisive reason first; for people. */
   readonly evidence: readonly string[]
 }
 
 /** What is known of the server of a tool. */
 export interface Context {
   readonly server: string
-  /** Its annotations are believed where they reassure. */
+  /** Whether its reassuring annotations are believed. */
   readonly isTrusted: boolean
 }
 
@@ -71,7 +71,7 @@ export function judge(definition: Definition, { server, isTrusted }: Context): J
   }
 }
 
-/** What one call of a judged tool does. */
+/** The effect of one call of a judged tool. */
 function effectOfCall(
   { baseEffect, conditions, dryRun }: Variation,
   given: Readonly<Record<string, unknown>>,
@@ -131,7 +131,7 @@ interface WeighedEvidence {
   readonly caveats: readonly string[]
 }
 
-/** What annotations add to the evidence or take from it, with the protocol's own defaults for what is absent. */
+/** Adds annotations to the evidence or removes evidence by them; absent hints have the protocol's defaults. */
 function annotated(all: readonly Evidence[], { hints, isTrusted }: AnnotationContext): WeighedEvidence {
   const { readOnlyHint, destructiveHint } = hints
   const isSession = all.length > 0 && all.every(isPassing)
@@ -151,7 +151,7 @@ function annotated(all: readonly Evidence[], { hints, isTrusted }: AnnotationCon
   return { evidence: [{ effect: 'destructive', text: 'nothing says what it does' }], caveats: [] }
 }
 
-/** Only what passes by itself, and reads. */
+/** Evidence of reading, or of effects that end with the session. */
 function isPassing({ effect, verb }: Evidence): boolean {
   return effect === 'read' || (verb !== undefined && verbClass(verb) === 'session')
 }
@@ -160,7 +160,7 @@ function raised(all: readonly Evidence[], effect: Effect, what: string): Weighed
   return { evidence: [{ effect, text: `its server says ${what}` }, ...all], caveats: [] }
 }
 
-/** A trusted server that says it only reads is believed, but not against a name that says otherwise. */
+/** A trusted server's readOnlyHint is believed, unless the tool's name contradicts it. */
 function readOnlyEvidence(
   all: readonly Evidence[],
   isTrusted: boolean,
@@ -185,16 +185,16 @@ function readOnlyEvidence(
   return { evidence: [{ effect: 'read', text }, ...kept], caveats: [] }
 }
 
-/** Verbs that say in a name that something is made or changed, whatever its server says. */
+/** Verbs that, in a name, show that something is created or changed, whatever its server declares. */
 const plainWrites = new Set('create add insert update modify edit rename submit upload write'.split(' '))
 
-/** Verbs that no server talks away. */
+/** Verbs that no annotation overrides. */
 function isContradiction(verb: string): boolean {
   const kind = verbClass(verb)
   return kind === 'destructive' || kind === 'outward'
 }
 
-/** A trusted server that says it destroys nothing is believed where the words are soft. */
+/** A trusted server's `destructiveHint: false` overrides soft evidence. */
 function reassured(all: readonly Evidence[], isTrusted: boolean, readOnlyHint: unknown): WeighedEvidence {
   const text = 'its server says destructiveHint: false'
   const acts: readonly Evidence[] =
@@ -216,7 +216,8 @@ function reassured(all: readonly Evidence[], isTrusted: boolean, readOnlyHint: u
   return { evidence: [...softened, ...acts], caveats: [] }
 }
 
-// The judgement of one call: a tool is listed with its worst effect, and a call is held to what its own arguments do.
+// The judgement of one call: a tool is listed with its worst effect, but a call is treated by the effect of its own
+// arguments.
 
 /** The risk of each effect. */
 export const riskOfEffect: Readonly<Record<Effect, Risk>> = {
@@ -226,7 +227,10 @@ export const riskOfEffect: Readonly<Record<Effect, Risk>> = {
   execute: 'destructive',
 }
 
-/** The kind of action an effect is; scopes tell deleting and administering from other destruction by the verb. */
+/**
+ * The kind of action of an effect; scopes distinguish deletion and administration from other destructive actions by the
+ * verb.
+ */
 export function opOfEffect(effect: Effect, verb: string | undefined): Operation {
   if (effect !== 'destructive') return effect
   const kind = verb === undefined ? undefined : verbClass(verb)
@@ -234,7 +238,7 @@ export function opOfEffect(effect: Effect, verb: string | undefined): Operation 
   return kind === 'destructive' || kind === 'soft' ? 'delete' : 'write'
 }
 
-/** An entry as one call of it is: with the classification that its arguments give it. */
+/** The descriptor of a tool with the classification of one call's arguments. */
 export function asCalled(entry: Descriptor, { params }: { readonly params: Payload }): Descriptor {
   const { varies } = entry.classification
   if (!varies) return entry

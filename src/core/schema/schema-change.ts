@@ -1,10 +1,10 @@
-/** Compares two schemas: which changes break callers, which are additions. */
+/** Compares two schemas: which changes are breaking, and which are additions. */
 import { canonical, isObject } from '../json/json.ts'
 
-/** How much a change asks of callers: `major` may break them, `minor` adds something, `patch` is wording. */
+/** The impact of a change on callers: `major` may break them, `minor` adds something, `patch` is wording. */
 export type ChangeLevel = 'major' | 'minor' | 'patch'
 
-/** One change of a schema: where, and what, in words that repeat no values. */
+/** One change of a schema: its path and a description that contains no values. */
 interface SchemaChange {
   readonly level: ChangeLevel
   /** Such as `title` or `items[].name`; empty at the top. */
@@ -12,12 +12,12 @@ interface SchemaChange {
   readonly text: string
 }
 
-/** Whether values that fit a schema are sent to a tool, or come from it. */
+/** Whether values of a schema are sent to a tool or returned by it. */
 type Side = 'input' | 'output'
 
 type Schema = Readonly<Record<string, unknown>>
 
-/** Annotations for people, and keywords that are not checked. */
+/** Annotations for people, and keywords that are not validated. */
 const wording: ReadonlySet<string> = new Set([
   'title',
   'description',
@@ -30,7 +30,7 @@ const wording: ReadonlySet<string> = new Set([
   'writeOnly',
 ])
 
-/** Schemas by name; each name means what it meant as long as nothing refers to it by another. */
+/** Named subschemas; a name keeps its meaning as long as no reference to it changes. */
 const named: ReadonlySet<string> = new Set(['$defs', 'definitions', 'patternProperties', 'dependentSchemas'])
 const lowest: ReadonlySet<string> = new Set(
   'minimum exclusiveMinimum minLength minItems minProperties minContains'.split(' '),
@@ -38,19 +38,19 @@ const lowest: ReadonlySet<string> = new Set(
 const highest: ReadonlySet<string> = new Set(
   'maximum exclusiveMaximum maxLength maxItems maxProperties maxContains'.split(' '),
 )
-/** Where there is one, fewer values fit than where there is none. */
+/** Keywords whose presence restricts the valid values. */
 const narrowing: ReadonlySet<string> = new Set(
   'pattern multipleOf uniqueItems format propertyNames contains not dependentRequired contentEncoding contentMediaType'.split(
     ' ',
   ),
 )
 
-/** Nested deeper than this, a schema is compared as text. */
+/** Subschemas nested deeper than this are compared as text. */
 const MAX_DEPTH = 64
 
 /**
- * What changed between two versions of a schema. Nothing only where they are the same; what is not understood counts
- * as a break. A new optional argument is an addition, as is a new member of a result.
+ * The changes between two versions of a schema. Empty only if they are equal; a change that is not understood counts as
+ * breaking. A new optional argument is an addition, and so is a new member of a result.
  */
 export function schemaChanges(before: unknown, after: unknown, side: Side): readonly SchemaChange[] {
   if (canonical(before) === canonical(after)) return []
@@ -76,7 +76,7 @@ function compare(before: unknown, after: unknown, place: Place): SchemaChange[] 
     .flatMap((key) => compareKeyword(key, one, other, place))
 }
 
-/** `true` takes everything, `false` nothing. */
+/** `true` accepts everything, `false` nothing. */
 function asSchema(schema: unknown): Schema | undefined {
   if (schema === true) return {}
   if (schema === false) return { not: {} }
@@ -116,7 +116,7 @@ function compareTypes(before: Schema, after: Schema, place: Place): SchemaChange
   return compareSets(typesOf(before), typesOf(after), place, 'type')
 }
 
-/** The types that fit; a number may be an integer. */
+/** The accepted types; a number may be an integer. */
 function typesOf({ type }: Schema): ReadonlySet<string> {
   const found = type === undefined ? types : [type].flat().map(String)
   return new Set(found.includes('number') ? [...found, 'integer'] : found)
@@ -173,7 +173,7 @@ function compareProperties(before: unknown, after: unknown, place: Place): Schem
   })
 }
 
-/** What else an object may have; a result with more members than before breaks no client. */
+/** Changes of additional members; additional members of a result break no client. */
 function compareRest(key: string, before: unknown, after: unknown, place: Place): SchemaChange[] {
   const [one, other] = [before ?? true, after ?? true]
   if (canonical(one) === canonical(other)) return []
@@ -217,7 +217,7 @@ function compareChoices(key: string, before: unknown, after: unknown, place: Pla
   const [ones, others] = [one, other].map((each) => new Set(each.map(canonical)))
   const isLonger = [...(ones ?? [])].every((each) => others?.has(each))
   const isShorter = [...(others ?? [])].every((each) => ones?.has(each))
-  // One more of `oneOf` may make two fit where one has to.
+  // An added alternative of `oneOf` can make two alternatives match where exactly one must.
   if (isLonger && key === 'anyOf') return [more(place, 'has more forms')]
   if (isShorter && key === 'anyOf') return [fewer(place, 'has fewer forms')]
   if (isAll && isLonger) return [fewer(place, 'has to fit more')]
@@ -239,12 +239,12 @@ function compareBound(
   return [isTighter ? fewer(place, `${key} is tighter`) : more(place, `${key} is looser`)]
 }
 
-/** Fewer values fit: callers may send what no longer does, and get nothing they do not know. */
+/** Fewer values are valid: callers may send values that no longer are, but receive nothing unknown. */
 function fewer(place: Place, text: string): SchemaChange {
   return change(place.side === 'input' ? 'major' : 'minor', place, text)
 }
 
-/** More values fit: callers may send what they sent, and may get what they do not know. */
+/** More values are valid: callers may send what they sent before, but may receive unknown values. */
 function more(place: Place, text: string): SchemaChange {
   return change(place.side === 'input' ? 'minor' : 'major', place, text)
 }

@@ -1,6 +1,6 @@
 /**
- * Checks values against JSON Schema with Ajv, loaded on demand. Foreign schemas are bounded in size,
- * references, patterns and time.
+ * Validates values against JSON Schema with Ajv, which is loaded on demand. The size, references, patterns and run time
+ * of untrusted schemas are bounded.
  */
 import type { Ajv, ErrorObject, Options, ValidateFunction } from 'ajv'
 import { createRequire } from 'node:module'
@@ -10,21 +10,24 @@ import { compilePattern } from '../text/pattern.ts'
 /** A JSON Schema: 2020-12 unless its `$schema` names draft-07 or older. */
 export type JsonSchema = { readonly [keyword: string]: unknown }
 
-/** One way in which a value does not fit a schema. */
+/** One validation problem of a value. */
 export interface SchemaProblem {
-  /** Where in the value: the unescaped segments of a JSON pointer. */
+  /** The location in the value: the unescaped segments of a JSON pointer. */
   readonly path: readonly string[]
-  /** Where in the schema: a JSON pointer with its leading `#`, `$ref`s already followed. */
+  /** The location in the schema: a JSON pointer with its leading `#`, `$ref`s resolved. */
   readonly schemaPath: string
   readonly keyword: string
   readonly message: string
   readonly params: Readonly<Record<string, unknown>>
 }
 
-/** Lists the problems of a value, at most a hundred; empty means it fits. @throws UnusableSchema */
+/** The problems of a value, at most a hundred; empty if it is valid. @throws UnusableSchema */
 export type Check = (value: unknown) => readonly SchemaProblem[]
 
-/** A schema that cannot be used: it is malformed or too large, refers to something outside itself, or never ends. */
+/**
+ * A schema that cannot be used: it is malformed or too large, refers to something outside itself, or does not
+ * terminate.
+ */
 export class UnusableSchema extends Error {
   constructor(cause: unknown) {
     super(`the schema cannot be used: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })
@@ -33,15 +36,17 @@ export class UnusableSchema extends Error {
 }
 
 interface Trust {
-  /** It is our own: it is not itself checked, which saves 30 ms at the first one, and may use any pattern. */
+  /**
+   * It is the gateway's own: it is not validated itself, which saves 30 ms for the first one, and may use any pattern.
+   */
   readonly trusted?: boolean
-  /** Hears of a pattern that is not checked, when the schema is compiled. */
+  /** Called with each pattern that is not checked, when the schema is compiled. */
   onUnchecked?(pattern: string): void
 }
 
 /**
- * The check of a schema, compiled when first used and shared by all schemas with the same text. What a schema of
- * foreign schemas may cost is bounded: patterns that could backtrack without end are left out.
+ * The validator of a schema, compiled on first use and shared by all schemas with the same text. The cost of untrusted
+ * schemas is bounded: patterns that could backtrack without end are skipped.
  */
 export function validator(schema: JsonSchema, trust: Trust = {}): Check {
   const text = `${trust.trusted === true ? '' : '?'}${JSON.stringify(schema)}`
@@ -82,7 +87,7 @@ function lazyCheck(schema: JsonSchema, trust: Trust): Check {
   }
 }
 
-/** @throws UnusableSchema where a check would go on for too long */
+/** @throws UnusableSchema if the validation takes too many steps */
 function attempt(validate: ValidateFunction, value: unknown): boolean {
   try {
     return validate(value)
@@ -91,7 +96,7 @@ function attempt(validate: ValidateFunction, value: unknown): boolean {
   }
 }
 
-/** How often the check under way followed a reference. */
+/** How many references the current validation has followed. */
 let steps = 0
 
 function takeStep(): boolean {
@@ -103,7 +108,7 @@ function takeStep(): boolean {
 const NAME = 'https://gatehouse.invalid/schema'
 
 function compile(schema: JsonSchema, { trusted = false, onUnchecked }: Trust): ValidateFunction {
-  // Without a name of its own a schema could not refer to itself.
+  // Without an id of its own a schema could not refer to itself.
   const { $schema, $async: _promises, ...rules }: JsonSchema = { $id: NAME, ...schema }
   const isDraft07 = typeof $schema === 'string' && /draft-0[4-7]/.test($schema)
   const chosen = engine(isDraft07 ? 'draft-07' : '2020-12', trusted)
@@ -121,7 +126,7 @@ type Draft = 'draft-07' | '2020-12'
 const require = createRequire(import.meta.url)
 const engines = new Map<string, { readonly ajv: Ajv; compiled: number }>()
 
-// An Ajv keeps something of every schema it ever compiled, so it is replaced after a while.
+// Ajv retains parts of every schema it compiles, so it is replaced from time to time.
 function engine(draft: Draft, trusted: boolean): Ajv {
   const key = `${draft} ${trusted}`
   const current = engines.get(key)
@@ -144,7 +149,7 @@ function newEngine(draft: Draft, trusted: boolean): Ajv {
     validateSchema: !trusted,
     validateFormats: false,
     addUsedSchema: false,
-    // What is our own is checked once, at the start: making its code faster takes longer than that saves.
+    // The gateway's own schemas are used once, at startup: optimizing their code takes longer than it saves.
     code: { regExp: trusted ? regExp : safeRegExp, optimize: !trusted },
   }
   const ajv = load(draft, options)
@@ -160,7 +165,7 @@ function load(draft: Draft, options: Options): Ajv {
   return new Ajv2020(options)
 }
 
-/** Keywords whose cost a server could drive up, in a form that stays within bounds. */
+/** Replaces keywords whose cost a server could drive up by bounded versions. */
 function bound(ajv: Ajv): Ajv {
   ajv.addKeyword({ keyword: STEP_KEYWORD, errors: false, validate: takeStep })
   ajv.removeKeyword('uniqueItems')
@@ -188,14 +193,14 @@ const regExp = Object.assign(
   { code: 'new RegExp' },
 )
 
-/** The patterns the schema being compiled has that are not checked. */
+/** Unchecked patterns of the schema being compiled. */
 let unchecked = new Set<string>()
 
 const safeRegExp = Object.assign(
   (source: string) => {
     const pattern = compilePattern(source)
     if (!pattern) unchecked.add(source)
-    // Ajv tells patterns apart by their text.
+    // Ajv identifies patterns by their text.
     return { test: (text: string) => pattern?.test(text, true) ?? true, toString: () => source }
   },
   { code: 'safeRegExp' },
@@ -213,21 +218,21 @@ function segments(pointer: string): string[] {
     .map((segment) => segment.replaceAll('~1', '/').replaceAll('~0', '~'))
 }
 
-/** The limits of a foreign schema: nested values, values in all, and characters of its words. */
+/** The limits of an untrusted schema: nesting depth, number of values, and characters of its texts. */
 const schemaLimits = { depth: 64, values: 20_000, characters: 500_000 }
 
-/** The keyword that counts how often references are followed. */
+/** The keyword that counts followed references. */
 const STEP_KEYWORD = 'x-gatehouse-step'
 
-/** Keywords whose members are schemas, whatever they are called. */
+/** Keywords whose members are schemas, under any name. */
 const maps = new Set(['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas'])
-/** Keywords whose value is no schema. */
+/** Keywords whose value is not a schema. */
 const plain = new Set(['enum', 'const', 'default', 'examples', 'required', 'type'])
 const references = ['$ref', '$dynamicRef', '$recursiveRef']
 
 /**
- * A copy of a schema in which following a reference counts as a step, so that a small schema cannot stand for
- * endless work. @throws TypeError where the schema is too large
+ * A copy of a schema that counts each followed reference as a step, so that a small schema cannot cause unbounded work.
+ * @throws TypeError if the schema is too large
  */
 function boundedSchema(schema: JsonSchema): JsonSchema {
   const budget = { values: schemaLimits.values, characters: schemaLimits.characters }

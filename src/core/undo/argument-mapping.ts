@@ -1,30 +1,33 @@
 /**
- * Fills the arguments of a call that undoes another one, from the arguments, the result and what was read before.
- * Invariant: a value that schemas do not promise has a doubt with it, and so has the call it stands in.
+ * Maps the arguments, the result and the snapshot of a call to the arguments of the call that undoes it. Invariant: a
+ * value that the schemas do not guarantee has a caveat, and so has the call that uses it.
  */
 import type { Expression, Value } from './expression.ts'
 import type { Step, Root } from '../json/path.ts'
 import { couldBe, couldList, type Field, fieldsOf, isTyped, type ToolShape } from './tool-shape.ts'
 import { areSameNouns, isSameNoun } from '../text/words.ts'
 
-/** Where the value of an argument can come from. */
+/** A possible value of an argument. */
 export interface MappedArgument {
   readonly value: Value
   /** For people. */
   readonly why?: string
-  /** Why it may not be there, or be another one; absent where schemas say that it is there. */
+  /** Why it may be absent or wrong; absent if the schemas guarantee it. */
   readonly caveat?: string
 }
 
-/** Looks for a value for an argument. */
+/** Looks for the value of an argument. */
 export type ArgumentSource = (wanted: Field) => MappedArgument | undefined
 
-/** A call whose arguments were all found, or what is missing. */
+/** A call with all arguments, or the missing argument. */
 export type ArgumentMapping =
   | { readonly call: Expression; readonly why: readonly string[]; readonly caveats: readonly string[] }
   | { readonly missing: Field }
 
-/** Fills a call of a tool: what it has to be told, and of the rest what is `useful`. Nothing where that is not said. */
+/**
+ * Maps the arguments of a call: the required ones, and those that are `useful`. Undefined if the tool does not declare
+ * its arguments.
+ */
 export function mapArguments(
   tool: ToolShape,
   sources: readonly ArgumentSource[],
@@ -46,7 +49,7 @@ export function mapArguments(
   }
 }
 
-/** Takes values from fields of the same name: of the arguments, of the result, or of what was read. */
+/** Maps fields of the same name: of the arguments, of the result, or of the snapshot. */
 export function fromFields(
   root: Root,
   fields: readonly Field[],
@@ -65,7 +68,7 @@ export function fromFields(
   }
 }
 
-/** Takes a member of each element of a list: the names of entities for `entityNames`. */
+/** Maps a member of each element of a list: the names of entities for `entityNames`. */
 export function fromMembers(root: Root, fields: readonly Field[], origin: string): ArgumentSource {
   return (wanted) => {
     const [member = '', ...about] = wanted.words.toReversed()
@@ -84,20 +87,20 @@ export function fromMembers(root: Root, fields: readonly Field[], origin: string
   }
 }
 
-/** What schemas leave open of a value on a way through fields. */
+/** What the schemas do not guarantee about a value at a path of fields. */
 export function caveatOf(what: string, fieldPath: readonly Field[]): { readonly caveat?: string } {
   if (fieldPath.some(({ isRequired }) => !isRequired)) return { caveat: `${what} may be absent` }
   const last = fieldPath.at(-1)
   return last && isTyped(last.schema) ? {} : { caveat: `nothing says of what type ${what} is` }
 }
 
-/** A path, or a list with only what is at its end. */
+/** A path, or a list with the value at a path as its only element. */
 export function pathValue(root: Root, steps: readonly Step[], isList = false): Value {
   const value: Value = { kind: 'path', path: { root, steps } }
   return isList ? { kind: 'list', items: [value] } : value
 }
 
-/** A field of the same words, in whatever style, or of the same words but for what they are all about. */
+/** A field with the same words in any naming style, optionally without the noun that everything is about. */
 function similarField(wanted: Field, fields: readonly Field[], noun: string | undefined): Field | undefined {
   return (
     fields.find(({ words }) => areSameNouns(words, wanted.words)) ??
@@ -105,7 +108,7 @@ function similarField(wanted: Field, fields: readonly Field[], noun: string | un
   )
 }
 
-/** Words without the noun everything is about, where others are left. */
+/** Words without the noun that everything is about, unless nothing would remain. */
 export function withoutNoun(words: readonly string[], noun: string | undefined): readonly string[] {
   const remaining = words.filter((word) => noun === undefined || !isSameNoun(word, noun))
   return remaining.length === 0 ? words : remaining
@@ -119,7 +122,7 @@ function firstOf(sources: readonly ArgumentSource[], wanted: Field): MappedArgum
   return undefined
 }
 
-/** The members of what paths begin with that the values of a call are made of. */
+/** The first path steps that the values of a call refer to. */
 export function fieldsUsedBy(given: Expression['arguments']): ReadonlySet<string> {
   return new Set([...given.values()].flatMap(stepsIn))
 }

@@ -1,6 +1,6 @@
 /**
- * Undoes what writes over something by reading it before, and putting back what was read.
- * Invariant: a proposal without doubts reads the very thing that is changed, all of it, and writes nothing else.
+ * Undoes an overwriting tool by reading the previous state before the call and writing it back. Invariant: a proposal
+ * without caveats reads exactly what is changed, all of it, and writes nothing else.
  */
 import { type Value, printExpression } from './expression.ts'
 import { mapArguments, fromFields, pathValue, type ArgumentSource, fieldsUsedBy } from './argument-mapping.ts'
@@ -27,16 +27,16 @@ const writers = new Set(
     ' ',
   ),
 )
-/** The verbs of tools that can write what was read: those that undo others too, and all that undo themselves. */
+/** Verbs of tools that can write back what was read: for other tools, and for themselves. */
 const replaceVerbs = 'write set put replace save overwrite update'.split(' ')
 const selfRestoringVerbs = new Set([...replaceVerbs, ...'change configure move rename'.split(' ')])
 const removers = ['delete', 'remove', 'destroy']
 const makers = ['create', 'add', 'insert']
-/** The verbs of tools that may make what was not there. */
+/** Verbs of tools that can create what did not exist. */
 const creatingVerbs = new Set('write set put replace save overwrite append'.split(' '))
 const readers = 'get read fetch retrieve load show view'.split(' ')
 
-/** For a tool that writes over something: read it before, and put it back. The likeliest ways first. */
+/** Proposals for an overwriting tool: read before, and write back. Most likely first. */
 export function proposeRestore(tool: ToolShape, index: ToolNameIndex): (Proposal | string)[] {
   const reading = readingOf(tool.words).find(({ verb }) => writers.has(verb) || removers.includes(verb))
   if (!reading) return []
@@ -68,7 +68,7 @@ interface RestoreTools {
   readonly read: ToolShape
   readonly restore: ToolShape
   readonly thing: string | undefined
-  /** What is changed is taken away. */
+  /** The changed object is removed. */
   readonly isRemoved: boolean
 }
 
@@ -142,7 +142,7 @@ function proposeWith({ tool, read, restore, thing, isRemoved }: RestoreTools): P
   return { undo, why, caveats }
 }
 
-/** Whether an argument changes the content of a thing, which is put back as a whole. */
+/** Whether an argument changes the content of an object, which is restored as a whole. */
 function isEdit({ words }: Field): boolean {
   return words.some((word) => edits.has(word))
 }
@@ -153,12 +153,12 @@ const edits = new Set(
   ),
 )
 
-/** Whether a tool takes an argument of the same words. */
+/** Whether a tool accepts an argument with the same words. */
 function hasLike({ inputs }: ToolShape, { words }: Field): boolean {
   return inputs?.some((each) => areSameNouns(each.words, words)) === true
 }
 
-/** Whether an argument of a read has it give a part of what is there, as it may by itself. */
+/** Whether an argument restricts a read to a part of the object, possibly by default. */
 function isPart({ words }: Field): boolean {
   return words.some((word) => parts.has(word))
 }
@@ -167,7 +167,7 @@ const parts = new Set(
   'limit offset page cursor max length lines range skip size truncate count first'.split(' '),
 )
 
-/** What the values of an argument begin with. */
+/** The root of an argument's values. */
 function rootOf(value: Value | undefined): Root | undefined {
   if (value?.kind === 'list') return rootOf(value.items[0])
   return value?.kind === 'path' ? value.path.root : undefined
@@ -178,7 +178,7 @@ function fromSnapshot({ outputs }: ToolShape, noun: string | undefined): Argumen
   return (wanted) => fields({ ...wanted, words: wanted.words.filter((word) => word !== 'new') })
 }
 
-/** Where the server does not say what a read gives, its text is likely all there is. */
+/** If the server does not declare the output of a read, its text is probably the complete content. */
 function textOf({ outputs, name: read }: ToolShape, { inputs }: ToolShape): ArgumentSource {
   const texts = new Set('content contents text body value data'.split(' '))
   return (wanted) =>
@@ -194,7 +194,7 @@ function textOf({ outputs, name: read }: ToolShape, { inputs }: ToolShape): Argu
         }
 }
 
-/** What undoes a call that made what was not there. */
+/** How a call is undone that created what did not exist. */
 function absentRule(tool: ToolShape, index: ToolNameIndex, { nouns, thing }: NameReading): string {
   const args = fromFields('args', tool.inputs ?? [], { noun: thing, origin: 'arguments' })
   if (isContainer(thing)) return 'none'
@@ -209,13 +209,13 @@ function absentRule(tool: ToolShape, index: ToolNameIndex, { nouns, thing }: Nam
   }
   return 'none'
 }
-/** How a tool could be undone, as far as names and schemas tell. */
+/** A possible undo of a tool, according to names and schemas. */
 
 export interface Proposal {
-  /** As the configuration would say it. */
+  /** In the form of the configuration. */
   readonly undo: string | UndoSettings
-  /** Why, for people. */
+  /** The reasons, for people. */
   readonly why: readonly string[]
-  /** Why it may do less or more than undo the call, for people. It is sure where there are none. */
+  /** Why it may undo less or more than the call, for people. Empty if it is certain. */
   readonly caveats: readonly string[]
 }
