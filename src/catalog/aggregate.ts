@@ -1,6 +1,6 @@
 /**
- * Several servers as one: lists joined, names resolved, notifications merged. A server that is away does not
- * hide the others.
+ * Several servers as one: joined lists, resolved names, merged notifications. An unavailable server does not hide the
+ * others.
  */
 import { type Call, type Handler, type Notification, type Outcome, resultOf } from '../core/call.ts'
 import { GatewayError, unknownPrompt, unknownResource, unknownTool } from '../core/error.ts'
@@ -22,16 +22,19 @@ import { listAllPages, walkIfThere } from './pagination.ts'
 
 interface Options {
   readonly names: readonly string[]
-  /** Does a call that names its server. */
+  /** Runs a call that names its server. */
   readonly handle: Handler
   readonly naming: Naming
   /** Aborted when the set of servers changes. */
   readonly ended: AbortSignal
-  /** Hears of each listed tool or prompt that is left out, each time it is. */
+  /** Called with each listed tool or prompt that is left out, each time. */
   readonly onHidden?: (hidden: HiddenName) => void
 }
 
-/** A tool or prompt that is not offered beside those of other servers, as its name would be in the space of one. */
+/**
+ * A tool or prompt that is left out of the lists of all servers, because its name is in the namespace of another
+ * server.
+ */
 export interface HiddenName {
   readonly exposed: string
   readonly upstream: string
@@ -39,7 +42,7 @@ export interface HiddenName {
   readonly owner: string
 }
 
-/** Why a name is left out, and where it is found, for people. */
+/** Why a name is left out and where it is available, for people. */
 export function hiddenText({ exposed, upstream, owner }: HiddenName): string {
   return `${exposed} of ${upstream} is served at /mcp/${upstream} only: at /mcp such names are those of ${owner}`
 }
@@ -48,7 +51,7 @@ export function hiddenText({ exposed, upstream, owner }: HiddenName): string {
 export interface Aggregate {
   readonly handle: Handler
   resolve(call: Call): Promise<Call | undefined>
-  /** Tools and prompts that are left out, and why. */
+  /** Tools and prompts that are left out, with the reasons. */
   collisions(call: Call): Promise<string[]>
 }
 
@@ -142,7 +145,7 @@ class AllServers implements Aggregate {
     return { ...call, target: { ...call.target, upstream }, emit }
   }
 
-  /** The server and the parameters a call has there; nothing for a method that names no server. */
+  /** The server and the parameters of a call there; undefined for a method that names no server. */
   async #locate(call: Call): Promise<[Candidate, Payload] | undefined> {
     const { names, naming } = this.#options
     const { name: subject } = call.target
@@ -174,7 +177,7 @@ class AllServers implements Aggregate {
     return [found, call.params.with({ ref: reference.with({ name: found.name }) })]
   }
 
-  /** The server a name belongs to, and the name on that server; its list is read where the name is shortened. */
+  /** The server a name belongs to, and the name on that server; its list is read if the name is shortened. */
   async #find(call: Call, list: string, name: string): Promise<Candidate> {
     const { names, handle } = this.#options
     const owner = ownerOf(name, names)
@@ -206,7 +209,7 @@ class AllServers implements Aggregate {
   }
 }
 
-/** Asks every server; those that fail are left out, unless all do. */
+/** Queries all servers; failed ones are left out, unless all fail. */
 async function fromAll<Value>(
   names: readonly string[],
   ask: (name: string) => Promise<Value>,
@@ -218,12 +221,12 @@ async function fromAll<Value>(
   return found
 }
 
-/** Notes of one server with its URIs named as the client knows them. */
+/** Forwards notifications of one server with its URIs converted to those of the client. */
 function namedEmit(call: Call, upstream: string, naming: Naming): (note: Notification) => void {
   return (note) => call.emit(withUri(note, (uri) => naming.uri(upstream, uri)))
 }
 
-/** Whether a name is the alias a tool or prompt of a server has among those of others. */
+/** Whether a name is the alias of a tool or prompt among several servers. */
 function isAliasOf(alias: string, upstream: string, name: string): boolean {
   return alias === aliasOf(exposedName(upstream, aliasOf(name)))
 }
@@ -232,7 +235,7 @@ function done(result: Payload): Outcome {
   return { kind: 'result', result }
 }
 
-/** Methods whose subject says which server they are for. */
+/** Methods whose target name identifies the server. */
 const located: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read'])
 
 function invalidParams(field: string, why: string): GatewayError {
@@ -248,16 +251,16 @@ function unknown(name: string, subject: string): GatewayError {
 
 interface ListenOptions {
   readonly names: readonly string[]
-  /** Does a call that names its server. */
+  /** Runs a call that names its server. */
   readonly handle: Handler
   readonly naming: Naming
   readonly ended: AbortSignal
 }
 
-/** How many notes of servers that are there wait for those that are not. */
+/** How many notifications of available servers are buffered until the remaining servers acknowledge. */
 const MAX_WAITING_NOTIFICATIONS = 1000
 
-/** One listening call that hears several servers; it ends when the set of servers changes. */
+/** One subscription to several servers; it ends when the set of servers changes. */
 export async function listenToAll(
   call: Call,
   { names, handle, naming, ended }: ListenOptions,
@@ -266,7 +269,7 @@ export async function listenToAll(
   const controller = new AbortController()
   const stop = (): void => controller.abort(call.signal.reason)
   const accepted: SubscriptionFilter[] = []
-  // Nothing comes before the acknowledgement, which waits for the last server.
+  // Nothing is sent before the acknowledgement, which waits for the last server.
   let pending: Notification[] | undefined = []
   const forward = (note: Notification): void => {
     if (!pending) call.emit(note)
@@ -289,10 +292,10 @@ export async function listenToAll(
         accepted.push(withUris(readFilter(note.params), exposed))
         acknowledged.resolve()
       }
-      // The envelope stays: it is what a server of 2026-07-28 wants of every request.
+      // The envelope is kept: a 2026-07-28 server requires it in every request.
       const params = call.params.with({ notifications: part })
       const target = { method: call.method, upstream }
-      // One answer could not be told from another's, so nothing is asked through this call.
+      // Responses to input requests could not be assigned to one of the servers, so this call allows none.
       const client = { ...call.client, nonInteractive: true } as const
       const outcome = handle({ ...call, params, target, client, emit, signal: controller.signal })
       outcome.then(
@@ -330,9 +333,9 @@ function mergedFilter(filters: readonly SubscriptionFilter[]): SubscriptionFilte
   return { ...Object.assign({}, ...filters), ...(uris.length > 0 && { resourceSubscriptions: uris }) }
 }
 
-// Joins the discovery results of several servers, and gives entries and URIs their names there.
+// Merges the discovery results of several servers, and renames entries and URIs.
 
-/** What several servers say of themselves, as one: what any can do, and the instructions of each. */
+/** The merged descriptions of several servers: the capabilities of any, and the instructions of each. */
 function mergeDiscovered(found: readonly Payload[], own: Readonly<Record<string, unknown>>): Payload {
   const capabilities = found.map(({ fields }) => fields.capabilities).filter(isObject)
   const instructions = found.flatMap(({ fields }) => {
@@ -346,7 +349,7 @@ function mergeDiscovered(found: readonly Payload[], own: Readonly<Record<string,
   })
 }
 
-/** The entries of a server's list under the names they have beside those of other servers. */
+/** The entries of a server's list under their names at the shared endpoint. */
 function nameEntries(upstream: string, entries: readonly Payload[], naming: Naming): Payload[] {
   return entries.map((entry) => {
     const { name, uri, uriTemplate } = entry.fields
@@ -356,7 +359,7 @@ function nameEntries(upstream: string, entries: readonly Payload[], naming: Nami
   })
 }
 
-/** A result whose resource URIs are as the client knows them. */
+/** A result with its resource URIs converted to those of the client. */
 export function nameUris(result: Payload, exposed: (uri: string) => string): Payload {
   const { content, contents, messages } = result.fields
   let named = result
@@ -386,7 +389,7 @@ function hasUri(block: unknown): boolean {
   return isObject(block) && (typeof block.uri === 'string' || isObject(block.resource))
 }
 
-/** Methods of extensions name no server, so they work at the address of one server only. */
+/** Extension methods do not name a server, so they only work at the endpoint of one server. */
 function withoutVendors(capabilities: Record<string, unknown>): Record<string, unknown> {
   const { extensions: _extensions, experimental: _experimental, tasks: _tasks, ...rest } = capabilities
   return rest
@@ -408,10 +411,10 @@ function titleOf(fields: Readonly<Record<string, unknown>>): string {
   return typeof name === 'string' ? name : 'Server'
 }
 
-// What a server says of a thing it failed to give names it as the server knows it. Where the client asked by another
-// name, at the address of all servers or in the scheme of its server, the failure is worded with the client's names.
+// A server's failure to return an item names the item as the server knows it. If the client used another name, at the
+// shared endpoint or in the scheme of its server, the error is rewritten to the client's name.
 
-/** Throws a failure on, about the resource or prompt as its client asked for it where the server was sent another name. */
+/** Rethrows a failure with the name the client requested, if the server received a different one. */
 export function failedRead(thrown: unknown, requested: Payload, sent: Payload): never {
   const known = sent.fields.uri ?? sent.fields.name
   const requestedName = requested.fields.uri ?? requested.fields.name
@@ -437,10 +440,10 @@ export function failedRead(thrown: unknown, requested: Payload, sent: Payload): 
   })
 }
 
-/** Characters that mean something in a regular expression. */
+/** Special characters of regular expressions. */
 const SPECIAL = /[\\^$.*+?()[\]{}|/-]/g
 
-/** A text with a name in place of another, where that stands by itself; the new one may hold the old one. */
+/** Replaces a name in a text where it is a separate word; the new name may contain the old one. */
 function withName(text: string, known: string, requestedName: string): string {
   const word = new RegExp(`(?<![\\w/+:.-])${known.replaceAll(SPECIAL, '\\$&')}(?![\\w/+-])`, 'g')
   return text

@@ -1,4 +1,4 @@
-/** The gateway's own tools, prompts, resources and pages among those of the servers. */
+/** The gateway's own tools, prompts, resources and pages next to those of the servers. */
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { asGatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
@@ -8,17 +8,17 @@ import { unknownPrompt, unknownResource } from '../core/error.ts'
 import { isExtensionMethod, pageMethod, unknownMethod } from '../protocol/methods.ts'
 import { listAllPages } from './pagination.ts'
 
-/** A tool the gateway answers itself. */
+/** A tool implemented by the gateway. */
 export interface BuiltinTool {
   readonly definition: Readonly<Record<string, unknown>> & { readonly name: string }
-  /** Whether it stands in lists; as `metaTools` says unless given. */
+  /** Whether it is listed; `metaTools` decides if undefined. */
   isListed?(upstream?: string): boolean | undefined
   readonly handle: Handler
 }
 
-/** What is read at a path over HTTP. */
+/** A resource served at an HTTP path. */
 interface BuiltinPage {
-  /** `*` stands for the name of a server; without one it is of all servers, or of the one the query names. */
+  /** `*` stands for the name of a server; without one it covers all servers, or the one in the query. */
   readonly path: string
   /** Whether it can be read without authentication. */
   isOpen?(): boolean
@@ -27,40 +27,40 @@ interface BuiltinPage {
 
 type Extensions = Readonly<Record<string, Readonly<Record<string, unknown>>>>
 
-/** What some part of the gateway answers itself, and at which addresses. */
+/** The built-ins of one part of the gateway, and the endpoints they are available at. */
 export interface Answering {
   readonly methods?: Readonly<Record<string, Handler>>
   readonly tools?: readonly BuiltinTool[]
   readonly pages?: readonly BuiltinPage[]
   prompts?(upstream?: string): readonly BuiltinEntry[]
   resources?(upstream?: string): readonly BuiltinEntry[]
-  /** What is said of it among the capabilities of what has tools, by the name of the extension. */
+  /** Its entry among the extension capabilities of endpoints with tools, by extension name. */
   extensions?(upstream?: string): Extensions
-  /** Whether it answers at the address of a server, or of all where none is named. */
+  /** Whether it is available at the endpoint of a server, or at the shared one without a name. */
   isOn(upstream?: string): boolean
 }
 
 interface Options {
   readonly parts: readonly Answering[]
-  /** Whether the tools stand in lists, can only be called, or are not there. */
+  /** Whether the tools are listed, callable only, or disabled. */
   readonly metaTools: 'hidden' | 'listed' | 'off'
-  /** Whether clients may ask by methods that the protocol and its extensions do not have. */
+  /** Whether clients may use methods that are not part of the protocol and its extensions. */
   readonly hasMethods: boolean
   /** Whether a server has the tool a call names. */
   isTaken(call: Call): boolean | Promise<boolean>
-  /** Does what a call of the gateway's own asks, through the chain of its target. */
+  /** Runs a call of a built-in through the chain of its target. */
   run(call: Call, end: Handler): Promise<Outcome>
 }
 
-/** What the gateway answers itself beside what its servers answer. */
+/** The gateway's own answers next to those of its servers. */
 export interface Builtins {
-  /** Puts the gateway's own answers before those of the servers. */
+  /** Handles calls of built-ins and passes all others to the servers. */
   answer(servers: Handler): Handler
-  /** The own tool a call names, where no server has one of that name. */
+  /** The built-in tool a call names, if no server has one of that name. */
   tool(call: Call): BuiltinTool | undefined | Promise<BuiltinTool | undefined>
 }
 
-/** In front of the name of an own tool where a server has one of that name. */
+/** The prefix of a built-in tool's name if a server has a tool of that name. */
 const PREFIX = 'gateway_'
 
 /** Answers the methods and tools of the gateway itself; a server's tool takes precedence over a built-in of its name. */
@@ -164,7 +164,7 @@ class RegisteredBuiltins implements Builtins {
       .map(({ tool }) => tool)
   }
 
-  /** The listed tools; a tool gets a prefix where a server has one of its name. */
+  /** The listed tools; a tool gets a prefix if a server has one of its name. */
   #definitions(call: Call): Promise<Payload[]> {
     return Promise.all(
       this.#listed(call).map(async ({ definition }) => {
@@ -175,14 +175,14 @@ class RegisteredBuiltins implements Builtins {
   }
 }
 
-/** The same call, as if it were for a tool of this name. */
+/** The call as a call of a tool of this name. */
 function naming(call: Call, name: string): Call {
   const { upstream } = call.target
   const target = { method: 'tools/call', name, ...(upstream !== undefined && { upstream }) }
   return { ...call, method: 'tools/call', params: Payload.of({ name }), target }
 }
 
-/** What of the gateway's own prompts and resources there is where. */
+/** The built-in prompts and resources of each endpoint. */
 function registryOf(parts: readonly Answering[], metaTools: Options['metaTools']): BuiltinRegistry {
   const of = (kind: 'prompts' | 'resources', upstream: string | undefined): readonly BuiltinEntry[] =>
     parts
@@ -199,7 +199,7 @@ interface Added {
   isAny(call: Call): boolean
 }
 
-/** Adds own tools to the end of a list of tools, also where the server has none and says so. */
+/** Appends built-in tools to a list of tools, even if the server reports that it has none. */
 function adding(next: Handler, { listed, isAny }: Added): Handler {
   const list: Handler = async (call) => {
     const outcome = await next(call).catch((error: unknown) => absentList(error, 'tools'))
@@ -217,7 +217,7 @@ function adding(next: Handler, { listed, isAny }: Added): Handler {
   }
 }
 
-/** Names the extensions there are, where there are tools to use them with. */
+/** Declares the extensions, where there are tools to use them with. */
 function advertising(next: Handler, parts: readonly Answering[]): Handler {
   return (call) => {
     if (call.method !== 'server/discover') return next(call)
@@ -238,17 +238,17 @@ function withExtensions(outcome: Outcome, added: Extensions): Outcome {
 
 type Definition = Readonly<Record<string, unknown>>
 
-/** A prompt or a resource the gateway answers itself. */
+/** A prompt or resource implemented by the gateway. */
 export interface BuiltinEntry {
   readonly definition: Definition
-  /** Whether it stands in lists; as the gateway's own tools do unless it says so. */
+  /** Whether it is listed; by default like the built-in tools. */
   readonly isListed?: boolean
-  /** Whether it answers for a name or URI beside its own. */
+  /** Whether it also answers for other names or URIs. */
   matches?(name: string): boolean
   readonly handle: Handler
 }
 
-/** What the gateway has of its own at the address a call came to. */
+/** The built-ins of an endpoint. */
 interface BuiltinRegistry {
   prompts(upstream: string | undefined): readonly BuiltinEntry[]
   resources(upstream: string | undefined): readonly BuiltinEntry[]
@@ -356,7 +356,7 @@ interface Kind {
   readonly registry: 'prompts' | 'resources'
   readonly list: string
   readonly listing: string
-  /** The member of an entry that tells it from others. */
+  /** The member that identifies an entry. */
   readonly key: 'name' | 'uri'
   unknown(name: string): Error
 }
@@ -377,7 +377,7 @@ const resources: Kind = {
 }
 const kinds = [prompts, resources]
 
-/** The same answer to `server/discover`, with capabilities the gateway has itself. */
+/** The result of `server/discover` with added capabilities of the gateway. */
 function withCapabilities(outcome: Outcome, names: readonly string[]): Outcome {
   if (outcome.kind === 'input_required') return outcome
   const capabilities = outcome.result.at('capabilities') ?? Payload.of({})
@@ -387,7 +387,7 @@ function withCapabilities(outcome: Outcome, names: readonly string[]): Outcome {
   return { kind: 'result', result: outcome.result.with({ capabilities: capabilities.with(added) }) }
 }
 
-/** The empty list of a server that has no such lists. */
+/** An empty list, for a server that does not support such lists. */
 function absentList(error: unknown, list: string): Outcome {
   if (asGatewayError(error).rpc === -32601) return { kind: 'result', result: Payload.of({ [list]: [] }) }
   throw error

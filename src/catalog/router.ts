@@ -1,7 +1,4 @@
-/**
- * Finds the handler of a call: built-ins first, then the chain of its target, compiled on first use and
- * cached.
- */
+/** Finds the handler of a call: built-ins first, then the chain of its target, compiled on first use and cached. */
 import {
   type Call,
   compose,
@@ -25,55 +22,55 @@ import { withPages, listAllPages } from './pagination.ts'
 import { strictNames } from './strict-names.ts'
 
 interface Options {
-  /** The handler of each server, by its name, in the order of the configuration. */
+  /** The handlers of the servers by name, in the order of the configuration. */
   readonly upstreams: ReadonlyMap<string, Handler>
-  /** The policies of a target, outermost first. */
+  /** The middleware of a target, outermost first. */
   policies(target: Target): readonly (Middleware | undefined)[]
-  /** The frame around every call of a client. */
+  /** The middleware around every call of a client. */
   readonly observe: Middleware
-  /** What wraps what clients see when they ask by a method, outermost first. */
+  /** The middleware around what clients see of a method, outermost first. */
   viewMiddleware(method: string): readonly (Middleware | undefined)[]
-  /** Whether all servers are offered together where a call names none. */
+  /** Whether all servers are offered together when a call names none. */
   readonly isAggregate: boolean
-  /** Whether names are shown in snake case, and resources in the scheme of their server. */
+  /** Whether names are exposed in snake case, and resources in the scheme of their server. */
   readonly isStrict: boolean
-  /** What the gateway answers itself. */
+  /** The built-ins of the gateway. */
   readonly own: readonly Answering[]
-  /** Whether the gateway's own tools stand in lists, can only be called, or are not there. */
+  /** Whether built-in tools are listed, callable only, or disabled. */
   readonly metaTools: 'hidden' | 'listed' | 'off'
-  /** Whether clients may ask by methods of the gateway's own, too. */
+  /** Whether clients may also use methods of the gateway's own. */
   readonly hasMethods?: boolean
-  /** Hears of tools and prompts that are left out of the lists of all servers together. */
+  /** Called with each tool or prompt that is left out of the shared lists. */
   readonly onHidden?: (hidden: HiddenName) => void
-  /** What a server's list says of the tool a call names, where the call names its server. */
+  /** The list entry of the tool a call names, if the call names its server. */
   tool(call: Call): ListedDefinition | undefined | Promise<ListedDefinition | undefined>
 }
 
-/** Finds what does a call: the compiled chain of its target. */
+/** Routes calls to the compiled chains of their targets. */
 export interface Catalog {
   readonly handle: Handler
-  /** The same, without what the gateway answers itself. */
+  /** The same without built-ins. */
   readonly servers: Handler
-  /** The call as its one server gets it, or nothing where it is for several. */
+  /** The call as its server receives it; undefined if it is for several servers. */
   resolve(call: Call): Call | Promise<Call | undefined>
-  /** The gateway's own tool a call names. */
+  /** The built-in tool a call names. */
   readonly builtinTool: Builtins['tool']
-  /** Different tools or prompts that would have the same name, and whose they are. */
+  /** Descriptions of name collisions between tools or prompts. */
   readonly collisions: Aggregate['collisions']
-  /** Ends what lasts as long as this catalog. */
+  /** Ends subscriptions and other work bound to this catalog. */
   close(): void
 }
 
-/** How many entries a page of a list has at most; many hosts read the first page alone. */
+/** The maximum number of entries on a page; many hosts read only the first page. */
 const MAX_PAGE_ENTRIES = 1000
 const MAX_STRICT_PAGE_ENTRIES = 100
 
-/** How many targets keep their compiled chain; then all are compiled again when they are needed. */
+/** The maximum number of cached chains; then the cache is emptied. */
 const MAX_CACHED_CHAINS = 10_000
-/** How long the name of a target may be for its chain to be kept, in characters: callers choose names. */
+/** The maximum length in characters of the target name of a cached chain: callers choose names. */
 const MAX_CACHED_NAME_LENGTH = 1000
 
-/** Compiles the chains of all servers, each when it is first needed. */
+/** Compiles the chain of each target on first use. */
 export function createCatalog(options: Options): Catalog {
   return new Router(options)
 }
@@ -84,7 +81,7 @@ class Router implements Catalog {
   readonly #options: Options
   readonly #chains = new ChainCache()
   readonly #ended = new AbortController()
-  /** The only server, where there is exactly one. */
+  /** The only server, if there is exactly one. */
   readonly #only: string | undefined
   /** Runs a call that names its server, under the names clients see. */
   readonly #one: Handler
@@ -180,7 +177,7 @@ class Router implements Catalog {
     let chain = this.#views.get(method)
     if (!chain) {
       chain = compose(this.#options.viewMiddleware(method), answer)
-      // Callers choose the names of other methods.
+      // Clients can invent the names of other methods.
       if (isProtocolMethod(method)) this.#views.set(method, chain)
     }
     return chain(call)
@@ -207,7 +204,7 @@ function isThere(tool: ListedDefinition | undefined): boolean {
   return tool !== undefined && tool.isUnlisted !== true
 }
 
-/** A server that cannot be asked has nothing. */
+/** An unavailable server is treated as having nothing. */
 function isUnavailable(): boolean {
   return false
 }
@@ -219,10 +216,10 @@ function unknownUpstream(name: string | undefined): GatewayError {
 
 type Capabilities = Readonly<Record<string, unknown>>
 
-/** How long what a server declared is taken for what it still declares, in milliseconds. */
+/** How long declared capabilities are cached, in milliseconds. */
 const CAPABILITIES_STALE_MS = 60_000
 
-/** Refuses methods of capabilities that a server did not declare, without asking it. */
+/** Refuses methods of capabilities that a server did not declare, without sending the request. */
 function onlyDeclared(next: Handler, upstreams: ReadonlyMap<string, Handler>): Handler {
   const known = new Map<string, { readonly capabilities: Capabilities; readonly until: number }>()
 
@@ -240,7 +237,7 @@ function onlyDeclared(next: Handler, upstreams: ReadonlyMap<string, Handler>): H
   }
 
   const checked = async (call: Call, upstream: string, capability: string): Promise<Outcome> => {
-    // A server that cannot be asked says so itself when it is called.
+    // An unavailable server reports that itself when it is called.
     const capabilities = await ask(call, upstream).catch(() => undefined)
     if (capabilities && !isObject(capabilities[capability])) throw absent(call)
     return next(call)
@@ -262,21 +259,21 @@ function absent(call: Call): GatewayError {
   return unknownMethod(call.method)
 }
 
-// Short names for tools whose names clients cannot take, and back again.
+// Aliases: short names for tools whose names clients cannot use.
 
 interface AliasesOptions {
-  /** What a server's list says of the tool a call names, by its name or its alias. */
+  /** The list entry of the tool a call names, by its name or its alias. */
   tool(call: Call): ListedDefinition | undefined | Promise<ListedDefinition | undefined>
   /** The handlers of the servers, by name. */
   readonly upstreams: ReadonlyMap<string, Handler>
 }
 
-/** How long a list may take before a name goes on as it is, in milliseconds. */
+/** How long a list may take before a name is used unchanged, in milliseconds. */
 const LIST_TIMEOUT_MS = 5000
-/** How long a prompt that is not listed stays unknown before the list is read again, in milliseconds. */
+/** How long an unlisted prompt is considered unknown before the list is read again, in milliseconds. */
 const UNKNOWN_TTL_MS = 10_000
 
-/** Calls by alias reach what the alias stands for; a name a server has goes before the alias of another. */
+/** Resolves aliases in calls; a name on the server takes precedence over an alias. */
 function withAliases(next: Handler, options: AliasesOptions): Handler {
   const promptOf = promptNames(options.upstreams)
 
@@ -352,7 +349,7 @@ interface Known {
   readonly at: number
 }
 
-/** Finds the prompt a name or an alias is of; the lists are read when a name is not known from them. */
+/** Finds the prompt of a name or an alias; the lists are read if the name is unknown. */
 function promptNames(upstreams: ReadonlyMap<string, Handler>): (call: Call, name: string) => Promise<string> {
   const known = new Map<string, Known>()
 
@@ -381,7 +378,7 @@ function namesIn(entries: readonly Payload[]): string[] {
   return entries.flatMap(({ fields: { name } }) => (typeof name === 'string' ? [name] : []))
 }
 
-/** What is found in time, else the name as it is: a server that lists nothing may still do the call. */
+/** The resolved name, or the name unchanged after a timeout: a server that lists nothing may still run the call. */
 function patiently(found: Promise<string>, name: string): Promise<string> {
   return within(
     found.catch(() => name),

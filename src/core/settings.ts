@@ -48,7 +48,7 @@ export interface ConfiguredName {
 
 /**
  * In memory, in a folder by its absolute path, or in Redis; its URL may contain a password. `sentinels` is a folder of
- * the user that records which stores were initialized.
+ * the user that records, outside of the store, until when each store guarantees results.
  */
 export type StoreSettings =
   | { readonly kind: 'memory' }
@@ -151,7 +151,7 @@ export interface ToolSettings extends ToolWords {
   readonly retry?: number
   /** How it is undone: a call as an expression, what is read before and written back, or `none`. */
   readonly undo?: string | UndoSettings
-  /** Calls after it cannot be compensated automatically. */
+  /** A transaction cannot be rolled back once this tool ran. */
   readonly pivot?: boolean
   /**
    * How to find out whether a call with a lost response took effect: a call and a path into its result, as an

@@ -1,6 +1,6 @@
 /**
- * What is specific to messages of 2026-07-28: the client in `_meta`, results with `resultType`, errors and
- * their statuses.
+ * What is specific to messages of 2026-07-28: the client in `_meta`, results with `resultType`, errors and their
+ * statuses.
  */
 import type { Call, Client, Outcome, InputRequests } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
@@ -15,7 +15,7 @@ import { encodeInputRequest } from './input-requests.ts'
 import { findRevision, modernRevisions, revisionNames } from './revisions.ts'
 
 /**
- * Reads who calls from a request of the stateless era, checking its envelope and, over HTTP, its headers.
+ * Reads the client from a request of the stateless era, checking its envelope and, over HTTP, its headers.
  * @throws INVALID_INPUT, HEADER_MISMATCH, UNSUPPORTED_VERSION
  */
 export function readClient(request: JsonRpcRequest, headers?: Headers): Client {
@@ -36,7 +36,7 @@ export function readClient(request: JsonRpcRequest, headers?: Headers): Client {
   return { era: 'modern', revision: version, capabilities, ...(info && { info }) }
 }
 
-/** The result of a call in the words of 2026-07-28; `seal` makes the opaque state of a question. */
+/** The result of a call encoded for 2026-07-28; `seal` encrypts the state of an input request. */
 export function modernResult(
   call: Call,
   outcome: Outcome,
@@ -66,10 +66,10 @@ export function modernResult(
   return hasInfo || meta === undefined ? complete : complete.withMeta({ [metaKeys.serverInfo]: self })
 }
 
-/** The `_meta` of a result that came without one. */
+/** The `_meta` of a result without one. */
 const ownMeta = Payload.text(JSON.stringify({ [metaKeys.serverInfo]: self }))
 
-/** The JSON-RPC error object of a failure in the words of 2026-07-28. */
+/** The JSON-RPC error object of a failure encoded for 2026-07-28. */
 export function modernError(error: GatewayError, requestId?: string): Payload {
   const object = errorObject(error, requestId)
   if (!error.extra.relayed) return object
@@ -85,12 +85,12 @@ export function modernError(error: GatewayError, requestId?: string): Payload {
   return object
 }
 
-/** Whether an error names what the client lacks; servers with a handshake may mean something else by the code. */
+/** Whether an error names missing client capabilities; servers with a handshake may use the code for something else. */
 function isAboutCapabilities({ fields: { code, data } }: Payload): boolean {
   return code === -32021 && isObject(data) && isObject(data.requiredCapabilities)
 }
 
-/** What of the data of a relayed error is the server's own; nothing where it sent none. */
+/** The server's own data of a relayed error; undefined if it sent none. */
 function ownDataOf(upstreamData: Readonly<Record<string, unknown>>, { data }: GatewayError): unknown {
   const { upstream, requestId: _ours, ...rest } = upstreamData
   if (upstream !== undefined) return upstream
@@ -112,7 +112,7 @@ function encodedRequests(questions: InputRequests, client: Client): Payload {
   return Payload.of({}).with(Object.fromEntries(entries))
 }
 
-/** What older servers say that 2026-07-28 has no place for. */
+/** Removes what older servers send and 2026-07-28 does not have. */
 function shape(name: string, result: Payload): Payload {
   if (name === 'server/discover') {
     const capabilities = result.at('capabilities')?.with({ tasks: undefined })
