@@ -30,22 +30,22 @@ import { createHttpClient, UpstreamQuota } from './transport/http-client.ts'
 import type { MessageRedactor } from './transport/redactor.ts'
 import type { OpenTransport, StepTimeout } from './transport/transport.ts'
 
-/** How a server is reached, as far as that is known. */
+/** How a server is reached, as far as known. */
 export interface Status {
-  /** How it is spoken to, once that is known. */
+  /** The era and revision in use, once known. */
   readonly era?: 'legacy' | 'modern'
   readonly revision?: string
-  /** The revision of older clients' own connections, where there are or were some beside those of the newer era. */
+  /** The revision of legacy connections, if some clients use (or used) them next to modern ones. */
   readonly olderRevision?: string
   readonly connections: number
-  /** Why the last attempt to reach it failed. */
+  /** Why the last connection attempt failed. */
   readonly problem?: string
   /** The last lines its process wrote to standard error before that. They are for operators, not for callers. */
   readonly stderr?: readonly string[]
 }
 
 interface ConnectorOptions {
-  /** The environment variables every child process gets. */
+  /** The environment variables passed to child processes. */
   readonly variables: Variables
   readonly credentials: Credentials | undefined
   readonly redactor: MessageRedactor
@@ -58,7 +58,7 @@ interface Key {
   readonly login: Login | undefined
   /** Set while it is unknown whether the server accepts this route. */
   readonly isTrial: boolean
-  /** Ends the time to start in. */
+  /** Aborted at the end of the start timeout. */
   readonly deadline: AbortSignal
 }
 
@@ -210,7 +210,7 @@ function openConnection(
   given: { readonly redactor: MessageRedactor; readonly stepTimeout: StepTimeout; readonly log: Log },
 ): Promise<UpstreamConnection> {
   const { revision, mirrors } = route
-  // The opening exchange has what is left of the time to start in; each later one has its own time.
+  // The handshake uses the rest of the start timeout; each later step has a timeout of its own.
   let isOpen = false
   const starting = isTrial ? AbortSignal.any([AbortSignal.timeout(TRIAL_TIMEOUT_MS), deadline]) : deadline
   const context = { ...given, stepTimeout: () => (isOpen ? given.stepTimeout() : starting) }
@@ -220,7 +220,7 @@ function openConnection(
   }
   const connect: OpenTransport = admitting((receiver) => route.connect(receiver, login), {
     log: context.log,
-    // The gateway behind speaks in its own name, once it proved that it is the one that is meant.
+    // A server that proved to be the configured gateway may send statements of its own.
     ...(settings.gatewayKey !== undefined && { mayKeep: () => true }),
   })
   const { isolation, roots } = settings
@@ -239,21 +239,21 @@ function openConnection(
   }).then(opened)
 }
 
-// What of a server's messages is let in. Members that are the gateway's own word are cut out here, for every transport
-// and era, so that no code behind this place has to ask who wrote them. A server that is trusted as a peer of the
-// gateway is let keep names by `mayKeep`; that is the one place where such an exception is made.
+// Filters the messages of a server. Members reserved for the gateway are removed here, for every transport and era, so
+// that no later code has to check who wrote them. A server trusted as a peer gateway may keep names through `mayKeep`;
+// this is the only place with such an exception.
 
 interface AdmissionOptions {
   readonly mayKeep?: MayKeep
   readonly log: Log
 }
 
-/** How many names of a connection are logged, so that a server cannot fill the log. */
+/** The maximum number of logged names per connection, so that a server cannot flood the log. */
 const MAX_LOGGED_NAMES = 10
 
 const HINT = 'if the server is a Gatehouse of yours, name its key with gateway_key (or --gateway-key)'
 
-/** Opens connections whose messages arrive without what would speak in the gateway's name. */
+/** Opens connections whose messages arrive without reserved members. */
 function admitting(connect: OpenTransport, { mayKeep, log }: AdmissionOptions): OpenTransport {
   return (receiver) => {
     const logged = new Set<string>()
@@ -274,15 +274,15 @@ function admitting(connect: OpenTransport, { mayKeep, log }: AdmissionOptions): 
 }
 
 /**
- * Calls with the same name share a connection: one era, one caller, in the older era one set of capabilities, and one
- * token where that is exchanged for the one the server gets.
+ * Connections are shared by name: one era, one caller, in the legacy era one set of capabilities, and one token if it
+ * is exchanged for the token of the server.
  */
 function connectionNames(settings: UpstreamSettings): (call: Call, route: Route) => string {
   const { isolation, roots, reach } = settings
-  // A session's client is the same object for all its calls.
+  // All calls of a session have the same client object.
   const known = new WeakMap<Client, string>()
   const nameFor = (call: Call): string => {
-    // A server keeps the roots it received, so those of one client are not for another.
+    // A server keeps the roots it received, so those of one client must not serve another.
     const isOwn =
       isolation === 'per_client' || (roots === 'client' && call.client.capabilities.roots !== undefined)
     const client = isOwn ? (call.client.session ?? '') : ''
@@ -290,7 +290,7 @@ function connectionNames(settings: UpstreamSettings): (call: Call, route: Route)
   }
   const named = (call: Call, { era }: Route): string => {
     if (isolation === 'shared') return ''
-    // The era stands in front, so that no name of a caller can be that of a connection of the other era.
+    // The era is the prefix, so that no name of a caller can equal that of a connection of the other era.
     if (era === 'modern')
       return isolation === 'auto'
         ? `newer ${call.principal.id}`
@@ -306,7 +306,7 @@ function connectionNames(settings: UpstreamSettings): (call: Call, route: Route)
   return (call, route) => `${call.principal.token?.digest ?? ''} ${named(call, route)}`
 }
 
-/** The client capabilities for an older server: exactly the client's own, roots only where configured. */
+/** The client capabilities sent to a legacy server: exactly the client's own, with roots only if configured. */
 function declared(call: Call, { isolation, roots }: UpstreamSettings): Readonly<Record<string, unknown>> {
   const { roots: offered, tasks, ...rest } = call.client.capabilities
   const own = isolation === 'shared' ? {} : rest

@@ -1,4 +1,4 @@
-/** Keeps a listening call open over reconnects, and reports changes that may have been missed meanwhile. */
+/** Keeps a subscription open across reconnects, and reports changes that may have been missed in between. */
 import { setTimeout as wait } from 'node:timers/promises'
 import type { UpstreamCall } from './suspended-calls.ts'
 import type { Call, Outcome } from '../core/call.ts'
@@ -10,7 +10,7 @@ import { ACKNOWLEDGED, readFilter, reportedChanges } from '../protocol/subscript
 import type { UpstreamConnection } from './protocol/connection.ts'
 import { isPassing } from './failures.ts'
 
-/** A listening call outlives connections: where one is lost, it goes on with the next. */
+/** Runs a subscription over successive connections. */
 export async function listenOn(
   working: UpstreamCall,
   connect: (call: Call) => Promise<UpstreamConnection>,
@@ -37,7 +37,7 @@ export async function listenOn(
       working.notify(note)
     },
   }
-  // Who listens to several servers is not kept waiting for one that is away.
+  // A subscriber to several servers does not wait for one that is unavailable.
   const acknowledgeLists = (): void => {
     const { resourceSubscriptions: _uris, ...lists } = readFilter(working.call.params)
     if (!isAcknowledged)
@@ -56,9 +56,9 @@ export async function listenOn(
 }
 
 interface ListenContext {
-  /** The last listener is gone. */
+  /** Aborted when the last subscriber is gone. */
   readonly cancelled: AbortSignal
-  /** The server is to be closed. */
+  /** Aborted when the server is to be closed. */
   readonly retired: AbortSignal
   readonly log: Log
 }
@@ -89,7 +89,7 @@ async function keepListening(
   }
 }
 
-/** While the server was away anything may have changed. */
+/** Anything may have changed while the server was unavailable. */
 function notifyChanges(working: UpstreamCall): void {
   for (const method of reportedChanges(readFilter(working.call.params))) working.notify({ method })
 }

@@ -1,6 +1,6 @@
 /**
- * Calls whose server waits for input responses while no request of the client is open. The client's retry
- * continues them by a continuation token; without one they end.
+ * Calls whose server waits for input responses while no request of the client is open. The client's retry continues
+ * them by a continuation token; otherwise they expire.
  */
 import { randomUUID } from 'node:crypto'
 import type {
@@ -19,45 +19,45 @@ import { method } from '../protocol/methods.ts'
 import { progressTo } from '../protocol/legacy.ts'
 import { canAnswer, canBeAsked } from '../protocol/input-requests.ts'
 
-/** What a server of an era with open calls may do while it works on one. */
+/** What a server with open calls can do during a call. */
 export interface UpstreamCall {
-  /** The caller as it is in the latest round. */
+  /** The call as made in the latest round. */
   readonly call: Call
-  /** Aborted when the outcome is no longer wanted; not when a round ends with a question. */
+  /** Aborted when the outcome is no longer needed; not when a round ends with input requests. */
   readonly signal: AbortSignal
   notify(note: Notification): void
   progress(note: Notification): void
-  /** Asks the caller; nothing where the call ended before there was an answer. */
+  /** Requests input from the caller; undefined if the call ended before the response. */
   requestInput(question: InputRequest, options?: InputRequestOptions): Promise<InputResponse | undefined>
 }
 
 interface InputRequestOptions {
-  /** Takes the question back. */
+  /** Cancels the request. */
   readonly withdrawn?: AbortSignal
-  /** The server did not say which call it asks for, so the question outlives this one. */
+  /** The server did not identify the call it asks for, so the request outlives this call. */
   readonly isAmbiguous?: boolean
 }
 
-/** Does a call while it stays open, asking as it goes. */
+/** Runs a call that stays open while it requests input. */
 export type OpenCall = (working: UpstreamCall) => Promise<Outcome>
 
 interface Options {
-  /** How long questions are collected before they are put together, in milliseconds. */
+  /** How long requests are collected before they are sent together, in milliseconds. */
   readonly collectMs?: number
-  /** How long a call waits for its answers, in milliseconds. */
+  /** How long a suspended call waits for responses, in milliseconds. */
   readonly answerTimeoutMs?: number
-  /** How many calls may wait. */
+  /** The maximum number of suspended calls. */
   readonly limit?: number
-  /** Hears how many calls wait, whenever that changes. */
+  /** Called with the number of suspended calls, whenever it changes. */
   onCount?(parked: number): void
 }
 
-/** The slot of a call's state that names its ticket. */
+/** The key of the continuation token in a call's state. */
 const STATE_KEY = 'park'
 
 /**
- * Makes a server that asks in the middle of a call look like one that ends the call with its questions: the open
- * call is parked under a ticket, and the retry that brings the answers takes it up again.
+ * Presents a server that requests input during a call like one that ends the call with input requests: the open call is
+ * suspended under a continuation token, and the retry with the responses resumes it.
  */
 export function suspendable(open: OpenCall, options: Options = {}): Handler {
   const { collectMs = 15, answerTimeoutMs = 300_000, limit = 1000 } = options
@@ -66,7 +66,7 @@ export function suspendable(open: OpenCall, options: Options = {}): Handler {
   return (call) => {
     const token = call.requestState[STATE_KEY]
     if (token === undefined) {
-      // Who cannot be asked anything needs no parking.
+      // A client that cannot respond needs no suspension.
       if (!canBeAsked(call.client.capabilities)) return open(unasked(call))
       if (hasFullShare(call.principal)) return Promise.reject(tooManyQuestions())
       const suspended = new SuspendedCall(call, collectMs)
@@ -142,7 +142,7 @@ class SuspendedCall implements UpstreamCall {
     return this.#turn.promise
   }
 
-  /** Takes the call up again for the caller's next round. */
+  /** Resumes the call for the caller's next round. */
   resume(call: Call): Promise<Outcome> {
     this.call.signal.removeEventListener('abort', this.#abort)
     this.call = call
@@ -194,7 +194,7 @@ class SuspendedCall implements UpstreamCall {
     })
   }
 
-  /** The client did not come back: the server learns that its questions stay unanswered. */
+  /** The client did not retry: the server is informed that its requests remain unanswered. */
   giveUp(): void {
     this.call.signal.removeEventListener('abort', this.#abort)
     for (const { question, answer } of [...this.#pending.values()]) answer(noAnswer(question))
@@ -238,16 +238,16 @@ class SuspendedCall implements UpstreamCall {
     this.#ended = settle
     clearTimeout(this.#flushing)
     const ambiguous = [...this.#pending.values()].filter((each) => each.isAmbiguous)
-    // Roots are for no call, and short calls may be all there is to ask through.
+    // Roots belong to no call, and short calls may be the only opportunity to request them.
     if (ambiguous.some(({ question }) => question.method === 'roots/list')) this.#flush()
-    // A caller who is being asked for another call goes on to answer.
+    // A caller who is asked for another call still responds.
     if (!this.#isOpen && ambiguous.length > 0) return
     this.#drop()
     if (this.#isOpen) this.#settle(settle)
     else this.#withdrawn?.abort()
   }
 
-  /** Lets go of the questions that are left. */
+  /** Rejects the remaining requests. */
   #drop(): void {
     if (this.#pending.size > 0) for (const { answer } of [...this.#pending.values()]) answer(undefined)
   }
@@ -259,7 +259,7 @@ class SuspendedCall implements UpstreamCall {
   }
 }
 
-/** The caller of a call that no question can interrupt. */
+/** A call that cannot request input. */
 function unasked(call: Call): UpstreamCall {
   let progress: ((note: Notification) => void) | undefined
   return {
@@ -288,7 +288,7 @@ function expired(): GatewayError {
   })
 }
 
-/** What a server gets for a question its caller cannot be asked. */
+/** The response to a request that the client does not support. */
 function refusal(question: InputRequest): InputResponse {
   return { error: Payload.of({ code: -32601, message: `The client cannot be asked: ${question.method}` }) }
 }

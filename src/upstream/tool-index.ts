@@ -1,6 +1,6 @@
 /**
- * The tools of a server by name, from its lists: header mirrors, required tasks, renamed and hidden tools.
- * Bounded, as lists are foreign.
+ * The tools of a server by name, from its lists: header mirrors, required tasks, renamed and hidden tools. Bounded,
+ * because lists are untrusted.
  */
 import { LRUCache } from 'lru-cache'
 import { createHash } from 'node:crypto'
@@ -15,38 +15,38 @@ import { unknownTool } from '../core/error.ts'
 import { type HeaderMirror, readMirror } from '../protocol/headers.ts'
 
 const MAX_PAGES = 1000
-/** How long a tool that is not listed, or a list that is refused, is not asked for again, in milliseconds. */
+/** How long a list is not requested again for an unknown tool or after a refusal, in milliseconds. */
 const UNKNOWN_TTL_MS = 10_000
-/** For how many kinds of clients that is known. */
+/** The maximum number of client capability sets for which that is tracked. */
 const MAX_CLIENT_KEYS = 100
 
 /** What must be known of a tool before it is called. */
 export interface IndexedTool {
-  /** Which arguments are repeated in headers. */
+  /** The arguments mirrored in headers. */
   readonly mirror: HeaderMirror
   /** It runs only as a task of 2025-11-25. */
   readonly isTask: boolean
   /** The entry of the server's list. */
   readonly definition: Readonly<Record<string, unknown>>
-  /** Set where the server does not list its tools, so that nothing but the name is known. */
+  /** Set if the server does not list its tools, so that only the name is known. */
   readonly isUnlisted?: true
 }
 
-/** Why the tools are not known. */
+/** Why the tools are unknown. */
 interface Refusal {
   readonly error: unknown
   readonly at: number
-  /** No answer came in time. */
+  /** No response came in time. */
   readonly isTimeout: boolean
 }
 
 type List = (params: Payload, client?: Client) => Promise<Payload>
 
-/** The tools of a server, from its own list. */
+/** The tools in a server's own list. */
 export class ToolIndex {
   readonly #list: List
   #known: Map<string, IndexedTool> | undefined
-  /** Whom the tools were last listed for, by what it can do: others may be offered others. */
+  /** The capability set the tools were last listed for: others may be offered other tools. */
   #clientKey: string | undefined
   #listing: Promise<void> | undefined
   readonly #listedAt = new LRUCache<string, number>({ max: MAX_CLIENT_KEYS })
@@ -57,14 +57,16 @@ export class ToolIndex {
     this.#list = list
   }
 
-  /** A tool by its name or alias, if it is listed; at once, once the tools were listed. @throws what listing them throws */
+  /**
+   * A tool by its name or alias, if it is listed; immediately, once the tools were listed. @throws the error of listing
+   */
   of(tool: string, client?: Client): IndexedTool | undefined | Promise<IndexedTool | undefined> {
     const found = this.#find(tool)
     if (found) return found
     const refusal = this.#refusal
     if (refusal) {
       const isOver = Date.now() - refusal.at >= UNKNOWN_TTL_MS
-      // A list that does not come is not waited for again: it is asked for meanwhile.
+      // Calls do not wait again for a list that timed out: it is requested in the background.
       if (isOver && refusal.isTimeout && !this.#listing) this.#learnAll(client).catch(() => undefined)
       if (!isOver || refusal.isTimeout) return Promise.reject(refusal.error)
     }
@@ -78,7 +80,7 @@ export class ToolIndex {
     return this.#learnAll(client).then(() => this.#find(tool))
   }
 
-  /** Lists the tools for a client. @throws what listing them throws */
+  /** Lists the tools for a client. @throws the error of listing */
   #learnAll(client: Client | undefined): Promise<void> {
     const clientKey = clientKeyOf(client)
     const isSame = this.#clientKey === clientKey
@@ -101,7 +103,7 @@ export class ToolIndex {
     return this.#listing
   }
 
-  /** Records the tools listed for a caller. A list without pages also shows which tools are gone. */
+  /** Records the tools listed for a caller. A list without further pages also shows which tools were removed. */
   learn(result: Payload, requested: Payload, client?: Client): void {
     if (!this.#known || !Array.isArray(result.fields.tools)) return
     const isWhole = requested.fields.cursor === undefined && isLast(result.fields.nextCursor)
@@ -116,7 +118,7 @@ export class ToolIndex {
     this.#byAlias = undefined
   }
 
-  /** A name goes before an alias, and an alias that could be of several is of none. */
+  /** A name takes precedence over an alias, and an ambiguous alias is ignored. */
   #find(tool: string): IndexedTool | undefined {
     const found = this.#known?.get(tool)
     if (found || !this.#known) return found
@@ -129,7 +131,7 @@ export class ToolIndex {
     const found = new Map<string, IndexedTool>()
     const seen = new Set<unknown>()
     let cursor: unknown
-    // A server that repeats a cursor would be walked for ever.
+    // A server that repeats a cursor would be listed forever.
     for (let page = 0; page < MAX_PAGES && found.size < MAX_LIST_ENTRIES && !seen.has(cursor); page++) {
       seen.add(cursor)
       const given = await this.#list(Payload.of(cursor === undefined ? {} : { cursor }), client)
@@ -144,26 +146,26 @@ export class ToolIndex {
   }
 }
 
-/** A tool of a server that does not list its tools: it may have it. */
+/** A tool of a server that does not list its tools: it may exist. */
 export function unlistedTool(name: string): IndexedTool {
   return { mirror: [], isTask: false, definition: { name }, isUnlisted: true }
 }
 
-/** What clients are told apart by: those that can do the same are offered the same. */
+/** Distinguishes clients by capabilities: those with equal capabilities are offered the same tools. */
 function clientKeyOf(client: Client | undefined): string {
   return createHash('sha256')
     .update(canonical(client?.capabilities ?? {}))
     .digest('base64url')
 }
 
-/** Whether there is no page after one; some servers say so with a cursor that is empty. */
+/** Whether there is no further page; some servers send an empty cursor instead of none. */
 function isLast(nextCursor: unknown): boolean {
   return typeof nextCursor !== 'string' || nextCursor === ''
 }
 
 const NO_LIST = 'The server answered tools/list with something else than a list.'
 
-/** Whether the server itself said no: it would say so again. */
+/** Whether the server itself refused: it would refuse again. */
 function isAnswered(error: unknown): boolean {
   return error instanceof GatewayError && error.code === 'UPSTREAM_ERROR'
 }
@@ -176,24 +178,24 @@ function read({ fields: { tools } }: Payload, into: Map<string, IndexedTool>): v
   }
 }
 
-// Bounds on what a server lists: how many entries, how large each, and how large all of a page.
-// Everything a list holds is judged, described and kept, so a server that lists without end would stall all others.
-// What is over is left out, and `onCut` hears of it.
+// Bounds on listed entries: their number, their size, and the total size of a page. Every listed entry is classified,
+// described and cached, so an endless list would block all other servers. Excess entries are dropped and reported to
+// `onCut`.
 
-/** How many entries of one page are taken, and how many of all pages together. */
+/** The maximum number of entries of one page, and of all pages together. */
 export const MAX_LIST_ENTRIES = 2000
-/** How long one entry may be, in characters of JSON. */
+/** The maximum length of an entry, in characters of JSON. */
 const MAX_ENTRY_LENGTH = 256 * 1024
-/** How long the entries of a page may be together, in characters of JSON. */
+/** The maximum total length of the entries of a page, in characters of JSON. */
 const MAX_PAGE_LENGTH = 8 * 1024 * 1024
 
-/** What was left out of a list. */
+/** The entries dropped from a list. */
 export interface Cut {
   readonly entries: number
   readonly oversized: number
 }
 
-/** A page of a list within the bounds; the same one where it is. */
+/** A page of a list within the bounds; unchanged if it complies. */
 export function boundedPage(page: Payload, key: string, onCut: (cut: Cut) => void): Payload {
   const listed = page.member(key)
   if (!Array.isArray(listed) || (listed.length <= MAX_LIST_ENTRIES && isShort(page))) return page
@@ -212,14 +214,14 @@ export function boundedPage(page: Payload, key: string, onCut: (cut: Cut) => voi
   return page.with({ [key]: Payload.text(`[${kept.join(',')}]`) })
 }
 
-/** No entry of a short page is too long. */
+/** A short page contains no entry that is too long. */
 function isShort({ text }: Payload): boolean {
   return text.length <= MAX_ENTRY_LENGTH
 }
 
-// What tools of a server are called here, and which are not offered. Everything outside of the server's own connection
-// knows a renamed tool by its new name alone: rules, judgement, logs, documents. Invariant: a name stands for one tool.
-// A new name goes before one the server lists itself, which is then left out, so no server takes a name by listing it.
+// Renamed and hidden tools. Everything except the server's own connection uses only the new name of a renamed tool:
+// rules, classification, logs, documents. Invariant: a name refers to one tool. A new name takes precedence over a tool
+// of that name in the server's list, which is then left out, so no server can take a name by listing it.
 
 /** Finds the tool a call names. */
 export type FindTool = (call: Call) => IndexedTool | undefined | Promise<IndexedTool | undefined>

@@ -19,40 +19,40 @@ import { isOfCredentials } from './transport/auth-retry.ts'
 import type { Variables } from './transport/child.ts'
 import { type MessageRedactor, createMessageRedactor } from './transport/redactor.ts'
 
-/** A server behind the gateway. */
+/** An upstream server. */
 export interface Upstream {
   readonly name: string
   readonly settings: UpstreamSettings
-  /** Does any call the server should do. */
+  /** Runs a call at the server. */
   readonly handle: Handler
-  /** The same, with the tools that are not offered: for what the configuration says of them. */
+  /** The same including hidden tools, to check the configuration that refers to them. */
   readonly handleWithHidden: Handler
-  /** Tools whose new name the server lists itself, with that name. */
+  /** Tools whose new name the server also lists itself, with that name. */
   readonly takenNames: ReadonlyMap<string, string>
-  /** What the server's list says of the tool a call names. @throws what hinders listing */
+  /** The list entry of the tool a call names. @throws the error of listing */
   tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined>
-  /** Connects once, so that the first call need not wait. @throws what hinders it */
+  /** Connects once, so that the first call need not wait. @throws the connection error */
   start(call: Call): Promise<void>
   readonly status: Status
-  /** The revision a call travels in, where that is known. */
+  /** The revision used for a call, if known. */
   revisionFor(call: Call): string | undefined
-  /** What it says is left of its own limit; unknown where it has one for each user. */
+  /** The remaining rate limit it reports; unknown if it has one per user. */
   quota(): Quota | undefined
-  /** How many of its calls wait for an answer of their caller. */
+  /** The number of suspended calls that wait for input responses. */
   readonly parked: number
-  /** Asks callers to sign in where they have to; the outermost of what wraps their calls. */
+  /** Requests sign-in from callers if necessary; the outermost middleware of their calls. */
   readonly guard?: Middleware | undefined
-  /** Takes in a user who comes back from signing in. @throws SERVER_UNAVAILABLE */
+  /** Completes the sign-in of a returning user. @throws SERVER_UNAVAILABLE */
   readonly finishSignIn?: Credentials['finish']
-  /** Takes no new calls, and closes when those under way have ended, or the gateway does. */
+  /** Accepts no new calls, and closes when the active ones have ended, or the gateway closes. */
   retire(closing: AbortSignal): Promise<void>
   close(): Promise<void>
 }
 
 interface Environment {
-  /** The environment variables every child process gets. */
+  /** The environment variables passed to child processes. */
   readonly variables: Variables
-  /** Where what users grant is kept, and how they reach the gateway. */
+  /** The storage of users' grants, and the gateway's OAuth URLs. */
   readonly oauth: OAuthSite
   readonly log: Log
 }
@@ -62,7 +62,7 @@ const RETIREMENT_TIMEOUT_MS = 600_000
 /** How often a truncated or failed list is logged, in milliseconds. */
 const REPORT_INTERVAL_MS = 60_000
 
-/** Makes the handler of one configured server. */
+/** Creates the upstream of one configured server. */
 export function createUpstream(settings: UpstreamSettings, environment: Environment): Upstream {
   return new ConfiguredUpstream(settings, environment)
 }
@@ -205,7 +205,7 @@ class ConfiguredUpstream implements Upstream {
   }
 }
 
-/** Whether two servers are configured alike, secrets included. */
+/** Whether two servers have equal settings, including secrets. */
 export function settingsEqual(one: UpstreamSettings, other: UpstreamSettings): boolean {
   return isDeepStrictEqual(revealed(one), revealed(other))
 }

@@ -1,4 +1,4 @@
-/** The grants of users in the store, encrypted; members take turns in renewing one. */
+/** Users' grants in the store, encrypted; cluster members renew a grant one at a time. */
 import { LRUCache } from 'lru-cache'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
@@ -11,24 +11,24 @@ import { RenewingLogin, type Token } from './token-renewal.ts'
 import { type Grant, type OAuthClient, oauthError, requestToken } from './token-endpoint.ts'
 import type { TokenVault } from './token-vault.ts'
 
-/** What a user granted, and by whom it was given out. */
+/** A user's grant, and its issuer. */
 interface UserGrant extends Grant {
   readonly issuer: string
   readonly client: OAuthClient
-  /** Where the user came back to, which is what the gateway is registered with. */
+  /** The redirect URI the gateway is registered with. */
   readonly redirectUri?: string | undefined
   readonly resource?: string | undefined
   readonly scopes: readonly string[]
 }
 
-/** A grant as it can be used; with its refresh token where it has to be renewed first. */
+/** A grant, with its refresh token if it has to be renewed first. */
 interface Usable {
   readonly grant: UserGrant
   readonly refresh?: string
 }
 
 interface Options {
-  /** The server it is for: its name and its URL. */
+  /** The name and URL of the server it is for. */
   readonly audience: readonly [name: string, url: string]
   readonly vault: TokenVault
   readonly http: OAuthHttp
@@ -38,15 +38,15 @@ interface Options {
 /** The logins of users who signed in. */
 export interface Grants {
   login(principal: Pick<Principal, 'id'>): UserLogin
-  /** Keeps what a user granted, and uses it from now on. */
+  /** Stores a user's grant and uses it from now on. */
   keep(principal: string, grant: UserGrant): Promise<void>
 }
 
-/** How long an unused grant is kept, in milliseconds. */
+/** How long an unused grant is stored, in milliseconds. */
 const GRANT_TTL_MS = 90 * 24 * 3_600_000
-/** A token refused so soon after it was granted is not made good by signing in again, in milliseconds. */
+/** A token refused within this time of its sign-in is not renewed by another sign-in, in milliseconds. */
 const FRESH_TOKEN_MS = 60_000
-/** How long a gateway has to renew a grant before others try, and how often they look, in milliseconds. */
+/** How long a gateway may take to renew a grant before others try, and their polling interval, in milliseconds. */
 const RENEWAL_TIMEOUT_MS = 15_000
 const POLL_INTERVAL_MS = 50
 
@@ -83,7 +83,7 @@ class StoredGrants implements Grants {
     const lock = ['turn', ...audience, principal] as const
     const first = await this.#usable(principal, refused)
     if (first.refresh === undefined) return first.grant
-    // OAuth 2.1 §4.3.1: a refresh token that is used twice may end the grant, so gateways take turns.
+    // OAuth 2.1 §4.3.1: a reused refresh token may revoke the grant, so gateways take turns.
     const isLocked = await this.#acquire(lock)
     try {
       const { grant, refresh } = await this.#usable(principal, refused)
@@ -94,7 +94,7 @@ class StoredGrants implements Grants {
     }
   }
 
-  /** @throws AUTHENTICATION_REQUIRED where the user has to sign in first */
+  /** @throws AUTHENTICATION_REQUIRED if the user has to sign in first */
   async #usable(principal: string, refused: string | undefined): Promise<Usable> {
     const grant = await this.#read(principal)
     if (!grant) throw signInRequired()
@@ -149,7 +149,7 @@ class StoredGrants implements Grants {
 export class UserLogin implements Login {
   readonly #renewing: RenewingLogin
   readonly #scopes: () => Promise<readonly string[]>
-  /** The scopes to ask for at the next sign-in, where those granted are too few. */
+  /** The scopes to request at the next sign-in, if the granted ones are insufficient. */
   #wanted: readonly string[] | undefined
   #signedInAt = 0
   #arrival = Promise.withResolvers<void>()
@@ -175,7 +175,7 @@ export class UserLogin implements Login {
     const { error, scopes } = readChallenge(refusal.header('www-authenticate'))
     if (error !== 'insufficient_scope') return false
     const granted = await this.#scopes()
-    // A server that wants what was granted already would want it for ever.
+    // A server that requires scopes it already granted would require them forever.
     const isMore = scopes.some((scope) => !granted.includes(scope))
     this.#wanted = isMore ? [...new Set([...granted, ...scopes])] : undefined
     return false
@@ -199,7 +199,7 @@ export class UserLogin implements Login {
     this.#arrival = Promise.withResolvers<void>()
   }
 
-  /** Resolves when the user signs in the next time. @throws CANCELLED when `signal` is aborted before */
+  /** Resolves at the user's next sign-in. @throws CANCELLED if `signal` is aborted first */
   async arrival(signal: AbortSignal): Promise<void> {
     const gone = Promise.withResolvers<never>()
     const stop = (): void => gone.reject(new GatewayError('CANCELLED', 'The request was cancelled.'))
@@ -210,10 +210,10 @@ export class UserLogin implements Login {
     )
   }
 
-  /** The scopes to sign in for, where a failure can be mended by it: `[]` for those the server names. */
+  /** The scopes to sign in for if that can resolve a failure: `[]` for those the server declares. */
   wantedAfter(error: unknown): readonly string[] | undefined {
     const { details } = asGatewayError(error).extra
-    // By its own mark, not by its code: what a server's words are taken for may have been said after the deed.
+    // Identified by its own detail, not by its code: a server may return the code after the call took effect.
     if (details?.sign_in === true) return this.#wanted ?? []
     const status = details?.http_status
     if (status === 403) return this.#wanted
@@ -239,7 +239,7 @@ async function refreshed(grant: UserGrant, refresh: string, options: Options): P
   return { ...grant, ...fresh, refresh: fresh.refresh ?? refresh, scopes }
 }
 
-/** Whether a grant is over, and not just out of reach. */
+/** Whether a grant is revoked, and not just temporarily unavailable. */
 function isFinal(error: unknown): boolean {
   if (asGatewayError(error).code === 'AUTHENTICATION_REQUIRED') return true
   return ['invalid_grant', 'invalid_client', 'unauthorized_client'].includes(oauthError(error) ?? '')

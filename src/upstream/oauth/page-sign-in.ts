@@ -1,12 +1,10 @@
 /**
- * The sign-in of people to the gateway's own pages, at the issuer of `auth.jwt`: the authorization code flow of OpenID
+ * Sign-in of people to the gateway's own pages, at the issuer of `auth.jwt`: the authorization code flow of OpenID
  * Connect with PKCE, a state and a nonce.
- *
- *   begin: the way (state, nonce, verifier, next page) goes into a sealed cookie of that browser; nothing is stored
- *   finish: cookie and state fit → code → statement about the person, signature, nonce and claims checked → session
- *   session: a random name in a cookie; what it stands for is in the vault, so signing out ends it everywhere
- *
- * A session is good for its issuer and client alone, for an hour, and on pages alone: no call is ever made by it.
+ * //   begin: state, nonce, verifier and next page go into an encrypted cookie of the browser; nothing is stored
+ *   finish: cookie and state match → code → ID token, its signature, nonce and claims validated → session
+ *   session: a random name in a cookie; its content is in the vault, so signing out ends it everywhere
+ * // A session is valid for its issuer and client only, for an hour, and on pages only: it never makes calls.
  */
 import { createHash } from 'node:crypto'
 import {
@@ -28,20 +26,22 @@ import type { TokenVault } from './token-vault.ts'
 
 interface Options {
   auth(): Pick<AuthSettings, 'jwt'>
-  /** The URL by which browsers reach the gateway; undefined where they cannot. */
+  /** The URL by which browsers reach the gateway; undefined if they cannot. */
   base(): string | undefined
   readonly vault: TokenVault
   /** In milliseconds since 1970. */
   now(): number
 }
 
-/** How long a person may take to sign in, and how long the session lasts, in seconds. */
+/** How long a sign-in may take, and how long a session lasts, in seconds. */
 const SIGN_IN_SECONDS = 600
 const SESSION_SECONDS = 3600
-/** How long the issuer's metadata is good, and how long nothing is asked after a failure, in milliseconds. */
+/**
+ * How long the issuer's metadata is cached, and how long it is not requested again after a failure, in milliseconds.
+ */
 const METADATA_TTL_MS = 3_600_000
 const FAILURE_WAIT_MS = 5000
-/** How many conversations with the issuer there may be at once: whoever finds the page can begin one. */
+/** The maximum number of concurrent exchanges with the issuer: anyone who can open the page can start one. */
 const MAX_CONVERSATIONS = 32
 const MAX_NEXT_LENGTH = 2048
 
@@ -128,7 +128,7 @@ class IssuerSignIn implements PageSignIn {
   async #pending(here: Offered, state: string, cookieOf: FindCookie): Promise<Pending> {
     const { vault, now } = this.#options
     const sealed = RANDOM.test(state) ? cookieOf(cookieName(here, 'way', state)) : undefined
-    // It is sealed under the name of its state, so it cannot be read with another one.
+    // It is encrypted under the name of its state, so it cannot be read with another one.
     const pending = sealed === undefined ? undefined : await vault.unseal(['way', state], sealed)
     const { nonce, verifier, next, until, issuer } = pending ?? {}
     if (typeof nonce !== 'string' || typeof verifier !== 'string' || typeof next !== 'string')
@@ -186,7 +186,7 @@ interface Pending {
   readonly next: string
 }
 
-/** The sign-in as the configuration has it just then. */
+/** The current sign-in configuration. */
 interface Offered {
   readonly jwt: JwtSettings
   readonly client: PageClient
@@ -199,13 +199,13 @@ interface Session {
   readonly claims: IdentityClaims
 }
 
-/** What the library makes states and verifiers of: 32 random bytes. */
+/** The format of the library's states and verifiers: 32 random bytes. */
 const RANDOM = /^[\w-]{43}$/
 
-/** A path of the gateway that may follow a sign-in; the front page in place of any other text. */
+/** A path on the gateway to continue at after sign-in; the front page for any other text. */
 function ownPath(next: string | undefined): string {
   if (next === undefined || next.length > MAX_NEXT_LENGTH) return '/'
-  // Browsers take a backslash for a slash, and leave out tabs and line ends (WHATWG URL).
+  // Browsers treat a backslash as a slash, and remove tabs and line ends (WHATWG URL).
   if (!/^\/(?!\/)[\x21-\x5b\x5d-\x7e]*$/.test(next)) return '/'
   const origin = 'http://gatehouse.invalid'
   const url = URL.canParse(next, origin) ? new URL(next, origin) : undefined
@@ -213,7 +213,7 @@ function ownPath(next: string | undefined): string {
   return /^\/sign-(?:in|out)(?:\/|$)/.test(url.pathname) ? '/' : `${url.pathname}${url.search}`
 }
 
-/** Finds the metadata of an issuer once in a while; a failure counts for a moment too. */
+/** Caches the metadata of the issuer; failures are cached briefly too. */
 function createMetadata(
   read: (issuer: string) => Promise<AuthorizationServer>,
   now: () => number,
@@ -222,14 +222,14 @@ function createMetadata(
     | { readonly key: string; readonly server: Promise<AuthorizationServer>; until: number }
     | undefined
   return ({ issuer, jwks, secret, algorithms }) => {
-    // A shared key is of bearer tokens alone.
+    // A shared key is for bearer tokens only.
     const signatures = secret ? ['RS256', 'ES256'] : [...algorithms]
     const key = JSON.stringify([issuer, jwks, signatures])
     if (known?.key === key && now() < known.until) return known.server
     const server = read(issuer).then((found) => ({
       ...found,
       ...(jwks !== undefined && { jwks_uri: jwks }),
-      // Only what is taken of bearer tokens is taken of statements about people.
+      // ID tokens must use the same algorithms as bearer tokens.
       id_token_signing_alg_values_supported: signatures,
     }))
     const entry = { key, server, until: now() + METADATA_TTL_MS }
@@ -246,9 +246,9 @@ function clientOf({ id, secret }: PageClient, server: AuthorizationServer): OAut
   return { id, secret: secret.reveal(), auth: clientAuth(server.token_endpoint_auth_methods_supported) }
 }
 
-/** What bearer tokens have to say, statements about people have to say too. @throws AUTHENTICATION_REQUIRED */
+/** ID tokens must have the same claims as bearer tokens. @throws AUTHENTICATION_REQUIRED */
 function checkClaims(claims: IdentityClaims, { issuer, requiredClaims }: JwtSettings): void {
-  // The client of a statement is its audience, which was checked.
+  // The client of an ID token is its audience, which was validated.
   const missing = requiredClaims.find((name) => name !== 'client_id' && claims[name] === undefined)
   if (claims.iss === issuer && missing === undefined) return
   throw new GatewayError(
@@ -260,16 +260,16 @@ function checkClaims(claims: IdentityClaims, { issuer, requiredClaims }: JwtSett
   )
 }
 
-/** What tells who a person is, and what that person may do. */
+/** The claims that identify a person and grant permissions. */
 function keptClaims(claims: IdentityClaims, { scopeClaim }: JwtSettings): IdentityClaims {
   const { iss, sub, [scopeClaim]: scopes } = claims
   return { iss, sub, ...(scopes !== undefined && { [scopeClaim]: scopes }) }
 }
 
-/** Gateways on other ports of a machine get each other's cookies: each has names of its own. */
+/** Browsers share cookies between gateways on different ports of a machine, so each gateway has its own names. */
 function cookieName({ base, client }: Offered, kind: 'session' | 'way', state = ''): string {
   const { protocol, pathname } = new URL(base)
-  // RFC 6265bis §4.1.3: no other host or page can set cookies of these names.
+  // RFC 6265bis §4.1.3: no other host or page can set cookies with these names.
   const isHost = kind === 'session' && pathname === '/'
   const prefix = protocol === 'https:' ? (isHost ? '__Host-' : '__Secure-') : ''
   const own = createHash('sha256').update(`${base} ${client.id}`).digest('hex').slice(0, 8)
@@ -288,7 +288,7 @@ function sessionCookie(here: Offered, id: string | undefined): Cookie {
   }
 }
 
-/** It comes back with the browser from the issuer, and goes nowhere else. */
+/** The cookie is only sent to the callback page. */
 function pendingCookie(here: Offered, state: string, value: string | undefined): Cookie {
   const { pathname, protocol } = new URL(`${here.base}${CALLBACK}`)
   return {

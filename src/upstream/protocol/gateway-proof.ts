@@ -1,6 +1,6 @@
 /**
- * Makes sure that a server is the gateway whose key the configuration names, before anything else is taken from it: what
- * that gateway does for callers, such as asking them, is then left to it. Each connection has a challenge of its own.
+ * Verifies that a server is the gateway whose key is configured, before anything else is accepted from it: functions
+ * such as confirmations are then left to that gateway. Each connection has its own challenge.
  */
 import { randomBytes } from 'node:crypto'
 import { GatewayError } from '../../core/error.ts'
@@ -8,18 +8,18 @@ import type { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { audienceOf, CHALLENGE_KEY, PROOF_KEY, proofClaims } from '../../protocol/gateway-proof.ts'
 
-/** One challenge, and the check of what is answered. */
+/** One challenge, and the verification of the response. */
 export interface Proof {
-  /** The opening request with the challenge. */
+  /** The handshake request with the challenge. */
   withChallenge(params: Payload): Payload
-  /** The answer to it without the proof. @throws SERVER_UNAVAILABLE */
+  /** The response without the proof. @throws SERVER_UNAVAILABLE */
   verify(answer: Payload): Promise<Payload>
 }
 
-/** For a server that may be anything. */
+/** For a server without a configured key. */
 const noProof: Proof = { withChallenge: (params) => params, verify: (answer) => Promise.resolve(answer) }
 
-/** What a new connection to a server is asked to prove. */
+/** The proof a new connection to a server has to provide. */
 export function proofFor({ gatewayKey, reach }: UpstreamSettings): Proof {
   if (gatewayKey === undefined) return noProof
   const challenge = { nonce: randomBytes(24).toString('base64url'), audience: audienceOf(reach) }

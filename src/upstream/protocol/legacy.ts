@@ -1,6 +1,6 @@
 /**
- * A connection to a server with a handshake: sessions, requests of the server in the middle of calls, tasks.
- * Makes such a server answer like one of 2026-07-28.
+ * A connection to a server with a handshake: sessions, server requests during calls, tasks. Presents such a server like
+ * one of 2026-07-28.
  */
 import type { Call, Notification, Outcome, InputRequest } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
@@ -39,21 +39,21 @@ import {
 
 interface Options {
   readonly connect: OpenTransport
-  /** The client capabilities that the server sees. */
+  /** The client capabilities sent to the server. */
   readonly capabilities: Readonly<Record<string, unknown>>
   readonly clientInfo?: Readonly<Record<string, unknown>>
-  /** The revision to ask for; the newest with a handshake where it is not pinned. */
+  /** The requested revision; the newest one with a handshake if it is not pinned. */
   readonly revision?: string
-  /** Roots the configuration lists. */
+  /** The configured roots. */
   readonly roots?: readonly string[]
-  /** What the server is to prove with each handshake. */
+  /** The proof required with each handshake. */
   readonly proof: () => Proof
   readonly stepTimeout: StepTimeout
   readonly redactor: MessageRedactor
   readonly log: Log
 }
 
-/** A conversation with a server of a revision with a handshake. */
+/** A connection to a server whose revision has a handshake. */
 export class LegacyConnection implements UpstreamConnection {
   readonly era = 'legacy'
   readonly #options: Options
@@ -88,7 +88,7 @@ export class LegacyConnection implements UpstreamConnection {
     this.#tools = new ToolIndex((params) => this.#send('tools/list', params))
   }
 
-  /** Connects and shakes hands. @throws SERVER_UNAVAILABLE, or what the server answered */
+  /** Connects and performs the handshake. @throws SERVER_UNAVAILABLE, or the server's error */
   static async open(options: Options): Promise<LegacyConnection> {
     const connection = new LegacyConnection(options)
     try {
@@ -96,7 +96,7 @@ export class LegacyConnection implements UpstreamConnection {
       await connection.#initialize()
       return connection
     } catch (error) {
-      // A process that does not end at once is not waited for.
+      // Does not wait for a process that takes time to exit.
       background(connection.close(), options.log)
       throw error
     }
@@ -153,7 +153,7 @@ export class LegacyConnection implements UpstreamConnection {
     const active = new ActiveCall(working, release, () => this.#takeTurn(working, true))
     let handshakes = this.#handshakes
     try {
-      // Nothing is sent to a server that is being met anew before it knows that it was.
+      // Nothing is sent while the session is being renewed.
       if (this.#renewing) await this.#renewing
       await this.#awaitRoots(active)
       handshakes = this.#handshakes
@@ -162,7 +162,7 @@ export class LegacyConnection implements UpstreamConnection {
       const questions = urlQuestions(error, call)
       if (questions) return { kind: 'input_required', inputRequests: questions, requestState: { url: true } }
       if (asGatewayError(error).code !== 'SESSION_NOT_FOUND') throw error
-      // The server refused the request without looking at it, so it may be sent again, once.
+      // The server refused the request without processing it, so it may be sent again, once.
       if (handshakes === this.#handshakes) await this.#renew()
       return done(await this.#perform(active), call)
     } finally {
@@ -171,7 +171,7 @@ export class LegacyConnection implements UpstreamConnection {
     }
   }
 
-  /** What the server does for a client may depend on its roots. */
+  /** The server's results for a client may depend on the client's roots. */
   async #awaitRoots(active: ActiveCall): Promise<void> {
     const { call, signal } = active.working
     if (this.#firstRoots?.isSettled !== false || method(call.method).asks !== true) return
@@ -210,7 +210,7 @@ export class LegacyConnection implements UpstreamConnection {
     return this.#peer.request(name, params, { signal, onProgress: progress, headers })
   }
 
-  /** Where the transport does not tell whose question it is, callers who can be asked take turns. */
+  /** If the transport does not attribute server requests to calls, calls that accept input requests take turns. */
   #needsTurn({ call }: UpstreamCall): boolean {
     if (!this.#canBeAsked || !method(call.method).asks) return false
     return this.#transport?.hasProvenance !== true || this.#correlator.isAmbiguous
@@ -282,7 +282,7 @@ export class LegacyConnection implements UpstreamConnection {
     await this.#transport?.listen?.()
   }
 
-  /** Shakes hands again with a server that forgot the session. */
+  /** Performs the handshake again with a server that lost the session. */
   #renew(): Promise<void> {
     this.#renewing ??= (async () => {
       this.#options.log.info('upstream.session_renewed')
@@ -322,7 +322,7 @@ export class LegacyConnection implements UpstreamConnection {
       return
     }
     if (note.method === 'notifications/tools/list_changed') this.#tools.forget()
-    // How a task fares is for whom the task is of, not for whom a call happens to be under way.
+    // Task statuses concern the owner of the task, not the call that happens to be active.
     const isAboutCall = about !== undefined || !isTaskStatus(note.method)
     const calls = isAboutCall ? this.#correlator.recipients(about) : []
     this.#notifications.dispatch(this.#options.redactor.note(note), calls, (call) =>
@@ -333,14 +333,14 @@ export class LegacyConnection implements UpstreamConnection {
 
 const free: Release = () => undefined
 
-/** An answer to `initialize` as one to `server/discover`. */
+/** Converts the result of `initialize` to that of `server/discover`. */
 function asDiscovered(initialized: Payload): Payload {
   return initialized
     .with({ protocolVersion: undefined, serverInfo: undefined })
     .withMeta({ [metaKeys.serverInfo]: initialized.fields.serverInfo })
 }
 
-/** A result as an outcome. Older servers end a list with an empty cursor, which newer clients would follow for ever. */
+/** A result as an outcome. Older servers end a list with an empty cursor, which newer clients would follow forever. */
 function done(result: Payload, call: Call): Outcome {
   const { nextCursor } = result.fields
   const isEnd = nextCursor === '' || nextCursor === null
@@ -351,9 +351,9 @@ function done(result: Payload, call: Call): Outcome {
 interface TaskOptions {
   readonly tool: IndexedTool | undefined | Promise<IndexedTool | undefined>
   readonly signal: AbortSignal
-  /** Makes the call with changed params. */
+  /** Makes the call with modified params. */
   call(edit: (params: Payload) => Payload): Promise<Payload>
-  /** Makes another request for the same caller, who is asked what the server asks meanwhile. */
+  /** Makes another request for the same caller, who also answers input requests during it. */
   request(method: string, params: Payload): Promise<Payload>
   cancel(params: Payload): void
 }
@@ -366,11 +366,11 @@ function takesTasks({ fields: { capabilities } }: Payload): boolean {
 }
 
 /**
- * Calls a tool; one that only runs as a task is run as one, and its result waited for, since the caller did not
- * ask for a task (2025-11-25 basic/utilities/tasks).
+ * Calls a tool; one that only runs as a task is run as a task, and its result awaited, because the caller did not
+ * request a task (2025-11-25 basic/utilities/tasks).
  */
 async function runAsTask({ tool, signal, call, request, cancel }: TaskOptions): Promise<Payload> {
-  // A server that cannot list its tools may do the call nevertheless.
+  // A server that cannot list its tools may still run the call.
   const found = await Promise.resolve(tool).catch(() => undefined)
   if (found?.isTask !== true) return call((params) => params)
   const created = await call((params) => params.with({ task: {} }))
@@ -381,14 +381,17 @@ async function runAsTask({ tool, signal, call, request, cancel }: TaskOptions): 
   signal.addEventListener('abort', stop, { once: true })
   try {
     const result = await request('tasks/result', params)
-    // The caller knows of no task that this could be related to.
+    // The caller knows no task this could refer to.
     return result.withMeta({ [metaKeys.relatedTask]: undefined })
   } finally {
     signal.removeEventListener('abort', stop)
   }
 }
 
-/** The error -32042 of 2025-11-25 ("visit these pages first") as questions for a client that does not know it. */
+/**
+ * Converts the error -32042 of 2025-11-25 ("visit these pages first") to input requests, for a client that does not
+ * know it.
+ */
 function urlQuestions(error: unknown, call: Call): Record<string, InputRequest> | undefined {
   if (call.client.era === 'legacy') return undefined
   const { relayed } = asGatewayError(error).extra

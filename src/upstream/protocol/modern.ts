@@ -26,19 +26,19 @@ import { type IndexedTool, ToolIndex } from '../tool-index.ts'
 interface Options {
   readonly connect: OpenTransport
   readonly revision: string
-  /** Over HTTP some of a request is repeated in headers. */
+  /** Whether parts of a request are mirrored in headers, as over HTTP. */
   readonly mirrors: boolean
-  /** What the server is to prove first. */
+  /** The proof the server has to provide first. */
   readonly proof: Proof
   readonly stepTimeout: StepTimeout
   readonly redactor: MessageRedactor
   readonly log: Log
 }
 
-/** The slot of a call's state that keeps the server's own `requestState`. */
+/** The key in a call's state for the server's own `requestState`. */
 const STATE_KEY = 'server'
 
-/** A conversation with a server of 2026-07-28: every request stands alone. */
+/** A connection to a server of 2026-07-28, where every request is independent. */
 export class ModernConnection implements UpstreamConnection {
   readonly era = 'modern'
   readonly canAsk = true
@@ -49,7 +49,7 @@ export class ModernConnection implements UpstreamConnection {
   #transport: UpstreamTransport | undefined
   #discovered = Payload.of({})
   #isClosed = false
-  /** How many notifications had no recipient. */
+  /** The number of notifications without a recipient. */
   #dropped = 0
 
   private constructor(options: Options) {
@@ -72,7 +72,7 @@ export class ModernConnection implements UpstreamConnection {
     )
   }
 
-  /** Connects and asks the server what it is. @throws SERVER_UNAVAILABLE, or what the server answered */
+  /** Connects and discovers the server. @throws SERVER_UNAVAILABLE, or the server's error */
   static async open(options: Options): Promise<ModernConnection> {
     const connection = new ModernConnection(options)
     const peer = connection.#peer
@@ -90,7 +90,7 @@ export class ModernConnection implements UpstreamConnection {
       )
       return connection
     } catch (error) {
-      // A process that does not end at once is not waited for.
+      // Does not wait for a process that takes time to exit.
       background(connection.close(), options.log)
       throw error
     }
@@ -124,7 +124,7 @@ export class ModernConnection implements UpstreamConnection {
       return this.#outcome(working, await this.#request(working))
     } catch (error) {
       if (asGatewayError(error).rpc !== -32020) throw error
-      // The headers were made from a schema that is not the server's any more.
+      // The headers were derived from an outdated schema.
       this.#tools.forget()
       return this.#outcome(working, await this.#request(working))
     }
@@ -152,7 +152,7 @@ export class ModernConnection implements UpstreamConnection {
     }
   }
 
-  /** A result, or the questions the server ended the call with. */
+  /** A result, or the input requests that ended the call. */
   #outcome({ call }: UpstreamCall, result: Payload): Outcome {
     if (result.fields.resultType !== 'input_required') {
       return { kind: 'result', result: call.method === 'tools/list' ? this.#offered(call, result) : result }
@@ -172,7 +172,7 @@ export class ModernConnection implements UpstreamConnection {
     }
   }
 
-  /** Tools whose mirrored arguments break the rules cannot be called over HTTP, so they are not offered. */
+  /** Tools with invalid header mirrors cannot be called over HTTP, so they are not offered. */
   #offered({ params, client }: Call, result: Payload): Payload {
     const { tools } = result.fields
     this.#tools.learn(result, params, client)
@@ -209,7 +209,7 @@ export class ModernConnection implements UpstreamConnection {
     return { kind: 'result', result: Payload.of({}) }
   }
 
-  /** A request of the gateway itself, which can do what a client can where there is one. */
+  /** A request of the gateway itself, with the capabilities of the client if there is one. */
   #own(name: string, params: Payload, client?: Client): Promise<Payload> {
     const { revision, mirrors, stepTimeout } = this.#options
     const ownParams = params.withMeta({
@@ -235,7 +235,7 @@ export class ModernConnection implements UpstreamConnection {
     for (const working of to) working.notify({ method: note.method, ...(params && { params }) })
   }
 
-  /** A server that goes away may end its subscriptions by this message instead of a result. */
+  /** A server that shuts down may end its subscriptions by this message instead of a result. */
   #ended(id: number): void {
     if (this.#active.get(id)?.working.call.method !== 'subscriptions/listen') return
     this.#peer.reject(id, new GatewayError('SERVER_UNAVAILABLE', 'The server ended the subscription.'))

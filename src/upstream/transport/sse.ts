@@ -4,7 +4,9 @@ import type { OutgoingRequest } from '../../protocol/json-rpc-peer.ts'
 import { baseHeaders, exchangeHttp, type HttpClient, noMessage } from './http-client.ts'
 import type { OpenTransportAs, UpstreamTransport, StepTimeout } from './transport.ts'
 
-/** Reaches a server of 2024-11-05 over HTTP+SSE: one stream for everything it sends, posts for messages to it. */
+/**
+ * Connects to a server of 2024-11-05 over HTTP+SSE: one stream for everything it sends, and posts for messages to it.
+ */
 export function sseConnect(base: HttpClient, stepTimeout: StepTimeout): OpenTransportAs {
   return async (receiver, login = base.login) => {
     const client = { ...base, login }
@@ -74,7 +76,7 @@ class SseTransport implements UpstreamTransport {
   }
 }
 
-/** Where to post. Credentials go with it, so another origin is refused. @throws UPSTREAM_ERROR */
+/** The path for posts. They carry credentials, so another origin is refused. @throws UPSTREAM_ERROR */
 function postPath(url: URL, endpoint: string): string {
   const target = URL.canParse(endpoint, url.href) ? new URL(endpoint, url) : undefined
   if (target?.origin !== url.origin) {
