@@ -263,7 +263,8 @@ async function withPeer<Result>(
 // era, because such servers offer it functions that 2026-07-28 does not have. Connections are opened on demand: whether
 // the server supports the legacy era is found out by the first call of such a client. Invariant: a session stays in the
 // era of its first call, as long as the server offers it.
-// //   unknown ── the handshake opens a session ──▶ sessions    legacy clients use their own era
+//
+//   unknown ── the handshake opens a session ──▶ sessions    legacy clients use their own era
 //           ── it opens none ──────────────────▶ stateless   only those that accept no input requests do
 //           ── it is refused ──────────────────▶ absent      none does
 //           ── it is not answered ─────────────▶ absent, until it is retried for a new session

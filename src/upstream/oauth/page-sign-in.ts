@@ -1,10 +1,12 @@
 /**
  * Sign-in of people to the gateway's own pages, at the issuer of `auth.jwt`: the authorization code flow of OpenID
  * Connect with PKCE, a state and a nonce.
- * //   begin: state, nonce, verifier and next page go into an encrypted cookie of the browser; nothing is stored
+ *
+ *   begin: state, nonce, verifier and next page go into an encrypted cookie of the browser; nothing is stored
  *   finish: cookie and state match → code → ID token, its signature, nonce and claims validated → session
  *   session: a random name in a cookie; its content is in the vault, so signing out ends it everywhere
- * // A session is valid for its issuer and client only, for an hour, and on pages only: it never makes calls.
+ *
+ * A session is valid for its issuer and client only, for an hour, and on pages only: it never makes calls.
  */
 import { createHash } from 'node:crypto'
 import {
