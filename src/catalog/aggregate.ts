@@ -44,7 +44,7 @@ export interface HiddenName {
 
 /** Why a name is left out and where it is available, for people. */
 export function hiddenText({ exposed, upstream, owner }: HiddenName): string {
-  return `${exposed} of ${upstream} is served at /mcp/${upstream} only: at /mcp such names are those of ${owner}`
+  return `${exposed} of ${upstream} is available at /mcp/${upstream} only: at /mcp such names belong to ${owner}`
 }
 
 /** Several servers as one. */
@@ -113,7 +113,7 @@ class AllServers implements Aggregate {
     if (call.params.fields.cursor !== undefined) {
       throw new GatewayError(
         'INVALID_INPUT',
-        'Invalid params: this list has one page, so there is no such cursor.',
+        'Invalid params: this list has one page, so the cursor is not valid.',
       )
     }
     const lists = await fromAll(names, async (upstream) => {
@@ -242,7 +242,9 @@ function invalidParams(field: string, why: string): GatewayError {
   return new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${why}.`, { field, reason: 'type' })
 }
 
-const namedOnly = { suggestion: 'Methods the protocol does not define are served at /mcp/<server> only.' }
+const namedOnly = {
+  suggestion: 'Methods that the protocol does not define are available at /mcp/<server> only.',
+}
 
 function unknown(name: string, subject: string): GatewayError {
   if (name === 'tools/call') return unknownTool(subject)

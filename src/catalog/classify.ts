@@ -36,7 +36,7 @@ export function classify(
 
 /** Classifies a tool of a server that does not list its tools: a name alone guarantees nothing. */
 export function classifyUnlisted(definition: Definition, settings: UpstreamSettings): Classification {
-  const evidence = ['its server does not list its tools, so nothing says what it does']
+  const evidence = ['its server does not list its tools, so nothing describes what it does']
   return classify(definition, settings, {
     effect: 'destructive',
     baseEffect: 'destructive',
@@ -111,7 +111,7 @@ function readConfigured({ tools }: UpstreamSettings, name: string): Configured {
   const risk = settingOf(tools, name, 'risk')
   const idempotent = settingOf(tools, name, 'idempotent')
   const evidence = Object.entries({ op, risk, idempotent }).flatMap(([key, found]) =>
-    found === undefined ? [] : [`the configuration says ${key}: ${found.value} for ${found.glob}`],
+    found === undefined ? [] : [`the configuration sets ${key}: ${found.value} for ${found.glob}`],
   )
   return {
     ...(op && { op: op.value }),
@@ -161,7 +161,7 @@ export function withPack(found: Judgement, definition: PackedDefinition, isTrust
   if (!known) return found
   const { effect, text } = known
   if (!isTrusted && effectRanks[effect] < effectRanks[found.effect]) {
-    return { ...found, evidence: [...found.evidence, `${text}, which does not count here (trust is off)`] }
+    return { ...found, evidence: [...found.evidence, `${text}, which is ignored (trust is off)`] }
   }
   const { verb: _decisive, ...rest } = found
   return { ...rest, effect, baseEffect: effect, conditions: [], evidence: [text, ...found.evidence] }
@@ -186,7 +186,7 @@ function knownOf(definition: PackedDefinition): Known | undefined {
 const known = new Map<string, Map<string, Known>>()
 for (const { package: from, tools } of [chromeDevtools, notion, playwright] satisfies readonly Pack[]) {
   for (const [name, { effect, why, definitions }] of Object.entries(tools)) {
-    if (!isEffect(effect)) throw new TypeError(`${from} ${name}: ${effect} is no effect`)
+    if (!isEffect(effect)) throw new TypeError(`${from} ${name}: ${effect} is not an effect`)
     const byHash = known.get(name) ?? new Map<string, Known>()
     for (const each of definitions) byHash.set(each, { effect, text: `it is known from ${from}: it ${why}` })
     known.set(name, byHash)

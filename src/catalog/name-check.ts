@@ -60,7 +60,7 @@ export function createNameCheck({ names, servers, log }: Options): NameCheck {
       if (lists) return lists
       log.warn('config.unchecked', {
         upstream,
-        reason: problem ?? 'the server does not list what it has in time',
+        reason: problem ?? 'the server did not return its lists in time',
       })
     } catch (error) {
       log.warn('config.unchecked', { upstream, reason: asGatewayError(error).message })
@@ -102,7 +102,7 @@ export function createNameCheck({ names, servers, log }: Options): NameCheck {
 function takenIn(upstream: string, source: Source | undefined): Finding[] {
   return [...(source?.takenNames ?? [])].map(([tool, name]) => ({
     path: ['upstreams', upstream, 'tools', tool, 'rename'],
-    message: `${upstream} lists a tool ${name} itself, which is left out: choose another name`,
+    message: `${upstream} lists a tool ${name} itself, which is therefore left out: choose another name`,
     isMinor: true,
   }))
 }
@@ -180,19 +180,19 @@ function problemOf(name: ConfiguredName, known: Known): string | undefined {
     return undefined
   const all = kind === 'tool' ? named(lists.tools) : subjects(lists)
   const what = kind === 'tool' ? 'tool' : 'tool, prompt or resource'
-  return `${upstream} lists no ${what} that this matches${hintOf(name.written ?? pattern, all)}`
+  return `${upstream} lists no matching ${what}${hintOf(name.written ?? pattern, all)}`
 }
 
 /** The problem of a name that applies to the tools of all servers. */
 function commonProblem({ kind, pattern }: ConfiguredName, all: readonly ServerLists[]): string | undefined {
   const tools = all.flatMap((each) => named(each.tools))
   if (kind !== 'tool' || tools.some((each) => fits(pattern, each))) return undefined
-  return `no server lists a tool that this matches${hintOf(pattern, tools)}`
+  return `no server lists a matching tool${hintOf(pattern, tools)}`
 }
 
 function scopeProblem(pattern: string, scopes: readonly string[]): string | undefined {
   if (scopes.some((scope) => fits(pattern, scope))) return undefined
-  return `opens nothing: no server knows this scope${hintOf(pattern, scopes)}`
+  return `has no effect: no server has this scope${hintOf(pattern, scopes)}`
 }
 
 /** The problem of an argument that none of its tools or prompts accepts. */
@@ -209,7 +209,7 @@ function argumentProblem(
   // An owner without a match is reported separately; resources have no arguments.
   if (of.length === 0) {
     const isUri = owner.kind === 'item' && isItem(owner.pattern, lists)
-    return isUri ? 'a resource has no arguments: write `on` to refuse it as a whole' : undefined
+    return isUri ? 'a resource has no arguments: write `on` to deny it entirely' : undefined
   }
   if (tools.some((each) => takesArgument(each, pattern)) || prompts.some((each) => asksFor(each, pattern)))
     return undefined

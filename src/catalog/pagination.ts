@@ -41,9 +41,9 @@ export function withPages(next: Handler, size: number): Handler {
     if (digestOf(result) === digest) return result
     throw new GatewayError(
       'INVALID_INPUT',
-      'Invalid params: the list has changed, so this cursor is of no page.',
+      'Invalid params: the list has changed, so this cursor is no longer valid.',
       {
-        suggestion: 'List from the beginning.',
+        suggestion: 'Request the list again without a cursor.',
       },
     )
   }
@@ -89,7 +89,7 @@ function read(cursor: unknown): Place | undefined {
   if (typeof cursor !== 'string' || !cursor.startsWith(CURSOR_PREFIX)) return undefined
   const [, start = '', digest = '', before = ''] =
     /^gatehouse\.(\d{1,9})\.([\w-]{22})\.([\w-]*)$/.exec(cursor) ?? []
-  if (start === '') throw new GatewayError('INVALID_INPUT', 'Invalid params: this cursor is of no page.')
+  if (start === '') throw new GatewayError('INVALID_INPUT', 'Invalid params: this cursor is not valid.')
   const text = Buffer.from(before, 'base64url').toString()
   return { cursor: text === '' ? undefined : text, digest, start: Number(start) }
 }

@@ -210,7 +210,8 @@ function isUnavailable(): boolean {
 }
 
 function unknownUpstream(name: string | undefined): GatewayError {
-  const message = name === undefined ? 'Name a server: /mcp/<server>.' : `There is no server named ${name}.`
+  const message =
+    name === undefined ? 'The URL must name a server: /mcp/<server>.' : `There is no server named ${name}.`
   return new GatewayError('UNSUPPORTED_OPERATION', message)
 }
 
@@ -321,7 +322,7 @@ async function aliasCollisions(call: Call, upstreams: ReadonlyMap<string, Handle
       found.push(
         ...shared.map(
           ([alias, names]) =>
-            `two tools or prompts have one name: ${alias} is the name of ${names.join(' and of ')} of ${upstream}`,
+            `two tools or prompts have the same name: ${alias} is the name of ${names.join(' and of ')} of ${upstream}`,
         ),
       )
     }

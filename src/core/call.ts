@@ -151,7 +151,7 @@ export type Middleware = (next: Handler) => Handler
 /** The result of a call that cannot request input. @throws SERVER_ERROR if it did */
 export function resultOf(outcome: Outcome): Payload {
   if (outcome.kind === 'result') return outcome.result
-  throw new GatewayError('SERVER_ERROR', 'A question was left over.')
+  throw new GatewayError('SERVER_ERROR', 'The call requested input where none is possible.')
 }
 
 /**

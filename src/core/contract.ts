@@ -122,15 +122,15 @@ function toolChanges(before: ToolContract, after: ToolContract, subject: string)
     ...scopeChanges(before.scopes, after.scopes, subject),
     ...(canonical(before.returns) === canonical(after.returns)
       ? []
-      : [changed('major', subject, 'gives other media types')]),
+      : [changed('major', subject, 'returns other media types')]),
     ...(canonical(before.hints) === canonical(after.hints)
       ? []
-      : [changed('minor', subject, 'says something else of what it does')]),
+      : [changed('minor', subject, 'has other annotations')]),
     ...deprecations(before.deprecated, after.deprecated, subject),
   ]
   const hasWordingChange = found.some(({ level }) => level === 'patch')
   return isWorded && !hasWordingChange
-    ? [...found, changed('patch', subject, 'is described in other words')]
+    ? [...found, changed('patch', subject, 'has a new description')]
     : found
 }
 
@@ -153,8 +153,8 @@ function scopeChanges(
   )
   return [
     isWider
-      ? changed('minor', subject, 'takes fewer rights')
-      : changed('major', subject, 'takes other rights'),
+      ? changed('minor', subject, 'requires fewer scopes')
+      : changed('major', subject, 'requires other scopes'),
   ]
 }
 
@@ -191,7 +191,7 @@ function promptChanges(before: PromptContract, after: PromptContract, subject: s
     ]
   })
   if (before.wording === after.wording) return found
-  return [...found, changed('patch', subject, 'is described in other words')]
+  return [...found, changed('patch', subject, 'has a new description')]
 }
 
 function typeChanges(before: string, after: string, subject: string): ContractChange[] {

@@ -209,7 +209,7 @@ export function unknownTool(name: string): GatewayError {
   return new GatewayError('UNKNOWN_TOOL', `Unknown tool${displayName(name)}`, {
     field: 'name',
     reason: 'unknown',
-    suggestion: 'List the tools to see which there are.',
+    suggestion: 'List the tools to see the available ones.',
   })
 }
 
@@ -229,7 +229,7 @@ export function unknownTask(): GatewayError {
     field: 'taskId',
     reason: 'unknown',
     suggestion:
-      'Only the caller that began a task can use it. Without authentication that is the session that began it.',
+      'Only the caller that created a task can use it. Without authentication this is the session that created it.',
   })
 }
 

@@ -24,7 +24,7 @@ export function createFailureCounter(limit: number, now: () => number): FailureC
       const times = recent(name)
       const [first] = times
       if (first === undefined || times.length < limit) return
-      throw new GatewayError('RATE_LIMIT_EXCEEDED', 'Too many wrong tries. Wait a minute.', {
+      throw new GatewayError('RATE_LIMIT_EXCEEDED', 'Too many failed attempts. Wait a minute.', {
         reason: 'tries',
         retryAfterSeconds: (first + FAILURE_WINDOW_MS - now()) / 1000,
       })

@@ -56,12 +56,12 @@ function usable(match: string): Pattern | undefined {
 
 /** Suggestions for callers, where the server's failure contains none. */
 export const suggestions: Partial<Readonly<Record<ErrorCode, string>>> = {
-  UNKNOWN_TOOL: 'List the tools to see which there are.',
+  UNKNOWN_TOOL: 'List the tools to see the available ones.',
   INVALID_INPUT: 'Correct the arguments and call again.',
   RATE_LIMIT_EXCEEDED: 'Wait before calling again.',
   OPERATION_TIMEOUT: 'Check whether the call took effect before making it again.',
-  AUTHENTICATION_REQUIRED: 'The server behind needs other credentials.',
-  TOKEN_EXPIRED: 'The server behind needs new credentials.',
+  AUTHENTICATION_REQUIRED: 'The upstream server requires different credentials.',
+  TOKEN_EXPIRED: 'The upstream server requires new credentials.',
 }
 
 /** Classifies a failure of a server: the first kind of evidence that matches decides. */

@@ -21,19 +21,19 @@ export const rememberSchema = {
   not: { const: true },
   additionalProperties: false,
   properties: {
-    for: { ...durationSchema, default: '10m', description: 'For how long one approval holds.' },
+    for: { ...durationSchema, default: '10m', description: 'How long one approval is valid.' },
     max: {
       type: 'integer',
       minimum: 1,
       maximum: 10000,
       default: 20,
       errorMessage: 'must be a number from 1 to 10000',
-      description: 'For how many calls it holds.',
+      description: 'How many calls one approval covers.',
     },
     offer: {
       type: 'boolean',
       default: false,
-      description: 'Whether it holds only where the person who is asked chooses so.',
+      description: 'Whether it applies only if the person who confirms chooses it.',
     },
   },
   errorMessage: 'must be off, or a mapping such as { for: 10m, max: 20 }',

@@ -31,7 +31,7 @@ export function omittedArguments(
 ): string[] {
   return inputs
     .filter((field) => !given.has(field.name) && !isAuxiliary(field))
-    .map((field) => `${name} is called without ${field.name}, which may change what it hits`)
+    .map((field) => `${name} is called without ${field.name}, which may change what it affects`)
 }
 
 /** A call of a tool for display, with each value shortened to `maxLength` characters. */

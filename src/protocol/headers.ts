@@ -137,13 +137,13 @@ function compare(name: string, sent: Headers[string], expected: string | number 
   // Only numbers have other representations.
   const isSameNumber =
     typeof expected === 'number' && /^-?\d{1,15}(?:\.0+)?$/.test(value) && Number(value) === expected
-  if (!isSameNumber) throw mismatch(name, 'is not what the body says')
+  if (!isSameNumber) throw mismatch(name, 'differs from the body')
 }
 
 /** The error for a header that is missing, malformed or inconsistent with the body. */
 export function mismatch(name: string, why: string): GatewayError {
   return new GatewayError('HEADER_MISMATCH', `Header mismatch: ${name} ${why}.`, {
-    suggestion: 'Send the header with exactly the value of the body.',
+    suggestion: 'Send the header with the same value as the body.',
     details: { header: name },
   })
 }

@@ -143,7 +143,7 @@ function plainField(field: unknown): unknown {
   const known = Array.isArray(items.enum)
     ? items.enum
     : enumOf(Array.isArray(items.anyOf) ? items.anyOf : []).enum
-  const hint = `Choose any of, with commas between them: ${known.join(', ')}`
+  const hint = `Choose any of these, separated by commas: ${known.join(', ')}`
   const description = typeof rest.description === 'string' ? `${rest.description} ${hint}` : hint
   return { ...text, type: 'string', description }
 }

@@ -197,7 +197,7 @@ export class JsonRpcPeer {
     if (response.error) return pending.reject(upstreamError(response.error))
     if (response.id === undefined) {
       // Only an error may lack an id (JSON-RPC 2.0, section 5). The stream of a request carries no other response.
-      if (about !== undefined) pending.reject(malformed(new Error('a result without an id')))
+      if (about !== undefined) pending.reject(malformed(new Error('the result has no id')))
       return
     }
     if (response.result) pending.resolve(response.result)
@@ -243,13 +243,13 @@ function upstreamError(error: Payload): GatewayError {
 }
 
 function malformed(cause: unknown): GatewayError {
-  return new GatewayError('UPSTREAM_ERROR', 'The server answered with a malformed message.', { cause })
+  return new GatewayError('UPSTREAM_ERROR', 'The server sent a malformed response.', { cause })
 }
 
 function cancelled(signal: AbortSignal | undefined): unknown {
   const reason: unknown = signal?.reason
   if (reason instanceof DOMException && reason.name === 'TimeoutError') {
-    return new GatewayError('OPERATION_TIMEOUT', 'The server did not answer in time.', { cause: reason })
+    return new GatewayError('OPERATION_TIMEOUT', 'The server did not respond in time.', { cause: reason })
   }
   return reason instanceof GatewayError ? reason : new GatewayError('CANCELLED', reasonOf(signal))
 }

@@ -45,7 +45,7 @@ const MAX_NESTING = 1000
 
 /** Refuses a client's message that is nested too deeply to be processed. @throws INVALID_REQUEST */
 export function checkNesting(text: string): void {
-  if (isDeeperThan(text, MAX_NESTING)) throw invalid(`it nests deeper than ${MAX_NESTING} levels`)
+  if (isDeeperThan(text, MAX_NESTING)) throw invalid(`it is nested deeper than ${MAX_NESTING} levels`)
 }
 
 /** Parses JSON text from a peer. @throws PARSE_ERROR */
@@ -71,7 +71,7 @@ export function parseMessages(text: string): JsonRpcMessage | Batch {
 }
 
 function readMessage(text: string, value: unknown): JsonRpcMessage {
-  if (!isObject(value)) throw invalid('a message is a JSON object')
+  if (!isObject(value)) throw invalid('a message must be a JSON object')
   if (value.jsonrpc !== '2.0') throw invalid('"jsonrpc" must be "2.0"')
   const part = slicer(text, value)
   if (typeof value.method !== 'string') return readResponse(value, part)
@@ -178,14 +178,14 @@ function readResponse(value: Record<string, unknown>, part: (key: string) => Pay
     return { kind: 'response', ...(id !== undefined && { id }), error: sound }
   }
   if (!isObject(value.result))
-    throw invalid('a message has a "method", a "result" object or an "error" object')
+    throw invalid('a message must have a "method", a "result" object or an "error" object')
   return { kind: 'response', ...(id !== undefined && { id }), result: part('result') }
 }
 
 /** Extracts members of a message's text. A duplicate key is ambiguous, so it is refused. */
 function slicer(text: string, value: Record<string, unknown>): (key: string) => Payload {
   const found = members(text)
-  if (found.length !== Object.keys(value).length) throw invalid('a key stands twice in the message')
+  if (found.length !== Object.keys(value).length) throw invalid('the message contains a duplicate key')
   return (key) => {
     const member = found.find((each) => each.key === key)
     const slice = member ? text.slice(member.valueStart, member.end) : 'null'

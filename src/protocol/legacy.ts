@@ -44,7 +44,7 @@ export function encodeLegacyError(request: JsonRpcRequest, error: GatewayError, 
   const object = errorObject(error, requestId)
   const code = legacyErrorCode(request, error)
   if (code === undefined) {
-    const text = `This tool needs something the client does not offer: ${missing(object)}. ${error.message}`
+    const text = `This tool requires a capability the client does not declare: ${missing(object)}. ${error.message}`
     return encodeResult(id, Payload.of({ content: [{ type: 'text', text }], isError: true }))
   }
   return encodeErrorObject(id, code === error.rpc ? object : object.with({ code }))

@@ -104,7 +104,7 @@ export function extensionOf({ meta, params }: Call, name: string): unknown {
 }
 
 function mismatch(name: string): GatewayError {
-  return new GatewayError('INVALID_INPUT', `Invalid params: ${name} is given twice, with different values.`, {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${name} is set twice, with different values.`, {
     field: name,
     data: { reason: 'mismatch' },
   })

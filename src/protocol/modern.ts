@@ -131,7 +131,7 @@ function shape(name: string, result: Payload): Payload {
 
 function checkVersionHeader(header: Headers[string], version: string): void {
   if (header === undefined) throw mismatch('MCP-Protocol-Version', 'is missing')
-  if (header !== version) throw mismatch('MCP-Protocol-Version', 'is not what the body says')
+  if (header !== version) throw mismatch('MCP-Protocol-Version', 'differs from the body')
 }
 
 function unsupported(requested: string): GatewayError {

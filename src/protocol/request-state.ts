@@ -67,7 +67,7 @@ function ownKeys(): () => readonly Buffer[] {
 }
 
 function fail(): never {
-  throw new TypeError('a seal needs a key')
+  throw new TypeError('at least one encryption key is required')
 }
 
 const again = { suggestion: 'Make the call again without requestState.' }

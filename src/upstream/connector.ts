@@ -251,7 +251,7 @@ interface AdmissionOptions {
 /** The maximum number of logged names per connection, so that a server cannot flood the log. */
 const MAX_LOGGED_NAMES = 10
 
-const HINT = 'if the server is a Gatehouse of yours, name its key with gateway_key (or --gateway-key)'
+const HINT = 'if the server is one of your own gateways, set its key with gateway_key (or --gateway-key)'
 
 /** Opens connections whose messages arrive without reserved members. */
 function admitting(connect: OpenTransport, { mayKeep, log }: AdmissionOptions): OpenTransport {

@@ -11,7 +11,7 @@ export function beforeCall(thrown: unknown): unknown {
   if (code === 'SERVER_UNAVAILABLE') return failure.with({ isUnsent: true })
   if (code !== 'OUTCOME_UNKNOWN' && code !== 'OPERATION_TIMEOUT') return thrown
   const why = code === 'OUTCOME_UNKNOWN' && cause instanceof Error ? cause.message : message
-  return new GatewayError('SERVER_UNAVAILABLE', `The server could not be connected to: ${why}`, {
+  return new GatewayError('SERVER_UNAVAILABLE', `The connection to the server failed: ${why}`, {
     cause: thrown,
     isUnsent: true,
     ...(forOperator !== undefined && { forOperator }),
@@ -21,7 +21,7 @@ export function beforeCall(thrown: unknown): unknown {
 /** Hides sessions between gateway and server from callers. */
 export function asOurs(error: unknown): unknown {
   if (asGatewayError(error).code !== 'SESSION_NOT_FOUND') return error
-  return new GatewayError('SERVER_UNAVAILABLE', 'The server forgets its session with the gateway.', {
+  return new GatewayError('SERVER_UNAVAILABLE', 'The server lost its session with the gateway.', {
     cause: error,
   })
 }

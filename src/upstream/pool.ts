@@ -95,12 +95,12 @@ export class Pool<Key> {
     const hasFullShare = hasReachedShare(owner, this.#entries, (each) => each.owner.id, MAX_CONNECTIONS)
     if (hasFullShare && !this.#makeRoom(owner)) {
       return Promise.reject(
-        new GatewayError('OVERLOADED', 'Too many different clients of one caller use this server at once.'),
+        new GatewayError('OVERLOADED', 'Too many clients of this caller use this server at the same time.'),
       )
     }
     if (this.#entries.size >= MAX_CONNECTIONS && !this.#makeRoom()) {
       return Promise.reject(
-        new GatewayError('OVERLOADED', 'Too many different clients use this server at once.'),
+        new GatewayError('OVERLOADED', 'Too many clients use this server at the same time.'),
       )
     }
     const connection = this.#options.open(key)
@@ -166,5 +166,7 @@ export class Pool<Key> {
 
 /** The error for calls to a server that is being closed. */
 export function beingClosed(): GatewayError {
-  return new GatewayError('SERVER_UNAVAILABLE', 'This server is being closed.', { isUnsent: true })
+  return new GatewayError('SERVER_UNAVAILABLE', 'The connection to this server is being closed.', {
+    isUnsent: true,
+  })
 }

@@ -198,7 +198,7 @@ class SuspendedCall implements UpstreamCall {
   giveUp(): void {
     this.call.signal.removeEventListener('abort', this.#abort)
     for (const { question, answer } of [...this.#pending.values()]) answer(noAnswer(question))
-    this.#controller.abort(new GatewayError('CANCELLED', 'The user did not answer in time.'))
+    this.#controller.abort(new GatewayError('CANCELLED', 'The user did not respond in time.'))
   }
 
   #follow(call: Call): void {
@@ -275,25 +275,30 @@ function unasked(call: Call): UpstreamCall {
 }
 
 function tooManyQuestions(): GatewayError {
-  return new GatewayError('OVERLOADED', 'Too many calls of this caller wait for an answer to a question.', {
-    suggestion: 'Answer the questions that were asked, or wait until they are given up.',
+  return new GatewayError('OVERLOADED', 'Too many calls of this caller wait for input.', {
+    suggestion: 'Answer the pending questions, or wait until they expire.',
     retryAfterSeconds: 60,
     isUnsent: true,
   })
 }
 
 function expired(): GatewayError {
-  return new GatewayError('STATE_EXPIRED', 'This call is no longer waiting for an answer.', {
+  return new GatewayError('STATE_EXPIRED', 'This call no longer waits for input.', {
     suggestion: 'Make the call again without requestState.',
   })
 }
 
 /** The response to a request that the client does not support. */
 function refusal(question: InputRequest): InputResponse {
-  return { error: Payload.of({ code: -32601, message: `The client cannot be asked: ${question.method}` }) }
+  return {
+    error: Payload.of({
+      code: -32601,
+      message: `The client does not support this input request: ${question.method}`,
+    }),
+  }
 }
 
 function noAnswer(question: InputRequest): InputResponse {
   if (question.method === 'elicitation/create') return { result: Payload.of({ action: 'cancel' }) }
-  return { error: Payload.of({ code: -32603, message: 'The user did not answer in time.' }) }
+  return { error: Payload.of({ code: -32603, message: 'The user did not respond in time.' }) }
 }

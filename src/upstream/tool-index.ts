@@ -163,7 +163,7 @@ function isLast(nextCursor: unknown): boolean {
   return typeof nextCursor !== 'string' || nextCursor === ''
 }
 
-const NO_LIST = 'The server answered tools/list with something else than a list.'
+const NO_LIST = "The server's response to tools/list is not a list."
 
 /** Whether the server itself refused: it would refuse again. */
 function isAnswered(error: unknown): boolean {

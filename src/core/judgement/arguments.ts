@@ -67,7 +67,7 @@ export function outputEvidence(outputSchema: unknown): readonly Evidence[] {
       /^(?:deleted|removed|dropped|destroyed|purged|truncated|affected|overwritten)$/.test(word),
     ),
   )
-  return changed ? [{ effect: 'destructive', isSoft: true, text: `its result tells ${changed.name}` }] : []
+  return changed ? [{ effect: 'destructive', isSoft: true, text: `its result reports ${changed.name}` }] : []
 }
 
 /** Arguments, and the members of arguments that only wrap others. References within a schema are followed. */
@@ -160,7 +160,7 @@ function languageEvidence(argument: Argument, about: About, isChosen: boolean): 
     return [
       {
         effect: 'destructive',
-        text: `${name} can hold a stage that writes`,
+        text: `${name} can contain a stage that writes`,
         when: { argument: name, path, is: 'stores' },
       },
     ]
@@ -252,7 +252,7 @@ function fileEvidence(
       // The caller chooses the location, so an existing file may be replaced.
       effect: isRequired ? 'destructive' : 'write',
       ...(isRequired && { isSoft: true }),
-      text: `it writes a file where ${name} is given`,
+      text: `it writes a file if ${name} is given`,
       ...(!isRequired && { when: { argument: name, path, is: 'given' } }),
     },
   ]
@@ -284,7 +284,7 @@ function requestEvidence(all: readonly Argument[], { text }: About): Evidence[] 
   return [
     {
       effect: 'execute',
-      text: `${url.name} and ${method.name} make any request`,
+      text: `${url.name} and ${method.name} allow any request`,
       ...(!method.isRequired && { when: { argument: method.name, path: method.path, is: 'given' } }),
     },
   ]
@@ -320,7 +320,7 @@ function targetEvidence(all: readonly Argument[], { verbs }: About): Evidence[] 
     ),
   )
   return target
-    ? [{ effect: 'destructive', isSoft: true, text: `what is at ${target.name} may be replaced` }]
+    ? [{ effect: 'destructive', isSoft: true, text: `an existing object at ${target.name} may be replaced` }]
     : []
 }
 

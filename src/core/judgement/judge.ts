@@ -145,10 +145,10 @@ function annotated(all: readonly Evidence[], { hints, isTrusted }: AnnotationCon
   if (destructiveHint === false) return reassured(all, isTrusted, readOnlyHint)
   if (readOnlyHint === false) {
     if (isSession) return raised(all, 'write', 'readOnlyHint: false')
-    return raised(all, 'destructive', 'readOnlyHint: false, and not that it destroys nothing')
+    return raised(all, 'destructive', 'readOnlyHint: false, and not destructiveHint: false')
   }
   if (all.length > 0) return { evidence: all, caveats: [] }
-  return { evidence: [{ effect: 'destructive', text: 'nothing says what it does' }], caveats: [] }
+  return { evidence: [{ effect: 'destructive', text: 'nothing describes what it does' }], caveats: [] }
 }
 
 /** Evidence of reading, or of effects that end with the session. */
@@ -170,9 +170,9 @@ function readOnlyEvidence(
   const text = 'its server says readOnlyHint: true'
   if (!isTrusted) {
     const evidence: readonly Evidence[] =
-      all.length > 0 ? all : [{ effect: 'destructive', text: 'nothing but its server says what it does' }]
+      all.length > 0 ? all : [{ effect: 'destructive', text: 'only its annotations describe what it does' }]
     const isDoubted = evidence.some(({ effect }) => effect !== 'read')
-    return { evidence, caveats: isDoubted ? [`${text}, which is not believed (trust is off)`] : [] }
+    return { evidence, caveats: isDoubted ? [`${text}, which is ignored (trust is off)`] : [] }
   }
   const kept = all.filter(
     ({ verb, when, effect, isName }) =>
@@ -181,7 +181,7 @@ function readOnlyEvidence(
       (isName && verb !== undefined && (isContradiction(verb) || plainWrites.has(verb))),
   )
   const isContradicted = kept.some(({ effect, when }) => effect !== 'read' && when === undefined)
-  if (isContradicted) return { evidence: kept, caveats: [`${text}, which its own words contradict`] }
+  if (isContradicted) return { evidence: kept, caveats: [`${text}, which its name contradicts`] }
   return { evidence: [{ effect: 'read', text }, ...kept], caveats: [] }
 }
 
@@ -201,13 +201,13 @@ function reassured(all: readonly Evidence[], isTrusted: boolean, readOnlyHint: u
     readOnlyHint === false || all.length === 0 ? [{ effect: 'write', text }] : []
   if (!isTrusted) {
     const evidence: readonly Evidence[] =
-      all.length > 0 ? all : [{ effect: 'destructive', text: 'nothing but its server says what it does' }]
+      all.length > 0 ? all : [{ effect: 'destructive', text: 'only its annotations describe what it does' }]
     const isDoubted = evidence.some(({ effect }) => effectRanks[effect] > effectRanks.write)
     const more: readonly Evidence[] =
       readOnlyHint === false ? [{ effect: 'write', text: 'its server says readOnlyHint: false' }] : []
     return {
       evidence: [...evidence, ...more],
-      caveats: isDoubted ? [`${text}, which is not believed (trust is off)`] : [],
+      caveats: isDoubted ? [`${text}, which is ignored (trust is off)`] : [],
     }
   }
   const softened = all.map((each): Evidence =>

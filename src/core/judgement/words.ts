@@ -31,7 +31,7 @@ export function nameEvidence(name: string, server: string): readonly Evidence[] 
           {
             effect: 'destructive' as const,
             isSoft: true as const,
-            text: 'what the file held may be replaced',
+            text: 'the previous contents of the file may be lost',
           },
         ]
       : []),
@@ -69,12 +69,12 @@ const combinations: readonly Combination[] = [
     // Sent to people when it is posted.
     verbs: setOf('post create submit reply forward publish respond'),
     words: setOf('message messages email mail sms tweet dm invitation invite notification payment'),
-    evidence: (word) => ({ effect: 'destructive', text: `a ${word} cannot be taken back` }),
+    evidence: (word) => ({ effect: 'destructive', text: `a ${word} cannot be undone` }),
   },
   {
     verbs: setOf('forward respond'),
     words: setOf('event events meeting appointment'),
-    evidence: () => ({ effect: 'destructive', text: 'it notifies people, which cannot be taken back' }),
+    evidence: () => ({ effect: 'destructive', text: 'it notifies people, which cannot be undone' }),
   },
   {
     // Moves money when it is changed.
@@ -142,7 +142,7 @@ function ofVerb(verb: string, origin: string): Evidence {
   const kind = verbClass(verb) ?? 'write'
   return {
     effect: effects[kind],
-    text: `${origin} "${verb}"${kind === 'outward' ? ', which cannot be taken back' : ''}`,
+    text: `${origin} "${verb}"${kind === 'outward' ? ', which cannot be undone' : ''}`,
     ...(kind === 'soft' && { isSoft: true }),
     verb,
   }
@@ -288,7 +288,7 @@ const alarms: readonly (readonly [RegExp, Evidence])[] = [
     /(?:\bnotif(?:y|ies)|(?:^|\b(?:may|will|can|to|and|or) )(?:alarm|alert|page|email|message)s?) (?:or \w+ )?(?:all |lots of |many |every |the |your |other )*(?:people|users?|members?|team|everyone|subscribers?|customers?|attendees|watchers|recipients|followers)\b/i,
     {
       effect: 'destructive',
-      text: 'its description says that it reaches people, which cannot be taken back',
+      text: 'its description says that it reaches people, which cannot be undone',
     },
   ],
   [
@@ -301,7 +301,7 @@ const alarms: readonly (readonly [RegExp, Evidence])[] = [
   ],
   [
     /\bconsumer groups?\b|\bmarks? [^.]{0,40}\bas (?:read|seen)\b/i,
-    { effect: 'write', text: 'its description says that what it reads counts as read' },
+    { effect: 'write', text: 'its description says that it marks what it reads as read' },
   ],
 ]
 

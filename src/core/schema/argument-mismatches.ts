@@ -20,7 +20,7 @@ export function argumentMismatches(
   const schema = isObject(inputSchema) ? inputSchema : {}
   const required = Array.isArray(schema.required) ? schema.required : []
   const missing = required.flatMap((name: unknown) =>
-    typeof name === 'string' && !given.has(name) ? [`${tool} needs ${name}, which is not given`] : [],
+    typeof name === 'string' && !given.has(name) ? [`${tool} requires ${name}, which is missing`] : [],
   )
   const wrong = [...given].flatMap(([name, value]) => {
     if (!acceptsMember(schema, name)) return [`${tool} takes no ${name}${hint(name, namesOf(schema))}`]

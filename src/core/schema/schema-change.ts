@@ -55,7 +55,7 @@ const MAX_DEPTH = 64
 export function schemaChanges(before: unknown, after: unknown, side: Side): readonly SchemaChange[] {
   if (canonical(before) === canonical(after)) return []
   const found = compare(before, after, { side, path: '', depth: 0 })
-  return found.length > 0 ? found : [{ level: 'patch', path: '', text: 'has other words' }]
+  return found.length > 0 ? found : [{ level: 'patch', path: '', text: 'has a new description' }]
 }
 
 interface Place {
@@ -68,7 +68,7 @@ function compare(before: unknown, after: unknown, place: Place): SchemaChange[] 
   const one = asSchema(before)
   const other = asSchema(after)
   if (!one || !other || place.depth > MAX_DEPTH)
-    return canonical(before) === canonical(after) ? [] : [change('major', place, 'is another schema')]
+    return canonical(before) === canonical(after) ? [] : [change('major', place, 'has a different schema')]
   const keys = new Set([...Object.keys(one), ...Object.keys(other)])
   return [...keys]
     .toSorted()
@@ -86,7 +86,7 @@ function asSchema(schema: unknown): Schema | undefined {
 function compareKeyword(key: string, before: Schema, after: Schema, place: Place): SchemaChange[] {
   const [one, other] = [before[key], after[key]]
   if (wording.has(key)) return []
-  if (key === '$schema') return [change('minor', place, 'names another dialect of JSON Schema')]
+  if (key === '$schema') return [change('minor', place, 'declares another dialect of JSON Schema')]
   if (key === 'default') return compareDefault(one, other, place)
   if (key === 'type') return compareTypes(before, after, place)
   if (key === 'enum' || key === 'const') return compareValues(key, before, after, place)
@@ -100,13 +100,13 @@ function compareKeyword(key: string, before: Schema, after: Schema, place: Place
   if (lowest.has(key)) return compareBound(key, one, other, { place, isLower: true })
   if (highest.has(key)) return compareBound(key, one, other, { place, isLower: false })
   if (narrowing.has(key) && one === undefined) return [fewer(place, `${key} is asked for`)]
-  if (narrowing.has(key) && other === undefined) return [more(place, `${key} is no longer asked for`)]
+  if (narrowing.has(key) && other === undefined) return [more(place, `${key} is no longer required`)]
   return [change('major', place, `${key} is another`)]
 }
 
 function compareDefault(before: unknown, after: unknown, place: Place): SchemaChange[] {
   if (before === undefined) return [change('minor', place, 'has a default')]
-  if (after === undefined) return [change('minor', place, 'has no default any more')]
+  if (after === undefined) return [change('minor', place, 'no longer has a default')]
   return [change(place.side === 'input' ? 'major' : 'minor', place, 'has another default')]
 }
 
@@ -123,8 +123,8 @@ function typesOf({ type }: Schema): ReadonlySet<string> {
 }
 
 function compareValues(key: 'enum' | 'const', before: Schema, after: Schema, place: Place): SchemaChange[] {
-  if (before[key] === undefined) return [fewer(place, 'takes fewer values')]
-  if (after[key] === undefined) return [more(place, 'takes more values')]
+  if (before[key] === undefined) return [fewer(place, 'accepts fewer values')]
+  if (after[key] === undefined) return [more(place, 'accepts more values')]
   return compareSets(valuesOf(before[key], key), valuesOf(after[key], key), place, 'values')
 }
 
@@ -151,7 +151,7 @@ function compareRequired(before: unknown, after: unknown, place: Place): SchemaC
   const dropped = [...one].filter((name) => !other.has(name))
   return [
     ...added.map((name) =>
-      fewer(at(place, name), place.side === 'input' ? 'is required' : 'is always there'),
+      fewer(at(place, name), place.side === 'input' ? 'is required' : 'is always present'),
     ),
     ...dropped.map((name) =>
       more(at(place, name), place.side === 'input' ? 'is no longer required' : 'may be missing'),
@@ -179,10 +179,10 @@ function compareRest(key: string, before: unknown, after: unknown, place: Place)
   if (canonical(one) === canonical(other)) return []
   if (place.side === 'output' && [one, other].every((each) => typeof each === 'boolean'))
     return [change('minor', place, `${key} is another`)]
-  if (other === true) return [more(place, 'may have other members')]
-  if (one === true) return [fewer(place, 'may not have all other members any more')]
-  if (one === false) return [more(place, 'may have other members')]
-  if (other === false) return [fewer(place, 'may have no other members')]
+  if (other === true) return [more(place, 'may have additional members')]
+  if (one === true) return [fewer(place, 'accepts fewer additional members')]
+  if (one === false) return [more(place, 'may have additional members')]
+  if (other === false) return [fewer(place, 'may have no additional members')]
   return compare(one, other, at(place, '*'))
 }
 
@@ -209,7 +209,7 @@ function compareChoices(key: string, before: unknown, after: unknown, place: Pla
   const [one, other] = [before, after].map((each) => (Array.isArray(each) ? each : undefined))
   const isAll = key === 'allOf'
   if (!one) return [fewer(place, `${key} is asked for`)]
-  if (!other) return [more(place, `${key} is no longer asked for`)]
+  if (!other) return [more(place, `${key} is no longer required`)]
   if (one.length === other.length)
     return one.flatMap((each, index) =>
       compare(each, other[index], { ...place, path: `${place.path}|${index + 1}`, depth: place.depth + 1 }),
@@ -218,10 +218,10 @@ function compareChoices(key: string, before: unknown, after: unknown, place: Pla
   const isLonger = [...(ones ?? [])].every((each) => others?.has(each))
   const isShorter = [...(others ?? [])].every((each) => ones?.has(each))
   // An added alternative of `oneOf` can make two alternatives match where exactly one must.
-  if (isLonger && key === 'anyOf') return [more(place, 'has more forms')]
-  if (isShorter && key === 'anyOf') return [fewer(place, 'has fewer forms')]
-  if (isAll && isLonger) return [fewer(place, 'has to fit more')]
-  if (isAll && isShorter) return [more(place, 'has to fit less')]
+  if (isLonger && key === 'anyOf') return [more(place, 'has more alternatives')]
+  if (isShorter && key === 'anyOf') return [fewer(place, 'has fewer alternatives')]
+  if (isAll && isLonger) return [fewer(place, 'must match more schemas')]
+  if (isAll && isShorter) return [more(place, 'must match fewer schemas')]
   return [change('major', place, `${key} is another`)]
 }
 
@@ -232,7 +232,7 @@ function compareBound(
   { place, isLower }: { readonly place: Place; readonly isLower: boolean },
 ): SchemaChange[] {
   if (before === undefined) return [fewer(place, `${key} is asked for`)]
-  if (after === undefined) return [more(place, `${key} is no longer asked for`)]
+  if (after === undefined) return [more(place, `${key} is no longer required`)]
   if (typeof before !== 'number' || typeof after !== 'number')
     return [change('major', place, `${key} is another`)]
   const isTighter = isLower ? after > before : after < before

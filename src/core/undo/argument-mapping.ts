@@ -91,7 +91,7 @@ export function fromMembers(root: Root, fields: readonly Field[], origin: string
 export function caveatOf(what: string, fieldPath: readonly Field[]): { readonly caveat?: string } {
   if (fieldPath.some(({ isRequired }) => !isRequired)) return { caveat: `${what} may be absent` }
   const last = fieldPath.at(-1)
-  return last && isTyped(last.schema) ? {} : { caveat: `nothing says of what type ${what} is` }
+  return last && isTyped(last.schema) ? {} : { caveat: `the type of ${what} is not declared` }
 }
 
 /** A path, or a list with the value at a path as its only element. */

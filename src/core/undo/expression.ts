@@ -39,7 +39,7 @@ export function parseExpression(text: string): Expression {
     throw new TypeError(`it is longer than ${MAX_EXPRESSION_LENGTH} characters`)
   const reader = new Reader(text)
   const tool = reader.name('the name of a tool')
-  reader.take('(', `"(" behind the name of the tool`)
+  reader.take('(', `"(" after the name of the tool`)
   const given = reader.members(')', () => reader.named('the name of an argument', '='))
   const find = reader.has('->') ? reader.path() : undefined
   reader.end()
@@ -239,7 +239,7 @@ class Reader {
     try {
       return JSON.parse(written ?? '')
     } catch {
-      throw new TypeError(`the text ${placed(at)} is no JSON text in double quotes`)
+      throw new TypeError(`the text ${placed(at)} is not a JSON string in double quotes`)
     }
   }
 

@@ -81,9 +81,12 @@ function byCounterpart(tool: ToolShape, counterpart: Antonym): Proposal | string
   if (!('call' in mapping)) return unreadable(other)
   const { call } = mapping
   const text = printExpression(call)
-  const why = [`${other.name} has its name with "${opposite}" for "${verb}"`, ...mapping.why]
+  const why = [`${other.name} has the same name with "${opposite}" instead of "${verb}"`, ...mapping.why]
   if (isAll) {
-    const caveats = ['what was taken away may have held more than its arguments say', ...mapping.caveats]
+    const caveats = [
+      'the removed object may have had more content than the arguments contain',
+      ...mapping.caveats,
+    ]
     return { undo: { call: text, exact: false }, why, caveats }
   }
   const target = targetCaveats(tool, counterpart, call)
@@ -101,11 +104,11 @@ function targetCaveats(tool: ToolShape, counterpart: Antonym, call: Expression):
   const isTargeted = given.some((field) => isOwn(field, counterpart))
   const filter = inputs.find((field) => isFilter(field) && !names(field, thing))
   if (!isTargeted && filter)
-    return `${other.name} hits whatever fits ${filter.name}, and nothing tells which of that ${tool.name} is about`
+    return `${other.name} affects everything that matches ${filter.name}, and nothing identifies what ${tool.name} affected`
   if (kind === 'switches') {
     const selecting = [...inputs, ...(tool.inputs ?? [])].filter((field) => !isAuxiliary(field))
     if (selecting.length > 0 && given.every(isNarrowed)) return noTarget(tool, other)
-    return [`what was so before the call already would be changed by ${other.name} too`]
+    return [`${other.name} would also change what was already in that state before the call`]
   }
   if (!isTargeted) return noTarget(tool, other)
   return caveatsOfCreated(tool, counterpart, call)
@@ -125,7 +128,8 @@ function caveatsOfCreated(
   })
   const isMany = isBulk(tool, thing)
   const isList = targets.some(({ field }) => field.schema.type === 'array')
-  if (isMany && !isList) return `${tool.name} may make several at once, and ${other.name} takes one`
+  if (isMany && !isList)
+    return `${tool.name} may create several objects at once, and ${other.name} accepts one`
   const generated = targets.filter(({ value }) => isFromServer(value, tool))
   const isUnique = generated.some(({ field }) => isGlobalId(field))
   const isEmptied = inputs.some((field) => isDeep(field) && given.has(field.name))
@@ -135,13 +139,13 @@ function caveatsOfCreated(
     ...(isKeyed || (generated.length === 0 && !newMakers.has(verb)) ? [callerChosen(tool)] : []),
     ...(generated.length > 0 ? [] : callerChosenCaveats(tool, counterpart, { given, isMany })),
     ...(isUnique ? [] : omittedScopes(tool, counterpart, given)),
-    ...(tool.mayReuseExisting ? [`${tool.name} may take or replace what was there before`] : []),
+    ...(tool.mayReuseExisting ? [`${tool.name} may reuse or replace an existing object`] : []),
     ...(tool.inputs ?? [])
       .filter(isReplacing)
-      .map(({ name }) => `with ${name} it may replace what was there`),
-    ...(isPlural ? [`${tool.name} may make several at once, and ${other.name} takes one`] : []),
+      .map(({ name }) => `with ${name} it may replace an existing object`),
+    ...(isPlural ? [`${tool.name} may create several objects at once, and ${other.name} accepts one`] : []),
     ...(other.removesRelated || (isContainer(thing) && !isEmptied)
-      ? ['what others put into it since would go with it']
+      ? ['content that others added since would be removed too']
       : []),
   ]
 }
@@ -156,12 +160,12 @@ function callerChosenCaveats(
   const bareIds = (tool.inputs ?? []).filter((field) => usedFields.has(field.name) && isBare(field))
   return [
     ...(isMany && newMakers.has(verb) ? [callerChosen(tool)] : []),
-    ...bareIds.map(({ name }) => `${name} of ${tool.name} may be that of another thing`),
+    ...bareIds.map(({ name }) => `${name} of ${tool.name} may identify another object`),
   ]
 }
 
 function callerChosen({ name }: ToolShape): string {
-  return `what it is known by is chosen by the caller, so it may have been there before ${name}`
+  return `the caller chooses its identifier, so it may have existed before ${name}`
 }
 
 /** Arguments of a tool that may be part of the identity of what it created, and that the undo call omits. */
@@ -206,7 +210,7 @@ function areSameWords(tool: ToolShape, { words }: ToolShape, verb: string): bool
 }
 
 function noTarget(tool: ToolShape, { name }: ToolShape): string {
-  return `${name} seems to undo it, but nothing tells it which one ${tool.name} is about`
+  return `${name} could undo it, but nothing identifies what ${tool.name} affected`
 }
 
 /** The missing field of a mapping that has to be complete. */
@@ -275,7 +279,7 @@ function guessedResult({ outputs }: ToolShape, noun: string | undefined, verb: s
       about.length === 0 ? wanted.name : (withoutNoun(wanted.words, about[0]).at(-1) ?? wanted.name)
     return {
       value: pathValue('result', [name]),
-      caveat: `${wanted.name} is taken to be ${name} of the result: there is no outputSchema that says so`,
+      caveat: `${wanted.name} is assumed to be ${name} of the result, because there is no outputSchema`,
     }
   }
 }
@@ -286,11 +290,11 @@ function isOf(noun: string, verb: string): boolean {
 }
 
 function missingSource(field: Field, tool: ToolShape, other: ToolShape): string {
-  return `${other.name} seems to undo it, but takes ${field.name}, which neither the arguments nor the result of ${tool.name} have`
+  return `${other.name} could undo it, but requires ${field.name}, which is neither in the arguments nor in the result of ${tool.name}`
 }
 
 function unreadable({ name }: ToolShape): string {
-  return `${name} seems to undo it, but its inputSchema does not list its arguments one by one`
+  return `${name} could undo it, but its inputSchema does not list its arguments explicitly`
 }
 
 const moveVerbs = ['move', 'rename']
@@ -317,7 +321,7 @@ function moveBack(tool: ToolShape): readonly (Proposal | string)[] {
     if (!start || !end) continue
     const isPlace = isPlaceOf([start, from], thing, verb)
     if (!isPlace && !needed.some((each) => isOther(each, [start, end], thing)))
-      return [`${tool.name} may move several things, and nothing tells which of them to move back`]
+      return [`${tool.name} may move several objects, and nothing identifies which of them to move back`]
     const swapped = new Map([
       [start.name, end.name],
       [end.name, start.name],
@@ -331,11 +335,11 @@ function moveBack(tool: ToolShape): readonly (Proposal | string)[] {
     const replaced = (tool.inputs ?? []).filter(isReplacing)
     const caveats = [
       ...omittedArguments(tool, call),
-      ...replaced.map(({ name }) => `with ${name} it may replace what was there`),
-      ...(tool.failsIfExists ? [] : [`${tool.name} may replace what was at ${end.name} before`]),
-      ...(isPlace ? [] : [`what was in ${end.name} before already would be moved too`]),
+      ...replaced.map(({ name }) => `with ${name} it may replace an existing object`),
+      ...(tool.failsIfExists ? [] : [`${tool.name} may replace an existing object at ${end.name}`]),
+      ...(isPlace ? [] : [`objects that were already in ${end.name} would be moved too`]),
     ]
-    const why = [`it moves from ${start.name} to ${end.name}, and so it moves back`]
+    const why = [`it moves from ${start.name} to ${end.name} and can move back`]
     return [{ undo: printExpression(call), why, caveats }]
   }
   return []
@@ -367,7 +371,7 @@ function toggleBack(tool: ToolShape): readonly Proposal[] {
   const needed = tool.inputs.filter(({ isRequired }) => isRequired)
   const given = needed.map(({ name }) => [name, pathValue('args', [name])] as const)
   const call: Expression = { tool: tool.name, arguments: new Map(given) }
-  const caveats = ['by its name alone it switches something over, which a second call switches back']
+  const caveats = ['according to its name it toggles something, and a second call toggles it back']
   return [{ undo: printExpression(call), why: [], caveats }]
 }
 
@@ -405,7 +409,7 @@ function byState(tool: ToolShape, index: ToolNameIndex): readonly (Proposal | st
     if (!mapping || 'missing' in mapping) return []
     const target = targetCaveats(tool, counterpart, mapping.call)
     if (typeof target === 'string') return [target]
-    const caveats = ['nothing deletes what it makes, so it is only closed', ...mapping.caveats, ...target]
+    const caveats = ['no tool deletes what it creates, so it is only closed', ...mapping.caveats, ...target]
     return [{ undo: { call: printExpression(mapping.call), exact: false }, why: mapping.why, caveats }]
   })
 }

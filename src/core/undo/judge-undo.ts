@@ -47,7 +47,7 @@ export function judgeUndo(
   const configured = settingOf(tools, name, 'undo')
   const rule = undoRuleOf(tools, name)?.rule
   if (configured && rule) {
-    const why = [`the configuration says so for ${configured.glob}`]
+    const why = [`configured for ${configured.glob}`]
     if (rule.kind === 'none') return { from: 'nowhere', how: 'impossible', rule, why, caveats: [] }
     const caveats = undoMismatches(rule, entry, all)
     const how = caveats.length > 0 ? 'impossible' : rule.isExact ? 'exact' : 'approximate'
@@ -55,7 +55,7 @@ export function judgeUndo(
   }
   const { proposal, misses } = proposeUndo(definition, definitionsOf(all))
   if (proposal) return proposed(proposal, isDerived)
-  const why = misses.length > 0 ? misses : ['no tool of the server is known to undo it']
+  const why = misses.length > 0 ? misses : ['no known tool of the server undoes it']
   return { from: 'nowhere', how: 'impossible', why, caveats: [] }
 }
 
@@ -160,5 +160,5 @@ function pathMismatches(expression: Expression, schemas: Schemas): string[] {
 function notReadOnly({ name, classification }: Descriptor): string {
   const [why] = classification.evidence
   const because = why === undefined ? '' : ` (${why})`
-  return `${name} is called to look something up, but does not only read${because}; write op: read for it if it does`
+  return `${name} is called to read, but is not classified as read-only${because}; set op: read if it is`
 }

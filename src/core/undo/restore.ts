@@ -76,16 +76,16 @@ function proposeWith({ tool, read, restore, thing, isRemoved }: RestoreTools): P
   const args = fromFields('args', tool.inputs ?? [], { noun: thing, origin: 'arguments' })
   const lookup = mapArguments(read, [args], (field) => hasLike(tool, field))
   if (!lookup || 'missing' in lookup)
-    return `${read.name} cannot be told what ${tool.name} is about to change`
+    return `${read.name} has no argument that identifies what ${tool.name} changes`
   const shared: ArgumentSource = (field) => (hasLike(read, field) ? args(field) : undefined)
   const auxiliary: ArgumentSource = (field) => (isAuxiliary(field) ? args(field) : undefined)
   const sources = [shared, fromSnapshot(read, thing), textOf(read, tool), auxiliary, withoutTrial]
   const filled = mapArguments(restore, sources, (field) => !isAuxiliary(field))
-  if (!filled || 'missing' in filled) return `${restore.name} cannot put back what ${read.name} reads`
+  if (!filled || 'missing' in filled) return `${restore.name} cannot restore what ${read.name} reads`
   const { call } = filled
   const isFrom = (root: Root, name: string): boolean => rootOf(call.arguments.get(name)) === root
   if (![...call.arguments.keys()].some((name) => isFrom('snapshot', name)))
-    return `${read.name} does not say what it gives that ${restore.name} could put back`
+    return `${read.name} does not declare a result that ${restore.name} could restore`
   const readArguments = fieldsUsedBy(lookup.call.arguments)
   const unreadFields = (tool.inputs ?? []).filter(
     (field) =>
@@ -96,12 +96,12 @@ function proposeWith({ tool, read, restore, thing, isRemoved }: RestoreTools): P
   )
   const filter = unreadFields.find(isFilter)
   if (filter)
-    return `${tool.name} changes whatever fits ${filter.name}, and ${read.name} does not read just that`
+    return `${tool.name} changes everything that matches ${filter.name}, and ${read.name} does not read the same selection`
   const isTargeted =
     read.inputs?.some((each) => lookup.call.arguments.has(each.name) && names(each, thing)) === true
   const usedArguments = fieldsUsedBy(call.arguments)
   if ([...readArguments].some((name) => !usedArguments.has(name)))
-    return `${restore.name} is not told which one ${tool.name} is about to change`
+    return `${restore.name} does not receive the identity of what ${tool.name} changes`
   const unsetFields =
     restore.inputs?.filter((each) => !isAuxiliary(each) && !call.arguments.has(each.name)) ?? []
   const isNew = readingOf(restore.words).some(({ verb }) => makers.includes(verb))
@@ -119,26 +119,26 @@ function proposeWith({ tool, read, restore, thing, isRemoved }: RestoreTools): P
           !lookup.call.arguments.has(each.name) && (isPart(each) || isPlacing(each) || hasLike(tool, each)),
       )
       .map(
-        ({ name }) => `${read.name} is called without ${name}, so it may read something else, or only a part`,
+        ({ name }) => `${read.name} is called without ${name}, so it may read another object, or only a part`,
       ),
     ...unreadFields
       .filter((each) => names(each, thing) || isScope(each))
-      .map(({ name }) => `${read.name} is not told ${name}, so it may read something else`),
+      .map(({ name }) => `${read.name} does not receive ${name}, so it may read another object`),
     ...(restore.inputs ?? [])
       .filter(
         (each) =>
           isFrom('snapshot', each.name) && (isPlacing(each) || (isIdentity(each) && names(each, thing))),
       )
-      .map(({ name }) => `${name} is what ${read.name} says, which may be of something else`),
-    ...(isTargeted ? [] : [`nothing tells ${read.name} which one ${tool.name} is about to change`]),
+      .map(({ name }) => `${name} comes from the result of ${read.name}, which may describe another object`),
+    ...(isTargeted ? [] : [`${read.name} does not receive the identity of what ${tool.name} changes`]),
     ...(restore === tool ? [] : unreadFields)
       .filter((each) => !isFrom('snapshot', each.name) && !isEdit(each))
-      .map(({ name }) => `${restore.name} may not put back what ${name} changes`),
-    ...(isBulk(tool, thing) ? [`${tool.name} may change several at once`] : []),
-    ...(isNew || isRemoved ? ['what is made again may not be the same in all'] : []),
-    ...unsetFields.map(({ name }) => `${read.name} does not say what ${name} was`),
+      .map(({ name }) => `${restore.name} may not restore what ${name} changes`),
+    ...(isBulk(tool, thing) ? [`${tool.name} may change several objects at once`] : []),
+    ...(isNew || isRemoved ? ['the recreated object may differ from the original'] : []),
+    ...unsetFields.map(({ name }) => `${read.name} does not return the previous value of ${name}`),
   ]
-  const why = [`${read.name} reads what it changes, and ${restore.name} puts that back`, ...filled.why]
+  const why = [`${read.name} reads the previous state, and ${restore.name} restores it`, ...filled.why]
   return { undo, why, caveats }
 }
 
@@ -190,7 +190,7 @@ function textOf({ outputs, name: read }: ToolShape, { inputs }: ToolShape): Argu
       ? undefined
       : {
           value: pathValue('snapshot', []),
-          caveat: `${wanted.name} is taken to be all that ${read} gives: there is no outputSchema that says so`,
+          caveat: `${wanted.name} is assumed to be the complete output of ${read}, because there is no outputSchema`,
         }
 }
 

@@ -56,7 +56,7 @@ export function readUndo(written: string | UndoSettings): UndoRule {
   const manner: Manner = { isExact: exact ?? true, ...(description !== undefined && { description }) }
   if (call !== undefined) return { kind: 'call', call: parseExpression(call), ...manner }
   if (snapshot === undefined || restore === undefined)
-    throw new TypeError('it needs `call`, or `snapshot` and `restore`')
+    throw new TypeError('it requires `call`, or `snapshot` and `restore`')
   return {
     kind: 'restore',
     snapshot: parseExpression(snapshot),

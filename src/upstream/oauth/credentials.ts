@@ -131,7 +131,7 @@ function issuerOf({ url, headers }: UrlReach, oauth: OAuthSettings, http: OAuthH
 
 function unreachable(): never {
   throw new GatewayError('SERVER_UNAVAILABLE', 'Users cannot sign in: no browser can reach the gateway.', {
-    suggestion: 'Serve over HTTP, and set listen.public_url where the address is not of this machine alone.',
+    suggestion: 'Serve over HTTP, and set listen.public_url if the address is not a loopback address.',
   })
 }
 
@@ -198,7 +198,7 @@ const tokenless: Login = {
 function noToken(): GatewayError {
   return new GatewayError(
     'SERVER_UNAVAILABLE',
-    'This server is reached with a token exchanged for that of the caller, and the caller came without one.',
+    "This server requires a token exchanged for the caller's token, but the request has no token.",
     { suggestion: 'Call the gateway with a bearer token.', details: { http_status: 401 } },
   )
 }
@@ -277,7 +277,7 @@ async function listenLater(call: Call, login: UserLogin, next: Handler): Promise
 }
 
 function ask(call: Call, { id, url }: SigningIn, { upstream }: SignInGuardOptions): Outcome {
-  const message = `Sign in to ${upstream} to go on.`
+  const message = `Sign in to ${upstream} to continue.`
   const question: InputRequest = {
     method: 'elicitation/create',
     params: Payload.of({ mode: 'url', message, url }),
@@ -313,7 +313,7 @@ async function answered(call: Call, options: SignInGuardOptions): Promise<Call> 
   const action = answer && 'result' in answer ? answer.result.fields.action : 'cancel'
   if (action !== 'accept') {
     throw new GatewayError('AUTHENTICATION_REQUIRED', `The user did not sign in to ${options.upstream}.`, {
-      suggestion: 'Make the call again to be asked again.',
+      suggestion: 'Make the call again to get another sign-in link.',
     })
   }
   const signIn = options.current(call.principal.id)

@@ -54,7 +54,7 @@ async function askServer({ url, headers, oauth, http }: Sought): Promise<Issuer>
   const listed = Array.isArray(metadata?.authorization_servers) ? metadata.authorization_servers : []
   // Servers of 2025-03-26 are their own authorization servers.
   const issuer: unknown = metadata ? listed[0] : new URL(url).origin
-  if (typeof issuer !== 'string') throw unusable('names no authorization server')
+  if (typeof issuer !== 'string') throw unusable('declares no authorization server')
   const supported = Array.isArray(metadata?.scopes_supported) ? metadata.scopes_supported : []
   const named = typeof metadata?.resource === 'string' ? metadata.resource : undefined
   const isDefault = oauth.resource === url
@@ -88,10 +88,10 @@ async function readResource(
     const response = await http.send(place, { headers: { accept: 'application/json' } })
     const value: unknown = response.status === 200 ? await response.json().catch(() => undefined) : undefined
     if (!isObject(value)) continue
-    if (!isOf(url, value.resource)) throw unusable('names another resource than itself')
+    if (!isOf(url, value.resource)) throw unusable('declares another resource than itself')
     return value
   }
-  if (named !== undefined) throw unusable('names metadata that is not there')
+  if (named !== undefined) throw unusable('refers to metadata that does not exist')
   return undefined
 }
 
@@ -113,7 +113,7 @@ export async function readServer(
   http: OAuthHttp,
   refusal: (what: string) => GatewayError,
 ): Promise<AuthorizationServer> {
-  if (!URL.canParse(issuer)) throw refusal('names an authorization server that is no URL')
+  if (!URL.canParse(issuer)) throw refusal('declares an authorization server that is not a URL')
   const { origin, pathname } = new URL(issuer)
   const path = pathname.replace(/\/$/, '')
   const places = new Set([
@@ -142,7 +142,7 @@ function isText(value: unknown): value is string {
 }
 
 function unusable(what: string): GatewayError {
-  return new GatewayError('SERVER_UNAVAILABLE', `It is not known who issues tokens: the server ${what}.`, {
+  return new GatewayError('SERVER_UNAVAILABLE', `The token issuer is unknown: the server ${what}.`, {
     suggestion: 'Set oauth.issuer of this server in the configuration.',
   })
 }

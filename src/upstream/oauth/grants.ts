@@ -266,7 +266,7 @@ function readObject(value: unknown): Readonly<Record<string, unknown>> | undefin
 }
 
 function signInRequired(): GatewayError {
-  return new GatewayError('AUTHENTICATION_REQUIRED', 'The user has to sign in to this server first.', {
+  return new GatewayError('AUTHENTICATION_REQUIRED', 'The user must sign in to this server first.', {
     details: { sign_in: true },
   })
 }

@@ -103,7 +103,7 @@ export function createOAuthCallbackHandler({
       const who = { upstream, principal: String(record.principal) }
       try {
         if (typeof browser !== 'string' || !isSameText(cookieOf(cookieName(id)), browser)) {
-          throw new GatewayError('STATE_INVALID', 'This sign-in was begun in another browser.')
+          throw new GatewayError('STATE_INVALID', 'This sign-in was started in another browser.')
         }
         await finish({ ...record, upstream }, params)
       } catch (error) {
@@ -157,5 +157,5 @@ function isSameText(given: string | undefined, expected: string): boolean {
 }
 
 function unknownSignIn(): GatewayError {
-  return new GatewayError('STATE_INVALID', 'This sign-in is not known, or was finished already.')
+  return new GatewayError('STATE_INVALID', 'This sign-in is unknown or already complete.')
 }

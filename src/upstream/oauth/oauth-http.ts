@@ -79,14 +79,14 @@ export function checkUrl(url: string, mayBePrivate: boolean): URL {
     throw refused(`must be https: ${displayUrl(url)}`)
   }
   if (!mayBePrivate && isPrivateLiteral(parsed.hostname)) {
-    throw refused(`may not lead to a private network: ${displayUrl(url)}`)
+    throw refused(`must not resolve to a private network: ${displayUrl(url)}`)
   }
   return parsed
 }
 
 function refused(what: string): GatewayError {
   return new GatewayError('SERVER_UNAVAILABLE', `The address of an authorization server ${what}`, {
-    suggestion: 'Set oauth.issuer of this server in the configuration if that address is right.',
+    suggestion: 'Set oauth.issuer of this server in the configuration if that address is correct.',
   })
 }
 
@@ -110,9 +110,9 @@ function flat(headers: Readonly<Record<string, string | string[] | undefined>>):
 const publicOnly: LookupFunction = (hostname, options, callback) => {
   lookup(hostname, { ...options, all: true }, (error, addresses) => {
     const [first] = addresses ?? []
-    if (error || !first) return callback(error ?? new Error('No address.'), '')
+    if (error || !first) return callback(error ?? new Error('The host name has no address.'), '')
     if (addresses.some(({ address }) => isPrivateAddress(address))) {
-      return callback(new Error('The name leads to a private network.'), '')
+      return callback(new Error('The host name resolves to an address in a private network.'), '')
     }
     return options.all ? callback(null, addresses) : one(first, callback)
   })
@@ -134,7 +134,7 @@ function unreachable(url: string, cause: unknown): GatewayError {
 
 /** A URL without the parts that may be secret. */
 function displayUrl(url: string): string {
-  return URL.canParse(url) ? new URL(url).origin : 'an address that is none'
+  return URL.canParse(url) ? new URL(url).origin : 'an invalid URL'
 }
 
 /** Whether a host, as named in a URL, is only reachable from this machine. */

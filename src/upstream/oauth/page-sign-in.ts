@@ -256,8 +256,8 @@ function checkClaims(claims: IdentityClaims, { issuer, requiredClaims }: JwtSett
   throw new GatewayError(
     'AUTHENTICATION_REQUIRED',
     missing === undefined
-      ? 'The issuer calls itself otherwise than the configuration does.'
-      : 'The issuer does not say of this person what the configuration requires.',
+      ? 'The issuer of the ID token differs from the configured issuer.'
+      : 'The ID token lacks a claim that the configuration requires.',
     { reason: 'claims' },
   )
 }
@@ -311,6 +311,6 @@ function unusable(what: string): GatewayError {
 function unknownSignIn(): GatewayError {
   return new GatewayError(
     'STATE_INVALID',
-    'This sign-in was begun in another browser, or too long ago, or is finished.',
+    'This sign-in was started in another browser, has expired, or is already complete.',
   )
 }

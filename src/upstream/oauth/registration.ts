@@ -85,9 +85,14 @@ async function register(
   { vault, http }: Options,
 ): Promise<OAuthClient> {
   if (server.registration_endpoint === undefined) {
-    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server registers no clients by itself.', {
-      suggestion: 'Register the gateway there, and set oauth.client_id of this server in the configuration.',
-    })
+    throw new GatewayError(
+      'SERVER_UNAVAILABLE',
+      'The authorization server does not support dynamic client registration.',
+      {
+        suggestion:
+          'Register the gateway there, and set oauth.client_id of this server in the configuration.',
+      },
+    )
   }
   const ways = server.token_endpoint_auth_methods_supported
   const isPublic = ways !== undefined && !ways.some((each) => each.startsWith('client_secret_'))

@@ -145,7 +145,7 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
 }
 
 function unknownState(): GatewayError {
-  return new GatewayError('STATE_INVALID', 'This sign-in is not known, or was finished already.')
+  return new GatewayError('STATE_INVALID', 'This sign-in is unknown or already complete.')
 }
 
 // The first half of the authorization code flow: the URL of the authorization request (RFC 6749 §4.1.1), always with
@@ -174,7 +174,7 @@ export async function authorizationUrl(
   mayBePrivate: boolean,
 ): Promise<URL> {
   if (server.authorization_endpoint === undefined) {
-    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server has no page to sign in at.')
+    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server has no authorization endpoint.')
   }
   const url = checkUrl(server.authorization_endpoint, mayBePrivate)
   const request = {

@@ -74,7 +74,7 @@ export async function redeemIdentity(
     const granted = await oauth.processAuthorizationCodeResponse(server, own, response, options)
     await oauth.validateApplicationLevelSignature(server, response, through(http))
     const claims = oauth.getValidatedIdTokenClaims(granted)
-    if (!claims) throw new GatewayError('SERVER_UNAVAILABLE', 'The issuer does not say who signed in.')
+    if (!claims) throw new GatewayError('SERVER_UNAVAILABLE', 'The issuer returned no ID token.')
     return claims
   })
 }
@@ -163,7 +163,7 @@ export async function attempt<Result>(step: () => Promise<Result>): Promise<Resu
     if (error instanceof GatewayError) throw error
     const code = errorCode(error)
     const why = code ?? (error instanceof Error ? error.message : 'it failed')
-    throw new GatewayError('SERVER_UNAVAILABLE', `The authorization server granted no token (${why}).`, {
+    throw new GatewayError('SERVER_UNAVAILABLE', `The authorization server issued no token (${why}).`, {
       // A refusal, which is no evidence for other callers.
       ...(code !== undefined && { details: { http_status: 401, oauth_error: code } }),
     })
@@ -184,11 +184,11 @@ function authOf({ secret, auth }: OAuthClient): oauth.ClientAuth {
 
 function grantOf(response: oauth.TokenEndpointResponse): Grant {
   if (response.token_type !== 'bearer') {
-    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server granted no bearer token.')
+    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server issued no bearer token.')
   }
   // A single-line token: it becomes a header.
   if (!/^[\x21-\x7e]+$/.test(response.access_token)) {
-    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server granted a malformed token.')
+    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server issued a malformed token.')
   }
   const { expires_in: seconds, refresh_token: refresh, scope } = response
   return {

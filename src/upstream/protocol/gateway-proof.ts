@@ -43,25 +43,25 @@ interface Expected {
 async function verify(proof: unknown, { key, claims }: Expected): Promise<void> {
   if (typeof proof !== 'string') {
     throw refused(
-      'it gave no proof. Is it a Gatehouse of this version, called at an address it knows as its own?',
+      'it sent no proof. Is it a gateway of this version, and is this address configured there as its own?',
     )
   }
   const jose = await import('jose')
   const verified = await jose
     .jwtVerify(proof, jose.EmbeddedJWK, { algorithms: ['ES256'] })
-    .catch((cause: unknown) => Promise.reject(refused('the signature of its proof does not fit', cause)))
+    .catch((cause: unknown) => Promise.reject(refused('the signature of its proof is not valid', cause)))
   const { jwk } = verified.protectedHeader
   const held = jwk && (await jose.calculateJwkThumbprint(jwk))
-  if (held !== key) throw refused(`it holds another key (${held})`)
+  if (held !== key) throw refused(`it has another key (${held})`)
   const isOurs = Object.entries(claims).every(([name, value]) => verified.payload[name] === value)
   if (!isOurs) throw refused('its proof was made for another challenge')
 }
 
 function refused(reason: string, cause?: unknown): GatewayError {
-  const message = 'The server did not prove that it is the gateway whose key "gateway_key" names.'
+  const message = 'The server did not prove that it is the gateway identified by "gateway_key".'
   return new GatewayError('SERVER_UNAVAILABLE', message, {
     cause,
-    forOperator: `the server is not the gateway whose key gateway_key names: ${reason}`,
+    forOperator: `the server is not the gateway identified by gateway_key: ${reason}`,
     isUnsent: true,
   })
 }

@@ -224,7 +224,7 @@ export class LegacyConnection implements UpstreamConnection {
   #createPeer(): JsonRpcPeer {
     const { log } = this.#options
     const absent = (): Promise<void> =>
-      Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'Not connected.'))
+      Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'The connection is not open.'))
     return new JsonRpcPeer(
       {
         send: (message, exchange) => (this.#transport ? this.#transport.send(message, exchange) : absent()),
@@ -259,17 +259,14 @@ export class LegacyConnection implements UpstreamConnection {
       .then((answer) => proof.verify(answer))
       .catch((cause: unknown) => {
         if (!signal.aborted || cause === signal.reason) throw cause
-        throw new GatewayError('SERVER_UNAVAILABLE', 'The server did not answer initialize in time.', {
+        throw new GatewayError('SERVER_UNAVAILABLE', 'The server did not respond to initialize in time.', {
           cause,
         })
       })
     const revision = findRevision(initialized.fields.protocolVersion)
     if (revision?.era !== 'legacy') {
       const version = String(initialized.fields.protocolVersion).slice(0, 64)
-      throw new GatewayError(
-        'SERVER_UNAVAILABLE',
-        `The server speaks an unknown protocol version: ${version}.`,
-      )
+      throw new GatewayError('SERVER_UNAVAILABLE', `The server uses an unknown protocol version: ${version}.`)
     }
     this.#revision = revision
     this.#discovered = asDiscovered(initialized)
@@ -300,7 +297,7 @@ export class LegacyConnection implements UpstreamConnection {
     this.#isClosed = true
     const failure = new GatewayError(
       'OUTCOME_UNKNOWN',
-      `${error.message} A call under way may have taken effect.`,
+      `${error.message} A pending call may have taken effect.`,
       {
         cause: error,
         suggestion: 'Check whether the call took effect before making it again.',
@@ -403,7 +400,7 @@ function urlQuestions(error: unknown, call: Call): Record<string, InputRequest> 
   const [first] = questions
   if (!first) return undefined
   if (!canAnswer(call.client, first[1])) {
-    throw new GatewayError('CAPABILITY_REQUIRED', 'This needs a client that can open URLs for the user.', {
+    throw new GatewayError('CAPABILITY_REQUIRED', 'This requires a client that can open URLs for the user.', {
       data: { requiredCapabilities: requiredCapability(first[1]) },
     })
   }

@@ -56,7 +56,7 @@ export class ModernConnection implements UpstreamConnection {
     this.#options = options
     this.#tools = new ToolIndex((params, client) => this.#own('tools/list', params, client))
     const absent = (): Promise<void> =>
-      Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'Not connected.'))
+      Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'The connection is not open.'))
     this.#peer = new JsonRpcPeer(
       {
         cancelsByRelease: options.mirrors,
@@ -161,9 +161,13 @@ export class ModernConnection implements UpstreamConnection {
     const questions = readQuestions(result)
     const beyond = unanswerable(call.client, questions)
     if (beyond) {
-      throw new GatewayError('CAPABILITY_REQUIRED', `The client cannot be asked: ${beyond.method}.`, {
-        data: { requiredCapabilities: requiredCapability(beyond) },
-      })
+      throw new GatewayError(
+        'CAPABILITY_REQUIRED',
+        `The client does not support this input request: ${beyond.method}.`,
+        {
+          data: { requiredCapabilities: requiredCapability(beyond) },
+        },
+      )
     }
     return {
       kind: 'input_required',
@@ -245,7 +249,7 @@ export class ModernConnection implements UpstreamConnection {
     if (this.#isClosed) return
     this.#isClosed = true
     this.#peer.fail(
-      new GatewayError('OUTCOME_UNKNOWN', `${error.message} A call under way may have taken effect.`, {
+      new GatewayError('OUTCOME_UNKNOWN', `${error.message} A pending call may have taken effect.`, {
         cause: error,
         suggestion: 'Check whether the call took effect before making it again.',
       }),

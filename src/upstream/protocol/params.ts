@@ -70,7 +70,7 @@ function responses(answers: InputResponses): Payload {
   const results = Object.entries(answers).map(([key, answer]) => {
     if ('result' in answer) return [key, answer.result] as const
     const { message } = answer.error.fields
-    throw new GatewayError('UPSTREAM_ERROR', `The client refused the server's question: ${String(message)}`, {
+    throw new GatewayError('UPSTREAM_ERROR', `The client refused the server's request: ${String(message)}`, {
       relayed: answer.error,
     })
   })

@@ -48,7 +48,7 @@ class Child {
         // Its children may survive in the group, and block the next start.
         this.kill('SIGTERM')
         running.delete(this)
-        resolve(signal ? `was ended by ${signal}` : `exited with code ${code}`)
+        resolve(signal ? `was terminated by ${signal}` : `exited with code ${code}`)
       })
     })
     running.add(this)
@@ -73,7 +73,7 @@ class Child {
         `The server's command "${reach.command}" could not be started.`,
         {
           cause,
-          suggestion: 'Check that the command exists and may be run.',
+          suggestion: 'Check that the command exists and is executable.',
           isUnsent: true,
           forOperator: notStarted(cause, reach),
         },
@@ -130,10 +130,10 @@ function notStarted(cause: unknown, { command }: CommandReach): string {
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : ''
   const why =
     code === 'ENOENT'
-      ? 'there is no such program: install it, or write its whole path'
+      ? 'the program does not exist: install it, or write its full path'
       : code === 'EACCES'
-        ? 'it may not be run: make it executable, or name the interpreter before it'
-        : `check that it exists and may be run (${code})`
+        ? 'it is not executable: make it executable, or put the interpreter before it'
+        : `check that it exists and is executable (${code})`
   return `the command "${command}" could not be started: ${why}`
 }
 

@@ -188,11 +188,15 @@ function noAnswer(cause: Error, url: URL, isSent: boolean): GatewayError {
     const message = `The server cannot be reached: ${what}.`
     return new GatewayError('SERVER_UNAVAILABLE', message, { cause, isUnsent: true, forOperator })
   }
-  return new GatewayError('OUTCOME_UNKNOWN', 'The connection to the server broke before it answered.', {
-    cause,
-    suggestion: 'Check whether the call took effect before making it again.',
-    forOperator,
-  })
+  return new GatewayError(
+    'OUTCOME_UNKNOWN',
+    'The connection to the server was lost before the response arrived.',
+    {
+      cause,
+      suggestion: 'Check whether the call took effect before making it again.',
+      forOperator,
+    },
+  )
 }
 
 /** The failure of a request whose HTTP response is not an MCP message. */
@@ -210,8 +214,8 @@ export function noMessage(answer: HttpAnswer, url: URL): GatewayError {
     return new GatewayError('SERVER_UNAVAILABLE', `The server answered HTTP ${status}.`, extra)
   if (status >= 300) return new GatewayError('UPSTREAM_ERROR', `The server answered HTTP ${status}.`, extra)
   const what = isEmpty(answer)
-    ? 'accepted the request and answered nothing'
-    : `answered with ${contentOf(answer)} and not in MCP`
+    ? 'accepted the request and sent no response'
+    : `answered with ${contentOf(answer)} instead of MCP`
   return new GatewayError('UPSTREAM_ERROR', `The server ${what}.`, extra)
 }
 
@@ -240,13 +244,13 @@ function causeOf(code: string, { name, message }: Error, { hostname, port, proto
     }
   if (code === 'ENOTFOUND')
     return {
-      what: 'its host is not known',
-      fix: `No address is known for the name ${hostname}: correct the name, or check the DNS`,
+      what: 'its host name is unknown',
+      fix: `The host name ${hostname} has no address: correct it, or check the DNS`,
     }
   if (code === 'EAI_AGAIN')
     return {
-      what: 'its host name cannot be looked up',
-      fix: `The DNS gives no answer about ${hostname}: check the network and the DNS`,
+      what: 'its host name cannot be resolved',
+      fix: `The DNS does not respond for ${hostname}: check the network and the DNS`,
     }
   if (code === 'EHOSTUNREACH' || code === 'ENETUNREACH')
     return {
@@ -255,35 +259,35 @@ function causeOf(code: string, { name, message }: Error, { hostname, port, proto
     }
   if (code === 'UND_ERR_CONNECT_TIMEOUT' || code === 'ETIMEDOUT')
     return {
-      what: 'the connection takes too long',
+      what: 'the connection timed out',
       fix: `A firewall may drop packets to port ${at} of ${hostname}`,
     }
   if (code === 'ERR_SSL_WRONG_VERSION_NUMBER' || code === 'EPROTO')
     return {
-      what: 'it does not speak TLS',
-      fix: `Port ${at} of ${hostname} answers without TLS: write http:// if that is meant`,
+      what: 'it does not use TLS',
+      fix: `Port ${at} of ${hostname} answers without TLS: use http:// if that is intended`,
     }
   if (code === 'CERT_HAS_EXPIRED')
     return { what: 'its certificate has expired', fix: 'Renew the certificate of the server' }
   if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
     return {
       what: 'its certificate is for another host',
-      fix: `Write the host name of the certificate, or give the server one for ${hostname}`,
+      fix: `Use the host name of the certificate, or install one for ${hostname}`,
     }
   if (/CERT|ISSUER|SIGNATURE/.test(code))
     return {
       what: `its certificate is not trusted (${code})`,
-      fix: 'Name the file of the authority that issued it in the environment variable NODE_EXTRA_CA_CERTS',
+      fix: 'Set the environment variable NODE_EXTRA_CA_CERTS to the certificate file of the issuing authority',
     }
   if (name === 'HTTPParserError')
     return {
-      what: 'it does not speak HTTP',
-      fix: `Port ${at} of ${hostname} belongs to another protocol: correct the port`,
+      what: 'it does not use HTTP',
+      fix: `Port ${at} of ${hostname} uses another protocol: correct the port`,
     }
   const detail = code === '' ? message : `${message}, ${code}`
   return {
-    what: `the connection broke (${detail})`,
-    fix: `Check that an MCP server over HTTP listens on port ${at} of ${hostname}, and look at its log`,
+    what: `the connection was lost (${detail})`,
+    fix: `Check that an MCP server over HTTP listens on port ${at} of ${hostname}, and check its log`,
   }
 }
 
@@ -291,17 +295,17 @@ function refusalText(answer: HttpAnswer, url: URL): string {
   const { status } = answer
   const at = displayUrl(url)
   if (status === 401 || status === 403)
-    return `${at} refused the gateway's credentials (HTTP ${status}): give this server the right \`token\`, \`headers\` or \`oauth\``
+    return `${at} refused the gateway's credentials (HTTP ${status}): configure the correct \`token\`, \`headers\` or \`oauth\` for this server`
   if (status === 404)
     return `${at} does not exist (HTTP 404): correct the path; MCP endpoints are often at /mcp or /sse`
   if (status === 405 || status === 501)
-    return `${at} takes no MCP requests (HTTP ${status}): is this the MCP endpoint?`
-  if (status === 429) return `${at} refuses more requests for now (HTTP 429): wait, or ask for a higher limit`
-  if (status >= 500) return `${at} failed (HTTP ${status}): look at the log of the server`
+    return `${at} accepts no MCP requests (HTTP ${status}): is this the MCP endpoint?`
+  if (status === 429) return `${at} refuses further requests (HTTP 429): wait, or request a higher limit`
+  if (status >= 500) return `${at} failed (HTTP ${status}): check the log of the server`
   if (status >= 400)
-    return `${at} refused the request (HTTP ${status}): is this the MCP endpoint, and does it need \`headers\`?`
+    return `${at} refused the request (HTTP ${status}): is this the MCP endpoint, and does it require \`headers\`?`
   if (status >= 300)
-    return `${at} redirects${locationOf(answer, url)} (HTTP ${status}): write the address of the MCP endpoint itself`
+    return `${at} redirects${locationOf(answer, url)} (HTTP ${status}): configure the address of the MCP endpoint itself`
   if (isEmpty(answer))
     return `expected MCP, got an empty answer from ${at} (HTTP ${status}): is this the MCP endpoint?`
   return `expected MCP, got ${contentOf(answer)} from ${at} (HTTP ${status}): is this the MCP endpoint?`
@@ -320,7 +324,7 @@ function isEmpty(answer: HttpAnswer): boolean {
 /** The content of a response by its media type; JSON without a message is described as other JSON. */
 function contentOf(answer: HttpAnswer): string {
   const type = (answer.header('content-type') ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? ''
-  if (!/^[\w.+-]{1,60}\/[\w.+-]{1,60}$/.test(type)) return 'something without a media type'
+  if (!/^[\w.+-]{1,60}\/[\w.+-]{1,60}$/.test(type)) return 'content without a media type'
   return /[/+]json$/.test(type) ? `other JSON (${type})` : type
 }
 

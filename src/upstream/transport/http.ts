@@ -368,7 +368,11 @@ function forgotten(): GatewayError {
 }
 
 function lost(): GatewayError {
-  return new GatewayError('OUTCOME_UNKNOWN', 'The connection to the server broke before it answered.', {
-    suggestion: 'Check whether the call took effect before making it again.',
-  })
+  return new GatewayError(
+    'OUTCOME_UNKNOWN',
+    'The connection to the server was lost before the response arrived.',
+    {
+      suggestion: 'Check whether the call took effect before making it again.',
+    },
+  )
 }

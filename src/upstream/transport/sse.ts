@@ -14,7 +14,7 @@ export function sseConnect(base: HttpClient, stepTimeout: StepTimeout): OpenTran
     let abort = (): void => undefined
     const signal = stepTimeout()
     const giveUp = (): void => {
-      const late = new GatewayError('SERVER_UNAVAILABLE', 'The server named no endpoint in time.')
+      const late = new GatewayError('SERVER_UNAVAILABLE', 'The server did not send an endpoint in time.')
       endpoint.reject(signal.reason instanceof GatewayError ? signal.reason : late)
       abort()
     }
@@ -35,13 +35,13 @@ export function sseConnect(base: HttpClient, stepTimeout: StepTimeout): OpenTran
     })
     const ended = (): void => {
       endpoint.reject(
-        new GatewayError('SERVER_UNAVAILABLE', 'The server ended its stream before it named an endpoint.'),
+        new GatewayError('SERVER_UNAVAILABLE', 'The server closed its stream before it sent an endpoint.'),
       )
       receiver.closed(new Error("The server's stream ended."))
     }
     stream.then(ended, (error: unknown) => {
       endpoint.reject(error)
-      receiver.closed(new Error("The server's stream broke."))
+      receiver.closed(new Error("The server's stream was interrupted."))
     })
     if (signal.aborted) giveUp()
     const path = await endpoint.promise.finally(() => signal.removeEventListener('abort', giveUp))
@@ -80,7 +80,7 @@ class SseTransport implements UpstreamTransport {
 function postPath(url: URL, endpoint: string): string {
   const target = URL.canParse(endpoint, url.href) ? new URL(endpoint, url) : undefined
   if (target?.origin !== url.origin) {
-    throw new GatewayError('UPSTREAM_ERROR', 'The server named an endpoint on another origin.')
+    throw new GatewayError('UPSTREAM_ERROR', 'The server sent an endpoint on another origin.')
   }
   return target.pathname + target.search
 }

@@ -74,7 +74,7 @@ describe('the published browser server, which says of every tool that acts that 
   it('is not believed where it is not trusted: any server could list the same', () => {
     const { risk, evidence } = classify(tool('browser_click'), serverSettings({ trust: false }))
     expect(risk).toBe('destructive')
-    expect(evidence.at(-1)).toMatch(/does not count here \(trust is off\)$/)
+    expect(evidence.at(-1)).toMatch(/is ignored \(trust is off\)$/)
   })
 
   it('is what the configuration says where that says something', () => {
@@ -100,5 +100,8 @@ describe.each([playwright, chromeDevtools, notion] satisfies readonly Pack[])(
 
 it('a pack makes a tool worse for every server', () => {
   const found: Judgement = { effect: 'read', baseEffect: 'read', conditions: [], evidence: ['it reads'] }
-  expect(withPack(found, tool('browser_click'), false)).toMatchObject({ effect: 'write', least: 'write' })
+  expect(withPack(found, tool('browser_click'), false)).toMatchObject({
+    effect: 'write',
+    baseEffect: 'write',
+  })
 })

@@ -46,10 +46,10 @@ describe('undo expressions that do not go together with the servers', () => {
       .flatMap((line) => /gateway\.config\.yaml:(\d+:\d+ upstreams\.graph\..*)$/.exec(line)?.[1] ?? [])
     expect(lines).toEqual([
       '8:15 upstreams.graph.tools.create_entities.undo: graph has no tool delete_entity; did you mean delete_entities?',
-      '10:15 upstreams.graph.tools.create_relations.undo: delete_relations needs relations, which is not given',
+      '10:15 upstreams.graph.tools.create_relations.undo: delete_relations requires relations, which is missing',
       '10:15 upstreams.graph.tools.create_relations.undo: delete_relations takes no relation; did you mean relations?',
       expect.stringContaining(
-        '13:21 upstreams.graph.tools.add_observations.undo.snapshot: delete_entities is called to look something up, but does not only read',
+        '13:21 upstreams.graph.tools.add_observations.undo.snapshot: delete_entities is called to read, but is not classified as read-only',
       ),
       '14:20 upstreams.graph.tools.add_observations.undo.restore: add_observations has no $.args.observation; did you mean observations?',
       '18:15 upstreams.graph.tools.read_graph.undo: entityNames of delete_entities must be array of string, but $.result.entities[0].name of read_graph is string',

@@ -176,7 +176,7 @@ describe('what a server says of its tools', () => {
 
   it('is named among the evidence where it is not believed', () => {
     const { evidence } = natureOf('delete_x', { readOnlyHint: true }, { trust: false })
-    expect(evidence).toContain('its server says readOnlyHint: true, which is not believed (trust is off)')
+    expect(evidence).toContain('its server says readOnlyHint: true, which is ignored (trust is off)')
   })
 })
 
@@ -198,6 +198,6 @@ describe('what the configuration says of a tool', () => {
 
   it('tells which glob said it', () => {
     const { evidence } = natureOf('get_x', undefined, { tools: { 'get_*': { risk: 'destructive' } } })
-    expect(evidence).toEqual(['the configuration says risk: destructive for get_*', 'its name says "get"'])
+    expect(evidence).toEqual(['the configuration sets risk: destructive for get_*', 'its name says "get"'])
   })
 })

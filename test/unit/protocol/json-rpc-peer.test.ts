@@ -97,7 +97,7 @@ describe('a peer', () => {
     expect(await only).toBe('{"text":"right"}')
   })
 
-  test('ends a request on whose own stream a result without an id comes', async () => {
+  test('ends a request on whose own stream the result has no id comes', async () => {
     const { peer: to } = peer()
     const [first] = [ask(to), ask(to)]
     to.receive('{"jsonrpc":"2.0","id":null,"result":{"text":"wrong"}}', 1)

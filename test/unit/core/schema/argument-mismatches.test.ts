@@ -18,7 +18,7 @@ describe('a call that an expression makes', () => {
   test.each([
     ['f(id=1)', []],
     ['f(id=$.result.id, state="closed", labels=[1], nested={"a": 1})', []],
-    ['f(title="x")', ['f needs id, which is not given']],
+    ['f(title="x")', ['f requires id, which is missing']],
     ['f(id=1, titl="x")', ['f takes no titl; did you mean title?']],
     ['f(id=1, elsewhere=2)', ['f takes no elsewhere; there are id, title, state, labels, nested']],
     ['f(id="1")', ['id of f must be integer']],

@@ -54,7 +54,7 @@ describe('a tool with a counterpart of the opposite name is undone by it', () =>
     ['github_create_release', 'github_delete_release'],
   ])('%s by %s, for sure, with the id that the server gave', (one, other) => {
     const proposal = proposalOf(tool(one, { title: text }, id), tool(other, id))
-    expect(proposal).toMatchObject({ undo: `${other}(id=$.result.id)`, doubts: [] })
+    expect(proposal).toMatchObject({ undo: `${other}(id=$.result.id)`, caveats: [] })
   })
 
   test.each([
@@ -104,7 +104,9 @@ describe('a tool with a counterpart of the opposite name is undone by it', () =>
     const made = tool('create_relation', { from: text, to: text })
     const proposal = proposalOf(tool('delete_relation', { from: text, to: text }), made)
     expect(proposal?.undo).toEqual({ call: 'create_relation(from=$.args.from, to=$.args.to)', exact: false })
-    expect(proposal?.caveats).toEqual(['what was taken away may have held more than its arguments say'])
+    expect(proposal?.caveats).toEqual([
+      'the removed object may have had more content than the arguments contain',
+    ])
     const more = tool('create_relation', { from: text, to: text, 'note?': text })
     expect(undoOf(tool('delete_relation', { from: text, to: text }), more)).toBeUndefined()
   })
@@ -123,7 +125,7 @@ describe('nothing is proposed that could hit what the call did not make', () => 
     const remove = tool('delete-many', { ...place, 'filter?': object_ })
     expect(undoOf(insert, remove)).toBeUndefined()
     expect(missesOf(insert, remove)).toEqual([
-      'delete-many hits whatever fits filter, and nothing tells which of that insert-many is about',
+      'delete-many affects everything that matches filter, and nothing identifies what insert-many affected',
     ])
   })
 
@@ -136,7 +138,7 @@ describe('nothing is proposed that could hit what the call did not make', () => 
   ])('a thing made is not undone by a call with %s', (_what, inputs, others) => {
     const [create, remove] = [tool('create_card', inputs), tool('delete_card', others)]
     expect(undoOf(create, remove)).toBeUndefined()
-    expect(missesOf(create, remove)[0]).toMatch(/nothing tells/)
+    expect(missesOf(create, remove)[0]).toMatch(/nothing identifies/)
   })
 
   test('a comment on an issue is not told by the issue', () => {
@@ -170,7 +172,7 @@ describe('a proposal is sure only where nothing is left open', () => {
   test('an id the result is known to have', () => {
     expect(proposalOf(create, tool('delete_issue', { 'id?': text }))).toMatchObject({
       undo: 'delete_issue(id=$.result.id)',
-      doubts: [],
+      caveats: [],
     })
   })
 
@@ -189,7 +191,7 @@ describe('a proposal is sure only where nothing is left open', () => {
       const proposal = proposalOf(create, tool('delete_issue', { id: text, [`${name}?`]: text }))
       expect(proposal?.undo).toBe('delete_issue(id=$.result.id)')
       expect(proposal?.caveats).toEqual([
-        `delete_issue is called without ${name}, which may change what it hits`,
+        `delete_issue is called without ${name}, which may change what it affects`,
       ])
     },
   )
@@ -208,7 +210,7 @@ describe('a proposal is sure only where nothing is left open', () => {
       const switchable = tool('delete_issue', { id: text, [`${name}${end}`]: { type: 'boolean' } })
       expect(proposalOf(create, switchable)).toMatchObject({
         undo: `delete_issue(id=$.result.id, ${name}=false)`,
-        doubts: [],
+        caveats: [],
       })
     }
   })
@@ -242,7 +244,7 @@ describe('a proposal is sure only where nothing is left open', () => {
       const careful = tool(`delete_${noun}`, { id: text, 'recursive?': { type: 'boolean' } })
       expect(proposalOf(made, careful)).toMatchObject({
         undo: `delete_${noun}(id=$.result.id, recursive=false)`,
-        doubts: [],
+        caveats: [],
       })
     },
   )
@@ -251,7 +253,7 @@ describe('a proposal is sure only where nothing is left open', () => {
     const made = tool('create_secret', { vault: text, name: text, value: text })
     expect(proposalOf(made, tool('delete_secret', { vault: text, name: text }))).toMatchObject({
       undo: 'delete_secret(vault=$.args.vault, name=$.args.name)',
-      doubts: [],
+      caveats: [],
     })
     expect(proposalOf(made, tool('delete_secret', { name: text }))?.caveats).toEqual([
       'delete_secret is called without vault, which create_secret takes',
@@ -263,7 +265,7 @@ describe('a proposal is sure only where nothing is left open', () => {
   test('an id among the arguments may be that of another thing', () => {
     const made = tool('create_comment', { id: text, body: text })
     expect(proposalOf(made, tool('delete_comment', { comment_id: text }))?.caveats).toEqual([
-      'id of create_comment may be that of another thing',
+      'id of create_comment may identify another object',
     ])
   })
 
@@ -290,7 +292,7 @@ describe('every argument the counterpart needs is filled by name', () => {
       tool('create_relations', { relations }, { relations }),
       tool('delete_relations', { relations }),
     )
-    expect(proposal).toMatchObject({ undo: 'delete_relations(relations=$.result.relations)', doubts: [] })
+    expect(proposal).toMatchObject({ undo: 'delete_relations(relations=$.result.relations)', caveats: [] })
   })
 
   test.each([
@@ -301,7 +303,7 @@ describe('every argument the counterpart needs is filled by name', () => {
   ])('%s from a result with a schema', (wanted, outputs, path) => {
     const remove = tool('delete_issue', { [wanted]: text })
     const proposal = proposalOf(tool('create_issue', { title: text }, outputs), remove)
-    expect(proposal).toMatchObject({ undo: `delete_issue(${wanted}=${path})`, doubts: [] })
+    expect(proposal).toMatchObject({ undo: `delete_issue(${wanted}=${path})`, caveats: [] })
     const maybe = Object.fromEntries(Object.entries(outputs).map(([name, schema]) => [`${name}?`, schema]))
     expect(proposalOf(tool('create_issue', { title: text }, maybe), remove)?.caveats).toEqual([
       expect.stringContaining('may be absent'),
@@ -350,10 +352,10 @@ describe('every argument the counterpart needs is filled by name', () => {
     const remove = tool('delete_entities', { entityNames: texts })
     const asked = proposalOf(tool('create_entities', { entities }), remove)
     expect(asked?.undo).toBe('delete_entities(entityNames=$.args.entities[*].name)')
-    expect(asked?.caveats).toEqual([expect.stringContaining('chosen by the caller')])
+    expect(asked?.caveats).toEqual([expect.stringContaining('the caller chooses its identifier')])
     expect(proposalOf(tool('create_entities', { entities }, { entities }), remove)).toMatchObject({
       undo: 'delete_entities(entityNames=$.result.entities[*].name)',
-      doubts: [],
+      caveats: [],
     })
     const numbered = tool('delete_entities', { entityNames: { type: 'array', items: number } })
     expect(undoOf(tool('create_entities', { entities }), numbered)).toBeUndefined()
@@ -381,7 +383,7 @@ describe('what was moved is moved back', () => {
     const move = { ...tool('move_file', { [from]: text, [to]: text }), description: fails }
     expect(proposalOf(move)).toMatchObject({
       undo: `move_file(${from}=$.args.${to}, ${to}=$.args.${from})`,
-      doubts: [],
+      caveats: [],
     })
   })
 
@@ -392,7 +394,7 @@ describe('what was moved is moved back', () => {
     'Fails if there is no source.',
   ])('but not for sure where it may replace what was there: %j', (description) => {
     const move = { ...tool('move_file', { source: text, destination: text }), description }
-    expect(proposalOf(move)?.caveats).toEqual(['move_file may replace what was at destination before'])
+    expect(proposalOf(move)?.caveats).toEqual(['move_file may replace an existing object at destination'])
   })
 
   test('and what else it needs is told again', () => {
@@ -411,7 +413,7 @@ describe('what was moved is moved back', () => {
     expect(proposalOf(move({ 'drive?': text }))?.caveats).toHaveLength(1)
     const forced = proposalOf(move({ 'overwrite?': { type: 'boolean' } }))
     expect(forced?.undo).toMatch(/, overwrite=false\)$/)
-    expect(forced?.caveats).toEqual(['with overwrite it may replace what was there'])
+    expect(forced?.caveats).toEqual(['with overwrite it may replace an existing object'])
   })
 
   test('but a copy is not', () => {
@@ -430,7 +432,7 @@ describe('what is written over is read before, and put back', () => {
         restore: 'write_file(path=$.args.path, content=$.snapshot.content)',
         absent: 'none',
       },
-      doubts: [],
+      caveats: [],
     })
   })
 
@@ -441,11 +443,11 @@ describe('what is written over is read before, and put back', () => {
         snapshot: 'read_text_file(path=$.args.path)',
         restore: 'write_file(path=$.args.path, content=$.snapshot.content)',
       },
-      doubts: [],
+      caveats: [],
     })
     const renaming = tool('update_file', { path: text, title: text, content: text })
     expect(proposalOf(renaming, read, write)?.caveats).toContain(
-      'write_file may not put back what title changes',
+      'write_file may not restore what title changes',
     )
   })
 
@@ -484,7 +486,7 @@ describe('what is written over is read before, and put back', () => {
     })
     const proposal = proposalOf(update, get({ title: text }))
     expect(proposal).toMatchObject({ undo: { exact: false } })
-    expect(proposal?.caveats).toEqual(['get_issue does not say what body was'])
+    expect(proposal?.caveats).toEqual(['get_issue does not return the previous value of body'])
   })
 
   test('a switch that is content is put back as it was, and is no switch of the call', () => {
@@ -497,7 +499,7 @@ describe('what is written over is read before, and put back', () => {
     const partly = proposalOf(tool('update_page', { id: text, title: text, 'force_https?': on }), {
       ...tool('get_page', { id: text }, { title: text }),
     })
-    expect(partly?.caveats).toEqual(['get_page does not say what force_https was'])
+    expect(partly?.caveats).toEqual(['get_page does not return the previous value of force_https'])
   })
 
   test.each<[string, Definition, Definition]>([
@@ -530,7 +532,7 @@ describe('what is written over is read before, and put back', () => {
     const get = tool('read_records', { table: text }, { data: text })
     expect(undoOf(update, get)).toBeUndefined()
     expect(missesOf(update, get)).toEqual([
-      'update_records changes whatever fits where, and read_records does not read just that',
+      'update_records changes everything that matches where, and read_records does not read the same selection',
     ])
   })
 
@@ -561,7 +563,7 @@ describe('what was made and cannot be deleted', () => {
       call: 'update_issue(repo=$.args.repo, issue_number=$.result.number, state="closed")',
       exact: false,
     })
-    expect(proposal?.caveats[0]).toBe('nothing deletes what it makes, so it is only closed')
+    expect(proposal?.caveats[0]).toBe('no tool deletes what it creates, so it is only closed')
   })
 })
 

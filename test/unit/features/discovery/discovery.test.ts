@@ -231,7 +231,7 @@ describe('a tool nobody has', () => {
     })
     expect((await failed('add_entity', 'graph')).extra.suggestion).toBe('Did you mean create_entities?')
     expect((await failed('add_entity', 'files')).extra.suggestion).toBe(
-      'List the tools to see which there are.',
+      'List the tools to see the available ones.',
     )
   })
 
@@ -245,7 +245,10 @@ describe('a tool nobody has', () => {
   it('does not tell of tools the caller may not call', async () => {
     const isPermitted = async (): Promise<boolean> => false
     const { extra } = await failed('raed_text_file', 'files', { isPermitted })
-    expect([extra.suggestion, extra.details]).toEqual(['List the tools to see which there are.', undefined])
+    expect([extra.suggestion, extra.details]).toEqual([
+      'List the tools to see the available ones.',
+      undefined,
+    ])
   })
 
   it('is told of at once, whatever its name and however many tools there are', async () => {

@@ -218,7 +218,7 @@ describe('an intent', () => {
       { intent: { text: 'x', workflow_id: 1 } },
       'workflow_id must be a string',
     ],
-    ['given twice', { intent: 'a', _meta: { intent: 'b' } }, 'given twice'],
+    ['given twice', { intent: 'a', _meta: { intent: 'b' } }, 'set twice'],
   ])('that is %s is refused, and the call is not made', async (_, params, words) => {
     await expect(tried(params)).rejects.toMatchObject({
       code: 'INVALID_INPUT',
