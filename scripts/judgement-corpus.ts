@@ -64,7 +64,7 @@ function labelled(name: string): LabelledServer {
 
 /** What a judgement decides, without its wording. */
 function decision(definition: Readonly<Record<string, unknown>>, context: Context) {
-  const { effect, least, conditions, dryRun } = judge(definition, context)
+  const { effect, baseEffect: least, conditions, dryRun } = judge(definition, context)
   return { effect, least, dryRun, conditions: conditions.map(({ effect: worst, when }) => ({ worst, when })) }
 }
 

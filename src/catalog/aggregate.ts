@@ -1,6 +1,6 @@
 /**
- * Several servers as one: lists joined, names resolved, notifications merged. A server that is away does not
- * hide the others.
+ * Several servers as one: joined lists, resolved names, merged notifications. An unavailable server does not hide the
+ * others.
  */
 import { type Call, type Handler, type Notification, type Outcome, resultOf } from '../core/call.ts'
 import { GatewayError, unknownPrompt, unknownResource, unknownTool } from '../core/error.ts'
@@ -22,16 +22,19 @@ import { listAllPages, walkIfThere } from './pagination.ts'
 
 interface Options {
   readonly names: readonly string[]
-  /** Does a call that names its server. */
+  /** Runs a call that names its server. */
   readonly handle: Handler
   readonly naming: Naming
   /** Aborted when the set of servers changes. */
   readonly ended: AbortSignal
-  /** Hears of each listed tool or prompt that is left out, each time it is. */
+  /** Called with each listed tool or prompt that is left out, each time. */
   readonly onHidden?: (hidden: HiddenName) => void
 }
 
-/** A tool or prompt that is not offered beside those of other servers, as its name would be in the space of one. */
+/**
+ * A tool or prompt that is left out of the lists of all servers, because its name is in the namespace of another
+ * server.
+ */
 export interface HiddenName {
   readonly exposed: string
   readonly upstream: string
@@ -39,82 +42,128 @@ export interface HiddenName {
   readonly owner: string
 }
 
-/** Why a name is left out, and where it is found, for people. */
+/** Why a name is left out and where it is available, for people. */
 export function hiddenText({ exposed, upstream, owner }: HiddenName): string {
-  return `${exposed} of ${upstream} is served at /mcp/${upstream} only: at /mcp such names are those of ${owner}`
+  return `${exposed} of ${upstream} is available at /mcp/${upstream} only: at /mcp such names belong to ${owner}`
 }
 
 /** Several servers as one. */
 export interface Aggregate {
   readonly handle: Handler
   resolve(call: Call): Promise<Call | undefined>
-  /** Tools and prompts that are left out, and why. */
+  /** Tools and prompts that are left out, with the reasons. */
   collisions(call: Call): Promise<string[]>
 }
 
-/** Offers servers together: lists are joined, names get the server's name in front, URIs too. */
-export function aggregate({ names, handle, naming, ended, onHidden }: Options): Aggregate {
-  const toServer = async (call: Call, { upstream, name }: Candidate, params: Payload): Promise<Outcome> => {
-    const shown = (result: Payload): Payload => nameUris(result, (uri) => naming.uri(upstream, uri))
+/** Offers servers together: lists are joined, and names and URIs get the name of their server as a prefix. */
+export function aggregate(options: Options): Aggregate {
+  return new AllServers(options)
+}
+
+class AllServers implements Aggregate {
+  readonly #options: Options
+
+  constructor(options: Options) {
+    this.#options = options
+  }
+
+  readonly handle: Handler = async (call) => {
+    const { names, handle, naming, ended } = this.#options
+    if (call.method === 'server/discover') return this.#discover(call)
+    if (call.method === 'subscriptions/listen') return listenToAll(call, { names, handle, naming, ended })
+    if (call.method.startsWith('notifications/')) {
+      await fromAll(names, (upstream) => handle(this.#forServer(call, upstream)))
+      return done(Payload.of({}))
+    }
+    const { list } = method(call.method)
+    if (list !== undefined) return this.#joinedList(call, list)
+    const found = await this.#locate(call)
+    if (!found) throw new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${call.method}`, namedOnly)
+    return this.#toServer(call, ...found)
+  }
+
+  readonly resolve = async (call: Call): Promise<Call | undefined> => {
+    const found = await this.#locate(call)
+    return found && { ...call, params: found[1], target: { method: call.method, ...found[0] } }
+  }
+
+  readonly collisions = async (call: Call): Promise<string[]> => {
+    const { names, handle } = this.#options
+    const hidden: HiddenName[] = []
+    const outer = names.filter((name) => names.some((other) => other.startsWith(`${name}-`)))
+    for (const upstream of outer) {
+      for (const list of ['tools/list', 'prompts/list']) {
+        const entries = await listAllPages(handle, this.#forServer(call, upstream), list).catch(() => [])
+        hidden.push(...entries.flatMap(({ fields: { name } }) => this.#hiddenOf(upstream, name)))
+      }
+    }
+    return hidden.map(hiddenText)
+  }
+
+  async #discover(call: Call): Promise<Outcome> {
+    const { names, handle } = this.#options
+    const found = await fromAll(names, async (upstream) =>
+      resultOf(await handle(this.#forServer(call, upstream))),
+    )
+    return done(mergeDiscovered(found, self))
+  }
+
+  async #joinedList(call: Call, list: string): Promise<Outcome> {
+    const { names, handle, naming } = this.#options
+    if (call.params.fields.cursor !== undefined) {
+      throw new GatewayError(
+        'INVALID_INPUT',
+        'Invalid params: this list has one page, so the cursor is not valid.',
+      )
+    }
+    const lists = await fromAll(names, async (upstream) => {
+      const entries = await walkIfThere(handle, this.#forServer(call, upstream), call.method)
+      return entries && nameEntries(upstream, this.#withoutHidden(upstream, entries), naming)
+    })
+    if (lists.length === names.length && lists.every((entries) => entries === undefined)) {
+      throw unknownMethod(call.method)
+    }
+    const texts = lists.flatMap((entries) => entries ?? []).map(({ text }) => text)
+    return done(Payload.of({}).with({ [list]: Payload.text(`[${texts.join(',')}]`) }))
+  }
+
+  async #toServer(call: Call, { upstream, name }: Candidate, params: Payload): Promise<Outcome> {
+    const { handle, naming } = this.#options
+    const rewriteResult = (result: Payload): Payload => nameUris(result, (uri) => naming.uri(upstream, uri))
     const target = { method: call.method, upstream, name }
     const emit = namedEmit(call, upstream, naming)
     try {
-      const outcome = await handle({ ...call, params, target, emit, rewriteResult: shown })
-      return outcome.kind === 'input_required' ? outcome : done(shown(outcome.result))
+      const outcome = await handle({ ...call, params, target, emit, rewriteResult })
+      return outcome.kind === 'input_required' ? outcome : done(rewriteResult(outcome.result))
     } catch (error) {
       return failedRead(error, call.params, params)
     }
   }
 
-  const forServer = (call: Call, upstream: string): Call => ({
-    ...call,
-    target: { ...call.target, upstream },
-    emit: namedEmit(call, upstream, naming),
-  })
-
-  /** The server a name is of, and the name as that server knows it; its list is read where the name is shortened. */
-  const find = async (call: Call, list: string, name: string): Promise<Candidate> => {
-    const owner = ownerOf(name, names)
-    if (!owner) throw unknown(call.method, name)
-    if (!isShortened(name)) return owner
-    const entries = await listAllPages(handle, forServer(call, owner.upstream), list)
-    const listed = entries.map(({ fields }) => String(fields.name))
-    const found =
-      listed.find((each) => each === owner.name) ?? listed.find((each) => stands(name, owner.upstream, each))
-    return found === undefined ? owner : { upstream: owner.upstream, name: found }
+  #forServer(call: Call, upstream: string): Call {
+    const emit = namedEmit(call, upstream, this.#options.naming)
+    return { ...call, target: { ...call.target, upstream }, emit }
   }
 
-  /** The tool or prompt of a server, where its exposed name is in the space of another server. */
-  const hiddenOf = (upstream: string, name: unknown): readonly HiddenName[] => {
-    const exposed = naming.name(upstream, String(name))
-    const owner = ownerOf(exposed, names)?.upstream
-    return owner === undefined || owner === upstream ? [] : [{ exposed, upstream, owner }]
-  }
-
-  /** Entries of a server without those that are hidden. */
-  const ownNamed = (upstream: string, entries: readonly Payload[]): Payload[] =>
-    entries.filter(({ fields: { name, uri, uriTemplate } }) => {
-      if (typeof name !== 'string' || typeof uri === 'string' || typeof uriTemplate === 'string') return true
-      const [hidden] = hiddenOf(upstream, name)
-      if (hidden) onHidden?.(hidden)
-      return hidden === undefined
-    })
-
-  const locate = async (call: Call): Promise<[Candidate, Payload] | undefined> => {
+  /** The server and the parameters of a call there; undefined for a method that names no server. */
+  async #locate(call: Call): Promise<[Candidate, Payload] | undefined> {
+    const { names, naming } = this.#options
     const { name: subject } = call.target
-    if (call.method === 'completion/complete') return locateReference(call)
+    if (call.method === 'completion/complete') return this.#locateReference(call)
     if (!located.has(call.method)) return undefined
-    if (subject === undefined) throw unfit(method(call.method).nameIn ?? 'name', 'must be a string')
+    if (subject === undefined) throw invalidParams(method(call.method).nameIn ?? 'name', 'must be a string')
     if (call.method === 'resources/read') {
       const found = naming.serverOf(subject, names)
       if (!found) throw unknown(call.method, subject)
       return [found, call.params.with({ uri: found.name })]
     }
-    const found = await find(call, call.method === 'tools/call' ? 'tools/list' : 'prompts/list', subject)
+    const list = call.method === 'tools/call' ? 'tools/list' : 'prompts/list'
+    const found = await this.#find(call, list, subject)
     return [found, call.params.with({ name: found.name })]
   }
 
-  const locateReference = async (call: Call): Promise<[Candidate, Payload]> => {
+  async #locateReference(call: Call): Promise<[Candidate, Payload]> {
+    const { names, naming } = this.#options
     const reference = call.params.at('ref')
     const { name, uri } = reference?.fields ?? {}
     if (reference && typeof uri === 'string') {
@@ -122,79 +171,45 @@ export function aggregate({ names, handle, naming, ended, onHidden }: Options): 
       if (found) return [found, call.params.with({ ref: reference.with({ uri: found.name }) })]
     }
     if (!reference || (typeof name !== 'string' && typeof uri !== 'string'))
-      throw unfit('ref', 'must name a prompt or a resource')
+      throw invalidParams('ref', 'must name a prompt or a resource')
     if (typeof name !== 'string') throw unknown(call.method, String(uri))
-    const found = await find(call, 'prompts/list', name)
+    const found = await this.#find(call, 'prompts/list', name)
     return [found, call.params.with({ ref: reference.with({ name: found.name }) })]
   }
 
-  const joined = async (call: Call, list: string): Promise<Outcome> => {
-    if (call.params.fields.cursor !== undefined) {
-      throw new GatewayError(
-        'INVALID_INPUT',
-        'Invalid params: this list has one page, so there is no such cursor.',
-      )
-    }
-    const lists = await fromAll(names, async (upstream) => {
-      const entries = await walkIfThere(handle, forServer(call, upstream), call.method)
-      return entries && nameEntries(upstream, ownNamed(upstream, entries), naming)
-    })
-    if (lists.length === names.length && lists.every((each) => each === undefined)) {
-      throw unknownMethod(call.method)
-    }
-    return done(
-      Payload.of({}).with({
-        [list]: Payload.text(
-          `[${lists
-            .flatMap((each) => each ?? [])
-            .map((each) => each.text)
-            .join(',')}]`,
-        ),
-      }),
-    )
+  /** The server a name belongs to, and the name on that server; its list is read if the name is shortened. */
+  async #find(call: Call, list: string, name: string): Promise<Candidate> {
+    const { names, handle } = this.#options
+    const owner = ownerOf(name, names)
+    if (!owner) throw unknown(call.method, name)
+    if (!isShortened(name)) return owner
+    const entries = await listAllPages(handle, this.#forServer(call, owner.upstream), list)
+    const listed = entries.map(({ fields }) => String(fields.name))
+    const found =
+      listed.find((entry) => entry === owner.name) ??
+      listed.find((entry) => isAliasOf(name, owner.upstream, entry))
+    return found === undefined ? owner : { upstream: owner.upstream, name: found }
   }
 
-  return {
-    handle: async (call) => {
-      if (call.method === 'server/discover') {
-        const found = await fromAll(names, async (upstream) =>
-          resultOf(await handle(forServer(call, upstream))),
-        )
-        return done(mergeDiscovered(found, self))
-      }
-      if (call.method === 'subscriptions/listen') return listenToAll(call, { names, handle, naming, ended })
-      if (call.method.startsWith('notifications/')) {
-        await fromAll(names, (upstream) => handle(forServer(call, upstream)))
-        return done(Payload.of({}))
-      }
-      const { list } = method(call.method)
-      if (list !== undefined) return joined(call, list)
-      const found = await locate(call)
-      if (!found)
-        throw new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${call.method}`, namedOnly)
-      return toServer(call, ...found)
-    },
+  /** The tool or prompt of a server, where its exposed name is in the namespace of another server. */
+  #hiddenOf(upstream: string, name: unknown): readonly HiddenName[] {
+    const { names, naming } = this.#options
+    const exposed = naming.name(upstream, String(name))
+    const owner = ownerOf(exposed, names)?.upstream
+    return owner === undefined || owner === upstream ? [] : [{ exposed, upstream, owner }]
+  }
 
-    resolve: async (call) => {
-      const found = await locate(call)
-      return found && { ...call, params: found[1], target: { method: call.method, ...found[0] } }
-    },
-
-    collisions: async (call) => {
-      const found: HiddenName[] = []
-      const outer = names.filter((one) => names.some((other) => other.startsWith(`${one}-`)))
-      for (const upstream of outer) {
-        for (const list of ['tools/list', 'prompts/list']) {
-          const entries = await listAllPages(handle, forServer(call, upstream), list).catch(() => [])
-          found.push(...entries.flatMap(({ fields: { name } }) => hiddenOf(upstream, name)))
-        }
-      }
-      return found.map(hiddenText)
-    },
+  #withoutHidden(upstream: string, entries: readonly Payload[]): Payload[] {
+    return entries.filter(({ fields: { name, uri, uriTemplate } }) => {
+      if (typeof name !== 'string' || typeof uri === 'string' || typeof uriTemplate === 'string') return true
+      const [hidden] = this.#hiddenOf(upstream, name)
+      if (hidden) this.#options.onHidden?.(hidden)
+      return hidden === undefined
+    })
   }
 }
 
-/** Asks every server; those that fail are left out, unless all do. */
+/** Queries all servers; failed ones are left out, unless all fail. */
 async function fromAll<Value>(
   names: readonly string[],
   ask: (name: string) => Promise<Value>,
@@ -206,13 +221,13 @@ async function fromAll<Value>(
   return found
 }
 
-/** Notes of one server with its URIs named as the client knows them. */
+/** Forwards notifications of one server with its URIs converted to those of the client. */
 function namedEmit(call: Call, upstream: string, naming: Naming): (note: Notification) => void {
   return (note) => call.emit(withUri(note, (uri) => naming.uri(upstream, uri)))
 }
 
-/** Whether a name is the alias a tool or prompt of a server has among those of others. */
-function stands(alias: string, upstream: string, name: string): boolean {
+/** Whether a name is the alias of a tool or prompt among several servers. */
+function isAliasOf(alias: string, upstream: string, name: string): boolean {
   return alias === aliasOf(exposedName(upstream, aliasOf(name)))
 }
 
@@ -220,14 +235,16 @@ function done(result: Payload): Outcome {
   return { kind: 'result', result }
 }
 
-/** Methods whose subject says which server they are for. */
+/** Methods whose target name identifies the server. */
 const located: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read'])
 
-function unfit(field: string, why: string): GatewayError {
+function invalidParams(field: string, why: string): GatewayError {
   return new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${why}.`, { field, reason: 'type' })
 }
 
-const namedOnly = { suggestion: 'Methods the protocol does not define are served at /mcp/<server> only.' }
+const namedOnly = {
+  suggestion: 'Methods that the protocol does not define are available at /mcp/<server> only.',
+}
 
 function unknown(name: string, subject: string): GatewayError {
   if (name === 'tools/call') return unknownTool(subject)
@@ -236,16 +253,16 @@ function unknown(name: string, subject: string): GatewayError {
 
 interface ListenOptions {
   readonly names: readonly string[]
-  /** Does a call that names its server. */
+  /** Runs a call that names its server. */
   readonly handle: Handler
   readonly naming: Naming
   readonly ended: AbortSignal
 }
 
-/** How many notes of servers that are there wait for those that are not. */
+/** How many notifications of available servers are buffered until the remaining servers acknowledge. */
 const MAX_WAITING_NOTIFICATIONS = 1000
 
-/** One listening call that hears several servers; it ends when the set of servers changes. */
+/** One subscription to several servers; it ends when the set of servers changes. */
 export async function listenToAll(
   call: Call,
   { names, handle, naming, ended }: ListenOptions,
@@ -253,17 +270,17 @@ export async function listenToAll(
   const filter = readFilter(call.params)
   const controller = new AbortController()
   const stop = (): void => controller.abort(call.signal.reason)
-  const honoured: SubscriptionFilter[] = []
-  // Nothing comes before the acknowledgement, which waits for the last server.
-  let held: Notification[] | undefined = []
-  const tell = (note: Notification): void => {
-    if (!held) call.emit(note)
-    else if (held.length < MAX_WAITING_NOTIFICATIONS) held.push(note)
+  const accepted: SubscriptionFilter[] = []
+  // Nothing is sent before the acknowledgement, which waits for the last server.
+  let pending: Notification[] | undefined = []
+  const forward = (note: Notification): void => {
+    if (!pending) call.emit(note)
+    else if (pending.length < MAX_WAITING_NOTIFICATIONS) pending.push(note)
   }
   const acknowledge = (): void => {
-    call.emit({ method: ACKNOWLEDGED, params: Payload.of({ notifications: joined(honoured) }) })
-    held?.forEach((note) => call.emit(note))
-    held = undefined
+    call.emit({ method: ACKNOWLEDGED, params: Payload.of({ notifications: mergedFilter(accepted) }) })
+    pending?.forEach((note) => call.emit(note))
+    pending = undefined
   }
   call.signal.addEventListener('abort', stop)
   ended.addEventListener('abort', stop)
@@ -271,25 +288,25 @@ export async function listenToAll(
     const streams = names.map((upstream) => {
       const part = filterFor(filter, upstream, (uri) => naming.serverOf(uri, names))
       const exposed = (uri: string): string => naming.uri(upstream, uri)
-      const heard = Promise.withResolvers<void>()
+      const acknowledged = Promise.withResolvers<void>()
       const emit = (note: Notification): void => {
-        if (note.method !== ACKNOWLEDGED) return tell(withUri(note, exposed))
-        honoured.push(withUris(readFilter(note.params), exposed))
-        heard.resolve()
+        if (note.method !== ACKNOWLEDGED) return forward(withUri(note, exposed))
+        accepted.push(withUris(readFilter(note.params), exposed))
+        acknowledged.resolve()
       }
-      // The envelope stays: it is what a server of 2026-07-28 wants of every request.
+      // The envelope is kept: a 2026-07-28 server requires it in every request.
       const params = call.params.with({ notifications: part })
       const target = { method: call.method, upstream }
-      // One answer could not be told from another's, so nothing is asked through this call.
+      // Responses to input requests could not be assigned to one of the servers, so this call allows none.
       const client = { ...call.client, nonInteractive: true } as const
       const outcome = handle({ ...call, params, target, client, emit, signal: controller.signal })
       outcome.then(
-        () => heard.resolve(),
-        () => heard.resolve(),
+        () => acknowledged.resolve(),
+        () => acknowledged.resolve(),
       )
-      return { heard: heard.promise, outcome }
+      return { acknowledged: acknowledged.promise, outcome }
     })
-    await Promise.all(streams.map((each) => each.heard))
+    await Promise.all(streams.map((each) => each.acknowledged))
     acknowledge()
     await Promise.allSettled(streams.map((each) => each.outcome))
     if (call.signal.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
@@ -313,14 +330,14 @@ function filterFor(
   return { ...rest, ...(uris.length > 0 && { resourceSubscriptions: uris }) }
 }
 
-function joined(filters: readonly SubscriptionFilter[]): SubscriptionFilter {
+function mergedFilter(filters: readonly SubscriptionFilter[]): SubscriptionFilter {
   const uris = filters.flatMap((each) => each.resourceSubscriptions ?? [])
   return { ...Object.assign({}, ...filters), ...(uris.length > 0 && { resourceSubscriptions: uris }) }
 }
 
-// Joins the discovery results of several servers, and gives entries and URIs their names there.
+// Merges the discovery results of several servers, and renames entries and URIs.
 
-/** What several servers say of themselves, as one: what any can do, and the instructions of each. */
+/** The merged descriptions of several servers: the capabilities of any, and the instructions of each. */
 function mergeDiscovered(found: readonly Payload[], own: Readonly<Record<string, unknown>>): Payload {
   const capabilities = found.map(({ fields }) => fields.capabilities).filter(isObject)
   const instructions = found.flatMap(({ fields }) => {
@@ -334,7 +351,7 @@ function mergeDiscovered(found: readonly Payload[], own: Readonly<Record<string,
   })
 }
 
-/** The entries of a server's list under the names they have beside those of other servers. */
+/** The entries of a server's list under their names at the shared endpoint. */
 function nameEntries(upstream: string, entries: readonly Payload[], naming: Naming): Payload[] {
   return entries.map((entry) => {
     const { name, uri, uriTemplate } = entry.fields
@@ -344,7 +361,7 @@ function nameEntries(upstream: string, entries: readonly Payload[], naming: Nami
   })
 }
 
-/** A result whose resource URIs are as the client knows them. */
+/** A result with its resource URIs converted to those of the client. */
 export function nameUris(result: Payload, exposed: (uri: string) => string): Payload {
   const { content, contents, messages } = result.fields
   let named = result
@@ -374,7 +391,7 @@ function hasUri(block: unknown): boolean {
   return isObject(block) && (typeof block.uri === 'string' || isObject(block.resource))
 }
 
-/** Methods of extensions name no server, so they work at the address of one server only. */
+/** Extension methods do not name a server, so they only work at the endpoint of one server. */
 function withoutVendors(capabilities: Record<string, unknown>): Record<string, unknown> {
   const { extensions: _extensions, experimental: _experimental, tasks: _tasks, ...rest } = capabilities
   return rest
@@ -396,42 +413,43 @@ function titleOf(fields: Readonly<Record<string, unknown>>): string {
   return typeof name === 'string' ? name : 'Server'
 }
 
-// What a server says of a thing it failed to give names it as the server knows it. Where the client asked by another
-// name, at the address of all servers or in the scheme of its server, the failure is worded with the client's names.
+// A server's failure to return an item names the item as the server knows it. If the client used another name, at the
+// shared endpoint or in the scheme of its server, the error is rewritten to the client's name.
 
-/** Throws a failure on, about the resource or prompt as its client asked for it where the server was sent another name. */
-export function failedRead(thrown: unknown, asked: Payload, sent: Payload): never {
+/** Rethrows a failure with the name the client requested, if the server received a different one. */
+export function failedRead(thrown: unknown, requested: Payload, sent: Payload): never {
   const known = sent.fields.uri ?? sent.fields.name
-  const told = asked.fields.uri ?? asked.fields.name
-  if (!(thrown instanceof GatewayError) || typeof known !== 'string' || typeof told !== 'string') throw thrown
-  if (known === told) throw thrown
+  const requestedName = requested.fields.uri ?? requested.fields.name
+  if (!(thrown instanceof GatewayError) || typeof known !== 'string' || typeof requestedName !== 'string')
+    throw thrown
+  if (known === requestedName) throw thrown
   const { data, relayed } = thrown.extra
-  const renamed = (text: string): string => withName(text, known, told)
+  const renamed = (text: string): string => withName(text, known, requestedName)
   const inData = (fields: Readonly<Record<string, unknown>>): Record<string, unknown> => ({
-    ...(fields.uri === known && { uri: told }),
+    ...(fields.uri === known && { uri: requestedName }),
     ...(typeof fields.message === 'string' && { message: renamed(fields.message) }),
   })
-  const theirs = relayed?.at('data')
+  const serverData = relayed?.at('data')
   throw new GatewayError(thrown.code, renamed(thrown.message), {
     ...thrown.extra,
     ...(data && { data: { ...data, ...inData(data) } }),
     ...(relayed && {
       relayed: relayed.with({
         message: renamed(thrown.message),
-        ...(isObject(theirs?.value) && { data: theirs.with(inData(theirs.fields)) }),
+        ...(isObject(serverData?.value) && { data: serverData.with(inData(serverData.fields)) }),
       }),
     }),
   })
 }
 
-/** Characters that mean something in a regular expression. */
+/** Special characters of regular expressions. */
 const SPECIAL = /[\\^$.*+?()[\]{}|/-]/g
 
-/** A text with a name in place of another, where that stands by itself; the new one may hold the old one. */
-function withName(text: string, known: string, told: string): string {
+/** Replaces a name in a text where it is a separate word; the new name may contain the old one. */
+function withName(text: string, known: string, requestedName: string): string {
   const word = new RegExp(`(?<![\\w/+:.-])${known.replaceAll(SPECIAL, '\\$&')}(?![\\w/+-])`, 'g')
   return text
-    .split(told)
-    .map((part) => part.replaceAll(word, () => told))
-    .join(told)
+    .split(requestedName)
+    .map((part) => part.replaceAll(word, () => requestedName))
+    .join(requestedName)
 }

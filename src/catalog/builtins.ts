@@ -1,6 +1,6 @@
-/** The gateway's own tools, prompts, resources and pages among those of the servers. */
+/** The gateway's own tools, prompts, resources and pages next to those of the servers. */
 import type { Call, Handler, Outcome } from '../core/call.ts'
-import { type GatewayError, asGatewayError } from '../core/error.ts'
+import { asGatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { within } from '../core/time/waiting.ts'
@@ -8,17 +8,17 @@ import { unknownPrompt, unknownResource } from '../core/error.ts'
 import { isExtensionMethod, pageMethod, unknownMethod } from '../protocol/methods.ts'
 import { listAllPages } from './pagination.ts'
 
-/** A tool the gateway answers itself. */
+/** A tool implemented by the gateway. */
 export interface BuiltinTool {
   readonly definition: Readonly<Record<string, unknown>> & { readonly name: string }
-  /** Whether it stands in lists; as `metaTools` says unless given. */
+  /** Whether it is listed; `metaTools` decides if undefined. */
   isListed?(upstream?: string): boolean | undefined
   readonly handle: Handler
 }
 
-/** What is read at a path over HTTP. */
+/** A resource served at an HTTP path. */
 interface BuiltinPage {
-  /** `*` stands for the name of a server; without one it is of all servers, or of the one the query names. */
+  /** `*` stands for the name of a server; without one it covers all servers, or the one in the query. */
   readonly path: string
   /** Whether it can be read without authentication. */
   isOpen?(): boolean
@@ -27,128 +27,163 @@ interface BuiltinPage {
 
 type Extensions = Readonly<Record<string, Readonly<Record<string, unknown>>>>
 
-/** What some part of the gateway answers itself, and at which addresses. */
+/** The built-ins of one part of the gateway, and the endpoints they are available at. */
 export interface Answering {
   readonly methods?: Readonly<Record<string, Handler>>
   readonly tools?: readonly BuiltinTool[]
   readonly pages?: readonly BuiltinPage[]
   prompts?(upstream?: string): readonly BuiltinEntry[]
   resources?(upstream?: string): readonly BuiltinEntry[]
-  /** What is said of it among the capabilities of what has tools, by the name of the extension. */
+  /** Its entry among the extension capabilities of endpoints with tools, by extension name. */
   extensions?(upstream?: string): Extensions
-  /** Whether it answers at the address of a server, or of all where none is named. */
+  /** Whether it is available at the endpoint of a server, or at the shared one without a name. */
   isOn(upstream?: string): boolean
 }
 
 interface Options {
   readonly parts: readonly Answering[]
-  /** Whether the tools stand in lists, can only be called, or are not there. */
+  /** Whether the tools are listed, callable only, or disabled. */
   readonly metaTools: 'hidden' | 'listed' | 'off'
-  /** Whether clients may ask by methods that the protocol and its extensions do not have. */
+  /** Whether clients may use methods that are not part of the protocol and its extensions. */
   readonly hasMethods: boolean
   /** Whether a server has the tool a call names. */
   isTaken(call: Call): boolean | Promise<boolean>
-  /** Does what a call of the gateway's own asks, through the chain of its target. */
+  /** Runs a call of a built-in through the chain of its target. */
   run(call: Call, end: Handler): Promise<Outcome>
 }
 
-/** What the gateway answers itself beside what its servers answer. */
+/** The gateway's own answers next to those of its servers. */
 export interface Builtins {
-  /** Puts the gateway's own answers before those of the servers. */
+  /** Handles calls of built-ins and passes all others to the servers. */
   answer(servers: Handler): Handler
-  /** The own tool a call names, where no server has one of that name. */
+  /** The built-in tool a call names, if no server has one of that name. */
   tool(call: Call): BuiltinTool | undefined | Promise<BuiltinTool | undefined>
 }
 
-/** In front of the name of an own tool where a server has one of that name. */
+/** The prefix of a built-in tool's name if a server has a tool of that name. */
 const PREFIX = 'gateway_'
 
-/** Answers the methods and tools of the gateway itself; tools of a server go before own ones of their name. */
-export function createBuiltins({ parts, metaTools, hasMethods, isTaken, run }: Options): Builtins {
-  const methods = new Map(
-    parts.flatMap((part) =>
-      Object.entries(part.methods ?? {}).map(([name, handle]) => [name, { handle, part }] as const),
-    ),
-  )
-  const pages = new Map(
-    parts.flatMap((part) =>
-      (part.pages ?? []).map(({ path, handle }) => [pageMethod(path), { handle, part }] as const),
-    ),
-  )
-  const isListed = metaTools === 'listed'
-  const offered = metaTools === 'off' ? [] : parts
-  const tools = new Map(
-    offered.flatMap((part) =>
-      (part.tools ?? []).map((tool) => [tool.definition.name, { tool, part }] as const),
-    ),
-  )
+/** Answers the methods and tools of the gateway itself; a server's tool takes precedence over a built-in of its name. */
+export function createBuiltins(options: Options): Builtins {
+  return new RegisteredBuiltins(options)
+}
 
-  const named = ({ target: { name = '', upstream } }: Call): BuiltinTool | undefined => {
+interface Registered {
+  readonly handle: Handler
+  readonly part: Answering
+}
+
+class RegisteredBuiltins implements Builtins {
+  readonly #options: Options
+  readonly #methods: ReadonlyMap<string, Registered>
+  /** Pages by the method that requests them. */
+  readonly #pages: ReadonlyMap<string, Registered>
+  readonly #tools: ReadonlyMap<string, { readonly tool: BuiltinTool; readonly part: Answering }>
+
+  constructor(options: Options) {
+    const { parts, metaTools } = options
+    this.#options = options
+    this.#methods = new Map(
+      parts.flatMap((part) =>
+        Object.entries(part.methods ?? {}).map(([name, handle]) => [name, { handle, part }] as const),
+      ),
+    )
+    this.#pages = new Map(
+      parts.flatMap((part) =>
+        (part.pages ?? []).map(({ path, handle }) => [pageMethod(path), { handle, part }] as const),
+      ),
+    )
+    const offered = metaTools === 'off' ? [] : parts
+    this.#tools = new Map(
+      offered.flatMap((part) =>
+        (part.tools ?? []).map((tool) => [tool.definition.name, { tool, part }] as const),
+      ),
+    )
+  }
+
+  readonly tool: Builtins['tool'] = (call) => {
+    const found = this.#named(call)
+    if (!found) return undefined
+    const isTaken = this.#options.isTaken(call)
+    if (!(isTaken instanceof Promise)) return isTaken ? undefined : found
+    // A server that does not list its tools in time does not block the gateway's own answers.
+    return within(isTaken, LOOKUP_TIMEOUT_MS, false).then((is) => (is ? undefined : found))
+  }
+
+  answer(servers: Handler): Handler {
+    const { parts, metaTools, run } = this.#options
+    const withTools = adding(servers, {
+      listed: (call) => this.#definitions(call),
+      isAny: (call) => this.#listed(call).length > 0,
+    })
+    const advertised = parts.some((part) => part.extensions) ? advertising(withTools, parts) : withTools
+    const registry = registryOf(parts, metaTools)
+    const withEntries = withBuiltinEntries(advertised, { registry, isListed: this.#isListed, run })
+    return (call) => {
+      const { method, upstream, isBuiltin } = call.target
+      if (method === 'tools/call') return this.#callTool(call, servers)
+      const own = this.#methodOf(method, isBuiltin === true)
+      if (own?.part.isOn(upstream) === true) return this.#run(call, own.handle)
+      return isBuiltin ? Promise.reject(unknownMethod(method)) : withEntries(call)
+    }
+  }
+
+  get #isListed(): boolean {
+    return this.#options.metaTools === 'listed'
+  }
+
+  #callTool(call: Call, servers: Handler): Promise<Outcome> {
+    const found = this.tool(call)
+    if (!found) return servers(call)
+    if (!(found instanceof Promise)) return this.#run(call, found.handle)
+    return found.then((tool) => (tool ? this.#run(call, tool.handle) : servers(call)))
+  }
+
+  #methodOf(method: string, isBuiltin: boolean): Registered | undefined {
+    const isOpen = this.#options.hasMethods || isBuiltin || isExtensionMethod(method)
+    // Only the gateway itself requests a page.
+    return (
+      (isOpen ? this.#methods.get(method) : undefined) ?? (isBuiltin ? this.#pages.get(method) : undefined)
+    )
+  }
+
+  #run(call: Call, handle: Handler): Promise<Outcome> {
+    return this.#options.run({ ...call, target: { ...call.target, isBuiltin: true } }, handle)
+  }
+
+  #named({ target: { name = '', upstream } }: Call): BuiltinTool | undefined {
     const found =
-      tools.get(name) ?? (name.startsWith(PREFIX) ? tools.get(name.slice(PREFIX.length)) : undefined)
+      this.#tools.get(name) ??
+      (name.startsWith(PREFIX) ? this.#tools.get(name.slice(PREFIX.length)) : undefined)
     return found?.part.isOn(upstream) === true ? found.tool : undefined
   }
-  const tool: Builtins['tool'] = (call) => {
-    const found = named(call)
-    if (!found) return undefined
-    const taken = isTaken(call)
-    // A server that lists nothing in time does not keep the gateway from its own answers.
-    return taken instanceof Promise
-      ? within(taken, LOOKUP_TIMEOUT_MS, false).then((is) => (is ? undefined : found))
-      : taken
-        ? undefined
-        : found
-  }
-  const runOwn = (call: Call, handle: Handler): Promise<Outcome> =>
-    run({ ...call, target: { ...call.target, isBuiltin: true } }, handle)
 
-  const told = ({ target: { upstream } }: Call) =>
-    [...tools.values()].filter(
-      ({ part, tool: each }) => part.isOn(upstream) && (each.isListed?.(upstream) ?? isListed),
-    )
-  const listed = async (call: Call): Promise<Payload[]> => {
-    const there = told(call)
+  #listed({ target: { upstream } }: Call): readonly BuiltinTool[] {
+    return [...this.#tools.values()]
+      .filter(({ part, tool }) => part.isOn(upstream) && (tool.isListed?.(upstream) ?? this.#isListed))
+      .map(({ tool }) => tool)
+  }
+
+  /** The listed tools; a tool gets a prefix if a server has one of its name. */
+  #definitions(call: Call): Promise<Payload[]> {
     return Promise.all(
-      there.map(async ({ tool: { definition } }) => {
-        const isHere = await isTaken(naming(call, definition.name))
-        return Payload.of(isHere ? { ...definition, name: `${PREFIX}${definition.name}` } : definition)
+      this.#listed(call).map(async ({ definition }) => {
+        const isTaken = await this.#options.isTaken(naming(call, definition.name))
+        return Payload.of(isTaken ? { ...definition, name: `${PREFIX}${definition.name}` } : definition)
       }),
     )
   }
-
-  return {
-    tool,
-    answer: (servers) => {
-      const whole = adding(servers, { listed, isAny: (call) => told(call).length > 0 })
-      const advertised = parts.some((part) => part.extensions) ? advertising(whole, parts) : whole
-      const withTools = withBuiltinEntries(advertised, { shelf: shelfOf(parts, metaTools), isListed, run })
-      return (call) => {
-        const { method, upstream, isBuiltin } = call.target
-        if (method === 'tools/call') {
-          const found = tool(call)
-          if (!found) return servers(call)
-          if (!(found instanceof Promise)) return runOwn(call, found.handle)
-          return found.then((own) => (own ? runOwn(call, own.handle) : servers(call)))
-        }
-        const isOpen = hasMethods || isBuiltin || isExtensionMethod(method)
-        // Only the gateway itself requests a page.
-        const own = (isOpen ? methods.get(method) : undefined) ?? (isBuiltin ? pages.get(method) : undefined)
-        if (own?.part.isOn(upstream) === true) return runOwn(call, own.handle)
-        return isBuiltin ? Promise.reject(absent(method)) : withTools(call)
-      }
-    },
-  }
 }
 
-/** The same call, as if it were for a tool of this name. */
+/** The call as a call of a tool of this name. */
 function naming(call: Call, name: string): Call {
   const { upstream } = call.target
   const target = { method: 'tools/call', name, ...(upstream !== undefined && { upstream }) }
   return { ...call, method: 'tools/call', params: Payload.of({ name }), target }
 }
 
-/** What of the gateway's own prompts and resources there is where. */
-function shelfOf(parts: readonly Answering[], metaTools: Options['metaTools']): BuiltinRegistry {
+/** The built-in prompts and resources of each endpoint. */
+function registryOf(parts: readonly Answering[], metaTools: Options['metaTools']): BuiltinRegistry {
   const of = (kind: 'prompts' | 'resources', upstream: string | undefined): readonly BuiltinEntry[] =>
     parts
       .flatMap((part) => (part.isOn(upstream) ? (part[kind]?.(upstream) ?? []) : []))
@@ -164,7 +199,7 @@ interface Added {
   isAny(call: Call): boolean
 }
 
-/** Adds own tools to the end of a list of tools, also where the server has none and says so. */
+/** Appends built-in tools to a list of tools, even if the server reports that it has none. */
 function adding(next: Handler, { listed, isAny }: Added): Handler {
   const list: Handler = async (call) => {
     const outcome = await next(call).catch((error: unknown) => absentList(error, 'tools'))
@@ -182,7 +217,7 @@ function adding(next: Handler, { listed, isAny }: Added): Handler {
   }
 }
 
-/** Names the extensions there are, where there are tools to use them with. */
+/** Declares the extensions, where there are tools to use them with. */
 function advertising(next: Handler, parts: readonly Answering[]): Handler {
   return (call) => {
     if (call.method !== 'server/discover') return next(call)
@@ -201,136 +236,140 @@ function withExtensions(outcome: Outcome, added: Extensions): Outcome {
   return { kind: 'result', result: outcome.result.with({ capabilities: capabilities.with({ extensions }) }) }
 }
 
-function absent(method: string): GatewayError {
-  return unknownMethod(method)
-}
-
 type Definition = Readonly<Record<string, unknown>>
 
-/** A prompt or a resource the gateway answers itself. */
+/** A prompt or resource implemented by the gateway. */
 export interface BuiltinEntry {
   readonly definition: Definition
-  /** Whether it stands in lists; as the gateway's own tools do unless it says so. */
+  /** Whether it is listed; by default like the built-in tools. */
   readonly isListed?: boolean
-  /** Whether it answers for a name or URI beside its own. */
+  /** Whether it also answers for other names or URIs. */
   matches?(name: string): boolean
   readonly handle: Handler
 }
 
-/** What the gateway has of its own at the address a call came to. */
+/** The built-ins of an endpoint. */
 interface BuiltinRegistry {
   prompts(upstream: string | undefined): readonly BuiltinEntry[]
   resources(upstream: string | undefined): readonly BuiltinEntry[]
 }
 
 interface EntriesOptions {
-  readonly shelf: BuiltinRegistry
-  /** Whether entries stand in lists that do not say so themselves. */
+  readonly registry: BuiltinRegistry
+  /** Whether entries are listed that do not specify it themselves. */
   readonly isListed: boolean
-  /** Does what a call of the gateway's own asks, through the chain of its target. */
+  /** Runs a call of a built-in through the chain of its target. */
   run(call: Call, end: Handler): Promise<Outcome>
 }
 
-/** How long a server may take to say whether it has an entry of a name, in milliseconds. */
+/** How long a server may take to list its entries when a built-in is looked up, in milliseconds. */
 const LOOKUP_TIMEOUT_MS = 5000
 
-/** Adds prompts and resources of the gateway to those of servers, whose own ones of the same name or URI go first. */
-export function withBuiltinEntries(next: Handler, { shelf, isListed, run }: EntriesOptions): Handler {
-  const there = (kind: Kind, call: Call): readonly BuiltinEntry[] => shelf[kind.shelf](call.target.upstream)
-  const isTold = (entry: BuiltinEntry): boolean => entry.isListed ?? isListed
-
-  const list = async (kind: Kind, call: Call): Promise<Outcome> => {
-    const own = there(kind, call)
-    if (own.length === 0) return next(call)
-    const outcome = await next(call).catch((error: unknown) => absentList(error, kind.list))
-    if (outcome.kind === 'input_required' || typeof outcome.result.fields.nextCursor === 'string')
-      return outcome
-    const entries = outcome.result.at(kind.list)?.items ?? []
-    const taken = new Set(entries.map(({ fields }) => fields[kind.key]))
-    const added = own.filter((entry) => isTold(entry) && !taken.has(entry.definition[kind.key]))
-    if (added.length === 0) return outcome
-    const texts = [
-      ...entries.map(({ text }) => text),
-      ...added.map((each) => JSON.stringify(each.definition)),
-    ]
-    return {
-      kind: 'result',
-      result: outcome.result.with({ [kind.list]: Payload.text(`[${texts.join(',')}]`) }),
-    }
-  }
-
-  /** A server without resources of its own has no templates either. */
-  const templates = async (call: Call): Promise<Outcome> => {
-    if (there(resources, call).length === 0) return next(call)
-    return next(call).catch((error: unknown) => absentList(error, 'resourceTemplates'))
-  }
-
-  const read = async (kind: Kind, call: Call): Promise<Outcome> => {
-    const own = there(kind, call)
-    if (own.length === 0) return next(call)
-    const name = call.target.name ?? ''
-    const found = own.find((each) => each.definition[kind.key] === name || each.matches?.(name) === true)
-    if (found && !(await isTaken(kind, call, name)))
-      return run({ ...call, target: { ...call.target, isBuiltin: true } }, found.handle)
-    return next(call).catch((error: unknown) => {
-      throw asGatewayError(error).rpc === -32601 ? kind.unknown(name) : error
-    })
-  }
-
-  /** A server that lists nothing in time does not keep the gateway from its own answers. */
-  const isTaken = (kind: Kind, call: Call, name: string): Promise<boolean> => {
-    const entries = listAllPages(next, { ...call, emit: () => undefined }, kind.listing)
-    const found = entries.then(
-      (all) => all.some(({ fields }) => fields[kind.key] === name),
-      () => false,
-    )
-    return within(found, LOOKUP_TIMEOUT_MS, false)
-  }
-
-  const discover = async (call: Call): Promise<Outcome> => {
-    const added = kinds.filter((kind) => there(kind, call).length > 0).map((kind) => kind.shelf)
-    const outcome = await next(call)
-    return added.length === 0 ? outcome : withCapabilities(outcome, added)
-  }
-
+/** Adds built-in prompts and resources to those of servers; a server's own entry of the same name or URI takes precedence. */
+export function withBuiltinEntries(next: Handler, options: EntriesOptions): Handler {
+  const context = { ...options, next }
   return (call) => {
     switch (call.method) {
       case 'prompts/list':
-        return list(prompts, call)
+        return listEntries(context, prompts, call)
       case 'resources/list':
-        return list(resources, call)
+        return listEntries(context, resources, call)
       case 'resources/templates/list':
-        return templates(call)
+        return listTemplates(context, call)
       case 'prompts/get':
-        return read(prompts, call)
+        return readEntry(context, prompts, call)
       case 'resources/read':
-        return read(resources, call)
+        return readEntry(context, resources, call)
       case 'server/discover':
-        return discover(call)
+        return discoverEntries(context, call)
       default:
         return next(call)
     }
   }
 }
 
+interface EntriesContext extends EntriesOptions {
+  readonly next: Handler
+}
+
+function entriesOf({ registry }: EntriesContext, kind: Kind, call: Call): readonly BuiltinEntry[] {
+  return registry[kind.registry](call.target.upstream)
+}
+
+async function listEntries(context: EntriesContext, kind: Kind, call: Call): Promise<Outcome> {
+  const { next, isListed } = context
+  const own = entriesOf(context, kind, call)
+  if (own.length === 0) return next(call)
+  const outcome = await next(call).catch((error: unknown) => absentList(error, kind.list))
+  if (outcome.kind === 'input_required' || typeof outcome.result.fields.nextCursor === 'string')
+    return outcome
+  const entries = outcome.result.at(kind.list)?.items ?? []
+  const taken = new Set(entries.map(({ fields }) => fields[kind.key]))
+  const added = own.filter((entry) => (entry.isListed ?? isListed) && !taken.has(entry.definition[kind.key]))
+  if (added.length === 0) return outcome
+  const texts = [
+    ...entries.map(({ text }) => text),
+    ...added.map(({ definition }) => JSON.stringify(definition)),
+  ]
+  const list = Payload.text(`[${texts.join(',')}]`)
+  return { kind: 'result', result: outcome.result.with({ [kind.list]: list }) }
+}
+
+/** A server without resources of its own has no templates either. */
+async function listTemplates(context: EntriesContext, call: Call): Promise<Outcome> {
+  const { next } = context
+  if (entriesOf(context, resources, call).length === 0) return next(call)
+  return next(call).catch((error: unknown) => absentList(error, 'resourceTemplates'))
+}
+
+async function readEntry(context: EntriesContext, kind: Kind, call: Call): Promise<Outcome> {
+  const { next, run } = context
+  const own = entriesOf(context, kind, call)
+  if (own.length === 0) return next(call)
+  const name = call.target.name ?? ''
+  const found = own.find((entry) => entry.definition[kind.key] === name || entry.matches?.(name) === true)
+  if (found && !(await isEntryTaken(next, kind, call)))
+    return run({ ...call, target: { ...call.target, isBuiltin: true } }, found.handle)
+  return next(call).catch((error: unknown) => {
+    throw asGatewayError(error).rpc === -32601 ? kind.unknown(name) : error
+  })
+}
+
+/** Whether the server lists the entry; one that does not answer in time does not block the gateway's own answer. */
+function isEntryTaken(next: Handler, kind: Kind, call: Call): Promise<boolean> {
+  const name = call.target.name ?? ''
+  const entries = listAllPages(next, { ...call, emit: () => undefined }, kind.listing)
+  const found = entries.then(
+    (all) => all.some(({ fields }) => fields[kind.key] === name),
+    () => false,
+  )
+  return within(found, LOOKUP_TIMEOUT_MS, false)
+}
+
+async function discoverEntries(context: EntriesContext, call: Call): Promise<Outcome> {
+  const added = kinds.filter((kind) => entriesOf(context, kind, call).length > 0).map((kind) => kind.registry)
+  const outcome = await context.next(call)
+  return added.length === 0 ? outcome : withCapabilities(outcome, added)
+}
+
 interface Kind {
-  readonly shelf: 'prompts' | 'resources'
+  readonly registry: 'prompts' | 'resources'
   readonly list: string
   readonly listing: string
-  /** The member of an entry that tells it from others. */
+  /** The member that identifies an entry. */
   readonly key: 'name' | 'uri'
   unknown(name: string): Error
 }
 
 const prompts: Kind = {
-  shelf: 'prompts',
+  registry: 'prompts',
   list: 'prompts',
   listing: 'prompts/list',
   key: 'name',
   unknown: unknownPrompt,
 }
 const resources: Kind = {
-  shelf: 'resources',
+  registry: 'resources',
   list: 'resources',
   listing: 'resources/list',
   key: 'uri',
@@ -338,7 +377,7 @@ const resources: Kind = {
 }
 const kinds = [prompts, resources]
 
-/** The same answer to `server/discover`, with capabilities the gateway has itself. */
+/** The result of `server/discover` with added capabilities of the gateway. */
 function withCapabilities(outcome: Outcome, names: readonly string[]): Outcome {
   if (outcome.kind === 'input_required') return outcome
   const capabilities = outcome.result.at('capabilities') ?? Payload.of({})
@@ -348,7 +387,7 @@ function withCapabilities(outcome: Outcome, names: readonly string[]): Outcome {
   return { kind: 'result', result: outcome.result.with({ capabilities: capabilities.with(added) }) }
 }
 
-/** The empty list of a server that has no such lists. */
+/** An empty list, for a server that does not support such lists. */
 function absentList(error: unknown, list: string): Outcome {
   if (asGatewayError(error).rpc === -32601) return { kind: 'result', result: Payload.of({ [list]: [] }) }
   throw error

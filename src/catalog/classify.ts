@@ -1,6 +1,5 @@
 /**
- * What kind of action a tool is: the settings, then what is known of the server's package, then the judgement
- * of its definition.
+ * Classifies tools: by the settings, then by the pack of the server's package, then by the judgement of the definition.
  */
 import { hash } from 'node:crypto'
 import type { Classification, Operation, Risk } from '../core/descriptor.ts'
@@ -13,13 +12,12 @@ import chromeDevtools from './packs/chrome-devtools.json' with { type: 'json' }
 import notion from './packs/notion.json' with { type: 'json' }
 import playwright from './packs/playwright.json' with { type: 'json' }
 
-// What kind of action a tool is: what the configuration says of it, else what is known of its very definition, else
-// what `core/judgement` finds.
-// The configuration always wins; the judgement keeps its evidence, so that `gatehouse explain` can print it.
+// The classification of a tool: its configuration, else the pack entry of exactly this definition, else the result of
+// `core/judgement`. The configuration always wins; the judgement keeps its evidence for `gatehouse explain`.
 
 type Definition = Readonly<Record<string, unknown>>
 
-/** Judges a tool of a server. */
+/** Classifies a tool of a server. */
 export function classify(
   definition: Definition,
   settings: UpstreamSettings,
@@ -31,23 +29,23 @@ export function classify(
   const risk = configured.risk ?? (configured.op ? riskOfOp[configured.op] : riskOfEffect[found.effect])
   const idempotent = configured.idempotent ?? isIdempotent(op, definition, settings.trust)
   const evidence = [...configured.evidence, ...found.evidence]
-  // What the owner of a server says holds for all calls of a tool.
-  const isSaid = configured.op !== undefined || configured.risk !== undefined
-  return { op, risk, idempotent, evidence, ...(!isSaid && varying(found)) }
+  // The owner's settings apply to all calls of a tool.
+  const isConfigured = configured.op !== undefined || configured.risk !== undefined
+  return { op, risk, idempotent, evidence, ...(!isConfigured && varying(found)) }
 }
 
-/** Judges a tool of a server that does not list its tools: a name alone promises nothing. */
+/** Classifies a tool of a server that does not list its tools: a name alone guarantees nothing. */
 export function classifyUnlisted(definition: Definition, settings: UpstreamSettings): Classification {
-  const evidence = ['its server does not list its tools, so nothing says what it does']
+  const evidence = ['its server does not list its tools, so nothing describes what it does']
   return classify(definition, settings, {
     effect: 'destructive',
-    least: 'destructive',
+    baseEffect: 'destructive',
     conditions: [],
     evidence,
   })
 }
 
-/** Judges a tool of the gateway itself, which is believed. */
+/** Classifies a built-in tool, which is trusted. */
 export function classifyBuiltin(definition: Definition): Classification {
   const { effect, evidence, verb } = judge(definition, { server: '', isTrusted: true })
   const hints = isObject(definition.annotations) ? definition.annotations : {}
@@ -61,7 +59,7 @@ export function classifyBuiltin(definition: Definition): Classification {
   }
 }
 
-/** The verb a tool's name begins with, after its server's own name, and what kind of action it stands for. */
+/** The verb a tool's name begins with, after the name of its server, and its kind of action. */
 export function verbOf(
   name: string,
   server: string,
@@ -90,10 +88,15 @@ const riskOfOp: Readonly<Record<Operation, Risk>> = {
   execute: 'destructive',
 }
 
-function varying({ least, conditions, dryRun, verb }: Judgement): Pick<Classification, 'varies' | 'verb'> {
+function varying({
+  baseEffect: least,
+  conditions,
+  dryRun,
+  verb,
+}: Judgement): Pick<Classification, 'varies' | 'verb'> {
   const decided = verb !== undefined && { verb }
   if (conditions.length === 0 && dryRun === undefined) return { ...decided }
-  return { ...decided, varies: { least, conditions, ...(dryRun !== undefined && { dryRun }) } }
+  return { ...decided, varies: { baseEffect: least, conditions, ...(dryRun !== undefined && { dryRun }) } }
 }
 
 interface Configured {
@@ -108,7 +111,7 @@ function readConfigured({ tools }: UpstreamSettings, name: string): Configured {
   const risk = settingOf(tools, name, 'risk')
   const idempotent = settingOf(tools, name, 'idempotent')
   const evidence = Object.entries({ op, risk, idempotent }).flatMap(([key, found]) =>
-    found === undefined ? [] : [`the configuration says ${key}: ${found.value} for ${found.glob}`],
+    found === undefined ? [] : [`the configuration sets ${key}: ${found.value} for ${found.glob}`],
   )
   return {
     ...(op && { op: op.value }),
@@ -125,25 +128,24 @@ function isIdempotent(op: Operation, { annotations }: Definition, isTrusted: boo
   return op === 'read' && (idempotentHint !== false || (isTrusted && readOnlyHint === true))
 }
 
-// Packs: what people found when they read the tools of well-known servers.
-// A pack belongs to definitions, not to names: an entry is found by the hash of the whole definition that a server
-// lists, so it never applies to a tool that says anything else of itself. As any server can list the same definition,
-// a pack makes a tool worse for every server, and better only for one that is trusted. `scripts/write-packs.ts` adds
-// the hashes of further versions.
+// Packs: reviewed classifications of tools of well-known servers. A pack applies to definitions, not to names: an entry
+// is found by the hash of a complete listed definition, so it never applies to a tool that describes itself
+// differently. Because any server can list the same definition, a pack raises the risk of a tool for every server, and
+// lowers it only for a trusted one. `scripts/write-packs.ts` adds the hashes of further versions.
 
 type PackedDefinition = Readonly<Record<string, unknown>>
 
 /** A file of `packs/`. */
 export interface Pack {
-  /** The package the definitions were listed by. */
+  /** The package that lists the definitions. */
   readonly package: string
   readonly tools: Readonly<Record<string, PackedTool>>
 }
 
-/** What is known of a tool, and the hashes of the definitions it is known of. */
+/** The classification of a tool, and the hashes of the definitions it applies to. */
 interface PackedTool {
   readonly effect: string
-  /** Why, for people: a short clause. */
+  /** The reason, for people: a short clause. */
   readonly why: string
   readonly definitions: readonly string[]
 }
@@ -153,26 +155,26 @@ interface Known {
   readonly text: string
 }
 
-/** The judgement of a tool in the light of what is known of its definition. */
+/** The judgement of a tool combined with the pack entry of its definition. */
 export function withPack(found: Judgement, definition: PackedDefinition, isTrusted: boolean): Judgement {
   const known = knownOf(definition)
   if (!known) return found
   const { effect, text } = known
   if (!isTrusted && effectRanks[effect] < effectRanks[found.effect]) {
-    return { ...found, evidence: [...found.evidence, `${text}, which does not count here (trust is off)`] }
+    return { ...found, evidence: [...found.evidence, `${text}, which is ignored (trust is off)`] }
   }
   const { verb: _decisive, ...rest } = found
-  return { ...rest, effect, least: effect, conditions: [], evidence: [text, ...found.evidence] }
+  return { ...rest, effect, baseEffect: effect, conditions: [], evidence: [text, ...found.evidence] }
 }
 
-/** By what the definition of a tool is known: everything in it that says what the tool does. */
+/** The hash that identifies the definition of a tool: of everything that describes the tool. */
 export function definitionHash(definition: PackedDefinition): string {
   const { name, title, description, inputSchema, outputSchema, annotations } = definition
-  const said = { name, title, description, inputSchema, outputSchema, annotations }
-  return hash('sha256', canonical(JSON.parse(JSON.stringify(said)))).slice(0, HASH_CHARACTERS)
+  const describedFields = { name, title, description, inputSchema, outputSchema, annotations }
+  return hash('sha256', canonical(JSON.parse(JSON.stringify(describedFields)))).slice(0, HASH_CHARACTERS)
 }
 
-/** 128 bits: a second definition with the same hash cannot be found. */
+/** 128 bits: a second definition with the same hash cannot be constructed. */
 const HASH_CHARACTERS = 32
 
 function knownOf(definition: PackedDefinition): Known | undefined {
@@ -180,11 +182,11 @@ function knownOf(definition: PackedDefinition): Known | undefined {
   return named?.get(definitionHash(definition))
 }
 
-/** By name first: most tools are not hashed at all. */
+/** By name first: most tools need no hash at all. */
 const known = new Map<string, Map<string, Known>>()
 for (const { package: from, tools } of [chromeDevtools, notion, playwright] satisfies readonly Pack[]) {
   for (const [name, { effect, why, definitions }] of Object.entries(tools)) {
-    if (!isEffect(effect)) throw new TypeError(`${from} ${name}: ${effect} is no effect`)
+    if (!isEffect(effect)) throw new TypeError(`${from} ${name}: ${effect} is not an effect`)
     const byHash = known.get(name) ?? new Map<string, Known>()
     for (const each of definitions) byHash.set(each, { effect, text: `it is known from ${from}: it ${why}` })
     known.set(name, byHash)

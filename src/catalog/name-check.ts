@@ -1,13 +1,11 @@
-/**
- * Compares the names and globs of the configuration with what servers list, and reports those without a match.
- */
+/** Compares the names and globs of the configuration with the servers' lists, and reports those without a match. */
 import type { Call, Handler } from '../core/call.ts'
 import type { EntryDefinition } from '../core/descriptor.ts'
 import { asGatewayError } from '../core/error.ts'
 import { type Finding, logProblems } from '../core/finding.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
-import { hint, namesOf, takes } from '../core/schema/argument-mismatches.ts'
+import { hint, namesOf, acceptsMember } from '../core/schema/argument-mismatches.ts'
 import { knownScopes } from '../core/principal.ts'
 import type { ConfiguredName, UpstreamSettings } from '../core/settings.ts'
 import { fits, overlaps } from '../core/text/pattern.ts'
@@ -18,20 +16,20 @@ import { listAllPages } from './pagination.ts'
 import { readLists } from './server-records.ts'
 
 /**
- * Asks servers what they list and holds the names of the configuration against it: all of them at the start and on
- * reload, and a server by itself once it can be reached or lists something else. A server that cannot be asked is
- * left out, and the log says so. What is found later on is written to the log, each time once.
+ * Checks the names of the configuration against the servers' lists: all servers at startup and on reload, and one
+ * server when it becomes reachable or its lists change. An unreachable server is skipped with a log entry. Later
+ * findings are logged once each.
  */
 export interface NameCheck {
-  /** What matches nothing. Servers that cannot be asked are left out. */
+  /** Names without a match. Unreachable servers are skipped. */
   all(): Promise<readonly Finding[]>
-  /** Looks at one server again and tells the log what was not known before. */
+  /** Checks one server again and logs new findings. */
   again(upstream: string): Promise<void>
 }
 
 interface Source {
   readonly settings: UpstreamSettings
-  /** Lists tools that are not offered, too. */
+  /** Also lists tools that are not offered. */
   readonly handleWithHidden: Handler
   readonly takenNames: ReadonlyMap<string, string>
   readonly status: { readonly problem?: string }
@@ -43,12 +41,12 @@ interface Options {
   readonly log: Log
 }
 
-/** How long a server may take to list what it has for a check, in milliseconds. */
+/** How long a server may take to return its lists for a check, in milliseconds. */
 const LISTING_TIMEOUT_MS = 10_000
 
-/** The check of the names of one configuration. */
+/** Creates the check of the names of one configuration. */
 export function createNameCheck({ names, servers, log }: Options): NameCheck {
-  const told = new Set<string>()
+  const reported = new Set<string>()
   const scopes = [...servers.values()].flatMap(({ settings }) => knownScopes(settings))
   const isCommon = names.some(({ kind, upstream }) => kind !== 'scope' && upstream === undefined)
 
@@ -62,7 +60,7 @@ export function createNameCheck({ names, servers, log }: Options): NameCheck {
       if (lists) return lists
       log.warn('config.unchecked', {
         upstream,
-        reason: problem ?? 'the server does not list what it has in time',
+        reason: problem ?? 'the server did not return its lists in time',
       })
     } catch (error) {
       log.warn('config.unchecked', { upstream, reason: asGatewayError(error).message })
@@ -89,7 +87,7 @@ export function createNameCheck({ names, servers, log }: Options): NameCheck {
   const note = (findings: readonly Finding[]): Finding[] =>
     findings.filter((finding) => {
       const key = JSON.stringify([finding.path, finding.message])
-      return !told.has(key) && told.add(key)
+      return !reported.has(key) && reported.add(key)
     })
 
   return {
@@ -100,16 +98,19 @@ export function createNameCheck({ names, servers, log }: Options): NameCheck {
   }
 }
 
-/** New names of tools that their server lists itself: its own tool of that name is left out. */
+/** New names of tools that their server also lists itself: its own tool of that name is left out. */
 function takenIn(upstream: string, source: Source | undefined): Finding[] {
   return [...(source?.takenNames ?? [])].map(([tool, name]) => ({
     path: ['upstreams', upstream, 'tools', tool, 'rename'],
-    message: `${upstream} lists a tool ${name} itself, which is left out: choose another name`,
+    message: `${upstream} lists a tool ${name} itself, which is therefore left out: choose another name`,
     isMinor: true,
   }))
 }
 
-/** What a server lists, as far as these names may be about it: its prompts and resources only where its tools are not all. */
+/**
+ * The lists of a server, as far as these names may refer to them: prompts and resources only if needed besides its
+ * tools.
+ */
 async function readFor(
   names: readonly ConfiguredName[],
   { settings, handleWithHidden: handle }: Source,
@@ -134,9 +135,9 @@ async function readFor(
 }
 
 /**
- * Holds the names and patterns of a configuration against what servers list. A name that matches nothing is most
- * often misspelt, and what it was to stop or to change then goes on as if nothing had been written. Of a server whose
- * list is not known nothing is said.
+ * Compares the names and patterns of a configuration with the servers' lists. A name without a match is usually
+ * misspelled, and what it should block or change then passes silently. Nothing is reported about servers with unknown
+ * lists.
  */
 export function unmatchedNames(names: readonly ConfiguredName[], known: Known): Finding[] {
   return names.flatMap((name) => {
@@ -147,23 +148,23 @@ export function unmatchedNames(names: readonly ConfiguredName[], known: Known): 
   })
 }
 
-/** What a server lists. */
+/** The lists of a server. */
 export interface ServerLists {
   readonly tools: readonly EntryDefinition[]
   readonly prompts: readonly EntryDefinition[]
   readonly resources: readonly EntryDefinition[]
   readonly resourceTemplates: readonly EntryDefinition[]
-  /** Whether it has resources at all: it may answer for some that it does not list. */
+  /** Whether it supports resources: it may answer for unlisted ones. */
   readonly hasResources: boolean
 }
 
-/** What names are held against. */
+/** What names are compared with. */
 interface Known {
-  /** The lists of the servers that could be asked. */
+  /** The lists of the reachable servers. */
   readonly lists: ReadonlyMap<string, ServerLists>
-  /** Whether every server could be asked. */
+  /** Whether all servers were reachable. */
   readonly isWhole: boolean
-  /** Every scope there is. */
+  /** All known scopes. */
   readonly scopes: readonly string[]
 }
 
@@ -179,22 +180,22 @@ function problemOf(name: ConfiguredName, known: Known): string | undefined {
     return undefined
   const all = kind === 'tool' ? named(lists.tools) : subjects(lists)
   const what = kind === 'tool' ? 'tool' : 'tool, prompt or resource'
-  return `${upstream} lists no ${what} that this matches${hintOf(name.written ?? pattern, all)}`
+  return `${upstream} lists no matching ${what}${hintOf(name.written ?? pattern, all)}`
 }
 
-/** A name that is for the tools of all servers. */
+/** The problem of a name that applies to the tools of all servers. */
 function commonProblem({ kind, pattern }: ConfiguredName, all: readonly ServerLists[]): string | undefined {
   const tools = all.flatMap((each) => named(each.tools))
   if (kind !== 'tool' || tools.some((each) => fits(pattern, each))) return undefined
-  return `no server lists a tool that this matches${hintOf(pattern, tools)}`
+  return `no server lists a matching tool${hintOf(pattern, tools)}`
 }
 
 function scopeProblem(pattern: string, scopes: readonly string[]): string | undefined {
   if (scopes.some((scope) => fits(pattern, scope))) return undefined
-  return `opens nothing: no server knows this scope${hintOf(pattern, scopes)}`
+  return `has no effect: no server has this scope${hintOf(pattern, scopes)}`
 }
 
-/** An argument that none of the tools or prompts it is meant for takes. */
+/** The problem of an argument that none of its tools or prompts accepts. */
 function argumentProblem(
   { pattern, owner, upstream }: ConfiguredName,
   lists: ServerLists,
@@ -205,10 +206,10 @@ function argumentProblem(
   const tools = fitting(lists.tools)
   const prompts = owner.kind === 'item' ? fitting(lists.prompts) : []
   const of = [...tools, ...prompts]
-  // An owner without a match is reported separately; what is read by its URI has no arguments.
+  // An owner without a match is reported separately; resources have no arguments.
   if (of.length === 0) {
     const isUri = owner.kind === 'item' && isItem(owner.pattern, lists)
-    return isUri ? 'a resource has no arguments: write `on` to refuse it as a whole' : undefined
+    return isUri ? 'a resource has no arguments: write `on` to deny it entirely' : undefined
   }
   if (tools.some((each) => takesArgument(each, pattern)) || prompts.some((each) => asksFor(each, pattern)))
     return undefined
@@ -221,11 +222,11 @@ function argumentProblem(
   return `${whose} of ${upstream} ${verb} ${pattern}${hintOf(pattern, [...new Set(others)])}`
 }
 
-/** Rules do not tell upper from lower case in the names of arguments. */
+/** Rules ignore case in the names of arguments. */
 function takesArgument({ inputSchema }: EntryDefinition, argument: string): boolean {
   if (!isObject(inputSchema)) return true
   const isAlike = namesOf(inputSchema).some((each) => each.toLowerCase() === argument.toLowerCase())
-  return isAlike || takes(inputSchema, argument)
+  return isAlike || acceptsMember(inputSchema, argument)
 }
 
 function asksFor(prompt: EntryDefinition, argument: string): boolean {
@@ -236,13 +237,13 @@ function argumentNames({ arguments: given }: EntryDefinition): string[] {
   return named(Array.isArray(given) ? given.filter(isObject) : [])
 }
 
-/** Whether a pattern of a rule or a scope is about something a server lists, or might have. */
+/** Whether a pattern of a rule or a scope matches something a server lists, or may have. */
 function isItem(pattern: string, lists: ServerLists): boolean {
   const names = [...named(lists.tools), ...named(lists.prompts)]
   if (names.some((each) => fits(pattern, each))) return true
   const { resources, resourceTemplates } = lists
   if (!isUriPattern(pattern)) return false
-  // A server that lists none at all may have any.
+  // A server without any listed resource may have any.
   if (resources.length + resourceTemplates.length === 0) return lists.hasResources
   const isBare = !SCHEME.test(pattern)
   const glob = comparable(pattern, isBare)
@@ -260,11 +261,11 @@ function isUriPattern(pattern: string): boolean {
   return SCHEME.test(pattern) || pattern.includes('/') || pattern.startsWith('*')
 }
 
-/** How many templates are compared, and how long one may be, in characters: they are a server's own. */
+/** The maximum number and length in characters of compared templates: they are untrusted. */
 const MAX_TEMPLATES = 200
 const MAX_TEMPLATE_LENGTH = 500
 
-/** A URI as it is compared: however it is spelled, and without its scheme where the pattern has none. */
+/** A URI for comparison: normalized, and without its scheme if the pattern has none. */
 function comparable(uri: string, isBare: boolean): string {
   const plain = decoded(uri).toLowerCase()
   return isBare ? plain.replace(/^[a-z][a-z0-9+.-]*:/, '').replace(/^\/+/, '') : plain.replace(/:\/+/, ':')
@@ -298,12 +299,12 @@ function texts(entries: readonly EntryDefinition[], key: string): string[] {
   })
 }
 
-/** A glob is most like the globs of what begins or ends alike. */
+/** A glob is most similar to globs with the same prefix or suffix. */
 function hintOf(pattern: string, names: readonly string[]): string {
   if (!pattern.includes('*')) return hint(pattern, names)
   const globs = new Set(names.flatMap(globsOf))
-  const meant = nearest(pattern, [...globs])
-  return meant === undefined ? hint(pattern.replaceAll('*', ''), names) : `; did you mean ${meant}?`
+  const suggestion = nearest(pattern, [...globs])
+  return suggestion === undefined ? hint(pattern.replaceAll('*', ''), names) : `; did you mean ${suggestion}?`
 }
 
 function globsOf(name: string): string[] {

@@ -1,28 +1,28 @@
-/** Names at the address of all servers: `<server>_<name>` and `<server>+<uri>`, and whose a name is. */
+/** Names at the shared endpoint: `<server>_<name>` and `<server>+<uri>`, and the owners of names. */
 import { aliasOf } from '../core/text/alias.ts'
 
-/** The name of a tool or prompt where several servers are offered together. */
+/** The name of a tool or prompt at the shared endpoint. */
 export function exposedName(upstream: string, name: string): string {
   return `${prefixOf(upstream)}${name}`
 }
 
-/** The URI of a resource where several servers are offered together. */
+/** The URI of a resource at the shared endpoint. */
 export function exposedUri(upstream: string, uri: string): string {
   return `${upstream}+${uri}`
 }
 
-/** How tools, prompts and resources of several servers are told apart. */
+/** The naming scheme of the tools, prompts and resources of several servers. */
 export interface Naming {
   name(upstream: string, name: string): string
   uri(upstream: string, uri: string): string
-  /** The server an exposed URI is of, and the URI as that server is asked for it. */
+  /** The server of an exposed URI, and the URI on that server. */
   serverOf(exposed: string, upstreams: readonly string[]): Candidate | undefined
 }
 
-/** Names and URIs with that of their server in front. */
+/** Names and URIs prefixed with the name of their server. */
 export const prefixed: Naming = { name: exposedName, uri: exposedUri, serverOf: uriOf }
 
-/** Names in snake case, and URIs that are in the scheme of their server already. */
+/** Names in snake case, and URIs that already have the scheme of their server. */
 export const strict: Naming = {
   name: (upstream, name) => aliasOf(exposedName(upstream, name)),
   uri: (_upstream, uri) => uri,
@@ -32,15 +32,15 @@ export const strict: Naming = {
   },
 }
 
-/** A server that may be meant, and the name or URI as it knows it. */
+/** A possible server, and the name or URI on it. */
 export interface Candidate {
   readonly upstream: string
   readonly name: string
 }
 
 /**
- * The server an exposed name is of: that with the longest prefix, whatever servers list. So no server takes a name in
- * the space of another, at any time.
+ * The owner of an exposed name: the server with the longest matching prefix, independent of the servers' lists. A
+ * server can therefore never take a name in the namespace of another.
  */
 export function ownerOf(exposed: string, upstreams: readonly string[]): Candidate | undefined {
   const [upstream] = upstreams
@@ -49,7 +49,7 @@ export function ownerOf(exposed: string, upstreams: readonly string[]): Candidat
   return upstream === undefined ? undefined : { upstream, name: exposed.slice(prefixOf(upstream).length) }
 }
 
-/** The server an exposed URI is of. */
+/** The server of an exposed URI. */
 export function uriOf(exposed: string, upstreams: readonly string[]): Candidate | undefined {
   const upstream = upstreams.find((each) => exposed.startsWith(`${each}+`))
   return upstream === undefined ? undefined : { upstream, name: exposed.slice(upstream.length + 1) }

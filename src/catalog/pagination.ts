@@ -1,5 +1,5 @@
 /**
- * Pages of lists: all pages of a listing are of the same list. Also reads all pages of a server's list, within
+ * Pagination of lists: all pages of a listing come from the same list. Also reads all pages of a server's list, within
  * bounds.
  */
 import { LRUCache } from 'lru-cache'
@@ -10,18 +10,20 @@ import { Payload } from '../core/payload.ts'
 import { hasExtension, SESSION_TOKEN, withoutExtension } from '../protocol/meta-keys.ts'
 import { method } from '../protocol/methods.ts'
 
-/** How many bytes of lists are kept, so that all pages of a listing are of the same list. */
+/** The maximum size in bytes of cached lists, from which later pages of a listing are served. */
 const MAX_CACHE_BYTES = 16 * 1024 * 1024
 const CURSOR_PREFIX = 'gatehouse.'
 
-/** A place in a list the gateway cuts into pages: on which page of the server, which list, after how many entries. */
+/**
+ * A position in a list that the gateway paginates: the server's page, the list, and the number of entries before it.
+ */
 interface Place {
   readonly cursor: string | undefined
   readonly digest: string
   readonly start: number
 }
 
-/** Cuts lists that are longer than a page; a listing that has begun goes on with the list it began with. */
+/** Splits lists that are longer than a page; a listing continues with the list it began with. */
 export function withPages(next: Handler, size: number): Handler {
   const kept = new LRUCache<string, Payload>({
     maxSize: MAX_CACHE_BYTES,
@@ -31,7 +33,7 @@ export function withPages(next: Handler, size: number): Handler {
   const keyOf = ({ principal, target, method: name }: Call, digest: string): string =>
     `${principal.id} ${target.upstream} ${name} ${digest}`
 
-  /** @throws INVALID_INPUT where the list is another one by now */
+  /** @throws INVALID_INPUT if the list has changed since */
   const listAt = async (call: Call, { cursor, digest }: Place): Promise<Payload> => {
     const known = kept.get(keyOf(call, digest))
     if (known) return known
@@ -39,9 +41,9 @@ export function withPages(next: Handler, size: number): Handler {
     if (digestOf(result) === digest) return result
     throw new GatewayError(
       'INVALID_INPUT',
-      'Invalid params: the list has changed, so this cursor is of no page.',
+      'Invalid params: the list has changed, so this cursor is no longer valid.',
       {
-        suggestion: 'List from the beginning.',
+        suggestion: 'Request the list again without a cursor.',
       },
     )
   }
@@ -87,29 +89,29 @@ function read(cursor: unknown): Place | undefined {
   if (typeof cursor !== 'string' || !cursor.startsWith(CURSOR_PREFIX)) return undefined
   const [, start = '', digest = '', before = ''] =
     /^gatehouse\.(\d{1,9})\.([\w-]{22})\.([\w-]*)$/.exec(cursor) ?? []
-  if (start === '') throw new GatewayError('INVALID_INPUT', 'Invalid params: this cursor is of no page.')
+  if (start === '') throw new GatewayError('INVALID_INPUT', 'Invalid params: this cursor is not valid.')
   const text = Buffer.from(before, 'base64url').toString()
   return { cursor: text === '' ? undefined : text, digest, start: Number(start) }
 }
 
 const MAX_PAGES = 1000
-/** How many entries of one server are taken, from all pages together. */
+/** The maximum number of entries of one server, over all pages. */
 const MAX_LIST_ENTRIES = 2000
 
-/** All entries of a list; none where the server has no such lists. */
+/** All entries of a list; empty if the server does not support it. */
 export async function listAllPages(handle: Handler, call: Call, list: string): Promise<Payload[]> {
   return (await walkIfThere(handle, call, list)) ?? []
 }
 
 /**
- * All entries of a list, page by page, for the caller of a call that may be about something else; nothing where
- * the server has no such lists.
+ * All entries of a list, page by page, for the caller of a call that may have another method; undefined if the server
+ * does not support the list.
  */
 export async function walkIfThere(handle: Handler, call: Call, list: string): Promise<Payload[] | undefined> {
   const key = method(list).list ?? ''
   const { upstream } = call.target
   const target = { method: list, ...(upstream !== undefined && { upstream }) }
-  // What the call itself was asked is not for its list.
+  // Input responses belong to the call itself, not to the list.
   const { inputResponses: _answers, ...rest } = call
   const entries: Payload[] = []
   const seen = new Set<unknown>()
@@ -128,7 +130,7 @@ export async function walkIfThere(handle: Handler, call: Call, list: string): Pr
   return entries
 }
 
-/** What the client sent along, without what is for the gateway alone. */
+/** The client's `_meta`, without members for the gateway alone. */
 function sentMeta(call: Call): Readonly<Record<string, unknown>> {
   return hasExtension(call, SESSION_TOKEN) ? withoutExtension(call, SESSION_TOKEN).meta : call.meta
 }

@@ -1,7 +1,4 @@
-/**
- * Finds the handler of a call: built-ins first, then the chain of its target, compiled on first use and
- * cached.
- */
+/** Finds the handler of a call: built-ins first, then the chain of its target, compiled on first use and cached. */
 import {
   type Call,
   compose,
@@ -25,147 +22,181 @@ import { withPages, listAllPages } from './pagination.ts'
 import { strictNames } from './strict-names.ts'
 
 interface Options {
-  /** The handler of each server, by its name, in the order of the configuration. */
+  /** The handlers of the servers by name, in the order of the configuration. */
   readonly upstreams: ReadonlyMap<string, Handler>
-  /** The policies of a target, outermost first. */
+  /** The middleware of a target, outermost first. */
   policies(target: Target): readonly (Middleware | undefined)[]
-  /** The frame around every call of a client. */
+  /** The middleware around every call of a client. */
   readonly observe: Middleware
-  /** What wraps what clients see when they ask by a method, outermost first. */
-  shown(method: string): readonly (Middleware | undefined)[]
-  /** Whether all servers are offered together where a call names none. */
+  /** The middleware around what clients see of a method, outermost first. */
+  viewMiddleware(method: string): readonly (Middleware | undefined)[]
+  /** Whether all servers are offered together when a call names none. */
   readonly isAggregate: boolean
-  /** Whether names are shown in snake case, and resources in the scheme of their server. */
+  /** Whether names are exposed in snake case, and resources in the scheme of their server. */
   readonly isStrict: boolean
-  /** What the gateway answers itself. */
+  /** The built-ins of the gateway. */
   readonly own: readonly Answering[]
-  /** Whether the gateway's own tools stand in lists, can only be called, or are not there. */
+  /** Whether built-in tools are listed, callable only, or disabled. */
   readonly metaTools: 'hidden' | 'listed' | 'off'
-  /** Whether clients may ask by methods of the gateway's own, too. */
+  /** Whether clients may also use methods of the gateway's own. */
   readonly hasMethods?: boolean
-  /** Hears of tools and prompts that are left out of the lists of all servers together. */
+  /** Called with each tool or prompt that is left out of the shared lists. */
   readonly onHidden?: (hidden: HiddenName) => void
-  /** What a server's list says of the tool a call names, where the call names its server. */
+  /** The list entry of the tool a call names, if the call names its server. */
   tool(call: Call): ListedDefinition | undefined | Promise<ListedDefinition | undefined>
 }
 
-/** Finds what does a call: the compiled chain of its target. */
+/** Routes calls to the compiled chains of their targets. */
 export interface Catalog {
   readonly handle: Handler
-  /** The same, without what the gateway answers itself. */
+  /** The same without built-ins. */
   readonly servers: Handler
-  /** The call as its one server gets it, or nothing where it is for several. */
+  /** The call as its server receives it; undefined if it is for several servers. */
   resolve(call: Call): Call | Promise<Call | undefined>
-  /** The gateway's own tool a call names. */
+  /** The built-in tool a call names. */
   readonly builtinTool: Builtins['tool']
-  /** Different tools or prompts that would have the same name, and whose they are. */
+  /** Descriptions of name collisions between tools or prompts. */
   readonly collisions: Aggregate['collisions']
-  /** Ends what lasts as long as this catalog. */
+  /** Ends subscriptions and other work bound to this catalog. */
   close(): void
 }
 
-/** How many entries a page of a list has at most; many hosts read the first page alone. */
+/** The maximum number of entries on a page; many hosts read only the first page. */
 const MAX_PAGE_ENTRIES = 1000
 const MAX_STRICT_PAGE_ENTRIES = 100
 
-/** How many targets keep their compiled chain; then all are compiled again when they are needed. */
+/** The maximum number of cached chains; then the cache is emptied. */
 const MAX_CACHED_CHAINS = 10_000
-/** How long the name of a target may be for its chain to be kept, in characters: callers choose names. */
+/** The maximum length in characters of the target name of a cached chain: callers choose names. */
 const MAX_CACHED_NAME_LENGTH = 1000
 
-/** Compiles the chains of all servers, each when it is first needed. */
+/** Compiles the chain of each target on first use. */
 export function createCatalog(options: Options): Catalog {
-  const { upstreams, policies, observe, isAggregate } = options
-  const chains = new Map<string, Handler>()
-  const keep = (key: string, chain: Handler): Handler => {
-    if (key.length > MAX_CACHED_NAME_LENGTH) return chain
-    if (chains.size >= MAX_CACHED_CHAINS) chains.clear()
-    chains.set(key, chain)
-    return chain
-  }
-  const ended = new AbortController()
+  return new Router(options)
+}
 
-  const one: Handler = (call) => {
+class Router implements Catalog {
+  readonly handle: Handler
+  readonly builtinTool: Builtins['tool']
+  readonly #options: Options
+  readonly #chains = new ChainCache()
+  readonly #ended = new AbortController()
+  /** The only server, if there is exactly one. */
+  readonly #only: string | undefined
+  /** Runs a call that names its server, under the names clients see. */
+  readonly #one: Handler
+  readonly #all: Aggregate
+  readonly #views = new Map<string, Handler>()
+
+  constructor(options: Options) {
+    const { upstreams, isStrict, onHidden } = options
+    this.#options = options
+    const names = [...upstreams.keys()]
+    this.#only = names.length === 1 ? names[0] : undefined
+    const aliased = withAliases((call) => this.#runChain(call), options)
+    this.#one = isStrict ? strictNames(onlyDeclared(aliased, upstreams)) : aliased
+    this.#all = aggregate({
+      names,
+      handle: this.#one,
+      naming: isStrict ? strict : prefixed,
+      ended: this.#ended.signal,
+      ...(onHidden && { onHidden }),
+    })
+    const builtins = createBuiltins({
+      parts: options.own,
+      metaTools: options.metaTools,
+      hasMethods: options.hasMethods !== false,
+      isTaken: (call) => this.#isTaken(call),
+      run: (call, end) => this.#runBuiltin(call, end),
+    })
+    this.builtinTool = builtins.tool
+    const answer = builtins.answer(this.servers)
+    const limit = isStrict ? MAX_STRICT_PAGE_ENTRIES : MAX_PAGE_ENTRIES
+    const paged = withPages((call) => this.#view(call, answer), limit)
+    this.handle = options.observe((call) => paged(this.#addressed(call)))
+  }
+
+  readonly servers: Handler = (call) => {
+    if (call.target.upstream !== undefined) return this.#one(call)
+    if (!this.#options.isAggregate) return Promise.reject(unknownUpstream(undefined))
+    return this.#all.handle(call)
+  }
+
+  readonly resolve = (call: Call): Call | Promise<Call | undefined> => {
+    const addressed = this.#addressed(call)
+    return addressed.target.upstream === undefined ? this.#all.resolve(addressed) : addressed
+  }
+
+  readonly collisions = async (call: Call): Promise<string[]> => {
+    const { isStrict, isAggregate, upstreams } = this.#options
+    return [
+      ...(isStrict ? await aliasCollisions(call, upstreams) : []),
+      ...(isAggregate ? await this.#all.collisions(call) : []),
+    ]
+  }
+
+  close(): void {
+    this.#ended.abort()
+  }
+
+  /** A call that names no server goes to the only one, or to all. */
+  #addressed(call: Call): Call {
+    if (call.target.upstream !== undefined || this.#only === undefined) return call
+    return { ...call, target: { ...call.target, upstream: this.#only } }
+  }
+
+  #runChain(call: Call): Promise<Outcome> {
     const { upstream, method, name } = call.target
     const key = name === undefined ? `${upstream} ${method}` : `${upstream} ${method} ${name}`
-    let chain = chains.get(key)
-    if (!chain) {
-      const end = upstream === undefined ? undefined : upstreams.get(upstream)
-      if (!end) return Promise.reject(unknownUpstream(upstream))
-      chain = keep(key, compose(policies(call.target), end))
-    }
+    const known = this.#chains.get(key)
+    if (known) return known(call)
+    const end = upstream === undefined ? undefined : this.#options.upstreams.get(upstream)
+    if (!end) return Promise.reject(unknownUpstream(upstream))
+    return this.#chains.keep(key, compose(this.#options.policies(call.target), end))(call)
+  }
+
+  #runBuiltin(call: Call, end: Handler): Promise<Outcome> {
+    const { upstream = '', method, name = '' } = call.target
+    const key = `own ${upstream} ${method} ${name}`
+    const chain =
+      this.#chains.get(key) ?? this.#chains.keep(key, compose(this.#options.policies(call.target), end))
     return chain(call)
   }
 
-  const names = [...upstreams.keys()]
-  const [only, ...others] = names
-  const single = only !== undefined && others.length === 0 ? only : undefined
-  const aliased = withAliases(one, options)
-  const shown = options.isStrict ? strictNames(onlyDeclared(aliased, upstreams)) : aliased
-  const naming = options.isStrict ? strict : prefixed
-  const all = aggregate({
-    names,
-    handle: shown,
-    naming,
-    ended: ended.signal,
-    ...(options.onHidden && { onHidden: options.onHidden }),
-  })
+  /** Whether a server lists the tool a call names. */
+  #isTaken(call: Call): boolean | Promise<boolean> {
+    const resolved = this.resolve(call)
+    if (resolved instanceof Promise)
+      return resolved.then((found) => found && this.#options.tool(found)).then(isThere, isUnavailable)
+    const tool = this.#options.tool(resolved)
+    return tool instanceof Promise ? tool.then(isThere, isUnavailable) : isThere(tool)
+  }
 
-  /** A call that names no server is for the only one, or for all. */
-  const addressed = (call: Call): Call => {
-    if (call.target.upstream !== undefined || single === undefined) return call
-    return { ...call, target: { ...call.target, upstream: single } }
-  }
-  const resolve: Catalog['resolve'] = (call) => {
-    const found = addressed(call)
-    return found.target.upstream === undefined ? all.resolve(found) : found
-  }
-  const own = createBuiltins({
-    parts: options.own,
-    metaTools: options.metaTools,
-    hasMethods: options.hasMethods !== false,
-    isTaken: (call) => {
-      const found = resolve(call)
-      if (found instanceof Promise) return found.then((each) => each && options.tool(each)).then(isThere, no)
-      const tool = options.tool(found)
-      return tool instanceof Promise ? tool.then(isThere, no) : isThere(tool)
-    },
-    run: (call, end) => {
-      const { upstream = '', method, name = '' } = call.target
-      const key = `own ${upstream} ${method} ${name}`
-      return (chains.get(key) ?? keep(key, compose(policies(call.target), end)))(call)
-    },
-  })
-  const servers: Handler = (call) => {
-    if (call.target.upstream !== undefined) return shown(call)
-    if (!isAggregate) return Promise.reject(unknownUpstream(undefined))
-    return all.handle(call)
-  }
-  const answer = own.answer(servers)
-  const views = new Map<string, Handler>()
-  const view: Handler = (call) => {
+  #view(call: Call, answer: Handler): Promise<Outcome> {
     const { method } = call.target
-    let chain = views.get(method)
+    let chain = this.#views.get(method)
     if (!chain) {
-      chain = compose(options.shown(method), answer)
-      // Callers choose the names of other methods.
-      if (isProtocolMethod(method)) views.set(method, chain)
+      chain = compose(this.#options.viewMiddleware(method), answer)
+      // Clients can invent the names of other methods.
+      if (isProtocolMethod(method)) this.#views.set(method, chain)
     }
     return chain(call)
   }
-  const paged = withPages(view, options.isStrict ? MAX_STRICT_PAGE_ENTRIES : MAX_PAGE_ENTRIES)
-  const handle: Handler = observe((call) => paged(addressed(call)))
+}
 
-  return {
-    handle,
-    servers,
-    resolve,
-    builtinTool: own.tool,
-    collisions: async (call) => [
-      ...(options.isStrict ? await aliasCollisions(call, upstreams) : []),
-      ...(isAggregate ? await all.collisions(call) : []),
-    ],
-    close: () => ended.abort(),
+/** Compiled chains by target; emptied when it is full. */
+class ChainCache {
+  readonly #chains = new Map<string, Handler>()
+
+  get(key: string): Handler | undefined {
+    return this.#chains.get(key)
+  }
+
+  keep(key: string, chain: Handler): Handler {
+    if (key.length > MAX_CACHED_NAME_LENGTH) return chain
+    if (this.#chains.size >= MAX_CACHED_CHAINS) this.#chains.clear()
+    this.#chains.set(key, chain)
+    return chain
   }
 }
 
@@ -173,22 +204,23 @@ function isThere(tool: ListedDefinition | undefined): boolean {
   return tool !== undefined && tool.isUnlisted !== true
 }
 
-/** A server that cannot be asked has nothing. */
-function no(): boolean {
+/** An unavailable server is treated as having nothing. */
+function isUnavailable(): boolean {
   return false
 }
 
 function unknownUpstream(name: string | undefined): GatewayError {
-  const message = name === undefined ? 'Name a server: /mcp/<server>.' : `There is no server named ${name}.`
+  const message =
+    name === undefined ? 'The URL must name a server: /mcp/<server>.' : `There is no server named ${name}.`
   return new GatewayError('UNSUPPORTED_OPERATION', message)
 }
 
 type Capabilities = Readonly<Record<string, unknown>>
 
-/** How long what a server declared is taken for what it still declares, in milliseconds. */
+/** How long declared capabilities are cached, in milliseconds. */
 const CAPABILITIES_STALE_MS = 60_000
 
-/** Refuses methods of capabilities that a server did not declare, without asking it. */
+/** Refuses methods of capabilities that a server did not declare, without sending the request. */
 function onlyDeclared(next: Handler, upstreams: ReadonlyMap<string, Handler>): Handler {
   const known = new Map<string, { readonly capabilities: Capabilities; readonly until: number }>()
 
@@ -206,7 +238,7 @@ function onlyDeclared(next: Handler, upstreams: ReadonlyMap<string, Handler>): H
   }
 
   const checked = async (call: Call, upstream: string, capability: string): Promise<Outcome> => {
-    // A server that cannot be asked says so itself when it is called.
+    // An unavailable server reports that itself when it is called.
     const capabilities = await ask(call, upstream).catch(() => undefined)
     if (capabilities && !isObject(capabilities[capability])) throw absent(call)
     return next(call)
@@ -228,21 +260,21 @@ function absent(call: Call): GatewayError {
   return unknownMethod(call.method)
 }
 
-// Short names for tools whose names clients cannot take, and back again.
+// Aliases: short names for tools whose names clients cannot use.
 
 interface AliasesOptions {
-  /** What a server's list says of the tool a call names, by its name or its alias. */
+  /** The list entry of the tool a call names, by its name or its alias. */
   tool(call: Call): ListedDefinition | undefined | Promise<ListedDefinition | undefined>
   /** The handlers of the servers, by name. */
   readonly upstreams: ReadonlyMap<string, Handler>
 }
 
-/** How long a list may take before a name goes on as it is, in milliseconds. */
+/** How long a list may take before a name is used unchanged, in milliseconds. */
 const LIST_TIMEOUT_MS = 5000
-/** How long a prompt that is not listed stays unknown before the list is read again, in milliseconds. */
+/** How long an unlisted prompt is considered unknown before the list is read again, in milliseconds. */
 const UNKNOWN_TTL_MS = 10_000
 
-/** Calls by alias reach what the alias stands for; a name a server has goes before the alias of another. */
+/** Resolves aliases in calls; a name on the server takes precedence over an alias. */
 function withAliases(next: Handler, options: AliasesOptions): Handler {
   const promptOf = promptNames(options.upstreams)
 
@@ -256,7 +288,7 @@ function withAliases(next: Handler, options: AliasesOptions): Handler {
     )
   }
 
-  const later = async (call: Call, found: Promise<string>): Promise<Outcome> =>
+  const renamedLater = async (call: Call, found: Promise<string>): Promise<Outcome> =>
     next(renamed(call, await found))
 
   const completing = async (call: Call, reference: Payload, prompt: string): Promise<Outcome> => {
@@ -270,7 +302,7 @@ function withAliases(next: Handler, options: AliasesOptions): Handler {
     if (isTool || call.method === 'prompts/get') {
       if (name === undefined || !isPlainName(name)) return next(call)
       const found = nameOf(call, name)
-      return found instanceof Promise ? later(call, found) : next(renamed(call, found))
+      return found instanceof Promise ? renamedLater(call, found) : next(renamed(call, found))
     }
     const reference = call.method === 'completion/complete' ? call.params.at('ref') : undefined
     const prompt = reference?.fields.name
@@ -290,7 +322,7 @@ async function aliasCollisions(call: Call, upstreams: ReadonlyMap<string, Handle
       found.push(
         ...shared.map(
           ([alias, names]) =>
-            `two tools or prompts have one name: ${alias} is the name of ${names.join(' and of ')} of ${upstream}`,
+            `two tools or prompts have the same name: ${alias} is the name of ${names.join(' and of ')} of ${upstream}`,
         ),
       )
     }
@@ -318,7 +350,7 @@ interface Known {
   readonly at: number
 }
 
-/** Finds the prompt a name or an alias is of; the lists are read when a name is not known from them. */
+/** Finds the prompt of a name or an alias; the lists are read if the name is unknown. */
 function promptNames(upstreams: ReadonlyMap<string, Handler>): (call: Call, name: string) => Promise<string> {
   const known = new Map<string, Known>()
 
@@ -347,7 +379,7 @@ function namesIn(entries: readonly Payload[]): string[] {
   return entries.flatMap(({ fields: { name } }) => (typeof name === 'string' ? [name] : []))
 }
 
-/** What is found in time, else the name as it is: a server that lists nothing may still do the call. */
+/** The resolved name, or the name unchanged after a timeout: a server that lists nothing may still run the call. */
 function patiently(found: Promise<string>, name: string): Promise<string> {
   return within(
     found.catch(() => name),

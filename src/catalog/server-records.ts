@@ -1,4 +1,4 @@
-/** What servers listed last, for descriptions. Stale lists are served while they are refreshed. */
+/** The last lists of servers, for descriptions. Stale lists are served while they are refreshed. */
 import { createHash } from 'node:crypto'
 import {
   type Call,
@@ -31,44 +31,44 @@ import { listAllPages } from './pagination.ts'
 
 interface Options {
   readonly servers: ReadonlyMap<string, Source>
-  /** The entry of a tool as a server lists it. */
+  /** The descriptor of a listed tool. */
   listed(upstream: string, definition: EntryDefinition): Descriptor | undefined
-  /** What features say of a tool. */
+  /** The facts that features report about a tool. */
   facts(entry: Descriptor, all: readonly Descriptor[]): ToolFacts
-  /** What was seen of a tool. */
+  /** The statistics of a tool. */
   seen(entry: Descriptor): ToolStatistics | undefined
   readonly log: Log
 }
 
-/** A server to be told of. */
+/** A server to describe. */
 interface Source {
   readonly settings: UpstreamSettings
   readonly handle: Handler
   readonly status: { readonly problem?: string }
 }
 
-/** What a server listed. */
+/** The lists of a server. */
 type Lists = Omit<ServerRecord, 'name' | 'isUp' | 'about' | 'tools' | 'changedAt'> & {
   readonly tools: readonly Descriptor[]
 }
 
 /**
- * For how long lists are taken as they are, how long a server that cannot be reached is left alone, and how long
- * the first lists may take, in milliseconds.
+ * How long lists are considered fresh, how long an unreachable server is not queried again, and how long the first
+ * lists may take, in milliseconds.
  */
 const LISTS_STALE_MS = 10_000
 const UNREACHABLE_PAUSE_MS = 30_000
 const LIST_TIMEOUT_MS = 5000
-/** How long after they were listed lists are listed anew at the earliest, in milliseconds. */
+/** The minimum interval between two listings, in milliseconds. */
 const MIN_RENEWAL_INTERVAL_MS = 1000
 
 /** Keeps the lists of servers for descriptions. A stale list is served while it is refreshed. */
 export function createRecords(options: Options): ServerRecords {
-  const heard: ((upstream: string) => void)[] = []
+  const listeners: ((upstream: string) => void)[] = []
   const known = new Map(
     [...options.servers].map(([name, source]) => [name, new Known(source, options)] as const),
   )
-  for (const [name, each] of known) each.onChange = () => heard.forEach((hear) => hear(name))
+  for (const [name, each] of known) each.onChange = () => listeners.forEach((listener) => listener(name))
   return {
     names: [...known.keys()],
     of: (upstream) => {
@@ -78,11 +78,11 @@ export function createRecords(options: Options): ServerRecords {
     },
     last: (upstream) => known.get(upstream)?.last,
     renew: (upstream) => known.get(upstream)?.renew(),
-    onChange: (hear) => void heard.push(hear),
+    onChange: (listener) => void listeners.push(listener),
   }
 }
 
-/** One server. */
+/** The lists of one server. */
 class Known {
   onChange: () => void = () => undefined
   readonly #source: Source
@@ -106,7 +106,7 @@ class Known {
 
   record(): ServerRecord | Promise<ServerRecord> {
     const isDown = this.#source.status.problem !== undefined
-    // Those who call it try it anyway.
+    // Calls are attempted anyway.
     if (isDown && !this.#isDown) this.#listedAt = performance.now()
     this.#isDown = isDown
     if (performance.now() - this.#listedAt > (isDown ? UNREACHABLE_PAUSE_MS : LISTS_STALE_MS)) {
@@ -119,7 +119,7 @@ class Known {
     return this.#record()
   }
 
-  /** At most once in a while, however often the server says so. */
+  /** Limited in frequency, however often the server reports changes. */
   renew(): void {
     if (this.#isRenewing) return
     this.#isRenewing = true
@@ -200,7 +200,7 @@ async function listsOf({ settings, handle }: Source, { listed }: Options): Promi
   }
 }
 
-/** What a server says of itself, and each list it says it has. @throws what asking it throws */
+/** The server's description of itself, and each list it declares. @throws the errors of its requests */
 export async function readLists(
   handle: Handler,
   upstream: string,
@@ -230,25 +230,27 @@ function versionOf(parts: readonly Payload[]): string {
   return hash.digest('hex').slice(0, 16)
 }
 
-// Samples calls for descriptions: how long tools take and what they return. Off until the first description.
+// Samples calls for descriptions: the duration and the content types of results. Disabled until the first description.
 
-/** How many of the last calls looked at tell how long a tool takes, and from how many on they do. */
+/** The number of recent samples that determine the duration of a tool, and the minimum number needed. */
 const MAX_SAMPLES = 200
 const MIN_SAMPLES = 5
-/** After so many, one in this many is looked at: no multiple of a rhythm calls often have. */
+/**
+ * After that many, one in this many calls is sampled: a number that is unlikely to divide the period of regular calls.
+ */
 const SAMPLE_INTERVAL = 7
-/** How many media types of a tool are remembered, and how many tools. */
+/** The maximum number of media types per tool, and of tools. */
 const MAX_MEDIA_TYPES = 20
 const MAX_TOOLS = 10_000
 
-/** What is seen of calls as they go to their servers. */
+/** Observes calls on their way to servers. */
 interface CallStatistics {
-  /** Looks at the calls of a tool of a server. */
+  /** Samples the calls of one tool. */
   middleware(target: Target): Middleware | undefined
   of(entry: Descriptor): ToolStatistics | undefined
 }
 
-/** Watches the calls of tools, for those who describe them. */
+/** Collects statistics of tool calls, for descriptions. */
 export function createCallStatistics(): CallStatistics {
   const tools = new Map<string, ToolSamples>()
   const sighting = (upstream: string, tool: string): ToolSamples => {
@@ -269,7 +271,7 @@ export function createCallStatistics(): CallStatistics {
         if (++calls > MAX_SAMPLES && calls % SAMPLE_INTERVAL !== 0) return next(call)
         const start = performance.now()
         return next(call).then((outcome) => {
-          // Only what a server answered to is one of its tools.
+          // A name only becomes a tool once the server has answered a call of it.
           seen ??= sighting(upstream, name)
           seen.note(outcome, performance.now() - start)
           return outcome
@@ -280,7 +282,7 @@ export function createCallStatistics(): CallStatistics {
   }
 }
 
-/** What was seen of one tool. */
+/** The samples of one tool. */
 class ToolSamples {
   #hasCursor = false
   #calls = 0
@@ -305,7 +307,7 @@ class ToolSamples {
     }
   }
 
-  /** The first results say what results are like; looking at each would read those that are only passed on. */
+  /** The first results are representative; inspecting all would parse results that are only passed through. */
   #look(result: Payload): void {
     const { content, structuredContent } = result.fields
     for (const block of Array.isArray(content) ? content : []) {
@@ -323,7 +325,7 @@ class ToolSamples {
 
 function typeOf(block: Readonly<Record<string, unknown>>): string | undefined {
   const { type, mimeType, resource } = block
-  const told = mimeType ?? (isObject(resource) ? resource.mimeType : undefined)
-  if (typeof told === 'string' && told.length <= 100) return told
+  const mediaType = mimeType ?? (isObject(resource) ? resource.mimeType : undefined)
+  if (typeof mediaType === 'string' && mediaType.length <= 100) return mediaType
   return type === 'text' ? 'text/plain' : undefined
 }

@@ -1,4 +1,7 @@
-/** Strict conformance of what the gateway exposes: names, URIs of its own scheme, complete results. */
+/**
+ * Strict conformance of exposed names, URIs and results: snake case, URIs in the scheme of their server, complete
+ * results.
+ */
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { self } from '../core/identity.ts'
 import { isObject } from '../core/json/json.ts'
@@ -9,28 +12,28 @@ import { method } from '../protocol/methods.ts'
 import { ACKNOWLEDGED, readFilter, withUri, withUris } from '../protocol/subscription-filter.ts'
 import { failedRead, nameUris } from './aggregate.ts'
 
-/** Shows servers as strict hosts want them: names in snake case, resources in the scheme of their server. */
+/** Exposes servers for strict hosts: names in snake case, resources in the scheme of their server. */
 export function strictNames(next: Handler): Handler {
   return (call) => {
     const { upstream } = call.target
     if (upstream === undefined) return next(call)
     const exposed = (uri: string): string => ownUri(upstream, uri)
-    const asked = original(call, upstream)
+    const requested = original(call, upstream)
     const emit: Call['emit'] = (note) => {
       if (note.method !== ACKNOWLEDGED) return call.emit(withUri(note, exposed))
       const notifications = withUris(readFilter(note.params), exposed)
       call.emit({ ...note, params: (note.params ?? Payload.of({})).with({ notifications }) })
     }
-    const named = (result: Payload): Payload => nameUris(completeResult(asked, result), exposed)
-    const shown = (result: Payload): Payload => call.rewriteResult?.(named(result)) ?? named(result)
-    return next({ ...asked, emit, rewriteResult: shown }).then(
-      (outcome) => inTerms(outcome, asked, { named, exposed }),
-      (error: unknown) => failedRead(error, call.params, asked.params),
+    const named = (result: Payload): Payload => nameUris(completeResult(requested, result), exposed)
+    const rewriteResult = (result: Payload): Payload => call.rewriteResult?.(named(result)) ?? named(result)
+    return next({ ...requested, emit, rewriteResult }).then(
+      (outcome) => inTerms(outcome, requested, { named, exposed }),
+      (error: unknown) => failedRead(error, call.params, requested.params),
     )
   }
 }
 
-/** The call with the URIs the server knows. */
+/** The call with the server's own URIs. */
 function original(call: Call, upstream: string): Call {
   const { params } = call
   const { uri } = params.fields
@@ -50,7 +53,7 @@ function original(call: Call, upstream: string): Call {
 }
 
 interface Terms {
-  /** What is no list, with its URIs. */
+  /** A result that is not a list, with exposed URIs. */
   named(result: Payload): Payload
   exposed(uri: string): string
 }
@@ -65,7 +68,9 @@ function inTerms(outcome: Outcome, call: Call, { named, exposed }: Terms): Outco
   return { kind: 'result', result: outcome.result.with({ [list]: Payload.text(`[${texts.join(',')}]`) }) }
 }
 
-/** What a server says of itself under the name and version of the gateway, which logs where no server does. */
+/**
+ * A server's description of itself under the name and version of the gateway, with logging if no server supports it.
+ */
 function introduced(result: Payload): Payload {
   const capabilities = result.at('capabilities') ?? Payload.of({})
   const meta = result.fields._meta
@@ -88,13 +93,13 @@ function renamed(entry: Payload, exposed: (uri: string) => string): Payload {
 /** The URI of a resource in the scheme of its server: `files://file//srv/notes.md` for `file:///srv/notes.md`. */
 export function ownUri(upstream: string, uri: string): string {
   const [, scheme, slashes] = /^([a-z][a-z0-9+.-]*):(\/\/)?/.exec(uri) ?? []
-  // `~` is in no scheme, so what follows it can be told from a scheme of that name.
+  // `~` occurs in no scheme, so the text after it cannot be mistaken for a scheme.
   if (scheme === undefined) return `${upstream}://~/${uri}`
   const mark = slashes === undefined ? `${scheme}~` : scheme
   return `${upstream}://${mark}/${uri.slice(scheme.length + 1 + (slashes?.length ?? 0))}`
 }
 
-/** The URI as the server knows it; any other than one made by `ownUri` is taken for one the server knows. */
+/** The server's own URI; a URI not created by `ownUri` is assumed to be the server's own. */
 export function originalUri(upstream: string, uri: string): string {
   const start = `${upstream}://`
   const end = uri.indexOf('/', start.length)
@@ -105,7 +110,7 @@ export function originalUri(upstream: string, uri: string): string {
   return mark.endsWith('~') ? `${mark.slice(0, -1)}:${rest}` : `${mark}://${rest}`
 }
 
-/** An entry of a list with what strict hosts want it to have and its server left out. */
+/** A list entry with the members strict hosts require, filled in if the server omitted them. */
 export function completeEntry(list: string, entry: Payload): Payload {
   const { name, uri, uriTemplate, arguments: wanted } = entry.fields
   if (list === 'prompts' && Array.isArray(wanted) && wanted.some((each) => !isWhole(each))) {
@@ -116,7 +121,7 @@ export function completeEntry(list: string, entry: Payload): Payload {
   return entry.with({ name: lastPart(address) })
 }
 
-/** A result in which everything that can be read says where it is from and of what type it is. */
+/** A result in which every resource content has a URI and a media type. */
 export function completeResult(call: Call, result: Payload): Payload {
   const { contents, content, messages } = result.fields
   const { name: uri } = call.target
@@ -170,7 +175,7 @@ function hasType({ mimeType }: Readonly<Record<string, unknown>>): boolean {
   return typeof mimeType === 'string' && mimeType !== ''
 }
 
-/** Contents with their type, where it is missing: by their first bytes, the end of their URI, or what they are. */
+/** Contents with a media type, detected if missing from their first bytes, the end of their URI, or their kind. */
 function typed(contents: Payload): Payload {
   const { uri, text, blob } = contents.fields
   if (hasType(contents.fields)) return contents
@@ -211,7 +216,7 @@ const types = new Map(
   }),
 )
 
-/** How the base64 of well-known kinds of bytes begins. */
+/** The base64 beginnings of well-known binary formats. */
 const beginnings: readonly (readonly [string, string])[] = [
   ['iVBORw0KGgo', 'image/png'],
   ['/9j/', 'image/jpeg'],

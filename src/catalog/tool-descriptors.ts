@@ -1,4 +1,4 @@
-/** Descriptors of what calls name, from the lists of servers; cached by definition. */
+/** Descriptors of the tools that calls name, from the servers' lists; cached by definition. */
 import type { Call, Handler, Middleware, Outcome } from '../core/call.ts'
 import type { Descriptor, ListedDefinition } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
@@ -12,23 +12,25 @@ type Found<Value> = Value | undefined | Promise<Value | undefined>
 
 interface Options {
   server(upstream: string): UpstreamSettings | undefined
-  /** What a server's list says of the tool a call names. */
+  /** The list entry of the tool a call names. */
   tool(call: Call): Found<ListedDefinition>
-  /** The gateway's own tool a call names. */
+  /** The built-in tool a call names. */
   own(call: Call): Found<BuiltinTool>
-  /** A call as its one server gets it. */
+  /** The call as its server receives it. */
   resolve(call: Call): Call | Promise<Call | undefined>
 }
 
-/** What is known of the tools of all servers. */
+/** The descriptors of the tools of all servers. */
 export interface Descriptors {
-  /** The entry of the tool a call names; at once where the server's list is known. @throws what listing throws */
+  /**
+   * The descriptor of the tool a call names, immediately if the server's list is known. @throws the error of listing
+   */
   of(call: Call): Found<Descriptor>
-  /** The entry of a tool as a server lists it. */
+  /** The descriptor of a listed tool. */
   listed(upstream: string, definition: Definition): Descriptor | undefined
 }
 
-/** Makes entries of what servers list, once for each definition. */
+/** Creates descriptors of listed tools, once per definition. */
 export function createDescriptors({ server, tool, own, resolve }: Options): Descriptors {
   const entries = new WeakMap<Definition, Descriptor>()
 
@@ -93,7 +95,7 @@ function ownEntry({ definition }: BuiltinTool): Descriptor {
   }
 }
 
-/** Goes on at once where a value is there at once. */
+/** Maps a value synchronously, or a promise asynchronously. */
 function after<In, Out>(
   value: In | Promise<In>,
   read: (value: In) => Out | Promise<Out>,
@@ -101,12 +103,12 @@ function after<In, Out>(
   return value instanceof Promise ? value.then(read) : read(value)
 }
 
-// Resolves the tool that a `tools/call` names, once, before the features see the call. A list that cannot be had
-// refuses nothing here: it is noted on the call, and each feature decides whether it goes on without.
+// Resolves the tool of a `tools/call` once, before the features see the call. An unavailable list does not fail the
+// call here: the error is recorded on the call, and each feature decides whether to continue.
 
 type FindTool = (call: Call) => Descriptor | undefined | Promise<Descriptor | undefined>
 
-/** Sets `tool` or `toolError` of calls; a list that is not known yet may take so many milliseconds. */
+/** Sets `tool` or `toolError` of calls; waits at most this many milliseconds for an unknown list. */
 export function resolveTool(find: FindTool, timeout: number): Middleware {
   return (next) => (call) => {
     const found = attempt(() => find(call))
@@ -126,7 +128,7 @@ async function awaited(call: Call, { found, timeout, next }: Lookup): Promise<Ou
   return next({ ...call, ...(await settled(call, found, timeout)) })
 }
 
-/** @throws where the call itself has ended */
+/** @throws the reason if the call itself was aborted */
 async function settled(
   { signal }: Call,
   found: Promise<Descriptor | undefined>,

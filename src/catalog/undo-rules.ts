@@ -1,6 +1,6 @@
 /**
- * Finds by which rule a tool is undone: what is configured goes before what may be derived from the server's list.
- * What is derived is what `judgeUndo` calls derived, and nothing else.
+ * Finds the undo rule of a tool: the configured rule takes precedence over one derived from the server's list. Only
+ * what `judgeUndo` reports as derived is used.
  */
 import type { Descriptor } from '../core/descriptor.ts'
 import type { ToolSettings } from '../core/settings.ts'
@@ -9,24 +9,24 @@ import { judgeUndo } from '../core/undo/judge-undo.ts'
 
 interface Options {
   settings(upstream: string): Readonly<Record<string, ToolSettings>> | undefined
-  /** The entries of all tools of a server. @throws what listing throws */
+  /** The descriptors of all tools of a server. @throws the error of listing */
   tools(upstream: string): Promise<readonly Descriptor[]>
-  /** Whether it may be found out from a server's own tools how one of them is undone. */
+  /** Whether undo rules may be derived from a server's own tools. */
   isDerived(upstream: string): boolean
 }
 
-/** By which rules the tools of servers are undone. */
+/** The undo rules of the servers' tools. */
 interface UndoRules {
-  /** How what a tool of a server does is undone; at once where that is configured. @throws what listing throws */
+  /** The undo rule of a tool, immediately if it is configured. @throws the error of listing */
   of(upstream: string, tool: string): UndoRule | undefined | Promise<UndoRule | undefined>
-  /** The same of a tool, given all tools of its server. */
+  /** The undo rule of a tool, given all tools of its server. */
   among(entry: Descriptor, all: readonly Descriptor[]): UndoRule | undefined
 }
 
-/** How long the tools of a server are taken as they were, in milliseconds. */
+/** How long the list of a server's tools is cached, in milliseconds. */
 const FRESH_MS = 10_000
 
-/** Makes what finds how tools are undone. */
+/** Creates the lookup of undo rules. */
 export function createUndoRules({ settings, tools, isDerived }: Options): UndoRules {
   const known = new Map<string, { readonly at: number; readonly listed: Promise<readonly Descriptor[]> }>()
   const listedBy = (upstream: string): Promise<readonly Descriptor[]> => {

@@ -9,7 +9,7 @@ import { environment } from '../config/secrets.ts'
 import { logProblems } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
-import { isTelling, withoutSecrets } from '../core/text/redact.ts'
+import { isSecretKey, withoutSecrets } from '../core/text/redact.ts'
 import { Gateway, issuerProblem, openLog } from '../gateway/gateway.ts'
 import { isStoreDoubtful, openSharedStore } from '../gateway/offline.ts'
 import { readOptions, readServed, type Source } from './options.ts'
@@ -195,7 +195,7 @@ function isUnderSecret(lines: readonly string[], at: number): boolean {
     const depth = found?.[1]?.length ?? Infinity
     if (index !== at && depth >= indent) continue
     if (index === at && /["']?\b(?:env|headers|auth|oauth)\b["']?\s*:/.test(line)) return true
-    if (found?.[2] !== undefined && (SECRET_PARENTS.test(found[2]) || isTelling(found[2]))) return true
+    if (found?.[2] !== undefined && (SECRET_PARENTS.test(found[2]) || isSecretKey(found[2]))) return true
     indent = Math.min(indent, depth === Infinity ? (/^\s*/.exec(line)?.[0].length ?? 0) : depth)
     if (indent === 0) return false
   }
@@ -205,7 +205,7 @@ function isUnderSecret(lines: readonly string[], at: number): boolean {
 /** Whether a value follows whose key says that it is a secret. */
 function endsTelling(before: string): boolean {
   const key = /["']?([\w.-]+)["']?\s*:\s*$/.exec(before)?.[1]
-  return key !== undefined && isTelling(key)
+  return key !== undefined && isSecretKey(key)
 }
 
 /** A piece without anything but brackets, commas, and words that can be keys of the configuration before a colon. */

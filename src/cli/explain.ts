@@ -125,7 +125,7 @@ export function toolLines(inspected: Inspected | undefined): string[] {
     ...(stop ? [`  to stop it   write ${oneLine(stop.write)} under ${oneLine(stop.under)}`] : []),
     `  undo         ${undone(undoing)}`,
     ...expressions(undoing.undo).map((line) => `               ${oneLine(line)}`),
-    ...reasons([...undoing.why, ...undoing.doubts.map((doubt) => `but: ${doubt}`)]),
+    ...reasons([...undoing.why, ...undoing.caveats.map((doubt) => `but: ${doubt}`)]),
     `  scopes       ${scopes === '' ? 'none' : scopes} (needed where callers authenticate)`,
   ]
 }

@@ -158,7 +158,7 @@ function proposalOf(entry: Descriptor, { all, reads, tools }: Around): Proposal 
   const { name, definition, classification } = entry
   const about = oneLine(`${name}: ${riskWords[classification.risk]}, ${classification.evidence[0] ?? ''}`)
   const part = { tool: name, risk: classification.risk }
-  const { from, how, undo, why, doubts } = judgeUndo(entry, all, { tools, isDerived: false })
+  const { from, how, undo, why, caveats: doubts } = judgeUndo(entry, all, { tools, isDerived: false })
   const configured = settingOf(tools, name, 'undo')
   if (configured) {
     const notes = [
@@ -250,7 +250,7 @@ function verifyHint(definition: Definition, reads: readonly Definition[]): strin
   const said = readingOf(tool.words).find(({ verb }) => makers.has(verb))
   if (!said) return undefined
   const finding = indexOf(reads)
-    .said(finders, said.nouns)
+    .withNouns(finders, said.nouns)
     .flatMap((read) => lookingPlan(tool, read, said.nouns.at(-1)) ?? [])
   return finding.toSorted((one, other) => other.given - one.given)[0]?.text
 }

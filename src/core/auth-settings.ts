@@ -1,49 +1,49 @@
-/** The settings of authentication. */
+/** Settings of authentication. */
 import type { Principal } from './principal.ts'
 import type { Secret } from './text/secret.ts'
 
-/** Who may call and how callers prove who they are. Durations are milliseconds. */
+/** Who may call, and how callers authenticate. Durations are in milliseconds. */
 export interface AuthSettings {
   /** The name of this service in challenges and metadata. */
   readonly realm: string
-  /** Tokens that are checked here, by the keys of who issued them. */
+  /** Tokens validated by the gateway with the keys of their issuer. */
   readonly jwt?: JwtSettings
-  /** Where to ask about tokens only their issuer can read. */
+  /** The introspection endpoint for tokens that only their issuer can read. */
   readonly introspect?: IntrospectSettings
   /** Tokens known by their hashes. */
   readonly tokens: readonly ListedToken[]
   /** Who may use service paths with a password. */
   readonly users: readonly BasicUser[]
-  /** Where clients get tokens: the issuers that stand in the metadata of the protected resource. */
+  /** Where clients get tokens: the issuers listed in the protected resource metadata. */
   readonly authorizationServers: readonly string[]
-  /** Scopes a client may ask for at once; empty where it learns of each one when it needs it. */
+  /** Scopes a client may request at once; empty where it learns of each scope when it needs it. */
   readonly scopesSupported: readonly string[]
   /** Methods that need no token. */
   readonly anonymous: readonly string[]
-  /** Who the one client of `gatehouse stdio` is. */
+  /** The principal of the only client of `gatehouse stdio`. */
   readonly principal: Principal
-  /** How long narrowed sessions last, in all and unused. */
+  /** The maximum lifetime and the idle timeout of sessions with narrowed scopes. */
   readonly session: { readonly maxTtl: number; readonly idle: number }
-  /** Where people ask for more rights. */
+  /** Where people request more permissions. */
   readonly elevateUrl?: string
-  /** The scopes here that a scope of a token stands for; those under `*` belong to every token. */
+  /** The local scopes that a scope of a token maps to; those under `*` are granted to every token. */
   readonly scopeMap: Readonly<Record<string, readonly string[]>>
 }
 
-/** How a signed token must look. */
+/** Requirements for signed tokens. */
 export interface JwtSettings {
   readonly issuer: string
-  /** What a token may be meant for, besides the URL that is called. */
+  /** Accepted audiences of a token, besides the URL that is called. */
   readonly audiences: readonly string[]
-  /** Where the issuer's keys are; found through its metadata where absent. */
+  /** The URL of the issuer's keys; discovered through its metadata if absent. */
   readonly jwks?: string
   readonly algorithms: readonly string[]
   /** Claims a token must have besides iss, aud, sub, exp and iat. */
   readonly requiredClaims: readonly string[]
   readonly scopeClaim: string
-  /** The shared key of HS256, for development alone. */
+  /** The shared key of HS256, for development only. */
   readonly secret?: Secret
-  /** What the gateway is at the issuer, where people sign in to its pages. */
+  /** The client registration of the gateway at the issuer, for people who sign in to its pages. */
   readonly client?: PageClient
 }
 
@@ -54,21 +54,21 @@ export interface PageClient {
   readonly secret?: Secret
 }
 
-/** A token introspection endpoint (RFC 7662) and what the gateway is there. */
+/** A token introspection endpoint (RFC 7662) and the gateway's credentials there. */
 export interface IntrospectSettings {
   readonly url: string
   readonly clientId: string
   readonly clientSecret: Secret
-  /** Whether an answer must say that the token is meant for this server. */
+  /** Whether a response must state that the token is meant for this server. */
   readonly requiresAudience: boolean
 }
 
-/** A token whose hash is configured, and who holds it. */
+/** A token whose hash is configured, and its owner. */
 export interface ListedToken {
-  /** `sha256:<salt>:<hex>`, the SHA-256 of salt and token one after the other. */
+  /** `sha256:<salt>:<hex>`, the SHA-256 of the salt followed by the token. */
   readonly hash: Secret
   readonly id: string
-  /** Absent where nothing limits it. */
+  /** Absent for unlimited access. */
   readonly scopes?: readonly string[]
 }
 
@@ -77,11 +77,11 @@ export interface BasicUser {
   readonly name: string
   /** `scrypt:<salt>:<hex>`, 32 bytes of scrypt with N 16384, r 8 and p 1. */
   readonly passwordHash: Secret
-  /** Who this person is among those who approve calls, as a caller too where it is one; absent for who may not. */
+  /** The principal this person approves calls as, which can also be a caller; absent if the person may not approve. */
   readonly approvesAs?: string
 }
 
-/** Whether callers must show who they are. */
+/** Whether callers must authenticate. */
 export function isProtected({
   jwt,
   introspect,

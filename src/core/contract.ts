@@ -1,18 +1,18 @@
-/** What a server offers to clients, and whether a change of it breaks them. */
+/** The contract of a server: what it offers to clients, and which changes of it are breaking. */
 import { canonical, isObject } from './json/json.ts'
 import { type ChangeLevel, schemaChanges } from './schema/schema-change.ts'
 
 /** What callers of a server rely on. */
 export interface Contract {
-  /** How it is reached, such as `stdio` or `/mcp/files`. */
+  /** The endpoints it is reached at, such as `stdio` or `/mcp/files`. */
   readonly entrances: readonly string[]
-  /** Whether callers have to prove who they are. */
+  /** Whether callers have to authenticate. */
   readonly isGuarded: boolean
   readonly errorCodes: readonly string[]
-  /** By the name clients call them by. */
+  /** By the name clients use. */
   readonly tools: Readonly<Record<string, ToolContract>>
   readonly prompts: Readonly<Record<string, PromptContract>>
-  /** Media types by URI, and by template; empty where there is none. */
+  /** Media types by URI and by URI template; empty if unknown. */
   readonly resources: Readonly<Record<string, string>>
   readonly templates: Readonly<Record<string, string>>
 }
@@ -21,35 +21,35 @@ export interface Contract {
 export interface ToolContract {
   readonly input: unknown
   readonly output?: unknown
-  /** Of each group one. */
+  /** One scope of each group is required. */
   readonly scopes: readonly (readonly string[])[]
-  /** The media types its owner says it gives. */
+  /** The media types of results, as declared by the owner. */
   readonly returns: readonly string[]
-  /** What it says of itself, such as `readOnlyHint`. */
+  /** Its annotations, such as `readOnlyHint`. */
   readonly hints: Readonly<Record<string, unknown>>
-  /** What to use instead, and until when it is there. */
+  /** The replacement, and the end of support. */
   readonly deprecated?: string
-  /** A hash of the words it is described with. */
+  /** A hash of its descriptive texts. */
   readonly wording: string
 }
 
-/** What callers of a prompt rely on: its arguments, and which of them have to be there. */
+/** What callers of a prompt rely on: its arguments, and which of them are required. */
 export interface PromptContract {
   readonly arguments: Readonly<Record<string, boolean>>
   readonly wording: string
 }
 
-/** One change of a contract, in words. */
+/** One change of a contract. */
 export interface ContractChange {
   readonly level: ChangeLevel
-  /** Where it belongs in a changelog. */
+  /** Its section in a changelog. */
   readonly kind: 'added' | 'changed' | 'deprecated' | 'removed'
   /** Such as `tool get_issue`. */
   readonly subject: string
   readonly text: string
 }
 
-/** Everything that changed between two versions of a contract; nothing only where they are the same. */
+/** All changes between two versions of a contract; empty only if they are equal. */
 export function contractChanges(before: Contract, after: Contract): readonly ContractChange[] {
   return [
     ...setChanges(before.entrances, after.entrances, 'entrance'),
@@ -63,19 +63,19 @@ export function contractChanges(before: Contract, after: Contract): readonly Con
   ]
 }
 
-/** What a list of changes asks of callers, taken together; nothing where there are none. */
+/** The highest level among changes; undefined if there are none. */
 export function levelOf(changes: readonly { readonly level: ChangeLevel }[]): ChangeLevel | undefined {
   return (['major', 'minor', 'patch'] as const).find((level) => changes.some((each) => each.level === level))
 }
 
-/** The version after a change of this level. */
+/** The next version after a change of this level. */
 export function raised(version: string, level: ChangeLevel): string {
   const [major = 1, minor = 0, patch = 0] = version.split('.').map(Number)
   if (level === 'major') return `${major + 1}.0.0`
   return level === 'minor' ? `${major}.${minor + 1}.0` : `${major}.${minor}.${patch + 1}`
 }
 
-/** Compares what is there before and after. */
+/** Compares the value before and after. */
 type Compare<Value> = (before: Value, after: Value, subject: string) => readonly ContractChange[]
 
 function mapChanges<Value>(
@@ -122,14 +122,16 @@ function toolChanges(before: ToolContract, after: ToolContract, subject: string)
     ...scopeChanges(before.scopes, after.scopes, subject),
     ...(canonical(before.returns) === canonical(after.returns)
       ? []
-      : [changed('major', subject, 'gives other media types')]),
+      : [changed('major', subject, 'returns other media types')]),
     ...(canonical(before.hints) === canonical(after.hints)
       ? []
-      : [changed('minor', subject, 'says something else of what it does')]),
+      : [changed('minor', subject, 'has other annotations')]),
     ...deprecations(before.deprecated, after.deprecated, subject),
   ]
-  const isTold = found.some(({ level }) => level === 'patch')
-  return isWorded && !isTold ? [...found, changed('patch', subject, 'is described in other words')] : found
+  const hasWordingChange = found.some(({ level }) => level === 'patch')
+  return isWorded && !hasWordingChange
+    ? [...found, changed('patch', subject, 'has a new description')]
+    : found
 }
 
 function outputChanges(before: unknown, after: unknown) {
@@ -139,7 +141,7 @@ function outputChanges(before: unknown, after: unknown) {
   return schemaChanges(before, after, 'output')
 }
 
-/** Callers have one of each group: a group more, or a choice less, takes something from them. */
+/** Callers need one scope of each group: an added group or a removed alternative takes access away. */
 function scopeChanges(
   before: ToolContract['scopes'],
   after: ToolContract['scopes'],
@@ -151,8 +153,8 @@ function scopeChanges(
   )
   return [
     isWider
-      ? changed('minor', subject, 'takes fewer rights')
-      : changed('major', subject, 'takes other rights'),
+      ? changed('minor', subject, 'requires fewer scopes')
+      : changed('major', subject, 'requires other scopes'),
   ]
 }
 
@@ -189,14 +191,14 @@ function promptChanges(before: PromptContract, after: PromptContract, subject: s
     ]
   })
   if (before.wording === after.wording) return found
-  return [...found, changed('patch', subject, 'is described in other words')]
+  return [...found, changed('patch', subject, 'has a new description')]
 }
 
 function typeChanges(before: string, after: string, subject: string): ContractChange[] {
   return before === after ? [] : [changed('major', subject, 'has another media type')]
 }
 
-/** Single resources are data that comes and goes; what is promised are schemes, templates and media types. */
+/** Individual resources are data that come and go; the contract covers schemes, templates and media types. */
 function resourceChanges(before: Contract['resources'], after: Contract['resources']): ContractChange[] {
   return mapChanges(before, after, 'resource', typeChanges).map((each) =>
     each.kind === 'removed' ? { ...each, level: 'minor' } : each,
@@ -220,7 +222,7 @@ function changed(level: ChangeLevel, subject: string, text: string): ContractCha
   return { level, kind: 'changed', subject, text }
 }
 
-/** Whether a value that was kept is a contract. */
+/** Whether a stored value is a contract. */
 export function isContract(value: unknown): value is Contract {
   return (
     isObject(value) &&
@@ -230,11 +232,11 @@ export function isContract(value: unknown): value is Contract {
   )
 }
 
-/** The contract of a server as it was last seen, and how it became so. Kept under `contract/…` as JSON. */
+/** The last known contract of a server and its versions. Stored under `contract/…` as JSON. */
 export interface ContractHistory {
   readonly upstream: string
   readonly contract: Contract
-  /** The newest first. */
+  /** Newest first. */
   readonly versions: readonly ContractVersion[]
 }
 
@@ -244,26 +246,26 @@ export interface ContractVersion {
   /** When it was first seen, in milliseconds since 1970. */
   readonly at: number
   readonly changes: readonly KeptChange[]
-  /** How many changes there were more than are kept. */
+  /** The number of further changes that are not stored. */
   readonly more?: number
 }
 
-/** A change, and whether something went that was not announced, or not for long enough. */
+/** A change, and whether something was removed without a deprecation or before its end. */
 export type KeptChange = ContractChange & { readonly isEarly?: true }
 
-/** What the owner of a tool says of its end. */
+/** The deprecation of a tool, as declared by its owner. */
 export interface Deprecation {
   /** In the owner's words. */
   readonly text: string
-  /** The tool to use instead. */
+  /** The replacement tool. */
   readonly successor?: string
-  /** The end of the last day it is there, in milliseconds since 1970. */
+  /** The end of the last supported day, in milliseconds since 1970. */
   readonly until?: number
 }
 
 const DAY_MS = 86_400_000
 
-/** Reads what is written of the end of a tool, such as `use log_work, support ends 2027-03-31`. */
+/** Parses the text of a deprecation, such as `use log_work, support ends 2027-03-31`. */
 export function readDeprecation(text: string): Deprecation {
   const [, successor] = /\buse\s+[`"']?([\w./:-]*[\w])/i.exec(text) ?? []
   const [day] = /\b\d{4}-\d{2}-\d{2}\b/.exec(text) ?? []

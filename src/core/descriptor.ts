@@ -1,87 +1,87 @@
-/**
- * What servers list, as the gateway knows it: descriptors with their classification, and the records of
- * servers.
- */
+/** What servers list, as the gateway knows it: descriptors with their classification, and the records of servers. */
 import type { Variation } from './judgement/lexicon.ts'
 
-/** What a server's own list says of a tool. */
+/** The entry of a tool in its server's list. */
 export interface ListedDefinition {
   readonly definition: Readonly<Record<string, unknown>>
-  /** Set where the server does not list its tools, so that nothing but the name is known. */
+  /** Set if the server does not list its tools, so that only the name is known. */
   readonly isUnlisted?: true
 }
 
-/** What the gateway knows of a tool, prompt or resource of a server: its own list, and what follows from it. */
+/** A tool, prompt or resource of a server: its list entry and the derived classification. */
 export interface Descriptor {
   readonly upstream: string
   readonly kind: 'tool' | 'prompt' | 'resource'
   /** Tool or prompt name, or resource URI, as the server knows it. */
   readonly name: string
-  /** The entry of the server's list, as the server wrote it. */
+  /** The entry of the server's list, unmodified. */
   readonly definition: Readonly<Record<string, unknown>>
   readonly classification: Classification
-  /** Set where it is the gateway's own. */
+  /** Set for the gateway's own tools, prompts and resources. */
   readonly isBuiltin?: true
-  /** Set where its server does not list its tools: its definition is the name alone. */
+  /** Set if its server does not list its tools: the definition contains only the name. */
   readonly isUnlisted?: true
 }
 
-/** What kind of action something is, and how that was found out. */
+/** The kind of action, and the evidence for it. */
 export interface Classification {
   readonly op: Operation
   readonly risk: Risk
-  /** Doing it twice is the same as doing it once. */
+  /** Whether a repeated call has no further effect. */
   readonly idempotent: boolean
-  /** Why, in the order it was considered; for people. */
+  /** The evidence in the order it was considered, for people. */
   readonly evidence: readonly string[]
-  /** The verb that decided, where one did. */
+  /** The decisive verb, if any. */
   readonly verb?: string
-  /** How arguments of a call decide what it does; what stands above is the worst of it. */
+  /** How the arguments of a call decide its effect; the fields above describe the worst case. */
   readonly varies?: Variation
 }
 
-/** `execute` runs what the caller writes, so it can do anything. */
+/** `execute` runs what the caller writes, so its effect is unbounded. */
 export type Operation = 'read' | 'write' | 'delete' | 'admin' | 'execute'
 export type Risk = 'safe' | 'reversible' | 'destructive'
 
-/** How much can go wrong, for comparing. */
+/** Ranks of risks, for comparison. */
 export const riskRanks: Readonly<Record<Risk, number>> = { safe: 0, reversible: 1, destructive: 2 }
 
-/** The word people read for each risk. Whether a call can be undone is shown separately. */
+/** The displayed word for each risk. Whether a call can be undone is displayed separately. */
 export const riskWords: Readonly<Record<Risk, string>> = {
   safe: 'safe',
   reversible: 'write',
   destructive: 'destructive',
 }
 
-/** An entry of a list, as a server wrote it. */
+/** An entry of a server's list, unmodified. */
 export type EntryDefinition = Readonly<Record<string, unknown>>
 
-/** What is known of each server. */
+/** The records of all servers. */
 export interface ServerRecords {
   readonly names: readonly string[]
-  /** What is known of a server: at once, once it was listed; a server that never answered has no entries. */
+  /** The record of a server, immediately if it was listed before; a server that never answered has no entries. */
   of(upstream: string): ServerRecord | Promise<ServerRecord>
-  /** What was known of a server last, without asking it; nothing before it was listed. */
+  /** The last known record of a server, without a request to it; undefined before it was first listed. */
   last(upstream: string): ServerRecord | undefined
-  /** Lists a server anew, though it was listed a moment ago: it says that something changed. */
+  /** Lists a server again, even if it was listed a moment ago, because it reported a change. */
   renew(upstream: string): void
-  /** Hears of a server whose lists, or what it says of itself, changed. */
-  onChange(heard: (upstream: string) => void): void
+  /** Registers a listener for changes of a server's lists or of its description of itself. */
+  onChange(listener: (upstream: string) => void): void
 }
 
-/** What is known of one server: what its own words, its traffic and its owner say. Every document is made of it. */
+/**
+ * What is known of one server from its own declarations, its traffic and its owner. Every document is generated from
+ * it.
+ */
 export interface ServerRecord {
   /** Its name in the configuration. */
   readonly name: string
-  /** Whether it can be reached just now; what it listed last is known even if not. */
+  /** Whether it is reachable now; its last list is known even if it is not. */
   readonly isUp: boolean
-  /** What it says of itself: `name`, `title`, `version`, `description`, `websiteUrl`. */
+  /** Its declared `name`, `title`, `version`, `description` and `websiteUrl`. */
   readonly info: EntryDefinition
   readonly instructions?: string
   /** Its own capabilities. */
   readonly capabilities: EntryDefinition
-  /** What its owner wrote. */
+  /** The owner's texts. */
   readonly about: About
   readonly tools: readonly ToolDetails[]
   readonly prompts: readonly EntryDefinition[]
@@ -89,78 +89,80 @@ export interface ServerRecord {
   readonly resourceTemplates: readonly EntryDefinition[]
   /** A hash of everything it lists. */
   readonly contentVersion: string
-  /** When what it lists changed last, in milliseconds since 1970; absent where no change was seen. */
+  /** When its lists last changed, in milliseconds since 1970; absent if no change was observed. */
   readonly changedAt?: number
 }
 
-/** What is known of one tool. */
+/** A tool with everything that is derived from it. */
 export interface ToolDetails {
   readonly entry: Descriptor
-  /** Its name in snake case, which can be called too. */
+  /** Its name in snake case, which is callable too. */
   readonly alias: string
-  /** What the gateway does about it, told by the features that do it. */
+  /** How the gateway treats it, as reported by its features. */
   readonly facts: ToolFacts
-  /** What was seen of its calls; absent before the first. */
+  /** Observed statistics of its calls; absent before the first call. */
   readonly statistics?: ToolStatistics
 }
 
-/** What features say of a tool. Unknown facts are absent, never invented. */
+/** Facts that features report about a tool. Unknown facts are absent. */
 export interface ToolFacts {
-  /** A person is asked before it runs. */
+  /** A person has to confirm before it runs. */
   readonly confirmation?: { readonly message: string; readonly isOutOfBand: boolean }
-  /** How it is undone: the tool that does it, and whether everything is as before then. */
+  /** How it is undone: by which tool, and whether the undo is exact. */
   readonly undo?: { readonly tool?: string; readonly isExact: boolean; readonly description: string }
-  /** The scopes a caller needs: of each group one. */
+  /** The scopes a caller needs: one of each group. */
   readonly scopes?: readonly (readonly string[])[]
-  /** A retry with the same idempotency key does nothing twice. */
+  /** Whether a retry with the same idempotency key has no further effect. */
   readonly isIdempotentWithKey?: boolean
   /** Such as `10/minute`. */
   readonly rates?: readonly string[]
   /** The largest request, in bytes. */
   readonly maxInput?: number
-  /** How long a call may be silent, in milliseconds. */
+  /** The longest time without a message from the server during a call, in milliseconds. */
   readonly timeout?: number
   readonly cost?: Cost
   readonly inputTypes?: readonly string[]
   readonly outputTypes?: readonly string[]
 }
 
-/** What a call costs, as its owner says. */
+/** What a call costs, as declared by the owner. */
 export interface Cost {
   readonly category: 'free' | 'metered' | 'requires_approval'
   readonly units?: number
   readonly label?: string
 }
 
-/** What is left to call, and until when, in milliseconds since 1970. */
+/** The number of calls left and when the quota resets, in milliseconds since 1970. */
 export interface Quota {
   readonly remaining: number
   readonly resetsAt?: number
 }
 
-/** What is left, and of what: the budget of a caller, a limit of the gateway, or the limit of the server itself. */
+/**
+ * What is left, and of which quota: the budget of a caller, a limit of the gateway, or the limit of the server itself.
+ */
 export interface RemainingQuota extends Quota {
   readonly of: 'budget' | 'limit' | 'server'
 }
 
-/** What was seen of the calls of a tool by this process. */
+/** Observed statistics of a tool's calls in this process. */
 export interface ToolStatistics {
-  /** Half of the last calls took no longer, in milliseconds; absent before the fifth. */
+  /** The median duration of the last calls, in milliseconds; absent before the fifth call. */
   readonly p50?: number
-  /** Media types of what came back. */
+  /** Media types of the results. */
   readonly types: readonly string[]
-  /** Whether a result named a next page. */
+  /** Whether a result contained the cursor of a next page. */
   readonly hasCursor: boolean
 }
 
-/** What the owner of a server writes about it; every key can be left out. */
+/** The owner's description of a server; every key is optional. */
 export interface About {
   readonly about?: string
   readonly useWhen?: readonly string[]
   readonly notFor?: readonly string[]
   readonly emoji?: string
   readonly access?: 'read' | 'interact' | 'full'
-  /** URLs of other ways to the same thing. */
+  /** URLs of other interfaces to the same service. */
   readonly cli?: string
   readonly api?: string
   readonly web?: string

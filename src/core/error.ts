@@ -1,28 +1,28 @@
 /**
- * Every failure: one table of codes with category, JSON-RPC code and HTTP status, and the error that carries
- * one. Codes are public.
+ * All failures: the table of codes with category, JSON-RPC code and HTTP status, and the error class that carries a
+ * code. Codes are public API.
  */
 import type { Payload } from './payload.ts'
 
 const kinds = ['transient', 'permanent', 'auth_required', 'invalid_input', 'rate_limited'] as const
 
-/** What a caller can do about an error: try again, nothing, sign in, change the input, or wait. */
+/** What a caller can do about an error: retry, nothing, sign in, change the input, or wait. */
 export type Category = (typeof kinds)[number]
 
-/** Every category there is. */
+/** All categories. */
 export const categories: readonly string[] = kinds
 
 interface Row {
   readonly category: Category
   /** The JSON-RPC error code. */
   readonly rpc: number
-  /** The HTTP status of a refusal before the call was dispatched. */
+  /** The HTTP status if the request is refused before the call is dispatched. */
   readonly http: number
-  /** A tool's caller gets it in the result, where a model reads it. */
+  /** The caller of a tool gets it as a tool result, where a model can read it. */
   readonly isResult?: true
 }
 
-/** Every error the gateway makes: what kind it is and how it looks on the wire. */
+/** All error codes of the gateway, with their category and representation on the wire. */
 const table = {
   PARSE_ERROR: { category: 'invalid_input', rpc: -32700, http: 400 },
   INVALID_REQUEST: { category: 'invalid_input', rpc: -32600, http: 400 },
@@ -30,7 +30,7 @@ const table = {
   INVALID_INPUT: { category: 'invalid_input', rpc: -32602, http: 400 },
   UNKNOWN_TOOL: { category: 'invalid_input', rpc: -32602, http: 400 },
   RESOURCE_NOT_FOUND: { category: 'permanent', rpc: -32602, http: 404, isResult: true },
-  // 2026-07-28 basic/index: the three codes a gateway may emit of the reserved range.
+  // 2026-07-28 basic/index: the three codes of the reserved range that a gateway may emit.
   HEADER_MISMATCH: { category: 'invalid_input', rpc: -32020, http: 400 },
   CAPABILITY_REQUIRED: { category: 'permanent', rpc: -32021, http: 400 },
   UNSUPPORTED_VERSION: { category: 'permanent', rpc: -32022, http: 400 },
@@ -75,52 +75,52 @@ const table = {
 
 export type ErrorCode = keyof typeof table
 
-/** Every code there is. */
+/** All error codes. */
 export const errorCodes = Object.keys(table)
 
-/** Whether a word is a code of the table. */
+/** Whether a value is an error code. */
 export function isErrorCode(word: unknown): word is ErrorCode {
   return typeof word === 'string' && Object.hasOwn(table, word)
 }
 
-/** Whether a word is a category. */
+/** Whether a value is a category. */
 export function isCategory(word: unknown): word is Category {
   return typeof word === 'string' && categories.includes(word)
 }
 
-/** What an error says besides its code and message. */
+/** Properties of an error besides its code and message. */
 export interface Extra {
   readonly cause?: unknown
-  /** What kind of error it is, where it is not the kind its code mostly is. */
+  /** The category, if it differs from the one of the code. */
   readonly category?: Category | undefined
-  /** The argument or parameter it is about, and one word of what is wrong with it. */
+  /** The affected argument or parameter, and a one-word reason. */
   readonly field?: string | undefined
   readonly reason?: string | undefined
-  /** What the caller can do about it, one sentence. */
+  /** What the caller can do about it, in one sentence. */
   readonly suggestion?: string | undefined
-  /** Fields the protocol wants at the top of `error.data`. */
+  /** Fields that the protocol requires at the top level of `error.data`. */
   readonly data?: Readonly<Record<string, unknown>> | undefined
   readonly details?: Readonly<Record<string, unknown>> | undefined
   readonly retryAfterSeconds?: number | undefined
-  /** The caller can do something about it, although errors of its kind mostly are for others. */
+  /** Overrides the category's default: the caller can act on this error. */
   readonly isUserActionable?: true
-  /** A tool's caller gets it in the result, although this code is usually an error. */
+  /** The caller of a tool gets it as a tool result, although this code is usually a protocol error. */
   readonly isResult?: true
-  /** The JSON-RPC error object of the server behind, relayed as it came. */
+  /** The JSON-RPC error object of the upstream server, unmodified. */
   readonly relayed?: Payload
-  /** The caller has the scopes that are missing: only the session it names leaves them out. */
+  /** The caller has the missing scopes; only the current session excludes them. */
   readonly isOfSession?: true
-  /** What the server behind answered, for rules of the configuration to be tried on. Callers are not told. */
+  /** The response body of the upstream server, for configured error rules. It is not sent to callers. */
   readonly body?: string
-  /** The message for the operator of the gateway: with the address, and what to correct. */
+  /** The message for the operator of the gateway, with the address and the fix. */
   readonly forOperator?: string
-  /** The request was not sent to the server, so it cannot have done anything. */
+  /** The request was not sent to the server, so it cannot have had an effect. */
   readonly isUnsent?: true
-  /** The HTTP status of a call that was refused before it was dispatched; others are answered with 200. */
+  /** The HTTP status of a call refused before it was dispatched; others are answered with 200. */
   readonly status?: number
 }
 
-/** A failure for the caller, with a code of the one table. */
+/** A failure of a call, with a code of the table. */
 export class GatewayError extends Error {
   override readonly name = 'GatewayError'
   readonly code: ErrorCode
@@ -136,13 +136,15 @@ export class GatewayError extends Error {
     return this.extra.category ?? table[this.code].category
   }
 
-  /** Whether a tool's caller gets it in the result: what a model can act on, and no fault of the protocol. */
+  /**
+   * Whether a tool's caller gets it as a tool result: failures that a model can act on and that are no protocol errors.
+   */
   get isResult(): boolean {
     if (this.extra.relayed) return false
     return this.extra.isResult ?? 'isResult' in table[this.code]
   }
 
-  /** The JSON-RPC error code; that of the server behind where its error is relayed. */
+  /** The JSON-RPC error code; the upstream server's code if its error is relayed. */
   get rpc(): number {
     const relayed = this.extra.relayed?.fields.code
     return typeof relayed === 'number' ? relayed : table[this.code].rpc
@@ -152,12 +154,12 @@ export class GatewayError extends Error {
     return this.extra.status ?? table[this.code].http
   }
 
-  /** The same error with more said of it. */
+  /** A copy with additional properties. */
   with(extra: Extra): GatewayError {
     return new GatewayError(this.code, this.message, { ...this.extra, ...extra })
   }
 
-  /** The structured error object that stands in `error.data`. */
+  /** The structured error object for `error.data`. */
   get data(): Record<string, unknown> {
     const { suggestion, data, details, field, reason } = this.extra
     const wait = waitOf(this.category, this.extra.retryAfterSeconds)
@@ -176,14 +178,14 @@ export class GatewayError extends Error {
   }
 }
 
-/** Whole seconds until another try is worth it; errors that pass by themselves always have some. */
+/** Whole seconds until a retry is worthwhile; always set for transient and rate limit errors. */
 export function waitOf(category: Category, seconds?: number): number | undefined {
   const isKnown = seconds !== undefined && Number.isFinite(seconds)
   if (isKnown) return Math.min(Math.max(Math.ceil(seconds), 0), Number.MAX_SAFE_INTEGER)
   return category === 'transient' || category === 'rate_limited' ? 1 : undefined
 }
 
-/** Whether the caller itself can do something about errors of a category. */
+/** Whether the caller can act on errors of a category. */
 export function isUserActionable(category: Category): boolean {
   return category === 'auth_required' || category === 'invalid_input'
 }
@@ -194,31 +196,31 @@ export function isCancelled(signal: AbortSignal): boolean {
   return !(signal.reason instanceof GatewayError) || signal.reason.code === 'CANCELLED'
 }
 
-/** Any thrown thing as a `GatewayError`; what was not foreseen becomes `SERVER_ERROR` without its text. */
+/** Any thrown value as a `GatewayError`; an unexpected one becomes `SERVER_ERROR` without its text. */
 export function asGatewayError(thrown: unknown): GatewayError {
   if (thrown instanceof GatewayError) return thrown
   return new GatewayError('SERVER_ERROR', 'The gateway failed to handle this request.', { cause: thrown })
 }
 
-// Failures of calls that name something unknown. Hidden things fail with the same words.
+// Errors for unknown names. Hidden items fail with the same messages.
 
-/** The failure of a call of an unknown tool; a hidden tool is refused with the same words. */
+/** The error for an unknown tool; a hidden tool fails with the same message. */
 export function unknownTool(name: string): GatewayError {
-  return new GatewayError('UNKNOWN_TOOL', `Unknown tool${shown(name)}`, {
+  return new GatewayError('UNKNOWN_TOOL', `Unknown tool${displayName(name)}`, {
     field: 'name',
     reason: 'unknown',
-    suggestion: 'List the tools to see which there are.',
+    suggestion: 'List the tools to see the available ones.',
   })
 }
 
-/** The same for a prompt, or for what is completed. */
+/** The same for a prompt, or for the reference of a completion. */
 export function unknownPrompt(name: string): GatewayError {
-  return new GatewayError('INVALID_INPUT', `Unknown prompt or reference${shown(name)}`)
+  return new GatewayError('INVALID_INPUT', `Unknown prompt or reference${displayName(name)}`)
 }
 
 /** The same for a resource. */
 export function unknownResource(uri: string): GatewayError {
-  return new GatewayError('RESOURCE_NOT_FOUND', `Resource not found${shown(uri)}`, { data: { uri } })
+  return new GatewayError('RESOURCE_NOT_FOUND', `Resource not found${displayName(uri)}`, { data: { uri } })
 }
 
 /** The same for a task (2025-11-25 basic/utilities/tasks). */
@@ -227,11 +229,11 @@ export function unknownTask(): GatewayError {
     field: 'taskId',
     reason: 'unknown',
     suggestion:
-      'Only the caller that began a task can use it. Without authentication that is the session that began it.',
+      'Only the caller that created a task can use it. Without authentication this is the session that created it.',
   })
 }
 
-/** A name as it may stand in a message: only where it is short and harmless. */
-function shown(name: string): string {
+/** A name for use in a message; empty if it is long or contains unusual characters. */
+function displayName(name: string): string {
   return /^[\w.+:/-]{1,64}$/.test(name) ? `: ${name}` : ''
 }

@@ -1,16 +1,16 @@
-/** What the audit log records besides calls: decisions, orders, refusals, sign-ins. */
+/** What the audit log records besides calls: decisions, operator commands, refusals and sign-ins. */
 import type { GatewayError } from './error.ts'
 import type { Cookie } from './web.ts'
 
-/** What a person decided on a call that waited for approval. */
+/** A person's decision on a call that required approval. */
 export interface ApprovalStep {
   /** The id of the approval. */
   readonly approval: string
   readonly by: string
-  /** How the person was known. */
+  /** How the person was authenticated. */
   readonly via: string
   readonly verdict: 'approved' | 'denied'
-  /** Who makes the call. */
+  /** The caller. */
   readonly caller: string
   readonly upstream: string
   readonly tool: string
@@ -18,63 +18,66 @@ export interface ApprovalStep {
   readonly given: Readonly<Record<string, unknown>>
 }
 
-/** What an operator ordered at the command line about a transaction. */
+/** An operator's command-line action on a transaction. */
 export interface OrderStep {
-  /** `undo` makes a transaction of its own, of what is undone. */
+  /** `undo` creates a transaction of its own for the compensations. */
   readonly order: 'undo' | 'rollback' | 'ack'
   readonly by: string
-  /** The id of the transaction, and whose it is. */
+  /** The id of the transaction, and its caller. */
   readonly transaction: string
   readonly caller: string
 }
 
-/** A request that was turned away before it became a call. */
+/** A request that was refused before it became a call. */
 export interface Refusal {
-  /** Names the request in logs and in the answer. */
+  /** Identifies the request in logs and in the response. */
   readonly requestId: string
   readonly error: GatewayError
-  /** What was asked for: an HTTP method and path, without the query. */
+  /** The requested HTTP method and path, without the query. */
   readonly request: string
-  /** The network address it came from. */
+  /** The remote network address. */
   readonly address?: string | undefined
-  /** Who made it, where that is known. */
+  /** The authenticated caller, if known. */
   readonly principal?: string | undefined
 }
 
-/** A step of a user who signs in to a server, or to the pages of the gateway. */
+/** A step of a user's sign-in to a server or to the gateway's pages. */
 export interface SignInStep {
   readonly step: 'begun' | 'finished' | 'failed'
   /** The server; absent for the pages. */
   readonly upstream?: string
-  /** Who signs in. */
+  /** The user. */
   readonly principal: string
-  /** Why it failed: the code of the failure, and that of the authorization server where it gave one. */
+  /** Why it failed: the error code, and the error of the authorization server if it sent one. */
   readonly code?: string
   readonly reason?: string | undefined
 }
 
-/** What the issuer says of a person who signed in. */
+/** The issuer's claims about a signed-in person. */
 export type IdentityClaims = Readonly<Record<string, unknown>>
 
-/** Finds a cookie of a request by its name. */
+/** Finds a cookie of a request by name. */
 export type FindCookie = (name: string) => string | undefined
 
-/** The sign-in of people to the pages of the gateway, at the issuer of their tokens. */
+/** Sign-in of people to the gateway's pages, at the issuer of their tokens. */
 export interface PageSignIn {
-  /** The URL at which a person begins to sign in, to continue at `next`; undefined where sign-in is not configured. */
+  /** The URL at which sign-in begins and continues to `next`; undefined if sign-in is not configured. */
   link(next: string): string | undefined
-  /** Sends a person on the way to the issuer. @throws UNSUPPORTED_OPERATION, SERVER_UNAVAILABLE, OVERLOADED */
+  /**
+   * Begins a sign-in: the URL at the issuer and the cookie to set. @throws UNSUPPORTED_OPERATION, SERVER_UNAVAILABLE,
+   * OVERLOADED
+   */
   begin(next: string | undefined): Promise<{ readonly url: string; readonly cookie: Cookie }>
   /**
-   * Takes in the person who came back: where to go next, and the cookies of the session that is open from here on.
+   * Completes a sign-in: the page to continue at, and the cookies of the new session.
    * @throws STATE_INVALID, AUTHENTICATION_REQUIRED, SERVER_UNAVAILABLE, OVERLOADED
    */
   finish(
     params: URLSearchParams,
     cookieOf: FindCookie,
   ): Promise<{ readonly next: string; readonly cookies: readonly Cookie[]; readonly subject: string }>
-  /** What is known of the person whose session a request belongs to; nothing where it belongs to none. */
+  /** The claims about the person whose session a request belongs to; undefined without a session. */
   identity(cookieOf: FindCookie): Promise<IdentityClaims | undefined>
-  /** Ends the session a request belongs to: where to go then, and the cookie that takes it back. */
+  /** Ends the session of a request: the page to continue at, and the cookie that clears the session. */
   end(cookieOf: FindCookie): Promise<{ readonly next: string; readonly cookie: Cookie } | undefined>
 }

@@ -1,20 +1,20 @@
-/** Counts failures by name within a window, to slow down guessing. */
+/** Counts failures by name within a window, to slow down guessing of passwords and tokens. */
 import { LRUCache } from 'lru-cache'
 import { GatewayError } from './error.ts'
 
 /** How long a failure counts, in milliseconds. */
 const FAILURE_WINDOW_MS = 60_000
-/** For how many names failures are counted. */
+/** The maximum number of names with a counter. */
 const MAX_NAMES = 1000
 
-/** Counts what failed, so that guessing takes long. */
+/** Counts failed attempts, to slow down guessing. */
 export interface FailureCounter {
-  /** Refuses one more try for a name with too many failures in the last minute. @throws RATE_LIMIT_EXCEEDED */
+  /** Refuses another attempt for a name with too many failures in the last minute. @throws RATE_LIMIT_EXCEEDED */
   check(name: string): void
   failed(name: string): void
 }
 
-/** Lets so many tries fail in a minute for each name; `now` tells the time in milliseconds. */
+/** Allows a number of failures per minute and name; `now` returns the time in milliseconds. */
 export function createFailureCounter(limit: number, now: () => number): FailureCounter {
   const failures = new LRUCache<string, readonly number[]>({ max: MAX_NAMES })
   const recent = (name: string): readonly number[] =>
@@ -24,7 +24,7 @@ export function createFailureCounter(limit: number, now: () => number): FailureC
       const times = recent(name)
       const [first] = times
       if (first === undefined || times.length < limit) return
-      throw new GatewayError('RATE_LIMIT_EXCEEDED', 'Too many wrong tries. Wait a minute.', {
+      throw new GatewayError('RATE_LIMIT_EXCEEDED', 'Too many failed attempts. Wait a minute.', {
         reason: 'tries',
         retryAfterSeconds: (first + FAILURE_WINDOW_MS - now()) / 1000,
       })

@@ -1,20 +1,20 @@
-/** Classifies failures of servers by rules, statuses, codes and words. */
+/** Classifies failures of servers by configured rules, HTTP statuses, error codes and message texts. */
 import { type Category, type ErrorCode, isCategory, GatewayError } from './error.ts'
 import { isObject } from './json/json.ts'
 import type { Payload } from './payload.ts'
 import type { ErrorRule } from './settings.ts'
 import { compilePattern, type Pattern } from './text/pattern.ts'
 
-/** What a server's failure is known by. */
+/** The observable properties of a server's failure. */
 interface Symptoms {
   readonly text: string
-  /** What else the server said, for rules alone. */
+  /** Further response text of the server, for rules only. */
   readonly body?: string | undefined
-  /** The HTTP status the server answered with. */
+  /** The HTTP status of the server's response. */
   readonly status?: number | undefined
   /** The code of its JSON-RPC error. */
   readonly rpc?: number | undefined
-  /** It failed to read a resource. */
+  /** Whether reading a resource failed. */
   readonly isRead?: boolean
 }
 
@@ -24,17 +24,17 @@ export interface Diagnosis {
   readonly category?: Category | undefined
   readonly retryAfterSeconds?: number | undefined
   readonly suggestion?: string | undefined
-  /** By what it was found out. */
+  /** The evidence it is based on. */
   readonly by: 'rule' | 'http_status' | 'json_rpc' | 'text' | 'default'
 }
 
-/** A rule of the configuration, ready to be tried. */
+/** A compiled rule of the configuration. */
 export interface Rule {
   readonly pattern: Pattern
   readonly rule: ErrorRule
 }
 
-/** Makes the rules of a server ready; those that cannot be used are handed to `onUnusable`. */
+/** Compiles the rules of a server; unusable rules are passed to `onUnusable`. */
 export function compileRules(
   rules: readonly ErrorRule[],
   onUnusable: (rule: ErrorRule) => void,
@@ -54,17 +54,17 @@ function usable(match: string): Pattern | undefined {
   }
 }
 
-/** What a caller can do about failures of servers that say no more of it. */
+/** Suggestions for callers, where the server's failure contains none. */
 export const suggestions: Partial<Readonly<Record<ErrorCode, string>>> = {
-  UNKNOWN_TOOL: 'List the tools to see which there are.',
+  UNKNOWN_TOOL: 'List the tools to see the available ones.',
   INVALID_INPUT: 'Correct the arguments and call again.',
   RATE_LIMIT_EXCEEDED: 'Wait before calling again.',
   OPERATION_TIMEOUT: 'Check whether the call took effect before making it again.',
-  AUTHENTICATION_REQUIRED: 'The server behind needs other credentials.',
-  TOKEN_EXPIRED: 'The server behind needs new credentials.',
+  AUTHENTICATION_REQUIRED: 'The upstream server requires different credentials.',
+  TOKEN_EXPIRED: 'The upstream server requires new credentials.',
 }
 
-/** What a failure of a server means: the first way of finding out that leads anywhere decides. */
+/** Classifies a failure of a server: the first kind of evidence that matches decides. */
 export function classify(symptoms: Symptoms, rules: readonly Rule[]): Diagnosis {
   return (
     byRule(symptoms, rules) ??
@@ -97,7 +97,7 @@ function byRule({ text, body = '' }: Symptoms, rules: readonly Rule[]): Diagnosi
 }
 
 const statuses: Readonly<Record<number, ErrorCode>> = {
-  // The gateway's own credentials: nothing the caller could sign in for.
+  // The gateway's own credentials were refused; the caller cannot fix that by signing in.
   401: 'SERVER_UNAVAILABLE',
   403: 'PERMISSION_DENIED',
   404: 'RESOURCE_NOT_FOUND',
@@ -110,7 +110,7 @@ const statuses: Readonly<Record<number, ErrorCode>> = {
 function byStatus({ status }: Symptoms): Diagnosis | undefined {
   if (status === undefined) return undefined
   const code = status >= 500 ? 'SERVER_UNAVAILABLE' : statuses[status]
-  // Credentials that are refused are refused again.
+  // Refused credentials would be refused again.
   return code && { code, ...(status === 401 && { category: 'permanent' }), by: 'http_status' }
 }
 
@@ -128,26 +128,26 @@ function byRpc({ rpc, text, isRead }: Symptoms): Diagnosis | undefined {
   if (rpc === -32602 && noTool.test(text)) return { code: 'UNKNOWN_TOOL', by: 'json_rpc' }
   if (rpc === -32602 && isRead === true && noResource.test(text))
     return { code: 'RESOURCE_NOT_FOUND', by: 'json_rpc' }
-  // What the SDKs answer where a handler threw, whatever it was: 0 in Python, -32603 where a resource is read.
+  // What the SDKs return for any exception in a handler: 0 in Python, -32603 for reading a resource.
   if (rpc === 0 || (rpc === -32603 && isRead === true)) return byText(text)
   return { code: rpcs[rpc] ?? 'UPSTREAM_ERROR', by: 'json_rpc' }
 }
 
-/** What the SDKs say of a tool they do not have, and of a resource. */
+/** How the SDKs report an unknown tool, and an unknown resource. */
 const noTool = /\btool .{1,200} not found|\bunknown tool\b|^tool not found/i
 const noResource = /not[ _]found|unknown resource|no such (?:resource|file)|does not exist/i
 
-/** What the SDKs put before the message of an error they send or rethrow: `MCP error -32602: `. */
+/** The prefix the SDKs add to the message of an error they send or rethrow: `MCP error -32602: `. */
 const SDK_PREFIX = /^(?:MCP error -?\d{1,6}: ){1,5}/
 
-/** The message of a server without what its SDK put before it. */
+/** The message of a server without the prefix of its SDK. */
 export function withoutSdkPrefix(text: string): string {
   return text.replace(SDK_PREFIX, '')
 }
 
 /**
- * What the texts of tools mean, the first that fits: first what only programs write, as texts of people and paths come
- * after it, then free text.
+ * Classification of tool texts by the first matching pattern: first patterns that only programs produce, since human
+ * texts and paths can follow them, then free text.
  */
 const words: readonly (readonly [RegExp, ErrorCode])[] = [
   [
@@ -177,7 +177,7 @@ const words: readonly (readonly [RegExp, ErrorCode])[] = [
   [/invalid|required|must be|expected|unknown prompt/i, 'INVALID_INPUT'],
 ]
 
-/** How much of a text is looked at, in characters. */
+/** The maximum number of characters of a text that are examined. */
 const MAX_TEXT = 8192
 
 function byText(text: string): Diagnosis | undefined {
@@ -187,7 +187,7 @@ function byText(text: string): Diagnosis | undefined {
   return { code, by: 'text', ...(code === 'RATE_LIMIT_EXCEEDED' && { retryAfterSeconds: secondsIn(start) }) }
 }
 
-/** The number of seconds a text names: `retry in 30 seconds`, `Retry-After: 30`. */
+/** The number of seconds a text contains: `retry in 30 seconds`, `Retry-After: 30`. */
 function secondsIn(text: string): number | undefined {
   const named = /(\d{1,6}(?:\.\d{1,3})?) ?(?:seconds?\b|secs?\b|s\b)/i.exec(text)
   const header = /retry.?after[":= ]{1,4}(\d{1,6})/i.exec(text)
@@ -195,24 +195,25 @@ function secondsIn(text: string): number | undefined {
   return found === undefined ? undefined : Number(found)
 }
 
-// What results and failures mean: answers, accepted tasks, refusals of the gateway.
+// The meaning of results and failures: answers, accepted tasks, and refusals of the gateway.
 
-/** Whether a result is what a tool or a resource says, and neither a failure nor a task that goes on. */
+/** Whether a result is the output of a tool or resource: neither a failure nor an accepted task. */
 export function isAnswer(result: Payload): boolean {
   if (result.member('isError') === true || isTaskAccepted(result)) return false
   const type = result.member('resultType')
   return type === undefined || type === 'complete'
 }
 
-/** Whether a result only says that a task was begun, not what the call came to. */
+/** Whether a result only reports that a task was started, not its outcome. */
 export function isTaskAccepted(result: Payload): boolean {
   return result.member('task') !== undefined || result.member('resultType') === 'task'
 }
 
-// Tells failures of the gateway's own, before anything was sent to a server, from all others. What is neither known
-// to be answered by a server nor possibly lost on the way is a refusal; a new code counts as one until it is named here.
+// Distinguishes failures of the gateway itself, before anything was sent to a server, from all others. A code that is
+// neither an answer of a server nor a possibly lost request is a refusal; new codes count as refusals until they are
+// listed here.
 
-/** Codes of what a server answered, or of what became of its answer on the way back. */
+/** Codes of errors a server returned, or that occurred while its response was handled. */
 const answered: ReadonlySet<string> = new Set(['UPSTREAM_ERROR', 'PAYLOAD_TOO_LARGE'])
 
 /** Codes of calls that may have reached their server. */
@@ -228,12 +229,12 @@ const doubtful: ReadonlySet<string> = new Set([
   'SESSION_NOT_FOUND',
 ])
 
-/** Whether a code is that of a call its server answered. */
+/** Whether a code belongs to a call that its server answered. */
 export function isAnsweredCode(code: string): boolean {
   return answered.has(code)
 }
 
-/** Whether the gateway itself refused a call, so that its server never heard of it. */
+/** Whether the gateway itself refused a call, so that its server never received it. */
 export function isGatewayRefusal(thrown: unknown): thrown is GatewayError {
   if (!(thrown instanceof GatewayError)) return false
   const { code, extra } = thrown

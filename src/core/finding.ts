@@ -1,17 +1,17 @@
-/** A problem found in a configuration by asking servers. */
+/** A configuration problem that was found by querying servers. */
 import type { Log } from './log.ts'
 
-/** What is wrong with the configuration, at a key of it. */
+/** A problem at a key of the configuration. */
 export interface Finding {
   readonly path: readonly string[]
   readonly message: string
-  /** Whether to point at the key rather than the value. */
+  /** Whether to point at the key instead of the value. */
   readonly at?: 'key'
-  /** Deserves a word, and does not keep the gateway from serving. */
+  /** Worth a warning, but it does not prevent the gateway from serving. */
   readonly isMinor?: boolean
 }
 
-/** Writes to the log what is wrong with settings that hold already. */
+/** Logs problems of settings that are already in use. */
 export function logProblems(found: readonly Finding[], log: Log): void {
   for (const { path, message, isMinor = false } of found)
     log[isMinor ? 'warn' : 'error']('config.problem', { key: path.join('.'), problem: message })

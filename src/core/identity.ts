@@ -1,14 +1,14 @@
-/** The name and version of this program, and ids of requests. */
+/** The name and version of this program, and request ids. */
 import { randomUUID } from 'node:crypto'
 
-/** The name and version the gateway gives as its own. */
+/** The name and version the gateway identifies itself with. */
 export const self = { name: 'gatehouse', title: 'Gatehouse', version: '0.3.0' } as const
 
-/** Tells the ids of this process from those of others. */
+/** Makes the ids of this process distinct from those of others. */
 const prefix = randomUUID().slice(0, 8)
 let last = 0
 
-/** A new name for a request. */
+/** A new request id. */
 export function newRequestId(): string {
   return `${prefix}-${++last}`
 }

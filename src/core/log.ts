@@ -1,10 +1,10 @@
-/** The contract of logs and of readiness probes. */
+/** The contracts of logs and readiness probes. */
 import { GatewayError } from './error.ts'
 import { excerpt } from './text/redact.ts'
 
-/** Where things that happen are written down. */
+/** A structured log. */
 export interface Log {
-  /** Whether ordinary lines are written: what is done for each call need not be put into words otherwise. */
+  /** Whether lines of level `info` are written; per-call lines need not be built otherwise. */
   readonly isInfo?: boolean
   debug(event: string, fields?: Readonly<Record<string, unknown>>): void
   info(event: string, fields?: Readonly<Record<string, unknown>>): void
@@ -12,7 +12,7 @@ export interface Log {
   error(event: string, fields?: Readonly<Record<string, unknown>>): void
 }
 
-/** Lets a promise run unawaited; a rejection is logged instead of ending the process. */
+/** Runs a promise without awaiting it; a rejection is logged instead of ending the process. */
 export function background(promise: Promise<unknown>, log: Log): void {
   promise.catch((error: unknown) => {
     if (error instanceof GatewayError)
@@ -21,12 +21,12 @@ export function background(promise: Promise<unknown>, log: Log): void {
   })
 }
 
-/** A part of the gateway whose state is reported. */
+/** A component whose state is reported. */
 export interface Probe {
-  /** Whether no call can be served without it. */
+  /** Whether the gateway cannot serve calls without it. */
   readonly isNeeded: boolean
   works(): boolean | Promise<boolean>
 }
 
-/** Parts by name. */
+/** Probes by the name of their component. */
 export type Probes = Readonly<Record<string, Probe>>

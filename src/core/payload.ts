@@ -1,14 +1,14 @@
 /**
- * A JSON value that keeps the text it came in: members are read and edited in the text, and parsed only on
- * demand. What is not changed goes on byte for byte.
+ * A JSON value that keeps its original text: members are read and edited in the text, and parsed only on demand.
+ * Unchanged parts are passed on byte for byte.
  */
 import { addMembers, editMembers, elements, isObject, members } from './json/json.ts'
 
-/** What `with` sets: a value, a payload whose text is kept, or `undefined` to remove the member. */
+/** Edits for `with`: a value, a payload whose text is kept, or `undefined` to remove the member. */
 export type Fields = Readonly<Record<string, unknown>>
 
 /**
- * A JSON value that keeps the text it came in: it is parsed once, and encoded only where it changed.
+ * A JSON value that keeps its original text: it is parsed at most once, and encoded only where it changed.
  * Treat `value` as read-only; change a payload with `with`.
  */
 export class Payload {
@@ -26,12 +26,12 @@ export class Payload {
     this.#edits = edits
   }
 
-  /** Wraps JSON text that is known to be valid; `value` is what it parses to, where that is known. */
+  /** Wraps JSON text that is known to be valid; `value` is its parsed value, if known. */
   static text(text: string, value?: unknown): Payload {
     return new Payload(text, value)
   }
 
-  /** Wraps a value that was made here. */
+  /** Wraps a value. */
   static of(value: unknown): Payload {
     return new Payload(undefined, value ?? null)
   }
@@ -45,7 +45,7 @@ export class Payload {
     return this.#value
   }
 
-  /** The value's members if it is an object, else none. */
+  /** The members if the value is an object; otherwise none. */
   get fields(): Readonly<Record<string, unknown>> {
     const value = this.value
     return isObject(value) ? value : {}
@@ -55,7 +55,7 @@ export class Payload {
     return (this.#text ??= this.#encode())
   }
 
-  /** This object with some top-level members set or removed; everything else keeps its text. */
+  /** A copy of this object with top-level members set or removed; everything else keeps its text. */
   with(fields: Fields): Payload {
     if (this.#base && this.#text === undefined) {
       return new Payload(undefined, undefined, this.#base, { ...this.#edits, ...fields })
@@ -63,21 +63,24 @@ export class Payload {
     return new Payload(undefined, undefined, this, fields)
   }
 
-  /** This object with members of its `_meta` set or removed; an emptied `_meta` goes too. */
+  /** A copy of this object with members of its `_meta` set or removed; an empty `_meta` is removed. */
   withMeta(fields: Fields): Payload {
     return this.with({ _meta: this.metaWith(fields) })
   }
 
-  /** Its `_meta` with members set or removed, for `with`; nothing where that empties it. */
+  /** Its `_meta` with members set or removed, for `with`; undefined if that leaves it empty. */
   metaWith(fields: Fields): Payload | undefined {
     const meta = (this.at('_meta') ?? EMPTY).with(fields)
-    // Only what removes something can empty it; else its members need not be put together.
+    // Only a removal can leave it empty; otherwise its members need not be assembled.
     let isRemoval = false
     for (const key in fields) isRemoval ||= fields[key] === undefined
     return isRemoval && Object.keys(meta.fields).length === 0 ? undefined : meta
   }
 
-  /** This object with every element of one of its arrays as `change` has it; those it gives back keep their text. */
+  /**
+   * A copy of this object in which `change` was applied to every element of an array; unchanged elements keep their
+   * text.
+   */
   withItems(key: string, change: (item: Payload) => Payload): Payload {
     const items = this.at(key)?.items ?? []
     const changed = items.map((item) => change(item))
@@ -85,13 +88,13 @@ export class Payload {
     return this.with({ [key]: Payload.text(`[${changed.map(({ text }) => text).join(',')}]`) })
   }
 
-  /** This object with one element more in one of its arrays, which is made where there is none. */
+  /** A copy of this object with an element appended to an array, which is created if absent. */
   withItem(key: string, item: unknown): Payload {
     const texts = this.at(key)?.items.map(({ text }) => text) ?? []
     return this.with({ [key]: Payload.text(`[${[...texts, JSON.stringify(item)].join(',')}]`) })
   }
 
-  /** The value of one member; an edited object is not put together for it. */
+  /** The value of one member, without assembling an edited object. */
   member(key: string): unknown {
     if (!this.#base || !this.#edits || this.#isParsed) return this.fields[key]
     if (!Object.hasOwn(this.#edits, key)) return this.#base.member(key)
@@ -99,7 +102,7 @@ export class Payload {
     return edit instanceof Payload ? edit.value : edit
   }
 
-  /** The value of one member of its `_meta`, which is not put together for it either. */
+  /** The value of one member of its `_meta`, also without assembling it. */
   meta(key: string): unknown {
     if (this.#base && this.#edits && !this.#isParsed) {
       if (!Object.hasOwn(this.#edits, '_meta')) return this.#base.meta(key)
@@ -110,7 +113,7 @@ export class Payload {
     return isObject(meta) ? meta[key] : undefined
   }
 
-  /** One member as a payload of its own, with its text. */
+  /** One member as a payload, with its text. */
   at(key: string): Payload | undefined {
     if (this.#base && this.#edits) {
       if (!Object.hasOwn(this.#edits, key)) return this.#base.at(key)
@@ -124,7 +127,7 @@ export class Payload {
     return member && Payload.text(this.#text.slice(member.valueStart, member.end), fields[key])
   }
 
-  /** The elements of an array, each as a payload of its own, with its text. */
+  /** The elements of an array as payloads, with their texts. */
   get items(): Payload[] {
     const { value } = this
     if (!Array.isArray(value)) return []
@@ -141,7 +144,7 @@ export class Payload {
     if (!base || !this.#edits) return JSON.stringify(this.#value) ?? 'null'
     const { fields } = base
     let added = ''
-    // Most results only get something more.
+    // Most edits only add members.
     let changes: Map<string, string | undefined> | undefined
     for (const key in this.#edits) {
       const edit = this.#edits[key]
@@ -155,7 +158,10 @@ export class Payload {
   }
 }
 
-/** One member, for what is said with each call: V8 takes ten times as long for a literal with a computed key. */
+/**
+ * An object with one member, for values set with each call: V8 takes ten times as long for a literal with a computed
+ * key.
+ */
 export function only(key: string, value: unknown): Fields {
   const fields: Record<string, unknown> = {}
   fields[key] = value
@@ -164,7 +170,7 @@ export function only(key: string, value: unknown): Fields {
 
 const EMPTY = Payload.text('{}', {})
 
-/** A key as JSON. Nearly all that are set are a few of our own; those of callers and servers are let go of again. */
+/** A key as JSON. Nearly all keys are a few of the gateway's own; those of callers and servers are evicted. */
 function quoted(key: string): string {
   const known = quotedKeys.get(key)
   if (known !== undefined) return known
@@ -175,7 +181,7 @@ function quoted(key: string): string {
 }
 
 const quotedKeys = new Map<string, string>()
-/** How many keys are kept, and how long they may be, in characters. */
+/** The maximum number of cached keys, and the maximum length of a cached key in characters. */
 const MAX_CACHED_KEYS = 200
 const MAX_CACHED_KEY_LENGTH = 100
 
@@ -188,7 +194,7 @@ function edited(base: Readonly<Record<string, unknown>>, edits: Fields): Record<
   return value
 }
 
-/** Sets a member of its own, whatever it is called: an assignment to `__proto__` would set none. */
+/** Sets an own member of any name: an assignment to `__proto__` would set the prototype. */
 function setOwn(value: Record<string, unknown>, key: string, member: unknown): void {
   if (key !== '__proto__') value[key] = member
   else

@@ -1,29 +1,29 @@
-/** A map for keys that count up: a ring of cells without hashing, for requests in flight. */
+/** A map for ascending keys: a ring of cells without hashing, for requests in flight. */
 
-/** Holds a value until it is removed. */
+/** A holder that releases its value when the key is removed. */
 interface Cell<Value> {
   value: Value | undefined
 }
 
-/** How many keys that count up have a place of their own at once. */
+/** The number of ascending keys that fit into the ring at once. */
 const RING_SIZE = 256
 
 /**
- * What is under way, by a key. Keys that count up, as numbers or as their digits, each have a place in a ring,
- * which costs next to nothing; all others are in a map. A `Map` whose entries come and go keeps its outgrown tables
- * linked until the next full garbage collection, with whatever they held then; so there a cell lets go of its value.
+ * Requests in flight by key. Ascending keys, as numbers or as digits, each have a cell in a ring, which costs next to
+ * nothing; all others are in a map. A `Map` whose entries come and go keeps its outgrown tables linked until the next
+ * full garbage collection, with everything they referenced; a cell therefore releases its value.
  */
 export class Registry<Key extends string | number, Value> {
   readonly #keys: (Key | undefined)[] = []
   readonly #values: (Value | undefined)[] = []
-  readonly #others = new Map<Key, Cell<Value>>()
+  readonly #overflow = new Map<Key, Cell<Value>>()
   #inRing = 0
 
   get size(): number {
-    return this.#inRing + this.#others.size
+    return this.#inRing + this.#overflow.size
   }
 
-  /** The value, where there is just one. */
+  /** The value, if there is exactly one. */
   get only(): Value | undefined {
     return this.size === 1 ? this.values()[0] : undefined
   }
@@ -31,22 +31,23 @@ export class Registry<Key extends string | number, Value> {
   get(key: Key): Value | undefined {
     const place = placeOf(key)
     if (this.#keys[place] === key) return this.#values[place]
-    return this.#others.size === 0 ? undefined : this.#others.get(key)?.value
+    return this.#overflow.size === 0 ? undefined : this.#overflow.get(key)?.value
   }
 
   has(key: Key): boolean {
-    return this.#keys[placeOf(key)] === key || this.#others.has(key)
+    return this.#keys[placeOf(key)] === key || this.#overflow.has(key)
   }
 
   set(key: Key, value: Value): void {
     const place = placeOf(key)
-    const there = this.#keys[place]
-    if (there === key) this.#values[place] = value
-    else if (place < 0 || there !== undefined || this.#others.has(key)) this.#others.set(key, { value })
+    const occupant = this.#keys[place]
+    if (occupant === key) this.#values[place] = value
+    else if (place < 0 || occupant !== undefined || this.#overflow.has(key))
+      this.#overflow.set(key, { value })
     else this.#occupy(place, key, value)
   }
 
-  /** Tells whether there was one. */
+  /** Returns whether the key existed. */
   delete(key: Key): boolean {
     const place = placeOf(key)
     if (this.#keys[place] === key) {
@@ -54,15 +55,15 @@ export class Registry<Key extends string | number, Value> {
       this.#inRing--
       return true
     }
-    const cell = this.#others.get(key)
+    const cell = this.#overflow.get(key)
     if (cell) cell.value = undefined
-    return this.#others.delete(key)
+    return this.#overflow.delete(key)
   }
 
-  /** Every value; where the keys are numbers, in their order. */
+  /** All values; if the keys are numbers, in ascending order. */
   values(): Value[] {
     const found: [Key, Value][] = []
-    for (const [key, { value }] of this.#others) if (value !== undefined) found.push([key, value])
+    for (const [key, { value }] of this.#overflow) if (value !== undefined) found.push([key, value])
     if (this.#inRing > 0) {
       for (const [place, key] of this.#keys.entries()) {
         const value = this.#values[place]
@@ -83,7 +84,7 @@ export class Registry<Key extends string | number, Value> {
   }
 }
 
-/** The place of a key in the ring; -1 where it has none. */
+/** The place of a key in the ring; -1 if it has none. */
 function placeOf(key: string | number): number {
   if (typeof key === 'number') return key & (RING_SIZE - 1)
   if (key.length > 9) return -1

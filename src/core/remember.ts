@@ -1,46 +1,45 @@
-/** For how many calls, or how long, one approval holds; and the setting that ends confirmations. */
+/** How many calls, and for how long, one approval covers; and the setting that ends confirmations. */
 import { durationSchema } from './time/units.ts'
 
-// For how long, and for how many calls, one approval holds.
-// The configuration lets it hold for every call it names, or offers it: then the person who is asked chooses. An
-// approval that holds for one call only has no such value at all.
+// The duration and number of calls that one approval covers. The configuration applies this to every confirmation, or
+// offers it as a choice to the person who confirms. An approval for a single call has no such value.
 
-/** That one approval holds for several calls of a tool. */
+/** An approval covers several calls of a tool. */
 export interface Remember {
   /** In milliseconds. */
   readonly for: number
-  /** How many calls in all. */
+  /** The total number of calls. */
   readonly max: number
-  /** It holds for one call, unless the person who is asked chooses this. */
+  /** An approval covers one call, unless the person who confirms chooses this. */
   readonly offer?: boolean
 }
 
-/** The JSON Schema of for how long, and for how many calls, one approval holds. */
+/** The JSON Schema of the duration and number of calls that an approval covers. */
 export const rememberSchema = {
   type: ['object', 'boolean', 'string'],
   pattern: '^(off|false)$',
   not: { const: true },
   additionalProperties: false,
   properties: {
-    for: { ...durationSchema, default: '10m', description: 'For how long one approval holds.' },
+    for: { ...durationSchema, default: '10m', description: 'How long one approval is valid.' },
     max: {
       type: 'integer',
       minimum: 1,
       maximum: 10000,
       default: 20,
       errorMessage: 'must be a number from 1 to 10000',
-      description: 'For how many calls it holds.',
+      description: 'How many calls one approval covers.',
     },
     offer: {
       type: 'boolean',
       default: false,
-      description: 'Whether it holds only where the person who is asked chooses so.',
+      description: 'Whether it applies only if the person who confirms chooses it.',
     },
   },
   errorMessage: 'must be off, or a mapping such as { for: 10m, max: 20 }',
 } as const
 
-/** For what one approval holds, in words. */
+/** What one approval covers, for people. */
 export function rememberText({ for: milliseconds, max }: Remember): string {
   return `${max} calls of this tool within ${duration(milliseconds)}`
 }
@@ -50,10 +49,10 @@ function duration(milliseconds: number): string {
   return Number.isInteger(minutes) ? `${minutes} min` : `${Math.ceil(milliseconds / 1000)} s`
 }
 
-// The line of configuration that ends confirmations of a tool. It is shown where people decide,
-// models never: they could write it themselves.
+// The configuration line that ends confirmations of a tool. It is displayed where people decide, never to models, which
+// could write it themselves.
 
-/** What to write where. */
+/** A line to add to the configuration. */
 export interface StopAsking {
   /** The place in the configuration, with dots between its keys. */
   readonly under: string

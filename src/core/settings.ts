@@ -1,4 +1,4 @@
-/** The settings of a gateway, as the configuration yields them. */
+/** The settings of a gateway, as loaded from the configuration. */
 import type { AuthSettings } from './auth-settings.ts'
 import type { Operation, Risk, About, Cost } from './descriptor.ts'
 import type { ErrorCode } from './error.ts'
@@ -6,62 +6,62 @@ import type { Remember } from './remember.ts'
 import { fitting } from './text/pattern.ts'
 import type { Secret } from './text/secret.ts'
 
-/** The whole configuration, checked, with every default filled in. Durations are milliseconds, sizes are bytes. */
+/** The complete, validated configuration with all defaults applied. Durations are milliseconds, sizes are bytes. */
 export interface Settings {
-  /** The absolute path it was read from; absent when everything came from the command line. */
+  /** The absolute path it was read from; absent if everything came from the command line. */
   readonly file?: string
-  /** `corporate` asks for authentication and takes the strict side of every choice. */
+  /** `corporate` requires authentication and chooses the strict side of every default. */
   readonly profile: 'open' | 'corporate'
   readonly listen: ListenSettings
   readonly auth: AuthSettings
-  /** Where what outlives a call is kept. */
+  /** Where persistent state is stored. */
   readonly store: StoreSettings
   readonly observe: ObserveSettings
-  /** Whether the gateway's own tools stand in lists, can only be called, or are not there. */
+  /** Whether the gateway's own tools are listed, callable only, or disabled. */
   readonly metaTools: 'hidden' | 'listed' | 'off'
-  /** Whether clients may ask the gateway by methods of its own, too. */
+  /** Whether clients may also use methods of the gateway's own. */
   readonly hasMethods: boolean
   readonly upstreams: readonly UpstreamSettings[]
-  /** The settings of each feature by its name; a feature that is off everywhere is absent. */
+  /** The settings of each feature by name; a feature that is disabled everywhere is absent. */
   readonly features: Readonly<Record<string, FeatureSettings>>
-  /** What of it names things that servers list, without what may match nothing. */
+  /** The names in the configuration that refer to listed items, except those that may match nothing. */
   readonly names: readonly ConfiguredName[]
 }
 
-/** A name or pattern of the configuration that stands for something servers list, or for a scope. */
+/** A name or pattern in the configuration that refers to something servers list, or to a scope. */
 export interface ConfiguredName {
-  /** Where it stands: at a value, unless it is the key itself. */
+  /** Its location: a value, unless `at` says that it is the key. */
   readonly path: readonly string[]
   readonly at?: 'key'
   /** An `item` is a tool, a prompt, or a resource by its URI. */
   readonly kind: 'tool' | 'item' | 'argument' | 'scope'
   readonly pattern: string
-  /** What is written there, where that is another name: that of a renamed tool. */
+  /** The text in the configuration, if it differs: the new name of a renamed tool. */
   readonly written?: string
-  /** The server it is about; all of them where absent. */
+  /** The server it applies to; all servers if absent. */
   readonly upstream?: string
-  /** Whose argument it is. */
+  /** The owner of an argument. */
   readonly owner?: { readonly kind: 'tool' | 'item'; readonly pattern: string } | undefined
-  /** Where it matches nothing, calls are let through that the configuration means to stop. */
+  /** If it matches nothing, calls pass that the configuration is meant to block. */
   readonly isGuard: boolean
 }
 
 /**
- * In this process alone, in a folder by its absolute path, or in Redis; its URL may hold a password. `sentinels` is a
- * folder of the user's own, where it is remembered what stores promised.
+ * In memory, in a folder by its absolute path, or in Redis; its URL may contain a password. `sentinels` is a folder of
+ * the user that records, outside of the store, until when each store guarantees results.
  */
 export type StoreSettings =
   | { readonly kind: 'memory' }
   | { readonly kind: 'folder'; readonly path: string; readonly sentinels?: string }
   | { readonly kind: 'redis'; readonly url: Secret; readonly sentinels?: string }
 
-/** How clients reach the gateway. */
+/** How clients connect to the gateway. */
 export interface ListenSettings {
   readonly host: string
   readonly port: number
-  /** The URL clients know the gateway by, when a proxy stands in front of it. */
+  /** The URL clients use, if a proxy is in front of the gateway. */
   readonly publicUrl?: string
-  /** Origins a browser may call from, besides loopback and the public URL. */
+  /** Origins that browsers may call from, besides loopback and the public URL. */
   readonly origins: readonly string[]
   /** Serve the 2024-11-05 HTTP+SSE transport at `/sse` and `/messages`. */
   readonly legacySse: boolean
@@ -69,50 +69,56 @@ export interface ListenSettings {
   readonly aggregate: boolean
   /** The largest request body, in bytes. */
   readonly body: number
-  /** Requests must be to the letter: both types in `Accept`, one message at a time. */
+  /** Enforce the specification strictly: both types in `Accept`, one message at a time. */
   readonly isStrict: boolean
 }
 
-/** One server behind the gateway. */
+/** An upstream server. */
 export interface UpstreamSettings {
   readonly name: string
   readonly reach: CommandReach | UrlReach
   readonly transport: 'auto' | 'stdio' | 'streamable' | 'sse'
-  /** A protocol revision; `auto` for the newest the server has; `follow` for that and for older clients their own era. */
+  /**
+   * A protocol revision; `auto` for the newest one of the server; `follow` to also serve older clients in their own
+   * era.
+   */
   readonly revision: string
   readonly isolation: 'auto' | 'shared' | 'per_client'
-  /** Whether what the server says of its own tools is believed. */
+  /** Whether the server's annotations of its tools are believed. */
   readonly trust: boolean
-  /** It is a gateway that holds this key, by its JWK thumbprint (RFC 7638): what both would do is left to it. */
+  /**
+   * The server is a gateway with this key, identified by its JWK thumbprint (RFC 7638): duplicate functions are left to
+   * it.
+   */
   readonly gatewayKey?: string
-  /** Roots shown to servers older than 2026-07-28: none, the client's, or a fixed list of URIs. */
+  /** Roots sent to servers older than 2026-07-28: none, the client's, or a fixed list of URIs. */
   readonly roots: 'off' | 'client' | readonly string[]
-  /** How long starting and the opening exchange may take. */
+  /** The timeout of the start and the initial handshake. */
   readonly startTimeout: number
-  /** How long an unused connection or child process is kept. */
+  /** The idle timeout of a connection or child process. */
   readonly idle: number
-  /** The new names of tools, by the names the server has for them. Everything else names them by the new ones. */
+  /** New names of tools, by their names on the server. Everything else refers to the new names. */
   readonly renames: Readonly<Record<string, string>>
-  /** What is special about some of its tools, by glob. */
+  /** Settings of individual tools, by glob. */
   readonly tools: Readonly<Record<string, ToolSettings>>
-  /** Named scopes: the tools, prompts and resources each one opens, by glob. */
+  /** Named scopes: the tools, prompts and resources that each one grants, by glob. */
   readonly scopes: Readonly<Record<string, readonly string[]>>
-  /** Calls that are let through alone, or never: by glob of the tool, then by argument a glob of its value. */
+  /** Calls that are exclusively allowed, or denied: by glob of the tool, then by argument a glob of its value. */
   readonly allow: ArgumentRules
   readonly deny: ArgumentRules
-  /** What errors of this server mean, by what their text contains. */
+  /** The meaning of this server's errors, by the text they contain. */
   readonly errors: readonly ErrorRule[]
-  /** What its owner says of it. */
+  /** The owner's description of the server. */
   readonly about: About
-  /** Which tool to suggest for which intent, and other servers for what this one cannot do. */
+  /** Suggested tools by intent, and other servers for what this one cannot do. */
   readonly intent: readonly IntentRule[]
   readonly recommend: readonly Recommendation[]
 }
 
 export interface IntentRule {
-  /** Words that all stand in the intent, or a regular expression between slashes. */
+  /** Words that must all occur in the intent, or a regular expression between slashes. */
   readonly when: string
-  /** A glob of the tools it holds for. */
+  /** A glob of the tools it applies to. */
   readonly on: string
   readonly suggest: string
   readonly reason?: string
@@ -128,53 +134,56 @@ export interface Recommendation {
 
 export type ArgumentRules = Readonly<Record<string, Readonly<Record<string, string>> | true>>
 
-/** What the configuration says of a tool. */
+/** The configured settings of a tool. */
 export interface ToolSettings extends ToolWords {
-  /** It is not offered. */
+  /** It is not offered to clients. */
   readonly hide?: boolean
   readonly op?: Operation
   readonly risk?: Risk
   readonly idempotent?: boolean
-  /** Scopes a caller needs, instead of those derived. */
+  /** Required scopes, instead of the derived ones. */
   readonly scopes?: readonly string[]
-  /** Such as `10/minute`; several windows may be given. */
+  /** Such as `10/minute`; several windows are possible. */
   readonly rate?: string | readonly string[]
   /** In milliseconds. */
   readonly timeout?: number
-  /** How often a call that was not sent is tried again. */
+  /** How often an unsent call is retried. */
   readonly retry?: number
-  /** How it is undone: a call as an expression, what is read before and put back, or `none`. */
+  /** How it is undone: a call as an expression, what is read before and written back, or `none`. */
   readonly undo?: string | UndoSettings
-  /** There is no way back after it. */
+  /** A transaction cannot be rolled back once this tool ran. */
   readonly pivot?: boolean
-  /** Finds out whether a call took effect whose answer was lost: a call and a path of its result, as an expression. */
+  /**
+   * How to find out whether a call with a lost response took effect: a call and a path into its result, as an
+   * expression.
+   */
   readonly verify?: string
-  /** The argument the idempotency key goes into; `false` for none, whatever the schema has. */
+  /** The argument for the idempotency key; `false` for none, whatever the schema declares. */
   readonly keyArgument?: string | false
-  /** The idempotency key is sent as a header, to servers over HTTP. */
+  /** Whether the idempotency key is sent as a header, to servers over HTTP. */
   readonly forwardKey?: boolean
   /** For how long equal calls without a key count as one, in milliseconds. */
   readonly autoKey?: number
-  /** Whether a person is asked first, or what the person is asked; `{argument}` stands for its value. */
+  /** Whether confirmation is required, or its question; `{argument}` is replaced by the value. */
   readonly confirm?: boolean | string
   /** The argument whose value the person has to type. */
   readonly typeToConfirm?: string
-  /** Whether the person at the client is asked, or others are, on a page. */
+  /** Whether the person at the client confirms, or others do, on a page. */
   readonly approval?: 'inline' | 'out_of_band'
-  /** Of how many people it takes the approval, and who they may be; any person but the caller where none is named. */
+  /** How many approvals are required, and by whom; by anyone except the caller if nobody is named. */
   readonly approvals?: number
   readonly approvers?: readonly string[]
-  /** For how long and for how many calls one approval holds. */
+  /** For how long and for how many calls one approval is valid. */
   readonly remember?: Remember | false
-  /** Once its server dropped it, calls of it are made of the tool to use instead. */
+  /** After its server removed it, calls of it are made to its replacement. */
   readonly alias?: boolean
 }
 
-/** What the owner of a tool says of it, for those who read about it. */
+/** The owner's description of a tool, for documentation. */
 export interface ToolWords {
   readonly category?: string
   readonly effects?: readonly string[]
-  /** The same on a command line, and as a request; `{argument}` stands for its value. */
+  /** Equivalent command line and HTTP request; `{argument}` is replaced by the value. */
   readonly cli?: string
   readonly api?: string
   readonly examples?: readonly ToolExample[]
@@ -185,14 +194,14 @@ export interface ToolWords {
   }[]
   readonly cost?: Cost
   readonly latency?: 'instant' | 'seconds' | 'minutes'
-  /** Media types it takes, and gives. */
+  /** Accepted and returned media types. */
   readonly accepts?: readonly string[]
   readonly returns?: readonly string[]
-  /** The largest argument in bytes, once decoded. */
+  /** The maximum size of a decoded argument, in bytes. */
   readonly maxInput?: number
-  /** Where results come from. */
+  /** The source of results. */
   readonly provenance?: { readonly source?: string; readonly version?: string; readonly jsonPath?: string }
-  /** What to use instead, and until when it is there. */
+  /** The replacement, and the end of support. */
   readonly deprecated?: string
 }
 
@@ -202,14 +211,14 @@ interface ToolExample {
   readonly output?: unknown
 }
 
-/** How a tool is undone, in more words. All but the texts are expressions. */
+/** The detailed form of an undo setting. All members except the texts are expressions. */
 export interface UndoSettings {
   /** The call that undoes it. */
   readonly call?: string
-  /** Whether everything is as before once it is undone; it is, unless said otherwise. */
+  /** Whether the undo restores everything; true by default. */
   readonly exact?: boolean
   readonly description?: string
-  /** What is read before the call, what puts it back, and what undoes the call where there was nothing to read. */
+  /** What is read before the call, what restores it, and what undoes the call if there was nothing to read. */
   readonly snapshot?: string
   readonly restore?: string
   readonly absent?: string
@@ -225,13 +234,13 @@ export interface ErrorRule {
   readonly suggestion?: string
 }
 
-/** A server started as a child process that speaks over stdin and stdout. */
+/** A server started as a child process that communicates over stdin and stdout. */
 export interface CommandReach {
   readonly kind: 'command'
   readonly command: string
   readonly args: readonly string[]
   readonly env: Readonly<Record<string, Secret>>
-  /** An absolute path; absent when there is no file whose folder could be the default. */
+  /** An absolute path; absent if there is no config file whose folder could be the default. */
   readonly cwd?: string
 }
 
@@ -239,39 +248,39 @@ export interface CommandReach {
 export interface UrlReach {
   readonly kind: 'url'
   readonly url: string
-  /** Sent with every request, by lower-case name; `token` of the file is here as `authorization`. */
+  /** Sent with every request, by lower-case name; includes the configured `token` as `authorization`. */
   readonly headers: Readonly<Record<string, Secret>>
-  /** How tokens for the server are got, where it takes more than fixed headers. */
+  /** How tokens for the server are obtained, if fixed headers are not enough. */
   readonly oauth?: OAuthSettings
 }
 
-/** How the gateway gets tokens for a server. */
+/** How the gateway obtains tokens for a server. */
 export interface OAuthSettings {
-  /** As itself, by exchanging each caller's token (RFC 8693), or by asking each caller to sign in. */
+  /** With its own credentials, by exchanging each caller's token (RFC 8693), or by sign-in of each caller. */
   readonly grant: 'client_credentials' | 'token_exchange' | 'authorization_code'
   readonly clientId?: string
   readonly clientSecret?: Secret
-  /** Who issues tokens; where it is absent the server is asked. */
+  /** The token issuer; discovered through the server if absent. */
   readonly issuer?: string
   readonly tokenEndpoint?: string
-  /** None asks for those the server names. */
+  /** If empty, the scopes that the server names are requested. */
   readonly scopes: readonly string[]
   readonly audience?: string
-  /** What tokens are asked for (RFC 8707); absent where that is not to be said. */
+  /** The requested resource (RFC 8707); absent if it is not to be sent. */
   readonly resource?: string
 }
 
 /**
- * The settings of one feature, with its defaults filled in: those of the upstream where it overrides some of
- * them, else `common`. `false` means off.
+ * The settings of one feature with all defaults applied: those of the upstream if it overrides any, else `common`.
+ * `false` means disabled.
  */
 export interface FeatureSettings {
   readonly common: unknown
-  /** Complete settings by upstream, for those that override any. */
+  /** Complete settings of upstreams that override any. */
   readonly upstreams: Readonly<Record<string, unknown>>
 }
 
-/** The settings of a feature for one server, or for all of them together; `false` where it is off. */
+/** The settings of a feature for one server, or for all servers; `false` if it is disabled. */
 export function featureSettings(
   { features }: Pick<Settings, 'features'>,
   feature: string,
@@ -283,12 +292,12 @@ export function featureSettings(
   return isOwn ? own.upstreams[upstream] : own.common
 }
 
-/** Whether clients can ask the gateway itself for something, by its tools or by its methods. */
+/** Whether clients can use the gateway's own tools or methods. */
 export function isAsked({ metaTools, hasMethods }: Pick<Settings, 'metaTools' | 'hasMethods'>): boolean {
   return metaTools !== 'off' || hasMethods
 }
 
-/** What one setting of a tool is and which glob says so: the most specific one that has this setting. */
+/** The value of one setting of a tool and the glob it comes from: the most specific one that has this setting. */
 export function settingOf<Key extends keyof ToolSettings>(
   tools: Readonly<Record<string, ToolSettings>>,
   name: string,
@@ -301,35 +310,35 @@ export function settingOf<Key extends keyof ToolSettings>(
   return undefined
 }
 
-/** How calls are observed, and where to. */
+/** Observability settings. */
 export interface ObserveSettings {
-  /** Whether `/metrics` answers. */
+  /** Whether `/metrics` is served. */
   readonly metrics: boolean
-  /** The least important log lines that are written, where the command line does not say. */
+  /** The minimum log level, unless the command line sets it. */
   readonly logLevel?: 'debug' | 'info' | 'warn' | 'error'
-  /** Absent where no spans are sent. */
+  /** Absent if no spans are exported. */
   readonly traces?: TraceSettings
-  /** Absent where no audit log is kept. */
+  /** Absent if no audit log is written. */
   readonly audit?: AuditSettings
 }
 
-/** Where spans are sent, over OTLP/HTTP. */
+/** The OTLP/HTTP destination of spans. */
 export interface TraceSettings {
   readonly endpoint: string
   readonly headers: Readonly<Record<string, Secret>>
-  /** Which part of the traces that begin here is recorded, from 0 to 1. */
+  /** The sampled fraction of traces that begin here, from 0 to 1. */
   readonly sample: number
   readonly serviceName: string
 }
 
-/** The file calls and refusals are recorded in. */
+/** The file that calls and refusals are recorded in. */
 export interface AuditSettings {
   /** An absolute path. */
   readonly file: string
-  /** Makes the digests of arguments, so that the arguments cannot be guessed without it. */
+  /** The key for digests of arguments, without which arguments could be guessed. */
   readonly key?: Secret
-  /** How large a file may get before the next is begun, in bytes. */
+  /** The size at which the next file is begun, in bytes. */
   readonly maxSize: number
-  /** How many full files are kept; all where absent. */
+  /** How many completed files are kept; all if absent. */
   readonly keep?: number
 }

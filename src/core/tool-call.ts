@@ -1,56 +1,59 @@
-/** Small questions about calls of tools: their arguments, keys, trial runs, and how they are shown. */
+/** Helpers for tool calls: arguments, idempotency keys, dry runs, and display. */
 import type { Call } from './call.ts'
 import type { Descriptor } from './descriptor.ts'
 import { isObject } from './json/json.ts'
 import { Payload } from './payload.ts'
-import type { Source } from './undo/argument-mapping.ts'
+import type { ArgumentSource } from './undo/argument-mapping.ts'
 import type { Expression } from './undo/expression.ts'
-import { isAside, isTrial, isWidening } from './undo/selectors.ts'
+import { isAuxiliary, isTrial, isWidening } from './undo/selectors.ts'
 import type { Field, ToolShape } from './undo/tool-shape.ts'
 
-// Keeps a call that undoes another one as narrow as its tool allows: switches that hit more are given as `false`,
-// and each argument that is left out and may choose what is hit is named.
+// Limits the scope of a compensating call: switches that widen it are passed as `false`, and every omitted argument
+// that may select something is reported.
 
-/** Whether an argument is a switch that widens what is hit, or makes a call a trial. */
+/** Whether an argument is a switch that widens the scope, or makes the call a dry run. */
 export function isNarrowed(field: Field): boolean {
   return isWidening(field) || isTrial(field)
 }
 
-/** Gives such switches as `false`. */
-export const narrowed: Source = (wanted) =>
+/** Passes such switches as `false`. */
+export const withoutWidening: ArgumentSource = (wanted) =>
   isNarrowed(wanted) ? { value: { kind: 'literal', value: false } } : undefined
 
-/** Gives what would make a call a trial as `false`: there it is content that other switches may be. */
-export const isForReal: Source = (wanted) =>
+/** Passes dry-run switches as `false`; other switches belong to the restored content. */
+export const withoutTrial: ArgumentSource = (wanted) =>
   isTrial(wanted) ? { value: { kind: 'literal', value: false } } : undefined
 
-/** The doubts about arguments a call leaves out: what they are by default may hit other things. */
-export function leftOpen({ name, inputs = [] }: ToolShape, { arguments: given }: Expression): string[] {
+/** Caveats about omitted arguments, whose defaults may select other things. */
+export function omittedArguments(
+  { name, inputs = [] }: ToolShape,
+  { arguments: given }: Expression,
+): string[] {
   return inputs
-    .filter((field) => !given.has(field.name) && !isAside(field))
-    .map((field) => `${name} is called without ${field.name}, which may change what it hits`)
+    .filter((field) => !given.has(field.name) && !isAuxiliary(field))
+    .map((field) => `${name} is called without ${field.name}, which may change what it affects`)
 }
 
-/** A call of a tool as people read it: each value at most so many characters long. */
-export function displayCall(tool: string, given: Readonly<Record<string, unknown>>, most = 60): string {
-  const shown = Object.entries(given)
-    .slice(0, ARGUMENTS)
-    .map(([name, value]) => `${name}=${shortened(JSON.stringify(value) ?? 'null', most)}`)
-  const rest = Object.keys(given).length > ARGUMENTS ? ', …' : ''
-  return `${tool}(${shown.join(', ')}${rest})`
+/** A call of a tool for display, with each value shortened to `maxLength` characters. */
+export function displayCall(tool: string, given: Readonly<Record<string, unknown>>, maxLength = 60): string {
+  const displayed = Object.entries(given)
+    .slice(0, MAX_DISPLAYED_ARGUMENTS)
+    .map(([name, value]) => `${name}=${shortened(JSON.stringify(value) ?? 'null', maxLength)}`)
+  const rest = Object.keys(given).length > MAX_DISPLAYED_ARGUMENTS ? ', …' : ''
+  return `${tool}(${displayed.join(', ')}${rest})`
 }
 
-/** How many arguments are shown. */
-const ARGUMENTS = 10
+/** The maximum number of displayed arguments. */
+const MAX_DISPLAYED_ARGUMENTS = 10
 
-function shortened(text: string, most: number): string {
-  return text.length <= most ? text : `${text.slice(0, most - 1)}…`
+function shortened(text: string, maxLength: number): string {
+  return text.length <= maxLength ? text : `${text.slice(0, maxLength - 1)}…`
 }
 
-/** Arguments by which tools take a key themselves. */
+/** Arguments in which tools accept an idempotency key. */
 const names = ['idempotency_key', 'idempotencyKey', 'client_token', 'request_id']
 
-/** The call with its key in the argument that takes it, unless the caller has filled that itself. */
+/** The call with its key in the argument for it, unless the caller has set that argument. */
 export function withKeyArgument(
   call: Call,
   key: string,
@@ -74,26 +77,29 @@ function derived(entry: Descriptor | undefined): string | undefined {
   })
 }
 
-const bare = new WeakMap<Call['logFields'], unknown>()
+const strippedArguments = new WeakMap<Call['logFields'], unknown>()
 
-/** Notes what is left of the arguments of a call once what is for the gateway was taken out of them. */
+/** Records the arguments of a call after the gateway's own arguments were removed. */
 export function noteBareArguments({ logFields, params }: Call): void {
-  bare.set(logFields, params.fields.arguments)
+  strippedArguments.set(logFields, params.fields.arguments)
 }
 
-/** The arguments of a call as its server would get them, for who sees the call before anything was taken out of them. */
+/**
+ * The arguments of a call as its server receives them, for code that runs before the gateway's own arguments are
+ * removed.
+ */
 export function bareArguments({ logFields, params }: Call): unknown {
-  return bare.get(logFields) ?? params.fields.arguments
+  return strippedArguments.get(logFields) ?? params.fields.arguments
 }
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** How much of a schema is looked at: it is a server's own. */
+/** The maximum number of examined schema nodes: schemas are untrusted. */
 const MAX_SCHEMA_NODES = 10_000
 
 const known = new WeakMap<object, ReadonlySet<string>>()
 
-/** Whether the schema of a tool's arguments names one of that name, at whatever place in it. */
+/** Whether the input schema of a tool declares an argument of this name, at any depth. */
 export function namesArgument({ inputSchema }: Fields, argument: string): boolean {
   if (!isObject(inputSchema)) return false
   let names = known.get(inputSchema)
@@ -103,21 +109,21 @@ export function namesArgument({ inputSchema }: Fields, argument: string): boolea
 
 function namesIn(schema: Fields): ReadonlySet<string> {
   const names = new Set<string>()
-  const waiting: unknown[] = [schema]
-  for (let looked = 0; waiting.length > 0 && looked < MAX_SCHEMA_NODES; looked++) {
-    const part = waiting.pop()
+  const pending: unknown[] = [schema]
+  for (let visited = 0; pending.length > 0 && visited < MAX_SCHEMA_NODES; visited++) {
+    const part = pending.pop()
     if (!isObject(part) && !Array.isArray(part)) continue
     if (isObject(part)) {
       const { properties, required } = part
       for (const name of isObject(properties) ? Object.keys(properties) : []) names.add(name)
       for (const name of Array.isArray(required) ? required : []) names.add(String(name))
     }
-    for (const inner of Object.values(part)) waiting.push(inner)
+    for (const inner of Object.values(part)) pending.push(inner)
   }
   return names
 }
 
-/** The call its caller would make of another tool; with which arguments is not known yet. */
+/** The call its caller would make of another tool; its arguments are unknown yet. */
 export function callOf(call: Call, { upstream, name }: Pick<Descriptor, 'upstream' | 'name'>): Call {
   const method = 'tools/call'
   return { ...call, method, target: { upstream, method, name }, params: Payload.of({ name }) }

@@ -5,7 +5,7 @@
 import { aliasOf } from '../core/text/alias.ts'
 import type { Call, Handler } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
-import { isTelling, Redactor, secretsOf } from '../core/text/redact.ts'
+import { isSecretKey, Redactor, secretsOf } from '../core/text/redact.ts'
 import type { ServerRecords, ServerRecord } from '../core/descriptor.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { exposedName, exposedUri } from '../catalog/names.ts'
@@ -243,7 +243,7 @@ function secretsIn(settings: Settings): string[] {
   const upstreams = settings.upstreams.map(({ reach, ...rest }) => {
     if (reach.kind === 'url') return { ...rest, reach }
     const telling = Object.entries(reach.env).filter(
-      ([name, value]) => isTelling(name) || !/^[a-z]{1,20}$/i.test(value.reveal()),
+      ([name, value]) => isSecretKey(name) || !/^[a-z]{1,20}$/i.test(value.reveal()),
     )
     return { ...rest, reach: { ...reach, env: Object.fromEntries(telling) } }
   })

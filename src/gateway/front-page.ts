@@ -16,7 +16,7 @@ import type { Reader } from '../downstream/pages/front-page.ts'
 import type { ServerRow } from '../downstream/pages/servers.ts'
 import type { WaitingCall } from '../downstream/pages/front-page.ts'
 import { mayDecide, type Approval } from '../records/approvals.ts'
-import type { Status } from '../upstream/upstream.ts'
+import type { Status } from '../upstream/connector.ts'
 import { ownCall } from '../protocol/lift.ts'
 
 interface Options {

@@ -35,7 +35,7 @@ import type { Store } from '../store/store.ts'
 import type { Variables } from '../upstream/transport/child.ts'
 import { createOAuthCallbackHandler, type OAuthCallbackHandler } from '../upstream/oauth/oauth-callback.ts'
 import { createPageSignIn } from '../upstream/oauth/page-sign-in.ts'
-import type { Status } from '../upstream/upstream.ts'
+import type { Status } from '../upstream/connector.ts'
 import { type Challenge, PIPE, proofClaims } from '../protocol/gateway-proof.ts'
 import { ownCall } from '../protocol/lift.ts'
 

@@ -286,7 +286,7 @@ export class Runtime implements HttpRuntime {
       upstreams: new Map([...this.upstreams].map(([name, upstream]) => [name, upstream.handle])),
       policies: (target) => this.#policies(target),
       observe: observe(observing),
-      shown: (method) => active.map(({ instance }) => instance.responseMiddleware?.(method)),
+      viewMiddleware: (method) => active.map(({ instance }) => instance.responseMiddleware?.(method)),
       isAggregate: settings.listen.aggregate,
       isStrict: settings.listen.isStrict,
       own: active.map(({ instance, isOn }) => ({ ...instance, isOn })),

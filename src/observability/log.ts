@@ -3,7 +3,7 @@ import { writeSync } from 'node:fs'
 import { inspect, styleText } from 'node:util'
 import { isoTime } from '../core/time/waiting.ts'
 import type { Log } from '../core/log.ts'
-import { isTelling, Redactor } from '../core/text/redact.ts'
+import { isSecretKey, Redactor } from '../core/text/redact.ts'
 
 const levels = ['debug', 'info', 'warn', 'error'] as const
 export type Level = (typeof levels)[number]
@@ -100,7 +100,7 @@ function json(time: string, level: Level, event: string, fields: Fields = {}): s
   for (const key in fields) {
     const value = fields[key]
     if (value === undefined) continue
-    text += `,"${key}":${isTelling(key) ? MASKED : encoded(value)}`
+    text += `,"${key}":${isSecretKey(key) ? MASKED : encoded(value)}`
   }
   return `${text}}`
 }
@@ -115,7 +115,7 @@ const MASKED = '"***"'
 
 /** What stands under a telling key within a value. */
 function masking(key: string, value: unknown): unknown {
-  return key !== '' && isTelling(key) ? '***' : value
+  return key !== '' && isSecretKey(key) ? '***' : value
 }
 
 /** Longer text is looked at by those who are made for it. */
@@ -136,7 +136,7 @@ const colours = { debug: 'gray', info: 'cyan', warn: 'yellow', error: 'red' } as
 function pretty(time: string, level: Level, event: string, fields: Fields = {}): string {
   const rest = Object.entries(fields)
     .filter(([, value]) => value !== undefined)
-    .map(([key, value]) => `${styleText('dim', `${key}=`)}${isTelling(key) ? '***' : shown(value)}`)
+    .map(([key, value]) => `${styleText('dim', `${key}=`)}${isSecretKey(key) ? '***' : shown(value)}`)
   return [
     styleText('dim', time.slice(11, 23)),
     styleText(colours[level], level.padEnd(5)),

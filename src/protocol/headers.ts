@@ -5,10 +5,10 @@ import { isObject } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
 import { method } from './methods.ts'
 
-/** Request headers by lower-case name, as Node gives them. */
+/** Request headers by lower-case name, as Node provides them. */
 export type Headers = Readonly<Record<string, string | readonly string[] | undefined>>
 
-/** One tool argument that HTTP clients repeat as a header (`x-mcp-header`). */
+/** A tool argument that HTTP clients repeat as a header (`x-mcp-header`). */
 interface MirroredArgument {
   readonly header: string
   readonly path: readonly string[]
@@ -22,13 +22,13 @@ const sentinel = /^=\?base64\?(.*)\?=$/
 const base64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/
 const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 
-/** A value as a header: as it is where it is plain ASCII, else base64 in the sentinel (2026-07-28 basic/transports). */
+/** A header value: plain ASCII as it is, anything else as base64 in the sentinel (2026-07-28 basic/transports). */
 export function encodeHeader(value: string): string {
   if (plain.test(value) && !sentinel.test(value)) return value
   return `=?base64?${Buffer.from(value, 'utf8').toString('base64')}?=`
 }
 
-/** The value a header stands for; nothing if its base64 is malformed. */
+/** The decoded value of a header; undefined if its base64 is malformed. */
 export function decodeHeader(raw: string): string | undefined {
   const value = raw.replaceAll(/^[ \t]+|[ \t]+$/g, '')
   const encoded = sentinel.exec(value)?.[1]
@@ -39,7 +39,7 @@ export function decodeHeader(raw: string): string | undefined {
   return Buffer.from(text, 'utf8').equals(bytes) ? text : undefined
 }
 
-/** The headers that must go with a 2026-07-28 request. */
+/** The headers required with a 2026-07-28 request. */
 export function standardHeaders(name: string, params: Payload): Record<string, string> {
   const headers: Record<string, string> = { 'mcp-method': name }
   const { nameIn } = method(name)
@@ -57,8 +57,8 @@ export function checkStandardHeaders(headers: Headers, name: string, params: Pay
 }
 
 /**
- * Reads which arguments a tool wants mirrored. Nothing comes back for annotations the rules forbid: such a tool
- * must not be offered over HTTP (2026-07-28 basic/transports, custom headers).
+ * The arguments a tool requires to be mirrored. Undefined for annotations that violate the rules: such a tool must not
+ * be offered over HTTP (2026-07-28 basic/transports, custom headers).
  */
 export function readMirror(inputSchema: unknown): HeaderMirror | undefined {
   const found: MirroredArgument[] = []
@@ -129,26 +129,26 @@ function argument(params: Payload, path: readonly string[]): string | number | b
 
 function compare(name: string, sent: Headers[string], expected: string | number | boolean): void {
   if (typeof sent !== 'string') throw mismatch(name, sent === undefined ? 'is missing' : 'is sent twice')
-  // Nearly all are sent as they are.
+  // Nearly all values are sent unencoded.
   if (sent === expected && !sent.startsWith('=?')) return
   const value = decodeHeader(sent)
   if (value === undefined) throw mismatch(name, 'is not valid base64')
   if (value === String(expected)) return
-  // Only numbers may be written in other ways.
+  // Only numbers have other representations.
   const isSameNumber =
     typeof expected === 'number' && /^-?\d{1,15}(?:\.0+)?$/.test(value) && Number(value) === expected
-  if (!isSameNumber) throw mismatch(name, 'is not what the body says')
+  if (!isSameNumber) throw mismatch(name, 'differs from the body')
 }
 
-/** A header that is missing, malformed or not what the body says. */
+/** The error for a header that is missing, malformed or inconsistent with the body. */
 export function mismatch(name: string, why: string): GatewayError {
   return new GatewayError('HEADER_MISMATCH', `Header mismatch: ${name} ${why}.`, {
-    suggestion: 'Send the header with exactly the value of the body.',
+    suggestion: 'Send the header with the same value as the body.',
     details: { header: name },
   })
 }
 
-/** The headers that tell where a caller stands with a limit (draft-ietf-httpapi-ratelimit-headers-10, and what was usual before). */
+/** The headers that report a rate limit (draft-ietf-httpapi-ratelimit-headers-10, and the common older ones). */
 export function limitHeaders({
   name,
   limit,

@@ -1,13 +1,13 @@
 /**
- * Elicitation, sampling and roots as input requests: which client can answer them, how each revision words
- * them, and how responses are read.
+ * Elicitation, sampling and roots as input requests: which client can answer them, how each revision encodes them, and
+ * how responses are read.
  */
 import type { Client, InputRequest, InputRequests } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
 import { findRevision, type Revision } from './revisions.ts'
 
-/** The client capability a question needs, as a `ClientCapabilities` object. */
+/** The client capability an input request needs, as a `ClientCapabilities` object. */
 export function requiredCapability(question: InputRequest): Record<string, unknown> {
   switch (question.method) {
     case 'elicitation/create':
@@ -21,7 +21,7 @@ export function requiredCapability(question: InputRequest): Record<string, unkno
   }
 }
 
-/** Whether a client declared what a question needs, and its revision can express it. */
+/** Whether a client declared the capability for an input request, and its revision can express it. */
 export function canAnswer(client: Client, question: InputRequest): boolean {
   const { elicitation, sampling, roots } = client.capabilities
   const revision = findRevision(client.revision)
@@ -38,19 +38,20 @@ export function canAnswer(client: Client, question: InputRequest): boolean {
     case 'roots/list':
       return isObject(roots)
     default:
-      // A vendor's request: only clients with an open connection can get it, and they refuse it themselves.
+      // A vendor's request: only clients with an open connection can receive it, and they reject it themselves if
+      // needed.
       return client.era === 'legacy'
   }
 }
 
 const defined: ReadonlySet<string> = new Set(['elicitation/create', 'sampling/createMessage', 'roots/list'])
 
-/** The first question of the protocol among these that a client did not say it can answer. */
+/** The first of the protocol's input requests that a client did not declare support for. */
 export function unanswerable(client: Client, questions: InputRequests): InputRequest | undefined {
   return Object.values(questions).find((each) => defined.has(each.method) && !canAnswer(client, each))
 }
 
-/** What a client says it can do, without what its revision has no words for: no server is to count on that. */
+/** The declared capabilities of a client that its revision defines: no server may rely on others. */
 export function capabilitiesIn(
   { elicitation: asks, samplingTools }: Revision,
   { elicitation, sampling, ...rest }: Readonly<Record<string, unknown>>,
@@ -64,19 +65,19 @@ export function capabilitiesIn(
   }
 }
 
-/** Whether a client declared anything a server could ask for. */
+/** Whether a client declared any capability to answer input requests. */
 export function canBeAsked(capabilities: Readonly<Record<string, unknown>>): boolean {
   return isObject(capabilities.elicitation) || isObject(capabilities.sampling) || isObject(capabilities.roots)
 }
 
-/** Whether a server that received these capabilities may be notified that the roots changed. */
-export function hearsOfRoots({ roots }: Readonly<Record<string, unknown>>): boolean {
+/** Whether a server that received these capabilities may be notified of changed roots. */
+export function acceptsRootsChanges({ roots }: Readonly<Record<string, unknown>>): boolean {
   return isObject(roots) && roots.listChanged === true
 }
 
 /**
- * A question in the words of the client's revision: without an `elicitationId` for 2026-07-28, enums without
- * titles where those are unknown.
+ * An input request encoded for the client's revision: without an `elicitationId` for 2026-07-28, and enums without
+ * titles where those are not supported.
  */
 export function encodeInputRequest(question: InputRequest, client: Client): InputRequest {
   const { params } = question
@@ -92,7 +93,7 @@ export function encodeInputRequest(question: InputRequest, client: Client): Inpu
   return { ...question, params: worded }
 }
 
-/** Whether a question sends the user to a page. */
+/** Whether an input request sends the user to a URL. */
 export function isUrl(question: InputRequest): boolean {
   return question.method === 'elicitation/create' && question.params?.fields.mode === 'url'
 }
@@ -106,7 +107,7 @@ function hasManyBlocks(question: InputRequest): boolean {
   return contents(question).some((content) => Array.isArray(content))
 }
 
-/** Unlike a result, a message to a model has no other place for a sound. */
+/** Unlike a result, a sampling message has no fallback for audio. */
 function hasAudio(question: InputRequest): boolean {
   return contents(question)
     .flat()
@@ -118,7 +119,7 @@ function contents({ params }: InputRequest): unknown[] {
   return Array.isArray(messages) ? messages.map((each) => (isObject(each) ? each.content : undefined)) : []
 }
 
-/** Titled and multi-select enums of 2025-11-25 in the words of 2025-06-18. */
+/** Converts titled and multi-select enums of 2025-11-25 for 2025-06-18. */
 function plainForm(params: Payload): Payload {
   const schema = params.at('requestedSchema')
   const properties = schema?.at('properties')
@@ -137,12 +138,12 @@ function plainField(field: unknown): unknown {
   const { oneOf, items, ...rest } = field
   if (Array.isArray(oneOf)) return { ...rest, type: 'string', ...enumOf(oneOf) }
   if (field.type !== 'array' || !isObject(items)) return field
-  // Several choices do not exist before 2025-11-25: the user types them.
+  // Multiple selection does not exist before 2025-11-25: the user types the values.
   const { minItems: _min, maxItems: _max, default: _default, ...text } = rest
   const known = Array.isArray(items.enum)
     ? items.enum
     : enumOf(Array.isArray(items.anyOf) ? items.anyOf : []).enum
-  const hint = `Choose any of, with commas between them: ${known.join(', ')}`
+  const hint = `Choose any of these, separated by commas: ${known.join(', ')}`
   const description = typeof rest.description === 'string' ? `${rest.description} ${hint}` : hint
   return { ...text, type: 'string', description }
 }
@@ -155,7 +156,7 @@ function enumOf(options: readonly unknown[]): { enum: unknown[]; enumNames: unkn
   }
 }
 
-/** The client's answer in the words of the question: choices it had to type as one text are a list again. */
+/** Converts the client's response back: selections typed as one text become a list again. */
 export function readInputResponse({ params }: InputRequest, client: Client, result: Payload): Payload {
   const content = result.at('content')
   if (!content || findRevision(client.revision)?.titledEnums !== false) return result

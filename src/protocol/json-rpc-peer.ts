@@ -1,6 +1,6 @@
 /**
- * One side of a JSON-RPC connection: pending requests by id, cancellation, progress. Knows no transport and no
- * method.
+ * One side of a JSON-RPC connection: pending requests by id, cancellation, progress. Independent of transports and
+ * methods.
  */
 import { type Notification } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
@@ -21,32 +21,35 @@ import {
   type JsonRpcResponse,
 } from './jsonrpc.ts'
 
-/** What a channel may want to know of a request it sends. */
+/** Properties of an outgoing message for the transport. */
 export interface OutgoingRequest {
-  /** The request's id; absent for notifications and replies. */
+  /** The request's id; absent for notifications and responses. */
   readonly id?: number | undefined
   readonly method?: string | undefined
-  /** Transport headers of this one message. */
+  /** Transport headers of this message. */
   readonly headers?: Readonly<Record<string, string>> | undefined
   /** The peer's request that this message answers or belongs to. */
   readonly about?: Id | undefined
 }
 
-/** Carries messages to the other side. What arrives is given to `Peer.receive`. */
+/** Sends messages to the other side. Received messages are passed to `JsonRpcPeer.receive`. */
 export interface Transport {
-  /** Whether letting go of a request's stream is how it is cancelled (2026-07-28 over HTTP). */
+  /** Whether closing a request's stream cancels the request (2026-07-28 over HTTP). */
   readonly cancelsByRelease?: boolean
-  /** Sends one message. A rejection fails the request it carried; nothing means it is on its way. */
+  /** Sends one message. A rejection fails its request; undefined means that it is being sent. */
   send(message: string, exchange: OutgoingRequest): Promise<void> | undefined
-  /** Releases what is held for a request that is no longer awaited. */
+  /** Releases the resources of a request whose response is no longer awaited. */
   release?(id: number): void
 }
 
-/** What the other side may start. `about` is the request of ours whose stream carried it, where that is known. */
+/**
+ * Handlers for messages the other side initiates. `about` is the local request whose stream carried the message, if
+ * known.
+ */
 export interface IncomingMessages {
   request(request: JsonRpcRequest, about: number | undefined): void
   notification(note: JsonRpcNotification, about: number | undefined): void
-  /** Text that is no message. */
+  /** Text that is not a message. */
   noise(text: string, error: unknown): void
 }
 
@@ -57,7 +60,7 @@ interface Options {
   onProgress?(note: Notification): void
 }
 
-/** A request that waits for its answer. */
+/** A request that waits for its response. */
 class Pending {
   readonly onProgress: ((note: Notification) => void) | undefined
   readonly #end: () => void
@@ -93,7 +96,7 @@ class Pending {
   }
 }
 
-/** Two-way JSON-RPC: sends requests and matches what comes back, whatever the transport. */
+/** Bidirectional JSON-RPC over any transport: sends requests and matches the responses. */
 export class JsonRpcPeer {
   readonly #channel: Transport
   readonly #incoming: IncomingMessages
@@ -105,14 +108,14 @@ export class JsonRpcPeer {
     this.#incoming = incoming
   }
 
-  /** How many requests wait for an answer. */
+  /** The number of pending requests. */
   get waiting(): number {
     return this.#pending.size
   }
 
   /**
-   * Sends a request; `params` may be made from the id it gets, which is also its progress token.
-   * @throws UPSTREAM_ERROR with the peer's error, CANCELLED, or what the channel or `fail` threw
+   * Sends a request; `params` may be built from its id, which is also its progress token.
+   * @throws UPSTREAM_ERROR with the peer's error, CANCELLED, or what the transport or `fail` threw
    */
   request(method: string, params: (id: number) => Payload, options: Options = {}): Promise<Payload> {
     const id = ++this.#lastId
@@ -146,23 +149,23 @@ export class JsonRpcPeer {
     return this.#channel.send(encodeErrorObject(id, error), { about: id }) ?? Promise.resolve()
   }
 
-  /** Takes in text that arrived; `about` is the request of ours whose stream carried it. Never throws. */
+  /** Handles received text; `about` is the local request whose stream carried it. Never throws. */
   receive(text: string, about?: number): void {
     try {
       const message = parseMessages(text)
-      // 2025-03-26 servers may join their answers in an array.
+      // 2025-03-26 servers may send responses as a batch.
       if (message.kind === 'batch') for (const each of message.texts) this.receive(each, about)
       else this.#take(message, about)
     } catch (error) {
       this.#incoming.noise(text, error)
       const value = readJson(text)
-      // A malformed answer is one nevertheless: nothing better will come.
+      // A malformed response ends its request: no better one will follow.
       const isAnswer = isObject(value) && !Object.hasOwn(value, 'method')
       if (isAnswer) this.#find(idOf(text), about)?.reject(malformed(error))
     }
   }
 
-  /** Fails one request, if it still waits. */
+  /** Fails one request, if it is still pending. */
   reject(id: number, error: unknown): void {
     this.#pending.get(id)?.reject(error)
   }
@@ -171,7 +174,7 @@ export class JsonRpcPeer {
     return this.#pending.has(id)
   }
 
-  /** Fails every request that waits. */
+  /** Fails every pending request. */
   fail(error: unknown): void {
     for (const pending of this.#pending.values()) pending.reject(error)
   }
@@ -193,16 +196,16 @@ export class JsonRpcPeer {
     if (!pending) return
     if (response.error) return pending.reject(upstreamError(response.error))
     if (response.id === undefined) {
-      // Only an error may come without an id (JSON-RPC 2.0, section 5). Its own stream brings no other answer.
-      if (about !== undefined) pending.reject(malformed(new Error('a result without an id')))
+      // Only an error may lack an id (JSON-RPC 2.0, section 5). The stream of a request carries no other response.
+      if (about !== undefined) pending.reject(malformed(new Error('the result has no id')))
       return
     }
     if (response.result) pending.resolve(response.result)
   }
 
   /**
-   * Servers have answered `"7"` to 7, and `null` where they could not read the id. A request's own stream answers
-   * no other: it may be another caller's.
+   * Some servers answer `"7"` to 7, and `null` if they could not read the id. The stream of a request answers no other
+   * request, which may belong to another caller.
    */
   #find(id: Id | undefined, about: number | undefined): Pending | undefined {
     if (id === undefined) return about === undefined ? this.#pending.only : this.#pending.get(about)
@@ -212,7 +215,7 @@ export class JsonRpcPeer {
 
   #note(note: JsonRpcNotification, about: number | undefined): void {
     if (note.method === 'notifications/progress') {
-      // A token that is not of a request in flight is dropped: strict clients end the connection over one.
+      // Progress tokens of unknown requests are dropped: strict clients close the connection over one.
       this.#pending.get(Number(note.params.fields.progressToken))?.onProgress?.(note)
       return
     }
@@ -232,7 +235,7 @@ export class JsonRpcPeer {
   }
 }
 
-/** A server's JSON-RPC error as a failure that relays it. */
+/** Relays a server's JSON-RPC error as a `GatewayError`. */
 function upstreamError(error: Payload): GatewayError {
   const { message } = error.fields
   const text = typeof message === 'string' ? message : 'The server answered with an error.'
@@ -240,13 +243,13 @@ function upstreamError(error: Payload): GatewayError {
 }
 
 function malformed(cause: unknown): GatewayError {
-  return new GatewayError('UPSTREAM_ERROR', 'The server answered with a malformed message.', { cause })
+  return new GatewayError('UPSTREAM_ERROR', 'The server sent a malformed response.', { cause })
 }
 
 function cancelled(signal: AbortSignal | undefined): unknown {
   const reason: unknown = signal?.reason
   if (reason instanceof DOMException && reason.name === 'TimeoutError') {
-    return new GatewayError('OPERATION_TIMEOUT', 'The server did not answer in time.', { cause: reason })
+    return new GatewayError('OPERATION_TIMEOUT', 'The server did not respond in time.', { cause: reason })
   }
   return reason instanceof GatewayError ? reason : new GatewayError('CANCELLED', reasonOf(signal))
 }

@@ -1,6 +1,6 @@
 /**
- * JSON-RPC 2.0 messages (https://www.jsonrpc.org/specification): parsing that keeps the text of params and
- * results, encoding, and the era of a message. Usual messages are read without a full parse.
+ * JSON-RPC 2.0 messages (https://www.jsonrpc.org/specification): parsing that keeps the text of params and results,
+ * encoding, and the era of a message. Messages in the usual form are read without a full parse.
  */
 import { GatewayError } from '../core/error.ts'
 import { elements, isDeeperThan, isObject, members } from '../core/json/json.ts'
@@ -8,7 +8,7 @@ import { Payload } from '../core/payload.ts'
 import { metaKeys } from './meta-keys.ts'
 import { claimsModern, findRevision } from './revisions.ts'
 
-/** A request id as the JSON text it came in, so that it goes back as it was: `7`, `"7"`, `9007199254740993`. */
+/** A request id as its original JSON text, so that it is returned unchanged: `7`, `"7"`, `9007199254740993`. */
 export type Id = string
 
 export interface JsonRpcRequest {
@@ -26,7 +26,7 @@ export interface JsonRpcNotification {
 
 export interface JsonRpcResponse {
   readonly kind: 'response'
-  /** Absent where the sender could not tell. */
+  /** Absent if the sender did not know it. */
   readonly id?: Id
   readonly result?: Payload
   readonly error?: Payload
@@ -34,18 +34,18 @@ export interface JsonRpcResponse {
 
 export type JsonRpcMessage = JsonRpcRequest | JsonRpcNotification | JsonRpcResponse
 
-/** Messages joined in an array, each as its text (2025-03-26). */
+/** A batch of messages, each as text (2025-03-26). */
 export interface Batch {
   readonly kind: 'batch'
   readonly texts: readonly string[]
 }
 
-/** How deep a message of a client may nest: what looks through it, or keeps it, does so level by level. */
+/** The maximum nesting of a client's message: code that traverses or stores it is recursive. */
 const MAX_NESTING = 1000
 
-/** Refuses the text of a client's message that nests deeper than can be worked with. @throws INVALID_REQUEST */
+/** Refuses a client's message that is nested too deeply to be processed. @throws INVALID_REQUEST */
 export function checkNesting(text: string): void {
-  if (isDeeperThan(text, MAX_NESTING)) throw invalid(`it nests deeper than ${MAX_NESTING} levels`)
+  if (isDeeperThan(text, MAX_NESTING)) throw invalid(`it is nested deeper than ${MAX_NESTING} levels`)
 }
 
 /** Parses JSON text from a peer. @throws PARSE_ERROR */
@@ -62,7 +62,7 @@ export function parseMessage(text: string): JsonRpcMessage {
   return readUsual(text) ?? readMessage(text, parseJson(text))
 }
 
-/** Reads a JSON-RPC message, or what is an array of them. @throws PARSE_ERROR, INVALID_REQUEST */
+/** Reads a JSON-RPC message or a batch. @throws PARSE_ERROR, INVALID_REQUEST */
 export function parseMessages(text: string): JsonRpcMessage | Batch {
   const usual = readUsual(text)
   if (usual) return usual
@@ -71,7 +71,7 @@ export function parseMessages(text: string): JsonRpcMessage | Batch {
 }
 
 function readMessage(text: string, value: unknown): JsonRpcMessage {
-  if (!isObject(value)) throw invalid('a message is a JSON object')
+  if (!isObject(value)) throw invalid('a message must be a JSON object')
   if (value.jsonrpc !== '2.0') throw invalid('"jsonrpc" must be "2.0"')
   const part = slicer(text, value)
   if (typeof value.method !== 'string') return readResponse(value, part)
@@ -84,7 +84,7 @@ function readMessage(text: string, value: unknown): JsonRpcMessage {
   return { kind: 'request', id: part('id').text, method: value.method, params: payload }
 }
 
-/** The id of a message that may be malformed, or `null`: an error reply names it where it can be read. */
+/** The id of a possibly malformed message, or `null`: an error response contains it if it can be read. */
 export function idOf(text: string): Id {
   try {
     const value: unknown = JSON.parse(text)
@@ -113,8 +113,8 @@ export function encodeErrorObject(id: Id, error: Payload): string {
 }
 
 /**
- * The JSON-RPC error object of a failure: the server's own where it is relayed, else ours with its data, which names
- * the request where that has a name.
+ * The JSON-RPC error object of a failure: the server's own if it is relayed, otherwise the gateway's with its data and
+ * the request id, if there is one.
  */
 export function errorObject(error: GatewayError, requestId?: string): Payload {
   if (error.extra.relayed) return error.extra.relayed
@@ -129,14 +129,17 @@ export function encodeError(id: Id, error: GatewayError, requestId?: string): st
 /** The empty params object. */
 const noParams = Payload.text('{}')
 
-/** What stands around the params or the result of a message, as nearly all write it: the rest first or last. */
+/**
+ * The text around the params or the result of a message, as nearly all clients write it: the other members come first
+ * or last.
+ */
 const FIRST = /^\{"jsonrpc":"2\.0","id":(0|[1-9]\d{0,14}),(?:"method":"([\w/.-]{1,100})","params"|"result"):/
 const LEAD = /^\{(?:"method":"([\w/.-]{1,100})","params"|"result"):/
 const TRAILING_MEMBERS = /^,"jsonrpc":"2\.0","id":(0|[1-9]\d{0,14})\}$/
 
 /**
- * Reads a message written as nearly all are, of which only the params or the result are parsed: where that is one
- * JSON value, the message has no other members than those that were seen.
+ * Reads a message in the usual form, parsing only its params or result: if that is exactly one JSON value, the message
+ * has no members besides the known ones.
  */
 function readUsual(text: string): JsonRpcMessage | undefined {
   const first = FIRST.exec(text)
@@ -175,14 +178,14 @@ function readResponse(value: Record<string, unknown>, part: (key: string) => Pay
     return { kind: 'response', ...(id !== undefined && { id }), error: sound }
   }
   if (!isObject(value.result))
-    throw invalid('a message has a "method", a "result" object or an "error" object')
+    throw invalid('a message must have a "method", a "result" object or an "error" object')
   return { kind: 'response', ...(id !== undefined && { id }), result: part('result') }
 }
 
-/** Cuts members out of a message's text. A key that stands twice could be read two ways, so it is refused. */
+/** Extracts members of a message's text. A duplicate key is ambiguous, so it is refused. */
 function slicer(text: string, value: Record<string, unknown>): (key: string) => Payload {
   const found = members(text)
-  if (found.length !== Object.keys(value).length) throw invalid('a key stands twice in the message')
+  if (found.length !== Object.keys(value).length) throw invalid('the message contains a duplicate key')
   return (key) => {
     const member = found.find((each) => each.key === key)
     const slice = member ? text.slice(member.valueStart, member.end) : 'null'
@@ -199,8 +202,8 @@ function invalid(why: string): GatewayError {
 }
 
 /**
- * Tells the era of a message: by its body first, by the version header where the body says nothing
- * (2026-07-28 basic/lifecycle). @throws INVALID_INPUT for a header that claims what the body lacks
+ * Determines the era of a message: by its body, or by the version header if the body does not show it (2026-07-28
+ * basic/lifecycle). @throws INVALID_INPUT if the header claims what the body lacks
  */
 export function classify(message: JsonRpcMessage, versionHeader: string | undefined): 'legacy' | 'modern' {
   if (message.kind === 'response') return 'legacy'
@@ -213,7 +216,7 @@ export function classify(message: JsonRpcMessage, versionHeader: string | undefi
   })
 }
 
-/** Whether a version header names a revision the gateway cannot know the rules of. */
+/** Whether a version header names a revision whose rules the gateway does not know. */
 export function isUnknownVersion(versionHeader: string | undefined): boolean {
   return versionHeader !== undefined && findRevision(versionHeader) === undefined
 }

@@ -12,7 +12,7 @@ import { metaKeys, tasksExtension } from './meta-keys.ts'
 import { lowerResult } from './projection.ts'
 import type { Revision } from './revisions.ts'
 
-/** The answer to `initialize`, made from what the server said of itself. */
+/** The response to `initialize`, built from the server's description of itself. */
 export function initializeResult(discovered: Payload, revision: Revision): Payload {
   const meta = discovered.fields._meta
   const info = isObject(meta) ? meta[metaKeys.serverInfo] : undefined
@@ -36,21 +36,21 @@ export function encodeLegacyResult(id: Id, name: string, result: Payload, revisi
 }
 
 /**
- * The response for a failure. A missing capability is something a model can read about in a tool's result; the
- * codes of 2026-07-28 mean nothing to these clients.
+ * The response for a failure. A missing capability is reported in a tool's result, where a model can read it; the codes
+ * of 2026-07-28 mean nothing to these clients.
  */
 export function encodeLegacyError(request: JsonRpcRequest, error: GatewayError, requestId: string): string {
   const { id } = request
   const object = errorObject(error, requestId)
   const code = legacyErrorCode(request, error)
   if (code === undefined) {
-    const text = `This tool needs something the client does not offer: ${missing(object)}. ${error.message}`
+    const text = `This tool requires a capability the client does not declare: ${missing(object)}. ${error.message}`
     return encodeResult(id, Payload.of({ content: [{ type: 'text', text }], isError: true }))
   }
   return encodeErrorObject(id, code === error.rpc ? object : object.with({ code }))
 }
 
-/** The JSON-RPC code these clients get for a failure; undefined where the failure is a tool's result. */
+/** The JSON-RPC code these clients receive for a failure; undefined if the failure is a tool's result. */
 export function legacyErrorCode({ method: name }: JsonRpcRequest, error: GatewayError): number | undefined {
   const { rpc } = error
   if (rpc === -32021) return name === 'tools/call' ? undefined : -32602
@@ -68,7 +68,7 @@ function missing(error: Payload): string {
   return isObject(required) ? Object.keys(required).join(', ') : 'a client capability'
 }
 
-/** The tasks extension is not what these clients know as tasks. */
+/** The tasks extension differs from the tasks these clients know. */
 function withoutTasks(capabilities: Payload): Payload {
   const extensions = capabilities.at('extensions')
   if (!extensions || !Object.hasOwn(extensions.fields, tasksExtension)) return capabilities
@@ -76,14 +76,14 @@ function withoutTasks(capabilities: Payload): Payload {
   return capabilities.with({ extensions: Object.keys(rest.fields).length > 0 ? rest : undefined })
 }
 
-/** The progress token of a request, as the text it came in. */
+/** The progress token of a request, as its original text. */
 function progressToken(params: Payload): Payload | undefined {
   return params.at('_meta')?.at('progressToken')
 }
 
 /**
- * Passes progress on to a call under the client's own token. Values must grow (2025-11-25
- * basic/utilities/progress), so one that does not is left out.
+ * Forwards progress to a call under the client's own token. Values must increase (2025-11-25 basic/utilities/progress),
+ * so one that does not is dropped.
  */
 export function progressTo(call: Pick<Call, 'params' | 'emit'>): (note: Notification) => void {
   const token = progressToken(call.params)

@@ -1,4 +1,4 @@
-/** From a message to a `Call`: target, meta, trace, state. Also calls of the gateway's own. */
+/** Converts a message to a `Call`: target, meta, trace, state. Also creates the gateway's own calls. */
 import type {
   InputResponse,
   InputResponses,
@@ -19,13 +19,13 @@ import { latestLegacy } from './revisions.ts'
 import { type TraceContext, withTrace } from './trace-context.ts'
 
 interface CallContext {
-  /** Names the request in logs. */
+  /** Identifies the request in logs. */
   readonly requestId: string
   /** The trace context its transport carried. */
   readonly trace?: TraceContext | undefined
-  /** The values for features its transport carried. */
+  /** Values for features that its transport carried. */
   readonly gatewayMetadata?: GatewayMetadata | undefined
-  /** The server the client's URL names; absent where it names all of them. */
+  /** The server in the client's URL; absent if the URL is that of all servers. */
   readonly upstream?: string | undefined
   readonly client: Client
   readonly principal: Principal
@@ -34,32 +34,32 @@ interface CallContext {
   emit(note: Notification): void
 }
 
-/** A message of a client as a call. */
-export function lift(message: JsonRpcRequest | JsonRpcNotification, around: CallContext): Call {
+/** A client's message as a call. */
+export function lift(message: JsonRpcRequest | JsonRpcNotification, context: CallContext): Call {
   const { params } = message
   const meta = params.fields._meta
   return {
-    requestId: around.requestId,
+    requestId: context.requestId,
     method: message.method,
     params,
-    target: targetOf(message, around.upstream),
-    principal: around.principal,
-    client: around.client,
+    target: targetOf(message, context.upstream),
+    principal: context.principal,
+    client: context.client,
     meta: withGatewayMetadata(
-      withTrace(isObject(meta) ? meta : noMeta, around.trace),
-      around.gatewayMetadata,
+      withTrace(isObject(meta) ? meta : noMeta, context.trace),
+      context.gatewayMetadata,
     ),
     requestState: {},
-    signal: around.controller.signal,
-    abort: (reason) => around.controller.abort(reason),
+    signal: context.controller.signal,
+    abort: (reason) => context.controller.abort(reason),
     ...(message.kind === 'request' && { rpcId: message.id }),
     logFields: new Map(),
-    rateLimitReporter: around.rateLimitReporter,
-    emit: around.emit,
+    rateLimitReporter: context.rateLimitReporter,
+    emit: context.emit,
   }
 }
 
-/** The answers a 2026-07-28 client sends along. */
+/** The input responses a 2026-07-28 client sends. */
 export function readInputResponses(params: Payload): InputResponses | undefined {
   const responses = params.at('inputResponses')
   if (!responses) return undefined
@@ -81,7 +81,7 @@ function targetOf(message: JsonRpcRequest | JsonRpcNotification, upstream: strin
   }
 }
 
-/** A call of the gateway itself, of a client that has nothing: `server/discover` of all servers, unless given. */
+/** A call of the gateway itself, with a client without capabilities: by default `server/discover` of all servers. */
 export function ownCall(given: Partial<Call> = {}): Call {
   const controller = new AbortController()
   return {

@@ -1,10 +1,10 @@
-/** Splits streams of bytes into lines of bounded length, with characters and line ends cut anywhere. */
+/** Splits byte streams into lines of bounded length; chunks may split characters and line ends anywhere. */
 import { isUtf8 } from 'node:buffer'
 
-/** Takes a line; `isSound` tells whether its bytes were valid UTF-8. Others were replaced by U+FFFD. */
+/** Receives a line; `isSound` is false if its bytes were invalid UTF-8 and were replaced by U+FFFD. */
 type Take = (line: string, isSound: boolean) => void
 
-/** Tells what happened to a line that was too long to keep. */
+/** Called with the length of a line that exceeds the limit. */
 type Overflow = (bytes: number) => void
 
 const CARRIAGE_RETURN = 13
@@ -40,20 +40,20 @@ export function lines(limit: number, onLine: Take, onOverflow: Overflow): (chunk
   }
 }
 
-/** Decoded whole: a character may be cut by a chunk, but not by a line. */
+/** Decoded as a whole: a chunk may split a character, but a line does not. */
 function take(bytes: Buffer, onLine: Take): void {
   const end = bytes.at(-1) === CARRIAGE_RETURN ? bytes.length - 1 : bytes.length
   if (end > 0) onLine(bytes.toString('utf8', 0, end), isUtf8(bytes))
 }
 
-/** A message as one line. JSON text holds no raw newline unless it was pretty-printed. */
+/** A message as one line. JSON text contains no raw newlines unless it was pretty-printed. */
 export function encodeLine(message: string): string {
   return `${singleLine(message)}\n`
 }
 
 /**
- * JSON text without line breaks. Raw U+2028 and U+2029 are legal JSON, yet some readers split lines there,
- * so they are escaped.
+ * JSON text without line breaks. Raw U+2028 and U+2029 are legal JSON, but some readers split lines there, so they are
+ * escaped.
  */
 export function singleLine(message: string): string {
   if (!breaks.test(message)) return message
@@ -65,16 +65,16 @@ export function singleLine(message: string): string {
 
 const breaks = /[\r\n\u2028\u2029]/
 
-/** How many pieces are kept apart before they are joined. */
+/** The number of pieces kept separately before they are joined. */
 const MAX_PIECES = 1024
 
-/** Collects bytes that come in pieces. However small the pieces are, little more is held than the bytes. */
+/** Collects bytes that arrive in pieces. However small the pieces are, the overhead is bounded. */
 export class Chunks {
   #pieces: Buffer[] = []
   #unjoined = 0
   #size = 0
 
-  /** How many bytes there are. */
+  /** The number of bytes. */
   get size(): number {
     return this.#size
   }
@@ -87,7 +87,7 @@ export class Chunks {
     this.#unjoined = 0
   }
 
-  /** All bytes in one piece; nothing is kept. */
+  /** Removes and returns all bytes as one buffer. */
   take(): Buffer {
     const [first, ...others] = this.#pieces
     const whole = first && others.length === 0 ? first : Buffer.concat(this.#pieces)

@@ -1,6 +1,6 @@
 /**
- * Every `_meta` key and extension of the gateway, and the values that callers may send with them. Keys under
- * `dev.gatehouse/` are public; foreign ones that imitate them are removed.
+ * All `_meta` keys and extensions of the gateway, and the values that callers may send with them. Keys under
+ * `dev.gatehouse/` are public; servers that imitate them are stripped of them.
  */
 import type { Call } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
@@ -11,7 +11,9 @@ import type { Headers } from './headers.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** `_meta` keys of 2026-07-28 (basic/index, `_meta`), and what 2025-11-25 ties messages to a task with. */
+/**
+ * `_meta` keys of 2026-07-28 (basic/index, `_meta`), and the key that associates messages with a task in 2025-11-25.
+ */
 export const metaKeys = {
   version: 'io.modelcontextprotocol/protocolVersion',
   capabilities: 'io.modelcontextprotocol/clientCapabilities',
@@ -25,59 +27,61 @@ export const metaKeys = {
 /** The tasks extension of 2026-07-28. */
 export const tasksExtension = 'io.modelcontextprotocol/tasks'
 
-/** The prefix of every key, method and extension the gateway invents. */
+/** The prefix of every key, method and extension the gateway defines. */
 export const NS = 'dev.gatehouse'
 
-/** Where the public keys are read of what the gateway signs. */
+/** The path of the public keys of the gateway's signatures. */
 export const KEYS_PATH = '/.well-known/jwks.json'
 
-/** Where in `_meta` stands which version there is of what servers offer. */
+/** The `_meta` key of the contract version of a server. */
 export const CONTRACT_KEY = `${NS}/contract`
 
-/** Where in the `_meta` of a tool's result the structured error stands. */
+/** The key of the structured error in `_meta` of a tool's result. */
 export const ERROR_KEY = `${NS}/error`
 
-/** Where in the `_meta` of a result it stands what is said of confirmation. */
+/** The key of the confirmation in `_meta` of a result. */
 export const CONFIRMATION_KEY = `${NS}/confirmation`
 
-/** Where in the `_meta` of a result it stands where that comes from. */
+/** The key of the provenance in `_meta` of a result. */
 export const PROVENANCE_KEY = `${NS}/provenance`
 
-/** Where in the `_meta` of a result the receipt stands. */
+/** The key of the receipt in `_meta` of a result. */
 export const RECEIPT_KEY = `${NS}/receipt`
 
-/** What is said among capabilities: the schema of 2026-07-28 (JSONValue) has no null there, so it is left out. */
+/** A value for capabilities: the schema of 2026-07-28 (JSONValue) does not allow null there, so nulls are dropped. */
 export function amongCapabilities(members: Fields, { era }: Call['client']): Fields {
   return era === 'modern' ? withoutNulls(members) : members
 }
 
 function withoutNulls(members: Fields): Fields {
-  const told = Object.entries(members).filter(([, value]) => value !== null)
-  return Object.fromEntries(told.map(([key, value]) => [key, isObject(value) ? withoutNulls(value) : value]))
+  const listed = Object.entries(members).filter(([, value]) => value !== null)
+  return Object.fromEntries(
+    listed.map(([key, value]) => [key, isObject(value) ? withoutNulls(value) : value]),
+  )
 }
 
-/** What values for several features are called. */
+/** The names of values used by several features. */
 export const SESSION_TOKEN = 'session_token'
 export const IDEMPOTENCY_KEY = 'idempotency_key'
 export const TRANSACTION_ID = 'transaction_id'
 
-/** Whether a call carries a value for a feature, wherever `extensionOf` would find it. */
+/** Whether a call carries a value for a feature, in any place `extensionOf` reads. */
 export function hasExtension({ meta, params }: Call, name: string): boolean {
-  // Every call is looked at for each of them.
+  // Every call is checked for each of them.
   if (meta !== noMeta && (meta[keyOf(name)] !== undefined || meta[name] !== undefined)) return true
   return params.fields[name] !== undefined
 }
 
 /**
- * Whether a client reads what is said under a key of `_meta`: it names the key among the extensions it declares, or asks
- * for it with `true` in the request.
+ * Whether a client reads a `_meta` key: it lists the key among its extensions, or requests it with `true` in the
+ * request.
  */
 export function isAskedFor({ client, meta }: Call, key: string): boolean {
   const { extensions } = client.capabilities
   return (isObject(extensions) && isObject(extensions[key])) || meta[key] === true
 }
 
-/** The same call without the flag by which a client asks for what is said under a key: servers do not read it. */
+/** The call without the flag that requests a key: servers do not read it. */
 export function withoutFlag(call: Call, key: string): Call {
   if (call.meta[key] === undefined) return call
   const { [key]: _flag, ...meta } = call.meta
@@ -88,8 +92,9 @@ export function withoutFlag(call: Call, key: string): Call {
 export const noMeta: Fields = {}
 
 /**
- * A value a client sends for a feature: in `_meta` under our own key or its bare name, or beside the other params.
- * @throws INVALID_INPUT where two places differ
+ * A value a client sends for a feature: in `_meta` under the prefixed key or its bare name, or next to the other
+ * params.
+ * @throws INVALID_INPUT if two places differ
  */
 export function extensionOf({ meta, params }: Call, name: string): unknown {
   const found = [meta[keyOf(name)], meta[name], params.fields[name]].filter((each) => each !== undefined)
@@ -99,18 +104,18 @@ export function extensionOf({ meta, params }: Call, name: string): unknown {
 }
 
 function mismatch(name: string): GatewayError {
-  return new GatewayError('INVALID_INPUT', `Invalid params: ${name} is given twice, with different values.`, {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${name} is set twice, with different values.`, {
     field: name,
     data: { reason: 'mismatch' },
   })
 }
 
-/** The same call with a value for a feature; where it has another one already, it has both. */
+/** The call with a value for a feature; if it has a different one already, it has both. */
 export function withExtension(call: Call, name: string, value: unknown): Call {
   return { ...call, meta: withGatewayMetadata(call.meta, [[name, value]]) }
 }
 
-/** The same call with a value it carries in its params, for a server that is to know it too. */
+/** The call with a value in its params, for a server that also reads it. */
 export function withWritten(call: Call, name: string): Call {
   const { [name]: beside, _meta: meta } = call.params.fields
   const isWritten = beside !== undefined || (isObject(meta) && isAmong(meta, name))
@@ -121,7 +126,7 @@ function isAmong(meta: Fields, name: string): boolean {
   return Object.hasOwn(meta, keyOf(name)) || Object.hasOwn(meta, name)
 }
 
-/** The same call without a value that is for a feature alone. */
+/** The call without a value that is only for a feature. */
 export function withoutExtension(call: Call, name: string): Call {
   const { [keyOf(name)]: _own, [name]: _bare, ...meta } = call.meta
   const written = call.params.fields._meta
@@ -136,17 +141,17 @@ export function withoutExtension(call: Call, name: string): Call {
   }
 }
 
-/** Values for features that were carried beside the message, each with its name. */
+/** Values for features that were carried outside of the message, each with its name. */
 export type GatewayMetadata = readonly (readonly [name: string, value: unknown])[]
 
-/** The headers that carry a value for a feature. */
+/** The headers that carry values for features. */
 const carriers = [
   ['x-mcp-session-token', SESSION_TOKEN],
   ['idempotency-key', IDEMPOTENCY_KEY],
   ['x-idempotency-key', IDEMPOTENCY_KEY],
 ] as const
 
-/** The values for features in a request's headers; nothing where there are none. */
+/** The values for features in a request's headers; undefined if there are none. */
 export function gatewayMetadataOf(headers: Headers): GatewayMetadata | undefined {
   let carried: (readonly [string, string])[] | undefined
   for (const [header, name] of carriers) {
@@ -156,27 +161,27 @@ export function gatewayMetadataOf(headers: Headers): GatewayMetadata | undefined
   return carried
 }
 
-/** `Idempotency-Key` is a string in quotes (RFC 9651 §3.3.3); many send it without. */
+/** `Idempotency-Key` is a quoted string (RFC 9651 §3.3.3); many clients omit the quotes. */
 function bare(header: string, value: string): string {
   return header === 'idempotency-key' ? (/^"([^"\\]*)"$/.exec(value)?.[1] ?? value) : value
 }
 
-/** The members of `_meta` with what the transport carried; where they have another value, both are kept. */
+/** The members of `_meta` merged with the values of the transport; if they differ, both are kept. */
 export function withGatewayMetadata(meta: Fields, carried: GatewayMetadata | undefined): Fields {
   if (carried === undefined) return meta
-  const whole: Record<string, unknown> = { ...meta }
+  const merged: Record<string, unknown> = { ...meta }
   for (const [name, value] of carried) {
     const key = keyOf(name)
-    const own = whole[key]
-    if (own === undefined) whole[key] = value
-    else if (own !== value) whole[name] = value
+    const own = merged[key]
+    if (own === undefined) merged[key] = value
+    else if (own !== value) merged[name] = value
   }
-  return whole
+  return merged
 }
 
 const keys = new Map<string, string>()
 
-/** Our own key of a value, which is made once. */
+/** The prefixed key of a value, cached. */
 function keyOf(name: string): string {
   const known = keys.get(name)
   if (known !== undefined) return known
@@ -185,23 +190,23 @@ function keyOf(name: string): string {
   return key
 }
 
-/** The other name of the idempotency key. */
+/** The alternative name of the idempotency key. */
 export const CAMEL_KEY = 'idempotencyKey'
 
-/** What an idempotency key looks like. */
+/** The valid format of an idempotency key. */
 export const keyShape = /^[a-zA-Z0-9_\-:.]{1,128}$/
 
-/** Whether a call carries an idempotency key, of whatever shape. */
+/** Whether a call carries an idempotency key, in any format. */
 export function hasIdempotencyKey(call: Call): boolean {
   return hasExtension(call, IDEMPOTENCY_KEY) || hasExtension(call, CAMEL_KEY)
 }
 
-/** The idempotency key of a call that carries one. @throws INVALID_INPUT */
+/** The idempotency key of a call. @throws INVALID_INPUT */
 export function idempotencyKeyOf(call: Call): string {
   const [plain, camel] = [extensionOf(call, IDEMPOTENCY_KEY), extensionOf(call, CAMEL_KEY)]
   if (plain !== undefined && camel !== undefined && plain !== camel) throw mismatch(IDEMPOTENCY_KEY)
   const key = plain ?? camel
-  // The gateway makes its own keys, of names that others gave.
+  // The gateway derives keys of its own from names that others chose.
   if (typeof key === 'string' && (keyShape.test(key) || call.internal !== undefined)) return key
   const field = plain === undefined ? CAMEL_KEY : placeOf(call)
   throw new GatewayError(
@@ -211,7 +216,7 @@ export function idempotencyKeyOf(call: Call): string {
   )
 }
 
-/** What the client calls the key: what it did not write came as a header. */
+/** The place of the key for error messages: if the client did not write it, it was a header. */
 function placeOf({ params }: Call): string {
   const { [IDEMPOTENCY_KEY]: beside, _meta: meta } = params.fields
   const written: Fields = isObject(meta) ? meta : {}
@@ -220,12 +225,12 @@ function placeOf({ params }: Call): string {
   return written[own] === undefined ? 'Idempotency-Key' : own
 }
 
-/** The same call without its idempotency key. */
+/** The call without its idempotency key. */
 export function withoutIdempotencyKey(call: Call): Call {
   return withoutExtension(withoutExtension(call, IDEMPOTENCY_KEY), CAMEL_KEY)
 }
 
-/** Whether a client wants a call as a task (2025-11-25 basic/utilities/tasks). */
+/** Whether a client requests a call as a task (2025-11-25 basic/utilities/tasks). */
 export function isTask({ params }: Call): boolean {
   const { task } = params.fields
   return task !== undefined && task !== null
@@ -241,14 +246,14 @@ export function acceptedTask(
   return { id: taskId, ttlMs: typeof ttlMs === 'number' && ttlMs >= 0 ? ttlMs : undefined }
 }
 
-/** Whether the answer may be a task: the client asks for one, or takes them (SEP-2663). */
+/** Whether the response may be a task: the client requests one, or accepts them (SEP-2663). */
 export function mayBeginTask(call: Call): boolean {
   const { era, capabilities } = call.client
   if (era === 'legacy') return isTask(call)
   return isObject(capabilities.extensions) && capabilities.extensions[tasksExtension] !== undefined
 }
 
-/** The same call of a client that takes no tasks, so that its server answers with what the tool gives. */
+/** The call of a client without task support, so that its server responds with the tool's result. */
 export function withoutTasks(call: Call): Call {
   const { capabilities } = call.client
   const { extensions } = capabilities
@@ -262,48 +267,49 @@ export function withoutTasks(call: Call): Call {
   return { ...call, client, params }
 }
 
-// Members whose names begin with the gateway's own prefix are the gateway's word: an approval, a receipt, what is known
-// of a key. A server that writes them would speak in the gateway's name, so they are cut out of every message of a
-// server as it arrives, before anything reads it. Invariant: everything else of the message keeps the very characters it
-// came in. `structuredContent` is data of a tool, where no client looks for the gateway's word: it is not looked into.
+// Members with the gateway's prefix are statements of the gateway: an approval, a receipt, the state of a key. A server
+// that sends them would forge such statements, so they are removed from every message of a server on arrival, before
+// anything reads it. Invariant: everything else in the message keeps its exact text. `structuredContent` is data of a
+// tool, where no client looks for statements of the gateway, so it is not searched.
 
-/** Whether one server may use a member name of the gateway's own, as a peer that is trusted. */
+/** Whether one server may use a reserved member name, as a trusted peer. */
 export type MayKeep = (key: string) => boolean
 
-/** A message of a server without what would speak in the gateway's name. */
+/** A message of a server without reserved members. */
 interface Cleaned {
   readonly text: string
-  /** The names of the members that were cut out: each once, cut short, and at most a few of them. */
+  /** The names of the removed members: unique, shortened, and limited in number. */
   readonly removed: readonly string[]
 }
 
-const MAX_NAMES_TOLD = 10
+const MAX_REPORTED_NAMES = 10
 const MAX_NAME_LENGTH = 80
 
 /** A letter of the prefix written as an escape: `\u0064ev.gatehouse` is the same name. */
 const ESCAPED_LETTER = /\\u00(?:2[eE]|6[14578fF]|7[3-6])/
 
-/** Whether a member name is one of the gateway's own. */
+/** Whether a member name is reserved for the gateway. */
 export function isReservedKey(key: string): boolean {
   return key === NS || key.startsWith(`${NS}/`) || key.startsWith(`${NS}.`)
 }
 
-/** Cuts the members that are the gateway's own out of the JSON text of a message, at any depth. */
+/** Removes reserved members from the JSON text of a message, at any depth. */
 export function withoutReservedKeys(text: string, mayKeep?: MayKeep): Cleaned {
   if (!mayHoldReservedKey(text)) return { text, removed: [] }
   const removed = new Set<string>()
   const cleaned = cutMembers(text, (key) => {
     if (key === 'structuredContent') return 'skip'
     if (!isReservedKey(key) || mayKeep?.(key) === true) return 'enter'
-    if (removed.size < MAX_NAMES_TOLD) removed.add(key.slice(0, MAX_NAME_LENGTH))
+    if (removed.size < MAX_REPORTED_NAMES) removed.add(key.slice(0, MAX_NAME_LENGTH))
     return 'cut'
   })
   return { text: cleaned, removed: [...removed] }
 }
 
 /**
- * Every message of a server is looked at, and nearly none holds one. V8 finds fewer than seven characters that begin
- * with a rare one twenty times as fast as the whole prefix, and `u00` as much faster than the backslash before it.
+ * Every message of a server is checked, and nearly none contains one. V8 finds a string of fewer than seven characters
+ * with a rare first one twenty times faster than the whole prefix, and `u00` as much faster than with the backslash
+ * before it.
  */
 function mayHoldReservedKey(text: string): boolean {
   return text.includes(RARE_PART) || (text.includes('u00') && ESCAPED_LETTER.test(text))

@@ -1,21 +1,21 @@
 /**
- * The table of MCP methods: where the name of the target is, whether it lists, asks or caches, and who may
+ * The table of MCP methods: where the target's name is, whether a method lists, requests input or caches, and who may
  * send it.
  */
 import { GatewayError } from '../core/error.ts'
-/** What the gateway must know of a method of the protocol. */
+/** The properties of a protocol method. */
 interface Method {
-  /** The member of `params` that names the thing it is for; mirrored in `Mcp-Name` at 2026-07-28. */
+  /** The member of `params` that names its target; mirrored in `Mcp-Name` by 2026-07-28. */
   readonly nameIn?: string
-  /** The server may answer with questions (2026-07-28 basic/patterns/mrtr). */
+  /** The server may respond with input requests (2026-07-28 basic/patterns/mrtr). */
   readonly asks?: true
   /** Its result carries `ttlMs` and `cacheScope` (2026-07-28 server/utilities/caching). */
   readonly caches?: true
-  /** The list its result holds, where it is a list. */
+  /** The list member of its result, if it is a list. */
   readonly list?: string
-  /** The server capability it belongs to. */
+  /** The server capability it requires. */
   readonly capability?: string
-  /** Which era has it, where not both. */
+  /** The era that has it, if only one does. */
   readonly only?: 'legacy' | 'modern'
 }
 
@@ -44,22 +44,22 @@ const methods: Readonly<Record<string, Method>> = {
 
 const unknown: Method = {}
 
-/** What is known of a method; a vendor's method has no properties. */
+/** The properties of a method; a vendor's method has none. */
 export function method(name: string): Method {
   return Object.hasOwn(methods, name) ? (methods[name] ?? unknown) : unknown
 }
 
-/** Whether the protocol has a message of this name that a client may send for others. */
+/** Whether the protocol has a message of this name that a client may send to servers. */
 export function isProtocolMethod(name: string): boolean {
   return Object.hasOwn(methods, name) || name === rootsChanged
 }
 
-/** Whether a request is one the protocol does not have, so that a server may do anything for it. */
+/** Whether a request is not part of the protocol, so that its effect on a server is unknown. */
 export function isVendorRequest(name: string): boolean {
   return !name.startsWith('notifications/') && !Object.hasOwn(methods, name)
 }
 
-/** Whether it is a method of an official extension of the protocol that the gateway may answer itself (SEP-2640). */
+/** Whether it is a method of an official protocol extension that the gateway may answer itself (SEP-2640). */
 export function isExtensionMethod(name: string): boolean {
   return name === 'skills/list' || name === 'skills/get'
 }
@@ -72,30 +72,30 @@ const local: ReadonlySet<string> = new Set([
 ])
 
 /**
- * Whether a client's notification is passed on to servers. One that is named like a request is not: a server it
- * was made a request to would have side effects, such as restarting its session.
+ * Whether a client's notification is forwarded to servers. A notification with the name of a request is not: a server
+ * that treats it as a request would have side effects, such as restarting its session.
  */
 export function isForServers(notification: string): boolean {
   return notification.startsWith('notifications/') && !local.has(notification)
 }
 
-/** What every client may tell servers: of its roots, and of tasks it has of theirs. */
+/** Notifications every client may send to servers: about its roots, and about its tasks. */
 export function isProtocolNotification(name: string): boolean {
   return name === rootsChanged || name === 'notifications/tasks/status'
 }
 
-/** Whether a notification tells how a task fares, in 2025-11-25 or in 2026-07-28. */
+/** Whether a notification reports the status of a task, in 2025-11-25 or 2026-07-28. */
 export function isTaskStatus(notification: string): boolean {
   return notification === 'notifications/tasks/status' || notification === 'notifications/tasks'
 }
 
-/** What a client tells a server that may know its roots; 2026-07-28 has it no more. */
+/** The notification of changed roots; 2026-07-28 no longer has it. */
 export const rootsChanged = 'notifications/roots/list_changed'
 
 /** The syslog levels of log messages, least severe first (RFC 5424). */
 const levels = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency']
 
-/** How severe a log level is, from 0, or -1 for a word that is none. */
+/** The severity of a log level, from 0, or -1 if it is not a log level. */
 export function severity(level: unknown): number {
   return typeof level === 'string' ? levels.indexOf(level) : -1
 }
@@ -110,12 +110,12 @@ export function unknownMethod(name: string): GatewayError {
   return new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${name}`)
 }
 
-/** What a page of the gateway itself is called among methods. */
+/** The method name of a page of the gateway. */
 export function pageMethod(path: string): string {
   return `${PAGE_METHOD_PREFIX}${path}`
 }
 
-/** Whether it is one of those. */
+/** Whether a method name is that of a page. */
 export function isPage(method: string): boolean {
   return method.startsWith(PAGE_METHOD_PREFIX)
 }

@@ -1,6 +1,6 @@
 /**
- * What is specific to messages of 2026-07-28: the client in `_meta`, results with `resultType`, errors and
- * their statuses.
+ * What is specific to messages of 2026-07-28: the client in `_meta`, results with `resultType`, errors and their
+ * statuses.
  */
 import type { Call, Client, Outcome, InputRequests } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
@@ -15,7 +15,7 @@ import { encodeInputRequest } from './input-requests.ts'
 import { findRevision, modernRevisions, revisionNames } from './revisions.ts'
 
 /**
- * Reads who calls from a request of the stateless era, checking its envelope and, over HTTP, its headers.
+ * Reads the client from a request of the stateless era, checking its envelope and, over HTTP, its headers.
  * @throws INVALID_INPUT, HEADER_MISMATCH, UNSUPPORTED_VERSION
  */
 export function readClient(request: JsonRpcRequest, headers?: Headers): Client {
@@ -36,7 +36,7 @@ export function readClient(request: JsonRpcRequest, headers?: Headers): Client {
   return { era: 'modern', revision: version, capabilities, ...(info && { info }) }
 }
 
-/** The result of a call in the words of 2026-07-28; `seal` makes the opaque state of a question. */
+/** The result of a call encoded for 2026-07-28; `seal` encrypts the state of an input request. */
 export function modernResult(
   call: Call,
   outcome: Outcome,
@@ -44,7 +44,7 @@ export function modernResult(
 ): Payload {
   if (outcome.kind === 'input_required') {
     return Payload.of({ resultType: 'input_required' }).with({
-      inputRequests: worded(outcome.inputRequests, call.client),
+      inputRequests: encodedRequests(outcome.inputRequests, call.client),
       requestState: seal(outcome.requestState),
       _meta: { [metaKeys.serverInfo]: self },
     })
@@ -62,14 +62,14 @@ export function modernResult(
   const hasInfo = isObject(meta) && Object.hasOwn(meta, metaKeys.serverInfo)
   if (meta === undefined) missing._meta = ownMeta
   const shaped = shape(call.method, result)
-  const whole = Object.keys(missing).length > 0 ? shaped.with(missing) : shaped
-  return hasInfo || meta === undefined ? whole : whole.withMeta({ [metaKeys.serverInfo]: self })
+  const complete = Object.keys(missing).length > 0 ? shaped.with(missing) : shaped
+  return hasInfo || meta === undefined ? complete : complete.withMeta({ [metaKeys.serverInfo]: self })
 }
 
-/** The `_meta` of a result that came without one. */
+/** The `_meta` of a result without one. */
 const ownMeta = Payload.text(JSON.stringify({ [metaKeys.serverInfo]: self }))
 
-/** The JSON-RPC error object of a failure in the words of 2026-07-28. */
+/** The JSON-RPC error object of a failure encoded for 2026-07-28. */
 export function modernError(error: GatewayError, requestId?: string): Payload {
   const object = errorObject(error, requestId)
   if (!error.extra.relayed) return object
@@ -77,22 +77,22 @@ export function modernError(error: GatewayError, requestId?: string): Payload {
   if (error.rpc === -32002) return object.with({ code: -32602 })
   if (error.rpc <= -32020 && error.rpc >= -32099 && !isAboutCapabilities(object)) {
     const { data } = object.fields
-    const told = isObject(data) && typeof data.category === 'string' ? data : undefined
-    const upstream = told ? object.with({ data: theirs(told, error) }) : object
-    const whole = Payload.of({ ...told }).with({ upstream })
-    return Payload.of({ code: -32603, message: error.message }).with({ data: whole })
+    const upstreamData = isObject(data) && typeof data.category === 'string' ? data : undefined
+    const upstream = upstreamData ? object.with({ data: ownDataOf(upstreamData, error) }) : object
+    const complete = Payload.of({ ...upstreamData }).with({ upstream })
+    return Payload.of({ code: -32603, message: error.message }).with({ data: complete })
   }
   return object
 }
 
-/** Whether an error names what the client lacks; servers with a handshake may mean something else by the code. */
+/** Whether an error names missing client capabilities; servers with a handshake may use the code for something else. */
 function isAboutCapabilities({ fields: { code, data } }: Payload): boolean {
   return code === -32021 && isObject(data) && isObject(data.requiredCapabilities)
 }
 
-/** What of the data of a relayed error is the server's own; nothing where it sent none. */
-function theirs(told: Readonly<Record<string, unknown>>, { data }: GatewayError): unknown {
-  const { upstream, requestId: _ours, ...rest } = told
+/** The server's own data of a relayed error; undefined if it sent none. */
+function ownDataOf(upstreamData: Readonly<Record<string, unknown>>, { data }: GatewayError): unknown {
+  const { upstream, requestId: _ours, ...rest } = upstreamData
   if (upstream !== undefined) return upstream
   const members = Object.entries(rest).filter(([key]) => !Object.hasOwn(data, key))
   return members.length === 0 ? undefined : Object.fromEntries(members)
@@ -104,7 +104,7 @@ export function modernStatus(code: unknown): number {
   return code === -32020 || code === -32021 || code === -32022 ? 400 : 200
 }
 
-function worded(questions: InputRequests, client: Client): Payload {
+function encodedRequests(questions: InputRequests, client: Client): Payload {
   const entries = Object.entries(questions).map(([key, question]) => {
     const { method: name, params } = encodeInputRequest(question, client)
     return [key, Payload.of({ method: name }).with({ params })] as const
@@ -112,7 +112,7 @@ function worded(questions: InputRequests, client: Client): Payload {
   return Payload.of({}).with(Object.fromEntries(entries))
 }
 
-/** What older servers say that 2026-07-28 has no place for. */
+/** Removes what older servers send and 2026-07-28 does not have. */
 function shape(name: string, result: Payload): Payload {
   if (name === 'server/discover') {
     const capabilities = result.at('capabilities')?.with({ tasks: undefined })
@@ -131,7 +131,7 @@ function shape(name: string, result: Payload): Payload {
 
 function checkVersionHeader(header: Headers[string], version: string): void {
   if (header === undefined) throw mismatch('MCP-Protocol-Version', 'is missing')
-  if (header !== version) throw mismatch('MCP-Protocol-Version', 'is not what the body says')
+  if (header !== version) throw mismatch('MCP-Protocol-Version', 'differs from the body')
 }
 
 function unsupported(requested: string): GatewayError {

@@ -1,6 +1,6 @@
 /**
- * Lowers results, lists and notifications to the revision of a client: content types, structured content,
- * output schemas. What it need not change keeps its text.
+ * Converts results, lists and notifications to the revision of a client: content types, structured content, output
+ * schemas. Unchanged parts keep their text.
  */
 import type { Call, Notification } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
@@ -10,15 +10,15 @@ import { metaKeys } from './meta-keys.ts'
 import { isProtocolMethod } from './methods.ts'
 import { findRevision, type Revision } from './revisions.ts'
 
-/** A result in the words of an older revision: what it does not know is converted, never dropped silently. */
+/** A result for an older revision: unsupported content is converted, never dropped silently. */
 export function lowerResult(name: string, result: Payload, revision: Revision): Payload {
-  // What a method of an extension answers is the same for clients of all revisions.
+  // Results of extension methods are the same for clients of all revisions.
   const stripped = stripModern(result, isProtocolMethod(name) ? modernFields : ['resultType'])
   switch (name) {
     case 'tools/list':
       return lowerTools(stripped)
     case 'tools/call':
-      // The acceptance of a task has no content yet (2025-11-25 basic/utilities/tasks).
+      // An accepted task has no content yet (2025-11-25 basic/utilities/tasks).
       if (isTaskAccepted(result)) return stripped
       return lowerStructured(lowerContent(stripped, 'content', revision))
     case 'prompts/get':
@@ -28,7 +28,7 @@ export function lowerResult(name: string, result: Payload, revision: Revision): 
   }
 }
 
-/** What a call came to, as its client will be sent it. */
+/** The result of a call, as it is sent to its client. */
 export function asSent(result: Payload, call: Call): Payload {
   const named = call.rewriteResult?.(result) ?? result
   const revision = findRevision(call.client.revision)
@@ -46,7 +46,7 @@ function stripModern(result: Payload, fields: readonly string[]): Payload {
     : bare.withMeta({ [metaKeys.serverInfo]: undefined })
 }
 
-/** Output schemas that are not of an object, in the wrapping the SDKs use; else clients refuse the whole list. */
+/** Wraps output schemas that do not describe an object, like the SDKs do; otherwise clients reject the whole list. */
 function lowerTools(result: Payload): Payload {
   const { tools } = result.fields
   if (!Array.isArray(tools) || !tools.some(needsWrap)) return result
@@ -67,9 +67,9 @@ function lowerStructured(result: Payload): Payload {
   if (structuredContent === undefined) return Array.isArray(content) ? result : result.with({ content: [] })
   const hasText = Array.isArray(content) && content.some((each) => isObject(each) && each.type === 'text')
   const raw = result.at('structuredContent')
-  const told = hasText ? result : result.withItem('content', { type: 'text', text: raw?.text ?? 'null' })
-  if (isObject(structuredContent)) return told
-  return told.with({ structuredContent: Payload.of({}).with({ result: raw }) })
+  const withText = hasText ? result : result.withItem('content', { type: 'text', text: raw?.text ?? 'null' })
+  if (isObject(structuredContent)) return withText
+  return withText.with({ structuredContent: Payload.of({}).with({ result: raw }) })
 }
 
 function lowerMessages(result: Payload, revision: Revision): Payload {
@@ -89,7 +89,7 @@ function lowerContent(result: Payload, key: string, revision: Revision): Payload
   return result.withItems(key, (block) => lowerBlock(block, revision))
 }
 
-/** Strict readers fail the whole result over one block type they do not know. */
+/** Strict clients reject a whole result because of one unknown block type. */
 function knows({ content }: Revision, block: unknown): boolean {
   const type = isObject(block) ? block.type : undefined
   return (type !== 'audio' && type !== 'resource_link') || content.has(type)
@@ -113,7 +113,7 @@ function linkAsText({ title, name, uri, description }: Readonly<Record<string, u
   return Payload.of({ type: 'text', text: `${label}${String(uri)}${details}` })
 }
 
-/** A notification in the words of a revision; nothing where it has none for it. */
+/** A notification for a revision; undefined if the revision does not have it. */
 export function lowerNote(note: Notification, revision: Revision): Notification | undefined {
   if (followUps.has(note.method) && !revision.followUps) return undefined
   const fields = note.params?.fields
@@ -122,16 +122,16 @@ export function lowerNote(note: Notification, revision: Revision): Notification 
   return { ...note, ...(note.params && { params: note.params.with({ message: undefined }) }) }
 }
 
-/** What servers of 2025-11-25 tell by themselves; clients of other revisions learn it by asking again. */
+/** Notifications that servers of 2025-11-25 send on their own; clients of other revisions poll instead. */
 const followUps: ReadonlySet<string> = new Set([
   'notifications/elicitation/complete',
   'notifications/tasks/status',
 ])
 
 /**
- * An output schema of any root as one of an object with a member `result`, the form the official SDKs use for
- * clients before 2026-07-28. Content that is an object is not wrapped, so where the root allows for one it may also
- * stand for itself. References to the old root are moved with it.
+ * An output schema with any root as one of an object with a member `result`, the form the official SDKs use for clients
+ * before 2026-07-28. Object content is not wrapped, so if the root allows objects, the object itself is also valid.
+ * References to the old root are adjusted.
  */
 export function wrapSchema(schema: Payload): Payload {
   const { $schema, type } = schema.fields
@@ -142,7 +142,7 @@ export function wrapSchema(schema: Payload): Payload {
   return whole.with({ anyOf: Payload.text(`[${wrapped.text},${moved(schema, EITHER).text}]`) })
 }
 
-/** Where the schema of an object that is not wrapped stands. */
+/** The location of the schema of an unwrapped object. */
 const EITHER = '#/anyOf/1'
 
 function resultOf(schema: unknown): Record<string, unknown> {
@@ -150,13 +150,13 @@ function resultOf(schema: unknown): Record<string, unknown> {
   return { properties, required: ['result'] }
 }
 
-/** A schema whose references to its own root lead to its place; without any it keeps its text. */
+/** A schema with its references to its own root adjusted to the new location; without any it keeps its text. */
 function moved(schema: Payload, root: string): Payload {
   const hasReferences = /"\$(?:dynamicR|r)ef"/.test(schema.text)
   return hasReferences ? Payload.of(moveRefs(schema.value, root)) : schema
 }
 
-/** Keywords whose values are data, and those whose values are maps of names to schemas. */
+/** Keywords whose values are data, and keywords whose values are maps of names to schemas. */
 const data = new Set(['const', 'enum', 'default', 'examples'])
 const maps = new Set([
   'properties',
@@ -185,7 +185,7 @@ function mapValues(schemas: Record<string, unknown>, root: string): Record<strin
   return Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, moveRefs(schema, root)]))
 }
 
-/** A subtree with an `$id` of its own resolves its references against that. */
+/** A subtree with its own `$id` resolves its references against that. */
 function hasOwnBase(schema: Record<string, unknown>): boolean {
   return typeof schema.$id === 'string' && !schema.$id.startsWith('#')
 }

@@ -1,6 +1,6 @@
 /**
- * Seals the `requestState` that 2026-07-28 clients carry between the rounds of a call: AES-256-GCM, bound to
- * the call and its caller, with a time of expiry, usable once.
+ * Encrypts the `requestState` that 2026-07-28 clients carry between the rounds of a call: AES-256-GCM, bound to the
+ * call and its caller, with an expiry, usable once.
  */
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
@@ -8,28 +8,28 @@ import type { Call, RequestState } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { canonical, isObject } from '../core/json/json.ts'
 
-/** Turns the state of a question into an opaque text for the client to keep, and back. */
+/** Converts the state of an input request to an opaque text for the client, and back. */
 export interface RequestStateCodec {
   close(state: RequestState, binding: string): string
-  /** @throws STATE_INVALID for a text that is forged, of another call, or used before; STATE_EXPIRED */
+  /** @throws STATE_INVALID if the text is forged, belongs to another call, or was used before; STATE_EXPIRED */
   open(text: string, binding: string): RequestState
 }
 
-/** How many used states are remembered. */
+/** The maximum number of remembered used states. */
 const MAX_USED_STATES = 100_000
 const IV = 12
 const TAG = 16
 
 /**
- * AES-256-GCM over the state, bound to what the call was, good once and for `ttl` milliseconds. `now` is the
- * clock, in milliseconds. The first of the keys seals, any of them opens.
+ * AES-256-GCM over the state, bound to the call, usable once and valid for `ttl` milliseconds. `now` is the clock, in
+ * milliseconds. The first key encrypts, any of the keys decrypts.
  */
 export function createRequestStateCodec(
   now: () => number,
   ttl = 600_000,
   keys = ownKeys(),
 ): RequestStateCodec {
-  // A number of entries given as `max` would take memory for all of them at once.
+  // An LRU cache with `max` would allocate memory for all entries at once.
   const used = new LRUCache<string, true>({ maxSize: MAX_USED_STATES, sizeCalculation: () => 1, ttl })
 
   return {
@@ -45,7 +45,7 @@ export function createRequestStateCodec(
       const opened = decryptWithAny(text, binding, keys())
       if (!isObject(opened) || !isObject(opened.state) || typeof opened.until !== 'number') throw invalid()
       if (opened.until < now()) throw new GatewayError('STATE_EXPIRED', 'requestState has expired.', again)
-      // The nonce is unique to each sealed text. Other spellings of the same base64 have the same nonce.
+      // The nonce is unique to each encrypted text. Other encodings of the same base64 have the same nonce.
       const nonce = Buffer.from(text, 'base64url').subarray(0, IV).toString('base64')
       if (used.has(nonce)) throw invalid()
       used.set(nonce, true)
@@ -54,7 +54,7 @@ export function createRequestStateCodec(
   }
 }
 
-/** What a sealed state is bound to: who called, and everything of the call that a retry repeats. */
+/** What an encrypted state is bound to: the caller, and every part of the call that a retry repeats. */
 export function bindingOf(call: Pick<Call, 'principal' | 'target' | 'params'>): string {
   const { _meta, inputResponses, requestState, ...rest } = call.params.fields
   const text = canonical([call.principal.id, call.target.upstream ?? '', call.target.method, rest])
@@ -67,7 +67,7 @@ function ownKeys(): () => readonly Buffer[] {
 }
 
 function fail(): never {
-  throw new TypeError('a seal needs a key')
+  throw new TypeError('at least one encryption key is required')
 }
 
 const again = { suggestion: 'Make the call again without requestState.' }

@@ -1,30 +1,29 @@
 /**
- * The table of MCP revisions: what each can say. Code asks a row for an ability and never compares names of
- * revisions.
+ * The table of MCP revisions and their capabilities. Code reads a row's properties and never compares revision names.
  */
 
-/** What one protocol revision can say. A new revision is a row here. */
+/** The properties of a protocol revision. A new revision is a new row. */
 export interface Revision {
   readonly name: string
   readonly era: 'legacy' | 'modern'
-  /** JSON-RPC batches are received. */
+  /** Whether JSON-RPC batches are accepted. */
   readonly batches: boolean
-  /** Clients send `MCP-Protocol-Version` after the handshake. */
+  /** Whether clients send `MCP-Protocol-Version` after the handshake. */
   readonly versionHeader: boolean
-  /** An SSE stream may open with an event that has an id and no data; older clients crash on it. */
+  /** Whether an SSE stream may begin with an event that has an id and no data; older clients crash on it. */
   readonly priming: boolean
-  /** Content block types a result may hold. */
+  /** The content block types of results. */
   readonly content: ReadonlySet<string>
   readonly elicitation: 'none' | 'form' | 'url'
-  /** The enum schemas of 2025-11-25 (titles, several choices) are known in elicitation forms. */
+  /** Whether elicitation forms support the enum schemas of 2025-11-25 (titles, multiple selection). */
   readonly titledEnums: boolean
-  /** Sampling with tools, and several content blocks in one sampling message. */
+  /** Whether sampling supports tools, and several content blocks in one message. */
   readonly samplingTools: boolean
-  /** `completion/complete` takes a `context`. */
+  /** Whether `completion/complete` has a `context`. */
   readonly completionContext: boolean
-  /** `notifications/progress` has a `message`. */
+  /** Whether `notifications/progress` has a `message`. */
   readonly progressMessage: boolean
-  /** Notifications say that a URL was visited, and how a task fares. */
+  /** Whether notifications report a visited URL and the status of a task. */
   readonly followUps: boolean
 }
 
@@ -81,7 +80,7 @@ const v2026_07_28: Revision = {
 const rows = [v2024_11_05, v2025_03_26, v2025_06_18, v2025_11_25, v2026_07_28]
 const byName = new Map(rows.map((row) => [row.name, row]))
 
-/** Every revision's name, oldest first. */
+/** The names of all revisions, oldest first. */
 export const revisionNames: readonly string[] = rows.map((row) => row.name)
 
 /** The revisions without a handshake, newest first. */
@@ -93,14 +92,16 @@ export const modernRevisions: readonly string[] = rows
 export const latestModern = v2026_07_28
 export const latestLegacy = v2025_11_25
 
-/** The row of a revision, or nothing for a name that is not known. */
+/** The row of a revision; undefined for an unknown name. */
 export function findRevision(name: unknown): Revision | undefined {
   return typeof name === 'string' ? byName.get(name) : undefined
 }
 
-/** The revision a handshake settles on: the one asked for if it has a handshake, else the newest that has. */
-export function negotiate(asked: unknown): Revision {
-  const row = findRevision(asked)
+/**
+ * The negotiated revision of a handshake: the requested one if it has a handshake, otherwise the newest one that does.
+ */
+export function negotiate(requested: unknown): Revision {
+  const row = findRevision(requested)
   return row?.era === 'legacy' ? row : latestLegacy
 }
 

@@ -8,18 +8,18 @@ export type ServerEvent = Readonly<EventSourceMessage>
 /** A comment that keeps an idle stream open through proxies. */
 export const keepAlive = ': keepalive\n\n'
 
-/** One SSE event that carries a JSON-RPC message. */
+/** An SSE event with a JSON-RPC message. */
 export function encodeEvent(message: string, id?: string): string {
   const head = id === undefined ? '' : `id: ${id}\n`
   return `${head}event: message\ndata: ${singleLine(message)}\n\n`
 }
 
-/** An event with an id and no data: from it on a client can resume (2025-11-25 basic/transports). */
+/** An event with an id and no data: a client can resume from it (2025-11-25 basic/transports). */
 export function encodePriming(id: string): string {
   return `id: ${id}\ndata: \n\n`
 }
 
-/** The first event of an HTTP+SSE stream: where to post (2024-11-05 basic/transports). */
+/** The first event of an HTTP+SSE stream: the URL for posts (2024-11-05 basic/transports). */
 export function encodeEndpoint(path: string): string {
   return `event: endpoint\ndata: ${path}\n\n`
 }
@@ -27,11 +27,11 @@ export function encodeEndpoint(path: string): string {
 interface Events {
   onEvent(event: ServerEvent): void
   onRetry?(milliseconds: number): void
-  /** An event over the limit; the stream cannot be read on. */
+  /** Called when an event exceeds the limit; the stream cannot be read further. */
   onOverflow(): void
 }
 
-/** Reads SSE from bytes, however they are cut into chunks. `limit` bounds one event, in characters. */
+/** Reads SSE from bytes in arbitrary chunks. `limit` is the maximum length of an event, in characters. */
 export function readEvents(limit: number, events: Events): (chunk: Uint8Array) => void {
   const decoder = new TextDecoder('utf-8')
   let isOver = false

@@ -1,9 +1,9 @@
-/** Filters of `subscriptions/listen` (2026-07-28): which notifications a listener asked for. */
+/** Filters of `subscriptions/listen` (2026-07-28): which notifications a listener requested. */
 import type { Notification } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
 
-/** What a client wants to hear of, as `subscriptions/listen` has it. */
+/** The notifications a client requests, as in `subscriptions/listen`. */
 export interface SubscriptionFilter {
   readonly toolsListChanged?: boolean
   readonly promptsListChanged?: boolean
@@ -11,10 +11,10 @@ export interface SubscriptionFilter {
   readonly resourceSubscriptions?: readonly string[]
 }
 
-/** The first message of a listening call: what of the filter is honoured. */
+/** The first message of a subscription: the accepted part of the filter. */
 export const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged'
 
-/** The honoured filter of an acknowledgement. */
+/** The accepted filter in an acknowledgement. */
 export function readFilter(params: Payload | undefined): SubscriptionFilter {
   const notifications = params?.fields.notifications
   if (!isObject(notifications)) return {}
@@ -27,7 +27,7 @@ export function readFilter(params: Payload | undefined): SubscriptionFilter {
   }
 }
 
-/** Every notification that a server with these capabilities sends, and the subscribed resources. */
+/** All notifications that a server with these capabilities sends, and the subscribed resources. */
 export function filterFor(
   capabilities: Readonly<Record<string, unknown>>,
   uris: ReadonlySet<string>,
@@ -43,24 +43,24 @@ export function filterFor(
 
 const UPDATED = 'notifications/resources/updated'
 
-/** The notification of each kind of change, and the member of a filter that asks for it. */
+/** The notification of each kind of change, and the filter member that requests it. */
 const changes: Readonly<Record<string, keyof SubscriptionFilter>> = {
   'notifications/tools/list_changed': 'toolsListChanged',
   'notifications/prompts/list_changed': 'promptsListChanged',
   'notifications/resources/list_changed': 'resourcesListChanged',
 }
 
-/** The member of a filter that asks for a notification; nothing for one that is not about a list. */
+/** The filter member that requests a notification; undefined for one that is not about a list. */
 export function memberFor(notification: string): keyof SubscriptionFilter | undefined {
   return Object.hasOwn(changes, notification) ? changes[notification] : undefined
 }
 
-/** Whether a notification says that a list or a resource changed: such a notification goes only to subscribers. */
+/** Whether a notification reports a changed list or resource: such a notification is only sent to subscribers. */
 export function isChange({ method }: Notification): boolean {
   return memberFor(method) !== undefined || method === UPDATED
 }
 
-/** Whether a filter asks for the change a notification tells of. */
+/** Whether a filter requests the change a notification reports. */
 export function asksFor(filter: SubscriptionFilter, { method, params }: Notification): boolean {
   const member = memberFor(method)
   if (member) return filter[member] === true
@@ -68,25 +68,25 @@ export function asksFor(filter: SubscriptionFilter, { method, params }: Notifica
   return filter.resourceSubscriptions?.some((each) => covers(each, uri)) === true
 }
 
-/** The notifications a listener with this filter gets when every list may have changed. */
+/** The notifications a listener with this filter receives if every list may have changed. */
 export function reportedChanges(filter: SubscriptionFilter): string[] {
   return Object.entries(changes).flatMap(([name, member]) => (filter[member] === true ? [name] : []))
 }
 
-/** A filter with the URIs of resources as the other side knows them. */
+/** A filter with its resource URIs converted to those of the other side. */
 export function withUris(filter: SubscriptionFilter, map: (uri: string) => string): SubscriptionFilter {
   const uris = filter.resourceSubscriptions?.map(map)
   return { ...filter, ...(uris && { resourceSubscriptions: uris }) }
 }
 
-/** A notification with the URI of an updated resource as the other side knows it. */
+/** A notification with the URI of an updated resource converted to that of the other side. */
 export function withUri(note: Notification, map: (uri: string) => string): Notification {
   const uri = note.params?.fields.uri
   if (note.method !== UPDATED || typeof uri !== 'string') return note
   return { ...note, ...(note.params && { params: note.params.with({ uri: map(uri) }) }) }
 }
 
-/** An update may name a part of what was subscribed to (2025-11-25 server/resources). */
+/** An update may name a sub-resource of a subscription (2025-11-25 server/resources). */
 function covers(subscribed: string, updated: unknown): boolean {
   if (typeof updated !== 'string') return false
   return (

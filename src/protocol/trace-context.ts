@@ -6,7 +6,7 @@ import type { Headers } from './headers.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** The trace a request belongs to, by the names W3C Trace Context and W3C Baggage give to headers. */
+/** The trace of a request, with the header names of W3C Trace Context and W3C Baggage. */
 export interface TraceContext {
   readonly traceparent?: string
   readonly tracestate?: string
@@ -24,14 +24,14 @@ const MAX_STATE = 512
 const MAX_BAGGAGE = 8192
 const printable = /^[\x20-\x7e]+$/
 
-/** The trace context of a request's headers; nothing where they have none that is valid. */
+/** The trace context of a request's headers; undefined without a valid one. */
 export function headerTrace(headers: Headers): TraceContext | undefined {
   const { traceparent, baggage } = headers
   if (traceparent === undefined && baggage === undefined) return undefined
   return validTrace(headers)
 }
 
-/** What of the fields is a valid trace context. */
+/** The valid part of a trace context. */
 function validTrace({ traceparent, tracestate, baggage }: Fields): TraceContext | undefined {
   const isTraced = isParent(traceparent)
   const isCarried = isText(baggage, MAX_BAGGAGE)
@@ -43,12 +43,12 @@ function validTrace({ traceparent, tracestate, baggage }: Fields): TraceContext 
   }
 }
 
-/** The members of `_meta` with a valid trace context: its own, else that of the transport. */
-export function withTrace(meta: Fields, around: TraceContext | undefined): Fields {
-  if (around === undefined && !hasTrace(meta)) return meta
+/** The members of `_meta` with a valid trace context: its own, otherwise that of the transport. */
+export function withTrace(meta: Fields, transportContext: TraceContext | undefined): Fields {
+  if (transportContext === undefined && !hasTrace(meta)) return meta
   const own = validTrace(meta)
-  const { traceparent, tracestate } = own?.traceparent === undefined ? (around ?? {}) : own
-  const baggage = own?.baggage ?? around?.baggage
+  const { traceparent, tracestate } = own?.traceparent === undefined ? (transportContext ?? {}) : own
+  const baggage = own?.baggage ?? transportContext?.baggage
   const { traceparent: _parent, tracestate: _state, baggage: _baggage, ...rest } = meta
   return {
     ...rest,
@@ -58,7 +58,7 @@ export function withTrace(meta: Fields, around: TraceContext | undefined): Field
   }
 }
 
-/** What must change in the `_meta` of params so that they carry the trace context of the call. */
+/** The edits of `_meta` that add the trace context of the call to params. */
 export function traceEdits({ params, meta }: Call): Fields | undefined {
   const written = params.fields._meta
   const sent = isObject(written) ? written : none
@@ -73,10 +73,10 @@ export function tracedParams(call: Call): Payload {
   return edits ? call.params.withMeta(edits) : call.params
 }
 
-/** The HTTP headers that name a call, its trace, and its idempotency key where the server wants it. */
+/** The HTTP headers for the call, its trace, and its idempotency key if the server accepts one. */
 export function callHeaders({ requestId, meta, idempotencyKey }: Call): Record<string, string> {
   const headers: Record<string, string> = { 'x-request-id': requestId }
-  // A string in quotes (RFC 9651 §3.3.3), as draft-ietf-httpapi-idempotency-key-header has it.
+  // A quoted string (RFC 9651 §3.3.3), as in draft-ietf-httpapi-idempotency-key-header.
   if (idempotencyKey !== undefined) headers['idempotency-key'] = `"${idempotencyKey}"`
   if (!hasTrace(meta)) return headers
   for (const key of keys) {
@@ -95,7 +95,7 @@ function hasTrace(meta: Fields): boolean {
 function isParent(value: unknown): value is string {
   if (typeof value !== 'string' || value.length > MAX_PARENT || !parent.test(value)) return false
   if (value.length === PARENT_LENGTH) return true
-  // Versions after the first may say more.
+  // Later versions may append fields.
   return !value.startsWith('00') && value[PARENT_LENGTH] === '-' && printable.test(value)
 }
 

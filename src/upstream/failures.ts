@@ -1,10 +1,9 @@
 /**
- * Failures before and during a call: which are passing, which left the call unsent, and which are repeated for
- * a moment.
+ * Failures before and during a call: which are temporary, which left the call unsent, and which are repeated briefly.
  */
 import { asGatewayError, GatewayError } from '../core/error.ts'
 
-/** A failure to connect. The call itself was not sent yet, so nothing is unknown about it. */
+/** A failure to connect. The call itself was not sent yet, so its outcome is known. */
 export function beforeCall(thrown: unknown): unknown {
   const failure = asGatewayError(thrown)
   const { code, message, cause } = failure
@@ -12,28 +11,28 @@ export function beforeCall(thrown: unknown): unknown {
   if (code === 'SERVER_UNAVAILABLE') return failure.with({ isUnsent: true })
   if (code !== 'OUTCOME_UNKNOWN' && code !== 'OPERATION_TIMEOUT') return thrown
   const why = code === 'OUTCOME_UNKNOWN' && cause instanceof Error ? cause.message : message
-  return new GatewayError('SERVER_UNAVAILABLE', `The server could not be connected to: ${why}`, {
+  return new GatewayError('SERVER_UNAVAILABLE', `The connection to the server failed: ${why}`, {
     cause: thrown,
     isUnsent: true,
     ...(forOperator !== undefined && { forOperator }),
   })
 }
 
-/** Sessions with servers are no business of the caller. */
+/** Hides sessions between gateway and server from callers. */
 export function asOurs(error: unknown): unknown {
   if (asGatewayError(error).code !== 'SESSION_NOT_FOUND') return error
-  return new GatewayError('SERVER_UNAVAILABLE', 'The server forgets its session with the gateway.', {
+  return new GatewayError('SERVER_UNAVAILABLE', 'The server lost its session with the gateway.', {
     cause: error,
   })
 }
 
-/** Whether a proxy in front of a server says that the server is away. */
+/** Whether a proxy in front of a server reports that the server is unavailable. */
 export function isAway(error: unknown): boolean {
   const status = asGatewayError(error).extra.details?.http_status
   return status === 502 || status === 503 || status === 504
 }
 
-/** Whether a failure may be over by the next try. */
+/** Whether a retry may succeed. */
 export function isPassing(error: unknown): boolean {
   return ['SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN', 'OVERLOADED'].includes(asGatewayError(error).code)
 }
@@ -41,12 +40,15 @@ export function isPassing(error: unknown): boolean {
 /** How long a failure is repeated instead of retried, in milliseconds. */
 const FAILURE_TTL_MS = 250
 
-/** Tries once for all parts of one call: a server that is away is not run into by each of them. `key` names the call. */
+/**
+ * Attempts once for all parts of one call, so that they do not each wait for an unavailable server. `key` identifies
+ * the call.
+ */
 export class NegativeCache<Value> {
   #key: string | undefined
   #failed: { readonly error: unknown; readonly at: number } | undefined
 
-  /** What trying gives. @throws what trying threw just before, for the same key */
+  /** The result of the attempt. @throws the recent failure of the same key */
   async try(key: string, attempt: () => Promise<Value>): Promise<Value> {
     const failed = this.#key === key ? this.#failed : undefined
     if (failed && performance.now() - failed.at < FAILURE_TTL_MS) throw failed.error

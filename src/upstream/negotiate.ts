@@ -1,6 +1,6 @@
 /**
- * Finds out which revision and transport a server speaks, and which eras it has. Probes only say what every
- * revision understands.
+ * Finds out which revision and transport a server supports, and which eras. Probes send only what every revision
+ * understands.
  */
 import { LRUCache } from 'lru-cache'
 import type { Call, Client } from '../core/call.ts'
@@ -25,64 +25,66 @@ import { httpConnect } from './transport/http.ts'
 import { sseConnect } from './transport/sse.ts'
 import type { OpenTransport, OpenTransportAs, UpstreamTransport, StepTimeout } from './transport/transport.ts'
 
-/** How a server is spoken to. */
+/** How a server is reached: era, revision and transport. */
 export interface Route {
   readonly era: 'legacy' | 'modern'
   readonly revision: string
-  /** Some of each request is repeated in headers. */
+  /** Whether parts of each request are mirrored in headers. */
   readonly mirrors: boolean
   readonly connect: OpenTransportAs
-  /** How clients of older revisions may be served in their own era, where the server has both. */
+  /** The route for clients of older revisions, if the server supports both eras. */
   readonly older?: Route
 }
 
-interface Around {
-  /** Ends the time to start in, which everything here shares. */
+interface NegotiationContext {
+  /** Aborted at the end of the start timeout, which all steps share. */
   readonly deadline: AbortSignal
   readonly log: Log
 }
 
-/** How long a child process gets to answer the question which era it is of, in milliseconds. */
-const PROBE = 15_000
-/** The share of the time to start in that it gets at most. */
+/** How long a child process may take to answer the probe, in milliseconds. */
+const PROBE_TIMEOUT_MS = 15_000
+/** The maximum fraction of the start timeout for the probe. */
 const PROBE_SHARE = 0.5
 /**
- * After how long without an answer it is asked to shake hands, in milliseconds: it may still be starting, or have no
- * answer to what it does not know. A process takes messages in turn, so an answer to the second tells which it was.
+ * How long to wait for an answer before a handshake is sent too, in milliseconds: the process may still be starting, or
+ * may ignore unknown methods. A process handles messages in order, so an answer to the second message decides.
  */
 const SILENCE_TIMEOUT_MS = 3000
-/** How long an answer may come after that of a later message, in milliseconds. */
-const OVERTAKEN = 250
+/** How much later than the response to a later message a response may arrive, in milliseconds. */
+const REORDER_MS = 250
 
-/** Finds out how a child process is spoken to, by asking a sibling that is thrown away: some servers end over it. */
+/** Probes a child process with a separate instance that is discarded: some servers exit when they are probed. */
 export async function negotiateStdio(
   settings: UpstreamSettings,
   connect: OpenTransport,
-  { deadline, log }: Around,
+  { deadline, log }: NegotiationContext,
 ): Promise<Route> {
   const pinned = findRevision(settings.revision)
   if (pinned) return { era: pinned.era, revision: pinned.name, mirrors: false, connect }
-  const time = Math.min(PROBE, settings.startTimeout * PROBE_SHARE)
+  const time = Math.min(PROBE_TIMEOUT_MS, settings.startTimeout * PROBE_SHARE)
   const signal = AbortSignal.any([AbortSignal.timeout(time), deadline])
-  const silence = Math.min(SILENCE_TIMEOUT_MS, time * PROBE_SHARE)
-  const revision = await probe({ connect, signal, deadline, log, silence }).catch((error: unknown) => {
-    // A command that cannot be started says nothing of eras.
+  const silenceMs = Math.min(SILENCE_TIMEOUT_MS, time * PROBE_SHARE)
+  const revision = await probe({ connect, signal, deadline, log, silenceMs }).catch((error: unknown) => {
+    // A command that cannot be started is no evidence of an era.
     if (asGatewayError(error).code === 'SERVER_UNAVAILABLE') throw error
     return undefined
   })
   const legacy: Route = { era: 'legacy', revision: latestLegacy.name, mirrors: false, connect }
-  // A process speaks one revision at a time, so the older era takes a process of its own.
-  return revision === undefined ? legacy : followed(settings, { ...legacy, era: 'modern', revision }, legacy)
+  // A process speaks one revision at a time, so the legacy era needs a process of its own.
+  return revision === undefined
+    ? legacy
+    : withLegacyRoute(settings, { ...legacy, era: 'modern', revision }, legacy)
 }
 
 /**
- * Finds out how a URL is spoken to. Refused credentials, a failing server or a silent one are no evidence of an
- * era. @throws SERVER_UNAVAILABLE, UPSTREAM_ERROR
+ * Negotiates with the server at a URL. Refused credentials, a failing server or a missing response are no evidence of
+ * an era. @throws SERVER_UNAVAILABLE, UPSTREAM_ERROR
  */
 export async function negotiateHttp(
   settings: UpstreamSettings,
   client: HttpClient,
-  { patience, deadline, log }: Around & { readonly patience: StepTimeout },
+  { stepTimeout, deadline, log }: NegotiationContext & { readonly stepTimeout: StepTimeout },
 ): Promise<Route> {
   const { transport } = settings
   const pinned = findRevision(settings.revision)
@@ -98,27 +100,28 @@ export async function negotiateHttp(
     mirrors: false,
     connect,
   })
-  if (transport === 'sse') return legacy(sseConnect(client, patience))
+  if (transport === 'sse') return legacy(sseConnect(client, stepTimeout))
   if (pinned?.era === 'modern') return modern(pinned.name)
   if (pinned && transport === 'streamable') return legacy(httpConnect({ client, log }))
   if (!pinned) {
     const found = await probeHttp(client, deadline, log)
-    if (found !== undefined) return followed(settings, modern(found), legacy(httpConnect({ client, log })))
+    if (found !== undefined)
+      return withLegacyRoute(settings, modern(found), legacy(httpConnect({ client, log })))
   }
   if (transport === 'streamable') return legacy(httpConnect({ client, log }))
   const takesPosts = await canInitialize(client, pinned?.name ?? latestLegacy.name, deadline, log)
-  return legacy(takesPosts ? httpConnect({ client, log }) : sseConnect(client, patience))
+  return legacy(takesPosts ? httpConnect({ client, log }) : sseConnect(client, stepTimeout))
 }
 
 /**
- * The newest way to a server, with the way for older clients beside it. What all clients share can tell a server of an
- * older revision nothing of any of them, whereas each request of 2026-07-28 says what its client can do.
+ * The modern route, with the legacy route for older clients. A connection shared by all clients cannot describe any of
+ * them to a legacy server, whereas each request of 2026-07-28 describes its client.
  */
-function followed({ revision, isolation }: UpstreamSettings, newest: Route, older: Route): Route {
+function withLegacyRoute({ revision, isolation }: UpstreamSettings, newest: Route, older: Route): Route {
   return revision === 'follow' && isolation !== 'shared' ? { ...newest, older } : newest
 }
 
-/** Statuses that say something of credentials or health, not of an era. */
+/** Whether a failure concerns credentials or health, and is no evidence of an era. */
 function isNoEvidence(error: unknown): boolean {
   const failure = asGatewayError(error)
   const status = failure.extra.details?.http_status
@@ -139,64 +142,70 @@ async function probeHttp(client: HttpClient, deadline: AbortSignal, log: Log): P
   }
 }
 
-interface Probe extends Around {
+interface Probe extends NegotiationContext {
   readonly connect: OpenTransport
-  /** Ends the wait for the answer. */
+  /** Ends the wait for the response. */
   readonly signal: AbortSignal
-  /** After how many milliseconds a server that answers messages in the order they were sent gets a second one. */
-  readonly silence?: number
+  /** After how many milliseconds a server that handles messages in order gets a second message. */
+  readonly silenceMs?: number
 }
 
-/** Asks what the server is as a modern one; the revision to use, or nothing where it is of the older era. */
-async function probe({ connect, signal, deadline, log, silence }: Probe): Promise<string | undefined> {
+/** Probes a server as a modern one: the revision to use, or undefined for a legacy server. */
+async function probe({ connect, signal, deadline, log, silenceMs }: Probe): Promise<string | undefined> {
   return withPeer(connect, { deadline, log }, async (peer) => {
     const revision = latestModern.name
     const params = Payload.of({
       _meta: { [metaKeys.version]: revision, [metaKeys.capabilities]: {}, [metaKeys.clientInfo]: self },
     })
     const headers = standardHeaders('server/discover', params)
-    const told = peer
+    const discovered = peer
       .request('server/discover', () => params, { signal, headers })
       .then(
         ({ fields: { supportedVersions } }) =>
-          Array.isArray(supportedVersions) ? shared(supportedVersions) : undefined,
+          Array.isArray(supportedVersions) ? sharedRevision(supportedVersions) : undefined,
         (error: unknown) => revisionOfRefusal(error, revision),
       )
-    return silence === undefined ? told : Promise.race([told, olderWhereSilent(peer, silence, signal)])
+    return silenceMs === undefined
+      ? discovered
+      : Promise.race([discovered, olderWhereSilent(peer, silenceMs, signal)])
   })
 }
 
-/** Resolves with nothing once a server that did not answer what came before answers a handshake, if it ever does. */
-async function olderWhereSilent(peer: JsonRpcPeer, silence: number, signal: AbortSignal): Promise<undefined> {
+/** Resolves with undefined once a silent server answers a handshake, if it ever does. */
+async function olderWhereSilent(
+  peer: JsonRpcPeer,
+  silenceMs: number,
+  signal: AbortSignal,
+): Promise<undefined> {
   const { promise: never } = Promise.withResolvers<undefined>()
   const params = Payload.of({ protocolVersion: latestLegacy.name, capabilities: {}, clientInfo: self })
-  await pause(silence)
+  await pause(silenceMs)
   const isAnswered = await peer
     .request('initialize', () => params, { signal })
     .then(
       () => true,
       (error: unknown) => asGatewayError(error).extra.relayed !== undefined,
     )
-  // Whatever else became of it ends the question it came after, too.
+  // Any other outcome also ends the preceding request.
   if (!isAnswered) return never
-  return pause(OVERTAKEN).then(() => undefined)
+  return pause(REORDER_MS).then(() => undefined)
 }
 
-/** A refusal only a server of 2026-07-28 makes still tells its era. Any other is passed on. */
+/** An error code that only 2026-07-28 servers send reveals the era. Other errors are rethrown. */
 function revisionOfRefusal(error: unknown, revision: string): string | undefined {
   const { relayed } = asGatewayError(error).extra
   if (!relayed) throw error
   const { code, data } = relayed.fields
   if (code === -32020 || code === -32021) return revision
   if (code !== -32022) return undefined
-  return shared(isObject(data) && Array.isArray(data.supported) ? data.supported : [])
+  return sharedRevision(isObject(data) && Array.isArray(data.supported) ? data.supported : [])
 }
 
 /**
- * The modern revision to use with a server that names these; nothing where it names older ones only: a server may
- * answer `server/discover` and still want the handshake. @throws SERVER_UNAVAILABLE where none is shared
+ * The modern revision to use with a server that supports these; undefined if it lists only older ones: a server may
+ * answer `server/discover` and still require the handshake. @throws SERVER_UNAVAILABLE if no revision is shared
  */
-function shared(supported: readonly unknown[]): string | undefined {
+function sharedRevision(supported: readonly unknown[]): string | undefined {
   const modern = modernRevisions.find((each) => supported.includes(each))
   if (modern !== undefined) return modern
   if (supported.some((each) => findRevision(each)?.era === 'legacy')) return undefined
@@ -205,19 +214,19 @@ function shared(supported: readonly unknown[]): string | undefined {
   })
 }
 
-/** Whether the URL takes an `initialize` by POST; one that answers 400, 404 or 405 may be of 2024-11-05. */
+/** Whether the URL accepts an `initialize` by POST; one that answers 400, 404 or 405 may be of 2024-11-05. */
 async function canInitialize(
   client: HttpClient,
   protocolVersion: string,
   deadline: AbortSignal,
   log: Log,
 ): Promise<boolean> {
-  return withPeer(httpConnect({ client, log }), { deadline, log }, async (peer, link) => {
+  return withPeer(httpConnect({ client, log }), { deadline, log }, async (peer, transport) => {
     const params = Payload.of({ protocolVersion, capabilities: {}, clientInfo: self })
     try {
       const { fields } = await peer.request('initialize', () => params, { signal: deadline })
-      // The session is ended in the words of its revision.
-      link.established?.(String(fields.protocolVersion))
+      // The session is deleted with the headers of its revision.
+      transport.established?.(String(fields.protocolVersion))
       return true
     } catch (error) {
       if (isNoEvidence(error)) throw error
@@ -229,11 +238,11 @@ async function canInitialize(
 
 async function withPeer<Result>(
   connect: OpenTransport,
-  { deadline, log }: Around,
-  use: (peer: JsonRpcPeer, link: UpstreamTransport) => Promise<Result>,
+  { deadline, log }: NegotiationContext,
+  use: (peer: JsonRpcPeer, transport: UpstreamTransport) => Promise<Result>,
 ): Promise<Result> {
   const ignore = (): void => undefined
-  const link = await connect({
+  const transport = await connect({
     receive: (text, about) => peer.receive(text, about),
     isWaiting: (id) => peer.isWaiting(id),
     reject: (id, error) => peer.reject(id, error),
@@ -241,47 +250,50 @@ async function withPeer<Result>(
     sessionLost: ignore,
   })
   const noise = (text: string): void => log.debug('upstream.noise', { text: excerpt(text) })
-  const peer = new JsonRpcPeer(link, { request: ignore, notification: ignore, noise })
+  const peer = new JsonRpcPeer(transport, { request: ignore, notification: ignore, noise })
   try {
-    return await use(peer, link)
+    return await use(peer, transport)
   } finally {
-    // The next process may want what this one holds, so its end is waited for while there is time.
-    await untilAborted(link.close(), deadline).catch(ignore)
+    // The next process may need resources of this one, so its end is awaited within the deadline.
+    await untilAborted(transport.close(), deadline).catch(ignore)
   }
 }
 
-// Chooses the era a call travels in at a server that speaks both: a client of an older revision gets a connection of its
-// own era, because such servers do things for it there that 2026-07-28 has no words for. Nothing is opened before it is
-// needed: whether there is an older side is found out when the first such client calls. Invariant: a session stays in the
+// Selects the era of a call at a server that supports both: a client of an older revision gets a connection of its own
+// era, because such servers offer it functions that 2026-07-28 does not have. Connections are opened on demand: whether
+// the server supports the legacy era is found out by the first call of such a client. Invariant: a session stays in the
 // era of its first call, as long as the server offers it.
 //
-//   unknown ── the handshake opens a session ──▶ sessions    older clients travel in their own era
-//           ── it opens none ──────────────────▶ stateless   those do that cannot be asked anything
+//   unknown ── the handshake opens a session ──▶ sessions    legacy clients use their own era
+//           ── it opens none ──────────────────▶ stateless   only those that accept no input requests do
 //           ── it is refused ──────────────────▶ absent      none does
-//           ── it is not answered ─────────────▶ absent, until it is tried again for a new session
+//           ── it is not answered ─────────────▶ absent, until it is retried for a new session
 
-/** Opens a connection of a route; `isTrial` where it is not known whether the server takes it. */
+/** Opens a connection of a route; `isTrial` if it is unknown whether the server accepts it. */
 export type OpenRoute = (route: Route, isTrial: boolean) => Promise<UpstreamConnection>
 
-/** How long the first handshake of the older era may take, in milliseconds: a server may never answer it. */
+/** The timeout of the first legacy handshake, in milliseconds: a server may never answer it. */
 export const TRIAL_TIMEOUT_MS = 15_000
 
-/** How long a handshake without an answer is not tried again, at first and at most, in milliseconds. */
+/** How long an unanswered handshake is not retried, at first and at most, in milliseconds. */
 const FIRST_PAUSE_MS = 60_000
 const LAST_PAUSE_MS = 3_600_000
 
-/** How many sessions are remembered that began while there was no older side. */
-const MAX_STAYING = 10_000
+/** The maximum number of remembered sessions that began in the modern era. */
+const MAX_MODERN_SESSIONS = 10_000
 
-type Older = 'unknown' | 'sessions' | 'stateless' | 'absent'
+type LegacySupport = 'unknown' | 'sessions' | 'stateless' | 'absent'
 
-/** The eras of one server, and which of them a client travels in. */
+/** The eras of one server, and the era of each client. */
 export class Eras {
   readonly #log: Log
   readonly #now: () => number
-  /** Sessions that began in the newer era for want of an older side. */
-  readonly #staying = new LRUCache<string, true>({ maxSize: MAX_STAYING, sizeCalculation: () => 1 })
-  #older: Older = 'unknown'
+  /** Sessions of legacy clients that began in the modern era because the legacy one was not available. */
+  readonly #modernSessions = new LRUCache<string, true>({
+    maxSize: MAX_MODERN_SESSIONS,
+    sizeCalculation: () => 1,
+  })
+  #legacy: LegacySupport = 'unknown'
   #pause = FIRST_PAUSE_MS
   #triedAgainAt = Number.POSITIVE_INFINITY
   #trial: Promise<unknown> | undefined
@@ -291,28 +303,28 @@ export class Eras {
     this.#now = now
   }
 
-  /** The way of a client to a server whose newest way this is; nothing where that has to be found out. */
+  /** The route of a client, given the newest route of the server; undefined if it has to be found out first. */
   route(client: Client, newest: Route): Route | undefined {
     const { older } = newest
-    // The gateway's own calls have no session: what it tells of a server is what the newest revision says.
+    // The gateway's own calls have no session: they describe a server as its newest revision does.
     if (!older || client.era === 'modern' || client.session === undefined) return newest
-    switch (this.#older) {
+    switch (this.#legacy) {
       case 'unknown':
         return undefined
       case 'sessions':
-        return this.#isStaying(client.session) ? newest : older
+        return this.#isModern(client.session) ? newest : older
       case 'stateless':
-        // A server without sessions has no way to be answered in this era (2025-11-25 basic/transports).
-        return canBeAsked(client.capabilities) || this.#isStaying(client.session) ? newest : older
+        // A server without sessions cannot receive input responses in this era (2025-11-25 basic/transports).
+        return canBeAsked(client.capabilities) || this.#isModern(client.session) ? newest : older
       case 'absent':
         if (this.#triedAgainAt === Number.POSITIVE_INFINITY) return newest
-        if (!this.#isStaying(client.session) && this.#now() >= this.#triedAgainAt) return undefined
-        this.#staying.set(client.session, true)
+        if (!this.#isModern(client.session) && this.#now() >= this.#triedAgainAt) return undefined
+        this.#modernSessions.set(client.session, true)
         return newest
     }
   }
 
-  /** The connection of a call, in the era it travels in. @throws what opening it throws */
+  /** The connection of a call, in its era. @throws the error of opening it */
   async connect({ client }: Call, newest: Route, open: OpenRoute): Promise<UpstreamConnection> {
     for (;;) {
       const route = this.route(client, newest)
@@ -324,15 +336,18 @@ export class Eras {
     }
   }
 
-  /** Forgets what was found out, since the server may be another one. */
+  /** Forgets the findings, because the server may have been replaced. */
   forget(): void {
-    this.#older = 'unknown'
+    this.#legacy = 'unknown'
     this.#pause = FIRST_PAUSE_MS
   }
 
-  /** Tries the older era for the first who needs it; the others wait. @throws what says nothing of the server's eras */
+  /**
+   * Tries the legacy era for the first client that needs it; other clients wait. @throws errors that are no evidence of
+   * the server's eras
+   */
   async #try(older: Route, open: OpenRoute): Promise<void> {
-    // What the credentials of one caller fail at says nothing of those of another.
+    // One caller's failed credentials are no evidence for other callers.
     if (this.#trial) return void (await this.#trial.catch(() => undefined))
     this.#trial = open(older, true)
       .then(
@@ -345,28 +360,28 @@ export class Eras {
     await this.#trial
   }
 
-  #isStaying(session: string): boolean {
-    return this.#staying.size > 0 && this.#staying.has(session)
+  #isModern(session: string): boolean {
+    return this.#modernSessions.size > 0 && this.#modernSessions.has(session)
   }
 
   #found(older: 'sessions' | 'stateless'): void {
-    this.#older = older
+    this.#legacy = older
     this.#pause = FIRST_PAUSE_MS
     this.#log.info('upstream.older_side', { older })
   }
 
-  /** The server takes no handshake, or gave no answer to one. @throws what says nothing of that */
+  /** Records a refused or unanswered handshake. @throws errors that are no evidence of either */
   #missed(error: unknown): void {
     const { code, message, extra } = asGatewayError(error)
     if (isOfCredentials(error) || code === 'OVERLOADED' || extra.isUnsent) throw error
     const isOver = isPassing(error)
-    this.#older = 'absent'
+    this.#legacy = 'absent'
     this.#triedAgainAt = isOver ? this.#now() + this.#pause : Number.POSITIVE_INFINITY
     if (isOver) this.#pause = Math.min(this.#pause * 2, LAST_PAUSE_MS)
     this.#log.info('upstream.older_side', { older: 'absent', reason: message })
   }
 
-  /** A server that took handshakes refuses one: it is another one now. @throws what may be over by the next try */
+  /** A server that accepted handshakes refuses one: it was replaced. @throws temporary errors */
   #withdrawn(error: unknown): undefined {
     if (isPassing(error)) throw error
     this.#missed(error)

@@ -1,19 +1,19 @@
 /**
- * The connections of one server by owner: bounded, closed when idle, and not opened again at once after
- * repeated failures.
+ * The connections of one server by owner: bounded, closed when idle, and not reopened immediately after repeated
+ * failures.
  */
 import { GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
-import { hasItsShare, type Principal } from '../core/principal.ts'
+import { hasReachedShare, type Principal } from '../core/principal.ts'
 import type { UpstreamConnection } from './protocol/connection.ts'
 
 interface Options<Key> {
-  /** How long an unused connection is kept, in milliseconds. */
+  /** The idle timeout of a connection, in milliseconds. */
   readonly idle: number
   open(key: Key): Promise<UpstreamConnection>
-  /** Whose connection it is. */
+  /** The owner of a connection. */
   owner(key: Key): Principal
-  /** Whether a connection that could not be opened says that the server fails. */
+  /** Whether a failure to open a connection counts as a failure of the server. */
   isFailure(error: unknown, key: Key): boolean
   readonly log: Log
 }
@@ -25,14 +25,14 @@ interface Entry {
   usedAt: number
 }
 
-/** How many connections one server may have. */
+/** The maximum number of connections of one server. */
 const MAX_CONNECTIONS = 64
-/** Starts that may fail within a minute before a pause. */
+/** The number of failures within a minute after which starts are paused. */
 const MAX_FAILURES = 5
 const FAILURE_WINDOW_MS = 60_000
 const FAILURE_PAUSE_MS = 30_000
 
-/** The open connections to one server, by what makes them differ. */
+/** The open connections to one server, by the name that distinguishes them. */
 export class Pool<Key> {
   readonly #options: Options<Key>
   readonly #entries = new Map<string, Entry>()
@@ -51,7 +51,7 @@ export class Pool<Key> {
     )
   }
 
-  /** The connection of a name, if it is open: the way of nearly every call. */
+  /** The open connection of a name, which nearly every call has. */
   ready(name: string): UpstreamConnection | undefined {
     const entry = this.#entries.get(name)
     if (!entry?.settled || entry.settled.isClosed) return undefined
@@ -59,7 +59,7 @@ export class Pool<Key> {
     return entry.settled
   }
 
-  /** The connection for a key, opened where there is none. @throws SERVER_UNAVAILABLE, OVERLOADED */
+  /** The connection for a key, opened if there is none. @throws SERVER_UNAVAILABLE, OVERLOADED */
   get(name: string, key: Key): Promise<UpstreamConnection> {
     const entry = this.#entries.get(name)
     if (entry && entry.settled?.isClosed !== true) {
@@ -92,15 +92,15 @@ export class Pool<Key> {
       )
     }
     const owner = this.#options.owner(key)
-    const isShareTaken = hasItsShare(owner, this.#entries, (each) => each.owner.id, MAX_CONNECTIONS)
-    if (isShareTaken && !this.#makeRoom(owner)) {
+    const hasFullShare = hasReachedShare(owner, this.#entries, (each) => each.owner.id, MAX_CONNECTIONS)
+    if (hasFullShare && !this.#makeRoom(owner)) {
       return Promise.reject(
-        new GatewayError('OVERLOADED', 'Too many different clients of one caller use this server at once.'),
+        new GatewayError('OVERLOADED', 'Too many clients of this caller use this server at the same time.'),
       )
     }
     if (this.#entries.size >= MAX_CONNECTIONS && !this.#makeRoom()) {
       return Promise.reject(
-        new GatewayError('OVERLOADED', 'Too many different clients use this server at once.'),
+        new GatewayError('OVERLOADED', 'Too many clients use this server at the same time.'),
       )
     }
     const connection = this.#options.open(key)
@@ -109,7 +109,7 @@ export class Pool<Key> {
     entry.connection.then(
       (connection) => {
         entry.settled = connection
-        // Closed while it was opening, so it has to be closed here.
+        // The pool was closed while the connection was opening.
         if (this.#isClosed) background(connection.close(), this.#options.log)
       },
       (error: unknown) => {
@@ -125,7 +125,7 @@ export class Pool<Key> {
     this.#failures = [...this.#failures.filter((at) => at > now - FAILURE_WINDOW_MS), now]
   }
 
-  /** How long to wait before the next start, in milliseconds. */
+  /** The remaining pause before the next start, in milliseconds. */
   #pause(): number {
     const now = Date.now()
     const recent = this.#failures.filter((at) => at > now - FAILURE_WINDOW_MS)
@@ -135,7 +135,7 @@ export class Pool<Key> {
       : 0
   }
 
-  /** Closes the connection that is unused for longest, of one caller where that is given. */
+  /** Closes the connection that was idle the longest, of one caller if given. */
   #makeRoom(of?: Principal): boolean {
     const unused = [...this.#entries].filter(
       ([, { owner, settled }]) => settled && !settled.isBusy && (of === undefined || owner.id === of.id),
@@ -164,7 +164,9 @@ export class Pool<Key> {
   }
 }
 
-/** What is said of a server that is not used any more. */
+/** The error for calls to a server that is being closed. */
 export function beingClosed(): GatewayError {
-  return new GatewayError('SERVER_UNAVAILABLE', 'This server is being closed.', { isUnsent: true })
+  return new GatewayError('SERVER_UNAVAILABLE', 'The connection to this server is being closed.', {
+    isUnsent: true,
+  })
 }

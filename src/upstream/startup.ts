@@ -1,4 +1,4 @@
-/** Connects to every server at start, and keeps trying those that are away. */
+/** Connects to all servers at startup, and retries those that are unavailable. */
 import { setTimeout as wait } from 'node:timers/promises'
 import type { Call } from '../core/call.ts'
 import { asGatewayError } from '../core/error.ts'
@@ -7,25 +7,27 @@ import type { Upstream } from './upstream.ts'
 
 interface Options {
   readonly ended: AbortSignal
-  /** Hears of a server that could not be reached at first and now can. */
+  /** Called when a server that was unreachable at first becomes reachable. */
   onReached(upstream: string): void
   readonly log: Log
 }
 
-/** Reaches each server once; those that cannot be reached are tried again until they can, or until `ended`. */
+/**
+ * Connects to each server once; unreachable ones are retried in the background until they respond, or until `ended`.
+ */
 export async function startServers(
   upstreams: Iterable<Upstream>,
   call: Call,
   options: Options,
 ): Promise<void> {
   const { log } = options
-  const missed = await Promise.all(
-    [...upstreams].map(async (each) => ((await reach(each, call, log)) ? [] : [each])),
+  const unreachable = await Promise.all(
+    [...upstreams].map(async (each) => ((await connect(each, call, log)) ? [] : [each])),
   )
-  for (const upstream of missed.flat()) background(keepTrying(upstream, call, options), log)
+  for (const upstream of unreachable.flat()) background(keepTrying(upstream, call, options), log)
 }
 
-async function reach(upstream: Upstream, call: Call, log: Log): Promise<boolean> {
+async function connect(upstream: Upstream, call: Call, log: Log): Promise<boolean> {
   try {
     await upstream.start(call)
     log.info('upstream.ready', { upstream: upstream.name, ...upstream.status })
@@ -42,13 +44,13 @@ async function keepTrying(upstream: Upstream, call: Call, { ended, onReached, lo
   for (let delay = FIRST_RETRY; !ended.aborted; delay = Math.min(delay * 2, LAST_RETRY)) {
     await wait(delay, undefined, { signal: ended, ref: false }).catch(() => undefined)
     if (ended.aborted) return
-    // A call may have reached it meanwhile.
-    if (upstream.status.problem === undefined || (await reach(upstream, call, log))) {
+    // A call may have connected in the meantime.
+    if (upstream.status.problem === undefined || (await connect(upstream, call, log))) {
       return onReached(upstream.name)
     }
   }
 }
 
-/** How long to wait before a server is tried again, at first and at most, in milliseconds. */
+/** The delay before a server is retried, at first and at most, in milliseconds. */
 const FIRST_RETRY = 1000
 const LAST_RETRY = 30_000

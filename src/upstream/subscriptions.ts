@@ -1,4 +1,4 @@
-/** Keeps a listening call open over reconnects, and reports changes that may have been missed meanwhile. */
+/** Keeps a subscription open across reconnects, and reports changes that may have been missed in between. */
 import { setTimeout as wait } from 'node:timers/promises'
 import type { UpstreamCall } from './suspended-calls.ts'
 import type { Call, Outcome } from '../core/call.ts'
@@ -10,7 +10,7 @@ import { ACKNOWLEDGED, readFilter, reportedChanges } from '../protocol/subscript
 import type { UpstreamConnection } from './protocol/connection.ts'
 import { isPassing } from './failures.ts'
 
-/** A listening call outlives connections: where one is lost, it goes on with the next. */
+/** Runs a subscription over successive connections. */
 export async function listenOn(
   working: UpstreamCall,
   connect: (call: Call) => Promise<UpstreamConnection>,
@@ -21,7 +21,7 @@ export async function listenOn(
   const stop = (): void => controller.abort()
   for (const signal of [working.signal, retired]) signal.addEventListener('abort', stop)
   let isAcknowledged = false
-  const quiet: UpstreamCall = {
+  const reconnecting: UpstreamCall = {
     get call() {
       return working.call
     },
@@ -32,27 +32,33 @@ export async function listenOn(
     requestInput: (question, options) => working.requestInput(question, options),
     notify: (note) => {
       if (note.method !== ACKNOWLEDGED) return working.notify(note)
-      if (isAcknowledged) return tellChanges(working)
+      if (isAcknowledged) return notifyChanges(working)
       isAcknowledged = true
       working.notify(note)
     },
   }
-  // Who listens to several servers is not kept waiting for one that is away.
-  const later = (): void => {
+  // A subscriber to several servers does not wait for one that is unavailable.
+  const acknowledgeLists = (): void => {
     const { resourceSubscriptions: _uris, ...lists } = readFilter(working.call.params)
-    if (!isAcknowledged) quiet.notify({ method: ACKNOWLEDGED, params: Payload.of({ notifications: lists }) })
+    if (!isAcknowledged)
+      reconnecting.notify({ method: ACKNOWLEDGED, params: Payload.of({ notifications: lists }) })
   }
   try {
-    return await keepListening(quiet, connect, { gone: working.signal, retired, log }, later)
+    return await keepListening(
+      reconnecting,
+      connect,
+      { cancelled: working.signal, retired, log },
+      acknowledgeLists,
+    )
   } finally {
     for (const signal of [working.signal, retired]) signal.removeEventListener('abort', stop)
   }
 }
 
-interface Ends {
-  /** The last listener is gone. */
-  readonly gone: AbortSignal
-  /** The server is to be closed. */
+interface ListenContext {
+  /** Aborted when the last subscriber is gone. */
+  readonly cancelled: AbortSignal
+  /** Aborted when the server is to be closed. */
   readonly retired: AbortSignal
   readonly log: Log
 }
@@ -60,7 +66,7 @@ interface Ends {
 async function keepListening(
   working: UpstreamCall,
   connect: (call: Call) => Promise<UpstreamConnection>,
-  { gone, retired, log }: Ends,
+  { cancelled, retired, log }: ListenContext,
   onLost: () => void,
 ): Promise<Outcome> {
   for (let attempt = 0; ; attempt++) {
@@ -70,8 +76,8 @@ async function keepListening(
       const outcome = await connection.open(working)
       if (!connection.isClosed) return outcome
     } catch (error) {
-      if (retired.aborted && !gone.aborted) return { kind: 'result', result: Payload.of({}) }
-      if (gone.aborted || !isPassing(error)) throw error
+      if (retired.aborted && !cancelled.aborted) return { kind: 'result', result: Payload.of({}) }
+      if (cancelled.aborted || !isPassing(error)) throw error
       log.debug('upstream.listen_again', { error: excerpt(String(error)) })
     }
     onLost()
@@ -79,11 +85,11 @@ async function keepListening(
       signal: working.signal,
       ref: false,
     }).catch(() => undefined)
-    if (gone.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
+    if (cancelled.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
   }
 }
 
-/** While the server was away anything may have changed. */
-function tellChanges(working: UpstreamCall): void {
+/** Anything may have changed while the server was unavailable. */
+function notifyChanges(working: UpstreamCall): void {
   for (const method of reportedChanges(readFilter(working.call.params))) working.notify({ method })
 }

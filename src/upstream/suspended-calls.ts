@@ -1,6 +1,6 @@
 /**
- * Calls whose server waits for input responses while no request of the client is open. The client's retry
- * continues them by a continuation token; without one they end.
+ * Calls whose server waits for input responses while no request of the client is open. The client's retry continues
+ * them by a continuation token; otherwise they expire.
  */
 import { randomUUID } from 'node:crypto'
 import type {
@@ -14,95 +14,95 @@ import type {
 } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
-import { hasItsShare, type Principal } from '../core/principal.ts'
+import { hasReachedShare, type Principal } from '../core/principal.ts'
 import { method } from '../protocol/methods.ts'
 import { progressTo } from '../protocol/legacy.ts'
 import { canAnswer, canBeAsked } from '../protocol/input-requests.ts'
 
-/** What a server of an era with open calls may do while it works on one. */
+/** What a server with open calls can do during a call. */
 export interface UpstreamCall {
-  /** The caller as it is in the latest round. */
+  /** The call as made in the latest round. */
   readonly call: Call
-  /** Aborted when the outcome is no longer wanted; not when a round ends with a question. */
+  /** Aborted when the outcome is no longer needed; not when a round ends with input requests. */
   readonly signal: AbortSignal
   notify(note: Notification): void
   progress(note: Notification): void
-  /** Asks the caller; nothing where the call ended before there was an answer. */
+  /** Requests input from the caller; undefined if the call ended before the response. */
   requestInput(question: InputRequest, options?: InputRequestOptions): Promise<InputResponse | undefined>
 }
 
 interface InputRequestOptions {
-  /** Takes the question back. */
+  /** Cancels the request. */
   readonly withdrawn?: AbortSignal
-  /** The server did not say which call it asks for, so the question outlives this one. */
+  /** The server did not identify the call it asks for, so the request outlives this call. */
   readonly isAmbiguous?: boolean
 }
 
-/** Does a call while it stays open, asking as it goes. */
+/** Runs a call that stays open while it requests input. */
 export type OpenCall = (working: UpstreamCall) => Promise<Outcome>
 
 interface Options {
-  /** How long questions are collected before they are put together, in milliseconds. */
-  readonly collect?: number
-  /** How long a call waits for its answers, in milliseconds. */
-  readonly patience?: number
-  /** How many calls may wait. */
+  /** How long requests are collected before they are sent together, in milliseconds. */
+  readonly collectMs?: number
+  /** How long a suspended call waits for responses, in milliseconds. */
+  readonly answerTimeoutMs?: number
+  /** The maximum number of suspended calls. */
   readonly limit?: number
-  /** Hears how many calls wait, whenever that changes. */
+  /** Called with the number of suspended calls, whenever it changes. */
   onCount?(parked: number): void
 }
 
-/** The slot of a call's state that names its ticket. */
+/** The key of the continuation token in a call's state. */
 const STATE_KEY = 'park'
 
 /**
- * Makes a server that asks in the middle of a call look like one that ends the call with its questions: the open
- * call is parked under a ticket, and the retry that brings the answers takes it up again.
+ * Presents a server that requests input during a call like one that ends the call with input requests: the open call is
+ * suspended under a continuation token, and the retry with the responses resumes it.
  */
 export function suspendable(open: OpenCall, options: Options = {}): Handler {
-  const { collect = 15, patience = 300_000, limit = 1000 } = options
+  const { collectMs = 15, answerTimeoutMs = 300_000, limit = 1000 } = options
   const parked = new Map<string, SuspendedCall>()
 
   return (call) => {
-    const ticket = call.requestState[STATE_KEY]
-    if (ticket === undefined) {
-      // Who cannot be asked anything needs no parking.
+    const token = call.requestState[STATE_KEY]
+    if (token === undefined) {
+      // A client that cannot respond needs no suspension.
       if (!canBeAsked(call.client.capabilities)) return open(unasked(call))
-      if (isShareTaken(call.principal)) return Promise.reject(tooManyQuestions())
-      const held = new SuspendedCall(call, collect)
-      held.onParked = (turn) => keep(turn)
-      return held.start(open)
+      if (hasFullShare(call.principal)) return Promise.reject(tooManyQuestions())
+      const suspended = new SuspendedCall(call, collectMs)
+      suspended.onParked = (turn) => keep(turn)
+      return suspended.start(open)
     }
-    const held = typeof ticket === 'string' ? parked.get(ticket) : undefined
-    if (!held || held.call.principal.id !== call.principal.id) return Promise.reject(expired())
-    parked.delete(held.continuationToken)
+    const suspended = typeof token === 'string' ? parked.get(token) : undefined
+    if (!suspended || suspended.call.principal.id !== call.principal.id) return Promise.reject(expired())
+    parked.delete(suspended.continuationToken)
     options.onCount?.(parked.size)
-    clearTimeout(held.timer)
-    return held.resume(call)
+    clearTimeout(suspended.timer)
+    return suspended.resume(call)
   }
 
-  function isShareTaken(principal: Principal): boolean {
-    return hasItsShare(principal, parked, (held) => held.call.principal.id, limit)
+  function hasFullShare(principal: Principal): boolean {
+    return hasReachedShare(principal, parked, (suspended) => suspended.call.principal.id, limit)
   }
 
-  function keep(held: SuspendedCall): boolean {
-    if (parked.size >= limit || isShareTaken(held.call.principal)) return false
-    held.continuationToken = randomUUID()
-    parked.set(held.continuationToken, held)
+  function keep(suspended: SuspendedCall): boolean {
+    if (parked.size >= limit || hasFullShare(suspended.call.principal)) return false
+    suspended.continuationToken = randomUUID()
+    parked.set(suspended.continuationToken, suspended)
     options.onCount?.(parked.size)
-    held.timer = setTimeout(() => {
-      parked.delete(held.continuationToken)
+    suspended.timer = setTimeout(() => {
+      parked.delete(suspended.continuationToken)
       options.onCount?.(parked.size)
-      held.giveUp()
-    }, patience)
-    held.timer.unref()
+      suspended.giveUp()
+    }, answerTimeoutMs)
+    suspended.timer.unref()
     return true
   }
 }
 
-interface Asked {
+interface PendingRequest {
   readonly question: InputRequest
-  readonly isGuess: boolean
+  readonly isAmbiguous: boolean
   answer(answer: InputResponse | undefined): void
 }
 
@@ -111,10 +111,10 @@ class SuspendedCall implements UpstreamCall {
   call: Call
   continuationToken = ''
   timer: NodeJS.Timeout | undefined
-  onParked: (held: SuspendedCall) => boolean = () => false
+  onParked: (suspended: SuspendedCall) => boolean = () => false
   readonly #collect: number
   readonly #controller = new AbortController()
-  readonly #asked = new Map<string, Asked>()
+  readonly #pending = new Map<string, PendingRequest>()
   #turn = Promise.withResolvers<Outcome>()
   #isOpen = true
   #ended: (() => void) | undefined
@@ -124,9 +124,9 @@ class SuspendedCall implements UpstreamCall {
   #progress: ((note: Notification) => void) | undefined
   readonly #abort = (): void => this.#controller.abort(this.call.signal.reason)
 
-  constructor(call: Call, collect: number) {
+  constructor(call: Call, collectMs: number) {
     this.call = call
-    this.#collect = collect
+    this.#collect = collectMs
     this.#follow(call)
   }
 
@@ -142,7 +142,7 @@ class SuspendedCall implements UpstreamCall {
     return this.#turn.promise
   }
 
-  /** Takes the call up again for the caller's next round. */
+  /** Resumes the call for the caller's next round. */
   resume(call: Call): Promise<Outcome> {
     this.call.signal.removeEventListener('abort', this.#abort)
     this.call = call
@@ -152,11 +152,11 @@ class SuspendedCall implements UpstreamCall {
     this.#withdrawn = undefined
     this.#follow(call)
     for (const [key, answer] of Object.entries(call.inputResponses ?? {}))
-      this.#asked.get(key)?.answer(answer)
+      this.#pending.get(key)?.answer(answer)
     if (this.#ended) {
       this.#drop()
       this.#settle(this.#ended)
-    } else if (this.#asked.size > 0) this.#flushSoon()
+    } else if (this.#pending.size > 0) this.#flushSoon()
     return this.#turn.promise
   }
 
@@ -171,7 +171,7 @@ class SuspendedCall implements UpstreamCall {
 
   requestInput(
     question: InputRequest,
-    { withdrawn, isAmbiguous: isGuess = false }: InputRequestOptions = {},
+    { withdrawn, isAmbiguous = false }: InputRequestOptions = {},
   ): Promise<InputResponse | undefined> {
     const { call } = this
     const isAskable =
@@ -180,25 +180,25 @@ class SuspendedCall implements UpstreamCall {
     return new Promise((resolve) => {
       const key = `q${++this.#questions}`
       const done = (answer: InputResponse | undefined): void => {
-        this.#asked.delete(key)
+        this.#pending.delete(key)
         withdrawn?.removeEventListener('abort', takeBack)
         resolve(answer)
       }
       const takeBack = (): void => {
         done(refusal(question))
-        if (this.#asked.size === 0) this.#withdrawn?.abort()
+        if (this.#pending.size === 0) this.#withdrawn?.abort()
       }
       withdrawn?.addEventListener('abort', takeBack)
-      this.#asked.set(key, { question, isGuess, answer: done })
+      this.#pending.set(key, { question, isAmbiguous, answer: done })
       this.#flushSoon()
     })
   }
 
-  /** The client did not come back: the server learns that its questions stay unanswered. */
+  /** The client did not retry: the server is informed that its requests remain unanswered. */
   giveUp(): void {
     this.call.signal.removeEventListener('abort', this.#abort)
-    for (const { question, answer } of [...this.#asked.values()]) answer(noAnswer(question))
-    this.#controller.abort(new GatewayError('CANCELLED', 'The user did not answer in time.'))
+    for (const { question, answer } of [...this.#pending.values()]) answer(noAnswer(question))
+    this.#controller.abort(new GatewayError('CANCELLED', 'The user did not respond in time.'))
   }
 
   #follow(call: Call): void {
@@ -215,12 +215,12 @@ class SuspendedCall implements UpstreamCall {
   }
 
   #flush(): void {
-    if (!this.#isOpen || this.#asked.size === 0) return
+    if (!this.#isOpen || this.#pending.size === 0) return
     const questions: InputRequests = Object.fromEntries(
-      [...this.#asked].map(([key, { question }]) => [key, question]),
+      [...this.#pending].map(([key, { question }]) => [key, question]),
     )
     if (!this.onParked(this)) {
-      for (const { question, answer } of [...this.#asked.values()]) answer(noAnswer(question))
+      for (const { question, answer } of [...this.#pending.values()]) answer(noAnswer(question))
       return
     }
     this.#isOpen = false
@@ -237,19 +237,19 @@ class SuspendedCall implements UpstreamCall {
   #end(settle: () => void): void {
     this.#ended = settle
     clearTimeout(this.#flushing)
-    const guesses = [...this.#asked.values()].filter((each) => each.isGuess)
-    // Roots are for no call, and short calls may be all there is to ask through.
-    if (guesses.some(({ question }) => question.method === 'roots/list')) this.#flush()
-    // A caller who is being asked for another call goes on to answer.
-    if (!this.#isOpen && guesses.length > 0) return
+    const ambiguous = [...this.#pending.values()].filter((each) => each.isAmbiguous)
+    // Roots belong to no call, and short calls may be the only opportunity to request them.
+    if (ambiguous.some(({ question }) => question.method === 'roots/list')) this.#flush()
+    // A caller who is asked for another call still responds.
+    if (!this.#isOpen && ambiguous.length > 0) return
     this.#drop()
     if (this.#isOpen) this.#settle(settle)
     else this.#withdrawn?.abort()
   }
 
-  /** Lets go of the questions that are left. */
+  /** Rejects the remaining requests. */
   #drop(): void {
-    if (this.#asked.size > 0) for (const { answer } of [...this.#asked.values()]) answer(undefined)
+    if (this.#pending.size > 0) for (const { answer } of [...this.#pending.values()]) answer(undefined)
   }
 
   #settle(settle: () => void): void {
@@ -259,7 +259,7 @@ class SuspendedCall implements UpstreamCall {
   }
 }
 
-/** The caller of a call that no question can interrupt. */
+/** A call that cannot request input. */
 function unasked(call: Call): UpstreamCall {
   let progress: ((note: Notification) => void) | undefined
   return {
@@ -275,25 +275,30 @@ function unasked(call: Call): UpstreamCall {
 }
 
 function tooManyQuestions(): GatewayError {
-  return new GatewayError('OVERLOADED', 'Too many calls of this caller wait for an answer to a question.', {
-    suggestion: 'Answer the questions that were asked, or wait until they are given up.',
+  return new GatewayError('OVERLOADED', 'Too many calls of this caller wait for input.', {
+    suggestion: 'Answer the pending questions, or wait until they expire.',
     retryAfterSeconds: 60,
     isUnsent: true,
   })
 }
 
 function expired(): GatewayError {
-  return new GatewayError('STATE_EXPIRED', 'This call is no longer waiting for an answer.', {
+  return new GatewayError('STATE_EXPIRED', 'This call no longer waits for input.', {
     suggestion: 'Make the call again without requestState.',
   })
 }
 
-/** What a server gets for a question its caller cannot be asked. */
+/** The response to a request that the client does not support. */
 function refusal(question: InputRequest): InputResponse {
-  return { error: Payload.of({ code: -32601, message: `The client cannot be asked: ${question.method}` }) }
+  return {
+    error: Payload.of({
+      code: -32601,
+      message: `The client does not support this input request: ${question.method}`,
+    }),
+  }
 }
 
 function noAnswer(question: InputRequest): InputResponse {
   if (question.method === 'elicitation/create') return { result: Payload.of({ action: 'cancel' }) }
-  return { error: Payload.of({ code: -32603, message: 'The user did not answer in time.' }) }
+  return { error: Payload.of({ code: -32603, message: 'The user did not respond in time.' }) }
 }

@@ -1,6 +1,6 @@
 /**
- * The tools of a server by name, from its lists: header mirrors, required tasks, renamed and hidden tools.
- * Bounded, as lists are foreign.
+ * The tools of a server by name, from its lists: header mirrors, required tasks, renamed and hidden tools. Bounded,
+ * because lists are untrusted.
  */
 import { LRUCache } from 'lru-cache'
 import { createHash } from 'node:crypto'
@@ -15,41 +15,41 @@ import { unknownTool } from '../core/error.ts'
 import { type HeaderMirror, readMirror } from '../protocol/headers.ts'
 
 const MAX_PAGES = 1000
-/** How long a tool that is not listed, or a list that is refused, is not asked for again, in milliseconds. */
+/** How long a list is not requested again for an unknown tool or after a refusal, in milliseconds. */
 const UNKNOWN_TTL_MS = 10_000
-/** For how many kinds of clients that is known. */
-const MAX_ASKERS = 100
+/** The maximum number of client capability sets for which that is tracked. */
+const MAX_CLIENT_KEYS = 100
 
 /** What must be known of a tool before it is called. */
 export interface IndexedTool {
-  /** Which arguments are repeated in headers. */
+  /** The arguments mirrored in headers. */
   readonly mirror: HeaderMirror
   /** It runs only as a task of 2025-11-25. */
   readonly isTask: boolean
   /** The entry of the server's list. */
   readonly definition: Readonly<Record<string, unknown>>
-  /** Set where the server does not list its tools, so that nothing but the name is known. */
+  /** Set if the server does not list its tools, so that only the name is known. */
   readonly isUnlisted?: true
 }
 
-/** Why the tools are not known. */
+/** Why the tools are unknown. */
 interface Refusal {
   readonly error: unknown
   readonly at: number
-  /** No answer came in time. */
-  readonly isSilent: boolean
+  /** No response came in time. */
+  readonly isTimeout: boolean
 }
 
 type List = (params: Payload, client?: Client) => Promise<Payload>
 
-/** The tools of a server, from its own list. */
+/** The tools in a server's own list. */
 export class ToolIndex {
   readonly #list: List
   #known: Map<string, IndexedTool> | undefined
-  /** Whom the tools were last listed for, by what it can do: others may be offered others. */
-  #asker: string | undefined
-  #walking: Promise<void> | undefined
-  readonly #walkedAt = new LRUCache<string, number>({ max: MAX_ASKERS })
+  /** The capability set the tools were last listed for: others may be offered other tools. */
+  #clientKey: string | undefined
+  #listing: Promise<void> | undefined
+  readonly #listedAt = new LRUCache<string, number>({ max: MAX_CLIENT_KEYS })
   #byAlias: ReadonlyMap<string, readonly string[]> | undefined
   #refusal: Refusal | undefined
 
@@ -57,55 +57,57 @@ export class ToolIndex {
     this.#list = list
   }
 
-  /** A tool by its name or alias, if it is listed; at once, once the tools were listed. @throws what listing them throws */
+  /**
+   * A tool by its name or alias, if it is listed; immediately, once the tools were listed. @throws the error of listing
+   */
   of(tool: string, client?: Client): IndexedTool | undefined | Promise<IndexedTool | undefined> {
     const found = this.#find(tool)
     if (found) return found
     const refusal = this.#refusal
     if (refusal) {
       const isOver = Date.now() - refusal.at >= UNKNOWN_TTL_MS
-      // A list that does not come is not waited for again: it is asked for meanwhile.
-      if (isOver && refusal.isSilent && !this.#walking) this.#learnAll(client).catch(() => undefined)
-      if (!isOver || refusal.isSilent) return Promise.reject(refusal.error)
+      // Calls do not wait again for a list that timed out: it is requested in the background.
+      if (isOver && refusal.isTimeout && !this.#listing) this.#learnAll(client).catch(() => undefined)
+      if (!isOver || refusal.isTimeout) return Promise.reject(refusal.error)
     }
-    const asker = askerOf(client)
-    const isSame = this.#asker === asker
-    if (this.#walking) {
+    const clientKey = clientKeyOf(client)
+    const isSame = this.#clientKey === clientKey
+    if (this.#listing) {
       const again = () => this.of(tool, client)
-      return isSame ? this.#walking.then(() => this.#find(tool)) : this.#walking.then(again, again)
+      return isSame ? this.#listing.then(() => this.#find(tool)) : this.#listing.then(again, again)
     }
-    if (this.#known && Date.now() - (this.#walkedAt.get(asker) ?? 0) < UNKNOWN_TTL_MS) return undefined
+    if (this.#known && Date.now() - (this.#listedAt.get(clientKey) ?? 0) < UNKNOWN_TTL_MS) return undefined
     return this.#learnAll(client).then(() => this.#find(tool))
   }
 
-  /** Lists the tools for a client. @throws what listing them throws */
+  /** Lists the tools for a client. @throws the error of listing */
   #learnAll(client: Client | undefined): Promise<void> {
-    const asker = askerOf(client)
-    const isSame = this.#asker === asker
-    this.#asker = asker
-    this.#walking = this.#walk(client, isSame)
+    const clientKey = clientKeyOf(client)
+    const isSame = this.#clientKey === clientKey
+    this.#clientKey = clientKey
+    this.#listing = this.#readPages(client, isSame)
       .then(
         () => {
           this.#refusal = undefined
-          this.#walkedAt.set(asker, Date.now())
+          this.#listedAt.set(clientKey, Date.now())
         },
         (error: unknown) => {
-          const isSilent = asGatewayError(error).code === 'OPERATION_TIMEOUT'
-          this.#refusal = isSilent || isAnswered(error) ? { error, at: Date.now(), isSilent } : undefined
+          const isTimeout = asGatewayError(error).code === 'OPERATION_TIMEOUT'
+          this.#refusal = isTimeout || isAnswered(error) ? { error, at: Date.now(), isTimeout } : undefined
           throw error
         },
       )
       .finally(() => {
-        this.#walking = undefined
+        this.#listing = undefined
       })
-    return this.#walking
+    return this.#listing
   }
 
-  /** Records the tools listed for a caller. A list without pages also shows which tools are gone. */
-  learn(result: Payload, asked: Payload, client?: Client): void {
+  /** Records the tools listed for a caller. A list without further pages also shows which tools were removed. */
+  learn(result: Payload, requested: Payload, client?: Client): void {
     if (!this.#known || !Array.isArray(result.fields.tools)) return
-    const isWhole = asked.fields.cursor === undefined && isLast(result.fields.nextCursor)
-    if (isWhole && this.#asker === askerOf(client)) this.#known.clear()
+    const isWhole = requested.fields.cursor === undefined && isLast(result.fields.nextCursor)
+    if (isWhole && this.#clientKey === clientKeyOf(client)) this.#known.clear()
     read(result, this.#known)
     this.#byAlias = undefined
   }
@@ -116,7 +118,7 @@ export class ToolIndex {
     this.#byAlias = undefined
   }
 
-  /** A name goes before an alias, and an alias that could be of several is of none. */
+  /** A name takes precedence over an alias, and an ambiguous alias is ignored. */
   #find(tool: string): IndexedTool | undefined {
     const found = this.#known?.get(tool)
     if (found || !this.#known) return found
@@ -125,11 +127,11 @@ export class ToolIndex {
     return only !== undefined && others.length === 0 ? this.#known.get(only) : undefined
   }
 
-  async #walk(client: Client | undefined, isAnew: boolean): Promise<void> {
+  async #readPages(client: Client | undefined, isAnew: boolean): Promise<void> {
     const found = new Map<string, IndexedTool>()
     const seen = new Set<unknown>()
     let cursor: unknown
-    // A server that repeats a cursor would be walked for ever.
+    // A server that repeats a cursor would be listed forever.
     for (let page = 0; page < MAX_PAGES && found.size < MAX_LIST_ENTRIES && !seen.has(cursor); page++) {
       seen.add(cursor)
       const given = await this.#list(Payload.of(cursor === undefined ? {} : { cursor }), client)
@@ -144,26 +146,26 @@ export class ToolIndex {
   }
 }
 
-/** A tool of a server that does not list its tools: it may have it. */
+/** A tool of a server that does not list its tools: it may exist. */
 export function unlistedTool(name: string): IndexedTool {
   return { mirror: [], isTask: false, definition: { name }, isUnlisted: true }
 }
 
-/** What clients are told apart by: those that can do the same are offered the same. */
-function askerOf(client: Client | undefined): string {
+/** Distinguishes clients by capabilities: those with equal capabilities are offered the same tools. */
+function clientKeyOf(client: Client | undefined): string {
   return createHash('sha256')
     .update(canonical(client?.capabilities ?? {}))
     .digest('base64url')
 }
 
-/** Whether there is no page after one; some servers say so with a cursor that is empty. */
+/** Whether there is no further page; some servers send an empty cursor instead of none. */
 function isLast(nextCursor: unknown): boolean {
   return typeof nextCursor !== 'string' || nextCursor === ''
 }
 
-const NO_LIST = 'The server answered tools/list with something else than a list.'
+const NO_LIST = "The server's response to tools/list is not a list."
 
-/** Whether the server itself said no: it would say so again. */
+/** Whether the server itself refused: it would refuse again. */
 function isAnswered(error: unknown): boolean {
   return error instanceof GatewayError && error.code === 'UPSTREAM_ERROR'
 }
@@ -176,24 +178,24 @@ function read({ fields: { tools } }: Payload, into: Map<string, IndexedTool>): v
   }
 }
 
-// Bounds on what a server lists: how many entries, how large each, and how large all of a page.
-// Everything a list holds is judged, described and kept, so a server that lists without end would stall all others.
-// What is over is left out, and `onCut` hears of it.
+// Bounds on listed entries: their number, their size, and the total size of a page. Every listed entry is classified,
+// described and cached, so an endless list would block all other servers. Excess entries are dropped and reported to
+// `onCut`.
 
-/** How many entries of one page are taken, and how many of all pages together. */
+/** The maximum number of entries of one page, and of all pages together. */
 export const MAX_LIST_ENTRIES = 2000
-/** How long one entry may be, in characters of JSON. */
+/** The maximum length of an entry, in characters of JSON. */
 const MAX_ENTRY_LENGTH = 256 * 1024
-/** How long the entries of a page may be together, in characters of JSON. */
+/** The maximum total length of the entries of a page, in characters of JSON. */
 const MAX_PAGE_LENGTH = 8 * 1024 * 1024
 
-/** What was left out of a list. */
+/** The entries dropped from a list. */
 export interface Cut {
   readonly entries: number
   readonly oversized: number
 }
 
-/** A page of a list within the bounds; the same one where it is. */
+/** A page of a list within the bounds; unchanged if it complies. */
 export function boundedPage(page: Payload, key: string, onCut: (cut: Cut) => void): Payload {
   const listed = page.member(key)
   if (!Array.isArray(listed) || (listed.length <= MAX_LIST_ENTRIES && isShort(page))) return page
@@ -212,104 +214,141 @@ export function boundedPage(page: Payload, key: string, onCut: (cut: Cut) => voi
   return page.with({ [key]: Payload.text(`[${kept.join(',')}]`) })
 }
 
-/** No entry of a short page is too long. */
+/** A short page contains no entry that is too long. */
 function isShort({ text }: Payload): boolean {
   return text.length <= MAX_ENTRY_LENGTH
 }
 
-// What tools of a server are called here, and which are not offered. Everything outside of the server's own connection
-// knows a renamed tool by its new name alone: rules, judgement, logs, documents. Invariant: a name stands for one tool.
-// A new name goes before one the server lists itself, which is then left out, so no server takes a name by listing it.
+// Renamed and hidden tools. Everything except the server's own connection uses only the new name of a renamed tool:
+// rules, classification, logs, documents. Invariant: a name refers to one tool. A new name takes precedence over a tool
+// of that name in the server's list, which is then left out, so no server can take a name by listing it.
 
-type FindTool = (call: Call) => IndexedTool | undefined | Promise<IndexedTool | undefined>
+/** Finds the tool a call names. */
+export type FindTool = (call: Call) => IndexedTool | undefined | Promise<IndexedTool | undefined>
 
-/** The server by the names tools have here. */
+/** The server under the names its tools have in the gateway. */
 interface ToolNames {
-  /** Its calls and lists. With `isWhole` the tools that are not offered are there. */
-  handle(next: Handler, isWhole?: boolean): Handler
+  /** Runs its calls and lists. With `withHidden` the tools that are not offered are included. */
+  handle(next: Handler, withHidden?: boolean): Handler
   find(next: FindTool): FindTool
-  /** Tools that have a new name which the server turned out to list itself, with that name. */
+  /** Renamed tools whose new name the server also lists itself, with that name. */
   readonly taken: ReadonlyMap<string, string>
 }
 
-/** What renames and hides the tools of a server; nothing where nothing is to be. */
+/** Renames and hides the tools of a server; undefined where nothing is configured. */
 export function toolNames({ renames, tools }: UpstreamSettings, log: Log): ToolNames | undefined {
-  const given = new Map(Object.entries(renames))
   const isHiding = Object.values(tools).some(({ hide }) => hide === true)
-  if (given.size === 0 && !isHiding) return undefined
-  const original = new Map([...given].map(([name, renamed]) => [renamed, name]))
-  const isHidden = (name: string): boolean => settingOf(tools, name, 'hide')?.value === true
-  const definitions = new WeakMap<object, IndexedTool>()
-  const taken = new Map<string, string>()
+  if (Object.keys(renames).length === 0 && !isHiding) return undefined
+  return new ConfiguredNames({ renames, tools }, log)
+}
 
-  /** The name the server knows a tool by; nothing where none has this name. */
-  const nameAt = (name: string, isWhole: boolean): string | undefined => {
-    if (!isWhole && isHidden(name)) return undefined
-    return original.get(name) ?? (given.has(name) ? undefined : name)
+class ConfiguredNames implements ToolNames {
+  readonly taken = new Map<string, string>()
+  readonly #tools: UpstreamSettings['tools']
+  /** New names by the server's names, and the reverse. */
+  readonly #renames: ReadonlyMap<string, string>
+  readonly #originals: ReadonlyMap<string, string>
+  readonly #definitions = new WeakMap<object, IndexedTool>()
+  readonly #log: Log
+
+  constructor({ renames, tools }: Pick<UpstreamSettings, 'renames' | 'tools'>, log: Log) {
+    this.#tools = tools
+    this.#renames = new Map(Object.entries(renames))
+    this.#originals = new Map([...this.#renames].map(([name, renamed]) => [renamed, name]))
+    this.#log = log
   }
-  /** What a listed tool is called; nothing where it is left out. */
-  const nameOf = (listed: string, isWhole: boolean): string | undefined => {
-    const name = given.get(listed) ?? listed
-    if (!given.has(listed) && original.has(listed)) {
-      reportTaken(listed)
+
+  handle(next: Handler, withHidden = false): Handler {
+    return async (call) => {
+      if (call.method === 'tools/list') {
+        const outcome = await next(call)
+        if (outcome.kind !== 'result') return outcome
+        return { ...outcome, result: this.#renamedList(outcome.result, withHidden) }
+      }
+      if (call.method !== 'tools/call') return next(call)
+      const original = this.#toServer(call, withHidden)
+      if (!original) throw unknownTool(String(call.params.fields.name))
+      return next(original)
+    }
+  }
+
+  find(next: FindTool): FindTool {
+    return (call) => {
+      const original = this.#toServer(call, false)
+      if (!original) return undefined
+      const found = next(original)
+      return found instanceof Promise
+        ? found.then((tool) => this.#renamedTool(tool))
+        : this.#renamedTool(found)
+    }
+  }
+
+  #isHidden(name: string): boolean {
+    return settingOf(this.#tools, name, 'hide')?.value === true
+  }
+
+  /** The server's name of a tool; undefined where no offered tool has this name. */
+  #originalOf(name: string, withHidden: boolean): string | undefined {
+    if (!withHidden && this.#isHidden(name)) return undefined
+    return this.#originals.get(name) ?? (this.#renames.has(name) ? undefined : name)
+  }
+
+  /** The name of a listed tool in the gateway; undefined where it is left out. */
+  #nameOf(listed: string, withHidden: boolean): string | undefined {
+    const renamed = this.#renames.get(listed)
+    if (renamed === undefined && this.#originals.has(listed)) {
+      this.#reportTaken(listed)
       return undefined
     }
-    return !isWhole && isHidden(name) ? undefined : name
+    const name = renamed ?? listed
+    return !withHidden && this.#isHidden(name) ? undefined : name
   }
-  const reportTaken = (name: string): void => {
-    const renamed = original.get(name) ?? ''
-    if (taken.has(renamed)) return
-    taken.set(renamed, name)
-    log.warn('upstream.name_taken', { name, reason: `it is the new name of ${renamed}` })
+
+  #reportTaken(name: string): void {
+    const original = this.#originals.get(name) ?? ''
+    if (this.taken.has(original)) return
+    this.taken.set(original, name)
+    this.#log.warn('upstream.name_taken', { name, reason: `it is the new name of ${original}` })
   }
-  const listed = (result: Payload, isWhole: boolean): Payload => {
+
+  #renamedList(result: Payload, withHidden: boolean): Payload {
     const list = result.at('tools')
     if (!list || !Array.isArray(list.value)) return result
     const kept = list.items.flatMap((entry) => {
-      const { name } = entry.fields
-      if (typeof name !== 'string') return [entry]
-      const shown = nameOf(name, isWhole)
-      if (shown === undefined) return []
-      return [shown === name ? entry : entry.with({ name: shown })]
+      const { name: listed } = entry.fields
+      if (typeof listed !== 'string') return [entry]
+      const name = this.#nameOf(listed, withHidden)
+      if (name === undefined) return []
+      return [name === listed ? entry : entry.with({ name })]
     })
     return result.with({ tools: Payload.text(`[${kept.map(({ text }) => text).join(',')}]`) })
   }
-  const called = (call: Call, isWhole: boolean): Call | undefined => {
+
+  /** The call with the server's name of its tool; undefined where no offered tool has its name. */
+  #toServer(call: Call, withHidden: boolean): Call | undefined {
     const { name } = call.params.fields
     if (typeof name !== 'string') return call
-    const known = nameAt(name, isWhole)
-    if (known === undefined || known === name) return known === undefined ? undefined : call
-    return { ...call, params: call.params.with({ name: known }), target: { ...call.target, name: known } }
-  }
-  const shownTool = (tool: IndexedTool | undefined): IndexedTool | undefined => {
-    const name = tool && nameOf(String(tool.definition.name), false)
-    if (!tool || name === undefined || name === tool.definition.name)
-      return name === undefined ? undefined : tool
-    // The same definition for the same tool: what is known of it is kept by that.
-    const made = definitions.get(tool.definition) ?? { ...tool, definition: { ...tool.definition, name } }
-    definitions.set(tool.definition, made)
-    return made
+    const original = this.#originalOf(name, withHidden)
+    if (original === undefined) return undefined
+    if (original === name) return call
+    return {
+      ...call,
+      params: call.params.with({ name: original }),
+      target: { ...call.target, name: original },
+    }
   }
 
-  return {
-    taken,
-    handle:
-      (next, isWhole = false) =>
-      async (call) => {
-        if (call.method === 'tools/list') {
-          const outcome = await next(call)
-          return outcome.kind === 'result' ? { ...outcome, result: listed(outcome.result, isWhole) } : outcome
-        }
-        if (call.method !== 'tools/call') return next(call)
-        const known = called(call, isWhole)
-        if (!known) throw unknownTool(String(call.params.fields.name))
-        return next(known)
-      },
-    find: (next) => (call) => {
-      const known = called(call, false)
-      if (!known) return undefined
-      const found = next(known)
-      return found instanceof Promise ? found.then(shownTool) : shownTool(found)
-    },
+  #renamedTool(tool: IndexedTool | undefined): IndexedTool | undefined {
+    if (!tool) return undefined
+    const name = this.#nameOf(String(tool.definition.name), false)
+    if (name === undefined) return undefined
+    if (name === tool.definition.name) return tool
+    // Caches are keyed by the definition, so the same tool always gets the same one.
+    const renamed = this.#definitions.get(tool.definition) ?? {
+      ...tool,
+      definition: { ...tool.definition, name },
+    }
+    this.#definitions.set(tool.definition, renamed)
+    return renamed
   }
 }

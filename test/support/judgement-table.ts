@@ -66,7 +66,7 @@ export function verdictsOf(servers: readonly LabelledServer[], isTrusted: boolea
   return servers.flatMap(({ server, tools }) =>
     tools.map(({ label, definition }) => {
       const judgement = judge(definition, { server, isTrusted })
-      const [isAsked, isAlwaysAsked] = [judgement.effect, judgement.least].map(
+      const [isAsked, isAlwaysAsked] = [judgement.effect, judgement.baseEffect].map(
         (effect) => effect === 'destructive' || effect === 'execute',
       )
       return {
@@ -113,7 +113,12 @@ export function confusionTable(verdicts: readonly Verdict[]): string {
 }
 
 /** A verdict as a line for people. */
-export function lineOf({ server, tool, label, judgement: { effect, least, evidence } }: Verdict): string {
+export function lineOf({
+  server,
+  tool,
+  label,
+  judgement: { effect, baseEffect: least, evidence },
+}: Verdict): string {
   const both = effect === least ? effect : `${least} to ${effect}`
   return `${server} ${tool}: ${label}, judged ${both}: ${evidence.slice(0, 2).join('; ')}`
 }

@@ -80,7 +80,7 @@ export function permissionBench({
   const catalog = createCatalog({
     upstreams: new Map(servers.map(({ name }) => [name, server])),
     policies: (target) => [resolvingTool(target, all), instance.middleware?.(target)],
-    shown: () => [],
+    viewMiddleware: () => [],
     observe: (next) => next,
     isAggregate: true,
     isStrict: false,

@@ -1,9 +1,9 @@
 /**
- * Works on JSON as text: finds, edits and cuts members without parsing values that are not needed. Duplicate
- * keys and deep nesting are the callers' concern.
+ * Operations on JSON text: finds, edits and removes members without parsing values that are not needed. Duplicate keys
+ * and deep nesting are left to the callers.
  */
 
-/** A member of a JSON object: its key, and where it and its value stand in the object's text. */
+/** A member of a JSON object: its key, and the offsets of the member and its value in the object's text. */
 export interface Member {
   readonly key: string
   readonly start: number
@@ -20,7 +20,7 @@ const CLOSE_OBJECT = 125
 const OPEN_ARRAY = 91
 const CLOSE_ARRAY = 93
 
-/** Finds the top-level members of a JSON object without building values. The text must be valid JSON, an object. */
+/** Finds the top-level members of a JSON object without parsing values. The text must be a valid JSON object. */
 export function members(text: string): Member[] {
   const found: Member[] = []
   let at = skipSpace(text, text.indexOf('{') + 1)
@@ -38,7 +38,7 @@ export function members(text: string): Member[] {
   return found
 }
 
-/** The texts of the elements of a JSON array. The text must be valid JSON, an array. */
+/** The texts of the elements of a JSON array. The text must be a valid JSON array. */
 export function elements(text: string): string[] {
   const found: string[] = []
   let at = skipSpace(text, text.indexOf('[') + 1)
@@ -52,8 +52,8 @@ export function elements(text: string): string[] {
 }
 
 /**
- * Replaces, adds or (with `undefined`) removes top-level members of a JSON object. Edits are JSON texts; every
- * other value keeps the very characters it came in, so large integers and `1.0` survive.
+ * Replaces, adds or (with `undefined`) removes top-level members of a JSON object. Edits are JSON texts; every other
+ * value keeps its exact text, so large integers and `1.0` survive.
  */
 export function editMembers(text: string, edits: ReadonlyMap<string, string | undefined>): string {
   const parts: string[] = []
@@ -73,16 +73,18 @@ export function editMembers(text: string, edits: ReadonlyMap<string, string | un
   return `{${parts.join(',')}}`
 }
 
-/** Adds the text of members to a JSON object that has none of their keys. */
+/** Appends members, given as text, to a JSON object that has none of their keys. */
 export function addMembers(text: string, added: string): string {
   const end = text.endsWith('}') ? text.length - 1 : text.lastIndexOf('}')
   const isEmpty = skipSpace(text, text.indexOf('{') + 1) === end
   return `${text.slice(0, end)}${isEmpty ? '' : ','}${added}}`
 }
 
-/** Whether the containers of a JSON text nest deeper than this. One pass over texts long enough for it, none over others. */
-export function isDeeperThan(text: string, most: number): boolean {
-  if (text.length < 2 * most) return false
+/**
+ * Whether the containers of a JSON text are nested deeper than `maxDepth`. Texts too short for that are not scanned.
+ */
+export function isDeeperThan(text: string, maxDepth: number): boolean {
+  if (text.length < 2 * maxDepth) return false
   let depth = 0
   let at = 0
   while (at < text.length) {
@@ -91,28 +93,28 @@ export function isDeeperThan(text: string, most: number): boolean {
     else {
       if (code === OPEN_OBJECT || code === OPEN_ARRAY) depth++
       else if (code === CLOSE_OBJECT || code === CLOSE_ARRAY) depth--
-      if (depth > most) return true
+      if (depth > maxDepth) return true
       at++
     }
   }
   return false
 }
 
-/** What to do with a member found by `cutMembers`: take it out, pass over its value unread, or look into its value. */
-export type Verdict = 'cut' | 'skip' | 'enter'
+/** What `cutMembers` does with a member: remove it, skip its value, or descend into its value. */
+export type MemberAction = 'cut' | 'skip' | 'enter'
 
 /**
- * Takes members out of a JSON text at any depth, in one pass; everything else keeps the very characters it came in.
- * Text that is no JSON comes back in some form that is none either.
+ * Removes members of a JSON text at any depth, in one pass; everything else keeps its exact text. Invalid JSON remains
+ * invalid.
  */
-export function cutMembers(text: string, judge: (key: string) => Verdict): string {
+export function cutMembers(text: string, actionFor: (key: string) => MemberAction): string {
   let kept = ''
   let from = 0
   let at = 0
   let comma = 0
   let isKeyNext = false
-  /** The containers around: an array, an object, or an object of which a member stays. */
-  const around: ('array' | 'object' | 'kept')[] = []
+  /** The enclosing containers: an array, an object, or an object that keeps at least one member. */
+  const containers: ('array' | 'object' | 'kept')[] = []
   while (at < text.length) {
     const code = text.charCodeAt(at)
     if (code === QUOTE) {
@@ -120,13 +122,13 @@ export function cutMembers(text: string, judge: (key: string) => Verdict): strin
       at = skipString(text, at)
       if (!isKeyNext) continue
       isKeyNext = false
-      const verdict = judge(unquoted(text.slice(start, at)))
-      if (verdict !== 'cut') around[around.length - 1] = 'kept'
-      if (verdict === 'enter') continue
+      const action = actionFor(unquoted(text.slice(start, at)))
+      if (action !== 'cut') containers[containers.length - 1] = 'kept'
+      if (action === 'enter') continue
       at = skipSpace(text, skipValue(text, valueAfter(text, at)))
-      if (verdict === 'skip') continue
-      // The comma before goes too; where no member stands before, the one after.
-      const isAfter = around.at(-1) === 'kept'
+      if (action === 'skip') continue
+      // Remove the preceding comma too; if no member precedes, the following one.
+      const isAfter = containers.at(-1) === 'kept'
       kept += text.slice(from, isAfter ? comma : start)
       isKeyNext = !isAfter && text.charCodeAt(at) === COMMA
       if (isKeyNext) at++
@@ -135,12 +137,12 @@ export function cutMembers(text: string, judge: (key: string) => Verdict): strin
     }
     if (code === OPEN_OBJECT || code === OPEN_ARRAY) {
       isKeyNext = code === OPEN_OBJECT
-      around.push(isKeyNext ? 'object' : 'array')
+      containers.push(isKeyNext ? 'object' : 'array')
     } else if (code === CLOSE_OBJECT || code === CLOSE_ARRAY) {
       isKeyNext = false
-      around.pop()
+      containers.pop()
     } else if (code === COMMA) {
-      isKeyNext = around.at(-1) !== 'array'
+      isKeyNext = containers.at(-1) !== 'array'
       comma = at
     }
     at++
@@ -148,14 +150,14 @@ export function cutMembers(text: string, judge: (key: string) => Verdict): strin
   return from === 0 ? text : kept + text.slice(from)
 }
 
-/** Whether a value is a JSON object: not null, not an array. */
+/** Whether a value is a JSON object: neither null nor an array. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /**
- * What a text says as JSON; nothing where it is none. Most of what tools say is prose, or JSON in many lines, and to
- * look first costs a hundredth of an exception with its stack.
+ * The value of a JSON text; undefined if it is not JSON. Most tool output is prose or JSON in many lines, and checking
+ * first costs a hundredth of an exception with its stack.
  */
 export function readJson(text: string): unknown {
   const start = skipSpace(text, 0)
@@ -168,10 +170,10 @@ export function readJson(text: string): unknown {
   }
 }
 
-/** What JSON can start with. */
+/** The beginnings of a JSON text. */
 const STARTS = /^(?:["{[\d]|-\d|tr|fa|nu)/
 
-/** The same JSON text for equal values, whatever the order of their keys. */
+/** The same JSON text for equal values, independent of key order. */
 export function canonical(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`
   if (!isObject(value)) return JSON.stringify(value) ?? 'null'
@@ -181,7 +183,7 @@ export function canonical(value: unknown): string {
   return `{${keys.map((key) => `${JSON.stringify(key)}:${canonical(value[key])}`).join(',')}}`
 }
 
-/** Whether two values are equal, whatever the order of their keys; what is nested too deeply to be looked through is not. */
+/** Whether two values are equal, independent of key order; values nested too deeply to compare are not equal. */
 export function isSame(one: unknown, other: unknown): boolean {
   try {
     return canonical(one) === canonical(other)
@@ -191,7 +193,7 @@ export function isSame(one: unknown, other: unknown): boolean {
   }
 }
 
-/** A key as it is called, of its text. */
+/** The key that a quoted text stands for. */
 function unquoted(quoted: string): string {
   if (!quoted.includes('\\')) return quoted.slice(1, -1)
   try {
@@ -201,7 +203,7 @@ function unquoted(quoted: string): string {
   }
 }
 
-/** Where the value of a member begins whose key ends here. */
+/** The offset of a member's value, given the end of its key. */
 function valueAfter(text: string, keyEnd: number): number {
   const at = skipSpace(text, keyEnd)
   return skipSpace(text, text.charCodeAt(at) === COLON ? at + 1 : at)

@@ -1,23 +1,23 @@
-/** Paths into JSON values, as `$.result.items[0].id`. */
+/** Paths into JSON values, such as `$.result.items[0].id`. */
 import { isObject } from './json.ts'
 
-/** What paths of an expression begin with. */
+/** The possible roots of a path. */
 export type Root = 'args' | 'result' | 'snapshot'
 
-/** A way into what is known. */
+/** A path into the values of a call. */
 export interface Path {
   readonly root: Root
   readonly steps: readonly Step[]
 }
 
-/** What is known of a call: its arguments, what it gave, and what was read before it. */
+/** The values of a call: its arguments, its result, and what was read before it. */
 export interface Scope {
   readonly args: Readonly<Record<string, unknown>>
   readonly result?: unknown
   readonly snapshot?: unknown
 }
 
-/** What is at the end of a path; nothing where it leads nowhere, be it for one of several elements. */
+/** The value at a path; undefined if it does not exist, or is missing for one of several elements. */
 export function find({ root, steps }: Path, scope: Scope): unknown {
   return follow(scope[root], steps)
 }
@@ -52,7 +52,7 @@ function memberOf(value: unknown, step: string | number): unknown {
   return isObject(value) && Object.hasOwn(value, step) ? value[step] : undefined
 }
 
-/** Whether a name can stand behind a dot of a path. */
+/** Whether a name can follow a dot in a path. */
 function isStepName(text: string): boolean {
   return /^[\p{L}\p{N}_-]+$/u.test(text)
 }
@@ -60,10 +60,10 @@ function isStepName(text: string): boolean {
 /** One step into a JSON value: a member by name, an element by index, or (`null`) each of them. */
 export type Step = string | number | null
 
-/** How many steps a path may have. */
+/** The maximum number of steps of a path. */
 const MAX_STEPS = 64
 
-/** Reads a path such as `$.items[*].email` or `$.rows[0]`; nothing where it is none. */
+/** Parses a path such as `$.items[*].email` or `$.rows[0]`; undefined if it is not a valid path. */
 export function parseSteps(text: string): readonly Step[] | undefined {
   if (!/^\$(?:\.[^.[\]]+|\[(?:\d{1,9}|\*)\])*$/.test(text)) return undefined
   const steps = [...text.matchAll(/\.([^.[\]]+)|\[(\d+|\*)\]/g)].map(([, name, index]) => {

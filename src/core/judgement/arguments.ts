@@ -1,6 +1,6 @@
 /**
- * What the arguments of a tool say of it: languages it runs, selectors for many things at once, files it writes,
- * switches that make it worse or harmless. Evidence of an optional argument concerns the calls that use it.
+ * Evidence from the arguments of a tool: languages it runs, selectors for many things at once, files it writes,
+ * switches that make it worse or harmless. Evidence of an optional argument applies to the calls that use it.
  */
 import { isObject } from '../json/json.ts'
 import { wordsOf } from '../text/words.ts'
@@ -18,15 +18,15 @@ interface Argument {
   readonly description: string
 }
 
-/** What is known of a tool besides its arguments, when they are read. */
+/** What else is known of a tool when its arguments are examined. */
 export interface About {
-  /** Its name and description, as one text. */
+  /** Its name and description as one text. */
   readonly text: string
   /** Its verbs. */
   readonly verbs: readonly string[]
-  /** Some verb says that it does more than read. */
+  /** A verb shows that it does more than read. */
   readonly isActing: boolean
-  /** Some verb says that it runs something. */
+  /** A verb shows that it runs something. */
   readonly isExecuting: boolean
   /** Its verbs only add: create, append, insert, edit. */
   readonly isAdding: boolean
@@ -34,7 +34,7 @@ export interface About {
 
 const MAX_ARGUMENTS = 200
 
-/** What the input schema of a tool says. */
+/** The evidence of a tool's input schema. */
 export function argumentEvidence(inputSchema: unknown, about: About): readonly Evidence[] {
   const all = argumentsOf(inputSchema)
   return [
@@ -51,7 +51,7 @@ export function argumentEvidence(inputSchema: unknown, about: About): readonly E
   ]
 }
 
-/** The argument that makes a call try out only, and change nothing, where a tool has one. */
+/** The argument that makes a call a dry run without changes, if a tool has one. */
 export function dryRunArgument(inputSchema: unknown): readonly string[] | undefined {
   return argumentsOf(inputSchema).find(({ words }) =>
     /^(?:dry run|dryrun|preview only|simulate|validate only|what if|plan only|check only)$/.test(
@@ -60,17 +60,17 @@ export function dryRunArgument(inputSchema: unknown): readonly string[] | undefi
   )?.path
 }
 
-/** Whether results are said to count what was changed or deleted. */
+/** Whether results are described as counting what was changed or deleted. */
 export function outputEvidence(outputSchema: unknown): readonly Evidence[] {
   const changed = argumentsOf(outputSchema).find(({ words }) =>
     words.some((word) =>
       /^(?:deleted|removed|dropped|destroyed|purged|truncated|affected|overwritten)$/.test(word),
     ),
   )
-  return changed ? [{ effect: 'destructive', isSoft: true, text: `its result tells ${changed.name}` }] : []
+  return changed ? [{ effect: 'destructive', isSoft: true, text: `its result reports ${changed.name}` }] : []
 }
 
-/** Arguments, and members of those that only wrap others. References inside a schema are followed. */
+/** Arguments, and the members of arguments that only wrap others. References within a schema are followed. */
 function argumentsOf(schema: unknown): readonly Argument[] {
   const own = membersOf(schema, schema, [])
   const wrapped = own.flatMap(({ path, words, schema: member }) =>
@@ -104,7 +104,7 @@ function membersOf(given: unknown, root: unknown, above: readonly string[]): rea
     })
 }
 
-/** A schema, or the one inside the same document that it refers to. */
+/** A schema, or the one in the same document that it refers to. */
 function resolved(given: unknown, root: unknown): Schema | undefined {
   if (!isObject(given)) return undefined
   const { $ref: reference } = given
@@ -119,10 +119,10 @@ function resolved(given: unknown, root: unknown): Schema | undefined {
   return isObject(found) ? found : undefined
 }
 
-/** Names of arguments that hold a program by themselves. */
+/** Names of arguments that always contain a program. */
 const programs =
   /^(?:sql|script|javascript|js code|python|bash|shell|cmd|command|commands|mutation|graphql|code snippet|dockerfile|source code|python code|javascript code)$/
-/** Names of arguments that hold a program where the text around says so. */
+/** Names of arguments that contain a program if the surrounding text says so. */
 const maybePrograms =
   /^(?:query|queries|code|expression|function|functions|statement|statements|program|pipeline|operations|page function|eval|args|cypher|sql query|sql queries|query string|raw query|input)$/
 const languages =
@@ -131,7 +131,7 @@ const languages =
 const readingLanguages =
   /\b(?:promql|logql|traceql|jql|cql|lucene|kql|esql|es\|ql|es_ql|query dsl|xpath|jsonpath|jq|css selector|regex|regular expression)\b/i
 
-/** Whether an argument says in which programming language another one is written. */
+/** Whether an argument selects the programming language of another one. */
 function isLanguageChosen(all: readonly Argument[]): boolean {
   return all.some(({ words, schema }) => {
     const choices = Array.isArray(schema.enum) ? schema.enum.join(' ') : ''
@@ -160,7 +160,7 @@ function languageEvidence(argument: Argument, about: About, isChosen: boolean): 
     return [
       {
         effect: 'destructive',
-        text: `${name} can hold a stage that writes`,
+        text: `${name} can contain a stage that writes`,
         when: { argument: name, path, is: 'stores' },
       },
     ]
@@ -171,7 +171,7 @@ function languageEvidence(argument: Argument, about: About, isChosen: boolean): 
   ]
 }
 
-/** An argument that chooses what is done: the worst choice counts, for calls that make it. */
+/** An argument that selects the action: the worst choice counts, for calls that make it. */
 function choiceEvidence({ name, path, words, schema, description }: Argument): Evidence[] {
   if (
     !/^(?:action|operation|method|mode|command|op|verb|type|subcommand|state|status)$/.test(
@@ -207,13 +207,15 @@ function rank({ effect }: Evidence): number {
 const worsening =
   /^(?:force|forced|overwrite|overwrite existing|recursive|cascade|purge|hard|hard delete|permanent|permanently|delete|delete existing|replace|replace all|replace existing|clear|clear existing|wipe|destroy|prune|truncate|delete source|delete branch|remove source|drop|ignore errors none)$/
 
-/** Switches that throw something away, even of a tool that otherwise reads. */
+/** Switches that discard something, even of a tool that otherwise only reads. */
 const discarding = /^(?:reset|purge|wipe|destroy|prune|delete|hard delete|overwrite existing)(?: \w+)?$/
-/** Switches that let others see, or tell them. */
+/** Switches that publish something or notify people. */
 const publishing =
   /^(?:(?:is )?public|external|publish|make public|anonymous access|(?:send|notify)(?: (?:email|emails|notification|notifications|invite|invites|users|people|attendees|customer))?)$/
 
-/** A switch that makes a call worse. Those of tools that only read say how they read, unless they lose something. */
+/**
+ * A switch that makes a call worse. Switches of read-only tools affect how they read, unless they discard something.
+ */
 function switchEvidence({ name, path, words, schema }: Argument, about: About): Evidence[] {
   if (schema.type !== 'boolean') return []
   const label = words.join(' ')
@@ -234,7 +236,7 @@ function switchEvidence({ name, path, words, schema }: Argument, about: About): 
 const files =
   /^(?:filename|file name|output|output file|output filename|output path|output dir|output directory|save to|save path|save as|save dir|save directory|file path to save|download path|download dir|downloads dir|local path|local file path|local directory|destination path|target path|target file|export path|pdf path|png path|image path to save)$/
 
-/** A file that a tool which reads writes its result to. */
+/** A file that a reading tool writes its result to. */
 function fileEvidence(
   { name, path, words, schema, isRequired, description }: Argument,
   about: About,
@@ -247,16 +249,16 @@ function fileEvidence(
   if (!isWritten || /\b(?:to read|to load|to upload|input file)\b/i.test(description)) return []
   return [
     {
-      // The place is the caller's choice: what is there may be replaced.
+      // The caller chooses the location, so an existing file may be replaced.
       effect: isRequired ? 'destructive' : 'write',
       ...(isRequired && { isSoft: true }),
-      text: `it writes a file where ${name} is given`,
+      text: `it writes a file if ${name} is given`,
       ...(!isRequired && { when: { argument: name, path, is: 'given' } }),
     },
   ]
 }
 
-/** A path and contents: a file is written as a whole, and what it held is lost. */
+/** A path and contents: a file is written as a whole, and its previous contents are lost. */
 function wholeFileEvidence(all: readonly Argument[], { isActing, isAdding, text }: About): Evidence[] {
   const path = all.find(({ words }) =>
     /^(?:path|file path|filepath|filename|file name|file)$/.test(words.join(' ')),
@@ -274,7 +276,7 @@ function wholeFileEvidence(all: readonly Argument[], { isActing, isAdding, text 
   ]
 }
 
-/** Any request to any address. */
+/** Arbitrary requests to arbitrary addresses. */
 function requestEvidence(all: readonly Argument[], { text }: About): Evidence[] {
   const url = all.find(({ words }) => /^(?:url|uri|endpoint|path)$/.test(words.join(' ')))
   const method = all.find(({ words }) => /^(?:method|http method|verb)$/.test(words.join(' ')))
@@ -282,7 +284,7 @@ function requestEvidence(all: readonly Argument[], { text }: About): Evidence[] 
   return [
     {
       effect: 'execute',
-      text: `${url.name} and ${method.name} make any request`,
+      text: `${url.name} and ${method.name} allow any request`,
       ...(!method.isRequired && { when: { argument: method.name, path: method.path, is: 'given' } }),
     },
   ]
@@ -294,7 +296,7 @@ const changing = new Set(
   'archive assign change disable edit enable label mark modify move patch set tag update'.split(' '),
 )
 
-/** A selector: one call changes as many things as it fits. */
+/** A selector: one call changes everything that matches it. */
 function bulkEvidence(all: readonly Argument[], { verbs }: About): Evidence[] {
   const selector = all.find(
     ({ words, schema }) => selectors.test(words.join(' ')) && schema.type !== 'boolean',
@@ -309,7 +311,7 @@ function bulkEvidence(all: readonly Argument[], { verbs }: About): Evidence[] {
   ]
 }
 
-/** Moved or renamed onto something: what is there may be replaced. */
+/** Moving or renaming onto a target: what exists there may be replaced. */
 function targetEvidence(all: readonly Argument[], { verbs }: About): Evidence[] {
   if (!verbs.some((verb) => verb === 'rename' || verb === 'move')) return []
   const target = all.find(({ words }) =>
@@ -318,11 +320,11 @@ function targetEvidence(all: readonly Argument[], { verbs }: About): Evidence[] 
     ),
   )
   return target
-    ? [{ effect: 'destructive', isSoft: true, text: `what is at ${target.name} may be replaced` }]
+    ? [{ effect: 'destructive', isSoft: true, text: `an existing object at ${target.name} may be replaced` }]
     : []
 }
 
-/** A key and its whole value: what the key held is replaced. */
+/** A key and its complete value: the previous value of the key is replaced. */
 function valueEvidence(all: readonly Argument[], { verbs }: About): Evidence[] {
   if (!verbs.some((verb) => verb === 'set' || verb === 'put')) return []
   const key = all.find(({ words }) => /^(?:key|name|variable|path)$/.test(words.join(' ')))
@@ -332,7 +334,7 @@ function valueEvidence(all: readonly Argument[], { verbs }: About): Evidence[] {
     : []
 }
 
-/** Something goes to an address from then on. */
+/** Something is forwarded to an address from then on. */
 function forwardingEvidence(all: readonly Argument[], { isActing }: About): Evidence[] {
   const address = all.find(({ words }) =>
     /^(?:forward|forward to|redirect to|forwarding address)$/.test(words.join(' ')),
@@ -348,7 +350,7 @@ function forwardingEvidence(all: readonly Argument[], { isActing }: About): Evid
     : []
 }
 
-/** Whether any of these words is a verb of one of these classes. */
+/** Whether any of the words is a verb of one of the classes. */
 export function hasVerb(words: readonly string[], kinds: readonly string[]): boolean {
   return words.some((word) => {
     const verb = baseVerb(word)

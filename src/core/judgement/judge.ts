@@ -1,9 +1,9 @@
 /**
- * Judges what a tool does by all that is known of it before it runs: its name, title, description, arguments, output
- * and annotations. The worst evidence wins; what its server says in its favour counts only where the server is
- * trusted and nothing plain contradicts it. A tool of which nothing says what it does is taken for destructive.
+ * Judges the effect of a tool from everything known before it runs: its name, title, description, arguments, output and
+ * annotations. The worst evidence wins; reassuring declarations of its server count only if the server is trusted and
+ * no plain evidence contradicts them. A tool without any evidence is considered destructive.
  *
- * A judgement holds for the tool; `effectOfCall` tells what of it concerns the call at hand.
+ * A judgement applies to the tool; `effectOfCall` selects the part of it that applies to one call.
  */
 import type { Descriptor, Classification, Operation, Risk } from '../descriptor.ts'
 import { isObject } from '../json/json.ts'
@@ -20,20 +20,20 @@ import {
 } from './lexicon.ts'
 import { descriptionEvidence, nameEvidence, titleEvidence } from './words.ts'
 
-/** What a tool does, and why that is believed. */
+/** The effect of a tool, and the evidence for it. */
 export interface Judgement extends Variation {
-  /** What the worst call of it does. */
+  /** The effect of its worst call. */
   readonly effect: Effect
-  /** The decisive verb, where one decided. */
+  /** The decisive verb, if any. */
   readonly verb?: string
-  /** Why, the decisive reason first; for people. */
+  /** The evidence, decisive reason first; for people. */
   readonly evidence: readonly string[]
 }
 
 /** What is known of the server of a tool. */
 export interface Context {
   readonly server: string
-  /** Its annotations are believed where they reassure. */
+  /** Whether its reassuring annotations are believed. */
   readonly isTrusted: boolean
 }
 
@@ -45,36 +45,41 @@ export function judge(definition: Definition, { server, isTrusted }: Context): J
   const description = typeof definition.description === 'string' ? definition.description : ''
   const hints = isObject(definition.annotations) ? definition.annotations : {}
   const named = nameEvidence(name, server)
-  const told = [...named, ...titlesOf(definition, hints), ...descriptionEvidence(description)]
-  const plain = [...told, ...argumentEvidence(definition.inputSchema, aboutOf(name, description, told))]
+  const wordEvidence = [...named, ...titlesOf(definition, hints), ...descriptionEvidence(description)]
+  const plain = [
+    ...wordEvidence,
+    ...argumentEvidence(definition.inputSchema, aboutOf(name, description, wordEvidence)),
+  ]
   const all = [...plain, ...outputEvidence(definition.outputSchema)]
-  const heard = annotated(all, { hints, isTrusted })
-  const base = heard.evidence.filter((each) => !each.when)
-  const conditions = heard.evidence.flatMap((each) => (each.when ? [{ ...each, when: each.when }] : []))
-  const least = base.reduce<Effect>((effect, each) => worse(effect, each.effect), 'read')
-  const ordered = heard.evidence.toSorted((one, other) => effectRanks[other.effect] - effectRanks[one.effect])
-  const worst = conditions.reduce<Effect>((effect, each) => worse(effect, each.effect), least)
+  const weighed = annotated(all, { hints, isTrusted })
+  const base = weighed.evidence.filter((each) => !each.when)
+  const conditions = weighed.evidence.flatMap((each) => (each.when ? [{ ...each, when: each.when }] : []))
+  const baseEffect = base.reduce<Effect>((effect, each) => worse(effect, each.effect), 'read')
+  const ordered = weighed.evidence.toSorted(
+    (one, other) => effectRanks[other.effect] - effectRanks[one.effect],
+  )
+  const worst = conditions.reduce<Effect>((effect, each) => worse(effect, each.effect), baseEffect)
   const dryRun = dryRunArgument(definition.inputSchema)
   const verb = ordered.find((each) => each.effect === worst && each.verb !== undefined)?.verb
   return {
     effect: worst,
-    least,
-    conditions: conditions.filter((each) => effectRanks[each.effect] > effectRanks[least]),
+    baseEffect,
+    conditions: conditions.filter((each) => effectRanks[each.effect] > effectRanks[baseEffect]),
     ...(dryRun !== undefined && { dryRun }),
     ...(verb !== undefined && { verb }),
-    evidence: [...ordered.map(said), ...heard.doubts],
+    evidence: [...ordered.map(evidenceText), ...weighed.caveats],
   }
 }
 
-/** What one call of a judged tool does. */
+/** The effect of one call of a judged tool. */
 function effectOfCall(
-  { least, conditions, dryRun }: Variation,
+  { baseEffect, conditions, dryRun }: Variation,
   given: Readonly<Record<string, unknown>>,
 ): Effect {
   if (dryRun !== undefined && at(given, dryRun) === true) return 'read'
   return conditions
     .filter(({ when }) => isMet(when, at(given, when.path)))
-    .reduce<Effect>((effect, each) => worse(effect, each.effect), least)
+    .reduce<Effect>((effect, each) => worse(effect, each.effect), baseEffect)
 }
 
 function at(given: unknown, path: readonly string[]): unknown {
@@ -90,7 +95,7 @@ function isMet({ is, value }: Condition, given: unknown): boolean {
   return is === 'given' || /"\$(?:out|merge)"/.test(JSON.stringify(given))
 }
 
-function said({ text, when }: Evidence): string {
+function evidenceText({ text, when }: Evidence): string {
   return when && when.is === 'given' ? `${text} (only calls with ${when.argument})` : text
 }
 
@@ -99,9 +104,9 @@ function titlesOf(definition: Definition, hints: Definition): readonly Evidence[
   return [...new Set(titles)].flatMap(titleEvidence)
 }
 
-function aboutOf(name: string, description: string, told: readonly Evidence[]) {
-  const verbs = told.flatMap(({ verb }) => verb ?? [])
-  const acting = told.filter(({ effect }) => effect !== 'read')
+function aboutOf(name: string, description: string, wordEvidence: readonly Evidence[]) {
+  const verbs = wordEvidence.flatMap(({ verb }) => verb ?? [])
+  const acting = wordEvidence.filter(({ effect }) => effect !== 'read')
   return {
     text: `${name.replaceAll(/[_-]/g, ' ')} ${description}`,
     verbs,
@@ -116,52 +121,58 @@ function aboutOf(name: string, description: string, told: readonly Evidence[]) {
 
 const adding = new Set('create add insert append edit comment annotate patch modify'.split(' '))
 
-interface Hearing {
+interface AnnotationContext {
   readonly hints: Definition
   readonly isTrusted: boolean
 }
 
-interface Heard {
+interface WeighedEvidence {
   readonly evidence: readonly Evidence[]
-  readonly doubts: readonly string[]
+  readonly caveats: readonly string[]
 }
 
-/** What annotations add to the evidence or take from it, with the protocol's own defaults for what is absent. */
-function annotated(all: readonly Evidence[], { hints, isTrusted }: Hearing): Heard {
+/** Adds annotations to the evidence or removes evidence by them; absent hints have the protocol's defaults. */
+function annotated(all: readonly Evidence[], { hints, isTrusted }: AnnotationContext): WeighedEvidence {
   const { readOnlyHint, destructiveHint } = hints
   const isSession = all.length > 0 && all.every(isPassing)
-  if (readOnlyHint === true) return readingSaid(all, isTrusted, destructiveHint)
+  if (readOnlyHint === true) return readOnlyEvidence(all, isTrusted, destructiveHint)
   if (destructiveHint === true) {
     const isPassingOnly = isSession && all.some(({ effect }) => effect !== 'read')
-    return isPassingOnly ? { evidence: all, doubts: [] } : raised(all, 'destructive', 'destructiveHint: true')
+    return isPassingOnly
+      ? { evidence: all, caveats: [] }
+      : raised(all, 'destructive', 'destructiveHint: true')
   }
   if (destructiveHint === false) return reassured(all, isTrusted, readOnlyHint)
   if (readOnlyHint === false) {
     if (isSession) return raised(all, 'write', 'readOnlyHint: false')
-    return raised(all, 'destructive', 'readOnlyHint: false, and not that it destroys nothing')
+    return raised(all, 'destructive', 'readOnlyHint: false, and not destructiveHint: false')
   }
-  if (all.length > 0) return { evidence: all, doubts: [] }
-  return { evidence: [{ effect: 'destructive', text: 'nothing says what it does' }], doubts: [] }
+  if (all.length > 0) return { evidence: all, caveats: [] }
+  return { evidence: [{ effect: 'destructive', text: 'nothing describes what it does' }], caveats: [] }
 }
 
-/** Only what passes by itself, and reads. */
+/** Evidence of reading, or of effects that end with the session. */
 function isPassing({ effect, verb }: Evidence): boolean {
   return effect === 'read' || (verb !== undefined && verbClass(verb) === 'session')
 }
 
-function raised(all: readonly Evidence[], effect: Effect, what: string): Heard {
-  return { evidence: [{ effect, text: `its server says ${what}` }, ...all], doubts: [] }
+function raised(all: readonly Evidence[], effect: Effect, what: string): WeighedEvidence {
+  return { evidence: [{ effect, text: `its server says ${what}` }, ...all], caveats: [] }
 }
 
-/** A trusted server that says it only reads is believed, but not against a name that says otherwise. */
-function readingSaid(all: readonly Evidence[], isTrusted: boolean, destructiveHint: unknown): Heard {
+/** A trusted server's readOnlyHint is believed, unless the tool's name contradicts it. */
+function readOnlyEvidence(
+  all: readonly Evidence[],
+  isTrusted: boolean,
+  destructiveHint: unknown,
+): WeighedEvidence {
   if (destructiveHint === true && !isTrusted) return raised(all, 'destructive', 'destructiveHint: true')
   const text = 'its server says readOnlyHint: true'
   if (!isTrusted) {
     const evidence: readonly Evidence[] =
-      all.length > 0 ? all : [{ effect: 'destructive', text: 'nothing but its server says what it does' }]
+      all.length > 0 ? all : [{ effect: 'destructive', text: 'only its annotations describe what it does' }]
     const isDoubted = evidence.some(({ effect }) => effect !== 'read')
-    return { evidence, doubts: isDoubted ? [`${text}, which is not believed (trust is off)`] : [] }
+    return { evidence, caveats: isDoubted ? [`${text}, which is ignored (trust is off)`] : [] }
   }
   const kept = all.filter(
     ({ verb, when, effect, isName }) =>
@@ -170,42 +181,43 @@ function readingSaid(all: readonly Evidence[], isTrusted: boolean, destructiveHi
       (isName && verb !== undefined && (isContradiction(verb) || plainWrites.has(verb))),
   )
   const isContradicted = kept.some(({ effect, when }) => effect !== 'read' && when === undefined)
-  if (isContradicted) return { evidence: kept, doubts: [`${text}, which its own words contradict`] }
-  return { evidence: [{ effect: 'read', text }, ...kept], doubts: [] }
+  if (isContradicted) return { evidence: kept, caveats: [`${text}, which its name contradicts`] }
+  return { evidence: [{ effect: 'read', text }, ...kept], caveats: [] }
 }
 
-/** Verbs that say in a name that something is made or changed, whatever its server says. */
+/** Verbs that, in a name, show that something is created or changed, whatever its server declares. */
 const plainWrites = new Set('create add insert update modify edit rename submit upload write'.split(' '))
 
-/** Verbs that no server talks away. */
+/** Verbs that no annotation overrides. */
 function isContradiction(verb: string): boolean {
   const kind = verbClass(verb)
   return kind === 'destructive' || kind === 'outward'
 }
 
-/** A trusted server that says it destroys nothing is believed where the words are soft. */
-function reassured(all: readonly Evidence[], isTrusted: boolean, readOnlyHint: unknown): Heard {
+/** A trusted server's `destructiveHint: false` overrides soft evidence. */
+function reassured(all: readonly Evidence[], isTrusted: boolean, readOnlyHint: unknown): WeighedEvidence {
   const text = 'its server says destructiveHint: false'
   const acts: readonly Evidence[] =
     readOnlyHint === false || all.length === 0 ? [{ effect: 'write', text }] : []
   if (!isTrusted) {
     const evidence: readonly Evidence[] =
-      all.length > 0 ? all : [{ effect: 'destructive', text: 'nothing but its server says what it does' }]
+      all.length > 0 ? all : [{ effect: 'destructive', text: 'only its annotations describe what it does' }]
     const isDoubted = evidence.some(({ effect }) => effectRanks[effect] > effectRanks.write)
     const more: readonly Evidence[] =
       readOnlyHint === false ? [{ effect: 'write', text: 'its server says readOnlyHint: false' }] : []
     return {
       evidence: [...evidence, ...more],
-      doubts: isDoubted ? [`${text}, which is not believed (trust is off)`] : [],
+      caveats: isDoubted ? [`${text}, which is ignored (trust is off)`] : [],
     }
   }
   const softened = all.map((each): Evidence =>
     each.isSoft && !each.when ? { ...each, effect: 'write' } : each,
   )
-  return { evidence: [...softened, ...acts], doubts: [] }
+  return { evidence: [...softened, ...acts], caveats: [] }
 }
 
-// The judgement of one call: a tool is listed with its worst effect, and a call is held to what its own arguments do.
+// The judgement of one call: a tool is listed with its worst effect, but a call is treated by the effect of its own
+// arguments.
 
 /** The risk of each effect. */
 export const riskOfEffect: Readonly<Record<Effect, Risk>> = {
@@ -215,7 +227,10 @@ export const riskOfEffect: Readonly<Record<Effect, Risk>> = {
   execute: 'destructive',
 }
 
-/** The kind of action an effect is; scopes tell deleting and administering from other destruction by the verb. */
+/**
+ * The kind of action of an effect; scopes distinguish deletion and administration from other destructive actions by the
+ * verb.
+ */
 export function opOfEffect(effect: Effect, verb: string | undefined): Operation {
   if (effect !== 'destructive') return effect
   const kind = verb === undefined ? undefined : verbClass(verb)
@@ -223,7 +238,7 @@ export function opOfEffect(effect: Effect, verb: string | undefined): Operation 
   return kind === 'destructive' || kind === 'soft' ? 'delete' : 'write'
 }
 
-/** An entry as one call of it is: with the classification that its arguments give it. */
+/** The descriptor of a tool with the classification of one call's arguments. */
 export function asCalled(entry: Descriptor, { params }: { readonly params: Payload }): Descriptor {
   const { varies } = entry.classification
   if (!varies) return entry

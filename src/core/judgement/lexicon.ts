@@ -1,23 +1,23 @@
 /**
- * The verbs by which names and descriptions of tools say what they do, each with the worst it commonly stands for.
+ * The verbs in names and descriptions of tools, each with the worst effect it commonly has.
  *
- * A verb that is not listed says nothing: it never makes a tool harmless. Words that are as often nouns (`commit`,
- * `release`, `run`) are marked, because after a reading verb they name what is read.
+ * An unlisted verb is no evidence: it never makes a tool harmless. Words that are as often nouns (`commit`, `release`,
+ * `run`) are marked, because after a reading verb they name what is read.
  */
 
-/** How arguments decide what a call does. */
+/** How arguments decide the effect of a call. */
 export interface Variation {
-  /** What a call does that uses no argument named in `conditions`. */
-  readonly least: Effect
-  /** Uses of arguments that make a call worse than `least`. */
+  /** The effect of a call that uses no argument named in `conditions`. */
+  readonly baseEffect: Effect
+  /** Uses of arguments that make a call worse than `baseEffect`. */
   readonly conditions: readonly (Evidence & { readonly when: Condition })[]
-  /** With `true` at this path of its arguments, a call changes nothing. */
+  /** A call with `true` at this path of its arguments changes nothing. */
   readonly dryRun?: readonly string[]
 }
 
 /**
- * What a verb stands for. `outward` goes to people or pays, and cannot be taken back; `session` passes by itself; of a
- * `soft` verb a trusted server may say that it destroys nothing.
+ * Classes of verbs. `outward` verbs reach people or move money, and cannot be undone; `session` effects end by
+ * themselves; for `soft` verbs a trusted server may declare that they destroy nothing.
  */
 export type VerbClass =
   | 'read'
@@ -70,7 +70,7 @@ const classes: Readonly<Record<VerbClass, string>> = {
     eval evaluate exec execute invoke launch run script shell spawn`,
 }
 
-/** Where a word belongs to two classes, the later class of this list wins. */
+/** A word in two classes belongs to the later class of this list. */
 const order: readonly VerbClass[] = [
   'read',
   'session',
@@ -115,17 +115,17 @@ const governing = new Set(
     .split(/\s+/),
 )
 
-/** What kind of action a word stands for as a verb in its base form; nothing where it is no known verb. */
+/** The class of a verb in its base form; undefined if it is not a known verb. */
 export function verbClass(word: string): VerbClass | undefined {
   return verbs.get(word)
 }
 
-/** Every verb of a class. */
+/** All verbs of a class. */
 export function allOf(kind: VerbClass): ReadonlySet<string> {
   return new Set([...verbs].filter(([, found]) => found === kind).map(([word]) => word))
 }
 
-/** The base form of a verb in the third person ("deletes", "applies", "pushes"), where that is a known verb. */
+/** The base form of a verb in the third person ("deletes", "applies", "pushes"), if it is a known verb. */
 export function baseVerb(word: string): string | undefined {
   if (verbs.has(word)) return word
   if (!word.endsWith('s') || word.length < 4) return undefined
@@ -139,43 +139,46 @@ export function isNoun(word: string): boolean {
   return nouns.has(word)
 }
 
-/** Whether what follows a verb in a name is what it reads. */
+/** Whether the words after a verb in a name are what it reads. */
 export function isGoverning(verb: string): boolean {
   return governing.has(verb)
 }
 
-// What one observation says of a tool. Evidence is ranked by the worst effect it stands for; the judgement of a tool
-// is its worst evidence that reassurance does not answer.
+// Evidence: one observation about a tool. Evidence is ranked by its worst effect; a tool is judged by its worst
+// evidence that no reassurance overrides.
 
-/** What a tool does, from harmless to worst. `execute` runs what the caller writes. */
+/** Effects, from harmless to worst. `execute` runs what the caller writes. */
 export type Effect = 'read' | 'write' | 'destructive' | 'execute'
 
-/** One observation and what follows from it. */
+/** One observation and its consequence. */
 export interface Evidence {
   readonly effect: Effect
   /** For people: a short clause, as in `its name says "delete"`. */
   readonly text: string
-  /** Its server may take it back with `destructiveHint: false`, where the server is trusted. */
+  /** A trusted server may override it with `destructiveHint: false`. */
   readonly isSoft?: true
-  /** It concerns calls that use this argument so, and no others. */
+  /** It applies only to calls that use this argument in this way. */
   readonly when?: Condition
-  /** The verb it rests on, where it rests on one. */
+  /** The verb it is based on, if any. */
   readonly verb?: string
-  /** It stands in the tool's name, which nothing talks away. */
+  /** It is based on the tool's name, which annotations do not override. */
   readonly isName?: true
 }
 
-/** How a call has to use an argument for evidence to concern it. */
+/** How a call has to use an argument for evidence to apply. */
 export interface Condition {
-  /** The argument, as a path where it stands inside another one: `params.force`. */
+  /** The argument, as a path if it is nested: `params.force`. */
   readonly argument: string
   readonly path: readonly string[]
-  /** `given`: it is there and not false, null or empty; `value`: it is exactly this; `stores`: a pipeline that writes. */
+  /**
+   * `given`: it is present and not false, null or empty; `value`: it has exactly this value; `stores`: a pipeline that
+   * writes.
+   */
   readonly is: 'given' | 'value' | 'stores'
   readonly value?: unknown
 }
 
-/** How bad effects are, for comparing. */
+/** Ranks of effects, for comparison. */
 export const effectRanks: Readonly<Record<Effect, number>> = { read: 0, write: 1, destructive: 2, execute: 3 }
 
 /** The worse of two effects. */

@@ -1,8 +1,8 @@
 /**
- * What names and descriptions of tools say in verbs.
+ * Evidence from the verbs in names and descriptions of tools.
  *
  * Only imperatives count: verbs at the start of a clause, in their base form or third person. Nouns, participles,
- * negations and references to other tools say nothing of what this one does.
+ * negations and references to other tools are no evidence.
  */
 import { wordsOf } from '../text/words.ts'
 import {
@@ -16,7 +16,7 @@ import {
   type VerbClass,
 } from './lexicon.ts'
 
-/** What the words of a tool's name say, after its server's own name. */
+/** The evidence of a tool's name, without the name of its server. */
 export function nameEvidence(name: string, server: string): readonly Evidence[] {
   const words = withoutServer(wordsOf(name), wordsOf(server))
   const found = verbsOfName(words)
@@ -31,7 +31,7 @@ export function nameEvidence(name: string, server: string): readonly Evidence[] 
           {
             effect: 'destructive' as const,
             isSoft: true as const,
-            text: 'what the file held may be replaced',
+            text: 'the previous contents of the file may be lost',
           },
         ]
       : []),
@@ -48,14 +48,14 @@ export function nameEvidence(name: string, server: string): readonly Evidence[] 
   ]
 }
 
-/** "create or update file", "write file": what is there may be lost. */
+/** "create or update file", "write file": the previous contents may be lost. */
 function isWholeFile(words: readonly string[], found: readonly string[]): boolean {
   if (!words.includes('file')) return false
   if (found.includes('update')) return found.includes('create')
   return found.some((verb) => verb === 'write' || verb === 'put')
 }
 
-/** A verb that is worse with some words than it is alone. */
+/** Verbs that are worse with certain words than alone. */
 interface Combination {
   readonly verbs: ReadonlySet<string>
   readonly words: ReadonlySet<string>
@@ -66,18 +66,18 @@ const setOf = (words: string): ReadonlySet<string> => new Set(words.split(' '))
 
 const combinations: readonly Combination[] = [
   {
-    // What goes to people once it is posted.
+    // Sent to people when it is posted.
     verbs: setOf('post create submit reply forward publish respond'),
     words: setOf('message messages email mail sms tweet dm invitation invite notification payment'),
-    evidence: (word) => ({ effect: 'destructive', text: `a ${word} cannot be taken back` }),
+    evidence: (word) => ({ effect: 'destructive', text: `a ${word} cannot be undone` }),
   },
   {
     verbs: setOf('forward respond'),
     words: setOf('event events meeting appointment'),
-    evidence: () => ({ effect: 'destructive', text: 'it notifies people, which cannot be taken back' }),
+    evidence: () => ({ effect: 'destructive', text: 'it notifies people, which cannot be undone' }),
   },
   {
-    // What moves money as soon as it changes.
+    // Moves money when it is changed.
     verbs: allOf('write'),
     words: setOf('subscription subscriptions dispute refund charge payout payment billing'),
     evidence: (word) => ({ effect: 'destructive', text: `a change of a ${word} may move money` }),
@@ -98,7 +98,7 @@ const combinations: readonly Combination[] = [
   },
 ]
 
-/** What the words of a title say. */
+/** The evidence of a title. */
 export function titleEvidence(title: string): readonly Evidence[] {
   const [first = ''] = wordsOf(title)
   return baseVerb(first) === undefined
@@ -106,24 +106,24 @@ export function titleEvidence(title: string): readonly Evidence[] {
     : verbsOfName(wordsOf(title)).map((verb) => ofVerb(verb, 'its title says'))
 }
 
-/** The verb a tool's name begins with, after its server's own name; nothing where that is no known verb. */
+/** The verb a tool's name begins with, after the name of its server; undefined if it is not a known verb. */
 export function leadingVerb(name: string, server: string): string | undefined {
   const [first = ''] = withoutServer(wordsOf(name), wordsOf(server))
   return baseVerb(first)
 }
 
-/** What the first sentences of a description say, and what later ones warn of. */
+/** The evidence of the first sentences of a description, and the warnings in later ones. */
 export function descriptionEvidence(description: string): readonly Evidence[] {
   const sentences = sentencesOf(description)
-  const told = sentences
+  const verbs = sentences
     .slice(0, MAX_SENTENCES)
     .flatMap((sentence, at) => (at > 0 && isReference(sentence) ? [] : clauseVerbs(sentence, at === 0)))
   const warned = sentences.flatMap((sentence) => warnings(sentence))
-  const unique = new Map(told.map((verb) => [verb, ofVerb(verb, 'its description says')]))
+  const unique = new Map(verbs.map((verb) => [verb, ofVerb(verb, 'its description says')]))
   return [...unique.values(), ...warned]
 }
 
-/** Sentences of a description that are read for verbs: the rest is examples, notes and arguments. */
+/** The number of sentences that are read for verbs: the rest is examples, notes and arguments. */
 const MAX_SENTENCES = 2
 const MAX_DESCRIPTION_LENGTH = 20_000
 
@@ -142,7 +142,7 @@ function ofVerb(verb: string, origin: string): Evidence {
   const kind = verbClass(verb) ?? 'write'
   return {
     effect: effects[kind],
-    text: `${origin} "${verb}"${kind === 'outward' ? ', which cannot be taken back' : ''}`,
+    text: `${origin} "${verb}"${kind === 'outward' ? ', which cannot be undone' : ''}`,
     ...(kind === 'soft' && { isSoft: true }),
     verb,
   }
@@ -156,8 +156,8 @@ function withoutServer(words: readonly string[], server: readonly string[]): rea
 const conjunctions = new Set(['and', 'or', 'then'])
 
 /**
- * The verbs of a name. After a reading verb, words that name what is read do not count, until `and` or `or`. Where a
- * name begins with a noun, the first verb in it is what it does.
+ * The verbs of a name. After a reading verb, words that name what is read do not count, until `and` or `or`. If a name
+ * begins with a noun, its first verb counts.
  */
 function verbsOfName(words: readonly string[]): string[] {
   const found: string[] = []
@@ -167,9 +167,10 @@ function verbsOfName(words: readonly string[]): string[] {
     const verb = baseVerb(word)
     if (verb === undefined || (word !== verb && found.length > 0 && !conjunctions.has(words[at - 1] ?? '')))
       return
-    // After any verb, a word that may be a noun is its object: "create_release", "get_build_log".
+    // After any verb, a word that can be a noun is its object: "create_release", "get_build_log".
     if (isObject || (found.length > 0 && isNoun(verb) && !conjunctions.has(words[at - 1] ?? ''))) return
-    // At the head of a name of several words a noun that governs nothing is a noun: "build_status", "order_list".
+    // At the start of a name of several words, a word that can be a noun and governs nothing is a noun: "build_status",
+    // "order_list".
     if (found.length === 0 && isNoun(verb) && isHeadOfVerb(words, at)) return
     found.push(verb)
     if (isGoverning(verb)) isObject = true
@@ -177,7 +178,7 @@ function verbsOfName(words: readonly string[]): string[] {
   return found
 }
 
-/** Whether a word that may be a noun stands before the verb of a name: "branch_delete", "order_get". */
+/** Whether a word that can be a noun precedes the verb of a name: "branch_delete", "order_get". */
 function isHeadOfVerb(words: readonly string[], at: number): boolean {
   const rest = words.slice(at + 1)
   const next = rest.find((word) => verbClass(word) !== undefined && !isNoun(word))
@@ -208,12 +209,12 @@ function clauseVerbs(sentence: string, isFirst: boolean): string[] {
   const words = text.split(/\s+/).filter((word) => word !== '')
   const leading = verbIn(words[0], true)
   const first = isRunOfReading(leading, words) ? 'query' : leading
-  // A sentence that does not begin with a verb says nothing in imperatives.
+  // A sentence that does not begin with a verb contains no imperative.
   if (first === undefined) return isFirst ? laterVerbs(words, 0) : []
   return [first, ...laterVerbs(words, 1)]
 }
 
-/** "Run a find query", "execute a search": what is run only reads, and the caller writes no program. */
+/** "Run a find query", "execute a search": what runs only reads, and the caller does not write a program. */
 function isRunOfReading(verb: string | undefined, words: readonly string[]): boolean {
   if (verb === undefined || verbClass(verb) !== 'execute') return false
   const object = words.slice(1, 8).join(' ')
@@ -233,7 +234,7 @@ function laterVerbs(words: readonly string[], from: number): string[] {
     const isListed = before.endsWith(',') && verbIn(before, false) !== undefined
     if (!(isJoined || isListed) || negations.has(twoBefore.toLowerCase())) return []
     const verb = verbIn(word, false)
-    // "projects and releases", "by name and label": a plain noun in a list is none.
+    // "projects and releases", "by name and label": a plain noun in a list is not a verb.
     if (verb === undefined || (isNoun(verb) && !isVerbLike(twoBefore))) return []
     return [verb]
   })
@@ -246,12 +247,12 @@ function isVerbLike(word: string): boolean {
 }
 
 function verbIn(word: string | undefined, isLeading: boolean): string | undefined {
-  const bare = (word ?? '').toLowerCase().replaceAll(/[^a-z]/g, '')
-  const verb = baseVerb(bare)
-  // "Config includes …", "roles and members": what is administered is a noun in a sentence.
+  const letters = (word ?? '').toLowerCase().replaceAll(/[^a-z]/g, '')
+  const verb = baseVerb(letters)
+  // "Config includes …", "roles and members": an administrative term in a sentence is a noun.
   if (verb === undefined || (verbClass(verb) === 'admin' && isNoun(verb))) return undefined
   // "Lists" leads a sentence as a verb; "releases" after "and" is a noun.
-  return isLeading || verb === bare || !isNoun(verb) ? verb : undefined
+  return isLeading || verb === letters || !isNoun(verb) ? verb : undefined
 }
 
 const alarms: readonly (readonly [RegExp, Evidence])[] = [
@@ -287,7 +288,7 @@ const alarms: readonly (readonly [RegExp, Evidence])[] = [
     /(?:\bnotif(?:y|ies)|(?:^|\b(?:may|will|can|to|and|or) )(?:alarm|alert|page|email|message)s?) (?:or \w+ )?(?:all |lots of |many |every |the |your |other )*(?:people|users?|members?|team|everyone|subscribers?|customers?|attendees|watchers|recipients|followers)\b/i,
     {
       effect: 'destructive',
-      text: 'its description says that it reaches people, which cannot be taken back',
+      text: 'its description says that it reaches people, which cannot be undone',
     },
   ],
   [
@@ -300,11 +301,11 @@ const alarms: readonly (readonly [RegExp, Evidence])[] = [
   ],
   [
     /\bconsumer groups?\b|\bmarks? [^.]{0,40}\bas (?:read|seen)\b/i,
-    { effect: 'write', text: 'its description says that what it reads counts as read' },
+    { effect: 'write', text: 'its description says that it marks what it reads as read' },
   ],
 ]
 
-/** What any sentence of a description warns of. */
+/** The warnings in any sentence of a description. */
 function warnings(sentence: string): Evidence[] {
   const isNegated =
     /\b(?:does not|doesn't|do not|don't|will not|won't|never|cannot|without|instead of)\b/i.test(sentence)
@@ -312,7 +313,7 @@ function warnings(sentence: string): Evidence[] {
   if (isOther) return []
   return alarms.flatMap(([pattern, evidence], at) => {
     const isAlarm = pattern.test(sentence)
-    // "cannot be undone" is no negation of the alarm.
+    // "cannot be undone" does not negate the warning.
     return isAlarm && (at === 1 || !isNegated) ? [evidence] : []
   })
 }

@@ -1,16 +1,16 @@
-/** Whether the arguments of a written call fit the schema of its tool. */
+/** Checks the arguments of a written call against the schema of its tool. */
 import type { Expression, Value } from '../undo/expression.ts'
 import { type Step, type Path, printPath, type Root } from '../json/path.ts'
 import { isObject } from '../json/json.ts'
 import { nearest } from '../text/words.ts'
 import { couldBe } from '../undo/tool-shape.ts'
 
-/** Schemas of what paths begin with, each with the name of its tool. */
+/** The schemas that path roots refer to, each with the name of its tool. */
 type Sources = Readonly<Record<Root, readonly (readonly [string, unknown])[]>>
 
 /**
- * What does not go together between the call an expression makes and the input schema of its tool; the types of what
- * its paths lead to included, as far as `sources` say them.
+ * The mismatches between the call of an expression and the input schema of its tool, including the types of the values
+ * that its paths refer to, as far as `sources` declare them.
  */
 export function argumentMismatches(
   { tool, arguments: given }: Expression,
@@ -20,10 +20,10 @@ export function argumentMismatches(
   const schema = isObject(inputSchema) ? inputSchema : {}
   const required = Array.isArray(schema.required) ? schema.required : []
   const missing = required.flatMap((name: unknown) =>
-    typeof name === 'string' && !given.has(name) ? [`${tool} needs ${name}, which is not given`] : [],
+    typeof name === 'string' && !given.has(name) ? [`${tool} requires ${name}, which is missing`] : [],
   )
   const wrong = [...given].flatMap(([name, value]) => {
-    if (!takes(schema, name)) return [`${tool} takes no ${name}${hint(name, namesOf(schema))}`]
+    if (!acceptsMember(schema, name)) return [`${tool} takes no ${name}${hint(name, namesOf(schema))}`]
     const own = memberSchema(schema, name)
     const problem = own && (valueProblem(value, own) ?? typeProblem(value, own, sources))
     return problem === undefined ? [] : [`${name} of ${tool} ${problem}`]
@@ -33,7 +33,7 @@ export function argumentMismatches(
 
 const none: Sources = { args: [], result: [], snapshot: [] }
 
-/** What the value at the end of a path, or one in a list or an object, cannot be: it is of another type. */
+/** A type mismatch of the value at a path, or of a value in a list or object. */
 function typeProblem(value: Value, wanted: Schema, sources: Sources): string | undefined {
   if (value.kind === 'literal') return undefined
   if (value.kind === 'list') {
@@ -67,7 +67,7 @@ function firstOf<Each>(all: readonly Each[], look: (each: Each) => string | unde
   return undefined
 }
 
-/** The schema of what steps lead to; nothing where it is not said. */
+/** The schema at a path; undefined if it is not declared. */
 function schemaAt(steps: readonly Step[], schema: unknown): Schema | undefined {
   const [step, ...rest] = steps
   if (!isObject(schema)) return undefined
@@ -85,47 +85,48 @@ function typeText({ type, items }: Schema): string {
   return inner === 'something else' ? own.join(' or ') : `array of ${inner}`
 }
 
-/** What is wrong with a path into what a schema of a tool describes; nothing where it may lead somewhere. */
-export function strayed(path: Path, schema: unknown, tool: string): string | undefined {
+/** The problem of a path into a value with a schema; undefined if the path may exist. */
+export function pathMismatch(path: Path, schema: unknown, tool: string): string | undefined {
   let at: unknown = schema
   for (const step of path.steps) {
     if (!isObject(at)) return undefined
     if (typeof step !== 'string') at = at.items
-    else if (!takes(at, step)) return `${tool} has no ${printPath(path)}${hint(step, namesOf(at))}`
+    else if (!acceptsMember(at, step)) return `${tool} has no ${printPath(path)}${hint(step, namesOf(at))}`
     else at = memberSchema(at, step)
   }
   return undefined
 }
 
-/** Words that name the nearest of some names, else all there are. */
+/** A hint that names the nearest known name, or else all known names. */
 export function hint(name: string, known: readonly string[]): string {
-  const meant = nearest(name, known)
-  if (meant !== undefined) return `; did you mean ${meant}?`
+  const suggestion = nearest(name, known)
+  if (suggestion !== undefined) return `; did you mean ${suggestion}?`
   if (known.length === 0) return ''
   const rest = known.length > MAX_NAMES ? `, and ${known.length - MAX_NAMES} more` : ''
   return `; there ${known.length === 1 ? 'is' : 'are'} ${known.slice(0, MAX_NAMES).join(', ')}${rest}`
 }
 
-/** The most names in a message. */
+/** The maximum number of names in a message. */
 const MAX_NAMES = 20
 
 type Schema = Readonly<Record<string, unknown>>
 
-/** The members a schema names. */
+/** The members a schema declares. */
 export function namesOf({ properties }: Schema): string[] {
   return isObject(properties) ? Object.keys(properties) : []
 }
 
-/** Whether a schema knows a member, or does not say which members there are. */
-export function takes(schema: Schema, name: string): boolean {
-  const { properties, additionalProperties: others, patternProperties } = schema
+/** Whether a schema declares a member, or leaves its members open. */
+export function acceptsMember(schema: Schema, name: string): boolean {
+  const { properties, additionalProperties: additional, patternProperties } = schema
   if (isObject(properties) && Object.hasOwn(properties, name)) return true
-  if (others === false) return isObject(patternProperties)
-  const isOpen = others !== undefined || isObject(patternProperties) || composing.some((key) => key in schema)
+  if (additional === false) return isObject(patternProperties)
+  const isOpen =
+    additional !== undefined || isObject(patternProperties) || composing.some((key) => key in schema)
   return isOpen || !isObject(properties)
 }
 
-/** Keywords by which a schema gets members from elsewhere. */
+/** Keywords that can add members to a schema. */
 const composing = ['$ref', '$dynamicRef', 'allOf', 'anyOf', 'oneOf', 'if', 'unevaluatedProperties']
 
 function memberSchema({ properties }: Schema, name: string): Schema | undefined {
@@ -133,7 +134,7 @@ function memberSchema({ properties }: Schema, name: string): Schema | undefined 
   return isObject(found) ? found : undefined
 }
 
-/** What a value that is written down cannot be. */
+/** The problem of a literal value. */
 function valueProblem(value: Value, schema: Schema): string | undefined {
   if (value.kind === 'path') return undefined
   const types = [schema.type].flat().filter((each) => typeof each === 'string')

@@ -1,10 +1,10 @@
-/** Compares two schemas: which changes break callers, which are additions. */
+/** Compares two schemas: which changes are breaking, and which are additions. */
 import { canonical, isObject } from '../json/json.ts'
 
-/** How much a change asks of callers: `major` may break them, `minor` adds something, `patch` is wording. */
+/** The impact of a change on callers: `major` may break them, `minor` adds something, `patch` is wording. */
 export type ChangeLevel = 'major' | 'minor' | 'patch'
 
-/** One change of a schema: where, and what, in words that repeat no values. */
+/** One change of a schema: its path and a description that contains no values. */
 interface SchemaChange {
   readonly level: ChangeLevel
   /** Such as `title` or `items[].name`; empty at the top. */
@@ -12,12 +12,12 @@ interface SchemaChange {
   readonly text: string
 }
 
-/** Whether values that fit a schema are sent to a tool, or come from it. */
+/** Whether values of a schema are sent to a tool or returned by it. */
 type Side = 'input' | 'output'
 
 type Schema = Readonly<Record<string, unknown>>
 
-/** Annotations for people, and keywords that are not checked. */
+/** Annotations for people, and keywords that are not validated. */
 const wording: ReadonlySet<string> = new Set([
   'title',
   'description',
@@ -30,7 +30,7 @@ const wording: ReadonlySet<string> = new Set([
   'writeOnly',
 ])
 
-/** Schemas by name; each name means what it meant as long as nothing refers to it by another. */
+/** Named subschemas; a name keeps its meaning as long as no reference to it changes. */
 const named: ReadonlySet<string> = new Set(['$defs', 'definitions', 'patternProperties', 'dependentSchemas'])
 const lowest: ReadonlySet<string> = new Set(
   'minimum exclusiveMinimum minLength minItems minProperties minContains'.split(' '),
@@ -38,24 +38,24 @@ const lowest: ReadonlySet<string> = new Set(
 const highest: ReadonlySet<string> = new Set(
   'maximum exclusiveMaximum maxLength maxItems maxProperties maxContains'.split(' '),
 )
-/** Where there is one, fewer values fit than where there is none. */
+/** Keywords whose presence restricts the valid values. */
 const narrowing: ReadonlySet<string> = new Set(
   'pattern multipleOf uniqueItems format propertyNames contains not dependentRequired contentEncoding contentMediaType'.split(
     ' ',
   ),
 )
 
-/** Nested deeper than this, a schema is compared as text. */
+/** Subschemas nested deeper than this are compared as text. */
 const MAX_DEPTH = 64
 
 /**
- * What changed between two versions of a schema. Nothing only where they are the same; what is not understood counts
- * as a break. A new optional argument is an addition, as is a new member of a result.
+ * The changes between two versions of a schema. Empty only if they are equal; a change that is not understood counts as
+ * breaking. A new optional argument is an addition, and so is a new member of a result.
  */
 export function schemaChanges(before: unknown, after: unknown, side: Side): readonly SchemaChange[] {
   if (canonical(before) === canonical(after)) return []
   const found = compare(before, after, { side, path: '', depth: 0 })
-  return found.length > 0 ? found : [{ level: 'patch', path: '', text: 'has other words' }]
+  return found.length > 0 ? found : [{ level: 'patch', path: '', text: 'has a new description' }]
 }
 
 interface Place {
@@ -68,7 +68,7 @@ function compare(before: unknown, after: unknown, place: Place): SchemaChange[] 
   const one = asSchema(before)
   const other = asSchema(after)
   if (!one || !other || place.depth > MAX_DEPTH)
-    return canonical(before) === canonical(after) ? [] : [change('major', place, 'is another schema')]
+    return canonical(before) === canonical(after) ? [] : [change('major', place, 'has a different schema')]
   const keys = new Set([...Object.keys(one), ...Object.keys(other)])
   return [...keys]
     .toSorted()
@@ -76,7 +76,7 @@ function compare(before: unknown, after: unknown, place: Place): SchemaChange[] 
     .flatMap((key) => compareKeyword(key, one, other, place))
 }
 
-/** `true` takes everything, `false` nothing. */
+/** `true` accepts everything, `false` nothing. */
 function asSchema(schema: unknown): Schema | undefined {
   if (schema === true) return {}
   if (schema === false) return { not: {} }
@@ -86,7 +86,7 @@ function asSchema(schema: unknown): Schema | undefined {
 function compareKeyword(key: string, before: Schema, after: Schema, place: Place): SchemaChange[] {
   const [one, other] = [before[key], after[key]]
   if (wording.has(key)) return []
-  if (key === '$schema') return [change('minor', place, 'names another dialect of JSON Schema')]
+  if (key === '$schema') return [change('minor', place, 'declares another dialect of JSON Schema')]
   if (key === 'default') return compareDefault(one, other, place)
   if (key === 'type') return compareTypes(before, after, place)
   if (key === 'enum' || key === 'const') return compareValues(key, before, after, place)
@@ -100,13 +100,13 @@ function compareKeyword(key: string, before: Schema, after: Schema, place: Place
   if (lowest.has(key)) return compareBound(key, one, other, { place, isLower: true })
   if (highest.has(key)) return compareBound(key, one, other, { place, isLower: false })
   if (narrowing.has(key) && one === undefined) return [fewer(place, `${key} is asked for`)]
-  if (narrowing.has(key) && other === undefined) return [more(place, `${key} is no longer asked for`)]
+  if (narrowing.has(key) && other === undefined) return [more(place, `${key} is no longer required`)]
   return [change('major', place, `${key} is another`)]
 }
 
 function compareDefault(before: unknown, after: unknown, place: Place): SchemaChange[] {
   if (before === undefined) return [change('minor', place, 'has a default')]
-  if (after === undefined) return [change('minor', place, 'has no default any more')]
+  if (after === undefined) return [change('minor', place, 'no longer has a default')]
   return [change(place.side === 'input' ? 'major' : 'minor', place, 'has another default')]
 }
 
@@ -116,15 +116,15 @@ function compareTypes(before: Schema, after: Schema, place: Place): SchemaChange
   return compareSets(typesOf(before), typesOf(after), place, 'type')
 }
 
-/** The types that fit; a number may be an integer. */
+/** The accepted types; a number may be an integer. */
 function typesOf({ type }: Schema): ReadonlySet<string> {
   const found = type === undefined ? types : [type].flat().map(String)
   return new Set(found.includes('number') ? [...found, 'integer'] : found)
 }
 
 function compareValues(key: 'enum' | 'const', before: Schema, after: Schema, place: Place): SchemaChange[] {
-  if (before[key] === undefined) return [fewer(place, 'takes fewer values')]
-  if (after[key] === undefined) return [more(place, 'takes more values')]
+  if (before[key] === undefined) return [fewer(place, 'accepts fewer values')]
+  if (after[key] === undefined) return [more(place, 'accepts more values')]
   return compareSets(valuesOf(before[key], key), valuesOf(after[key], key), place, 'values')
 }
 
@@ -151,7 +151,7 @@ function compareRequired(before: unknown, after: unknown, place: Place): SchemaC
   const dropped = [...one].filter((name) => !other.has(name))
   return [
     ...added.map((name) =>
-      fewer(at(place, name), place.side === 'input' ? 'is required' : 'is always there'),
+      fewer(at(place, name), place.side === 'input' ? 'is required' : 'is always present'),
     ),
     ...dropped.map((name) =>
       more(at(place, name), place.side === 'input' ? 'is no longer required' : 'may be missing'),
@@ -173,16 +173,16 @@ function compareProperties(before: unknown, after: unknown, place: Place): Schem
   })
 }
 
-/** What else an object may have; a result with more members than before breaks no client. */
+/** Changes of additional members; additional members of a result break no client. */
 function compareRest(key: string, before: unknown, after: unknown, place: Place): SchemaChange[] {
   const [one, other] = [before ?? true, after ?? true]
   if (canonical(one) === canonical(other)) return []
   if (place.side === 'output' && [one, other].every((each) => typeof each === 'boolean'))
     return [change('minor', place, `${key} is another`)]
-  if (other === true) return [more(place, 'may have other members')]
-  if (one === true) return [fewer(place, 'may not have all other members any more')]
-  if (one === false) return [more(place, 'may have other members')]
-  if (other === false) return [fewer(place, 'may have no other members')]
+  if (other === true) return [more(place, 'may have additional members')]
+  if (one === true) return [fewer(place, 'accepts fewer additional members')]
+  if (one === false) return [more(place, 'may have additional members')]
+  if (other === false) return [fewer(place, 'may have no additional members')]
   return compare(one, other, at(place, '*'))
 }
 
@@ -209,7 +209,7 @@ function compareChoices(key: string, before: unknown, after: unknown, place: Pla
   const [one, other] = [before, after].map((each) => (Array.isArray(each) ? each : undefined))
   const isAll = key === 'allOf'
   if (!one) return [fewer(place, `${key} is asked for`)]
-  if (!other) return [more(place, `${key} is no longer asked for`)]
+  if (!other) return [more(place, `${key} is no longer required`)]
   if (one.length === other.length)
     return one.flatMap((each, index) =>
       compare(each, other[index], { ...place, path: `${place.path}|${index + 1}`, depth: place.depth + 1 }),
@@ -217,11 +217,11 @@ function compareChoices(key: string, before: unknown, after: unknown, place: Pla
   const [ones, others] = [one, other].map((each) => new Set(each.map(canonical)))
   const isLonger = [...(ones ?? [])].every((each) => others?.has(each))
   const isShorter = [...(others ?? [])].every((each) => ones?.has(each))
-  // One more of `oneOf` may make two fit where one has to.
-  if (isLonger && key === 'anyOf') return [more(place, 'has more forms')]
-  if (isShorter && key === 'anyOf') return [fewer(place, 'has fewer forms')]
-  if (isAll && isLonger) return [fewer(place, 'has to fit more')]
-  if (isAll && isShorter) return [more(place, 'has to fit less')]
+  // An added alternative of `oneOf` can make two alternatives match where exactly one must.
+  if (isLonger && key === 'anyOf') return [more(place, 'has more alternatives')]
+  if (isShorter && key === 'anyOf') return [fewer(place, 'has fewer alternatives')]
+  if (isAll && isLonger) return [fewer(place, 'must match more schemas')]
+  if (isAll && isShorter) return [more(place, 'must match fewer schemas')]
   return [change('major', place, `${key} is another`)]
 }
 
@@ -232,19 +232,19 @@ function compareBound(
   { place, isLower }: { readonly place: Place; readonly isLower: boolean },
 ): SchemaChange[] {
   if (before === undefined) return [fewer(place, `${key} is asked for`)]
-  if (after === undefined) return [more(place, `${key} is no longer asked for`)]
+  if (after === undefined) return [more(place, `${key} is no longer required`)]
   if (typeof before !== 'number' || typeof after !== 'number')
     return [change('major', place, `${key} is another`)]
   const isTighter = isLower ? after > before : after < before
   return [isTighter ? fewer(place, `${key} is tighter`) : more(place, `${key} is looser`)]
 }
 
-/** Fewer values fit: callers may send what no longer does, and get nothing they do not know. */
+/** Fewer values are valid: callers may send values that no longer are, but receive nothing unknown. */
 function fewer(place: Place, text: string): SchemaChange {
   return change(place.side === 'input' ? 'major' : 'minor', place, text)
 }
 
-/** More values fit: callers may send what they sent, and may get what they do not know. */
+/** More values are valid: callers may send what they sent before, but may receive unknown values. */
 function more(place: Place, text: string): SchemaChange {
   return change(place.side === 'input' ? 'minor' : 'major', place, text)
 }

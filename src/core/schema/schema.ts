@@ -1,6 +1,6 @@
 /**
- * Checks values against JSON Schema with Ajv, loaded on demand. Foreign schemas are bounded in size,
- * references, patterns and time.
+ * Validates values against JSON Schema with Ajv, which is loaded on demand. The size, references, patterns and run time
+ * of untrusted schemas are bounded.
  */
 import type { Ajv, ErrorObject, Options, ValidateFunction } from 'ajv'
 import { createRequire } from 'node:module'
@@ -10,21 +10,24 @@ import { compilePattern } from '../text/pattern.ts'
 /** A JSON Schema: 2020-12 unless its `$schema` names draft-07 or older. */
 export type JsonSchema = { readonly [keyword: string]: unknown }
 
-/** One way in which a value does not fit a schema. */
+/** One validation problem of a value. */
 export interface SchemaProblem {
-  /** Where in the value: the unescaped segments of a JSON pointer. */
+  /** The location in the value: the unescaped segments of a JSON pointer. */
   readonly path: readonly string[]
-  /** Where in the schema: a JSON pointer with its leading `#`, `$ref`s already followed. */
+  /** The location in the schema: a JSON pointer with its leading `#`, `$ref`s resolved. */
   readonly schemaPath: string
   readonly keyword: string
   readonly message: string
   readonly params: Readonly<Record<string, unknown>>
 }
 
-/** Lists the problems of a value, at most a hundred; empty means it fits. @throws UnusableSchema */
+/** The problems of a value, at most a hundred; empty if it is valid. @throws UnusableSchema */
 export type Check = (value: unknown) => readonly SchemaProblem[]
 
-/** A schema that cannot be used: it is malformed or too large, refers to something outside itself, or never ends. */
+/**
+ * A schema that cannot be used: it is malformed or too large, refers to something outside itself, or does not
+ * terminate.
+ */
 export class UnusableSchema extends Error {
   constructor(cause: unknown) {
     super(`the schema cannot be used: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })
@@ -33,15 +36,17 @@ export class UnusableSchema extends Error {
 }
 
 interface Trust {
-  /** It is our own: it is not itself checked, which saves 30 ms at the first one, and may use any pattern. */
+  /**
+   * It is the gateway's own: it is not validated itself, which saves 30 ms for the first one, and may use any pattern.
+   */
   readonly trusted?: boolean
-  /** Hears of a pattern that is not checked, when the schema is compiled. */
+  /** Called with each pattern that is not checked, when the schema is compiled. */
   onUnchecked?(pattern: string): void
 }
 
 /**
- * The check of a schema, compiled when first used and shared by all schemas with the same text. What a schema of
- * foreign schemas may cost is bounded: patterns that could backtrack without end are left out.
+ * The validator of a schema, compiled on first use and shared by all schemas with the same text. The cost of untrusted
+ * schemas is bounded: patterns that could backtrack without end are skipped.
  */
 export function validator(schema: JsonSchema, trust: Trust = {}): Check {
   const text = `${trust.trusted === true ? '' : '?'}${JSON.stringify(schema)}`
@@ -51,7 +56,7 @@ export function validator(schema: JsonSchema, trust: Trust = {}): Check {
   return check
 }
 
-const most = { checks: 1000, characters: 16_000_000, problems: 100, perEngine: 200, steps: 100_000 }
+const limits = { checks: 1000, characters: 16_000_000, problems: 100, perEngine: 200, steps: 100_000 }
 const checks = new Map<string, Check>()
 let characters = 0
 
@@ -59,7 +64,7 @@ function remember(text: string, check: Check): void {
   if (!checks.delete(text)) characters += text.length
   checks.set(text, check)
   for (const oldest of checks.keys()) {
-    if (checks.size <= most.checks && characters <= most.characters) return
+    if (checks.size <= limits.checks && characters <= limits.characters) return
     checks.delete(oldest)
     characters -= oldest.length
   }
@@ -78,11 +83,11 @@ function lazyCheck(schema: JsonSchema, trust: Trust): Check {
     }
     steps = 0
     if (attempt(validate, value)) return []
-    return (validate.errors ?? []).slice(0, most.problems).map(problem)
+    return (validate.errors ?? []).slice(0, limits.problems).map(problem)
   }
 }
 
-/** @throws UnusableSchema where a check would go on for too long */
+/** @throws UnusableSchema if the validation takes too many steps */
 function attempt(validate: ValidateFunction, value: unknown): boolean {
   try {
     return validate(value)
@@ -91,22 +96,22 @@ function attempt(validate: ValidateFunction, value: unknown): boolean {
   }
 }
 
-/** How often the check under way followed a reference. */
+/** How many references the current validation has followed. */
 let steps = 0
 
 function takeStep(): boolean {
   steps += 1
-  if (steps > most.steps) throw new RangeError('it takes too many steps')
+  if (steps > limits.steps) throw new RangeError('it takes too many steps')
   return true
 }
 
 const NAME = 'https://gatehouse.invalid/schema'
 
 function compile(schema: JsonSchema, { trusted = false, onUnchecked }: Trust): ValidateFunction {
-  // Without a name of its own a schema could not refer to itself.
+  // Without an id of its own a schema could not refer to itself.
   const { $schema, $async: _promises, ...rules }: JsonSchema = { $id: NAME, ...schema }
-  const isOld = typeof $schema === 'string' && /draft-0[4-7]/.test($schema)
-  const chosen = engine(isOld ? 'draft-07' : '2020-12', trusted)
+  const isDraft07 = typeof $schema === 'string' && /draft-0[4-7]/.test($schema)
+  const chosen = engine(isDraft07 ? 'draft-07' : '2020-12', trusted)
   if (trusted) return chosen.compile(rules)
   const bounded = boundedSchema(rules)
   unchecked = new Set()
@@ -121,11 +126,11 @@ type Draft = 'draft-07' | '2020-12'
 const require = createRequire(import.meta.url)
 const engines = new Map<string, { readonly ajv: Ajv; compiled: number }>()
 
-// An Ajv keeps something of every schema it ever compiled, so it is replaced after a while.
+// Ajv retains parts of every schema it compiles, so it is replaced from time to time.
 function engine(draft: Draft, trusted: boolean): Ajv {
   const key = `${draft} ${trusted}`
   const current = engines.get(key)
-  if (current && current.compiled < most.perEngine) {
+  if (current && current.compiled < limits.perEngine) {
     current.compiled += 1
     return current.ajv
   }
@@ -144,7 +149,7 @@ function newEngine(draft: Draft, trusted: boolean): Ajv {
     validateSchema: !trusted,
     validateFormats: false,
     addUsedSchema: false,
-    // What is our own is checked once, at the start: making its code faster takes longer than that saves.
+    // The gateway's own schemas are used once, at startup: optimizing their code takes longer than it saves.
     code: { regExp: trusted ? regExp : safeRegExp, optimize: !trusted },
   }
   const ajv = load(draft, options)
@@ -160,7 +165,7 @@ function load(draft: Draft, options: Options): Ajv {
   return new Ajv2020(options)
 }
 
-/** Keywords whose cost a server could drive up, in a form that stays within bounds. */
+/** Replaces keywords whose cost a server could drive up by bounded versions. */
 function bound(ajv: Ajv): Ajv {
   ajv.addKeyword({ keyword: STEP_KEYWORD, errors: false, validate: takeStep })
   ajv.removeKeyword('uniqueItems')
@@ -188,14 +193,14 @@ const regExp = Object.assign(
   { code: 'new RegExp' },
 )
 
-/** The patterns the schema being compiled has that are not checked. */
+/** Unchecked patterns of the schema being compiled. */
 let unchecked = new Set<string>()
 
 const safeRegExp = Object.assign(
   (source: string) => {
     const pattern = compilePattern(source)
     if (!pattern) unchecked.add(source)
-    // Ajv tells patterns apart by their text.
+    // Ajv identifies patterns by their text.
     return { test: (text: string) => pattern?.test(text, true) ?? true, toString: () => source }
   },
   { code: 'safeRegExp' },
@@ -213,30 +218,30 @@ function segments(pointer: string): string[] {
     .map((segment) => segment.replaceAll('~1', '/').replaceAll('~0', '~'))
 }
 
-/** The limits of a foreign schema: nested values, values in all, and characters of its words. */
-const maxSteps = { depth: 64, values: 20_000, characters: 500_000 }
+/** The limits of an untrusted schema: nesting depth, number of values, and characters of its texts. */
+const schemaLimits = { depth: 64, values: 20_000, characters: 500_000 }
 
-/** The keyword that counts how often references are followed. */
+/** The keyword that counts followed references. */
 const STEP_KEYWORD = 'x-gatehouse-step'
 
-/** Keywords whose members are schemas, whatever they are called. */
+/** Keywords whose members are schemas, under any name. */
 const maps = new Set(['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas'])
-/** Keywords whose value is no schema. */
+/** Keywords whose value is not a schema. */
 const plain = new Set(['enum', 'const', 'default', 'examples', 'required', 'type'])
 const references = ['$ref', '$dynamicRef', '$recursiveRef']
 
 /**
- * A copy of a schema in which following a reference counts as a step, so that a small schema cannot stand for
- * endless work. @throws TypeError where the schema is too large
+ * A copy of a schema that counts each followed reference as a step, so that a small schema cannot cause unbounded work.
+ * @throws TypeError if the schema is too large
  */
 function boundedSchema(schema: JsonSchema): JsonSchema {
-  const left = { values: maxSteps.values, characters: maxSteps.characters }
+  const budget = { values: schemaLimits.values, characters: schemaLimits.characters }
 
   const spend = (characters: number, depth: number): void => {
-    left.values -= 1
-    left.characters -= characters
-    if (left.values < 0 || left.characters < 0) throw new TypeError('it is too large')
-    if (depth > maxSteps.depth) throw new TypeError('it is nested too deeply')
+    budget.values -= 1
+    budget.characters -= characters
+    if (budget.values < 0 || budget.characters < 0) throw new TypeError('it is too large')
+    if (depth > schemaLimits.depth) throw new TypeError('it is nested too deeply')
   }
   const copy = (value: unknown, depth: number, kind: 'schema' | 'map' | 'plain'): unknown => {
     spend(typeof value === 'string' ? value.length : 0, depth)

@@ -4,12 +4,12 @@ import { createHash } from 'node:crypto'
 const PLAIN = /^[a-z][a-z0-9_]{1,63}$/
 const MAX_ALIAS_LENGTH = 64
 
-/** Whether a name is in snake case and of 2 to 64 characters, as some hosts ask of tools and prompts. */
+/** Whether a name is in snake case and has 2 to 64 characters, as some hosts require for tools and prompts. */
 export function isPlainName(name: string): boolean {
   return PLAIN.test(name)
 }
 
-/** A name in snake case, of 2 to 64 characters; one that is so already stays as it is. */
+/** A name in snake case with 2 to 64 characters; a name that already complies is unchanged. */
 export function aliasOf(name: string): string {
   if (isPlainName(name)) return name
   const snake = name
@@ -21,11 +21,11 @@ export function aliasOf(name: string): string {
     .replaceAll(/[^a-z0-9]+/g, '_')
     .replaceAll(/^_|_$/g, '')
   const worded = snake === '' ? `x_${digest(name)}` : /^[a-z]./.test(snake) ? snake : `x_${snake}`
-  // Names that begin alike would be the same without a mark of their end.
+  // Shortened names with the same beginning would be equal without a digest.
   return worded.length <= MAX_ALIAS_LENGTH ? worded : marked(worded, name)
 }
 
-/** An alias that no other name has, for where one that several names would have stands for none of them. */
+/** A unique alias, for use where several names share an alias. */
 export function ownAliasOf(name: string): string {
   return marked(aliasOf(name), name)
 }
@@ -35,12 +35,12 @@ function marked(alias: string, name: string): string {
   return alias.slice(0, MAX_ALIAS_LENGTH - mark.length) + mark
 }
 
-/** Whether a name may have been made shorter, so that it cannot be told what it stands for. */
+/** Whether a name may have been shortened, so that the original cannot be derived from it. */
 export function isShortened(alias: string): boolean {
   return alias.length === MAX_ALIAS_LENGTH && /_[0-9a-f]{8}$/.test(alias)
 }
 
-/** The names that each alias stands for; more than one where aliases collide. */
+/** The names of each alias; more than one if aliases collide. */
 export function namesByAlias(names: Iterable<string>): Map<string, string[]> {
   const found = new Map<string, string[]>()
   for (const name of new Set(names)) {

@@ -1,16 +1,16 @@
-/** Foreign text on one line, with invisible characters shown, or quoted for YAML. */
+/** Untrusted text on one line, with invisible characters made visible, or quoted for YAML. */
 
-// Characters that show nothing, change the direction of what is around them, or stand for nothing.
+// Characters that are invisible, change the text direction, or are unassigned.
 const hidden = /[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800]|(?! )\p{Zs}/gu
 const line = '\n'
 
-/** A part of a text: what can be seen, or one character that cannot be. */
+/** A part of a text: visible text, or one invisible character. */
 interface Part {
   readonly text: string
   readonly isHidden: boolean
 }
 
-/** Cuts a text at the characters that cannot be seen; a line feed counts as one that can. */
+/** Splits a text at invisible characters; a line feed counts as visible. */
 export function splitHidden(text: string): readonly Part[] {
   const parts: Part[] = []
   let at = 0
@@ -29,7 +29,7 @@ export function codePointName(character: string): string {
   return `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}`
 }
 
-/** The same JSON, or the same text, in which each character that cannot be seen is written as JSON writes it. */
+/** The same JSON or text, with each invisible character escaped as in JSON. */
 export function escapeHidden(text: string): string {
   return splitHidden(text)
     .map((part) => (part.isHidden ? escapedUnits(part.text) : part.text))
@@ -42,26 +42,25 @@ function escapedUnits(character: string): string {
   }).join('')
 }
 
-/** Foreign text for a line of its own: nothing in it ends the line or is invisible. */
+/** Untrusted text on a single line: without line breaks and invisible characters. */
 export function oneLine(text: string): string {
   return escapeHidden(text).replaceAll('\n', '\\n')
 }
 
-// Texts of servers as YAML that a person can paste into the configuration.
-// Plain words stay as they are; everything else is quoted as JSON, which is YAML, with each character that cannot be
-// seen by its number.
+// Texts of servers as YAML that a person can paste into the configuration. Plain words are unquoted; everything else is
+// quoted as JSON, which is YAML, with invisible characters escaped.
 
-/** Any text as a quoted scalar. */
+/** A text as a quoted scalar. */
 export function quotedText(text: string): string {
   return escapeHidden(JSON.stringify(text))
 }
 
-/** A name as the key of a mapping. */
+/** A name as a mapping key. */
 export function yamlKey(name: string): string {
   return /^[A-Za-z][\w-]*$/.test(name) && !isYamlWord(name) ? name : quotedText(name)
 }
 
-/** Whether YAML of some version reads a word as something else than text. */
+/** Whether some version of YAML reads a word as something other than text. */
 export function isYamlWord(text: string): boolean {
   return /^(?:y|n|yes|no|on|off|true|false|null|nan|inf)$/i.test(text)
 }

@@ -1,22 +1,23 @@
-/** Regular expressions in linear time (RE2), loaded on demand. */
+/** Regular expressions in linear time (RE2), loaded on demand; and globs. */
 import { LRUCache } from 'lru-cache'
 import { createRequire } from 'node:module'
 
-/** A foreign regular expression, matched in time linear to the text. */
+/** An untrusted regular expression, matched in time linear to the text. */
 export interface Pattern {
-  /** Whether the text contains a match. A text that is too long to look at counts as `otherwise`. */
+  /** Whether the text contains a match; `otherwise` for texts that are too long to be examined. */
   test(text: string, otherwise: boolean): boolean
-  /** The text, however long, with each match replaced, and how many there were. */
+  /** The text with each match replaced, and the number of matches. There is no length limit. */
   replaceAll(text: string, replacement: string): { readonly text: string; readonly count: number }
 }
 
-/** How long a pattern and a text may be, in characters. */
-const most = { pattern: 1000, text: 100_000, kept: 1000 }
-const patterns = new LRUCache<string, Pattern | 'unsupported'>({ max: most.kept })
+/** The maximum length of a pattern and of a text in characters, and the number of cached patterns. */
+const limits = { pattern: 1000, text: 100_000, kept: 1000 }
+const patterns = new LRUCache<string, Pattern | 'unsupported'>({ max: limits.kept })
 
 /**
- * Compiles a pattern. Nothing where it cannot be matched in linear time: it looks around or back, or is too long.
- * @throws SyntaxError where it is no pattern at all
+ * Compiles a pattern. Undefined if it cannot be matched in linear time, because of lookarounds or back-references, or
+ * if it is too long.
+ * @throws SyntaxError if it is not a valid pattern
  */
 export function compilePattern(source: string, { ignoreCase = false } = {}): Pattern | undefined {
   const key = `${ignoreCase ? 'i' : ''}/${source}`
@@ -28,15 +29,15 @@ export function compilePattern(source: string, { ignoreCase = false } = {}): Pat
 const require = createRequire(import.meta.url)
 
 function compile(source: string, ignoreCase: boolean): Pattern | 'unsupported' {
-  // Loaded for the first pattern, which most configurations never have.
+  // Loaded for the first pattern, which most configurations do not have.
   const { RE2JS }: typeof import('re2js') = require('re2js')
   checkSyntax(source)
-  if (source.length > most.pattern) return 'unsupported'
+  if (source.length > limits.pattern) return 'unsupported'
   try {
     const flags = ignoreCase ? RE2JS.CASE_INSENSITIVE : 0
     const compiled = RE2JS.compile(RE2JS.translateRegExp(source), flags)
     return {
-      test: (text, otherwise) => (text.length > most.text ? otherwise : compiled.test(text)),
+      test: (text, otherwise) => (text.length > limits.text ? otherwise : compiled.test(text)),
       replaceAll: (text: string, replacement: string) => {
         let count = 0
         const replace = (): string => {
@@ -63,7 +64,7 @@ function checkSyntax(source: string): void {
 
 // Globs with `*`: matches, the most specific one, and overlaps.
 
-/** Whether a name fits a glob: `*` is any run of characters, everything else is itself. */
+/** Whether a name matches a glob: `*` stands for any characters, all other characters for themselves. */
 export function fits(glob: string, name: string): boolean {
   const [first = '', ...rest] = glob.split('*')
   if (rest.length === 0) return glob === name
@@ -80,7 +81,7 @@ export function fits(glob: string, name: string): boolean {
   return true
 }
 
-/** The globs that fit a name: the most specific first, by the number of characters that are no `*`. */
+/** The globs that match a name, most specific first, by the number of characters other than `*`. */
 export function fitting(globs: readonly string[], name: string): string[] {
   const found = globs.filter((glob) => fits(glob, name))
   return found.toSorted((one, other) => weight(other) - weight(one))
@@ -90,9 +91,9 @@ function weight(glob: string): number {
   return glob.replaceAll('*', '').length + (glob.includes('*') ? 0 : 0.5)
 }
 
-/** Whether some name fits both of two globs. */
+/** Whether some name matches both globs. */
 export function overlaps(one: string, other: string): boolean {
-  // Where in `other` one may be after what was read of `one`.
+  // The positions in `other` that are reachable after the characters of `one` read so far.
   let reached = behindStars(new Set([0]), other)
   for (const letter of one) {
     const next = [...reached].flatMap((at) => stepsOf(letter, at, other))
@@ -107,7 +108,7 @@ function stepsOf(letter: string, at: number, other: string): number[] {
   return other[at] === letter ? [at + 1] : []
 }
 
-/** A star may stand for nothing. */
+/** A star may match nothing. */
 function behindStars(reached: Set<number>, glob: string): Set<number> {
   for (const at of reached) if (glob[at] === '*') reached.add(at + 1)
   return reached

@@ -4,7 +4,7 @@ import { isObject } from '../json/json.ts'
 import { actionOf, synonymsOf } from './synonyms.ts'
 import { queryWords, stem, wordsIn } from './words.ts'
 
-/** What is ranked: the words of a tool, or of anything that is named and described. */
+/** The searchable texts of a tool or another named and described item. */
 export interface Described {
   readonly name: string
   readonly title?: string
@@ -13,22 +13,22 @@ export interface Described {
   readonly parameters?: readonly string[]
 }
 
-/** How well one of what was described fits. */
+/** A search result. */
 export interface Ranked<Of extends Described = Described> {
   readonly of: Of
-  /** To be compared with that of others for the same query. */
+  /** Comparable with other scores of the same query. */
   readonly score: number
-  /** How much of the query it says, from 0 to 1. */
+  /** The fraction of the query it covers, from 0 to 1. */
   readonly match: number
 }
 
-/** Finds what fits words best. */
+/** A search index. */
 export interface Ranking<Of extends Described = Described> {
-  /** Everything that has any word of the query, best first; equally good ones with the shorter name first. */
+  /** All items that match any word of the query, best first; among equals, the shorter name first. */
   rank(query: string): Ranked<Of>[]
 }
 
-/** The weight of each part of what is described, and how much it counts against a part that it is long. */
+/** The weight of each field, and how strongly its length counts against it. */
 const fields = [
   { weight: 3, length: 0.5 },
   { weight: 1.5, length: 0.5 },
@@ -37,20 +37,20 @@ const fields = [
   { weight: 0.5, length: 0.75 },
 ] as const
 
-/** BM25: how soon standing in one more part adds nothing. */
+/** BM25: how soon further occurrences stop adding to the score. */
 const SATURATION = 1.2
-/** How much a synonym counts beside the word itself, and how much more a word in the very same form. */
+/** The weight of a synonym relative to the word itself, and the bonus for a word in exactly the same form. */
 const SYNONYM = 0.8
 const SAME_FORM = 0.1
-/** What is left for one that is named for another kind of action than is asked for. */
+/** The factor for an item whose name stands for another kind of action than the query. */
 const CONTRARY = 0.8
-/** How much what is done counts, beside what it is done to, for how much of a query is said. */
+/** The weight of an action word relative to its object, for the covered fraction of a query. */
 const VERB = 0.4
-/** How much of a text and how many words of a query are looked at: both are written by others. */
+/** The maximum number of characters of a text and of words of a query that are examined: both are untrusted. */
 const MAX_TEXT_LENGTH = 4000
 const MAX_QUERY_WORDS = 64
 
-/** Looks for words where they count most: in names, then titles and first sentences, then the rest (BM25F). */
+/** Indexes words by where they count most: names, then titles and first sentences, then the rest (BM25F). */
 export function createRanking<Of extends Described>(documents: readonly Of[]): Ranking<Of> {
   const parts = documents.map((each) => partsOf(each).map(wordsIn))
   const byStem = indexOf(parts.map((texts) => texts.map((words) => words.map(stem))))
@@ -63,19 +63,19 @@ export function createRanking<Of extends Described>(documents: readonly Of[]): R
     return Math.log(1 + (documents.length - count + 0.5) / (count + 0.5))
   }
 
-  /** What a word of the query adds to each document: by itself, or by the best of its synonyms. */
+  /** Adds the contribution of a query word to each document: of the word itself or its best synonym. */
   const addTo = (sums: Map<number, Sum>, form: string, importance: number): void => {
     const word = stem(form)
-    const others = synonymsOf(word)
+    const synonyms = synonymsOf(word)
     const best = new Map<number, Sum>()
     note(best, byStem.get(word), { share: 1, rarity: worth(word) })
-    const rarity = worth(word, ...others)
-    for (const other of others) note(best, byStem.get(other), { share: SYNONYM, rarity })
+    const rarity = worth(word, ...synonyms)
+    for (const other of synonyms) note(best, byStem.get(other), { share: SYNONYM, rarity })
     const same = byForm.get(form)
-    for (const [at, { score, said }] of best) {
-      const sum = sums.get(at) ?? { score: 0, said: 0 }
+    for (const [at, { score, coverage }] of best) {
+      const sum = sums.get(at) ?? { score: 0, coverage: 0 }
       sum.score += same?.has(at) === true ? score * (1 + SAME_FORM) : score
-      sum.said += said * importance
+      sum.coverage += coverage * importance
       sums.set(at, sum)
     }
   }
@@ -86,27 +86,29 @@ export function createRanking<Of extends Described>(documents: readonly Of[]): R
       const kinds = forms.map((form) => actionOf(stem(form)))
       const wanted = kinds.find((action) => action !== undefined)
       const importance = kinds.map((action) => (action === undefined ? 1 : VERB))
-      const whole = importance.reduce((sum, each) => sum + each, 0)
+      const totalImportance = importance.reduce((sum, each) => sum + each, 0)
       const sums = new Map<number, Sum>()
       forms.forEach((form, at) => addTo(sums, form, importance[at] ?? 1))
-      const found = [...sums].flatMap(([at, { score, said }]) => {
+      const found = [...sums].flatMap(([at, { score, coverage }]) => {
         const [of, own] = [documents[at], actions[at]]
         const isContrary = wanted !== undefined && own !== undefined && own.size > 0 && !own.has(wanted)
-        const left = isContrary ? CONTRARY : 1
-        return of ? [{ of, score: score * left, match: Math.min(1, (said / whole) * left) }] : []
+        const factor = isContrary ? CONTRARY : 1
+        return of
+          ? [{ of, score: score * factor, match: Math.min(1, (coverage / totalImportance) * factor) }]
+          : []
       })
       return found.toSorted(byScore)
     },
   }
 }
 
-/** What was found of a query in a document: how much that counts, and how much of the query it is. */
+/** The score of a document, and the fraction of the query it covers. */
 interface Sum {
   score: number
-  said: number
+  coverage: number
 }
 
-/** The name, the title, the first sentence, what follows it, and the names of parameters. */
+/** The name, the title, the first sentence, the rest of the description, and the parameter names. */
 function partsOf({ name, title = '', description = '', parameters = [] }: Described): string[] {
   const text = description.slice(0, MAX_TEXT_LENGTH)
   const end = /[.!?](?=\s)|\n/.exec(text)?.index ?? text.length
@@ -114,7 +116,7 @@ function partsOf({ name, title = '', description = '', parameters = [] }: Descri
   return parts.map((part) => part.slice(0, MAX_TEXT_LENGTH))
 }
 
-/** Which documents have a word, by their place, and how much it counts there. */
+/** The documents that contain a word, by position, with its weight there. */
 type Index = ReadonlyMap<string, ReadonlyMap<number, number>>
 
 function indexOf(documents: readonly (readonly (readonly string[])[])[]): Index {
@@ -133,33 +135,33 @@ function indexOf(documents: readonly (readonly (readonly string[])[])[]): Index 
   return index
 }
 
-/** How much each word counts for one document, over all its parts. */
+/** The weight of each word for one document, over all fields. */
 function weightsOf(texts: readonly (readonly string[])[], averages: readonly number[]): Map<string, number> {
   const weights = new Map<string, number>()
   fields.forEach(({ weight, length }, field) => {
     const words = texts[field] ?? []
     const norm = 1 - length + (length * words.length) / (averages[field] ?? 1)
-    // Descriptions are written by whoever wants to be found: saying a word again adds nothing.
+    // Descriptions are written by whoever wants to be found: repeating a word adds nothing.
     for (const word of new Set(words)) weights.set(word, (weights.get(word) ?? 0) + weight / norm)
   })
   return weights
 }
 
-/** Notes what a word adds to each document that has it, where that is more than is noted. */
+/** Records the contribution of a word to each document that contains it, if it is higher than the recorded one. */
 function note(
   best: Map<number, Sum>,
   having: ReadonlyMap<number, number> | undefined,
   { share, rarity }: { readonly share: number; readonly rarity: number },
 ): void {
   for (const [at, weight] of having ?? []) {
-    const said = share * Math.min(1, (weight * (SATURATION + 1)) / (weight + SATURATION))
+    const coverage = share * Math.min(1, (weight * (SATURATION + 1)) / (weight + SATURATION))
     const score = (share * rarity * weight * (SATURATION + 1)) / (weight + SATURATION)
     const known = best.get(at)
-    if (!known || score > known.score) best.set(at, { score, said })
+    if (!known || score > known.score) best.set(at, { score, coverage })
   }
 }
 
-/** Scores that differ by no more than rounding are equal. */
+/** Scores that differ only by rounding are equal. */
 function byScore(one: Ranked, other: Ranked): number {
   const difference = Math.round(other.score * 1e6) - Math.round(one.score * 1e6)
   if (difference !== 0) return difference
@@ -167,26 +169,26 @@ function byScore(one: Ranked, other: Ranked): number {
   return name.length - second.length || (name < second ? -1 : name > second ? 1 : 0)
 }
 
-/** A tool as it is ranked. */
+/** A tool in a search index. */
 export interface DescribedTool extends Described {
   readonly entry: Descriptor
 }
 
-/** A tool with the words that say what it does; `name` where clients call it by another name than its server. */
+/** A tool with its descriptive texts; `name` if clients use another name than the server. */
 export function describedTool(entry: Descriptor, name: string = entry.name): DescribedTool {
   const { title, annotations, description, inputSchema } = entry.definition
   const { properties } = isObject(inputSchema) ? inputSchema : {}
-  const shown = [title, isObject(annotations) ? annotations.title : undefined].find(isText)
+  const displayTitle = [title, isObject(annotations) ? annotations.title : undefined].find(isText)
   return {
     name,
     entry,
-    ...(shown !== undefined && { title: shown }),
+    ...(displayTitle !== undefined && { title: displayTitle }),
     ...(isText(description) && { description }),
-    ...(isObject(properties) && { parameters: Object.keys(properties).slice(0, PARAMETERS) }),
+    ...(isObject(properties) && { parameters: Object.keys(properties).slice(0, MAX_PARAMETERS) }),
   }
 }
 
-/** Rankings of what servers have, each made again only when what its servers list changed. */
+/** Rankings over servers, rebuilt only when their lists change. */
 export function rankingsOf<Of extends Described>(
   describe: (record: ServerRecord) => readonly Of[],
 ): (records: readonly ServerRecord[]) => Ranking<Of> {
@@ -197,14 +199,14 @@ export function rankingsOf<Of extends Described>(
     const found = known.get(key)
     if (found?.version === version) return found.ranking
     const ranking = createRanking(records.flatMap((record) => describe(record)))
-    // One for each server, and one for all of them: there are never more.
+    // One for each server, and one for all of them: the map cannot grow further.
     known.set(key, { version, ranking })
     return ranking
   }
 }
 
-/** How many parameters of a tool are looked at. */
-const PARAMETERS = 100
+/** The maximum number of indexed parameters of a tool. */
+const MAX_PARAMETERS = 100
 
 function isText(value: unknown): value is string {
   return typeof value === 'string'

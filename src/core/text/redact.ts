@@ -1,49 +1,49 @@
-/** Finds secrets in foreign text: known values, and the shapes of tokens and connection strings. */
+/** Finds secrets in untrusted text: known values, and the formats of tokens and connection strings. */
 import { isObject } from '../json/json.ts'
 import { Secret } from './secret.ts'
 
-/** What stands in place of a secret. */
+/** The replacement of a secret. */
 const MASK = '***'
-/** Shorter values are words of every line. */
+/** Shorter values occur in ordinary text. */
 const MIN_SECRET_LENGTH = 6
 const MAX_DEPTH = 8
-/** Lines of a secret of several lines are secrets too, unless they are as short as any other line. */
-const SHORTEST_LINE = 16
-/** How many keys are remembered as telling or not. */
-const KEYS = 1000
-/** How many secrets are known at once. */
-const SECRETS = 2000
+/** Lines of a multi-line secret are secrets too, unless they are as short as ordinary lines. */
+const MIN_LINE_LENGTH = 16
+/** The maximum number of cached decisions about keys. */
+const MAX_CACHED_KEYS = 1000
+/** The maximum number of known secrets. */
+const MAX_SECRETS = 2000
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** Keeps secrets out of what is written down: by their value, and by the key they stand under. */
+/** Removes secrets from values: by their content, and by the key they are stored under. */
 export class Redactor {
   #secrets: RegExp | undefined
   #known: readonly string[] = []
 
-  /** Adds secrets. Those before are still secret: a server they were given to may be slow to end. */
+  /** Adds secrets. Earlier ones remain secret, because a server that received them may still be running. */
   learn(secrets: readonly string[]): void {
-    this.#known = [...new Set([...secrets, ...this.#known])].slice(0, SECRETS)
+    this.#known = [...new Set([...secrets, ...this.#known])].slice(0, MAX_SECRETS)
     const forms = new Set(this.#known.flatMap(formsOf).filter((form) => form.length >= MIN_SECRET_LENGTH))
-    // Of two that begin alike the longer one is tried first.
+    // Of two with the same beginning, the longer one is matched first.
     const sorted = [...forms].toSorted((one, other) => other.length - one.length)
     this.#secrets = sorted.length > 0 ? new RegExp(sorted.map(escaped).join('|'), 'g') : undefined
   }
 
-  /** Whether a text holds a secret. */
+  /** Whether a text contains a secret. */
   finds(text: string): boolean {
     if (!this.#secrets) return false
     this.#secrets.lastIndex = 0
     return this.#secrets.test(text)
   }
 
-  /** A text without secrets, but for those that may stay. */
+  /** A text without secrets, except those that may stay. */
   text(text: string, mayStay?: (secret: string) => boolean): string {
     if (!this.#secrets) return text
     return text.replace(this.#secrets, (found) => (mayStay?.(found) ? found : MASK))
   }
 
-  /** A value without secrets, whatever it consists of. */
+  /** A value without secrets, at any depth. */
   value(value: unknown, depth = 0): unknown {
     if (typeof value === 'string') return this.text(value)
     if (depth > MAX_DEPTH) return MASK
@@ -52,7 +52,7 @@ export class Redactor {
     const entries = Object.entries(value).map(([key, each]) => {
       return [
         this.text(key),
-        isTelling(key) && each !== undefined ? MASK : this.value(each, depth + 1),
+        isSecretKey(key) && each !== undefined ? MASK : this.value(each, depth + 1),
       ] as const
     })
     return Object.fromEntries(entries)
@@ -60,37 +60,39 @@ export class Redactor {
 
   fields(fields: Fields): Fields {
     const entries = Object.entries(fields)
-    return Object.fromEntries(entries.map(([key, value]) => [key, isTelling(key) ? MASK : this.value(value)]))
+    return Object.fromEntries(
+      entries.map(([key, value]) => [key, isSecretKey(key) ? MASK : this.value(value)]),
+    )
   }
 }
 
-const telling =
+const secretKeyPattern =
   /authorization|cookie|passw(?:or)?d|passphrase|secret|credential|api[-_]?key|private[-_]?key|(?:^|[-_a-z])token$/i
 const known = new Map<string, boolean>()
 
-/** Whether what stands under a key is secret, whatever it is. */
-export function isTelling(key: string): boolean {
+/** Whether values under a key are always secret. */
+export function isSecretKey(key: string): boolean {
   const found = known.get(key)
   if (found !== undefined) return found
-  const isSecret = telling.test(key)
-  if (known.size < KEYS) known.set(key, isSecret)
+  const isSecret = secretKeyPattern.test(key)
+  if (known.size < MAX_CACHED_KEYS) known.set(key, isSecret)
   return isSecret
 }
 
-/** The values of all secrets in some settings. */
+/** All secret values in settings. */
 export function secretsOf(settings: unknown): string[] {
   if (settings instanceof Secret) return [settings.reveal()]
   if (Array.isArray(settings)) return settings.flatMap(secretsOf)
   return isObject(settings) ? Object.values(settings).flatMap(secretsOf) : []
 }
 
-/** How a secret may look where it turns up: whole or line by line, without its scheme, escaped in JSON or in a URL. */
+/** The forms in which a secret can occur: as a whole or by line, without its scheme, escaped in JSON or in a URL. */
 function formsOf(secret: string): string[] {
   const lines = secret.split(/[\r\n]+/).map((line) => line.trim())
-  const [, bare] = /^(?:bearer|basic|token)\s+(.+)$/i.exec(secret) ?? []
+  const [, bareToken] = /^(?:bearer|basic|token)\s+(.+)$/i.exec(secret) ?? []
   const password = URL.canParse(secret) ? new URL(secret).password : ''
-  const parts = lines.length > 1 ? lines.filter((line) => line.length >= SHORTEST_LINE) : []
-  const plain = [secret, bare ?? '', password, decoded(password), ...parts].filter(
+  const parts = lines.length > 1 ? lines.filter((line) => line.length >= MIN_LINE_LENGTH) : []
+  const plain = [secret, bareToken ?? '', password, decoded(password), ...parts].filter(
     (each) => each.length >= MIN_SECRET_LENGTH,
   )
   return plain.flatMap((each) => [each, JSON.stringify(each).slice(1, -1), encodeURIComponent(each)])
@@ -111,10 +113,10 @@ function escaped(text: string): string {
 type Replace = (found: string, groups: readonly string[]) => string
 type Shape = readonly [RegExp, Replace]
 
-/** How much of a text is looked at for an excerpt, in characters. */
+/** The maximum number of characters examined for an excerpt. */
 const MAX_EXCERPT_SOURCE_LENGTH = 20_000
 
-/** A text of a stranger without what looks like a secret: keys, tokens, passwords, connection strings, cookies. */
+/** Untrusted text without anything that looks like a secret: keys, tokens, passwords, connection strings, cookies. */
 export function withoutSecrets(text: string): string {
   return shapes.reduce(
     (before, [pattern, replace]) =>
@@ -124,13 +126,13 @@ export function withoutSecrets(text: string): string {
 }
 
 /**
- * The beginning of a text of a stranger, for a log: without what looks like a secret, and cut between words, as
- * a part of a secret would not be recognised.
+ * The beginning of an untrusted text, for a log: without anything that looks like a secret, and cut between words,
+ * because a part of a secret would not be recognized.
  */
-export function excerpt(text: string, most = 200): string {
+export function excerpt(text: string, maxLength = 200): string {
   const safe = withoutSecrets(text.slice(0, MAX_EXCERPT_SOURCE_LENGTH))
-  if (safe.length <= most && text.length <= MAX_EXCERPT_SOURCE_LENGTH) return safe
-  return `${safe.slice(0, most).replace(/\S+$/, '')}…`
+  if (safe.length <= maxLength && text.length <= MAX_EXCERPT_SOURCE_LENGTH) return safe
+  return `${safe.slice(0, maxLength).replace(/\S+$/, '')}…`
 }
 
 const redacted = (): string => '[redacted]'
@@ -168,7 +170,7 @@ const shapes: readonly Shape[] = [
       `(?<![\\w-])(${word}["']?\\s{0,3}:\\s{0,3})(\\[[a-z]{4,10}\\]|${quoted}|[^\\s,;&"')\\]}]{1,1000})(?=(.{0,40}))`,
       'gi',
     ),
-    told,
+    maskedValue,
   ],
   [
     /(?<![\w-])((?:set-)?cookie["']?\s{0,3}[:=]\s{0,3}["']?)[\w.!#$%&*+^`|~-]{1,100}=[^\r\n"']{0,4000}/gi,
@@ -180,14 +182,14 @@ function assigned(_found: string, [name = '']: readonly string[]): string {
   return `${name}[redacted]`
 }
 
-/** `token: expired` is a sentence, `password: hunter2` is a secret. */
-function told(found: string, [name = '', value = '', rest = '']: readonly string[]): string {
+/** `token: expired` is prose, `password: hunter2` is a secret. */
+function maskedValue(found: string, [name = '', value = '', rest = '']: readonly string[]): string {
   const isWord = /^[a-z]{1,20}[.!]?$/i.test(value)
   const isSentence = isWord && (/^ [a-z]{1,20}(?![\w:=])/i.test(rest) || isWordOfErrors(value))
   return isSentence || value === '' ? found : `${name}[redacted]`
 }
 
-/** Whether a word says what is wrong with a secret, and is none: `token: expired`. */
+/** Whether a word describes a problem of a secret and is not one: `token: expired`. */
 export function isWordOfErrors(word: string): boolean {
   return words.has(word.toLowerCase())
 }

@@ -1,8 +1,8 @@
-/** A value that is never printed: it has to be revealed by name. */
+/** A value that is never printed: it has to be revealed explicitly. */
 import { hash } from 'node:crypto'
 import { inspect } from 'node:util'
 
-/** A configured value that must not be printed: it shows as `***` wherever it is turned into text. */
+/** A configured value that must not be printed: it becomes `***` whenever it is converted to text. */
 export class Secret {
   readonly #value: string
   #digest: string | undefined
@@ -11,12 +11,12 @@ export class Secret {
     this.#value = value
   }
 
-  /** The value itself, for the one place that sends it. */
+  /** The value itself, for the code that sends it. */
   reveal(): string {
     return this.#value
   }
 
-  /** Tells it from others in this process; made when it is first wanted. */
+  /** Identifies it within this process; computed on first use. */
   get digest(): string {
     this.#digest ??= hash('sha256', this.#value, 'base64')
     return this.#digest

@@ -1,19 +1,19 @@
-/** Words that mean the same in names of tools. */
+/** Synonyms of words in tool names. */
 import { stem } from './words.ts'
 
-/** Other words for a word, all as stems: what people ask for in one word is often done by a tool named in another. */
+/** The synonyms of a word, as stems: queries and tool names often use different words for the same action. */
 export function synonymsOf(word: string): readonly string[] {
   return synonyms.get(word) ?? []
 }
 
-/** What kind of action a word is, as a stem; most words are none. */
+/** The kind of action of a word, given as a stem; undefined for most words. */
 export function actionOf(word: string): string | undefined {
   return actions.get(word)
 }
 
-/** Words that stand for each other in the names of tools and in what people ask for. */
+/** Words that are interchangeable in tool names and queries. */
 const groups = [
-  // What is done.
+  // Actions.
   'create add make new generate register insert post leave put',
   'append add attach insert',
   'delete remove erase forget discard destroy drop trash clear wipe purge unlink',
@@ -64,7 +64,7 @@ const groups = [
   'subscribe follow watch monitor',
   'lock freeze block',
   'buy order purchase pay',
-  // What it is done to.
+  // Objects.
   'folder directory dir',
   'file document doc',
   'picture image photo screenshot',
@@ -106,7 +106,7 @@ const groups = [
   'tree hierarchy structure recursive nested',
   'graph network',
   'structure schema layout',
-  // What it is like.
+  // Properties.
   'several multiple many various batch bulk',
   'whole entire complete full all',
   'allowed permitted accessible authorized',

@@ -8,24 +8,24 @@ export function wordsOf(name: string): string[] {
   return words.filter((word) => word !== '')
 }
 
-/** A text with spaces where camelCase begins another word. */
+/** A text with spaces inserted into camelCase words. */
 export function spaced(text: string): string {
   return text.replaceAll(/([a-z\d])([A-Z])/g, '$1 $2').replaceAll(/([A-Z])([A-Z][a-z])/g, '$1 $2')
 }
 
-/** Whether two words are one noun, in singular or plural. */
+/** Whether two words are the same noun, in singular or plural. */
 export function isSameNoun(one: string, other: string): boolean {
   if (one === other) return true
   const forms = new Set(singulars(one))
   return singulars(other).some((form) => forms.has(form))
 }
 
-/** Whether two lists of words are the same nouns, each in singular or plural. */
+/** Whether two lists contain the same nouns, each in singular or plural. */
 export function areSameNouns(ones: readonly string[], others: readonly string[]): boolean {
   return ones.length === others.length && ones.every((word, at) => isSameNoun(word, others[at] ?? ''))
 }
 
-/** What a word could be in singular, itself included. */
+/** Possible singulars of a word, including itself. */
 function singulars(word: string): string[] {
   if (word.length < 4 || !word.endsWith('s') || word.endsWith('ss')) return [word]
   const shorter = [word, word.slice(0, -1)]
@@ -34,8 +34,8 @@ function singulars(word: string): string[] {
 }
 
 /**
- * The words of a text in lower case, without those that every text has. Names fall into their words, whether in
- * camelCase, snake_case or kebab-case.
+ * The words of a text in lower case, without stop words. Names in camelCase, snake_case or kebab-case are split into
+ * words.
  */
 export function wordsIn(text: string): string[] {
   const words =
@@ -45,12 +45,12 @@ export function wordsIn(text: string): string[] {
   return words.filter((word) => !stopWords.has(word))
 }
 
-/** The same for a query, where an address or a file name counts as its kind. */
+/** The words of a query, in which an address or a file name is replaced by its kind. */
 export function queryWords(text: string): string[] {
   return wordsIn(text.split(/\s+/).map(kindOf).join(' '))
 }
 
-/** A token as the kind of thing it names, or as it is; empty for long ones. */
+/** The kind of thing a token names, or the token itself; empty for long tokens. */
 function kindOf(token: string): string {
   if (token.length > MAX_TOKEN_LENGTH) return ''
   if (address.test(token)) return 'url'
@@ -61,7 +61,7 @@ const MAX_TOKEN_LENGTH = 512
 const address = /^["'(<]?(?:[a-z][a-z\d+.-]*:\/\/|www\.|[\w-]+\.(?:com|org|net|io|dev|app|edu|gov)(?:\W|$))/i
 const fileName = /^["'(`]?[\w~/-][\w~./-]*\.[a-z][a-z\d]{1,4}["')`?!.,;:]*$/i
 
-/** A word without its ending, so that `relations` and `related` are one: not a word any more, only the same for both. */
+/** A word without its ending, so that `relations` and `related` are equal. The stem need not be a word. */
 export function stem(word: string): string {
   if (word.length < 4 || !/^[a-z]+$/.test(word)) return word
   const singular = withoutPlural(word)
@@ -76,7 +76,7 @@ function withoutPlural(word: string): string {
   return /[^sui]s$/.test(word) ? word.slice(0, -1) : word
 }
 
-/** Endings with what stays before them; the first one that fits is taken. */
+/** Endings, each with what precedes them; the first match is removed. */
 const endings = [
   /^(\w{4,})at(?:ion|ing|ed|e)$/,
   /^(\w{2,}[st])ion$/,
@@ -84,7 +84,9 @@ const endings = [
   /^(\w{4,})ly$/,
 ]
 
-/** Two equal consonants that an ending doubled, as in `logged`; those of `fill` and `press` are its own. */
+/**
+ * Two equal consonants, one of which an ending added, as in `logged`; those of `fill` and `press` belong to the word.
+ */
 const doubled = /([bdfgkmnprt])\1$/
 
 const stopWords = new Set(
@@ -102,27 +104,27 @@ const stopWords = new Set(
     .split(' '),
 )
 
-// The nearest name to a mistyped one.
+// The nearest name to a misspelled one.
 
-/** The word most like `word`, when one is like it enough to be what was meant. */
+/** The word most similar to `word`, if it is similar enough to be the intended one. */
 export function nearest(word: string, words: readonly string[]): string | undefined {
   const limit = Math.max(1, Math.floor(word.length / 3))
   const written = plain(word)
   let best: string | undefined
-  let least = limit + 1
+  let bestDistance = limit + 1
   for (const candidate of words) {
     const other = plain(candidate)
-    // It takes at least as many edits.
-    if (Math.abs(written.length - other.length) >= least) continue
+    // At least this many edits are needed.
+    if (Math.abs(written.length - other.length) >= bestDistance) continue
     const distance = edits(written, other)
-    if (distance >= least) continue
+    if (distance >= bestDistance) continue
     best = candidate
-    least = distance
+    bestDistance = distance
   }
   return best
 }
 
-/** How many letters of one word have to change for it to be the other, whatever the case and without `-` and `_`. */
+/** The edit distance of two words, ignoring case, `-` and `_`. */
 export function distance(one: string, other: string): number {
   return edits(plain(one), plain(other))
 }
@@ -138,7 +140,7 @@ function edits(from: string, to: string): number {
     const next = [index + 1]
     for (const [column, other] of [...to].entries()) {
       const replaced = (row[column] ?? 0) + (letter === other ? 0 : 1)
-      // Two letters that changed places are one slip.
+      // Two transposed letters count as one edit.
       const isSwap = index > 0 && column > 0 && letter === to[column - 1] && other === from[index - 1]
       const swapped = isSwap ? (before[column - 1] ?? 0) + 1 : Infinity
       next.push(Math.min(replaced, swapped, (row[column + 1] ?? 0) + 1, (next[column] ?? 0) + 1))

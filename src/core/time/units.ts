@@ -20,7 +20,7 @@ export const sizeSchema = {
 
 const ratePattern = '^[1-9]\\d{0,8}/([1-9]\\d{0,3})?(s|second|m|minute|h|hour|d|day)$'
 
-/** The JSON Schema of one rate, or of several that all hold; read it with `rates`. */
+/** The JSON Schema of one rate, or of several that apply together; read it with `rates`. */
 export const rateSchema = {
   type: ['string', 'array'],
   pattern: ratePattern,
@@ -33,13 +33,13 @@ export const rateSchema = {
   errorMessage: 'must be a rate such as 10/minute or 100/10s, or a list of rates',
 } as const
 
-/** So many within a time, in milliseconds. */
+/** A number of calls within a period in milliseconds. */
 export interface Rate {
   readonly limit: number
   readonly window: number
 }
 
-/** Reads a rate such as `10/minute` or `100/10s`, or several. @throws TypeError when one is none */
+/** Parses a rate such as `10/minute` or `100/10s`, or several. @throws TypeError if one is invalid */
 export function rates(written: string | readonly string[]): Rate[] {
   return [written].flat().map((text) => {
     const [, limit, count, unit = ''] = /^(\d+)\/(\d*)([a-z]+)$/.exec(text) ?? []
@@ -50,12 +50,12 @@ export function rates(written: string | readonly string[]): Rate[] {
   })
 }
 
-/** Reads a duration such as `30s`; a number is milliseconds already. @throws TypeError when it is not one. */
+/** Parses a duration such as `30s`; a number is milliseconds. @throws TypeError if it is invalid */
 export function milliseconds(duration: string | number): number {
   return quantity(duration, durationSchema, millisecondsPer)
 }
 
-/** Reads a size such as `64KB`; a number is bytes already. @throws TypeError when it is not one. */
+/** Parses a size such as `64KB`; a number is bytes. @throws TypeError if it is invalid */
 export function bytes(size: string | number): number {
   return quantity(size, sizeSchema, bytesPer)
 }

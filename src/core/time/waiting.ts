@@ -1,28 +1,28 @@
-/** Waiting: deadlines, pauses and aborts without leaks; and times as text. */
+/** Timeouts, pauses and aborts without leaks; and times as text. */
 
-/** The longest time a timer can hold, in milliseconds: a longer one would end at once. */
+/** The longest delay of a timer, in milliseconds: a longer one would fire at once. */
 export const MAX_TIMER_MS = 2 ** 31 - 1
 
-/** What a promise resolves with, unless the signal is aborted before. @throws the reason of the signal */
+/** The value of a promise, unless the signal is aborted first. @throws the reason of the signal */
 export function untilAborted<Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value> {
   return new Promise((resolve, reject) => {
     const stop = (): void => reject(signal.reason)
     if (signal.aborted) stop()
     else signal.addEventListener('abort', stop)
-    // Listened to in any case: an unhandled rejection ends the process.
+    // The promise is handled in any case: an unhandled rejection ends the process.
     passOn(promise, () => signal.removeEventListener('abort', stop), resolve, reject)
   })
 }
 
-/** What a promise resolves with, or the other value where that takes longer than so many milliseconds. */
-export function within<Value>(promise: Promise<Value>, patience: number, other: Value): Promise<Value> {
+/** The value of a promise, or `other` after a timeout. */
+export function within<Value>(promise: Promise<Value>, timeoutMs: number, other: Value): Promise<Value> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, patience, other).unref()
+    const timer = setTimeout(resolve, timeoutMs, other).unref()
     passOn(promise, () => clearTimeout(timer), resolve, reject)
   })
 }
 
-/** Waits for so many milliseconds, or until the signal is aborted. @throws the reason of the signal */
+/** Waits for a time, or until the signal is aborted. @throws the reason of the signal */
 export function pause(milliseconds: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const end = (): void => {
@@ -37,25 +37,25 @@ export function pause(milliseconds: number, signal?: AbortSignal): Promise<void>
   })
 }
 
-/** Has a promise settle another one. `finally` makes three more of them to do the same. */
+/** Settles another promise like this one. `finally` would create three more promises. */
 function passOn<Value>(
   promise: Promise<Value>,
   free: () => void,
   resolve: (value: Value) => void,
   reject: (reason: unknown) => void,
 ): void {
-  const kept = (value: Value): void => {
+  const fulfil = (value: Value): void => {
     free()
     resolve(value)
   }
-  const failed = (reason: unknown): void => {
+  const fail = (reason: unknown): void => {
     free()
     reject(reason)
   }
-  promise.then(kept, failed)
+  promise.then(fulfil, fail)
 }
 
-/** What reading gives, as a rejection too where it throws. */
+/** The result of `read`; an exception becomes a rejection. */
 export function attempt<Value>(read: () => Value | Promise<Value>): Value | Promise<Value> {
   try {
     return read()
@@ -64,7 +64,7 @@ export function attempt<Value>(read: () => Value | Promise<Value>): Value | Prom
   }
 }
 
-/** A time in milliseconds since 1970 as ISO 8601. Most that are asked for share a second, and its text. */
+/** A time in milliseconds since 1970 as ISO 8601. Most requested times are in the same second, whose text is cached. */
 export function isoTime(time: number): string {
   const second = Math.floor(time / 1000)
   if (second !== lastSecond) {

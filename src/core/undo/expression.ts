@@ -1,17 +1,17 @@
 /**
- * The language of undo rules and verification: calls with paths, as `delete(id=$.result.id)`. Bounded, without
- * evaluation of code.
+ * The language of undo rules and verification: calls with paths, such as `delete(id=$.result.id)`. Bounded, and without
+ * code evaluation.
  */
 import { isObject, readJson } from '../json/json.ts'
 import { type Step, find, type Path, printPath, type Root, type Scope } from '../json/path.ts'
 import type { Payload } from '../payload.ts'
 
-/** A call of a tool whose values are written down, or paths into what is known once it is made. */
+/** A call of a tool whose values are literals or paths into values known when it is made. */
 export interface Expression {
   readonly tool: string
-  /** The arguments in the order written; no name stands twice. */
+  /** The arguments in the order written; names are unique. */
   readonly arguments: ReadonlyMap<string, Value>
-  /** What of the result is meant: the path behind `->`. */
+  /** The requested part of the result: the path after `->`. */
   readonly find?: Path
 }
 
@@ -22,7 +22,7 @@ export type Value =
   | { readonly kind: 'list'; readonly items: readonly Value[] }
   | { readonly kind: 'object'; readonly members: ReadonlyMap<string, Value> }
 
-/** How long an expression may be, how deep its values may be nested, and how many steps a path may have. */
+/** The maximum length of an expression, nesting depth of its values, and number of steps of a path. */
 const MAX_EXPRESSION_LENGTH = 4000
 const MAX_DEPTH = 32
 const MAX_PATH_STEPS = 64
@@ -30,23 +30,23 @@ const MAX_PATH_STEPS = 64
 const roots: readonly Root[] = ['args', 'result', 'snapshot']
 
 /**
- * Reads `tool(name=value, …)`, and `-> $.path` behind it where there is one. A value is JSON, or a path such as
- * `$.args.path`, `$.result.items[0].id`, `$.args.items[*].name` or `$.snapshot["a b"]`; lists and objects may hold paths too.
- * @throws TypeError that says where it went wrong and what was expected there
+ * Parses `tool(name=value, …)`, optionally followed by `-> $.path`. A value is JSON, or a path such as `$.args.path`,
+ * `$.result.items[0].id`, `$.args.items[*].name` or `$.snapshot["a b"]`; lists and objects may contain paths too.
+ * @throws TypeError with the position of the error and what was expected there
  */
 export function parseExpression(text: string): Expression {
   if (text.length > MAX_EXPRESSION_LENGTH)
     throw new TypeError(`it is longer than ${MAX_EXPRESSION_LENGTH} characters`)
   const reader = new Reader(text)
   const tool = reader.name('the name of a tool')
-  reader.take('(', `"(" behind the name of the tool`)
+  reader.take('(', `"(" after the name of the tool`)
   const given = reader.members(')', () => reader.named('the name of an argument', '='))
   const find = reader.has('->') ? reader.path() : undefined
   reader.end()
   return { tool, arguments: given, ...(find && { find }) }
 }
 
-/** Reads a path by itself, such as `$.result.items[0].id`. @throws TypeError that says where it went wrong */
+/** Parses a single path, such as `$.result.items[0].id`. @throws TypeError with the position of the error */
 export function parsePath(text: string): Path {
   if (text.length > MAX_EXPRESSION_LENGTH)
     throw new TypeError(`it is longer than ${MAX_EXPRESSION_LENGTH} characters`)
@@ -56,14 +56,14 @@ export function parsePath(text: string): Path {
   return path
 }
 
-/** The arguments an expression comes to. @throws Error where a path leads nowhere */
+/** The evaluated arguments of an expression. @throws Error if a path does not exist */
 export function evaluate(expression: Expression, scope: Scope): Record<string, unknown> {
   const given = [...expression.arguments].map(([name, value]) => [name, valueOf(value, scope)] as const)
-  // Members of their own, whatever they are called.
+  // Creates own members under any name.
   return Object.fromEntries(given)
 }
 
-/** Which roots the values of an expression begin with. */
+/** The roots of the paths in an expression. */
 export function uses(expression: Expression): Set<Root> {
   return new Set(pathsOf(expression).map(({ root }) => root))
 }
@@ -80,10 +80,7 @@ export function pathsOf(expression: Expression): readonly Path[] {
   return paths
 }
 
-/**
- * What `$.result` stands for: the structured content; where there is none, what the only text says as JSON, else
- * the text.
- */
+/** The value of `$.result`: the structured content, or else the only text parsed as JSON, or else the text. */
 export function resultValue(result: Payload): unknown {
   const { structuredContent, content } = result.fields
   if (structuredContent !== undefined) return structuredContent
@@ -109,7 +106,7 @@ function valueOf(value: Value, scope: Scope): unknown {
   return found
 }
 
-/** Reads an expression from left to right. */
+/** A recursive-descent parser for expressions. */
 class Reader {
   readonly #text: string
   #at = 0
@@ -119,7 +116,7 @@ class Reader {
     this.#text = text
   }
 
-  /** Goes past some text, if it stands here. */
+  /** Consumes a token if it is next. */
   has(text: string): boolean {
     this.#space()
     if (!this.#text.startsWith(text, this.#at)) return false
@@ -136,7 +133,7 @@ class Reader {
     if (this.#at < this.#text.length) this.#fail('the end, or "->" and a path')
   }
 
-  /** A plain name, or one in quotes. */
+  /** A plain or quoted name. */
   name(expected: string): string {
     this.#space()
     if (this.#text[this.#at] === '"') return this.#string()
@@ -149,7 +146,7 @@ class Reader {
     return [name, this.#value()]
   }
 
-  /** What stands between brackets, with commas; no name twice. */
+  /** The comma-separated content of brackets; names must be unique. */
   members(close: string, next: () => readonly [string, Value]): ReadonlyMap<string, Value> {
     const found = new Map<string, Value>()
     if (this.has(close)) return found
@@ -208,7 +205,7 @@ class Reader {
     const at = this.#at
     const written = this.#match(/-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\p{L}\p{N}_.])/uy)
     if (written === undefined) return this.#fail('a value: JSON, or a path that begins with $')
-    // JSON readers do not agree on negative zero.
+    // JSON parsers disagree on negative zero.
     const value = Number(written) + 0
     const isWhole = /^-?\d+$/.test(written)
     if (!Number.isFinite(value) || (isWhole && !Number.isSafeInteger(value)))
@@ -242,7 +239,7 @@ class Reader {
     try {
       return JSON.parse(written ?? '')
     } catch {
-      throw new TypeError(`the text ${placed(at)} is no JSON text in double quotes`)
+      throw new TypeError(`the text ${placed(at)} is not a JSON string in double quotes`)
     }
   }
 
@@ -259,8 +256,8 @@ class Reader {
 
   #fail(expected: string): never {
     const found = this.#text.slice(this.#at, this.#at + 12)
-    const there = found === '' ? 'it ends there' : `there is ${JSON.stringify(found)}`
-    throw new TypeError(`expected ${expected} ${placed(this.#at)}; ${there}`)
+    const actual = found === '' ? 'it ends there' : `there is ${JSON.stringify(found)}`
+    throw new TypeError(`expected ${expected} ${placed(this.#at)}; ${actual}`)
   }
 }
 
@@ -268,14 +265,14 @@ function placed(at: number): string {
   return `at character ${at + 1}`
 }
 
-/** An expression as text, which reads as the same expression. */
+/** An expression as text, which parses to the same expression. */
 export function printExpression({ tool, arguments: given, find: wanted }: Expression): string {
   const listed = [...given].map(([name, value]) => `${printName(name)}=${printValue(value)}`)
   const end = wanted ? ` -> ${printPath(wanted)}` : ''
   return `${printName(tool)}(${listed.join(', ')})${end}`
 }
 
-/** Whether a name needs no quotes: of a tool or an argument. */
+/** Whether the name of a tool or argument needs no quotes. */
 function isPlainName(text: string): boolean {
   return /^[\p{L}_][\p{L}\p{N}_./-]*$/u.test(text)
 }

@@ -1,27 +1,27 @@
 /**
- * Finds how a tool could be undone by another one of its server, from names and schemas alone.
- * Invariant: a proposal without doubts calls its tool with what identifies the thing that was made or changed, and
- * leaves out no argument that chooses what is touched. It touches nothing else, whatever else there is.
+ * Finds out how a tool could be undone by another tool of its server, from names and schemas alone. Invariant: a
+ * proposal without caveats passes its tool the identity of what was created or changed, and omits no argument that
+ * selects what is affected. It affects nothing else, whatever else exists.
  */
 import { areSameNouns, isSameNoun } from '../text/words.ts'
-import { isForReal, isNarrowed, leftOpen, narrowed } from '../tool-call.ts'
+import { withoutTrial, isNarrowed, omittedArguments, withoutWidening } from '../tool-call.ts'
 import {
-  doubtOf,
+  caveatOf,
   mapArguments,
   type MappedArgument,
   type ArgumentMapping,
   fromFields,
   fromMembers,
-  placed,
-  type Source,
-  namedIn,
-  without,
+  pathValue,
+  type ArgumentSource,
+  fieldsUsedBy,
+  withoutNoun,
 } from './argument-mapping.ts'
 import { type Expression, type Value, printExpression } from './expression.ts'
 import { readingOf, indexOf, type ToolNameIndex } from './name-readings.ts'
 import { type Proposal, proposeRestore } from './restore.ts'
 import {
-  isAside,
+  isAuxiliary,
   isBulk,
   isContainer,
   isDeep,
@@ -34,18 +34,18 @@ import {
 } from './selectors.ts'
 import { type Field, fieldsOf, shapeOf, type ToolShape } from './tool-shape.ts'
 
-/** What came of looking for a way to undo a tool. */
+/** The result of the search for an undo call. */
 interface Suggestion {
   readonly proposal?: Proposal
-  /** Why tools that seemed to undo it cannot, for people. */
+  /** Why tools that seemed suitable are not, for people. */
   readonly misses: readonly string[]
 }
 
 type Definition = Readonly<Record<string, unknown>>
 
 /**
- * How a tool could be undone with the tools of its server, entries of `tools/list`, the tool's own included or not;
- * and why what seemed to undo it cannot.
+ * How a tool could be undone with the tools of its server, given as entries of `tools/list` with or without the tool
+ * itself; and why seemingly suitable tools are not.
  */
 export function proposeUndo(definition: Definition, all: readonly Definition[]): Suggestion {
   const tool = shapeOf(definition)
@@ -64,9 +64,9 @@ export function proposeUndo(definition: Definition, all: readonly Definition[]):
   return { ...(proposal && { proposal }), misses: [...new Set(misses)] }
 }
 
-/** Whether a proposal is used without a review. */
-export function isSure({ doubts }: Proposal): boolean {
-  return doubts.length === 0
+/** Whether a proposal may be used without a review. */
+export function isSure({ caveats }: Proposal): boolean {
+  return caveats.length === 0
 }
 
 function byCounterpart(tool: ToolShape, counterpart: Antonym): Proposal | string {
@@ -74,114 +74,124 @@ function byCounterpart(tool: ToolShape, counterpart: Antonym): Proposal | string
   const isAll = kind === 'unmakes'
   const isUseful = (field: Field): boolean =>
     isAll || isNarrowed(field) || sharedWith(tool, field)?.isRequired === true || isOwn(field, counterpart)
-  const narrowing = isAll ? isForReal : narrowed
-  const filling = mapArguments(other, [narrowing, ...sourcesOf(tool, counterpart)], isUseful)
-  const missing = missingOf(filling, isAll ? other.inputs : [])
-  if (!filling || missing) return missing ? missed(missing, tool, other) : unreadable(other)
-  if (!('call' in filling)) return unreadable(other)
-  const { call } = filling
+  const narrowing = isAll ? withoutTrial : withoutWidening
+  const mapping = mapArguments(other, [narrowing, ...sourcesOf(tool, counterpart)], isUseful)
+  const missing = missingOf(mapping, isAll ? other.inputs : [])
+  if (!mapping || missing) return missing ? missingSource(missing, tool, other) : unreadable(other)
+  if (!('call' in mapping)) return unreadable(other)
+  const { call } = mapping
   const text = printExpression(call)
-  const why = [`${other.name} has its name with "${opposite}" for "${verb}"`, ...filling.why]
+  const why = [`${other.name} has the same name with "${opposite}" instead of "${verb}"`, ...mapping.why]
   if (isAll) {
-    const doubts = ['what was taken away may have held more than its arguments say', ...filling.doubts]
-    return { undo: { call: text, exact: false }, why, doubts }
+    const caveats = [
+      'the removed object may have had more content than the arguments contain',
+      ...mapping.caveats,
+    ]
+    return { undo: { call: text, exact: false }, why, caveats }
   }
-  const aim = aimOf(tool, counterpart, call)
-  if (typeof aim === 'string') return aim
-  return { undo: text, why, doubts: [...filling.doubts, ...leftOpen(other, call), ...aim] }
+  const target = targetCaveats(tool, counterpart, call)
+  if (typeof target === 'string') return target
+  return { undo: text, why, caveats: [...mapping.caveats, ...omittedArguments(other, call), ...target] }
 }
 
-/** Whether what a call hits can be told from what the tool did: why it cannot, or the doubts that are left. */
-function aimOf(tool: ToolShape, counterpart: Antonym, call: Expression): readonly string[] | string {
+/**
+ * Whether the affected object can be identified from the original call: the reason if not, or the remaining caveats.
+ */
+function targetCaveats(tool: ToolShape, counterpart: Antonym, call: Expression): readonly string[] | string {
   const { tool: other, kind, thing } = counterpart
   const { inputs = [] } = other
   const given = inputs.filter(({ name }) => call.arguments.has(name))
-  const isAimed = given.some((field) => isOwn(field, counterpart))
+  const isTargeted = given.some((field) => isOwn(field, counterpart))
   const filter = inputs.find((field) => isFilter(field) && !names(field, thing))
-  if (!isAimed && filter)
-    return `${other.name} hits whatever fits ${filter.name}, and nothing tells which of that ${tool.name} is about`
+  if (!isTargeted && filter)
+    return `${other.name} affects everything that matches ${filter.name}, and nothing identifies what ${tool.name} affected`
   if (kind === 'switches') {
-    const takes = [...inputs, ...(tool.inputs ?? [])].filter((field) => !isAside(field))
-    if (takes.length > 0 && given.every(isNarrowed)) return aimless(tool, other)
-    return [`what was so before the call already would be changed by ${other.name} too`]
+    const selecting = [...inputs, ...(tool.inputs ?? [])].filter((field) => !isAuxiliary(field))
+    if (selecting.length > 0 && given.every(isNarrowed)) return noTarget(tool, other)
+    return [`${other.name} would also change what was already in that state before the call`]
   }
-  if (!isAimed) return aimless(tool, other)
-  return doubtsOfMade(tool, counterpart, call)
+  if (!isTargeted) return noTarget(tool, other)
+  return caveatsOfCreated(tool, counterpart, call)
 }
 
-/** What is left open of a call that takes away what a tool made, and receives what identifies it. */
-function doubtsOfMade(
+/** The caveats of a call that removes what a tool created, given what identifies it. */
+function caveatsOfCreated(
   tool: ToolShape,
   counterpart: Antonym,
   { arguments: given }: Expression,
 ): readonly string[] | string {
   const { tool: other, thing, verb } = counterpart
   const { inputs = [] } = other
-  const aims = inputs.flatMap((field) => {
+  const targets = inputs.flatMap((field) => {
     const value = given.get(field.name)
     return value && isOwn(field, counterpart) ? [{ field, value }] : []
   })
   const isMany = isBulk(tool, thing)
-  const isList = aims.some(({ field }) => field.schema.type === 'array')
-  if (isMany && !isList) return `${tool.name} may make several at once, and ${other.name} takes one`
-  const made = aims.filter(({ value }) => isFromServer(value, tool))
-  const isUnique = made.some(({ field }) => isGlobalId(field))
+  const isList = targets.some(({ field }) => field.schema.type === 'array')
+  if (isMany && !isList)
+    return `${tool.name} may create several objects at once, and ${other.name} accepts one`
+  const generated = targets.filter(({ value }) => isFromServer(value, tool))
+  const isUnique = generated.some(({ field }) => isGlobalId(field))
   const isEmptied = inputs.some((field) => isDeep(field) && given.has(field.name))
   const isKeyed = !newMakers.has(verb) && tool.inputs?.some((field) => names(field, thing)) === true
   const isPlural = !isList && !areSameWords(tool, other, verb)
   return [
-    ...(isKeyed || (made.length === 0 && !newMakers.has(verb)) ? [chosen(tool)] : []),
-    ...(made.length > 0 ? [] : chosenBy(tool, counterpart, { given, isMany })),
-    ...(isUnique ? [] : untold(tool, counterpart, given)),
-    ...(tool.mayFindThere ? [`${tool.name} may take or replace what was there before`] : []),
+    ...(isKeyed || (generated.length === 0 && !newMakers.has(verb)) ? [callerChosen(tool)] : []),
+    ...(generated.length > 0 ? [] : callerChosenCaveats(tool, counterpart, { given, isMany })),
+    ...(isUnique ? [] : omittedScopes(tool, counterpart, given)),
+    ...(tool.mayReuseExisting ? [`${tool.name} may reuse or replace an existing object`] : []),
     ...(tool.inputs ?? [])
       .filter(isReplacing)
-      .map(({ name }) => `with ${name} it may replace what was there`),
-    ...(isPlural ? [`${tool.name} may make several at once, and ${other.name} takes one`] : []),
-    ...(other.takesMore || (isContainer(thing) && !isEmptied)
-      ? ['what others put into it since would go with it']
+      .map(({ name }) => `with ${name} it may replace an existing object`),
+    ...(isPlural ? [`${tool.name} may create several objects at once, and ${other.name} accepts one`] : []),
+    ...(other.removesRelated || (isContainer(thing) && !isEmptied)
+      ? ['content that others added since would be removed too']
       : []),
   ]
 }
 
-/** What is left open where the caller chooses by what things are known. */
-function chosenBy(
+/** The caveats if the caller chooses the identity of what is created. */
+function callerChosenCaveats(
   tool: ToolShape,
   { verb }: Antonym,
   { given, isMany }: { readonly given: Expression['arguments']; readonly isMany: boolean },
 ): string[] {
-  const told = namedIn(given)
-  const bare = (tool.inputs ?? []).filter((field) => told.has(field.name) && isBare(field))
+  const usedFields = fieldsUsedBy(given)
+  const bareIds = (tool.inputs ?? []).filter((field) => usedFields.has(field.name) && isBare(field))
   return [
-    ...(isMany && newMakers.has(verb) ? [chosen(tool)] : []),
-    ...bare.map(({ name }) => `${name} of ${tool.name} may be that of another thing`),
+    ...(isMany && newMakers.has(verb) ? [callerChosen(tool)] : []),
+    ...bareIds.map(({ name }) => `${name} of ${tool.name} may identify another object`),
   ]
 }
 
-function chosen({ name }: ToolShape): string {
-  return `what it is known by is chosen by the caller, so it may have been there before ${name}`
+function callerChosen({ name }: ToolShape): string {
+  return `the caller chooses its identifier, so it may have existed before ${name}`
 }
 
-/** Arguments of a tool that may be part of the identity of what it made, and that the undoing call lacks. */
-function untold(tool: ToolShape, { tool: other, thing }: Antonym, given: Expression['arguments']): string[] {
-  const told = namedIn(given)
-  const left = (tool.inputs ?? []).filter(
-    (field) => !told.has(field.name) && !isAside(field) && isScope(field),
+/** Arguments of a tool that may be part of the identity of what it created, and that the undo call omits. */
+function omittedScopes(
+  tool: ToolShape,
+  { tool: other, thing }: Antonym,
+  given: Expression['arguments'],
+): string[] {
+  const usedFields = fieldsUsedBy(given)
+  const omitted = (tool.inputs ?? []).filter(
+    (field) => !usedFields.has(field.name) && !isAuxiliary(field) && isScope(field),
   )
-  return left
+  return omitted
     .filter((field) => !names(field, thing))
     .map(({ name }) => `${other.name} is called without ${name}, which ${tool.name} takes`)
 }
 
-/** Verbs of tools that fail where there is one of that name, as far as their servers say nothing else. */
+/** Verbs of tools that fail if the name already exists, unless their servers say otherwise. */
 const newMakers = new Set(['create', 'insert'])
 
-/** An argument called `id` and no more, of a tool that makes something: it may be of what that belongs to. */
+/** An argument named only `id`, of a tool that creates something: it may identify the parent instead. */
 function isBare(field: Field): boolean {
   return field.words.length === 1 && isIdentity(field) && !['key', 'slug'].includes(field.name)
 }
 
-/** Whether a value is what the server gave, and not only an argument. */
+/** Whether a value was generated by the server, and is not a copy of an argument. */
 function isFromServer(value: Value, { inputs = [] }: ToolShape): boolean {
   const path = value.kind === 'list' ? value.items[0] : value
   if (path?.kind !== 'path' || path.path.root !== 'result') return false
@@ -192,42 +202,42 @@ function isFromServer(value: Value, { inputs = [] }: ToolShape): boolean {
   )
 }
 
-/** Whether two tools name what they are about alike: one of several is not all of them. */
+/** Whether two tools use the same number for their nouns: one of several is not all of them. */
 function areSameWords(tool: ToolShape, { words }: ToolShape, verb: string): boolean {
   return tool.words.every(
     (word) => word === verb || words.includes(word) || !words.some((own) => isSameNoun(own, word)),
   )
 }
 
-function aimless(tool: ToolShape, { name }: ToolShape): string {
-  return `${name} seems to undo it, but nothing tells it which one ${tool.name} is about`
+function noTarget(tool: ToolShape, { name }: ToolShape): string {
+  return `${name} could undo it, but nothing identifies what ${tool.name} affected`
 }
 
-/** What is left over of those that all have to be filled. */
+/** The missing field of a mapping that has to be complete. */
 function missingOf(
-  filling: ArgumentMapping | undefined,
+  mapping: ArgumentMapping | undefined,
   all: readonly Field[] | undefined,
 ): Field | undefined {
-  if (!filling) return undefined
-  if ('missing' in filling) return filling.missing
-  return all?.find(({ name }) => !filling.call.arguments.has(name))
+  if (!mapping) return undefined
+  if ('missing' in mapping) return mapping.missing
+  return all?.find(({ name }) => !mapping.call.arguments.has(name))
 }
 
 function sharedWith({ inputs }: ToolShape, { name, words }: Field): Field | undefined {
   return inputs?.find((each) => each.name === name) ?? inputs?.find((each) => areSameNouns(each.words, words))
 }
 
-/** Whether an argument says which of the things is meant that both tools are about. */
+/** Whether an argument identifies the object that both tools are about. */
 function isOwn(field: Field, { thing, verb }: Antonym): boolean {
   if (names(field, thing)) return true
   return isIdentity(field) && field.words.slice(0, -1).every((word) => isOf(word, verb))
 }
 
-function sourcesOf(tool: ToolShape, { kind, thing: noun, verb }: Antonym): readonly Source[] {
+function sourcesOf(tool: ToolShape, { kind, thing: noun, verb }: Antonym): readonly ArgumentSource[] {
   const args = fromFields('args', tool.inputs ?? [], { noun, origin: 'arguments' })
   const results = fromFields('result', tool.outputs ?? [], { noun, origin: 'result' })
-  // Of what was asked for, the result says what was really done.
-  const done: Source = (wanted) =>
+  // The result states which of the requested things were actually done.
+  const done: ArgumentSource = (wanted) =>
     wanted.schema.type === 'array' || isIdentity(wanted) ? results(wanted) : undefined
   const members = fromMembers('result', tool.outputs ?? [], 'result')
   const first = kind === 'makes' ? [done, members] : []
@@ -236,12 +246,12 @@ function sourcesOf(tool: ToolShape, { kind, thing: noun, verb }: Antonym): reado
     args,
     results,
     fromMembers('args', tool.inputs ?? [], 'arguments'),
-    ...(kind === 'unmakes' ? [] : [inside(tool, noun), guess(tool, noun, verb)]),
+    ...(kind === 'unmakes' ? [] : [nestedResult(tool, noun), guessedResult(tool, noun, verb)]),
   ]
 }
 
-/** What was made may stand in the result under its own name. */
-function inside({ outputs }: ToolShape, noun: string | undefined): Source {
+/** What was created may be nested in the result under its own name. */
+function nestedResult({ outputs }: ToolShape, noun: string | undefined): ArgumentSource {
   return (wanted) => {
     const holder = outputs?.find(({ words }) => noun !== undefined && areSameNouns(words, [noun]))
     const fields = holder && fieldsOf(holder.schema)
@@ -250,40 +260,45 @@ function inside({ outputs }: ToolShape, noun: string | undefined): Source {
     if (found?.value.kind !== 'path') return undefined
     const steps = [holder.name, ...found.value.path.steps]
     const what = `${holder.name} of the result`
-    return { ...found, value: placed('result', steps), ...(holder.isRequired ? {} : doubtOf(what, [holder])) }
+    return {
+      ...found,
+      value: pathValue('result', steps),
+      ...(holder.isRequired ? {} : caveatOf(what, [holder])),
+    }
   }
 }
 
-/** Where the server does not say what it answers, what it made is likely known by what such things are known by. */
-function guess({ outputs }: ToolShape, noun: string | undefined, verb: string): Source {
+/** If the server does not declare its output, the result is assumed to contain the usual identifier. */
+function guessedResult({ outputs }: ToolShape, noun: string | undefined, verb: string): ArgumentSource {
   return (wanted): MappedArgument | undefined => {
     if (outputs || !isIdentity(wanted)) return undefined
     const about = wanted.words.slice(0, -1)
     if (!about.every((word) => (noun !== undefined && isSameNoun(word, noun)) || isOf(word, verb)))
       return undefined
-    const name = about.length === 0 ? wanted.name : (without(wanted.words, about[0]).at(-1) ?? wanted.name)
+    const name =
+      about.length === 0 ? wanted.name : (withoutNoun(wanted.words, about[0]).at(-1) ?? wanted.name)
     return {
-      value: placed('result', [name]),
-      doubt: `${wanted.name} is taken to be ${name} of the result: there is no outputSchema that says so`,
+      value: pathValue('result', [name]),
+      caveat: `${wanted.name} is assumed to be ${name} of the result, because there is no outputSchema`,
     }
   }
 }
 
-/** Whether a noun is made of a verb: subscription, subscribe. */
+/** Whether a noun is derived from a verb: subscription, subscribe. */
 function isOf(noun: string, verb: string): boolean {
   return noun.length > 5 && noun.slice(0, 5) === verb.slice(0, 5)
 }
 
-function missed(field: Field, tool: ToolShape, other: ToolShape): string {
-  return `${other.name} seems to undo it, but takes ${field.name}, which neither the arguments nor the result of ${tool.name} have`
+function missingSource(field: Field, tool: ToolShape, other: ToolShape): string {
+  return `${other.name} could undo it, but requires ${field.name}, which is neither in the arguments nor in the result of ${tool.name}`
 }
 
 function unreadable({ name }: ToolShape): string {
-  return `${name} seems to undo it, but its inputSchema does not list its arguments one by one`
+  return `${name} could undo it, but its inputSchema does not list its arguments explicitly`
 }
 
-const moves = ['move', 'rename']
-const ends: readonly (readonly [string, string])[] = [
+const moveVerbs = ['move', 'rename']
+const endpointNames: readonly (readonly [string, string])[] = [
   ['source', 'destination'],
   ['source', 'target'],
   ['src', 'dst'],
@@ -293,40 +308,44 @@ const ends: readonly (readonly [string, string])[] = [
   ['', 'new'],
 ]
 
-/** What was moved from one place to another is moved the other way. */
+/** A move from one place to another is undone by the opposite move. */
 function moveBack(tool: ToolShape): readonly (Proposal | string)[] {
-  const { thing, verb } = readingOf(tool.words).find((each) => moves.includes(each.verb)) ?? {}
+  const { thing, verb } = readingOf(tool.words).find((each) => moveVerbs.includes(each.verb)) ?? {}
   const needed = tool.inputs?.filter(({ isRequired }) => isRequired) ?? []
   if (verb === undefined) return []
-  for (const [from, to] of ends) {
-    const start = needed.find((each) => needed.some((end) => end !== each && areEnds(each, end, [from, to])))
-    const end = start && needed.find((each) => each !== start && areEnds(start, each, [from, to]))
+  for (const [from, to] of endpointNames) {
+    const start = needed.find((each) =>
+      needed.some((end) => end !== each && areEndpoints(each, end, [from, to])),
+    )
+    const end = start && needed.find((each) => each !== start && areEndpoints(start, each, [from, to]))
     if (!start || !end) continue
     const isPlace = isPlaceOf([start, from], thing, verb)
     if (!isPlace && !needed.some((each) => isOther(each, [start, end], thing)))
-      return [`${tool.name} may move several things, and nothing tells which of them to move back`]
+      return [`${tool.name} may move several objects, and nothing identifies which of them to move back`]
     const swapped = new Map([
       [start.name, end.name],
       [end.name, start.name],
     ])
-    const again: Source = (wanted) => ({ value: placed('args', [swapped.get(wanted.name) ?? wanted.name]) })
-    const filling = mapArguments(tool, [narrowed, again], isNarrowed)
-    if (!filling || 'missing' in filling) continue
-    const { call } = filling
+    const again: ArgumentSource = (wanted) => ({
+      value: pathValue('args', [swapped.get(wanted.name) ?? wanted.name]),
+    })
+    const mapping = mapArguments(tool, [withoutWidening, again], isNarrowed)
+    if (!mapping || 'missing' in mapping) continue
+    const { call } = mapping
     const replaced = (tool.inputs ?? []).filter(isReplacing)
-    const doubts = [
-      ...leftOpen(tool, call),
-      ...replaced.map(({ name }) => `with ${name} it may replace what was there`),
-      ...(tool.failsIfThere ? [] : [`${tool.name} may replace what was at ${end.name} before`]),
-      ...(isPlace ? [] : [`what was in ${end.name} before already would be moved too`]),
+    const caveats = [
+      ...omittedArguments(tool, call),
+      ...replaced.map(({ name }) => `with ${name} it may replace an existing object`),
+      ...(tool.failsIfExists ? [] : [`${tool.name} may replace an existing object at ${end.name}`]),
+      ...(isPlace ? [] : [`objects that were already in ${end.name} would be moved too`]),
     ]
-    const why = [`it moves from ${start.name} to ${end.name}, and so it moves back`]
-    return [{ undo: printExpression(call), why, doubts }]
+    const why = [`it moves from ${start.name} to ${end.name} and can move back`]
+    return [{ undo: printExpression(call), why, caveats }]
   }
   return []
 }
 
-/** Whether where something is moved from is the thing itself, and not what it is in. */
+/** Whether the source of a move is the object itself and not its container. */
 function isPlaceOf(
   [start, from]: readonly [Field, string],
   thing: string | undefined,
@@ -338,79 +357,83 @@ function isPlaceOf(
   return !isBareId && names({ ...start, words }, thing)
 }
 
-/** Things that are where their path says, so that `source` is one of them and not what they are in. */
+/** Objects identified by their path, so that `source` is the object and not its container. */
 const pathLike = new Set(['file', 'directory', 'folder', 'dir', 'symlink', 'path'])
 
-/** Whether an argument besides the ends says which thing is moved. */
+/** Whether another argument than the endpoints identifies the moved object. */
 function isOther(field: Field, both: readonly Field[], thing: string | undefined): boolean {
   return !both.includes(field) && field.schema.type !== 'array' && names(field, thing)
 }
 
-/** What switches something over does so the second time too. */
+/** A second toggle restores the state. */
 function toggleBack(tool: ToolShape): readonly Proposal[] {
   if (!tool.words.includes('toggle') || !tool.inputs) return []
   const needed = tool.inputs.filter(({ isRequired }) => isRequired)
-  const given = needed.map(({ name }) => [name, placed('args', [name])] as const)
+  const given = needed.map(({ name }) => [name, pathValue('args', [name])] as const)
   const call: Expression = { tool: tool.name, arguments: new Map(given) }
-  const doubts = ['by its name alone it switches something over, which a second call switches back']
-  return [{ undo: printExpression(call), why: [], doubts }]
+  const caveats = ['according to its name it toggles something, and a second call toggles it back']
+  return [{ undo: printExpression(call), why: [], caveats }]
 }
 
-function areEnds(start: Field, end: Field, [from, to]: readonly [string, string]): boolean {
+function areEndpoints(start: Field, end: Field, [from, to]: readonly [string, string]): boolean {
   if (!end.words.includes(to) || (from !== '' && !start.words.includes(from))) return false
   const rest = (words: readonly string[], word: string): string =>
     words.filter((each) => each !== word).join(' ')
   return rest(start.words, from) === rest(end.words, to)
 }
 
-const over = ['closed', 'archived', 'cancelled', 'canceled', 'deleted', 'inactive', 'disabled']
+const endStates = ['closed', 'archived', 'cancelled', 'canceled', 'deleted', 'inactive', 'disabled']
 const makers = ['create', 'add', 'open', 'insert']
 
-/** What was made and cannot be deleted may have a state in which it is over. */
+/** An object that cannot be deleted may have a final state. */
 function byState(tool: ToolShape, index: ToolNameIndex): readonly (Proposal | string)[] {
   const { verb, nouns = [], thing } = readingOf(tool.words).find((each) => makers.includes(each.verb)) ?? {}
   if (verb === undefined) return []
-  const updates = index.said(['update', 'edit', 'set', 'modify'], nouns)
+  const updates = index.withNouns(['update', 'edit', 'set', 'modify'], nouns)
   return updates.flatMap((other): (Proposal | string)[] => {
     const state = other.inputs?.find(({ words }) => ['state', 'status'].includes(words.at(-1) ?? ''))
     const values: readonly unknown[] = Array.isArray(state?.schema.enum) ? state.schema.enum : []
-    const value = over.find((each) => values.includes(each))
+    const value = endStates.find((each) => values.includes(each))
     if (!state || value === undefined) return []
-    const said: Source = (wanted) =>
+    const stateSource: ArgumentSource = (wanted) =>
       wanted === state
         ? { value: { kind: 'literal', value }, why: `${state.name} can be ${JSON.stringify(value)}` }
         : undefined
     const counterpart: Antonym = { tool: other, verb, opposite: 'update', nouns, thing, kind: 'makes' }
     const isUseful = (field: Field): boolean => field === state || isOwn(field, counterpart)
-    const filling = mapArguments(other, [narrowed, said, ...sourcesOf(tool, counterpart)], isUseful)
-    if (!filling || 'missing' in filling) return []
-    const aim = aimOf(tool, counterpart, filling.call)
-    if (typeof aim === 'string') return [aim]
-    const doubts = ['nothing deletes what it makes, so it is only closed', ...filling.doubts, ...aim]
-    return [{ undo: { call: printExpression(filling.call), exact: false }, why: filling.why, doubts }]
+    const mapping = mapArguments(
+      other,
+      [withoutWidening, stateSource, ...sourcesOf(tool, counterpart)],
+      isUseful,
+    )
+    if (!mapping || 'missing' in mapping) return []
+    const target = targetCaveats(tool, counterpart, mapping.call)
+    if (typeof target === 'string') return [target]
+    const caveats = ['no tool deletes what it creates, so it is only closed', ...mapping.caveats, ...target]
+    return [{ undo: { call: printExpression(mapping.call), exact: false }, why: mapping.why, caveats }]
   })
 }
 
-/** A tool that by its name does the opposite of another one. */
+/** A tool whose name is the opposite of another one's. */
 interface Antonym {
   readonly tool: ToolShape
-  /** The verbs of both. */
+  /** The verbs of both tools. */
   readonly verb: string
   readonly opposite: string
-  /** What both are about. */
+  /** The object of both tools. */
   readonly nouns: readonly string[]
-  /** What is made or changed: of a label that is added to an issue, the label. */
+  /** What is created or changed: the label, if a label is added to an issue. */
   readonly thing: string | undefined
-  /** The first one makes something, takes something away, or switches something over. */
+  /** Whether the first tool creates something, removes something, or toggles something. */
   readonly kind: 'makes' | 'unmakes' | 'switches'
 }
 
-/** The tools that by their names do the opposite of one, the likeliest first. */
+/** The tools with opposite names, most likely first. */
 function antonymsOf(tool: ToolShape, index: ToolNameIndex): Antonym[] {
   return readingOf(tool.words).flatMap(({ verb, nouns, thing }) =>
     oppositesOf(verb).flatMap(({ opposite, kind }) =>
       index
-        .said([opposite], nouns)
+        .withNouns([opposite], nouns)
         .filter((other) => other.isRead !== true && other.name !== tool.name)
         .map((other) => ({ tool: other, verb, opposite, nouns, thing, kind })),
     ),
@@ -418,13 +441,13 @@ function antonymsOf(tool: ToolShape, index: ToolNameIndex): Antonym[] {
 }
 
 function oppositesOf(verb: string): { readonly opposite: string; readonly kind: Antonym['kind'] }[] {
-  const made = makerVerbs.get(verb) ?? []
-  const switched = switches.flatMap(([one, other]) => (one === verb ? other : other === verb ? one : []))
+  const generated = makerVerbs.get(verb) ?? []
+  const switched = togglePairs.flatMap(([one, other]) => (one === verb ? other : other === verb ? one : []))
   const negated = verb.startsWith('un') ? [verb.slice(2)] : [`un${verb}`]
-  const back = backs.get(verb) ?? []
+  const back = reversals.get(verb) ?? []
   const makes = [...makerVerbs].flatMap(([maker, enders]) => (enders.includes(verb) ? [maker] : []))
   return [
-    ...made.map((opposite) => ({ opposite, kind: 'makes' as const })),
+    ...generated.map((opposite) => ({ opposite, kind: 'makes' as const })),
     ...[...new Set([...switched, ...negated, ...back])].map((opposite) => ({
       opposite,
       kind: 'switches' as const,
@@ -442,7 +465,7 @@ const makerVerbs: ReadonlyMap<string, readonly string[]> = new Map([
   ['make', ['delete', 'remove']],
 ])
 
-const switches: readonly (readonly [string, string])[] = [
+const togglePairs: readonly (readonly [string, string])[] = [
   ['start', 'stop'],
   ['open', 'close'],
   ['reopen', 'close'],
@@ -457,8 +480,8 @@ const switches: readonly (readonly [string, string])[] = [
   ['suspend', 'resume'],
 ]
 
-/** What takes back what others took away, and is not itself undone by them. */
-const backs: ReadonlyMap<string, readonly string[]> = new Map([
+/** Verbs that reverse a removal, and are not themselves undone by it. */
+const reversals: ReadonlyMap<string, readonly string[]> = new Map([
   ['delete', ['restore', 'undelete', 'recover']],
   ['remove', ['restore']],
   ['trash', ['restore', 'untrash']],

@@ -1,78 +1,77 @@
 /**
- * Judges how a tool is undone: by what is configured, else by what its server's list suggests. What `explain` and
- * `plan` print, what documents say, and what is done when a call is undone all come from here.
- * Invariant: there is a rule, which is what is really done, only where the configuration gives it, or where a
- * proposal without doubts may be used.
+ * Decides how a tool is undone: by its configuration, or else by what its server's list suggests. The output of
+ * `explain` and `plan`, documents, and actual undo calls are all based on it. Invariant: there is a rule, which is what
+ * is executed, only if the configuration gives one or a proposal without caveats may be used.
  */
 import type { Descriptor } from '../descriptor.ts'
 import type { Root } from '../json/path.ts'
-import { hint, argumentMismatches, strayed } from '../schema/argument-mismatches.ts'
+import { hint, argumentMismatches, pathMismatch } from '../schema/argument-mismatches.ts'
 import { type ToolSettings, type UndoSettings, settingOf } from '../settings.ts'
 import { type Expression, pathsOf } from './expression.ts'
 import { isSure, proposeUndo } from './inverse.ts'
 import { type Proposal } from './restore.ts'
 import { readUndo, type UndoRule, undoRuleOf } from './rules.ts'
 
-/** How a tool is undone, and how that is known. */
+/** How a tool is undone, and the source of that knowledge. */
 export interface UndoJudgement {
-  /** `proposal` is only shown to people: nothing is ever undone by it. */
+  /** A `proposal` is only displayed to people and never executed. */
   readonly from: 'configuration' | 'derivation' | 'proposal' | 'nowhere'
-  /** `unsure` where it may do less or more than undo the call; `unneeded` where there is nothing to undo. */
+  /** `unsure` if it may undo less or more than the call; `unneeded` if there is nothing to undo. */
   readonly how: 'exact' | 'approximate' | 'unsure' | 'impossible' | 'unneeded'
-  /** What is done, where it is configured or may be derived. */
+  /** The executed rule, if it is configured or may be derived. */
   readonly rule?: UndoRule
-  /** The same, or what is proposed, as the configuration says it. */
+  /** The rule or the proposal, in the form of the configuration. */
   readonly undo?: string | UndoSettings
-  /** Why, for people. */
+  /** The reasons, for people. */
   readonly why: readonly string[]
-  /** Why it is not sure, or cannot work, for people. */
-  readonly doubts: readonly string[]
+  /** Why it is not certain, or cannot work, for people. */
+  readonly caveats: readonly string[]
 }
 
-interface Given {
-  /** What the configuration says of the tools of the server. */
+interface UndoContext {
+  /** The configured settings of the server's tools. */
   readonly tools: Readonly<Record<string, ToolSettings>>
-  /** What the server's list suggests may be used where nothing is configured. */
+  /** Whether rules may be derived from the server's list if nothing is configured. */
   readonly isDerived: boolean
 }
 
-/** Judges how a tool is undone, given all tools of its server. @throws TypeError where its setting cannot be read */
+/** Decides how a tool is undone, given all tools of its server. @throws TypeError if its setting is invalid */
 export function judgeUndo(
   entry: Descriptor,
   all: readonly Descriptor[],
-  { tools, isDerived }: Given,
+  { tools, isDerived }: UndoContext,
 ): UndoJudgement {
   const { name, classification, definition } = entry
   if (classification.op === 'read')
-    return { from: 'nowhere', how: 'unneeded', why: ['it only reads'], doubts: [] }
+    return { from: 'nowhere', how: 'unneeded', why: ['it only reads'], caveats: [] }
   const configured = settingOf(tools, name, 'undo')
   const rule = undoRuleOf(tools, name)?.rule
   if (configured && rule) {
-    const why = [`the configuration says so for ${configured.glob}`]
-    if (rule.kind === 'none') return { from: 'nowhere', how: 'impossible', rule, why, doubts: [] }
-    const doubts = undoMismatches(rule, entry, all)
-    const how = doubts.length > 0 ? 'impossible' : rule.isExact ? 'exact' : 'approximate'
-    return { from: 'configuration', how, rule, undo: configured.value, why, doubts }
+    const why = [`configured for ${configured.glob}`]
+    if (rule.kind === 'none') return { from: 'nowhere', how: 'impossible', rule, why, caveats: [] }
+    const caveats = undoMismatches(rule, entry, all)
+    const how = caveats.length > 0 ? 'impossible' : rule.isExact ? 'exact' : 'approximate'
+    return { from: 'configuration', how, rule, undo: configured.value, why, caveats }
   }
   const { proposal, misses } = proposeUndo(definition, definitionsOf(all))
   if (proposal) return proposed(proposal, isDerived)
-  const why = misses.length > 0 ? misses : ['no tool of the server is known to undo it']
-  return { from: 'nowhere', how: 'impossible', why, doubts: [] }
+  const why = misses.length > 0 ? misses : ['no known tool of the server undoes it']
+  return { from: 'nowhere', how: 'impossible', why, caveats: [] }
 }
 
 function proposed(proposal: Proposal, isDerived: boolean): UndoJudgement {
-  const { undo, why, doubts } = proposal
-  if (!isSure(proposal)) return { from: 'proposal', how: 'unsure', undo, why, doubts }
+  const { undo, why, caveats } = proposal
+  if (!isSure(proposal)) return { from: 'proposal', how: 'unsure', undo, why, caveats }
   const rule = readUndo(undo)
   const how = rule.kind !== 'none' && rule.isExact ? 'exact' : 'approximate'
   return isDerived
-    ? { from: 'derivation', how, rule, undo, why, doubts }
-    : { from: 'proposal', how, undo, why, doubts }
+    ? { from: 'derivation', how, rule, undo, why, caveats }
+    : { from: 'proposal', how, undo, why, caveats }
 }
 
 type Definitions = readonly Descriptor['definition'][]
 
-/** The definitions of entries; the same list for the same entries, so that it is looked through once. */
+/** The definitions of descriptors; the same list for the same descriptors, so that it is indexed once. */
 function definitionsOf(all: readonly Descriptor[]): Definitions {
   const found = known.get(all) ?? all.map(({ definition }) => definition)
   known.set(all, found)
@@ -81,23 +80,23 @@ function definitionsOf(all: readonly Descriptor[]): Definitions {
 
 const known = new WeakMap<readonly Descriptor[], Definitions>()
 
-// Holds the calls that undo or verify a tool against what its server lists: that the tools, arguments and fields
-// they name are there, and that the types of their values go together.
+// Checks the calls that undo or verify a tool against its server's list: whether the tools, arguments and fields they
+// name exist, and whether the types of their values match.
 
-/** A call as the configuration has it, and where its values come from. */
+/** A configured call, and the sources of its values. */
 export interface WrittenUndo {
   readonly expression: Expression
   /** The tools it is written for. */
   readonly subjects: readonly Descriptor[]
-  /** Whose result `$.result` stands for; of the subjects unless said otherwise. */
+  /** Whose result `$.result` refers to; by default that of the subjects. */
   readonly resultOf?: 'itself'
-  /** What is read before the call; its result is what `$.snapshot` stands for. */
+  /** The call that reads before; `$.snapshot` refers to its result. */
   readonly snapshot?: Expression
-  /** The tool it names must not do anything. */
+  /** The tool it names must be read-only. */
   readonly mustRead?: true
 }
 
-/** What of a call does not go together with the tools of a server, for people. */
+/** The mismatches between a call and the tools of a server, for people. */
 export function writtenMismatches(
   written: WrittenUndo,
   upstream: string,
@@ -118,13 +117,13 @@ export function writtenMismatches(
     snapshot: read ? [[read.name, read.definition.outputSchema]] : [],
   }
   return [
-    ...(mustRead && target.classification.op !== 'read' ? [notReading(target)] : []),
+    ...(mustRead && target.classification.op !== 'read' ? [notReadOnly(target)] : []),
     ...argumentMismatches(expression, target.definition.inputSchema, schemas),
-    ...astray(expression, schemas),
+    ...pathMismatches(expression, schemas),
   ]
 }
 
-/** The calls of a rule, by the key they are written under. */
+/** The calls of a rule, by their configuration keys. */
 export function callsOf(
   rule: UndoRule,
 ): readonly (Pick<WrittenUndo, 'expression' | 'snapshot' | 'mustRead'> & { readonly key: string })[] {
@@ -138,7 +137,7 @@ export function callsOf(
   ]
 }
 
-/** What of a rule does not go together with the tools of a server, for one tool it is for. */
+/** The mismatches between a rule and the tools of a server, for one tool it applies to. */
 function undoMismatches(rule: UndoRule, subject: Descriptor, tools: readonly Descriptor[]): string[] {
   const found = callsOf(rule).flatMap((call) =>
     writtenMismatches({ ...call, subjects: [subject] }, subject.upstream, tools),
@@ -146,20 +145,20 @@ function undoMismatches(rule: UndoRule, subject: Descriptor, tools: readonly Des
   return [...new Set(found)]
 }
 
-/** What paths lead into: schemas, with the names of their tools. */
+/** The schemas that paths lead into, with the names of their tools. */
 type Schemas = Readonly<Record<Root, readonly (readonly [string, unknown])[]>>
 
-/** A path that leads nowhere for any of the tools is one too many. */
-function astray(expression: Expression, schemas: Schemas): string[] {
+/** A path has to exist for all of the tools. */
+function pathMismatches(expression: Expression, schemas: Schemas): string[] {
   const { find } = expression
   const paths = [...pathsOf(expression), ...(find ? [find] : [])]
   return paths.flatMap((path) =>
-    schemas[path.root].flatMap(([tool, schema]) => strayed(path, schema, tool) ?? []),
+    schemas[path.root].flatMap(([tool, schema]) => pathMismatch(path, schema, tool) ?? []),
   )
 }
 
-function notReading({ name, classification }: Descriptor): string {
+function notReadOnly({ name, classification }: Descriptor): string {
   const [why] = classification.evidence
   const because = why === undefined ? '' : ` (${why})`
-  return `${name} is called to look something up, but does not only read${because}; write op: read for it if it does`
+  return `${name} is called to read, but is not classified as read-only${because}; set op: read if it is`
 }

@@ -1,55 +1,53 @@
-/**
- * Names of tools read as a verb and the nouns it is about, in every way that a name can be read.
- */
+/** Interpretations of tool names as a verb and its nouns. */
 import { areSameNouns } from '../text/words.ts'
 import { nounOf } from './selectors.ts'
 import { shapeOf, type ToolShape } from './tool-shape.ts'
 
-/** A name read as a verb and nouns. */
+/** A name interpreted as a verb and nouns. */
 export interface NameReading {
   readonly verb: string
   readonly nouns: readonly string[]
-  /** The noun the verb does something to; absent where none is left. */
+  /** The direct object of the verb, if any. */
   readonly thing: string | undefined
 }
 
-/** Each way to read a name as a verb and nouns. */
+/** All interpretations of a name. */
 export function readingOf(words: readonly string[]): NameReading[] {
-  const all = meaning(words)
+  const all = contentWords(words)
   return all.map((verb, at) => ({ verb, nouns: all.toSpliced(at, 1), thing: thingOf(words, verb) }))
 }
 
-/** The noun before what is only told of where it is: behind the verb, else before it. */
+/** The object, without prepositional phrases: the noun after the verb, or else before it. */
 function thingOf(words: readonly string[], verb: string): string | undefined {
   const at = words.indexOf(verb)
   const rest = words.slice(at + 1)
-  const end = rest.findIndex((word) => whereabouts.has(word))
+  const end = rest.findIndex((word) => prepositions.has(word))
   const behind = end === -1 ? rest : rest.slice(0, end)
-  return nounOf(behind.filter((word) => !little.has(word))) ?? nounOf(words.slice(0, Math.max(at, 0)))
+  return nounOf(behind.filter((word) => !fillers.has(word))) ?? nounOf(words.slice(0, Math.max(at, 0)))
 }
 
-const whereabouts = new Set('to from in into on onto of for at with by'.split(' '))
+const prepositions = new Set('to from in into on onto of for at with by'.split(' '))
 
-/** Nouns without the words that only say how a thing is read, and what it is found by. */
+/** Nouns without words for the form of what is read and for how it is found. */
 export function plainNouns(nouns: readonly string[]): readonly string[] {
   const by = nouns.indexOf('by')
   const about = by > 0 ? nouns.slice(0, by) : nouns
-  const left = about.filter((word) => !manners.has(word))
-  return left.length === 0 ? about : left
+  const remaining = about.filter((word) => !formWords.has(word))
+  return remaining.length === 0 ? about : remaining
 }
 
-/** Words that say how something is read, not what. */
-const manners = new Set('text content contents detail details full raw'.split(' '))
+/** Words for the form of what is read, not its kind. */
+const formWords = new Set('text content contents detail details full raw'.split(' '))
 
-const little = new Set('a an the to from in into on onto of for at with out'.split(' '))
+const fillers = new Set('a an the to from in into on onto of for at with out'.split(' '))
 
-function meaning(words: readonly string[]): readonly string[] {
-  const found = words.filter((word) => !little.has(word))
+function contentWords(words: readonly string[]): readonly string[] {
+  const found = words.filter((word) => !fillers.has(word))
   return found.length === 0 ? words : found
 }
 
-// The tools of a server by the verbs their names can be read with, so that those that could undo one of them are
-// found without reading every name again for each: a server may list thousands.
+// An index of a server's tools by the verbs their names can begin with, so that candidates for an undo are found
+// without reading every name again for each tool: a server may list thousands.
 
 type Definition = Readonly<Record<string, unknown>>
 
@@ -76,20 +74,20 @@ export class ToolNameIndex {
     }
   }
 
-  /** The tools whose names can be read as one of these verbs with these nouns, in the order of the list. */
-  said(verbs: readonly string[], nouns: readonly string[]): readonly ToolShape[] {
+  /** The tools whose names can be read as one of the verbs with the nouns, in the order of the list. */
+  withNouns(verbs: readonly string[], nouns: readonly string[]): readonly ToolShape[] {
     return this.#find(verbs, (reading) => areSameNouns(reading.nouns, nouns))
   }
 
-  /** The same, without the words that only say how a thing is read. */
-  saidPlainly(verbs: readonly string[], nouns: readonly string[]): readonly ToolShape[] {
+  /** The same, ignoring words for the form of what is read. */
+  withPlainNouns(verbs: readonly string[], nouns: readonly string[]): readonly ToolShape[] {
     return this.#find(verbs, ({ plain }) => areSameNouns(plain, nouns))
   }
 
-  #find(verbs: readonly string[], isMeant: (reading: Reading) => boolean): readonly ToolShape[] {
+  #find(verbs: readonly string[], matches: (reading: Reading) => boolean): readonly ToolShape[] {
     const found = new Set<ToolShape>()
     for (const verb of verbs) {
-      for (const reading of this.#readings.get(verb) ?? []) if (isMeant(reading)) found.add(reading.tool)
+      for (const reading of this.#readings.get(verb) ?? []) if (matches(reading)) found.add(reading.tool)
     }
     return [...found].toSorted((one, other) => this.#placeOf(one) - this.#placeOf(other))
   }
@@ -101,7 +99,7 @@ export class ToolNameIndex {
 
 const known = new WeakMap<readonly Definition[], ToolNameIndex>()
 
-/** The index of a list; the same for the same list. */
+/** The index of a list, cached by list. */
 export function indexOf(all: readonly Definition[]): ToolNameIndex {
   const found = known.get(all) ?? new ToolNameIndex(all)
   known.set(all, found)

@@ -1,14 +1,14 @@
 /**
- * Undoes what writes over something by reading it before, and putting back what was read.
- * Invariant: a proposal without doubts reads the very thing that is changed, all of it, and writes nothing else.
+ * Undoes an overwriting tool by reading the previous state before the call and writing it back. Invariant: a proposal
+ * without caveats reads exactly what is changed, all of it, and writes nothing else.
  */
 import { type Value, printExpression } from './expression.ts'
-import { mapArguments, fromFields, placed, type Source, namedIn } from './argument-mapping.ts'
-import { isForReal, isNarrowed, leftOpen, narrowed } from '../tool-call.ts'
+import { mapArguments, fromFields, pathValue, type ArgumentSource, fieldsUsedBy } from './argument-mapping.ts'
+import { withoutTrial, isNarrowed, omittedArguments, withoutWidening } from '../tool-call.ts'
 import type { Root } from '../json/path.ts'
 import { plainNouns, type NameReading, readingOf, type ToolNameIndex } from './name-readings.ts'
 import {
-  isAside,
+  isAuxiliary,
   isBulk,
   isContainer,
   isFilter,
@@ -27,119 +27,122 @@ const writers = new Set(
     ' ',
   ),
 )
-/** The verbs of tools that can write what was read: those that undo others too, and all that undo themselves. */
-const wholes = 'write set put replace save overwrite update'.split(' ')
-const selves = new Set([...wholes, ...'change configure move rename'.split(' ')])
+/** Verbs of tools that can write back what was read: for other tools, and for themselves. */
+const replaceVerbs = 'write set put replace save overwrite update'.split(' ')
+const selfRestoringVerbs = new Set([...replaceVerbs, ...'change configure move rename'.split(' ')])
 const removers = ['delete', 'remove', 'destroy']
 const makers = ['create', 'add', 'insert']
-/** The verbs of tools that may make what was not there. */
-const mayMake = new Set('write set put replace save overwrite append'.split(' '))
+/** Verbs of tools that can create what did not exist. */
+const creatingVerbs = new Set('write set put replace save overwrite append'.split(' '))
 const readers = 'get read fetch retrieve load show view'.split(' ')
 
-/** For a tool that writes over something: read it before, and put it back. The likeliest ways first. */
+/** Proposals for an overwriting tool: read before, and write back. Most likely first. */
 export function proposeRestore(tool: ToolShape, index: ToolNameIndex): (Proposal | string)[] {
-  const said = readingOf(tool.words).find(({ verb }) => writers.has(verb) || removers.includes(verb))
-  if (!said) return []
-  const nouns = plainNouns(said.nouns)
-  const isRemoved = removers.includes(said.verb)
-  const others = (verbs: readonly string[]): readonly ToolShape[] =>
-    index.saidPlainly(verbs, nouns).filter(({ name }) => name !== tool.name)
-  const reads = others(readers)
+  const reading = readingOf(tool.words).find(({ verb }) => writers.has(verb) || removers.includes(verb))
+  if (!reading) return []
+  const nouns = plainNouns(reading.nouns)
+  const isRemoved = removers.includes(reading.verb)
+  const candidates = (verbs: readonly string[]): readonly ToolShape[] =>
+    index.withPlainNouns(verbs, nouns).filter(({ name }) => name !== tool.name)
+  const reads = candidates(readers)
     .filter(({ isRead }) => isRead !== false)
-    .toSorted((one, other) => Number(one.isOld) - Number(other.isOld))
-  const fitting = others(isRemoved ? [...wholes, ...makers] : wholes).filter(({ isRead }) => isRead !== true)
-  const restores = selves.has(said.verb) ? [tool, ...fitting] : fitting
-  const { thing } = said
-  const ways = reads.flatMap((read) =>
-    restores.map((restore) => wayBack({ tool, read, restore, thing, isRemoved })),
+    .toSorted((one, other) => Number(one.isDeprecated) - Number(other.isDeprecated))
+  const fitting = candidates(isRemoved ? [...replaceVerbs, ...makers] : replaceVerbs).filter(
+    ({ isRead }) => isRead !== true,
   )
-  const absent = mayMake.has(said.verb) ? absence(tool, index, said) : undefined
-  return ways.map((way) =>
-    typeof way === 'string' || absent === undefined || typeof way.undo === 'string'
-      ? way
-      : { ...way, undo: { ...way.undo, absent } },
+  const restores = selfRestoringVerbs.has(reading.verb) ? [tool, ...fitting] : fitting
+  const { thing } = reading
+  const proposals = reads.flatMap((read) =>
+    restores.map((restore) => proposeWith({ tool, read, restore, thing, isRemoved })),
+  )
+  const absent = creatingVerbs.has(reading.verb) ? absentRule(tool, index, reading) : undefined
+  return proposals.map((proposal) =>
+    typeof proposal === 'string' || absent === undefined || typeof proposal.undo === 'string'
+      ? proposal
+      : { ...proposal, undo: { ...proposal.undo, absent } },
   )
 }
 
-interface Way {
+interface RestoreTools {
   readonly tool: ToolShape
   readonly read: ToolShape
   readonly restore: ToolShape
   readonly thing: string | undefined
-  /** What is changed is taken away. */
+  /** The changed object is removed. */
   readonly isRemoved: boolean
 }
 
-function wayBack({ tool, read, restore, thing, isRemoved }: Way): Proposal | string {
+function proposeWith({ tool, read, restore, thing, isRemoved }: RestoreTools): Proposal | string {
   const args = fromFields('args', tool.inputs ?? [], { noun: thing, origin: 'arguments' })
-  const looked = mapArguments(read, [args], (field) => hasLike(tool, field))
-  if (!looked || 'missing' in looked)
-    return `${read.name} cannot be told what ${tool.name} is about to change`
-  const named: Source = (field) => (hasLike(read, field) ? args(field) : undefined)
-  const aside: Source = (field) => (isAside(field) ? args(field) : undefined)
-  const sources = [named, fromSnapshot(read, thing), textOf(read, tool), aside, isForReal]
-  const filled = mapArguments(restore, sources, (field) => !isAside(field))
-  if (!filled || 'missing' in filled) return `${restore.name} cannot put back what ${read.name} reads`
+  const lookup = mapArguments(read, [args], (field) => hasLike(tool, field))
+  if (!lookup || 'missing' in lookup)
+    return `${read.name} has no argument that identifies what ${tool.name} changes`
+  const shared: ArgumentSource = (field) => (hasLike(read, field) ? args(field) : undefined)
+  const auxiliary: ArgumentSource = (field) => (isAuxiliary(field) ? args(field) : undefined)
+  const sources = [shared, fromSnapshot(read, thing), textOf(read, tool), auxiliary, withoutTrial]
+  const filled = mapArguments(restore, sources, (field) => !isAuxiliary(field))
+  if (!filled || 'missing' in filled) return `${restore.name} cannot restore what ${read.name} reads`
   const { call } = filled
   const isFrom = (root: Root, name: string): boolean => rootOf(call.arguments.get(name)) === root
   if (![...call.arguments.keys()].some((name) => isFrom('snapshot', name)))
-    return `${read.name} does not say what it gives that ${restore.name} could put back`
-  const seen = namedIn(looked.call.arguments)
-  const unseen = (tool.inputs ?? []).filter(
+    return `${read.name} does not declare a result that ${restore.name} could restore`
+  const readArguments = fieldsUsedBy(lookup.call.arguments)
+  const unreadFields = (tool.inputs ?? []).filter(
     (field) =>
-      !seen.has(field.name) &&
-      !isAside(field) &&
+      !readArguments.has(field.name) &&
+      !isAuxiliary(field) &&
       !isTrial(field) &&
       !(restore === tool && isFrom('snapshot', field.name)),
   )
-  const filter = unseen.find(isFilter)
+  const filter = unreadFields.find(isFilter)
   if (filter)
-    return `${tool.name} changes whatever fits ${filter.name}, and ${read.name} does not read just that`
-  const isAimed =
-    read.inputs?.some((each) => looked.call.arguments.has(each.name) && names(each, thing)) === true
-  const told = namedIn(call.arguments)
-  if ([...seen].some((name) => !told.has(name)))
-    return `${restore.name} is not told which one ${tool.name} is about to change`
-  const lost = restore.inputs?.filter((each) => !isAside(each) && !call.arguments.has(each.name)) ?? []
+    return `${tool.name} changes everything that matches ${filter.name}, and ${read.name} does not read the same selection`
+  const isTargeted =
+    read.inputs?.some((each) => lookup.call.arguments.has(each.name) && names(each, thing)) === true
+  const usedArguments = fieldsUsedBy(call.arguments)
+  if ([...readArguments].some((name) => !usedArguments.has(name)))
+    return `${restore.name} does not receive the identity of what ${tool.name} changes`
+  const unsetFields =
+    restore.inputs?.filter((each) => !isAuxiliary(each) && !call.arguments.has(each.name)) ?? []
   const isNew = readingOf(restore.words).some(({ verb }) => makers.includes(verb))
   const undo: UndoSettings = {
-    ...((isNew || isRemoved || lost.length > 0) && { exact: false }),
-    snapshot: printExpression(looked.call),
+    ...((isNew || isRemoved || unsetFields.length > 0) && { exact: false }),
+    snapshot: printExpression(lookup.call),
     restore: printExpression(call),
   }
-  const doubts = [
-    ...looked.doubts,
-    ...filled.doubts,
+  const caveats = [
+    ...lookup.caveats,
+    ...filled.caveats,
     ...(read.inputs ?? [])
       .filter(
         (each) =>
-          !looked.call.arguments.has(each.name) && (isPart(each) || isPlacing(each) || hasLike(tool, each)),
+          !lookup.call.arguments.has(each.name) && (isPart(each) || isPlacing(each) || hasLike(tool, each)),
       )
       .map(
-        ({ name }) => `${read.name} is called without ${name}, so it may read something else, or only a part`,
+        ({ name }) => `${read.name} is called without ${name}, so it may read another object, or only a part`,
       ),
-    ...unseen
+    ...unreadFields
       .filter((each) => names(each, thing) || isScope(each))
-      .map(({ name }) => `${read.name} is not told ${name}, so it may read something else`),
+      .map(({ name }) => `${read.name} does not receive ${name}, so it may read another object`),
     ...(restore.inputs ?? [])
       .filter(
         (each) =>
           isFrom('snapshot', each.name) && (isPlacing(each) || (isIdentity(each) && names(each, thing))),
       )
-      .map(({ name }) => `${name} is what ${read.name} says, which may be of something else`),
-    ...(isAimed ? [] : [`nothing tells ${read.name} which one ${tool.name} is about to change`]),
-    ...(restore === tool ? [] : unseen)
+      .map(({ name }) => `${name} comes from the result of ${read.name}, which may describe another object`),
+    ...(isTargeted ? [] : [`${read.name} does not receive the identity of what ${tool.name} changes`]),
+    ...(restore === tool ? [] : unreadFields)
       .filter((each) => !isFrom('snapshot', each.name) && !isEdit(each))
-      .map(({ name }) => `${restore.name} may not put back what ${name} changes`),
-    ...(isBulk(tool, thing) ? [`${tool.name} may change several at once`] : []),
-    ...(isNew || isRemoved ? ['what is made again may not be the same in all'] : []),
-    ...lost.map(({ name }) => `${read.name} does not say what ${name} was`),
+      .map(({ name }) => `${restore.name} may not restore what ${name} changes`),
+    ...(isBulk(tool, thing) ? [`${tool.name} may change several objects at once`] : []),
+    ...(isNew || isRemoved ? ['the recreated object may differ from the original'] : []),
+    ...unsetFields.map(({ name }) => `${read.name} does not return the previous value of ${name}`),
   ]
-  const why = [`${read.name} reads what it changes, and ${restore.name} puts that back`, ...filled.why]
-  return { undo, why, doubts }
+  const why = [`${read.name} reads the previous state, and ${restore.name} restores it`, ...filled.why]
+  return { undo, why, caveats }
 }
 
-/** Whether an argument changes the content of a thing, which is put back as a whole. */
+/** Whether an argument changes the content of an object, which is restored as a whole. */
 function isEdit({ words }: Field): boolean {
   return words.some((word) => edits.has(word))
 }
@@ -150,12 +153,12 @@ const edits = new Set(
   ),
 )
 
-/** Whether a tool takes an argument of the same words. */
+/** Whether a tool accepts an argument with the same words. */
 function hasLike({ inputs }: ToolShape, { words }: Field): boolean {
   return inputs?.some((each) => areSameNouns(each.words, words)) === true
 }
 
-/** Whether an argument of a read has it give a part of what is there, as it may by itself. */
+/** Whether an argument restricts a read to a part of the object, possibly by default. */
 function isPart({ words }: Field): boolean {
   return words.some((word) => parts.has(word))
 }
@@ -164,19 +167,19 @@ const parts = new Set(
   'limit offset page cursor max length lines range skip size truncate count first'.split(' '),
 )
 
-/** What the values of an argument begin with. */
+/** The root of an argument's values. */
 function rootOf(value: Value | undefined): Root | undefined {
   if (value?.kind === 'list') return rootOf(value.items[0])
   return value?.kind === 'path' ? value.path.root : undefined
 }
 
-function fromSnapshot({ outputs }: ToolShape, noun: string | undefined): Source {
+function fromSnapshot({ outputs }: ToolShape, noun: string | undefined): ArgumentSource {
   const fields = fromFields('snapshot', outputs ?? [], { noun, origin: 'snapshot' })
   return (wanted) => fields({ ...wanted, words: wanted.words.filter((word) => word !== 'new') })
 }
 
-/** Where the server does not say what a read gives, its text is likely all there is. */
-function textOf({ outputs, name: read }: ToolShape, { inputs }: ToolShape): Source {
+/** If the server does not declare the output of a read, its text is probably the complete content. */
+function textOf({ outputs, name: read }: ToolShape, { inputs }: ToolShape): ArgumentSource {
   const texts = new Set('content contents text body value data'.split(' '))
   return (wanted) =>
     outputs ||
@@ -186,33 +189,33 @@ function textOf({ outputs, name: read }: ToolShape, { inputs }: ToolShape): Sour
     !inputs?.includes(wanted)
       ? undefined
       : {
-          value: placed('snapshot', []),
-          doubt: `${wanted.name} is taken to be all that ${read} gives: there is no outputSchema that says so`,
+          value: pathValue('snapshot', []),
+          caveat: `${wanted.name} is assumed to be the complete output of ${read}, because there is no outputSchema`,
         }
 }
 
-/** What undoes a call that made what was not there. */
-function absence(tool: ToolShape, index: ToolNameIndex, { nouns, thing }: NameReading): string {
+/** How a call is undone that created what did not exist. */
+function absentRule(tool: ToolShape, index: ToolNameIndex, { nouns, thing }: NameReading): string {
   const args = fromFields('args', tool.inputs ?? [], { noun: thing, origin: 'arguments' })
   if (isContainer(thing)) return 'none'
-  for (const ender of index.said(removers, nouns)) {
-    const filled = mapArguments(ender, [narrowed, args], isNarrowed)
-    if (!filled || 'missing' in filled || filled.doubts.length > 0) continue
+  for (const ender of index.withNouns(removers, nouns)) {
+    const filled = mapArguments(ender, [withoutWidening, args], isNarrowed)
+    if (!filled || 'missing' in filled || filled.caveats.length > 0) continue
     const given = ender.inputs?.filter(({ name }) => filled.call.arguments.has(name)) ?? []
-    const told = namedIn(filled.call.arguments)
-    const isWhole = tool.inputs?.every((field) => told.has(field.name) || !isScope(field))
-    const isAimed = isWhole === true && given.some((field) => names(field, thing))
-    if (isAimed && leftOpen(ender, filled.call).length === 0) return printExpression(filled.call)
+    const usedArguments = fieldsUsedBy(filled.call.arguments)
+    const isWhole = tool.inputs?.every((field) => usedArguments.has(field.name) || !isScope(field))
+    const isTargeted = isWhole === true && given.some((field) => names(field, thing))
+    if (isTargeted && omittedArguments(ender, filled.call).length === 0) return printExpression(filled.call)
   }
   return 'none'
 }
-/** How a tool could be undone, as far as names and schemas tell. */
+/** A possible undo of a tool, according to names and schemas. */
 
 export interface Proposal {
-  /** As the configuration would say it. */
+  /** In the form of the configuration. */
   readonly undo: string | UndoSettings
-  /** Why, for people. */
+  /** The reasons, for people. */
   readonly why: readonly string[]
-  /** Why it may do less or more than undo the call, for people. It is sure where there are none. */
-  readonly doubts: readonly string[]
+  /** Why it may undo less or more than the call, for people. Empty if it is certain. */
+  readonly caveats: readonly string[]
 }

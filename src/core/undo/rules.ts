@@ -2,36 +2,36 @@
 import { type Expression, parseExpression } from './expression.ts'
 import { type ToolSettings, type UndoSettings, settingOf } from '../settings.ts'
 
-/** How what a tool does is undone. */
+/** How the effect of a tool is undone. */
 export type UndoRule =
   | (Manner & { readonly kind: 'call'; readonly call: Expression })
   | (Manner & {
       readonly kind: 'restore'
-      /** What is read before the call, and what puts it back. */
+      /** What is read before the call, and what restores it. */
       readonly snapshot: Expression
       readonly restore: Expression
-      /** What undoes the call where there was nothing to read; nothing can where it is not there. */
+      /** What undoes the call if there was nothing to read; without it nothing can. */
       readonly absent?: Expression
     })
-  /** It is said that there is no way back. */
+  /** Declared to be irreversible. */
   | { readonly kind: 'none' }
 
 interface Manner {
-  /** Everything is as before once it is undone. */
+  /** Whether the undo restores everything. */
   readonly isExact: boolean
   readonly description?: string
 }
 
-/** A rule, and the glob of the tools it is for. */
+/** A rule, and the glob of the tools it applies to. */
 interface FoundUndoRule {
   readonly glob: string
   readonly rule: UndoRule
 }
 
-/** Says that there is none, instead of an expression. */
+/** Declares that there is none, instead of an expression. */
 const NONE = 'none'
 
-/** How the configuration says a tool is undone; nothing where it says nothing of it. @throws TypeError */
+/** The configured undo rule of a tool; undefined if there is none. @throws TypeError */
 export function undoRuleOf(
   tools: Readonly<Record<string, ToolSettings>>,
   name: string,
@@ -45,10 +45,10 @@ export function undoRuleOf(
   return { glob: found.glob, rule }
 }
 
-/** Rules that were read, by the settings they stand in and then by glob. */
+/** Parsed rules, by their settings object and glob. */
 const rules = new WeakMap<object, Map<string, UndoRule>>()
 
-/** Reads how a tool is undone. @throws TypeError where it cannot be understood */
+/** Parses an undo setting. @throws TypeError if it is invalid */
 export function readUndo(written: string | UndoSettings): UndoRule {
   if (written === NONE) return { kind: 'none' }
   if (typeof written === 'string') return { kind: 'call', call: parseExpression(written), isExact: true }
@@ -56,7 +56,7 @@ export function readUndo(written: string | UndoSettings): UndoRule {
   const manner: Manner = { isExact: exact ?? true, ...(description !== undefined && { description }) }
   if (call !== undefined) return { kind: 'call', call: parseExpression(call), ...manner }
   if (snapshot === undefined || restore === undefined)
-    throw new TypeError('it needs `call`, or `snapshot` and `restore`')
+    throw new TypeError('it requires `call`, or `snapshot` and `restore`')
   return {
     kind: 'restore',
     snapshot: parseExpression(snapshot),

@@ -1,24 +1,26 @@
 /**
- * What the arguments of a tool choose, read from their names. A call that undoes another one may touch nothing but
- * what that one made or changed, so each argument of it is told apart: one that identifies the thing, one that
- * selects things, one that widens what is touched, or one that only says how it is done.
- * Invariant: an argument that no list here names counts as one that selects.
+ * Classifies the arguments of a tool by their names. A compensating call must affect only what the original call
+ * created or changed, so each of its arguments is classified: it identifies the object, selects objects, widens the
+ * scope, or only controls how the call is executed. Invariant: an argument that is in none of these lists counts as
+ * selecting.
  */
 import { isObject } from '../json/json.ts'
 import { type Field, fieldsOf, type ToolShape } from './tool-shape.ts'
 import { isSameNoun } from '../text/words.ts'
 
-/** Whether an argument only says how a thing is done or told about: leaving it out touches no other thing. */
-export function isAside({ words }: Field): boolean {
-  return words.length > 0 && words.every((word) => asides.has(word))
+/** Whether an argument only controls how a call is executed or reported: omitting it affects no other object. */
+export function isAuxiliary({ words }: Field): boolean {
+  return words.length > 0 && words.every((word) => auxiliaryWords.has(word))
 }
 
-const asides = wordSet(
+const auxiliaryWords = wordSet(
   'message comment reason note description notify notification notifications encoding timeout verbose pretty',
   'format output commit author committer locale language lang timezone user agent ms seconds sec',
 )
 
-/** Whether an optional argument that is `true` touches more, or hits harder: `force`, `recursive`, `allNamespaces`. */
+/**
+ * Whether an optional argument with value `true` affects more, or more strongly: `force`, `recursive`, `allNamespaces`.
+ */
 export function isWidening({ words, schema }: Field): boolean {
   return isBoolean(schema) && words.some((word) => widening.has(word))
 }
@@ -28,19 +30,19 @@ const widening = wordSet(
   'hard purge prune wipe overwrite replace include drop delete remove children descendants subtree ignore',
 )
 
-/** Whether an argument says that what a thing holds goes with it: `recursive`, `cascade`. */
+/** Whether an argument includes the content of a container: `recursive`, `cascade`. */
 export function isDeep({ words, schema }: Field): boolean {
   return isBoolean(schema) && words.some((word) => deep.has(word))
 }
 
 const deep = wordSet('recursive recursively recurse cascade cascading children descendants subtree')
 
-/** Whether an argument asks for a trial that does nothing: `dryRun`, `validate_only`. */
+/** Whether an argument requests a dry run: `dryRun`, `validate_only`. */
 export function isTrial({ words, schema }: Pick<Field, 'words' | 'schema'>): boolean {
   return trials.has(words.join('')) && isBoolean(schema)
 }
 
-/** Whether a call of a tool is a trial that does nothing, as its own schema says. */
+/** Whether a call is a dry run according to the tool's schema. */
 export function isTrialCall(definition: Readonly<Record<string, unknown>>, args: unknown): boolean {
   const given = isObject(args) ? args : {}
   return (fieldsOf(definition.inputSchema) ?? []).some((field) => {
@@ -51,14 +53,14 @@ export function isTrialCall(definition: Readonly<Record<string, unknown>>, args:
 
 const trials = wordSet('dryrun dry simulate simulation validateonly checkonly whatif noop previewonly')
 
-/** Whether an argument lets a call write over what is there: then more is lost than it made. */
+/** Whether an argument lets a call overwrite existing objects: then more is lost than was created. */
 export function isReplacing({ words, schema }: Field): boolean {
   return isBoolean(schema) && words.some((word) => replacing.has(word))
 }
 
 const replacing = wordSet('force overwrite replace upsert clobber drop truncate merge')
 
-/** Whether an argument selects things by what they are like, however many those are. */
+/** Whether an argument selects objects by their properties, however many match. */
 export function isFilter({ words }: Field): boolean {
   return words.some((word) => filters.has(word))
 }
@@ -68,7 +70,7 @@ const filters = wordSet(
   'search expression pattern glob regex',
 )
 
-/** Whether an argument has the name of one that tells things apart: `id`, `issue_key`, `names`. */
+/** Whether an argument has the name of an identifier: `id`, `issue_key`, `names`. */
 export function isIdentity({ words }: Pick<Field, 'words'>): boolean {
   const last = words.at(-1)
   return (
@@ -78,14 +80,14 @@ export function isIdentity({ words }: Pick<Field, 'words'>): boolean {
 
 const identities = wordSet('id key number uuid guid iid identifier arn slug handle ref')
 
-/** Whether an argument has the name of one that tells a thing from all others, wherever they are. */
+/** Whether an argument has the name of a globally unique identifier. */
 export function isGlobalId({ words }: Field): boolean {
   return globalIds.has(words.at(-1) ?? '')
 }
 
 const globalIds = wordSet('id ids uuid uuids guid guids arn arns identifier identifiers')
 
-/** Whether an argument says which of the things a noun names is meant, as their names and places do too. */
+/** Whether an argument identifies an object of the noun, by identifier, name or location. */
 export function names(field: Field, noun: string | undefined): boolean {
   const { words } = field
   if (isIdentity(field)) return words.slice(0, -1).every((word) => isNoun(word, noun))
@@ -101,13 +103,13 @@ function isNoun(word: string, noun: string | undefined): boolean {
   return noun !== undefined && isSameNoun(word, noun)
 }
 
-/** Words for where things are, which name those things alone that live at places of their own. */
+/** Words for locations, which identify only objects that have a location of their own. */
 const locators = wordSet('path filepath filename file uri url location')
 const placed = wordSet(
   'file directory folder dir note document doc page object blob asset symlink link bookmark image row',
 )
 
-/** Whether an argument says in what a thing is: together with its name that is what tells it apart. */
+/** Whether an argument names the container of an object, which is part of its identity. */
 export function isScope(field: Field): boolean {
   const { words } = field
   const last = words.at(-1) ?? ''
@@ -115,7 +117,7 @@ export function isScope(field: Field): boolean {
   return isIdentity(field) || isSameNoun(last, 'name') || locators.has(last) || isPlacing(field)
 }
 
-/** Whether an argument names what holds things: `repo`, `project_id`. */
+/** Whether an argument names a container: `repo`, `project_id`. */
 export function isPlacing({ words }: Field): boolean {
   return words.some((word) => scopes.has(word))
 }
@@ -127,7 +129,7 @@ const scopes = wordSet(
   'context connection drive site server host group realm domain profile branch vault catalog dataset stage instance',
 )
 
-/** Whether things of a noun hold other things, which others may have put there since. */
+/** Whether objects of the noun contain others, which may have been added since. */
 export function isContainer(noun: string | undefined): boolean {
   return noun !== undefined && [...containers].some((each) => isSameNoun(noun, each))
 }
@@ -139,16 +141,16 @@ const containers = wordSet(
   'milestone drive volume share store dataset catalog room thread section graph account user tenant network deployment',
 )
 
-/** Words for how many things a tool is about. */
+/** Words for quantities. */
 const quantities = wordSet('many all bulk batch multiple several every each')
 
-/** Whether a tool is about many things at once: by its name, or as it takes a list of them. */
+/** Whether a tool affects many objects at once: by its name, or because it takes a list of them. */
 export function isBulk({ words, inputs = [] }: ToolShape, noun: string | undefined): boolean {
   if (words.some((word) => quantities.has(word))) return true
   return inputs.some((field) => field.schema.type === 'array' && names(field, noun))
 }
 
-/** The noun among words, without those that say how many. */
+/** The noun among words, without quantities. */
 export function nounOf(words: readonly string[]): string | undefined {
   return words.findLast((word) => !quantities.has(word))
 }

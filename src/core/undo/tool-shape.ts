@@ -1,8 +1,8 @@
-/** The inputs and outputs of a tool, as far as undo rules need them. */
+/** The inputs and outputs of a tool, as needed for undo rules. */
 import { isObject } from '../json/json.ts'
 import { wordsOf } from '../text/words.ts'
 
-/** An argument of a tool, or a member of what it answers. */
+/** An argument of a tool, or a member of its result. */
 export interface Field {
   readonly name: string
   readonly words: readonly string[]
@@ -10,27 +10,27 @@ export interface Field {
   readonly schema: Readonly<Record<string, unknown>>
 }
 
-/** A tool as the list of its server has it, read for what it takes and gives. */
+/** A listed tool with its parsed inputs and outputs. */
 export interface ToolShape {
   readonly name: string
   readonly words: readonly string[]
-  /** Nothing where the schema does not say it in one way. */
+  /** Undefined if the schema does not list them unambiguously. */
   readonly inputs: readonly Field[] | undefined
-  /** Nothing where the server does not say what it answers. */
+  /** Undefined if the server does not declare its output. */
   readonly outputs: readonly Field[] | undefined
-  /** Its server says that it only reads (`true`), or that it does more. */
+  /** The server's readOnlyHint, if any. */
   readonly isRead: boolean | undefined
-  /** Its description says that another one is to be used. */
-  readonly isOld: boolean
-  /** It may do nothing new, or write over what is there: its server says so, or its description. */
-  readonly mayFindThere: boolean
-  /** Its description says that it fails where there is something already. */
-  readonly failsIfThere: boolean
+  /** Its description says that it is deprecated. */
+  readonly isDeprecated: boolean
+  /** It may have no effect, or overwrite what exists, according to its annotations or description. */
+  readonly mayReuseExisting: boolean
+  /** Its description says that it fails if the object already exists. */
+  readonly failsIfExists: boolean
   /** Its description says that it removes more than its arguments name. */
-  readonly takesMore: boolean
+  readonly removesRelated: boolean
 }
 
-/** Reads an entry of `tools/list`. */
+/** Parses an entry of `tools/list`. */
 export function shapeOf(definition: Readonly<Record<string, unknown>>): ToolShape {
   const name = String(definition.name)
   const { annotations } = definition
@@ -43,10 +43,10 @@ export function shapeOf(definition: Readonly<Record<string, unknown>>): ToolShap
     inputs: fieldsOf(definition.inputSchema),
     outputs: definition.outputSchema === undefined ? undefined : fieldsOf(definition.outputSchema),
     isRead: typeof hint === 'boolean' ? hint : undefined,
-    isOld: /\bdeprecated\b/i.test(description),
-    failsIfThere: failsWhereSomeIs.test(description),
-    takesMore: takesAlong.test(description),
-    mayFindThere:
+    isDeprecated: /\bdeprecated\b/i.test(description),
+    failsIfExists: failsWhereSomeIs.test(description),
+    removesRelated: takesAlong.test(description),
+    mayReuseExisting:
       hints.idempotentHint === true || findsThere.test(`${wordsOf(name).join(' ')} ${description}`),
   }
 }
@@ -60,11 +60,11 @@ const failsWhereSomeIs = new RegExp(
 const takesAlong =
   /\b(?:and|with|including|plus) (?:all )?(?:of )?(?:its|their|associated|related|any|every|all)\b/i
 
-/** Words of tools that take what is there for what they make, or write over it. */
+/** Texts of tools that reuse or overwrite existing objects. */
 const findsThere =
   /\b(?:upsert|ensure|idempotent|overwr|replac)|\bor (?:\w+ )?(?:updat|edit|modif|get|find|reus|return)|\bif (?:\w+ ){0,3}(?:does not|doesn't|do not|don't|not)(?: \w+)? exist|\bmerge[sd]? (?:in)?to\b/i
 
-/** The members an object schema names; nothing where it says them in another way. */
+/** The members of an object schema; undefined if it does not list them plainly. */
 export function fieldsOf(schema: unknown): readonly Field[] | undefined {
   if (!isObject(schema)) return undefined
   const { properties, required } = schema
@@ -79,7 +79,7 @@ export function fieldsOf(schema: unknown): readonly Field[] | undefined {
   })
 }
 
-/** Whether what one schema describes can stand where the other is asked for, as far as types say. */
+/** Whether a value of one schema can be used for another, according to their types. */
 export function couldBe(given: Field['schema'], wanted: Field['schema']): boolean {
   const [ones, others] = [typesOf(given), typesOf(wanted)]
   if (!ones || !others) return true
@@ -89,13 +89,13 @@ export function couldBe(given: Field['schema'], wanted: Field['schema']): boolea
   return common.some((type) => (type === 'array' ? couldHold(given, wanted) : couldHave(given, wanted)))
 }
 
-/** Whether a schema asks for a list of what the other one describes. */
+/** Whether a schema accepts a list of what the other one describes. */
 export function couldList(given: Field['schema'], wanted: Field['schema']): boolean {
   if (!typesOf(wanted)?.has('array') || typesOf(given)?.has('array') !== false) return false
   return isObject(wanted.items) && couldBe(given, wanted.items)
 }
 
-/** Whether a schema names a type at all. */
+/** Whether a schema declares a type. */
 export function isTyped(schema: Field['schema']): boolean {
   return typesOf(schema) !== undefined
 }
@@ -113,7 +113,7 @@ function couldHave(given: Field['schema'], wanted: Field['schema']): boolean {
   })
 }
 
-/** The types a schema lets through, `integer` as `number`; nothing where it does not say. */
+/** The accepted types of a schema, with `integer` as `number`; undefined if it declares none. */
 function typesOf(schema: Field['schema']): Set<string> | undefined {
   const { type, anyOf, oneOf, enum: values } = schema
   const choices = Array.isArray(anyOf) ? anyOf : oneOf

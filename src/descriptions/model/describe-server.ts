@@ -155,7 +155,7 @@ function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolea
       category: oneLine(words.category) || (categories.get(tool) ?? record.name),
       effects: words.effects?.map(oneLine) ?? effectsOf(tool.entry, ownWords[at] ?? []),
       scopes: isGuarded ? requiredScopes(tool.facts) : [],
-      isDeprecated: words.deprecated !== undefined || shapeOf(definition).isOld,
+      isDeprecated: words.deprecated !== undefined || shapeOf(definition).isDeprecated,
       ...(undo !== undefined && { undoneBy: naming.name(record.name, undo) }),
       definition,
       classification,

@@ -6,7 +6,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Call, Handler } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
-import { hasItsShare, type Principal } from '../../core/principal.ts'
+import { hasReachedShare, type Principal } from '../../core/principal.ts'
 import type { Refusal } from '../../core/events.ts'
 import { newRequestId } from '../../core/identity.ts'
 import type { RequestStateCodec } from '../../protocol/request-state.ts'
@@ -193,7 +193,7 @@ export class HttpFront {
   #listen(controller: AbortController, principal: Principal): () => void {
     if (this.#listening.size >= MAX_LISTEN_STREAMS)
       throw new GatewayError('OVERLOADED', 'Too many clients listen.')
-    if (hasItsShare(principal, this.#listening, ({ id }) => id, MAX_LISTEN_STREAMS))
+    if (hasReachedShare(principal, this.#listening, ({ id }) => id, MAX_LISTEN_STREAMS))
       throw new GatewayError('OVERLOADED', 'Too many clients of one caller listen.')
     this.#listening.set(controller, principal)
     const { end } = tokenLifetime(principal, () => controller.abort(over()))

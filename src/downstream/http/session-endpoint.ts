@@ -7,7 +7,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
-import { hasItsShare, type Principal } from '../../core/principal.ts'
+import { hasReachedShare, type Principal } from '../../core/principal.ts'
 import { isUnknownVersion, type Batch, type JsonRpcMessage } from '../../protocol/jsonrpc.ts'
 import { gatewayMetadataOf } from '../../protocol/meta-keys.ts'
 import { headerTrace } from '../../protocol/trace-context.ts'
@@ -208,7 +208,7 @@ export class HttpSessions {
 
   /** A session that has not shaken hands yet; it counts only once it is kept. @throws OVERLOADED */
   create(principal: Principal, upstream: string | undefined): HttpSession {
-    const isShareTaken = hasItsShare(
+    const isShareTaken = hasReachedShare(
       principal,
       this.#sessions,
       ({ session }) => session.principal.id,

@@ -4,7 +4,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Handler } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
-import { hasItsShare } from '../../core/principal.ts'
+import { hasReachedShare } from '../../core/principal.ts'
 import type { Refusal } from '../../core/events.ts'
 import { serveBatch, takeBatch } from '../session/batch.ts'
 import { ClientSession } from '../session/session.ts'
@@ -62,7 +62,7 @@ export class LegacySse {
     // Who is gone by now would never be heard to leave.
     if (outgoing.destroyed) return
     if (this.#open.size >= MAX_SESSIONS) throw new GatewayError('OVERLOADED', 'Too many sessions.')
-    if (hasItsShare(principal, this.#open, ({ session }) => session.principal.id, MAX_SESSIONS))
+    if (hasReachedShare(principal, this.#open, ({ session }) => session.principal.id, MAX_SESSIONS))
       throw new GatewayError('OVERLOADED', 'Too many sessions of one caller.')
     const id = randomUUID()
     const reply = new HttpReply(outgoing, { requestId, canStream: true, onSlow: () => session.close() })

@@ -9,7 +9,7 @@ import { canonical, isObject } from '../../core/json/json.ts'
 import { type Remember, type StopAsking, rememberText } from '../../core/remember.ts'
 import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
 import { oneLine } from '../../core/text/escape.ts'
-import { isTelling, Redactor } from '../../core/text/redact.ts'
+import { isSecretKey, Redactor } from '../../core/text/redact.ts'
 import type { ApprovalRequest } from '../../records/approvals.ts'
 import { offerOf, riskOf, type Rule } from './rules.ts'
 
@@ -169,7 +169,7 @@ function typedText({ typed }: Rule, { name }: Descriptor, given: Arguments): str
   const isPlain = typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
   const text = isPlain ? String(value).trim() : ''
   const isTypable =
-    text !== '' && text.length <= MAX_VALUE_LENGTH && shortLine(text) === text && !isTelling(typed)
+    text !== '' && text.length <= MAX_VALUE_LENGTH && shortLine(text) === text && !isSecretKey(typed)
   return isTypable ? text : name
 }
 
@@ -177,13 +177,13 @@ function filled(template: string, given: Arguments): string {
   return template.replaceAll(/\{([^{}]+)\}/g, (_found, name: string) => {
     const key = name.trim()
     if (!Object.hasOwn(given, key) || given[key] === undefined) return '?'
-    return isTelling(key) ? '***' : shown(given[key])
+    return isSecretKey(key) ? '***' : shown(given[key])
   })
 }
 
 function general(entry: Descriptor, given: Arguments, server: UpstreamSettings): string {
   const values = Object.entries(given).map(([key, value]) => {
-    return `${shortLine(key)}: ${isTelling(key) ? '***' : shown(value)}`
+    return `${shortLine(key)}: ${isSecretKey(key) ? '***' : shown(value)}`
   })
   const summary = cut(values.join(', '), MAX_SUMMARY_LENGTH)
   return `Run ${named(entry)}${summary === '' ? '' : ` with ${summary}`}?${told(entry, server)}`

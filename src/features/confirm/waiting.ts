@@ -1,7 +1,7 @@
 /** Calls that wait a while for a decision on the page; the store is polled for all of them at once. */
 import { Payload } from '../../core/payload.ts'
 import type { Call } from '../../core/call.ts'
-import { hasItsShare, type Principal } from '../../core/principal.ts'
+import { hasReachedShare, type Principal } from '../../core/principal.ts'
 import { untilAborted } from '../../core/time/waiting.ts'
 import type { Approval } from '../../records/approvals.ts'
 
@@ -43,7 +43,7 @@ export class Waiting {
     const { principal, signal } = call
     const isFull =
       this.#held.size >= this.#limit ||
-      hasItsShare(principal, this.#held, (held) => held.principal.id, this.#limit)
+      hasReachedShare(principal, this.#held, (held) => held.principal.id, this.#limit)
     if (isFull || patience <= 0) return call
     const started = call.pauseDeadline?.()
     const key = ++this.#last

@@ -160,7 +160,7 @@ function retired(name: string, { text, successor }: Deprecation): GatewayError {
     field: 'name',
     reason: 'deprecated',
     suggestion:
-      successor === undefined ? 'List the tools to see which there are.' : `Call ${successor} instead.`,
+      successor === undefined ? 'List the tools to see the available ones.' : `Call ${successor} instead.`,
     ...(successor !== undefined && { data: { replacement: successor } }),
   })
 }

@@ -3,7 +3,7 @@ import { type ErrorCode, isCategory, isErrorCode, isUserActionable, waitOf } fro
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { fits } from '../../core/text/pattern.ts'
-import { isTelling, isWordOfErrors } from '../../core/text/redact.ts'
+import { isSecretKey, isWordOfErrors } from '../../core/text/redact.ts'
 import { ERROR_KEY } from '../../protocol/meta-keys.ts'
 import { type Sent, sanitise } from './sanitise.ts'
 
@@ -119,7 +119,7 @@ export function cleaned(value: unknown, sent: Sent): unknown {
     if (Array.isArray(each)) return each.map((item) => clean(item, depth + 1))
     if (!isObject(each)) return each
     const members = Object.entries(each).map(([key, member]) => {
-      return [key, isTelling(key) && isSecret(member) ? '[redacted]' : clean(member, depth + 1)] as const
+      return [key, isSecretKey(key) && isSecret(member) ? '[redacted]' : clean(member, depth + 1)] as const
     })
     return Object.fromEntries(members)
   }

@@ -2,7 +2,7 @@
 import { canonical, isObject, readJson } from '../../core/json/json.ts'
 import { find, type Scope } from '../../core/json/path.ts'
 import { only, Payload } from '../../core/payload.ts'
-import { isTelling } from '../../core/text/redact.ts'
+import { isSecretKey } from '../../core/text/redact.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import { parsePath } from '../../core/undo/expression.ts'
 import { PROVENANCE_KEY } from '../../protocol/meta-keys.ts'
@@ -179,7 +179,7 @@ function reader(text: string): (scope: Scope) => string | undefined {
 function filled(template: string, given: ContentFields): string | undefined {
   let isWhole = true
   const text = template.replaceAll(/\{([^{}]+)\}/g, (_found, name: string) => {
-    if (isTelling(name)) return '***'
+    if (isSecretKey(name)) return '***'
     const value = Object.hasOwn(given, name) ? shown(given[name], MAX_SOURCE_LENGTH) : undefined
     isWhole &&= value !== undefined
     return value ?? ''

@@ -77,7 +77,7 @@ function listing(shelf: Shelf): Handler {
     if (call.params.fields.cursor !== undefined)
       throw new GatewayError(
         'INVALID_INPUT',
-        'Invalid params: this list has one page, so there is no such cursor.',
+        'Invalid params: this list has one page, so the cursor is not valid.',
       )
     const relayed = await shelf.relay.list(call)
     const taken = new Set(relayed.map(({ uri }) => uri))

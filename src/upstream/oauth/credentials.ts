@@ -1,6 +1,4 @@
-/**
- * Which credentials the requests to a server carry: none, a token, a grant of its own, or one of each user.
- */
+/** The credentials of requests to a server: none, a token, a grant of the gateway, or a grant of each user. */
 import { LRUCache } from 'lru-cache'
 import { setTimeout as wait } from 'node:timers/promises'
 import type { Middleware, Call, Handler, Notification, Outcome, InputRequest } from '../../core/call.ts'
@@ -22,38 +20,38 @@ import { type TokenConversation, requestToken } from './token-endpoint.ts'
 import { RenewingLogin } from './token-renewal.ts'
 import type { TokenVault } from './token-vault.ts'
 
-/** How the gateway proves to one server for whom it calls. The caller's own token is never what it shows. */
+/** How the gateway authenticates to one server. The caller's own token is never sent. */
 export interface Credentials {
-  /** Each caller has its own, so connections are never shared. */
+  /** Whether each caller has its own credentials, so that connections are never shared. */
   readonly isPersonal: boolean
   login(principal: Principal): Login
-  /** Asks callers to sign in where they have to. */
+  /** Requests sign-in from callers if necessary. */
   readonly guard?: Middleware
-  /** Takes in a user who comes back from signing in. @throws SERVER_UNAVAILABLE */
+  /** Completes the sign-in of a returning user. @throws SERVER_UNAVAILABLE */
   finish?(record: SignInRecord, params: URLSearchParams): Promise<void>
   close(): Promise<void>
 }
 
-/** What all servers' credentials share. */
+/** What the credentials of all servers share. */
 export interface OAuthSite {
   readonly vault: TokenVault
-  /** The URL by which browsers reach the gateway; undefined where they cannot. */
+  /** The gateway's OAuth URLs; undefined if browsers cannot reach it. */
   site(): Site | undefined
-  /** A user was sent on the way to sign in. */
+  /** Called when a user is sent to sign in. */
   begun(upstream: string, principal: string): void
 }
 
-/** How long what is known of an authorization server is good, in milliseconds. */
-const KNOWN = 3_600_000
+/** How long the metadata of an authorization server is cached, in milliseconds. */
+const ISSUER_TTL_MS = 3_600_000
 
-/** The credentials of a server, where they take more than fixed headers. */
+/** The credentials of a server, if fixed headers are not enough. */
 export function createCredentials(
   { name, reach }: UpstreamSettings,
   shared: OAuthSite,
 ): Credentials | undefined {
   if (reach.kind !== 'url' || !reach.oauth) return undefined
   const { oauth, url } = reach
-  // Addresses from the configuration may be anywhere; those a server of the internet names may not.
+  // Configured addresses may be private; those named by an internet server may not.
   const isGiven = oauth.issuer !== undefined || oauth.tokenEndpoint !== undefined
   const mayBePrivate = isGiven || isNearHost(new URL(url).hostname)
   const http = createOAuthHttp(mayBePrivate)
@@ -68,9 +66,9 @@ export function createCredentials(
   }
   const parameters = async () => {
     const { resource, scopes } = await issuer()
-    const asked = oauth.scopes.length > 0 ? oauth.scopes : scopes
+    const requested = oauth.scopes.length > 0 ? oauth.scopes : scopes
     return {
-      scope: asked.length > 0 ? asked.join(' ') : undefined,
+      scope: requested.length > 0 ? requested.join(' ') : undefined,
       resource,
       audience: oauth.audience,
     }
@@ -115,14 +113,14 @@ function byUser(name: string, { url }: UrlReach, oauth: OAuthSettings, shared: S
   }
 }
 
-/** Who issues tokens, found out once in a while. */
+/** The token issuer, discovered again after some time. */
 function issuerOf({ url, headers }: UrlReach, oauth: OAuthSettings, http: OAuthHttp): () => Promise<Issuer> {
   let known: { readonly issuer: Promise<Issuer>; readonly until: number } | undefined
   return () => {
     if (known && Date.now() < known.until) return known.issuer
     const revealed = Object.entries(headers).map(([key, value]) => [key, value.reveal()] as const)
     const issuer = findIssuer({ url, headers: Object.fromEntries(revealed), oauth, http })
-    const found = { issuer, until: Date.now() + KNOWN }
+    const found = { issuer, until: Date.now() + ISSUER_TTL_MS }
     known = found
     issuer.catch(() => {
       if (known === found) known = undefined
@@ -133,16 +131,16 @@ function issuerOf({ url, headers }: UrlReach, oauth: OAuthSettings, http: OAuthH
 
 function unreachable(): never {
   throw new GatewayError('SERVER_UNAVAILABLE', 'Users cannot sign in: no browser can reach the gateway.', {
-    suggestion: 'Serve over HTTP, and set listen.public_url where the address is not of this machine alone.',
+    suggestion: 'Serve over HTTP, and set listen.public_url if the address is not a loopback address.',
   })
 }
 
 // Tokens for the gateway itself (RFC 6749, 4.4), and tokens exchanged for those of callers (RFC 8693).
 
 interface Options {
-  /** Who issues tokens, and what the gateway is to it. */
+  /** The token issuer, and the gateway's client there. */
   conversation(): Promise<TokenConversation>
-  /** What every request for a token says. */
+  /** The parameters of every token request. */
   parameters(): Promise<Readonly<Record<string, string | undefined>>>
 }
 
@@ -154,9 +152,9 @@ function clientCredentials({ conversation, parameters }: Options): () => Login {
   return () => login
 }
 
-/** A login for each token of a caller: what that token is exchanged for (RFC 8693). */
+/** A login for each token of a caller, exchanged at the issuer (RFC 8693). */
 function tokenExchange(options: Options): (principal: Principal) => Login {
-  // Each of a caller's tokens may allow something else, so none stands for another.
+  // Tokens of the same caller may have different permissions, so they are not interchangeable.
   const logins = new LRUCache<string, RenewingLogin>({ max: 10_000 })
 
   return ({ token, claims }) => {
@@ -186,12 +184,12 @@ function exchanged(
         requested_token_type: 'urn:ietf:params:oauth:token-type:access_token',
       },
     )
-    // What was got for a token is not good for longer than the token.
+    // An exchanged token must not outlive the original token.
     return { ...granted, expiresAt: Math.min(granted.expiresAt, until) }
   })
 }
 
-/** The login of a caller that came without a token. */
+/** The login of a caller without a token. */
 const tokenless: Login = {
   headers: () => Promise.reject(noToken()),
   refused: () => Promise.resolve(false),
@@ -200,29 +198,31 @@ const tokenless: Login = {
 function noToken(): GatewayError {
   return new GatewayError(
     'SERVER_UNAVAILABLE',
-    'This server is reached with a token exchanged for that of the caller, and the caller came without one.',
+    "This server requires a token exchanged for the caller's token, but the request has no token.",
     { suggestion: 'Call the gateway with a bearer token.', details: { http_status: 401 } },
   )
 }
 
-// Asks the user to sign in where a call needs it, and repeats the call afterwards.
+// Requests sign-in from the user if a call needs it, and repeats the call afterwards.
 
 interface SignInGuardOptions {
   readonly upstream: string
   login(call: Call): UserLogin
   begin(principal: string, wanted: readonly string[]): Promise<SigningIn>
-  /** The sign-in a user is in the middle of. */
+  /** The sign-in of a user in progress. */
   current(principal: string): SigningIn | undefined
 }
 
-/** The slot of a call's state that says which sign-in it waits for. */
+/** The key in a call's state for the id of the pending sign-in. */
 const STATE_KEY = 'signIn'
-/** The key of the question. */
+/** The key of the input request. */
 const INPUT_REQUEST_KEY = 'sign_in'
-/** How long a caller who opened the page is waited for before being asked again, in milliseconds. */
+/** How long to wait for a caller who opened the page before asking again, in milliseconds. */
 const SIGN_IN_WAIT_MS = 20_000
 
-/** Sees to it that the caller has signed in: asks with a link where that is possible, else says where to go. */
+/**
+ * Requires the caller to be signed in: sends an input request with a link if possible, otherwise an error with the URL.
+ */
 function signInGuard(options: SignInGuardOptions): Middleware {
   let known: Payload | undefined
 
@@ -233,12 +233,13 @@ function signInGuard(options: SignInGuardOptions): Middleware {
       try {
         if (!login.isReady) await login.headers()
         const outcome = await next(own)
-        if (own.method === 'server/discover' && outcome.kind === 'result') known = abilities(outcome.result)
+        if (own.method === 'server/discover' && outcome.kind === 'result')
+          known = capabilitiesOf(outcome.result)
         return outcome
       } catch (error) {
         const wanted = login.wantedAfter(error)
         if (!wanted) throw error
-        // Who is not signed in yet may still open a session, and hears of changes from then on.
+        // A caller who is not signed in can still open a session, and receives change notifications afterwards.
         if (own.method === 'server/discover') return { kind: 'result', result: known ?? unknownServer }
         if (own.method === 'subscriptions/listen') return listenLater(own, login, next)
         return ask(own, await options.begin(own.principal.id, wanted), options)
@@ -248,8 +249,8 @@ function signInGuard(options: SignInGuardOptions): Middleware {
   }
 }
 
-/** What a server can do, without what it says to this user. */
-function abilities({ fields }: Payload): Payload {
+/** The capabilities of a server, without what it tells this user. */
+function capabilitiesOf({ fields }: Payload): Payload {
   return Payload.of({ capabilities: fields.capabilities ?? {} })
 }
 
@@ -262,7 +263,7 @@ const unknownServer = Payload.of({
   },
 })
 
-/** Listens once the user has signed in; until then nothing happens, and then everything is new. */
+/** Subscribes once the user has signed in; then reports that everything may have changed. */
 async function listenLater(call: Call, login: UserLogin, next: Handler): Promise<Outcome> {
   const filter = readFilter(call.params)
   const { resourceSubscriptions: _unknown, ...lists } = filter
@@ -276,13 +277,13 @@ async function listenLater(call: Call, login: UserLogin, next: Handler): Promise
 }
 
 function ask(call: Call, { id, url }: SigningIn, { upstream }: SignInGuardOptions): Outcome {
-  const message = `Sign in to ${upstream} to go on.`
+  const message = `Sign in to ${upstream} to continue.`
   const question: InputRequest = {
     method: 'elicitation/create',
     params: Payload.of({ mode: 'url', message, url }),
   }
   const { client } = call
-  // One question is enough: older clients ask for all their lists at once.
+  // One input request is enough: older clients request all their lists at once.
   const isFirst = client.era === 'legacy' && call.method === 'tools/list'
   const isOpen = !client.nonInteractive && (method(call.method).asks === true || isFirst)
   const isAble = canAnswer(client, question)
@@ -293,7 +294,7 @@ function ask(call: Call, { id, url }: SigningIn, { upstream }: SignInGuardOption
       requestState: { [STATE_KEY]: id },
     }
   }
-  // 2025-11-25 client/elicitation: the error that sends a client to a page first.
+  // 2025-11-25 client/elicitation: the error that makes a client open a page first.
   const elicitations = [{ mode: 'url', elicitationId: id, url, message }]
   const relayed = Payload.of({ code: -32042, message, data: { elicitations } })
   throw new GatewayError('AUTHENTICATION_REQUIRED', `Sign in to ${upstream} first: ${url}`, {
@@ -303,7 +304,7 @@ function ask(call: Call, { id, url }: SigningIn, { upstream }: SignInGuardOption
   })
 }
 
-/** Takes the answer of a caller who was asked; the call as it was before. @throws AUTHENTICATION_REQUIRED */
+/** Handles the input response of a caller; the call without it. @throws AUTHENTICATION_REQUIRED */
 async function answered(call: Call, options: SignInGuardOptions): Promise<Call> {
   const { [STATE_KEY]: id, ...state } = call.requestState
   const { inputResponses: _answers, ...rest } = call
@@ -312,18 +313,16 @@ async function answered(call: Call, options: SignInGuardOptions): Promise<Call> 
   const action = answer && 'result' in answer ? answer.result.fields.action : 'cancel'
   if (action !== 'accept') {
     throw new GatewayError('AUTHENTICATION_REQUIRED', `The user did not sign in to ${options.upstream}.`, {
-      suggestion: 'Make the call again to be asked again.',
+      suggestion: 'Make the call again to get another sign-in link.',
     })
   }
-  const way = options.current(call.principal.id)
-  if (!way || way.id !== id) return own
-  const patience = new AbortController()
-  const stop = (): void => patience.abort()
+  const signIn = options.current(call.principal.id)
+  if (!signIn || signIn.id !== id) return own
+  const waiting = new AbortController()
+  const stop = (): void => waiting.abort()
   call.signal.addEventListener('abort', stop)
-  const late = wait(SIGN_IN_WAIT_MS, undefined, { signal: patience.signal, ref: false }).catch(
-    () => undefined,
-  )
-  await Promise.race([way.done, late]).finally(() => {
+  const late = wait(SIGN_IN_WAIT_MS, undefined, { signal: waiting.signal, ref: false }).catch(() => undefined)
+  await Promise.race([signIn.done, late]).finally(() => {
     call.signal.removeEventListener('abort', stop)
     stop()
   })

@@ -1,6 +1,5 @@
 /**
- * Finds the authorization server of an MCP server (RFC 9728, RFC 8414), from its challenge or by well-known
- * paths.
+ * Discovers the authorization server of an MCP server (RFC 9728, RFC 8414), from its challenge or at well-known paths.
  */
 import { type AuthorizationServer, processDiscoveryResponse } from 'oauth4webapi'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
@@ -8,12 +7,12 @@ import { isObject } from '../../core/json/json.ts'
 import type { OAuthSettings } from '../../core/settings.ts'
 import type { OAuthHttp } from './oauth-http.ts'
 
-/** Who issues tokens for a server, and what a token is asked for. */
+/** The token issuer of a server, and what to request there. */
 export interface Issuer {
   readonly server: AuthorizationServer
-  /** What the server calls itself (RFC 8707); absent where no resource is to be named. */
+  /** The resource identifier of the server (RFC 8707); absent if no resource is sent. */
   readonly resource: string | undefined
-  /** The scopes the server says a caller needs. */
+  /** The scopes the server requires of a caller. */
   readonly scopes: readonly string[]
 }
 
@@ -24,7 +23,7 @@ interface Sought {
   readonly http: OAuthHttp
 }
 
-/** Finds out who issues tokens: as configured, else as the server says. @throws SERVER_UNAVAILABLE */
+/** Finds the token issuer: as configured, otherwise as declared by the server. @throws SERVER_UNAVAILABLE */
 export async function findIssuer(sought: Sought): Promise<Issuer> {
   const { oauth, http } = sought
   const { issuer, tokenEndpoint, resource } = oauth
@@ -39,7 +38,7 @@ export async function findIssuer(sought: Sought): Promise<Issuer> {
   return askServer(sought)
 }
 
-/** RFC 9728: the server names its issuers itself. */
+/** RFC 9728: the server itself declares its issuers. */
 async function askServer({ url, headers, oauth, http }: Sought): Promise<Issuer> {
   const answer = await http.probe(url, {
     method: 'POST',
@@ -55,7 +54,7 @@ async function askServer({ url, headers, oauth, http }: Sought): Promise<Issuer>
   const listed = Array.isArray(metadata?.authorization_servers) ? metadata.authorization_servers : []
   // Servers of 2025-03-26 are their own authorization servers.
   const issuer: unknown = metadata ? listed[0] : new URL(url).origin
-  if (typeof issuer !== 'string') throw unusable('names no authorization server')
+  if (typeof issuer !== 'string') throw unusable('declares no authorization server')
   const supported = Array.isArray(metadata?.scopes_supported) ? metadata.scopes_supported : []
   const named = typeof metadata?.resource === 'string' ? metadata.resource : undefined
   const isDefault = oauth.resource === url
@@ -66,7 +65,10 @@ async function askServer({ url, headers, oauth, http }: Sought): Promise<Issuer>
   }
 }
 
-/** `openid` asks who the user is (OpenID Connect Core §3.1.2.1), and grants nothing: the gateway does not need it. */
+/**
+ * `openid` requests the user's identity (OpenID Connect Core §3.1.2.1) and grants no access: the gateway does not need
+ * it.
+ */
 function isOfAccess(scope: string): boolean {
   return scope !== 'openid'
 }
@@ -86,14 +88,14 @@ async function readResource(
     const response = await http.send(place, { headers: { accept: 'application/json' } })
     const value: unknown = response.status === 200 ? await response.json().catch(() => undefined) : undefined
     if (!isObject(value)) continue
-    if (!isOf(url, value.resource)) throw unusable('names another resource than itself')
+    if (!isOf(url, value.resource)) throw unusable('declares another resource than itself')
     return value
   }
-  if (named !== undefined) throw unusable('names metadata that is not there')
+  if (named !== undefined) throw unusable('refers to metadata that does not exist')
   return undefined
 }
 
-/** Whether a resource is the server, or what it is part of. */
+/** Whether a resource is the server or contains it. */
 function isOf(url: string, resource: unknown): boolean {
   if (typeof resource !== 'string' || !URL.canParse(resource)) return false
   const own = new URL(url)
@@ -103,15 +105,15 @@ function isOf(url: string, resource: unknown): boolean {
 }
 
 /**
- * The metadata of an issuer: RFC 8414, then OpenID Connect in both of its places.
- * @throws SERVER_UNAVAILABLE, and what `refusal` makes of what is wrong with it
+ * The metadata of an issuer: RFC 8414, then OpenID Connect at both of its locations.
+ * @throws SERVER_UNAVAILABLE, or the error that `refusal` creates for invalid metadata
  */
 export async function readServer(
   issuer: string,
   http: OAuthHttp,
   refusal: (what: string) => GatewayError,
 ): Promise<AuthorizationServer> {
-  if (!URL.canParse(issuer)) throw refusal('names an authorization server that is no URL')
+  if (!URL.canParse(issuer)) throw refusal('declares an authorization server that is not a URL')
   const { origin, pathname } = new URL(issuer)
   const path = pathname.replace(/\/$/, '')
   const places = new Set([
@@ -140,19 +142,19 @@ function isText(value: unknown): value is string {
 }
 
 function unusable(what: string): GatewayError {
-  return new GatewayError('SERVER_UNAVAILABLE', `It is not known who issues tokens: the server ${what}.`, {
+  return new GatewayError('SERVER_UNAVAILABLE', `The token issuer is unknown: the server ${what}.`, {
     suggestion: 'Set oauth.issuer of this server in the configuration.',
   })
 }
 
-/** What a server says in `WWW-Authenticate` (RFC 6750, RFC 9728). */
+/** The content of a `WWW-Authenticate` header (RFC 6750, RFC 9728). */
 interface Challenge {
   readonly metadata?: string
   readonly scopes: readonly string[]
   readonly error?: string
 }
 
-/** Reads the bearer challenge of a 401 or 403. */
+/** Parses the bearer challenge of a 401 or 403. */
 export function readChallenge(header: string | null | undefined): Challenge {
   const text = header ?? ''
   const start = text.search(/\bbearer\b/i)

@@ -1,4 +1,4 @@
-/** The grants of users in the store, encrypted; members take turns in renewing one. */
+/** Users' grants in the store, encrypted; cluster members renew a grant one at a time. */
 import { LRUCache } from 'lru-cache'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
@@ -11,24 +11,24 @@ import { RenewingLogin, type Token } from './token-renewal.ts'
 import { type Grant, type OAuthClient, oauthError, requestToken } from './token-endpoint.ts'
 import type { TokenVault } from './token-vault.ts'
 
-/** What a user granted, and by whom it was given out. */
+/** A user's grant, and its issuer. */
 interface UserGrant extends Grant {
   readonly issuer: string
   readonly client: OAuthClient
-  /** Where the user came back to, which is what the gateway is registered with. */
+  /** The redirect URI the gateway is registered with. */
   readonly redirectUri?: string | undefined
   readonly resource?: string | undefined
   readonly scopes: readonly string[]
 }
 
-/** A grant as it can be used; with its refresh token where it has to be renewed first. */
+/** A grant, with its refresh token if it has to be renewed first. */
 interface Usable {
   readonly grant: UserGrant
   readonly refresh?: string
 }
 
 interface Options {
-  /** The server it is for: its name and its URL. */
+  /** The name and URL of the server it is for. */
   readonly audience: readonly [name: string, url: string]
   readonly vault: TokenVault
   readonly http: OAuthHttp
@@ -38,96 +38,110 @@ interface Options {
 /** The logins of users who signed in. */
 export interface Grants {
   login(principal: Pick<Principal, 'id'>): UserLogin
-  /** Keeps what a user granted, and uses it from now on. */
+  /** Stores a user's grant and uses it from now on. */
   keep(principal: string, grant: UserGrant): Promise<void>
 }
 
-/** How long an unused grant is kept, in milliseconds. */
+/** How long an unused grant is stored, in milliseconds. */
 const GRANT_TTL_MS = 90 * 24 * 3_600_000
-/** A token refused so soon after it was granted is not made good by signing in again, in milliseconds. */
+/** A token refused within this time of its sign-in is not renewed by another sign-in, in milliseconds. */
 const FRESH_TOKEN_MS = 60_000
-/** How long a gateway has to renew a grant before others try, and how often they look, in milliseconds. */
+/** How long a gateway may take to renew a grant before others try, and their polling interval, in milliseconds. */
 const RENEWAL_TIMEOUT_MS = 15_000
 const POLL_INTERVAL_MS = 50
 
 export function createGrants(options: Options): Grants {
-  const { audience, vault } = options
-  const logins = new LRUCache<string, UserLogin>({ max: 10_000 })
-  const nameOf = (principal: string) => ['grant', ...audience, principal] as const
+  return new StoredGrants(options)
+}
 
-  const write = (principal: string, grant: UserGrant): Promise<void> => {
-    const ttl =
-      grant.refresh === undefined ? Math.min(GRANT_TTL_MS, grant.expiresAt - Date.now()) : GRANT_TTL_MS
-    return vault.write(nameOf(principal), { ...grant }, ttl)
+class StoredGrants implements Grants {
+  readonly #options: Options
+  readonly #logins = new LRUCache<string, UserLogin>({ max: 10_000 })
+
+  constructor(options: Options) {
+    this.#options = options
   }
-  const read = async (principal: string): Promise<UserGrant | undefined> =>
-    asGrant(await vault.read(nameOf(principal)))
 
-  const usable = async (principal: string, refused: string | undefined): Promise<Usable> => {
-    const grant = await read(principal)
+  login({ id }: Pick<Principal, 'id'>): UserLogin {
+    const known = this.#logins.get(id)
+    if (known) return known
+    const login = new UserLogin(
+      (refused) => this.#obtain(id, refused),
+      async () => (await this.#read(id))?.scopes ?? [],
+    )
+    this.#logins.set(id, login)
+    return login
+  }
+
+  async keep(principal: string, grant: UserGrant): Promise<void> {
+    await this.#write(principal, grant)
+    this.login({ id: principal }).signedIn(grant)
+  }
+
+  async #obtain(principal: string, refused: string | undefined): Promise<Token> {
+    const { audience, vault } = this.#options
+    const lock = ['turn', ...audience, principal] as const
+    const first = await this.#usable(principal, refused)
+    if (first.refresh === undefined) return first.grant
+    // OAuth 2.1 §4.3.1: a reused refresh token may revoke the grant, so gateways take turns.
+    const isLocked = await this.#acquire(lock)
+    try {
+      const { grant, refresh } = await this.#usable(principal, refused)
+      return refresh === undefined ? grant : await this.#renew(principal, { grant, refresh })
+    } finally {
+      // A lock that cannot be released expires.
+      if (isLocked) await vault.delete(lock).catch(() => undefined)
+    }
+  }
+
+  /** @throws AUTHENTICATION_REQUIRED if the user has to sign in first */
+  async #usable(principal: string, refused: string | undefined): Promise<Usable> {
+    const grant = await this.#read(principal)
     if (!grant) throw signInRequired()
     if (grant.value !== refused && grant.expiresAt > Date.now() + 5000) return { grant }
     if (grant.refresh === undefined) throw signInRequired()
     return { grant, refresh: grant.refresh }
   }
 
-  const renew = async (principal: string, { grant, refresh }: Required<Usable>): Promise<Token> => {
+  async #renew(principal: string, { grant, refresh }: Required<Usable>): Promise<Token> {
     try {
-      const fresh = await refreshed(grant, refresh, options)
-      await write(principal, fresh)
-      return fresh
+      const renewed = await refreshed(grant, refresh, this.#options)
+      await this.#write(principal, renewed)
+      return renewed
     } catch (error) {
       if (!isFinal(error)) throw error
       // Another gateway may have used the refresh token first.
-      const other = await read(principal)
+      const other = await this.#read(principal)
       if (other && other.value !== grant.value) return other
+      const { vault } = this.#options
       const { issuer, redirectUri } = grant
       if (oauthError(error) === 'invalid_client' && redirectUri !== undefined)
         await forgetClient({ issuer }, redirectUri, vault)
-      await vault.delete(nameOf(principal))
+      await vault.delete(this.#nameOf(principal))
       throw signInRequired()
     }
   }
 
-  /** Waits for a turn; false once the wait times out because the holder never gave it back. */
-  const taken = async (turn: Parameters<TokenVault['setIfAbsent']>[0]): Promise<boolean> => {
+  /** Waits for a lock; false once the wait times out because its owner did not release it. */
+  async #acquire(lock: Parameters<TokenVault['setIfAbsent']>[0]): Promise<boolean> {
+    const { vault } = this.#options
     for (const end = Date.now() + RENEWAL_TIMEOUT_MS; Date.now() < end; await pause(POLL_INTERVAL_MS))
-      if (await vault.setIfAbsent(turn, RENEWAL_TIMEOUT_MS)) return true
+      if (await vault.setIfAbsent(lock, RENEWAL_TIMEOUT_MS)) return true
     return false
   }
 
-  const obtain = async (principal: string, refused: string | undefined): Promise<Token> => {
-    const turn = ['turn', ...audience, principal] as const
-    const first = await usable(principal, refused)
-    if (first.refresh === undefined) return first.grant
-    // OAuth 2.1 §4.3.1: a refresh token that is used twice may end the grant, so gateways take turns.
-    const isOurs = await taken(turn)
-    try {
-      const { grant, refresh } = await usable(principal, refused)
-      return refresh === undefined ? grant : await renew(principal, { grant, refresh })
-    } finally {
-      // One that cannot be given back ends by itself.
-      if (isOurs) await vault.delete(turn).catch(() => undefined)
-    }
+  async #read(principal: string): Promise<UserGrant | undefined> {
+    return asGrant(await this.#options.vault.read(this.#nameOf(principal)))
   }
 
-  const login = ({ id }: Pick<Principal, 'id'>): UserLogin => {
-    const known = logins.get(id)
-    if (known) return known
-    const made = new UserLogin(
-      (refused) => obtain(id, refused),
-      async () => (await read(id))?.scopes ?? [],
-    )
-    logins.set(id, made)
-    return made
+  #write(principal: string, grant: UserGrant): Promise<void> {
+    const ttl =
+      grant.refresh === undefined ? Math.min(GRANT_TTL_MS, grant.expiresAt - Date.now()) : GRANT_TTL_MS
+    return this.#options.vault.write(this.#nameOf(principal), { ...grant }, ttl)
   }
 
-  return {
-    login,
-    keep: async (principal, grant) => {
-      await write(principal, grant)
-      login({ id: principal }).signedIn(grant)
-    },
+  #nameOf(principal: string): readonly ['grant', ...string[]] {
+    return ['grant', ...this.#options.audience, principal]
   }
 }
 
@@ -135,7 +149,7 @@ export function createGrants(options: Options): Grants {
 export class UserLogin implements Login {
   readonly #renewing: RenewingLogin
   readonly #scopes: () => Promise<readonly string[]>
-  /** The scopes to ask for at the next sign-in, where those granted are too few. */
+  /** The scopes to request at the next sign-in, if the granted ones are insufficient. */
   #wanted: readonly string[] | undefined
   #signedInAt = 0
   #arrival = Promise.withResolvers<void>()
@@ -161,7 +175,7 @@ export class UserLogin implements Login {
     const { error, scopes } = readChallenge(refusal.header('www-authenticate'))
     if (error !== 'insufficient_scope') return false
     const granted = await this.#scopes()
-    // A server that wants what was granted already would want it for ever.
+    // A server that requires scopes it already granted would require them forever.
     const isMore = scopes.some((scope) => !granted.includes(scope))
     this.#wanted = isMore ? [...new Set([...granted, ...scopes])] : undefined
     return false
@@ -185,7 +199,7 @@ export class UserLogin implements Login {
     this.#arrival = Promise.withResolvers<void>()
   }
 
-  /** Resolves when the user signs in the next time. @throws CANCELLED when `signal` is aborted before */
+  /** Resolves at the user's next sign-in. @throws CANCELLED if `signal` is aborted first */
   async arrival(signal: AbortSignal): Promise<void> {
     const gone = Promise.withResolvers<never>()
     const stop = (): void => gone.reject(new GatewayError('CANCELLED', 'The request was cancelled.'))
@@ -196,10 +210,10 @@ export class UserLogin implements Login {
     )
   }
 
-  /** The scopes to sign in for, where a failure can be mended by it: `[]` for those the server names. */
+  /** The scopes to sign in for if that can resolve a failure: `[]` for those the server declares. */
   wantedAfter(error: unknown): readonly string[] | undefined {
     const { details } = asGatewayError(error).extra
-    // By its own mark, not by its code: what a server's words are taken for may have been said after the deed.
+    // Identified by its own detail, not by its code: a server may return the code after the call took effect.
     if (details?.sign_in === true) return this.#wanted ?? []
     const status = details?.http_status
     if (status === 403) return this.#wanted
@@ -225,7 +239,7 @@ async function refreshed(grant: UserGrant, refresh: string, options: Options): P
   return { ...grant, ...fresh, refresh: fresh.refresh ?? refresh, scopes }
 }
 
-/** Whether a grant is over, and not just out of reach. */
+/** Whether a grant is revoked, and not just temporarily unavailable. */
 function isFinal(error: unknown): boolean {
   if (asGatewayError(error).code === 'AUTHENTICATION_REQUIRED') return true
   return ['invalid_grant', 'invalid_client', 'unauthorized_client'].includes(oauthError(error) ?? '')
@@ -252,7 +266,7 @@ function readObject(value: unknown): Readonly<Record<string, unknown>> | undefin
 }
 
 function signInRequired(): GatewayError {
-  return new GatewayError('AUTHENTICATION_REQUIRED', 'The user has to sign in to this server first.', {
+  return new GatewayError('AUTHENTICATION_REQUIRED', 'The user must sign in to this server first.', {
     details: { sign_in: true },
   })
 }

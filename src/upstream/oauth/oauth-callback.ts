@@ -1,4 +1,4 @@
-/** The pages to which authorization servers send users back, and the client metadata document. */
+/** The callback pages for users returning from authorization servers, and the client metadata document. */
 import { timingSafeEqual } from 'node:crypto'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { ListenSettings } from '../../core/settings.ts'
@@ -12,51 +12,51 @@ import { createTokenVault, type TokenVault } from './token-vault.ts'
 
 interface Options {
   store(): Store
-  /** What grants are locked with; a key of this process unless given. */
+  /** The encryption key of stored grants; by default a key of this process. */
   key?(): Promise<Buffer>
   listen(): ListenSettings
-  /** Takes in a user who comes back to a server; nothing where no such server lets users sign in. */
+  /** The function that completes a sign-in to a server; undefined if the server has no sign-in. */
   finisher(upstream: string): ((record: SignInRecord, params: URLSearchParams) => Promise<void>) | undefined
-  /** Hears of each step of those who sign in. */
+  /** Called at each step of a sign-in. */
   onStep?(step: SignInStep): void
 }
 
-/** Where users come back to from signing in, for all servers. */
+/** Completes sign-ins for all servers. */
 export interface OAuthCallbackHandler {
   readonly vault: TokenVault
-  /** The URL by which browsers reach the gateway; undefined where they cannot. */
+  /** The URL by which browsers reach the gateway; undefined if they cannot. */
   base(): string | undefined
-  /** The same for those who sign in to servers. */
+  /** The OAuth URLs at that base. */
   site(): Site | undefined
-  /** A user was sent on the way to sign in. */
+  /** Called when a user is sent to sign in. */
   begun(upstream: string, principal: string): void
-  /** The gateway listens at this URL. */
+  /** Called with the URL the gateway listens at. */
   opened(url: string): void
-  /** What to show to a user who begins. @throws STATE_INVALID */
+  /** The page of a sign-in that begins. @throws STATE_INVALID */
   start(id: string): Promise<SignInStart>
   /**
-   * Takes in a user who came back with the cookie of the beginning. Resolves with the server.
+   * Completes the sign-in of a user with the cookie set at its beginning. Resolves with the server's name.
    * @throws STATE_INVALID, SERVER_UNAVAILABLE
    */
   finish(params: URLSearchParams, cookieOf: (name: string) => string | undefined): Promise<string>
-  /** The gateway as a client of authorization servers; nothing where they cannot read it. */
+  /** The gateway's client metadata; undefined if authorization servers cannot read it. */
   document(): Readonly<Record<string, unknown>> | undefined
 }
 
 /** The beginning of a sign-in. */
 interface SignInStart {
   readonly upstream: string
-  /** Who asked for it. */
+  /** The principal who signs in. */
   readonly principal: string
-  /** Where the user signs in. */
+  /** The URL at the authorization server. */
   readonly url: string
-  /** What only the browser that begins can show at the end. */
+  /** A cookie that binds the sign-in to this browser. */
   readonly cookie: { readonly name: string; readonly value: string }
 }
 
 const START = '/oauth/start'
 const CALLBACK = '/oauth/callback'
-/** Where the gateway describes itself as a client. */
+/** The path of the client metadata. */
 const DOCUMENT = '/oauth/client.json'
 
 export function createOAuthCallbackHandler({
@@ -67,30 +67,15 @@ export function createOAuthCallbackHandler({
   onStep,
 }: Options): OAuthCallbackHandler {
   let own: string | undefined
-  const vault = createTokenVault(
-    {
-      get: (name) => store().get(name),
-      put: (name, value, ttl) => store().put(name, value, ttl),
-      setIfAbsent: (name, value, ttl) => store().setIfAbsent(name, value, ttl),
-      delete: (name) => store().delete(name),
-    },
-    key,
-  )
+  const vault = vaultIn(store, key)
 
   const base = (): string | undefined => {
     const isReachable = own !== undefined && isLoopbackHost(new URL(own).hostname)
     return (listen().publicUrl ?? (isReachable ? own : undefined))?.replace(/\/$/, '')
   }
   const site = (): Site | undefined => {
-    const { publicUrl } = listen()
     const here = base()
-    if (here === undefined) return undefined
-    const document = publicUrl?.startsWith('https://') === true ? `${here}${DOCUMENT}` : undefined
-    return {
-      startUri: `${here}${START}`,
-      redirectUri: `${here}${CALLBACK}`,
-      ...(document !== undefined && { document }),
-    }
+    return here === undefined ? undefined : siteAt(here, listen())
   }
 
   return {
@@ -118,7 +103,7 @@ export function createOAuthCallbackHandler({
       const who = { upstream, principal: String(record.principal) }
       try {
         if (typeof browser !== 'string' || !isSameText(cookieOf(cookieName(id)), browser)) {
-          throw new GatewayError('STATE_INVALID', 'This sign-in was begun in another browser.')
+          throw new GatewayError('STATE_INVALID', 'This sign-in was started in another browser.')
         }
         await finish({ ...record, upstream }, params)
       } catch (error) {
@@ -139,6 +124,29 @@ export function createOAuthCallbackHandler({
 
 const MAX_STATE = 128
 
+/** The vault in the store that is configured at the time of each access. */
+function vaultIn(store: () => Store, key: Options['key']): TokenVault {
+  return createTokenVault(
+    {
+      get: (name) => store().get(name),
+      put: (name, value, ttl) => store().put(name, value, ttl),
+      setIfAbsent: (name, value, ttl) => store().setIfAbsent(name, value, ttl),
+      delete: (name) => store().delete(name),
+    },
+    key,
+  )
+}
+
+/** Authorization servers read the client metadata only from an HTTPS URL. */
+function siteAt(base: string, { publicUrl }: ListenSettings): Site {
+  const hasDocument = publicUrl?.startsWith('https://') === true
+  return {
+    startUri: `${base}${START}`,
+    redirectUri: `${base}${CALLBACK}`,
+    ...(hasDocument && { document: `${base}${DOCUMENT}` }),
+  }
+}
+
 function cookieName(id: string): string {
   return `gatehouse-${id}`
 }
@@ -149,5 +157,5 @@ function isSameText(given: string | undefined, expected: string): boolean {
 }
 
 function unknownSignIn(): GatewayError {
-  return new GatewayError('STATE_INVALID', 'This sign-in is not known, or was finished already.')
+  return new GatewayError('STATE_INVALID', 'This sign-in is unknown or already complete.')
 }

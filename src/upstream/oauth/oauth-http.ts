@@ -1,31 +1,33 @@
-/** HTTP to authorization servers: HTTPS, public addresses unless the configuration says otherwise, bounded. */
+/** HTTP requests to authorization servers: HTTPS, public addresses unless the configuration names others, bounded. */
 import { lookup, type LookupAddress } from 'node:dns'
 import { type LookupFunction, BlockList, isIP } from 'node:net'
 import { Agent, request } from 'undici'
 import { GatewayError } from '../../core/error.ts'
 
-/** One request of the OAuth conversation. */
+/** A request of an OAuth exchange. */
 interface OAuthRequest {
   readonly method?: string
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string
 }
 
-/** Requests to authorization servers: encrypted, small, short, without redirects. */
+/** Requests to authorization servers: encrypted, bounded in size and time, without redirects. */
 export interface OAuthHttp {
   /** @throws SERVER_UNAVAILABLE */
   send(url: string, request?: OAuthRequest): Promise<Response>
-  /** Asks the server itself, whose address the configuration names. @throws SERVER_UNAVAILABLE */
+  /** Sends a request to the server itself, whose address is configured. @throws SERVER_UNAVAILABLE */
   probe(url: string, request: OAuthRequest): Promise<Headers>
   close(): Promise<void>
 }
 
-/** How long one exchange may take, in milliseconds. */
+/** The timeout of one exchange, in milliseconds. */
 const REQUEST_TIMEOUT_MS = 10_000
-/** The largest answer that is read, in bytes. */
+/** The maximum size of a response, in bytes. */
 const MAX_RESPONSE_BYTES = 256 * 1024
 
-/** `mayBePrivate` lets requests go to private networks: not where the addresses come from a server of the internet. */
+/**
+ * `mayBePrivate` allows requests to private networks, which is not safe if the addresses come from an internet server.
+ */
 export function createOAuthHttp(mayBePrivate: boolean): OAuthHttp {
   const options = {
     maxResponseSize: MAX_RESPONSE_BYTES,
@@ -56,7 +58,7 @@ export function createOAuthHttp(mayBePrivate: boolean): OAuthHttp {
     probe: async (url, given) => {
       try {
         const answer = await request(url, { ...wire(given), dispatcher: own })
-        // The answer may be a stream without an end.
+        // The response may be an endless stream.
         answer.body.on('error', () => undefined).destroy()
         return flat(answer.headers)
       } catch (error) {
@@ -69,22 +71,22 @@ export function createOAuthHttp(mayBePrivate: boolean): OAuthHttp {
   }
 }
 
-/** Refuses URLs no OAuth conversation may go to. @throws SERVER_UNAVAILABLE */
+/** Refuses URLs that are not allowed in OAuth exchanges. @throws SERVER_UNAVAILABLE */
 export function checkUrl(url: string, mayBePrivate: boolean): URL {
   const parsed = URL.canParse(url) ? new URL(url) : undefined
   const isPlain = parsed?.protocol === 'http:' && isLoopbackHost(parsed.hostname)
   if (!parsed || (parsed.protocol !== 'https:' && !isPlain)) {
-    throw refused(`must be https: ${shown(url)}`)
+    throw refused(`must be https: ${displayUrl(url)}`)
   }
   if (!mayBePrivate && isPrivateLiteral(parsed.hostname)) {
-    throw refused(`may not lead to a private network: ${shown(url)}`)
+    throw refused(`must not resolve to a private network: ${displayUrl(url)}`)
   }
   return parsed
 }
 
 function refused(what: string): GatewayError {
   return new GatewayError('SERVER_UNAVAILABLE', `The address of an authorization server ${what}`, {
-    suggestion: 'Set oauth.issuer of this server in the configuration if that address is right.',
+    suggestion: 'Set oauth.issuer of this server in the configuration if that address is correct.',
   })
 }
 
@@ -104,13 +106,13 @@ function flat(headers: Readonly<Record<string, string | string[] | undefined>>):
   return new Headers(pairs)
 }
 
-/** Looks a name up as the connection is made, so that it cannot mean another address by then. */
+/** Resolves a name as the connection is made, so that it cannot resolve differently afterwards. */
 const publicOnly: LookupFunction = (hostname, options, callback) => {
   lookup(hostname, { ...options, all: true }, (error, addresses) => {
     const [first] = addresses ?? []
-    if (error || !first) return callback(error ?? new Error('No address.'), '')
+    if (error || !first) return callback(error ?? new Error('The host name has no address.'), '')
     if (addresses.some(({ address }) => isPrivateAddress(address))) {
-      return callback(new Error('The name leads to a private network.'), '')
+      return callback(new Error('The host name resolves to an address in a private network.'), '')
     }
     return options.all ? callback(null, addresses) : one(first, callback)
   })
@@ -125,35 +127,35 @@ function unreachable(url: string, cause: unknown): GatewayError {
   const why = cause instanceof Error ? cause.message : 'no answer'
   return new GatewayError(
     'SERVER_UNAVAILABLE',
-    `The authorization server at ${shown(url)} cannot be reached: ${why}`,
+    `The authorization server at ${displayUrl(url)} cannot be reached: ${why}`,
     { cause },
   )
 }
 
-/** An address without what may be secret in it. */
-function shown(url: string): string {
-  return URL.canParse(url) ? new URL(url).origin : 'an address that is none'
+/** A URL without the parts that may be secret. */
+function displayUrl(url: string): string {
+  return URL.canParse(url) ? new URL(url).origin : 'an invalid URL'
 }
 
-/** Whether only this machine can reach a host, named as in a URL. */
+/** Whether a host, as named in a URL, is only reachable from this machine. */
 export function isLoopbackHost(host: string): boolean {
   const name = bare(host)
   return name === 'localhost' || name.endsWith('.localhost') || (isIP(name) > 0 && within(loopback, name))
 }
 
-/** Whether an IP address is of this machine or a private network. */
+/** Whether an IP address belongs to this machine or a private network. */
 export function isPrivateAddress(address: string): boolean {
   return within(inner, address) || within(loopback, address)
 }
 
-/** Whether a host, by its name alone, is of this machine or a private network. */
+/** Whether a host, by its name alone, belongs to this machine or a private network. */
 export function isNearHost(host: string): boolean {
   const name = bare(host)
   if (isIP(name) > 0) return isPrivateAddress(name)
   return isLoopbackHost(name) || !name.includes('.') || /\.(local|internal|home\.arpa)$/.test(name)
 }
 
-/** Whether a URL's host is an address of this machine or a private network. */
+/** Whether a URL's host is an IP address of this machine or a private network. */
 function isPrivateLiteral(host: string): boolean {
   const name = bare(host)
   return isIP(name) > 0 ? isPrivateAddress(name) : isLoopbackHost(name)
@@ -169,7 +171,7 @@ function within(list: BlockList, address: string): boolean {
 
 const loopback = blockList(['127.0.0.0/8'], ['::1/128'])
 
-// RFC 6890 and what came after it: networks that are not of the internet.
+// RFC 6890 and its updates: networks that are not part of the internet.
 const inner = blockList(
   [
     '0.0.0.0/8',

@@ -1,12 +1,12 @@
 /**
- * The sign-in of people to the gateway's own pages, at the issuer of `auth.jwt`: the authorization code flow of OpenID
+ * Sign-in of people to the gateway's own pages, at the issuer of `auth.jwt`: the authorization code flow of OpenID
  * Connect with PKCE, a state and a nonce.
  *
- *   begin: the way (state, nonce, verifier, next page) goes into a sealed cookie of that browser; nothing is stored
- *   finish: cookie and state fit → code → statement about the person, signature, nonce and claims checked → session
- *   session: a random name in a cookie; what it stands for is in the vault, so signing out ends it everywhere
+ *   begin: state, nonce, verifier and next page go into an encrypted cookie of the browser; nothing is stored
+ *   finish: cookie and state match → code → ID token, its signature, nonce and claims validated → session
+ *   session: a random name in a cookie; its content is in the vault, so signing out ends it everywhere
  *
- * A session is good for its issuer and client alone, for an hour, and on pages alone: no call is ever made by it.
+ * A session is valid for its issuer and client only, for an hour, and on pages only: it never makes calls.
  */
 import { createHash } from 'node:crypto'
 import {
@@ -19,7 +19,7 @@ import type { AuthSettings, JwtSettings, PageClient } from '../../core/auth-sett
 import type { Cookie } from '../../core/web.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
-import type { IdentityClaims, PageSignIn } from '../../core/events.ts'
+import type { FindCookie, IdentityClaims, PageSignIn } from '../../core/events.ts'
 import { authorizationUrl } from './sign-in.ts'
 import { readServer } from './discovery.ts'
 import { createOAuthHttp } from './oauth-http.ts'
@@ -28,52 +28,132 @@ import type { TokenVault } from './token-vault.ts'
 
 interface Options {
   auth(): Pick<AuthSettings, 'jwt'>
-  /** The URL by which browsers reach the gateway; undefined where they cannot. */
+  /** The URL by which browsers reach the gateway; undefined if they cannot. */
   base(): string | undefined
   readonly vault: TokenVault
   /** In milliseconds since 1970. */
   now(): number
 }
 
-/** How long a person may take to sign in, and how long the session lasts, in seconds. */
+/** How long a sign-in may take, and how long a session lasts, in seconds. */
 const SIGN_IN_SECONDS = 600
 const SESSION_SECONDS = 3600
-/** How long the issuer's metadata is good, and how long nothing is asked after a failure, in milliseconds. */
+/**
+ * How long the issuer's metadata is cached, and how long it is not requested again after a failure, in milliseconds.
+ */
 const METADATA_TTL_MS = 3_600_000
 const FAILURE_WAIT_MS = 5000
-/** How many conversations with the issuer there may be at once: whoever finds the page can begin one. */
+/** The maximum number of concurrent exchanges with the issuer: anyone who can open the page can start one. */
 const MAX_CONVERSATIONS = 32
 const MAX_NEXT_LENGTH = 2048
 
 const BEGIN = '/sign-in'
 const CALLBACK = '/sign-in/callback'
 
-/** Lets people sign in, and closes what that holds open. */
+/** Lets people sign in; `close` closes its connections to the issuer. */
 export function createPageSignIn(options: Options): PageSignIn & { close(): Promise<void> } {
-  const { vault, now } = options
-  // The configuration names the issuer, which may be anywhere.
-  const http = createOAuthHttp(true)
-  const metadata = createMetadata((issuer) => readServer(issuer, http, unusable), now)
-  let conversations = 0
+  return new IssuerSignIn(options)
+}
 
-  const offered = (): Offered | undefined => {
-    const { jwt } = options.auth()
-    const base = options.base()
-    return jwt?.client && base !== undefined ? { jwt, client: jwt.client, base } : undefined
+class IssuerSignIn implements PageSignIn {
+  readonly #options: Options
+  // The configuration names the issuer, which may have a private address.
+  readonly #http = createOAuthHttp(true)
+  readonly #metadata: (jwt: JwtSettings) => Promise<AuthorizationServer>
+  #conversations = 0
+
+  constructor(options: Options) {
+    this.#options = options
+    this.#metadata = createMetadata((issuer) => readServer(issuer, this.#http, unusable), options.now)
   }
-  const needed = (): Offered => {
-    const found = offered()
-    if (found) return found
-    throw new GatewayError('UNSUPPORTED_OPERATION', 'People do not sign in here.')
+
+  readonly link = (next: string): string | undefined => {
+    const here = this.#offered()
+    return here && `${here.base}${BEGIN}?${new URLSearchParams({ next }).toString()}`
   }
-  const conversing = async <Result>(talk: () => Promise<Result>): Promise<Result> => {
-    if (conversations >= MAX_CONVERSATIONS)
-      throw new GatewayError('OVERLOADED', 'Too many people sign in right now.')
-    conversations++
-    return talk().finally(() => conversations--)
+
+  readonly begin: PageSignIn['begin'] = (next) => this.#limited(() => this.#begin(next))
+
+  readonly finish: PageSignIn['finish'] = (params, cookieOf) =>
+    this.#limited(() => this.#finish(params, cookieOf))
+
+  readonly identity: PageSignIn['identity'] = async (cookieOf) => (await this.#session(cookieOf))?.claims
+
+  readonly end: PageSignIn['end'] = async (cookieOf) => {
+    const here = this.#offered()
+    if (!here) return undefined
+    const open = await this.#session(cookieOf)
+    if (open) await this.#options.vault.delete(['session', open.id])
+    return { next: `${here.base}/`, cookie: sessionCookie(here, undefined) }
   }
-  const session = async (cookieOf: (name: string) => string | undefined): Promise<Session | undefined> => {
-    const here = offered()
+
+  close(): Promise<void> {
+    return this.#http.close()
+  }
+
+  async #begin(next: string | undefined): ReturnType<PageSignIn['begin']> {
+    const { vault, now } = this.#options
+    const here = this.#required()
+    const server = await this.#metadata(here.jwt)
+    const [state, nonce, verifier] = [
+      generateRandomState(),
+      generateRandomNonce(),
+      generateRandomCodeVerifier(),
+    ]
+    const redirectUri = `${here.base}${CALLBACK}`
+    const request = { client: here.client.id, redirectUri, state, verifier, nonce, scopes: ['openid'] }
+    const { href } = await authorizationUrl(server, request, true)
+    const until = now() + SIGN_IN_SECONDS * 1000
+    const pending = { nonce, verifier, next: ownPath(next), until, issuer: here.jwt.issuer }
+    const value = await vault.seal(['way', state], pending)
+    return { url: href, cookie: pendingCookie(here, state, value) }
+  }
+
+  async #finish(params: URLSearchParams, cookieOf: FindCookie): ReturnType<PageSignIn['finish']> {
+    const here = this.#required()
+    const state = params.get('state') ?? ''
+    const { next, verifier, nonce } = await this.#pending(here, state, cookieOf)
+    const server = await this.#metadata(here.jwt)
+    const redirectUri = `${here.base}${CALLBACK}`
+    const conversation = { server, client: clientOf(here.client, server), http: this.#http }
+    const claims = await redeemIdentity(conversation, { params, state }, { redirectUri, verifier, nonce })
+    checkClaims(claims, here.jwt)
+    const id = await this.#openSession(here, claims, cookieOf)
+    return {
+      next: `${here.base}${ownPath(next)}`,
+      subject: claims.sub,
+      cookies: [sessionCookie(here, id), pendingCookie(here, state, undefined)],
+    }
+  }
+
+  /** The sign-in that this browser began with this state. @throws STATE_INVALID */
+  async #pending(here: Offered, state: string, cookieOf: FindCookie): Promise<Pending> {
+    const { vault, now } = this.#options
+    const sealed = RANDOM.test(state) ? cookieOf(cookieName(here, 'way', state)) : undefined
+    // It is encrypted under the name of its state, so it cannot be read with another one.
+    const pending = sealed === undefined ? undefined : await vault.unseal(['way', state], sealed)
+    const { nonce, verifier, next, until, issuer } = pending ?? {}
+    if (typeof nonce !== 'string' || typeof verifier !== 'string' || typeof next !== 'string')
+      throw unknownSignIn()
+    if (typeof until !== 'number' || until <= now() || issuer !== here.jwt.issuer) throw unknownSignIn()
+    return { nonce, verifier, next }
+  }
+
+  /** Replaces the session of this browser by a new one. Resolves with its id. */
+  async #openSession(here: Offered, claims: IdentityClaims, cookieOf: FindCookie): Promise<string> {
+    const { vault, now } = this.#options
+    const previous = await this.#session(cookieOf)
+    if (previous) await vault.delete(['session', previous.id])
+    const id = generateRandomState()
+    const kept = { claims: keptClaims(claims, here.jwt), client: here.client.id }
+    const until = now() + SESSION_SECONDS * 1000
+    await vault.write(['session', id], { ...kept, until }, SESSION_SECONDS * 1000)
+    return id
+  }
+
+  async #session(cookieOf: FindCookie): Promise<Session | undefined> {
+    const { vault, now } = this.#options
+    const here = this.#offered()
     const id = here && cookieOf(cookieName(here, 'session'))
     if (here === undefined || id === undefined || !RANDOM.test(id)) return undefined
     const { claims, client, until } = (await vault.read(['session', id])) ?? {}
@@ -81,70 +161,34 @@ export function createPageSignIn(options: Options): PageSignIn & { close(): Prom
     return typeof until === 'number' && until > now() ? { here, id, claims } : undefined
   }
 
-  return {
-    link: (next) => {
-      const here = offered()
-      return here && `${here.base}${BEGIN}?${new URLSearchParams({ next }).toString()}`
-    },
-    begin: (next) =>
-      conversing(async () => {
-        const here = needed()
-        const server = await metadata(here.jwt)
-        const [state, nonce, verifier] = [
-          generateRandomState(),
-          generateRandomNonce(),
-          generateRandomCodeVerifier(),
-        ]
-        const redirectUri = `${here.base}${CALLBACK}`
-        const asked = { client: here.client.id, redirectUri, state, verifier, nonce, scopes: ['openid'] }
-        const { href } = await authorizationUrl(server, asked, true)
-        const until = now() + SIGN_IN_SECONDS * 1000
-        const way = { nonce, verifier, next: ownPath(next), until, issuer: here.jwt.issuer }
-        const value = await vault.seal(['way', state], way)
-        return { url: href, cookie: wayCookie(here, state, value) }
-      }),
-    finish: (params, cookieOf) =>
-      conversing(async () => {
-        const here = needed()
-        const state = params.get('state') ?? ''
-        const sealed = RANDOM.test(state) ? cookieOf(cookieName(here, 'way', state)) : undefined
-        // Sealed under the name of its state: with another one it is not read.
-        const way = sealed === undefined ? undefined : await vault.unseal(['way', state], sealed)
-        const { nonce, verifier, next, until, issuer } = way ?? {}
-        if (typeof nonce !== 'string' || typeof verifier !== 'string' || typeof next !== 'string')
-          throw unknownWay()
-        if (typeof until !== 'number' || until <= now() || issuer !== here.jwt.issuer) throw unknownWay()
-        const server = await metadata(here.jwt)
-        const redirectUri = `${here.base}${CALLBACK}`
-        const conversation = { server, client: clientOf(here.client, server), http }
-        const claims = await redeemIdentity(conversation, { params, state }, { redirectUri, verifier, nonce })
-        checkClaims(claims, here.jwt)
-        // A session of before in this browser is no longer wanted.
-        const before = await session(cookieOf)
-        if (before) await vault.delete(['session', before.id])
-        const id = generateRandomState()
-        const kept = { claims: keptClaims(claims, here.jwt), client: here.client.id }
-        const end = now() + SESSION_SECONDS * 1000
-        await vault.write(['session', id], { ...kept, until: end }, SESSION_SECONDS * 1000)
-        return {
-          next: `${here.base}${ownPath(next)}`,
-          subject: claims.sub,
-          cookies: [sessionCookie(here, id), wayCookie(here, state, undefined)],
-        }
-      }),
-    identity: async (cookieOf) => (await session(cookieOf))?.claims,
-    end: async (cookieOf) => {
-      const here = offered()
-      if (!here) return undefined
-      const open = await session(cookieOf)
-      if (open) await vault.delete(['session', open.id])
-      return { next: `${here.base}/`, cookie: sessionCookie(here, undefined) }
-    },
-    close: () => http.close(),
+  #offered(): Offered | undefined {
+    const { jwt } = this.#options.auth()
+    const base = this.#options.base()
+    return jwt?.client && base !== undefined ? { jwt, client: jwt.client, base } : undefined
+  }
+
+  #required(): Offered {
+    const offered = this.#offered()
+    if (offered) return offered
+    throw new GatewayError('UNSUPPORTED_OPERATION', 'Sign-in to the pages of this gateway is not configured.')
+  }
+
+  async #limited<Result>(converse: () => Promise<Result>): Promise<Result> {
+    if (this.#conversations >= MAX_CONVERSATIONS)
+      throw new GatewayError('OVERLOADED', 'Too many people are signing in right now.')
+    this.#conversations++
+    return converse().finally(() => this.#conversations--)
   }
 }
 
-/** The sign-in as the configuration has it just then. */
+/** What the cookie of a sign-in in progress contains. */
+interface Pending {
+  readonly nonce: string
+  readonly verifier: string
+  readonly next: string
+}
+
+/** The current sign-in configuration. */
 interface Offered {
   readonly jwt: JwtSettings
   readonly client: PageClient
@@ -157,13 +201,13 @@ interface Session {
   readonly claims: IdentityClaims
 }
 
-/** What the library makes states and verifiers of: 32 random bytes. */
+/** The format of the library's states and verifiers: 32 random bytes. */
 const RANDOM = /^[\w-]{43}$/
 
-/** A path of the gateway that may follow a sign-in; the front page in place of any other text. */
+/** A path on the gateway to continue at after sign-in; the front page for any other text. */
 function ownPath(next: string | undefined): string {
   if (next === undefined || next.length > MAX_NEXT_LENGTH) return '/'
-  // Browsers take a backslash for a slash, and leave out tabs and line ends (WHATWG URL).
+  // Browsers treat a backslash as a slash, and remove tabs and line ends (WHATWG URL).
   if (!/^\/(?!\/)[\x21-\x5b\x5d-\x7e]*$/.test(next)) return '/'
   const origin = 'http://gatehouse.invalid'
   const url = URL.canParse(next, origin) ? new URL(next, origin) : undefined
@@ -171,7 +215,7 @@ function ownPath(next: string | undefined): string {
   return /^\/sign-(?:in|out)(?:\/|$)/.test(url.pathname) ? '/' : `${url.pathname}${url.search}`
 }
 
-/** Finds the metadata of an issuer once in a while; a failure counts for a moment too. */
+/** Caches the metadata of the issuer; failures are cached briefly too. */
 function createMetadata(
   read: (issuer: string) => Promise<AuthorizationServer>,
   now: () => number,
@@ -180,20 +224,20 @@ function createMetadata(
     | { readonly key: string; readonly server: Promise<AuthorizationServer>; until: number }
     | undefined
   return ({ issuer, jwks, secret, algorithms }) => {
-    // A shared key is of bearer tokens alone.
+    // A shared key is for bearer tokens only.
     const signatures = secret ? ['RS256', 'ES256'] : [...algorithms]
     const key = JSON.stringify([issuer, jwks, signatures])
     if (known?.key === key && now() < known.until) return known.server
     const server = read(issuer).then((found) => ({
       ...found,
       ...(jwks !== undefined && { jwks_uri: jwks }),
-      // Only what is taken of bearer tokens is taken of statements about people.
+      // ID tokens must use the same algorithms as bearer tokens.
       id_token_signing_alg_values_supported: signatures,
     }))
-    const made = { key, server, until: now() + METADATA_TTL_MS }
-    known = made
+    const entry = { key, server, until: now() + METADATA_TTL_MS }
+    known = entry
     server.catch(() => {
-      made.until = now() + FAILURE_WAIT_MS
+      entry.until = now() + FAILURE_WAIT_MS
     })
     return server
   }
@@ -204,30 +248,30 @@ function clientOf({ id, secret }: PageClient, server: AuthorizationServer): OAut
   return { id, secret: secret.reveal(), auth: clientAuth(server.token_endpoint_auth_methods_supported) }
 }
 
-/** What bearer tokens have to say, statements about people have to say too. @throws AUTHENTICATION_REQUIRED */
+/** ID tokens must have the same claims as bearer tokens. @throws AUTHENTICATION_REQUIRED */
 function checkClaims(claims: IdentityClaims, { issuer, requiredClaims }: JwtSettings): void {
-  // The client of a statement is its audience, which was checked.
-  const lacking = requiredClaims.find((name) => name !== 'client_id' && claims[name] === undefined)
-  if (claims.iss === issuer && lacking === undefined) return
+  // The client of an ID token is its audience, which was validated.
+  const missing = requiredClaims.find((name) => name !== 'client_id' && claims[name] === undefined)
+  if (claims.iss === issuer && missing === undefined) return
   throw new GatewayError(
     'AUTHENTICATION_REQUIRED',
-    lacking === undefined
-      ? 'The issuer calls itself otherwise than the configuration does.'
-      : 'The issuer does not say of this person what the configuration requires.',
+    missing === undefined
+      ? 'The issuer of the ID token differs from the configured issuer.'
+      : 'The ID token lacks a claim that the configuration requires.',
     { reason: 'claims' },
   )
 }
 
-/** What tells who a person is, and what that person may do. */
+/** The claims that identify a person and grant permissions. */
 function keptClaims(claims: IdentityClaims, { scopeClaim }: JwtSettings): IdentityClaims {
   const { iss, sub, [scopeClaim]: scopes } = claims
   return { iss, sub, ...(scopes !== undefined && { [scopeClaim]: scopes }) }
 }
 
-/** Gateways on other ports of a machine get each other's cookies: each has names of its own. */
+/** Browsers share cookies between gateways on different ports of a machine, so each gateway has its own names. */
 function cookieName({ base, client }: Offered, kind: 'session' | 'way', state = ''): string {
   const { protocol, pathname } = new URL(base)
-  // RFC 6265bis §4.1.3: no other host or page can set cookies of these names.
+  // RFC 6265bis §4.1.3: no other host or page can set cookies with these names.
   const isHost = kind === 'session' && pathname === '/'
   const prefix = protocol === 'https:' ? (isHost ? '__Host-' : '__Secure-') : ''
   const own = createHash('sha256').update(`${base} ${client.id}`).digest('hex').slice(0, 8)
@@ -246,8 +290,8 @@ function sessionCookie(here: Offered, id: string | undefined): Cookie {
   }
 }
 
-/** It comes back with the browser from the issuer, and goes nowhere else. */
-function wayCookie(here: Offered, state: string, value: string | undefined): Cookie {
+/** The cookie is only sent to the callback page. */
+function pendingCookie(here: Offered, state: string, value: string | undefined): Cookie {
   const { pathname, protocol } = new URL(`${here.base}${CALLBACK}`)
   return {
     name: cookieName(here, 'way', state),
@@ -264,9 +308,9 @@ function unusable(what: string): GatewayError {
   })
 }
 
-function unknownWay(): GatewayError {
+function unknownSignIn(): GatewayError {
   return new GatewayError(
     'STATE_INVALID',
-    'This sign-in was begun in another browser, or too long ago, or is finished.',
+    'This sign-in was started in another browser, has expired, or is already complete.',
   )
 }

@@ -1,5 +1,5 @@
 /**
- * How the gateway is known to an authorization server: configured, by a metadata document, or registered (RFC
+ * The gateway's client at an authorization server: configured, described by a metadata document, or registered (RFC
  * 7591).
  */
 import * as oauth from 'oauth4webapi'
@@ -9,13 +9,13 @@ import { isLoopbackHost, type OAuthHttp } from './oauth-http.ts'
 import { attempt, type ClientAuth, clientAuth, type OAuthClient, through } from './token-endpoint.ts'
 import type { TokenVault } from './token-vault.ts'
 
-/** How the gateway is known to browsers and authorization servers. */
+/** The gateway's URLs for browsers and authorization servers. */
 export interface Site {
-  /** Where users begin to sign in. */
+  /** Where sign-ins begin. */
   readonly startUri: string
-  /** Where browsers are sent back to. */
+  /** Where browsers are redirected back to. */
   readonly redirectUri: string
-  /** Where the gateway describes itself as a client; only where the internet can read it. */
+  /** The URL of the client metadata document; only if it is reachable from the internet. */
   readonly document?: string
 }
 
@@ -25,10 +25,10 @@ interface Options {
   readonly http: OAuthHttp
 }
 
-/** How long a registration is kept unless the server says otherwise, in milliseconds. */
+/** How long a registration is kept unless the server limits it, in milliseconds. */
 const REGISTRATION_TTL_MS = 365 * 24 * 3_600_000
 
-/** What the gateway says of itself as a client (RFC 7591, OAuth Client ID Metadata Document). */
+/** The gateway's client metadata (RFC 7591, OAuth Client ID Metadata Document). */
 export function clientMetadata(site: Site, auth: ClientAuth) {
   const isNative = isLoopbackHost(new URL(site.redirectUri).hostname)
   return {
@@ -42,8 +42,8 @@ export function clientMetadata(site: Site, auth: ClientAuth) {
 }
 
 /**
- * What the gateway is to an authorization server: as configured, else by its metadata document, else by
- * registering. @throws SERVER_UNAVAILABLE
+ * The gateway's client at an authorization server: as configured, otherwise by its metadata document, otherwise by
+ * registration. @throws SERVER_UNAVAILABLE
  */
 export async function clientFor(
   server: oauth.AuthorizationServer,
@@ -59,7 +59,7 @@ export async function clientFor(
   return kept ?? register(server, site, options)
 }
 
-/** Forgets a registration that the authorization server does not know any more. */
+/** Deletes a registration that the authorization server no longer knows. */
 export function forgetClient(
   server: Pick<oauth.AuthorizationServer, 'issuer'>,
   redirectUri: string,
@@ -68,7 +68,7 @@ export function forgetClient(
   return vault.delete(['client', server.issuer, redirectUri])
 }
 
-/** A client the configuration names. */
+/** A configured client. */
 export function configured(
   { clientSecret }: OAuthSettings,
   id: string,
@@ -85,9 +85,14 @@ async function register(
   { vault, http }: Options,
 ): Promise<OAuthClient> {
   if (server.registration_endpoint === undefined) {
-    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server registers no clients by itself.', {
-      suggestion: 'Register the gateway there, and set oauth.client_id of this server in the configuration.',
-    })
+    throw new GatewayError(
+      'SERVER_UNAVAILABLE',
+      'The authorization server does not support dynamic client registration.',
+      {
+        suggestion:
+          'Register the gateway there, and set oauth.client_id of this server in the configuration.',
+      },
+    )
   }
   const ways = server.token_endpoint_auth_methods_supported
   const isPublic = ways !== undefined && !ways.some((each) => each.startsWith('client_secret_'))
@@ -108,7 +113,7 @@ async function register(
   return client
 }
 
-/** A client as it was stored. */
+/** A stored client. */
 export function asClient(value: Readonly<Record<string, unknown>> | undefined): OAuthClient | undefined {
   const auth = readAuth(value?.auth)
   if (typeof value?.id !== 'string' || auth === undefined) return undefined

@@ -15,26 +15,26 @@ import { asClient, forgetClient, type Site } from './registration.ts'
 import { oauthError, type OAuthClient, redeemCode } from './token-endpoint.ts'
 import type { TokenVault } from './token-vault.ts'
 
-/** A user on the way through the pages of an authorization server. */
+/** A user's sign-in in progress. */
 export interface SigningIn {
   readonly id: string
-  /** Where the user begins. */
+  /** The URL where it begins. */
   readonly url: string
   readonly scopes: readonly string[]
-  /** Resolves when the user has come back. */
+  /** Resolves when the user has returned. */
   readonly done: Promise<void>
 }
 
-/** What is kept of a sign-in until the user comes back; the state it is kept under is good once. */
+/** The stored state of a sign-in until the user returns; its key is usable once. */
 export type SignInRecord = Readonly<Record<string, unknown>> & { readonly upstream: string }
 
 /** The sign-ins of one server's users. */
 interface SignIns {
-  /** Sends a user on the way, or names the way the user is on. @throws SERVER_UNAVAILABLE */
+  /** Begins a sign-in, or returns the one in progress. @throws SERVER_UNAVAILABLE */
   begin(principal: string, wanted: readonly string[]): Promise<SigningIn>
-  /** The sign-in a user is in the middle of. */
+  /** The sign-in of a user in progress. */
   current(principal: string): SigningIn | undefined
-  /** Takes in the user who came back. @throws SERVER_UNAVAILABLE */
+  /** Completes the sign-in of a returning user. @throws SERVER_UNAVAILABLE */
   finish(record: SignInRecord, params: URLSearchParams): Promise<void>
 }
 
@@ -47,20 +47,20 @@ interface Options {
   readonly scopes: readonly string[]
   issuer(): Promise<Issuer>
   client(server: AuthorizationServer, site: Site): Promise<OAuthClient>
-  /** @throws SERVER_UNAVAILABLE where no browser can reach the gateway */
+  /** @throws SERVER_UNAVAILABLE if no browser can reach the gateway */
   site(): Site
-  /** A user was sent on the way. */
+  /** Called when a user is sent to sign in. */
   onBegun(principal: string): void
 }
 
-/** How long a user may take to sign in, in milliseconds. */
-const SIGN_IN_TIME = 600_000
+/** How long a sign-in may take, in milliseconds. */
+const SIGN_IN_TIMEOUT_MS = 600_000
 
 export function createSignIns(options: Options): SignIns {
   const { upstream, vault, http, grants, site } = options
-  const under = new LRUCache<string, Way>({ max: 10_000, ttl: SIGN_IN_TIME - 60_000 })
+  const inProgress = new LRUCache<string, PendingSignIn>({ max: 10_000, ttl: SIGN_IN_TIMEOUT_MS - 60_000 })
 
-  const start = async (principal: string, wanted: readonly string[]): Promise<Way> => {
+  const start = async (principal: string, wanted: readonly string[]): Promise<PendingSignIn> => {
     const here = site()
     const issuer = await options.issuer()
     const { server, resource } = issuer
@@ -69,40 +69,41 @@ export function createSignIns(options: Options): SignIns {
     const state = generateRandomState()
     const verifier = generateRandomCodeVerifier()
     const scopes = scopesOf(options, issuer, wanted)
-    // What the browser that begins is given, so that no other one can end it.
+    // A secret of the browser that begins, so that no other browser can complete the sign-in.
     const [id, browser] = [randomUUID(), generateRandomState()]
     const known = { upstream, principal, id, browser }
     const record = { ...known, verifier, issuer: server.issuer, client, scopes, resource }
-    await vault.write(['state', state], { ...record, redirectUri: here.redirectUri }, SIGN_IN_TIME)
-    const asked = { client: client.id, redirectUri: here.redirectUri, state, verifier, scopes, resource }
-    const { href } = await authorizationUrl(server, asked, options.mayBePrivate)
-    await vault.write(['start', id], { ...known, url: href }, SIGN_IN_TIME)
+    await vault.write(['state', state], { ...record, redirectUri: here.redirectUri }, SIGN_IN_TIMEOUT_MS)
+    const request = { client: client.id, redirectUri: here.redirectUri, state, verifier, scopes, resource }
+    const { href } = await authorizationUrl(server, request, options.mayBePrivate)
+    await vault.write(['start', id], { ...known, url: href }, SIGN_IN_TIMEOUT_MS)
     const { promise, resolve } = Promise.withResolvers<void>()
     return { id, url: `${here.startUri}/${id}`, scopes: wanted, done: promise, resolve }
   }
 
-  /** Whether a way can be gone still: it may have failed, or have ended at another gateway. */
-  const isOpen = async ({ id }: Way): Promise<boolean> => (await vault.read(['start', id])) !== undefined
+  /** Whether a sign-in can still be completed: it may have failed, or been completed at another gateway. */
+  const isOpen = async ({ id }: PendingSignIn): Promise<boolean> =>
+    (await vault.read(['start', id])) !== undefined
 
   return {
     begin: async (principal, wanted) => {
-      const known = under.get(principal)
+      const known = inProgress.get(principal)
       const isEnough = wanted.every((scope) => known?.scopes.includes(scope))
       if (known && isEnough && (await isOpen(known))) return known
-      const way = await start(principal, wanted)
-      under.set(principal, way)
+      const pending = await start(principal, wanted)
+      inProgress.set(principal, pending)
       options.onBegun(principal)
-      return way
+      return pending
     },
-    current: (principal) => under.get(principal),
+    current: (principal) => inProgress.get(principal),
     finish: async (record, params) => {
       const { principal, verifier, redirectUri, resource } = record
       const client = asClient(isRecord(record.client) ? record.client : undefined)
       const { server } = await options.issuer()
       if (typeof principal !== 'string' || typeof verifier !== 'string' || !client) throw unknownState()
       if (typeof redirectUri !== 'string' || record.issuer !== server.issuer) throw unknownState()
-      const way = under.get(principal)
-      under.delete(principal)
+      const pending = inProgress.get(principal)
+      inProgress.delete(principal)
       const named = typeof resource === 'string' ? resource : undefined
       const answer = { params, state: params.get('state') ?? '' }
       const granted = await redeemCode({ server, client, http }, answer, {
@@ -113,30 +114,30 @@ export function createSignIns(options: Options): SignIns {
         if (oauthError(error) === 'invalid_client') await forgetClient(server, redirectUri, vault)
         throw error
       })
-      const asked = Array.isArray(record.scopes) ? record.scopes.map(String) : []
-      // RFC 6749 §5.1: a scope that is not named is the one that was asked for.
-      const scopes = granted.scope === undefined ? asked : words(granted.scope)
+      const request = Array.isArray(record.scopes) ? record.scopes.map(String) : []
+      // RFC 6749 §5.1: omitted scopes are equal to the requested ones.
+      const scopes = granted.scope === undefined ? request : words(granted.scope)
       const from = { issuer: server.issuer, client, redirectUri, resource: named }
       await grants.keep(principal, { ...granted, ...from, scopes })
-      way?.resolve()
+      pending?.resolve()
     },
   }
 }
 
-interface Way extends SigningIn {
+interface PendingSignIn extends SigningIn {
   resolve(): void
 }
 
-/** 2025-11-25 basic/authorization: without PKCE a client does not go on. @throws SERVER_UNAVAILABLE */
+/** 2025-11-25 basic/authorization: a client must not proceed without PKCE. @throws SERVER_UNAVAILABLE */
 function checkPkce(server: AuthorizationServer): void {
   if (server.code_challenge_methods_supported?.includes('S256')) return
   throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server does not offer PKCE with S256.')
 }
 
 function scopesOf({ scopes }: Options, issuer: Issuer, wanted: readonly string[]): readonly string[] {
-  const asked = new Set([...(scopes.length > 0 ? scopes : issuer.scopes), ...wanted])
-  if (issuer.server.scopes_supported?.includes('offline_access')) asked.add('offline_access')
-  return [...asked]
+  const request = new Set([...(scopes.length > 0 ? scopes : issuer.scopes), ...wanted])
+  if (issuer.server.scopes_supported?.includes('offline_access')) request.add('offline_access')
+  return [...request]
 }
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
@@ -144,37 +145,39 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
 }
 
 function unknownState(): GatewayError {
-  return new GatewayError('STATE_INVALID', 'This sign-in is not known, or was finished already.')
+  return new GatewayError('STATE_INVALID', 'This sign-in is unknown or already complete.')
 }
 
-// The first half of the authorization code flow: the address at which a person signs in (RFC 6749 §4.1.1), always with
-// PKCE (RFC 7636) and a state. The second half is in token-endpoint.ts.
-// Both kinds of sign-in use it: that of users to servers (sign-in.ts) and that of people to the gateway's own pages
-// (page-sign-in.ts).
+// The first half of the authorization code flow: the URL of the authorization request (RFC 6749 §4.1.1), always with
+// PKCE (RFC 7636) and a state. The second half is in token-endpoint.ts. It is used for sign-in of users to servers
+// (sign-in.ts) and of people to the gateway's own pages (page-sign-in.ts).
 
-interface Asked {
+interface AuthorizationRequest {
   readonly client: string
   readonly redirectUri: string
   readonly state: string
-  /** The PKCE verifier, which only the token endpoint gets. */
+  /** The PKCE verifier, which is sent to the token endpoint only. */
   readonly verifier: string
   readonly scopes: readonly string[]
   readonly resource?: string | undefined
-  /** What the statement about the person has to repeat (OpenID Connect Core §3.1.2.1). */
+  /** The nonce that the ID token must repeat (OpenID Connect Core §3.1.2.1). */
   readonly nonce?: string
 }
 
-/** Where a person signs in; `mayBePrivate` as for `createOAuthHttp`. @throws SERVER_UNAVAILABLE where that would not be safe */
+/**
+ * The URL where a person signs in; `mayBePrivate` as for `createOAuthHttp`. @throws SERVER_UNAVAILABLE if that would
+ * not be safe
+ */
 export async function authorizationUrl(
   server: AuthorizationServer,
-  { client, redirectUri, state, verifier, scopes, resource, nonce }: Asked,
+  { client, redirectUri, state, verifier, scopes, resource, nonce }: AuthorizationRequest,
   mayBePrivate: boolean,
 ): Promise<URL> {
   if (server.authorization_endpoint === undefined) {
-    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server has no page to sign in at.')
+    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server has no authorization endpoint.')
   }
   const url = checkUrl(server.authorization_endpoint, mayBePrivate)
-  const asked = {
+  const request = {
     response_type: 'code',
     client_id: client,
     redirect_uri: redirectUri,
@@ -184,9 +187,9 @@ export async function authorizationUrl(
     ...(scopes.length > 0 && { scope: scopes.join(' ') }),
     ...(resource !== undefined && { resource }),
     ...(nonce !== undefined && { nonce }),
-    // OpenID Connect Core §11: offline access is granted only where the user is asked.
+    // OpenID Connect Core §11: offline access is granted only with the user's consent.
     ...(scopes.includes('offline_access') && { prompt: 'consent' }),
   }
-  for (const [name, value] of Object.entries(asked)) url.searchParams.set(name, value)
+  for (const [name, value] of Object.entries(request)) url.searchParams.set(name, value)
   return url
 }

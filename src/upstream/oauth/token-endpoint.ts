@@ -5,7 +5,7 @@ import { isObject } from '../../core/json/json.ts'
 import type { OAuthHttp } from './oauth-http.ts'
 import type { Token } from './token-renewal.ts'
 
-/** What the gateway is to an authorization server. */
+/** The gateway's client at an authorization server. */
 export interface OAuthClient {
   readonly id: string
   readonly secret?: string
@@ -14,20 +14,20 @@ export interface OAuthClient {
 
 export type ClientAuth = 'none' | 'client_secret_basic' | 'client_secret_post'
 
-/** What came from a token endpoint. */
+/** A response of a token endpoint. */
 export interface Grant extends Token {
   readonly refresh?: string
   readonly scope?: string
 }
 
-/** One conversation with a token endpoint. */
+/** An authorization server, the gateway's client there, and the HTTP client. */
 export interface TokenConversation {
   readonly server: oauth.AuthorizationServer
   readonly client: OAuthClient
   readonly http: OAuthHttp
 }
 
-/** Asks for a token by any grant. @throws SERVER_UNAVAILABLE */
+/** Requests a token with any grant type. @throws SERVER_UNAVAILABLE */
 export async function requestToken(
   { server, client, http }: TokenConversation,
   grantType: string,
@@ -43,7 +43,7 @@ export async function requestToken(
   })
 }
 
-/** Turns the code of a sign-in into a grant, checking who answered (RFC 9207). @throws SERVER_UNAVAILABLE */
+/** Redeems an authorization code for a grant, validating the issuer (RFC 9207). @throws SERVER_UNAVAILABLE */
 export async function redeemCode(
   conversation: TokenConversation,
   answer: CodeAnswer,
@@ -58,8 +58,8 @@ export async function redeemCode(
 }
 
 /**
- * Turns the code of a sign-in into what the issuer says of the person, its signature and nonce checked (OpenID Connect
- * Core §3.1.3.7). The tokens that come with it are left unread. @throws SERVER_UNAVAILABLE
+ * Redeems an authorization code for the claims about the person, with signature and nonce validated (OpenID Connect
+ * Core §3.1.3.7). The accompanying tokens are ignored. @throws SERVER_UNAVAILABLE
  */
 export async function redeemIdentity(
   conversation: TokenConversation,
@@ -74,21 +74,21 @@ export async function redeemIdentity(
     const granted = await oauth.processAuthorizationCodeResponse(server, own, response, options)
     await oauth.validateApplicationLevelSignature(server, response, through(http))
     const claims = oauth.getValidatedIdTokenClaims(granted)
-    if (!claims) throw new GatewayError('SERVER_UNAVAILABLE', 'The issuer does not say who signed in.')
+    if (!claims) throw new GatewayError('SERVER_UNAVAILABLE', 'The issuer returned no ID token.')
     return claims
   })
 }
 
-/** How far clocks may be apart, in seconds. */
+/** The tolerated clock difference, in seconds. */
 const CLOCK_SKEW = 30
 
-/** What a browser that came back says, and the state it has to say. */
+/** The parameters of a callback, and the expected state. */
 interface CodeAnswer {
   readonly params: URLSearchParams
   readonly state: string
 }
 
-/** Sends the code to the token endpoint, once it is known who answered (RFC 9207). */
+/** Sends the code to the token endpoint, after the issuer was validated (RFC 9207). */
 async function sendCode(
   { server, client, http }: TokenConversation,
   { params, state }: CodeAnswer,
@@ -103,8 +103,8 @@ async function sendCode(
 }
 
 /**
- * An answer without the statement of OpenID Connect about who signed in: nothing here reads it, and the library would
- * refuse the whole grant over one it cannot verify.
+ * A response without the ID token: nothing here reads it, and the library would refuse the whole grant if it cannot
+ * verify it.
  */
 async function withoutIdToken(response: Response): Promise<Response> {
   const value: unknown = await response
@@ -122,27 +122,27 @@ interface Redemption {
   readonly resource?: string | undefined
 }
 
-/** How a client with a secret proves itself where the authorization server takes these ways. */
+/** The authentication method of a client with a secret, among those the authorization server supports. */
 export function clientAuth(supported: readonly string[] | undefined): ClientAuth {
-  // RFC 8414 §2: where nothing is said, this one is.
+  // RFC 8414 §2: the default if the metadata lists none.
   const ways = supported ?? ['client_secret_basic']
   if (ways.includes('client_secret_basic')) return 'client_secret_basic'
   return ways.includes('client_secret_post') ? 'client_secret_post' : 'client_secret_basic'
 }
 
-/** The error code of the authorization server that made a request fail. */
+/** The OAuth error code that made a request fail. */
 export function oauthError(error: unknown): string | undefined {
   const code = error instanceof GatewayError ? error.extra.details?.oauth_error : undefined
   return typeof code === 'string' ? code : undefined
 }
 
-/** The options of every request of the library: all of them go through the one door, which checks addresses. */
+/** The options of every library request: all of them use the HTTP client that checks addresses. */
 export function through(http: OAuthHttp) {
   return {
     [oauth.allowInsecureRequests]: true,
     [oauth.customFetch]: async (url: string, { method, headers, body }: Given): Promise<Response> => {
       const response = await http.send(url, { method, headers, ...(body && { body: body.toString() }) })
-      // The error in the body says more than the challenge to authenticate the client.
+      // The error in the body is more specific than the challenge to authenticate the client.
       response.headers.delete('www-authenticate')
       return response
     },
@@ -155,7 +155,7 @@ interface Given {
   readonly body?: URLSearchParams | string | null | undefined
 }
 
-/** Runs a step; its failure omits the response body, which may hold a token. @throws SERVER_UNAVAILABLE */
+/** Runs a step; its failure omits the response body, which may contain a token. @throws SERVER_UNAVAILABLE */
 export async function attempt<Result>(step: () => Promise<Result>): Promise<Result> {
   try {
     return await step()
@@ -163,8 +163,8 @@ export async function attempt<Result>(step: () => Promise<Result>): Promise<Resu
     if (error instanceof GatewayError) throw error
     const code = errorCode(error)
     const why = code ?? (error instanceof Error ? error.message : 'it failed')
-    throw new GatewayError('SERVER_UNAVAILABLE', `The authorization server granted no token (${why}).`, {
-      // Refused, which says nothing of other callers.
+    throw new GatewayError('SERVER_UNAVAILABLE', `The authorization server issued no token (${why}).`, {
+      // A refusal, which is no evidence for other callers.
       ...(code !== undefined && { details: { http_status: 401, oauth_error: code } }),
     })
   }
@@ -184,11 +184,11 @@ function authOf({ secret, auth }: OAuthClient): oauth.ClientAuth {
 
 function grantOf(response: oauth.TokenEndpointResponse): Grant {
   if (response.token_type !== 'bearer') {
-    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server granted no bearer token.')
+    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server issued no bearer token.')
   }
-  // A token on one line: it becomes a header.
+  // A single-line token: it becomes a header.
   if (!/^[\x21-\x7e]+$/.test(response.access_token)) {
-    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server granted a malformed token.')
+    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server issued a malformed token.')
   }
   const { expires_in: seconds, refresh_token: refresh, scope } = response
   return {

@@ -1,21 +1,21 @@
-/** Keeps a token fresh: renewed ahead of its end, once at a time, with a pause after failures. */
+/** Keeps a token valid: renewed before it expires, once at a time, with a pause after failures. */
 import type { Login, LoginHeaders, HttpAnswer } from '../transport/auth-retry.ts'
 
-/** An access token, and when it stops being good, in milliseconds since the epoch. */
+/** An access token and its expiry, in milliseconds since the epoch. */
 export interface Token {
   readonly value: string
   readonly expiresAt: number
 }
 
-/** Gets a token; `refused` is one that is no longer good whatever its expiry says. */
+/** Obtains a token; `refused` is one that is no longer valid, whatever its expiry. */
 export type Obtain = (refused: string | undefined) => Promise<Token>
 
-/** How long before its end a token is renewed at the latest, in milliseconds. */
+/** The latest renewal before the expiry, in milliseconds. */
 const RENEW_AHEAD_MS = 60_000
-/** How long a failure to get a token is taken for granted, in milliseconds. */
+/** How long a failure to obtain a token is cached, in milliseconds. */
 const FAILURE_PAUSE_MS = 2000
 
-/** A login whose token is renewed ahead of its end, by one request however many calls wait for it. */
+/** A login whose token is renewed before it expires, with one request for all waiting calls. */
 export class RenewingLogin implements Login {
   readonly #obtain: Obtain
   #token: Token | undefined
@@ -29,7 +29,7 @@ export class RenewingLogin implements Login {
     this.#obtain = obtain
   }
 
-  /** Whether there is a token to begin with; it may have to be renewed. */
+  /** Whether there is a token; it may have to be renewed. */
   get isReady(): boolean {
     return this.#headers !== undefined
   }
@@ -39,26 +39,26 @@ export class RenewingLogin implements Login {
     const { expiresAt = 0 } = this.#token ?? {}
     if (this.#headers && now < this.#renewAt) return this.#headers
     if (!this.#headers || now >= expiresAt) return this.#renew()
-    // Still good: whoever calls need not wait, and a failure shows when it is not good any more.
+    // Still valid: callers need not wait, and a failure surfaces once it has expired.
     this.#renew().catch(() => undefined)
     return this.#headers
   }
 
   async refused({ status }: HttpAnswer, sent: LoginHeaders): Promise<boolean> {
     if (status !== 401) return false
-    // Another request may have found out before.
+    // Another request may have been refused before.
     if (this.#headers === sent || this.#headers?.authorization === sent.authorization) this.drop()
     await this.headers()
     return true
   }
 
-  /** Takes the token for no good any more. */
+  /** Marks the token as no longer valid. */
   drop(): void {
     this.#refused = this.#token?.value ?? this.#refused
     this.#token = this.#headers = undefined
   }
 
-  /** Goes on with a token that was got elsewhere. */
+  /** Continues with a token obtained elsewhere. */
   accept(token: Token): LoginHeaders {
     const now = Date.now()
     this.#failure = this.#refused = undefined

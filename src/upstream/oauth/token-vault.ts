@@ -3,37 +3,37 @@ import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:
 import { isObject } from '../../core/json/json.ts'
 import type { Store } from '../../store/store.ts'
 
-/** Keeps what servers granted, encrypted and each under its own name. */
+/** Stores secrets, encrypted, each under its own name. */
 export interface TokenVault {
-  read(name: Name): Promise<Kept | undefined>
-  write(name: Name, value: Kept, ttl: number): Promise<void>
-  /** Reads a value that is good once. */
-  take(name: Name): Promise<Kept | undefined>
-  /** Takes a name for a limited time; false where it is taken. Deleting the name gives it back. */
+  read(name: Name): Promise<VaultValue | undefined>
+  write(name: Name, value: VaultValue, ttl: number): Promise<void>
+  /** Reads a value that is usable once. */
+  take(name: Name): Promise<VaultValue | undefined>
+  /** Acquires a name for a limited time; false if it is taken. Deleting the name releases it. */
   setIfAbsent(name: Name, ttl: number): Promise<boolean>
   delete(name: Name): Promise<void>
-  /** A value as a text that only a vault of the same key can read, and only under this name; nothing is stored. */
-  seal(name: Name, value: Kept): Promise<string>
-  unseal(name: Name, sealed: string): Promise<Kept | undefined>
+  /** A value as a text that only a vault with the same key can read, and only under this name; nothing is stored. */
+  seal(name: Name, value: VaultValue): Promise<string>
+  unseal(name: Name, sealed: string): Promise<VaultValue | undefined>
 }
 
-/** What a value is of: its kind first. Only a hash of it is stored. */
+/** The name of a value: its kind first. Only a hash of it is stored. */
 type Name = readonly [
   kind: 'grant' | 'turn' | 'start' | 'state' | 'client' | 'way' | 'session',
   ...rest: string[],
 ]
 
-type Kept = Readonly<Record<string, unknown>>
+type VaultValue = Readonly<Record<string, unknown>>
 
 const IV = 12
 const TAG = 16
 
-/** A vault in a store, under AES-256-GCM. Without a key its values can be read by this process only. */
+/** A vault in a store, with AES-256-GCM. Without a key only this process can read its values. */
 export function createTokenVault(
   store: Pick<Store, 'get' | 'put' | 'setIfAbsent' | 'delete'>,
   keyOfVault: () => Promise<Buffer> = ownKey(),
 ): TokenVault {
-  const open = async (at: string, sealed: string | undefined): Promise<Kept | undefined> =>
+  const open = async (at: string, sealed: string | undefined): Promise<VaultValue | undefined> =>
     sealed === undefined ? undefined : decrypt(sealed, at, await keyOfVault())
 
   return {
@@ -42,7 +42,7 @@ export function createTokenVault(
       store.put(keyOf(name), encrypt(JSON.stringify(value), keyOf(name), await keyOfVault()), ttl),
     take: async (name) => {
       const sealed = await store.get(keyOf(name))
-      // Of several who read it, one deletes it.
+      // Of several concurrent readers, only one deletes it.
       return (await store.delete(keyOf(name))) ? open(keyOf(name), sealed) : undefined
     },
     setIfAbsent: async (name, ttl) => (await store.setIfAbsent(keyOf(name), 'taken', ttl)) === undefined,
@@ -68,8 +68,8 @@ function encrypt(text: string, at: string, key: Buffer): string {
   return Buffer.concat([iv, cipher.getAuthTag(), sealed]).toString('base64url')
 }
 
-/** What was written under another key, or moved to another name, is as good as gone. */
-function decrypt(text: string, at: string, key: Buffer): Kept | undefined {
+/** A value written with another key, or moved to another name, is treated as absent. */
+function decrypt(text: string, at: string, key: Buffer): VaultValue | undefined {
   const bytes = Buffer.from(text, 'base64url')
   if (bytes.length <= IV + TAG) return undefined
   try {

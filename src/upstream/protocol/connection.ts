@@ -4,20 +4,20 @@ import type { Call } from '../../core/call.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { IndexedTool } from '../tool-index.ts'
 
-/** One conversation with a server, of either era. */
+/** A connection to a server, of either era. */
 export interface UpstreamConnection {
-  /** What the server says of itself, as `server/discover` has it. */
+  /** The server's description of itself, in the form of `server/discover`. */
   readonly discovered: Payload
   readonly era: 'legacy' | 'modern'
   readonly revision: string
-  /** Whether the server can ask the client something on it. */
+  /** Whether the server can send input requests on it. */
   readonly canAsk: boolean
   readonly isClosed: boolean
-  /** Whether something is under way on it. */
+  /** Whether requests or subscriptions are active on it. */
   readonly isBusy: boolean
-  /** Does a call. */
+  /** Runs a call. */
   readonly open: OpenCall
-  /** What the server's list, as the client of a call gets it, says of the tool the call names. */
+  /** The entry of the tool a call names, in the server's list for the client of the call. */
   tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined>
   close(): Promise<void>
 }

@@ -1,6 +1,6 @@
 /**
- * Makes sure that a server is the gateway whose key the configuration names, before anything else is taken from it: what
- * that gateway does for callers, such as asking them, is then left to it. Each connection has a challenge of its own.
+ * Verifies that a server is the gateway whose key is configured, before anything else is accepted from it: functions
+ * such as confirmations are then left to that gateway. Each connection has its own challenge.
  */
 import { randomBytes } from 'node:crypto'
 import { GatewayError } from '../../core/error.ts'
@@ -8,18 +8,18 @@ import type { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { audienceOf, CHALLENGE_KEY, PROOF_KEY, proofClaims } from '../../protocol/gateway-proof.ts'
 
-/** One challenge, and the check of what is answered. */
+/** One challenge, and the verification of the response. */
 export interface Proof {
-  /** The opening request with the challenge. */
+  /** The handshake request with the challenge. */
   withChallenge(params: Payload): Payload
-  /** The answer to it without the proof. @throws SERVER_UNAVAILABLE */
+  /** The response without the proof. @throws SERVER_UNAVAILABLE */
   verify(answer: Payload): Promise<Payload>
 }
 
-/** For a server that may be anything. */
+/** For a server without a configured key. */
 const noProof: Proof = { withChallenge: (params) => params, verify: (answer) => Promise.resolve(answer) }
 
-/** What a new connection to a server is asked to prove. */
+/** The proof a new connection to a server has to provide. */
 export function proofFor({ gatewayKey, reach }: UpstreamSettings): Proof {
   if (gatewayKey === undefined) return noProof
   const challenge = { nonce: randomBytes(24).toString('base64url'), audience: audienceOf(reach) }
@@ -43,25 +43,25 @@ interface Expected {
 async function verify(proof: unknown, { key, claims }: Expected): Promise<void> {
   if (typeof proof !== 'string') {
     throw refused(
-      'it gave no proof. Is it a Gatehouse of this version, called at an address it knows as its own?',
+      'it sent no proof. Is it a gateway of this version, and is this address configured there as its own?',
     )
   }
   const jose = await import('jose')
   const verified = await jose
     .jwtVerify(proof, jose.EmbeddedJWK, { algorithms: ['ES256'] })
-    .catch((cause: unknown) => Promise.reject(refused('the signature of its proof does not fit', cause)))
+    .catch((cause: unknown) => Promise.reject(refused('the signature of its proof is not valid', cause)))
   const { jwk } = verified.protectedHeader
   const held = jwk && (await jose.calculateJwkThumbprint(jwk))
-  if (held !== key) throw refused(`it holds another key (${held})`)
+  if (held !== key) throw refused(`it has another key (${held})`)
   const isOurs = Object.entries(claims).every(([name, value]) => verified.payload[name] === value)
   if (!isOurs) throw refused('its proof was made for another challenge')
 }
 
 function refused(reason: string, cause?: unknown): GatewayError {
-  const message = 'The server did not prove that it is the gateway whose key "gateway_key" names.'
+  const message = 'The server did not prove that it is the gateway identified by "gateway_key".'
   return new GatewayError('SERVER_UNAVAILABLE', message, {
     cause,
-    forOperator: `the server is not the gateway whose key gateway_key names: ${reason}`,
+    forOperator: `the server is not the gateway identified by gateway_key: ${reason}`,
     isUnsent: true,
   })
 }

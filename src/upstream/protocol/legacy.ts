@@ -1,6 +1,6 @@
 /**
- * A connection to a server with a handshake: sessions, requests of the server in the middle of calls, tasks.
- * Makes such a server answer like one of 2026-07-28.
+ * A connection to a server with a handshake: sessions, server requests during calls, tasks. Presents such a server like
+ * one of 2026-07-28.
  */
 import type { Call, Notification, Outcome, InputRequest } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
@@ -9,7 +9,12 @@ import { isObject } from '../../core/json/json.ts'
 import { background, type Log } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
 import { excerpt } from '../../core/text/redact.ts'
-import { canBeAsked, hearsOfRoots, canAnswer, requiredCapability } from '../../protocol/input-requests.ts'
+import {
+  canBeAsked,
+  acceptsRootsChanges,
+  canAnswer,
+  requiredCapability,
+} from '../../protocol/input-requests.ts'
 import { JsonRpcPeer } from '../../protocol/json-rpc-peer.ts'
 import { metaKeys } from '../../protocol/meta-keys.ts'
 import { isTaskStatus, method, rootsChanged } from '../../protocol/methods.ts'
@@ -34,32 +39,32 @@ import {
 
 interface Options {
   readonly connect: OpenTransport
-  /** The client capabilities that the server sees. */
+  /** The client capabilities sent to the server. */
   readonly capabilities: Readonly<Record<string, unknown>>
   readonly clientInfo?: Readonly<Record<string, unknown>>
-  /** The revision to ask for; the newest with a handshake where it is not pinned. */
+  /** The requested revision; the newest one with a handshake if it is not pinned. */
   readonly revision?: string
-  /** Roots the configuration lists. */
+  /** The configured roots. */
   readonly roots?: readonly string[]
-  /** What the server is to prove with each handshake. */
+  /** The proof required with each handshake. */
   readonly proof: () => Proof
-  readonly patience: StepTimeout
-  readonly discretion: MessageRedactor
+  readonly stepTimeout: StepTimeout
+  readonly redactor: MessageRedactor
   readonly log: Log
 }
 
-/** A conversation with a server of a revision with a handshake. */
+/** A connection to a server whose revision has a handshake. */
 export class LegacyConnection implements UpstreamConnection {
   readonly era = 'legacy'
   readonly #options: Options
   readonly #canBeAsked: boolean
-  readonly #turns = new FairMutex()
-  readonly #attribution = new RequestCorrelator()
-  readonly #hearing: NotificationRouter
+  readonly #mutex = new FairMutex()
+  readonly #correlator = new RequestCorrelator()
+  readonly #notifications: NotificationRouter
   readonly #tools: ToolIndex
-  readonly #questioning: ServerRequestHandler
+  readonly #serverRequests: ServerRequestHandler
   readonly #peer: JsonRpcPeer
-  #link: UpstreamTransport | undefined
+  #transport: UpstreamTransport | undefined
   #revision: Revision = latestLegacy
   #discovered = Payload.of({})
   #renewing: Promise<void> | undefined
@@ -72,26 +77,26 @@ export class LegacyConnection implements UpstreamConnection {
     this.#options = options
     this.#canBeAsked = canBeAsked(options.capabilities)
     this.#peer = this.#createPeer()
-    this.#hearing = new NotificationRouter((name, params) => this.#send(name, params), options.log)
-    this.#questioning = new ServerRequestHandler({
+    this.#notifications = new NotificationRouter((name, params) => this.#send(name, params), options.log)
+    this.#serverRequests = new ServerRequestHandler({
       peer: this.#peer,
-      attribution: this.#attribution,
-      listeners: () => this.#hearing.listeners(),
+      correlator: this.#correlator,
+      listeners: () => this.#notifications.listeners(),
       roots: options.roots,
       firstRoots: () => this.#firstRoots,
     })
     this.#tools = new ToolIndex((params) => this.#send('tools/list', params))
   }
 
-  /** Connects and shakes hands. @throws SERVER_UNAVAILABLE, or what the server answered */
+  /** Connects and performs the handshake. @throws SERVER_UNAVAILABLE, or the server's error */
   static async open(options: Options): Promise<LegacyConnection> {
     const connection = new LegacyConnection(options)
     try {
       await connection.#connect()
-      await connection.#shakeHands()
+      await connection.#initialize()
       return connection
     } catch (error) {
-      // A process that does not end at once is not waited for.
+      // Does not wait for a process that takes time to exit.
       background(connection.close(), options.log)
       throw error
     }
@@ -106,7 +111,7 @@ export class LegacyConnection implements UpstreamConnection {
   }
 
   get canAsk(): boolean {
-    return this.#link?.isStateless !== true
+    return this.#transport?.isStateless !== true
   }
 
   get isClosed(): boolean {
@@ -114,7 +119,7 @@ export class LegacyConnection implements UpstreamConnection {
   }
 
   get isBusy(): boolean {
-    return this.#peer.waiting > 0 || this.#hearing.isHeard || this.#questioning.isOpen
+    return this.#peer.waiting > 0 || this.#notifications.hasListeners || this.#serverRequests.isOpen
   }
 
   tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined> {
@@ -125,30 +130,30 @@ export class LegacyConnection implements UpstreamConnection {
     const { call } = working
     if (call.method === 'server/discover')
       return Promise.resolve({ kind: 'result', result: this.#discovered })
-    if (call.method === 'subscriptions/listen') return this.#hearing.listen(working, this.#discovered)
+    if (call.method === 'subscriptions/listen') return this.#notifications.listen(working, this.#discovered)
     return call.method.startsWith('notifications/') ? this.#notify(call) : this.#call(working)
   }
 
   async close(): Promise<void> {
     this.#closed(new Error('The connection was closed.'))
-    await this.#link?.close()
+    await this.#transport?.close()
   }
 
   async #notify(call: Call): Promise<Outcome> {
-    const isTold = call.method !== rootsChanged || hearsOfRoots(this.#options.capabilities)
-    if (isTold) await this.#peer.notify(call.method, legacyParams(call, 0, this.#revision))
+    const isSupported = call.method !== rootsChanged || acceptsRootsChanges(this.#options.capabilities)
+    if (isSupported) await this.#peer.notify(call.method, legacyParams(call, 0, this.#revision))
     return { kind: 'result', result: Payload.of({}) }
   }
 
   async #call(working: UpstreamCall): Promise<Outcome> {
     const { call } = working
     const level = call.meta[metaKeys.logLevel]
-    if (level !== undefined) await this.#hearing.setLevel(level, this.#discovered)
+    if (level !== undefined) await this.#notifications.setLevel(level, this.#discovered)
     const release = this.#needsTurn(working) ? await this.#takeTurn(working) : free
     const active = new ActiveCall(working, release, () => this.#takeTurn(working, true))
     let handshakes = this.#handshakes
     try {
-      // Nothing is sent to a server that is being met anew before it knows that it was.
+      // Nothing is sent while the session is being renewed.
       if (this.#renewing) await this.#renewing
       await this.#awaitRoots(active)
       handshakes = this.#handshakes
@@ -157,20 +162,20 @@ export class LegacyConnection implements UpstreamConnection {
       const questions = urlQuestions(error, call)
       if (questions) return { kind: 'input_required', inputRequests: questions, requestState: { url: true } }
       if (asGatewayError(error).code !== 'SESSION_NOT_FOUND') throw error
-      // The server refused the request without looking at it, so it may be sent again, once.
+      // The server refused the request without processing it, so it may be sent again, once.
       if (handshakes === this.#handshakes) await this.#renew()
       return done(await this.#perform(active), call)
     } finally {
-      this.#attribution.end(active)
+      this.#correlator.end(active)
       active.end()
     }
   }
 
-  /** What the server does for a client may depend on its roots. */
+  /** The server's results for a client may depend on the client's roots. */
   async #awaitRoots(active: ActiveCall): Promise<void> {
     const { call, signal } = active.working
     if (this.#firstRoots?.isSettled !== false || method(call.method).asks !== true) return
-    this.#attribution.expect(active)
+    this.#correlator.expect(active)
     await this.#firstRoots.settled(signal)
   }
 
@@ -198,36 +203,36 @@ export class LegacyConnection implements UpstreamConnection {
   #request(active: ActiveCall, name: string, make: (id: number) => Payload): Promise<Payload> {
     const { signal, progress } = active.working
     const params = (id: number): Payload => {
-      this.#attribution.begin(id, active)
+      this.#correlator.begin(id, active)
       return make(id)
     }
     const headers = callHeaders(active.working.call)
     return this.#peer.request(name, params, { signal, onProgress: progress, headers })
   }
 
-  /** Where the transport does not tell whose question it is, callers who can be asked take turns. */
+  /** If the transport does not attribute server requests to calls, calls that accept input requests take turns. */
   #needsTurn({ call }: UpstreamCall): boolean {
     if (!this.#canBeAsked || !method(call.method).asks) return false
-    return this.#link?.hasProvenance !== true || this.#attribution.isDoubtful
+    return this.#transport?.hasProvenance !== true || this.#correlator.isAmbiguous
   }
 
   async #takeTurn(working: UpstreamCall, goesOn = false): Promise<Release> {
     const { call, signal } = working
-    return this.#needsTurn(working) ? this.#turns.take(call.client.session, signal, goesOn) : free
+    return this.#needsTurn(working) ? this.#mutex.take(call.client.session, signal, goesOn) : free
   }
 
   #createPeer(): JsonRpcPeer {
     const { log } = this.#options
     const absent = (): Promise<void> =>
-      Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'Not connected.'))
+      Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'The connection is not open.'))
     return new JsonRpcPeer(
       {
-        send: (message, exchange) => (this.#link ? this.#link.send(message, exchange) : absent()),
-        release: (id) => this.#link?.release?.(id),
+        send: (message, exchange) => (this.#transport ? this.#transport.send(message, exchange) : absent()),
+        release: (id) => this.#transport?.release?.(id),
       },
       {
-        request: (request, about) => background(this.#questioning.take(request, about), log),
-        notification: (note, about) => this.#heard(note, about),
+        request: (request, about) => background(this.#serverRequests.take(request, about), log),
+        notification: (note, about) => this.#onNotification(note, about),
         noise: (text) => log.debug('upstream.noise', { text: excerpt(text) }),
       },
     )
@@ -235,7 +240,7 @@ export class LegacyConnection implements UpstreamConnection {
 
   async #connect(): Promise<void> {
     const peer = this.#peer
-    this.#link = await this.#options.connect({
+    this.#transport = await this.#options.connect({
       receive: (text, about) => peer.receive(text, about),
       isWaiting: (id) => peer.isWaiting(id),
       reject: (id, error) => peer.reject(id, error),
@@ -244,46 +249,43 @@ export class LegacyConnection implements UpstreamConnection {
     })
   }
 
-  async #shakeHands(): Promise<void> {
-    const { capabilities, clientInfo = self, patience } = this.#options
+  async #initialize(): Promise<void> {
+    const { capabilities, clientInfo = self, stepTimeout } = this.#options
     const proof = this.#options.proof()
-    const asked = { protocolVersion: this.#options.revision ?? latestLegacy.name, capabilities, clientInfo }
-    const signal = patience()
+    const request = { protocolVersion: this.#options.revision ?? latestLegacy.name, capabilities, clientInfo }
+    const signal = stepTimeout()
     const initialized = await this.#peer
-      .request('initialize', () => proof.withChallenge(Payload.of(asked)), { signal })
+      .request('initialize', () => proof.withChallenge(Payload.of(request)), { signal })
       .then((answer) => proof.verify(answer))
       .catch((cause: unknown) => {
         if (!signal.aborted || cause === signal.reason) throw cause
-        throw new GatewayError('SERVER_UNAVAILABLE', 'The server did not answer initialize in time.', {
+        throw new GatewayError('SERVER_UNAVAILABLE', 'The server did not respond to initialize in time.', {
           cause,
         })
       })
     const revision = findRevision(initialized.fields.protocolVersion)
     if (revision?.era !== 'legacy') {
       const version = String(initialized.fields.protocolVersion).slice(0, 64)
-      throw new GatewayError(
-        'SERVER_UNAVAILABLE',
-        `The server speaks an unknown protocol version: ${version}.`,
-      )
+      throw new GatewayError('SERVER_UNAVAILABLE', `The server uses an unknown protocol version: ${version}.`)
     }
     this.#revision = revision
     this.#discovered = asDiscovered(initialized)
     this.#takesTasks = takesTasks(this.#discovered)
-    this.#link?.established?.(revision.name)
+    this.#transport?.established?.(revision.name)
     const { roots } = this.#options
     if (capabilities.roots !== undefined && !roots) this.#firstRoots = new FirstRoots()
     // 2025-11-25 basic/lifecycle: nothing else is sent before this notification.
     await this.#peer.notify('notifications/initialized')
-    await this.#link?.listen?.()
+    await this.#transport?.listen?.()
   }
 
-  /** Shakes hands again with a server that forgot the session. */
+  /** Performs the handshake again with a server that lost the session. */
   #renew(): Promise<void> {
     this.#renewing ??= (async () => {
       this.#options.log.info('upstream.session_renewed')
-      await this.#shakeHands()
+      await this.#initialize()
       this.#handshakes++
-      await this.#hearing.restore(this.#discovered)
+      await this.#notifications.restore(this.#discovered)
     })().finally(() => {
       this.#renewing = undefined
     })
@@ -293,49 +295,49 @@ export class LegacyConnection implements UpstreamConnection {
   #closed(error: Error): void {
     if (this.#isClosed) return
     this.#isClosed = true
-    const lost = new GatewayError(
+    const failure = new GatewayError(
       'OUTCOME_UNKNOWN',
-      `${error.message} A call under way may have taken effect.`,
+      `${error.message} A pending call may have taken effect.`,
       {
         cause: error,
         suggestion: 'Check whether the call took effect before making it again.',
       },
     )
-    this.#peer.fail(lost)
-    this.#hearing.close()
-    this.#questioning.close()
+    this.#peer.fail(failure)
+    this.#notifications.close()
+    this.#serverRequests.close()
   }
 
   #send(name: string, params: Payload): Promise<Payload> {
-    return this.#peer.request(name, () => params, { signal: this.#options.patience() })
+    return this.#peer.request(name, () => params, { signal: this.#options.stepTimeout() })
   }
 
-  #heard(note: Notification, about: number | undefined): void {
+  #onNotification(note: Notification, about: number | undefined): void {
     if (note.method === 'notifications/cancelled') {
       const id = note.params?.at('requestId')?.text
-      if (id !== undefined) this.#questioning.withdraw(id)
+      if (id !== undefined) this.#serverRequests.withdraw(id)
       return
     }
     if (note.method === 'notifications/tools/list_changed') this.#tools.forget()
-    // How a task fares is for whom the task is of, not for whom a call happens to be under way.
+    // Task statuses concern the owner of the task, not the call that happens to be active.
     const isAboutCall = about !== undefined || !isTaskStatus(note.method)
-    const calls = isAboutCall ? this.#attribution.recipients(about) : []
-    this.#hearing.dispatch(this.#options.discretion.note(note), calls, (call) =>
-      this.#attribution.mayHear(call),
+    const calls = isAboutCall ? this.#correlator.recipients(about) : []
+    this.#notifications.dispatch(this.#options.redactor.note(note), calls, (call) =>
+      this.#correlator.mayReceive(call),
     )
   }
 }
 
 const free: Release = () => undefined
 
-/** An answer to `initialize` as one to `server/discover`. */
+/** Converts the result of `initialize` to that of `server/discover`. */
 function asDiscovered(initialized: Payload): Payload {
   return initialized
     .with({ protocolVersion: undefined, serverInfo: undefined })
     .withMeta({ [metaKeys.serverInfo]: initialized.fields.serverInfo })
 }
 
-/** A result as an outcome. Older servers end a list with an empty cursor, which newer clients would follow for ever. */
+/** A result as an outcome. Older servers end a list with an empty cursor, which newer clients would follow forever. */
 function done(result: Payload, call: Call): Outcome {
   const { nextCursor } = result.fields
   const isEnd = nextCursor === '' || nextCursor === null
@@ -346,9 +348,9 @@ function done(result: Payload, call: Call): Outcome {
 interface TaskOptions {
   readonly tool: IndexedTool | undefined | Promise<IndexedTool | undefined>
   readonly signal: AbortSignal
-  /** Makes the call with changed params. */
+  /** Makes the call with modified params. */
   call(edit: (params: Payload) => Payload): Promise<Payload>
-  /** Makes another request for the same caller, who is asked what the server asks meanwhile. */
+  /** Makes another request for the same caller, who also answers input requests during it. */
   request(method: string, params: Payload): Promise<Payload>
   cancel(params: Payload): void
 }
@@ -361,11 +363,11 @@ function takesTasks({ fields: { capabilities } }: Payload): boolean {
 }
 
 /**
- * Calls a tool; one that only runs as a task is run as one, and its result waited for, since the caller did not
- * ask for a task (2025-11-25 basic/utilities/tasks).
+ * Calls a tool; one that only runs as a task is run as a task, and its result awaited, because the caller did not
+ * request a task (2025-11-25 basic/utilities/tasks).
  */
 async function runAsTask({ tool, signal, call, request, cancel }: TaskOptions): Promise<Payload> {
-  // A server that cannot list its tools may do the call nevertheless.
+  // A server that cannot list its tools may still run the call.
   const found = await Promise.resolve(tool).catch(() => undefined)
   if (found?.isTask !== true) return call((params) => params)
   const created = await call((params) => params.with({ task: {} }))
@@ -376,14 +378,17 @@ async function runAsTask({ tool, signal, call, request, cancel }: TaskOptions): 
   signal.addEventListener('abort', stop, { once: true })
   try {
     const result = await request('tasks/result', params)
-    // The caller knows of no task that this could be related to.
+    // The caller knows no task this could refer to.
     return result.withMeta({ [metaKeys.relatedTask]: undefined })
   } finally {
     signal.removeEventListener('abort', stop)
   }
 }
 
-/** The error -32042 of 2025-11-25 ("visit these pages first") as questions for a client that does not know it. */
+/**
+ * Converts the error -32042 of 2025-11-25 ("visit these pages first") to input requests, for a client that does not
+ * know it.
+ */
 function urlQuestions(error: unknown, call: Call): Record<string, InputRequest> | undefined {
   if (call.client.era === 'legacy') return undefined
   const { relayed } = asGatewayError(error).extra
@@ -395,7 +400,7 @@ function urlQuestions(error: unknown, call: Call): Record<string, InputRequest> 
   const [first] = questions
   if (!first) return undefined
   if (!canAnswer(call.client, first[1])) {
-    throw new GatewayError('CAPABILITY_REQUIRED', 'This needs a client that can open URLs for the user.', {
+    throw new GatewayError('CAPABILITY_REQUIRED', 'This requires a client that can open URLs for the user.', {
       data: { requiredCapabilities: requiredCapability(first[1]) },
     })
   }

@@ -20,64 +20,64 @@ import type { MessageRedactor } from '../transport/redactor.ts'
 import type { OpenTransport, UpstreamTransport, StepTimeout } from '../transport/transport.ts'
 import { modernCapabilities, modernParams } from './params.ts'
 import type { Proof } from './gateway-proof.ts'
-import { recipientsOf, type Under } from './notifications.ts'
+import { recipientsOf, type ActiveRequest } from './notifications.ts'
 import { type IndexedTool, ToolIndex } from '../tool-index.ts'
 
 interface Options {
   readonly connect: OpenTransport
   readonly revision: string
-  /** Over HTTP some of a request is repeated in headers. */
+  /** Whether parts of a request are mirrored in headers, as over HTTP. */
   readonly mirrors: boolean
-  /** What the server is to prove first. */
+  /** The proof the server has to provide first. */
   readonly proof: Proof
-  readonly patience: StepTimeout
-  readonly discretion: MessageRedactor
+  readonly stepTimeout: StepTimeout
+  readonly redactor: MessageRedactor
   readonly log: Log
 }
 
-/** The slot of a call's state that keeps the server's own `requestState`. */
+/** The key in a call's state for the server's own `requestState`. */
 const STATE_KEY = 'server'
 
-/** A conversation with a server of 2026-07-28: every request stands alone. */
+/** A connection to a server of 2026-07-28, where every request is independent. */
 export class ModernConnection implements UpstreamConnection {
   readonly era = 'modern'
   readonly canAsk = true
   readonly #options: Options
   readonly #peer: JsonRpcPeer
   readonly #tools: ToolIndex
-  readonly #working = new Registry<number, Under>()
-  #link: UpstreamTransport | undefined
+  readonly #active = new Registry<number, ActiveRequest>()
+  #transport: UpstreamTransport | undefined
   #discovered = Payload.of({})
   #isClosed = false
-  /** How many notifications had no recipient. */
+  /** The number of notifications without a recipient. */
   #dropped = 0
 
   private constructor(options: Options) {
     this.#options = options
     this.#tools = new ToolIndex((params, client) => this.#own('tools/list', params, client))
     const absent = (): Promise<void> =>
-      Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'Not connected.'))
+      Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'The connection is not open.'))
     this.#peer = new JsonRpcPeer(
       {
         cancelsByRelease: options.mirrors,
-        send: (message, exchange) => (this.#link ? this.#link.send(message, exchange) : absent()),
-        release: (id) => this.#link?.release?.(id),
+        send: (message, exchange) => (this.#transport ? this.#transport.send(message, exchange) : absent()),
+        release: (id) => this.#transport?.release?.(id),
       },
       {
         // Servers of this revision send no requests.
         request: (request) => options.log.debug('upstream.noise', { method: request.method }),
-        notification: (note, about) => this.#heard(note, about),
+        notification: (note, about) => this.#onNotification(note, about),
         noise: (text) => options.log.debug('upstream.noise', { text: excerpt(text) }),
       },
     )
   }
 
-  /** Connects and asks the server what it is. @throws SERVER_UNAVAILABLE, or what the server answered */
+  /** Connects and discovers the server. @throws SERVER_UNAVAILABLE, or the server's error */
   static async open(options: Options): Promise<ModernConnection> {
     const connection = new ModernConnection(options)
     const peer = connection.#peer
     try {
-      connection.#link = await options.connect({
+      connection.#transport = await options.connect({
         receive: (text, about) => peer.receive(text, about),
         isWaiting: (id) => peer.isWaiting(id),
         reject: (id, error) => peer.reject(id, error),
@@ -90,7 +90,7 @@ export class ModernConnection implements UpstreamConnection {
       )
       return connection
     } catch (error) {
-      // A process that does not end at once is not waited for.
+      // Does not wait for a process that takes time to exit.
       background(connection.close(), options.log)
       throw error
     }
@@ -124,7 +124,7 @@ export class ModernConnection implements UpstreamConnection {
       return this.#outcome(working, await this.#request(working))
     } catch (error) {
       if (asGatewayError(error).rpc !== -32020) throw error
-      // The headers were made from a schema that is not the server's any more.
+      // The headers were derived from an outdated schema.
       this.#tools.forget()
       return this.#outcome(working, await this.#request(working))
     }
@@ -132,7 +132,7 @@ export class ModernConnection implements UpstreamConnection {
 
   async close(): Promise<void> {
     this.#closed(new Error('The connection was closed.'))
-    await this.#link?.close()
+    await this.#transport?.close()
   }
 
   async #request(working: UpstreamCall): Promise<Payload> {
@@ -142,17 +142,17 @@ export class ModernConnection implements UpstreamConnection {
     let id = 0
     const params = (given: number): Payload => {
       id = given
-      this.#working.set(id, { id, working })
+      this.#active.set(id, { id, working })
       return modernParams(call, id, this.#options.revision, call.requestState[STATE_KEY])
     }
     try {
       return await this.#peer.request(call.method, params, { signal, onProgress: working.progress, headers })
     } finally {
-      this.#working.delete(id)
+      this.#active.delete(id)
     }
   }
 
-  /** A result, or the questions the server ended the call with. */
+  /** A result, or the input requests that ended the call. */
   #outcome({ call }: UpstreamCall, result: Payload): Outcome {
     if (result.fields.resultType !== 'input_required') {
       return { kind: 'result', result: call.method === 'tools/list' ? this.#offered(call, result) : result }
@@ -161,9 +161,13 @@ export class ModernConnection implements UpstreamConnection {
     const questions = readQuestions(result)
     const beyond = unanswerable(call.client, questions)
     if (beyond) {
-      throw new GatewayError('CAPABILITY_REQUIRED', `The client cannot be asked: ${beyond.method}.`, {
-        data: { requiredCapabilities: requiredCapability(beyond) },
-      })
+      throw new GatewayError(
+        'CAPABILITY_REQUIRED',
+        `The client does not support this input request: ${beyond.method}.`,
+        {
+          data: { requiredCapabilities: requiredCapability(beyond) },
+        },
+      )
     }
     return {
       kind: 'input_required',
@@ -172,7 +176,7 @@ export class ModernConnection implements UpstreamConnection {
     }
   }
 
-  /** Tools whose mirrored arguments break the rules cannot be called over HTTP, so they are not offered. */
+  /** Tools with invalid header mirrors cannot be called over HTTP, so they are not offered. */
   #offered({ params, client }: Call, result: Payload): Payload {
     const { tools } = result.fields
     this.#tools.learn(result, params, client)
@@ -209,35 +213,35 @@ export class ModernConnection implements UpstreamConnection {
     return { kind: 'result', result: Payload.of({}) }
   }
 
-  /** A request of the gateway itself, which can do what a client can where there is one. */
+  /** A request of the gateway itself, with the capabilities of the client if there is one. */
   #own(name: string, params: Payload, client?: Client): Promise<Payload> {
-    const { revision, mirrors, patience } = this.#options
-    const whole = params.withMeta({
+    const { revision, mirrors, stepTimeout } = this.#options
+    const ownParams = params.withMeta({
       [metaKeys.version]: revision,
       [metaKeys.capabilities]: client ? modernCapabilities(client) : {},
       [metaKeys.clientInfo]: self,
     })
     const headers = mirrors ? standardHeaders(name, params) : {}
-    return this.#peer.request(name, () => whole, { signal: patience(), headers })
+    return this.#peer.request(name, () => ownParams, { signal: stepTimeout(), headers })
   }
 
-  #heard(note: Notification, about: number | undefined): void {
+  #onNotification(note: Notification, about: number | undefined): void {
     if (note.method === 'notifications/tools/list_changed') this.#tools.forget()
     if (note.method === 'notifications/cancelled') return this.#ended(Number(note.params?.fields.requestId))
-    const { to, why } = recipientsOf(note, about, this.#working)
+    const { to, why } = recipientsOf(note, about, this.#active)
     if (why !== undefined) {
       const { log } = this.#options
       log.debug('upstream.note_dropped', { method: note.method, why, dropped: ++this.#dropped })
     }
     if (to.length === 0) return
-    const { params: told } = this.#options.discretion.note(note)
-    const params = told?.withMeta({ [metaKeys.subscription]: undefined })
+    const { params: redacted } = this.#options.redactor.note(note)
+    const params = redacted?.withMeta({ [metaKeys.subscription]: undefined })
     for (const working of to) working.notify({ method: note.method, ...(params && { params }) })
   }
 
-  /** A server that goes away may end its subscriptions by this message instead of a result. */
+  /** A server that shuts down may end its subscriptions by this message instead of a result. */
   #ended(id: number): void {
-    if (this.#working.get(id)?.working.call.method !== 'subscriptions/listen') return
+    if (this.#active.get(id)?.working.call.method !== 'subscriptions/listen') return
     this.#peer.reject(id, new GatewayError('SERVER_UNAVAILABLE', 'The server ended the subscription.'))
   }
 
@@ -245,7 +249,7 @@ export class ModernConnection implements UpstreamConnection {
     if (this.#isClosed) return
     this.#isClosed = true
     this.#peer.fail(
-      new GatewayError('OUTCOME_UNKNOWN', `${error.message} A call under way may have taken effect.`, {
+      new GatewayError('OUTCOME_UNKNOWN', `${error.message} A pending call may have taken effect.`, {
         cause: error,
         suggestion: 'Check whether the call took effect before making it again.',
       }),

@@ -1,6 +1,6 @@
 /**
- * Which callers and listeners a notification of a server is for. What cannot be attributed to one caller
- * reaches none but those it may concern.
+ * Determines the recipients of a server's notifications. One that cannot be attributed to a single caller only reaches
+ * callers it may concern.
  */
 import type { Call, Notification, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
@@ -28,15 +28,15 @@ interface Listener {
 
 type Send = (method: string, params: Payload) => Promise<Payload>
 
-/** What a server with a handshake says outside of answers, brought to those who want to hear it. */
+/** Dispatches the notifications of a server with a handshake to subscribers and active calls. */
 export class NotificationRouter {
   readonly #send: Send
   readonly #log: Log
   readonly #listeners = new Map<Listener, () => void>()
-  /** How many listen to each resource. */
+  /** The number of subscribers of each resource. */
   readonly #uris = new Map<string, number>()
   #level: number | undefined
-  /** How many notifications had no recipient. */
+  /** The number of notifications without a recipient. */
   #dropped = 0
 
   constructor(send: Send, log: Log) {
@@ -44,7 +44,7 @@ export class NotificationRouter {
     this.#log = log
   }
 
-  get isHeard(): boolean {
+  get hasListeners(): boolean {
     return this.#listeners.size > 0
   }
 
@@ -52,9 +52,9 @@ export class NotificationRouter {
     return [...this.#listeners.keys()].map((each) => each.working)
   }
 
-  /** A listening call: lasts until it is cancelled or the connection closes. */
+  /** A subscription: lasts until it is cancelled or the connection closes. */
   async listen(working: UpstreamCall, discovered: Payload): Promise<Outcome> {
-    const filter = await this.#honour(readFilter(working.call.params), discovered)
+    const filter = await this.#accept(readFilter(working.call.params), discovered)
     const level = working.call.meta[metaKeys.logLevel]
     if (level !== undefined) await this.setLevel(level, discovered)
     const ended = Promise.withResolvers<void>()
@@ -70,7 +70,7 @@ export class NotificationRouter {
     return { kind: 'result', result: Payload.of({}) }
   }
 
-  /** Makes the server send log messages of this level and above, where it does not yet. */
+  /** Requests log messages of this level and above from the server, unless already requested. */
   async setLevel(level: unknown, discovered: Payload): Promise<void> {
     const rank = severity(level)
     if (rank < 0 || !has(discovered, 'logging') || (this.#level !== undefined && this.#level <= rank)) return
@@ -78,25 +78,25 @@ export class NotificationRouter {
     try {
       await this.#send('logging/setLevel', Payload.of({ level: levelOf(rank) }))
     } catch (error) {
-      // What is asked for is only how much is heard of; the call itself can do without.
+      // Only the amount of logging is affected; the call itself can continue.
       this.#log.warn('upstream.level_refused', { error: excerpt(String(error)) })
     }
   }
 
-  /** Brings a message to the calls it may be about; where there are none, to those who listen and may hear it. */
-  dispatch(note: Notification, calls: readonly UpstreamCall[], mayHear: (call: Call) => boolean): void {
+  /** Sends a message to the calls it may be about; if there are none, to the subscribers that may receive it. */
+  dispatch(note: Notification, calls: readonly UpstreamCall[], mayReceive: (call: Call) => boolean): void {
     if (isChange(note)) return this.#broadcast(note, ({ filter }) => asksFor(filter, note))
-    const told = calls.filter((each) => this.#wants(each, note))
-    for (const each of told) each.notify(note)
+    const recipients = calls.filter((each) => this.#wants(each, note))
+    for (const each of recipients) each.notify(note)
     if (calls.length > 0) {
-      if (told.length === 0) this.#drop(note)
+      if (recipients.length === 0) this.#drop(note)
       return
     }
     const isLog = note.method === 'notifications/message'
     this.#broadcast(note, ({ working }) => {
-      // A listen stream of 2026-07-28 carries only what was subscribed to.
-      const isHeardOf = working.call.client.era === 'legacy' && (!isLog || mayHear(working.call))
-      return isHeardOf && this.#wants(working, note)
+      // A subscription stream of 2026-07-28 carries only what was subscribed to.
+      const isRelevant = working.call.client.era === 'legacy' && (!isLog || mayReceive(working.call))
+      return isRelevant && this.#wants(working, note)
     })
   }
 
@@ -116,19 +116,19 @@ export class NotificationRouter {
     for (const end of this.#listeners.values()) end()
   }
 
-  /** The part of a filter this server can fulfil. */
-  async #honour(asked: SubscriptionFilter, discovered: Payload): Promise<SubscriptionFilter> {
+  /** The part of a filter that this server supports. */
+  async #accept(requested: SubscriptionFilter, discovered: Payload): Promise<SubscriptionFilter> {
     const { tools, prompts, resources } = capabilities(discovered)
     const can = (capability: unknown, what: string): boolean =>
       isObject(capability) && capability[what] === true
-    const uris = can(resources, 'subscribe') ? (asked.resourceSubscriptions ?? []) : []
-    const taken = await Promise.all(uris.map((uri) => this.#subscribe(uri)))
-    const kept = uris.filter((_uri, index) => taken[index])
+    const uris = can(resources, 'subscribe') ? (requested.resourceSubscriptions ?? []) : []
+    const accepted = await Promise.all(uris.map((uri) => this.#subscribe(uri)))
+    const subscribed = uris.filter((_uri, index) => accepted[index])
     return {
-      ...(asked.toolsListChanged && can(tools, 'listChanged') && { toolsListChanged: true }),
-      ...(asked.promptsListChanged && can(prompts, 'listChanged') && { promptsListChanged: true }),
-      ...(asked.resourcesListChanged && can(resources, 'listChanged') && { resourcesListChanged: true }),
-      ...(kept.length > 0 && { resourceSubscriptions: kept }),
+      ...(requested.toolsListChanged && can(tools, 'listChanged') && { toolsListChanged: true }),
+      ...(requested.promptsListChanged && can(prompts, 'listChanged') && { promptsListChanged: true }),
+      ...(requested.resourcesListChanged && can(resources, 'listChanged') && { resourcesListChanged: true }),
+      ...(subscribed.length > 0 && { resourceSubscriptions: subscribed }),
     }
   }
 
@@ -153,21 +153,23 @@ export class NotificationRouter {
       return
     }
     this.#uris.delete(uri)
-    // The server may be gone, and then so is the subscription.
+    // The server may be unavailable, and the subscription gone with it.
     await this.#send('resources/unsubscribe', Payload.of({ uri })).catch(() => undefined)
   }
 
   #broadcast(note: Notification, wants: (listener: Listener) => boolean): void {
-    const told = [...this.#listeners.keys()].filter(wants)
-    for (const { working } of told) working.notify(note)
-    if (told.length === 0) this.#drop(note)
+    const recipients = [...this.#listeners.keys()].filter(wants)
+    for (const { working } of recipients) working.notify(note)
+    if (recipients.length === 0) this.#drop(note)
   }
 
   #drop({ method }: Notification): void {
     this.#log.debug('upstream.note_dropped', { method, dropped: ++this.#dropped })
   }
 
-  /** Log messages go to those who asked for their level; older clients that named none get them from `info` up. */
+  /**
+   * Log messages are sent to calls that requested their level; legacy clients that named none receive `info` and above.
+   */
   #wants(working: UpstreamCall, note: Notification): boolean {
     if (note.method !== 'notifications/message') return true
     const { client, meta } = working.call
@@ -187,43 +189,47 @@ function has(discovered: Payload, name: string): boolean {
   return isObject(capabilities(discovered)[name])
 }
 
-// Finds out whom a notification of a server is for. Over HTTP the stream of a request tells; over stdio many requests
-// share one pipe, and most servers mark nothing but progress and subscriptions. Invariant: what may belong to another
-// caller goes to none, and nothing is dropped without a reason: `why` gives it.
+// Determines the recipients of a notification. Over HTTP the stream of a request identifies it; over stdio many
+// requests share one pipe, and most servers mark only progress and subscriptions. Invariant: what may belong to another
+// caller is sent to nobody, and nothing is dropped without a reason in `why`.
 
-/** A call under way, by the id of its request. */
-export interface Under {
+/** An active call, by the id of its request. */
+export interface ActiveRequest {
   readonly id: number
   readonly working: UpstreamCall
 }
 
-/** Who hears a notification; where that is none, why. */
+/** The recipients of a notification, or the reason if there are none. */
 interface Recipients {
   readonly to: readonly UpstreamCall[]
   readonly why?: 'unsubscribed' | 'ended' | 'unasked' | 'ambiguous'
 }
 
-/** Whom a notification of a 2026-07-28 server is for; `about` is the request whose stream carried it, where the transport tells. */
+/**
+ * The recipients of a 2026-07-28 server's notification; `about` is the request whose stream carried it, if the
+ * transport knows.
+ */
 export function recipientsOf(
   note: Notification,
   about: number | undefined,
-  underWay: Registry<number, Under>,
+  activeRequests: Registry<number, ActiveRequest>,
 ): Recipients {
   const subscription = numberAt(note, metaKeys.subscription)
-  const carrier = about === undefined ? undefined : underWay.get(about)?.working
-  if (subscription !== undefined) return toListener(note, underWay.get(subscription)?.working)
+  const carrier = about === undefined ? undefined : activeRequests.get(about)?.working
+  if (subscription !== undefined) return toListener(note, activeRequests.get(subscription)?.working)
   if (isChange(note)) {
     if (carrier && isListening(carrier)) return toListener(note, carrier)
-    const to = listeners(underWay).filter((each) => isAskedFor(each, note))
+    const to = listeners(activeRequests).filter((each) => isAskedFor(each, note))
     return to.length > 0 ? { to } : { to, why: 'unsubscribed' }
   }
   if (about !== undefined) return carrier ? { to: [carrier] } : { to: [], why: 'ended' }
-  const named = namedBy(note, underWay)
+  const named = namedBy(note, activeRequests)
   if (named) return { to: [named] }
-  const calls = underWay.values().flatMap(({ working }) => (isOfClient(working) ? [working] : []))
-  const asked = calls.filter((each) => wants(each, note))
-  // Some servers log unasked. On the stream of a request that reaches its client, so on a shared pipe it does, too.
-  return amongCalls(asked.length > 0 ? asked : calls.filter((each) => logLevelOf(each) < 0))
+  const calls = activeRequests.values().flatMap(({ working }) => (isOfClient(working) ? [working] : []))
+  const requested = calls.filter((each) => wants(each, note))
+  // Some servers send unrequested logs. Over HTTP these reach the client of the request, so they do on a shared pipe
+  // too.
+  return amongCalls(requested.length > 0 ? requested : calls.filter((each) => logLevelOf(each) < 0))
 }
 
 function toListener(note: Notification, listener: UpstreamCall | undefined): Recipients {
@@ -232,7 +238,7 @@ function toListener(note: Notification, listener: UpstreamCall | undefined): Rec
   return isWanted ? { to: [listener] } : { to: [], why: 'unsubscribed' }
 }
 
-/** Who gets a notification about one of these calls: each client once; several clients only where one caller owns all. */
+/** The recipients among calls: each client once; several clients only if all belong to the same caller. */
 export function amongCalls(calls: readonly UpstreamCall[]): Recipients {
   const [first] = calls
   if (!first) return { to: [], why: 'unasked' }
@@ -248,19 +254,22 @@ function isLast(working: UpstreamCall, clients: ReadonlyMap<string, UpstreamCall
   return clients.get(clientOf(working)) === working
 }
 
-/** Clients of 2026-07-28 have no sessions: there only callers can be told apart. */
+/** Clients of 2026-07-28 have no sessions, so only callers can be distinguished. */
 function clientOf({ call: { client, principal } }: UpstreamCall): string {
   return client.session === undefined ? `caller ${principal.id}` : `session ${client.session}`
 }
 
-/** Members of `_meta` by which servers may say which request they speak of. */
+/** Members of `_meta` in which servers may name the request of a notification. */
 const marks = ['io.modelcontextprotocol/requestId', 'requestId', 'progressToken']
 
-/** The request a notification names. A number of something else may stand there, too. */
-function namedBy(note: Notification, underWay: Registry<number, Under>): UpstreamCall | undefined {
+/** The request a notification names. The number may also refer to something else. */
+function namedBy(
+  note: Notification,
+  activeRequests: Registry<number, ActiveRequest>,
+): UpstreamCall | undefined {
   for (const mark of marks) {
     const id = numberAt(note, mark)
-    const found = id === undefined ? undefined : underWay.get(id)
+    const found = id === undefined ? undefined : activeRequests.get(id)
     if (found) return found.working
   }
   return undefined
@@ -273,8 +282,8 @@ function numberAt({ params }: Notification, key: string): number | undefined {
   return Number(value)
 }
 
-function listeners(underWay: Registry<number, Under>): UpstreamCall[] {
-  return underWay.values().flatMap(({ working }) => (isListening(working) ? [working] : []))
+function listeners(activeRequests: Registry<number, ActiveRequest>): UpstreamCall[] {
+  return activeRequests.values().flatMap(({ working }) => (isListening(working) ? [working] : []))
 }
 
 function isListening({ call }: UpstreamCall): boolean {
@@ -285,19 +294,19 @@ function isAskedFor({ call }: UpstreamCall, note: Notification): boolean {
   return asksFor(readFilter(call.params), note)
 }
 
-/** Whether a client waits for the answer of a call, and not the gateway itself. */
+/** Whether a client waits for the response of a call, and not the gateway itself. */
 export function isOfClient(working: UpstreamCall): boolean {
   return working.call.rpcId !== undefined && !isListening(working)
 }
 
-/** A log message is for who asked for its level (2026-07-28 server/utilities/logging). */
+/** A log message is for calls that requested its level (2026-07-28 server/utilities/logging). */
 function wants(working: UpstreamCall, { method, params }: Notification): boolean {
   if (method !== 'notifications/message') return true
   const level = logLevelOf(working)
   return level >= 0 && severity(params?.fields.level) >= level
 }
 
-/** The rank of the level of log messages a call asked for; negative where it asked for none. */
+/** The rank of the log level a call requested; negative if none. */
 function logLevelOf({ call }: UpstreamCall): number {
   return severity(call.meta[metaKeys.logLevel])
 }

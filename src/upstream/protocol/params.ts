@@ -1,4 +1,4 @@
-/** Params and capabilities as a server's revision words them. */
+/** Encodes params and capabilities for a server's revision. */
 import type { InputResponses, Call, Client } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
@@ -8,7 +8,7 @@ import { traceEdits, tracedParams } from '../../protocol/trace-context.ts'
 
 const STANDARD = 'io.modelcontextprotocol/'
 
-/** The params of a call for a server with a handshake: without what only 2026-07-28 says. */
+/** The params of a call for a server with a handshake: without members specific to 2026-07-28. */
 export function legacyParams(call: Call, id: number, revision: Revision): Payload {
   let params = withLegacyMeta(call, id)
   const { inputResponses, requestState, context } = params.fields
@@ -31,7 +31,9 @@ function withLegacyMeta(call: Call, id: number): Payload {
   return Object.keys(edits).length > 0 ? params.withMeta(edits) : params
 }
 
-/** The params of a call for a server of 2026-07-28: with the envelope, the answers and the server's own state. */
+/**
+ * The params of a call for a server of 2026-07-28: with the envelope, the input responses and the server's own state.
+ */
 export function modernParams(call: Call, id: number, revision: string, requestState: unknown): Payload {
   const { client, meta } = call
   const { fields } = call.params
@@ -40,11 +42,11 @@ export function modernParams(call: Call, id: number, revision: string, requestSt
     client.revision === revision &&
     !call.inputResponses &&
     requestState === undefined &&
-    // What answered a question of the gateway says nothing to the server.
+    // Responses to input requests of the gateway are not sent to the server.
     fields.requestState === undefined &&
     fields.inputResponses === undefined
   ) {
-    // The client's own envelope is what the server wants.
+    // The client's own envelope is what the server expects.
     const params = tracedParams(call)
     return meta.progressToken === undefined ? params : params.withMeta({ progressToken: id })
   }
@@ -63,19 +65,19 @@ export function modernParams(call: Call, id: number, revision: string, requestSt
     })
 }
 
-/** Answers as a server of 2026-07-28 takes them: it knows no error, yet a form can be cancelled. */
+/** Input responses for a server of 2026-07-28, which has no errors among them, but forms can be cancelled. */
 function responses(answers: InputResponses): Payload {
   const results = Object.entries(answers).map(([key, answer]) => {
     if ('result' in answer) return [key, answer.result] as const
     const { message } = answer.error.fields
-    throw new GatewayError('UPSTREAM_ERROR', `The client refused the server's question: ${String(message)}`, {
+    throw new GatewayError('UPSTREAM_ERROR', `The client refused the server's request: ${String(message)}`, {
       relayed: answer.error,
     })
   })
   return Payload.of({}).with(Object.fromEntries(results))
 }
 
-/** What a client declared, without what has no place in 2026-07-28. */
+/** The client's capabilities without those that 2026-07-28 does not have. */
 export function modernCapabilities(client: Client): Readonly<Record<string, unknown>> {
   if (client.era === 'modern') return client.capabilities
   const { tasks: _tasks, roots, ...rest } = client.capabilities

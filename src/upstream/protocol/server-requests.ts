@@ -1,6 +1,6 @@
 /**
- * Requests that an older server makes in the middle of calls: which call each belongs to, and its response.
- * Where the server does not say, calls that could be meant take turns.
+ * Requests that a legacy server sends during calls: the call each belongs to, and its response. If the server does not
+ * identify the call, the possible calls take turns.
  */
 import { setTimeout as wait } from 'node:timers/promises'
 import type { InputResponse, InputRequest, Call } from '../../core/call.ts'
@@ -15,16 +15,16 @@ import { amongCalls, isOfClient } from './notifications.ts'
 
 interface Options {
   readonly peer: JsonRpcPeer
-  readonly attribution: RequestCorrelator
-  /** Who listens outside any call. */
+  readonly correlator: RequestCorrelator
+  /** Subscriptions, which are active outside any call. */
   listeners(): readonly UpstreamCall[]
-  /** Roots the configuration lists. */
+  /** The configured roots. */
   readonly roots: readonly string[] | undefined
-  /** Those the first calls wait for, where the client has them. */
+  /** The roots exchange that the first calls wait for, if the client has roots. */
   firstRoots(): FirstRoots | undefined
 }
 
-/** Brings the questions of a server with a handshake to its callers, and their answers back. */
+/** Forwards the requests of a legacy server to callers, and their responses back. */
 export class ServerRequestHandler {
   readonly #options: Options
   readonly #open = new Map<string, AbortController>()
@@ -33,12 +33,12 @@ export class ServerRequestHandler {
     this.#options = options
   }
 
-  /** Whether a question waits for its answer. */
+  /** Whether a request waits for its response. */
   get isOpen(): boolean {
     return this.#open.size > 0
   }
 
-  /** Takes a request of the server; `about` is the call whose stream carried it. */
+  /** Handles a request of the server; `about` is the call whose stream carried it. */
   async take(request: JsonRpcRequest, about: number | undefined): Promise<void> {
     const { peer, roots } = this.#options
     if (request.method === 'roots/list' && roots) {
@@ -52,11 +52,11 @@ export class ServerRequestHandler {
       isExpired = true
       controller.abort()
     }
-    firstRoots?.asked(expire)
+    firstRoots?.requested(expire)
     try {
       const question = { method: request.method, params: request.params }
       const answer = await this.#ask(question, about, controller)
-      // What the server took back itself wants no answer.
+      // A request that the server itself cancelled needs no response.
       if (controller.signal.aborted && !isExpired) return
       if (!answer) await peer.respondError(request.id, unsupported(request))
       else if ('result' in answer) await peer.respond(request.id, answer.result)
@@ -67,7 +67,7 @@ export class ServerRequestHandler {
     }
   }
 
-  /** The server takes a question back. */
+  /** The server cancels a request. */
   withdraw(id: string): void {
     this.#open.get(id)?.abort()
   }
@@ -76,23 +76,23 @@ export class ServerRequestHandler {
     for (const controller of this.#open.values()) controller.abort()
   }
 
-  /** Asks the caller it is for; where one that was only guessed ends first, the next. Nothing where there is none. */
+  /** Asks the caller the request belongs to; if a guessed one ends first, the next one. Undefined if there is none. */
   async #ask(
     question: InputRequest,
     about: number | undefined,
     controller: AbortController,
   ): Promise<InputResponse | undefined> {
-    const found = await this.#options.attribution.find(question, about, this.#options.listeners())
+    const found = await this.#options.correlator.find(question, about, this.#options.listeners())
     if (!found) return undefined
     const { active, isAmbiguous: isGuess } = found
-    // While its caller thinks, another call may be at work.
+    // While this caller responds, another call may proceed.
     active.pause()
     const answer = await active.working.requestInput(question, {
       withdrawn: controller.signal,
       isAmbiguous: isGuess,
     })
     await active.resume()
-    // The call it was for has ended, so the server does not wait for an answer.
+    // The call it belonged to has ended, so the server does not wait for a response.
     if (!answer && !isGuess) controller.abort()
     return answer || controller.signal.aborted ? answer : this.#ask(question, about, controller)
   }
@@ -106,10 +106,10 @@ function unsupported({ method }: JsonRpcRequest): Payload {
   })
 }
 
-/** How long after a question a server may ask more for the same call, in milliseconds. */
+/** How long after a request a server may send further ones for the same call, in milliseconds. */
 const FOLLOW_UP_WAIT_MS = 25
 
-/** A call under way at a server: at work, or waiting for its caller to answer. */
+/** An active call at a server: running, or waiting for its caller's response. */
 export class ActiveCall {
   readonly working: UpstreamCall
   /** The id of its latest request. */
@@ -128,12 +128,12 @@ export class ActiveCall {
     this.#take = take
   }
 
-  /** Whether it lets others work until its caller has answered. */
+  /** Whether it lets others run until its caller has responded. */
   get isWaiting(): boolean {
     return this.#isWaiting
   }
 
-  /** A question goes out: in a moment this call is waiting, and its turn is free. */
+  /** A request was sent to the caller: shortly this call is waiting, and its turn is free. */
   pause(): void {
     this.#questions++
     clearTimeout(this.#pausing)
@@ -144,10 +144,10 @@ export class ActiveCall {
     }, FOLLOW_UP_WAIT_MS)
   }
 
-  /** An answer is there: resolves when it is this call's turn again. */
+  /** A response arrived: resolves when it is this call's turn again. */
   async resume(): Promise<void> {
     this.#questions--
-    // What ended needs no turn, and would keep it.
+    // A call that has ended needs no turn, and would never release it.
     if (this.#hasEnded) return
     if (!this.#isWaiting) {
       if (this.#questions === 0) clearTimeout(this.#pausing)
@@ -168,7 +168,7 @@ export class ActiveCall {
       this.#release = await this.#take()
       if (this.#hasEnded) this.#release()
     } catch {
-      // The outcome is no longer awaited; the server still gets the answer.
+      // The outcome is no longer awaited; the server still gets the response.
     } finally {
       this.#isWaiting = false
       this.#resuming = undefined
@@ -178,29 +178,29 @@ export class ActiveCall {
 
 interface Found {
   readonly active: ActiveCall
-  /** It may be another call of the same client that the server asks for, or none. */
+  /** The request may belong to another call of the same client, or to none. */
   readonly isAmbiguous: boolean
 }
 
-/** How many questions may wait for a call to ask through, and how long, in milliseconds. */
+/** The maximum number of requests that wait for a call to be asked through, and for how long in milliseconds. */
 const MAX_HELD = 10
 const MAX_HOLD_MS = 60_000
 
-/** Finds out for which call a server asks something. */
+/** Determines the call that a server's request belongs to. */
 export class RequestCorrelator {
   readonly #calls = new Registry<number, ActiveCall>()
   readonly #held = new Set<() => void>()
   #isDoubtful = false
-  /** The last id given to a call that is not sent yet: requests have others. */
+  /** The last id given to an expected call, which is not sent yet: sent requests have other ids. */
   #expected = 0
 
-  /** The server asks outside a call's own stream. */
-  get isDoubtful(): boolean {
+  /** Whether the server sends requests outside of a call's own stream. */
+  get isAmbiguous(): boolean {
     return this.#isDoubtful
   }
 
   begin(id: number, active: ActiveCall): void {
-    // The request before this one of the same call is over.
+    // The previous request of the same call is complete.
     this.#calls.delete(active.id)
     active.id = id
     this.#calls.set(id, active)
@@ -216,7 +216,7 @@ export class RequestCorrelator {
     this.#calls.delete(id)
   }
 
-  /** The calls a message may be about: that of its stream, or those under way that are of one caller. */
+  /** The calls a message may be about: that of its stream, or the active calls if they belong to one caller. */
   recipients(about: number | undefined): readonly UpstreamCall[] {
     if (about === undefined)
       return amongCalls(
@@ -229,8 +229,11 @@ export class RequestCorrelator {
     return found ? [found.working] : []
   }
 
-  /** Who may hear a log message of no known call: all while none is under way, else the caller or session all are of. */
-  mayHear({ client, principal }: Call): boolean {
+  /**
+   * Whether a call may receive a log message without a known call: any may while no call is active, otherwise only the
+   * caller or session that owns all active calls.
+   */
+  mayReceive({ client, principal }: Call): boolean {
     return this.#calls.values().every(({ working: { call } }) => {
       const isSameCaller = !principal.isEverybody && call.principal.id === principal.id
       return isSameCaller || (client.session !== undefined && call.client.session === client.session)
@@ -258,7 +261,7 @@ export class RequestCorrelator {
     if (owner) return { active: owner, isAmbiguous: false }
     const calls = this.#calls.values().filter(isAskable)
     const working = calls.filter((each) => !each.isWaiting)
-    // Roots are asked for at any time; anything else is for a call.
+    // Roots may be requested at any time; other requests belong to a call.
     if (working.length > (question.method === 'roots/list' ? 1 : 0)) this.#isDoubtful = true
     const candidates = [working, calls, listeners.map(quiet)].find((each) => each.length > 0) ?? []
     const last = candidates.at(-1)
@@ -279,7 +282,7 @@ function isAskable({ working }: ActiveCall): boolean {
   return method(working.call.method).asks === true
 }
 
-/** A listener as something to ask through; it holds no turn. */
+/** A subscription as a way to ask its client; it occupies no turn. */
 function quiet(working: UpstreamCall): ActiveCall {
   return new ActiveCall(working, free, () => Promise.resolve(free))
 }
@@ -292,7 +295,7 @@ function isSameClient(one: ActiveCall, other: ActiveCall): boolean {
   return session !== undefined && session === other.working.call.client.session
 }
 
-/** Lets go of a turn, once. */
+/** Releases a turn, once. */
 export type Release = () => void
 
 interface Waiting {
@@ -301,8 +304,8 @@ interface Waiting {
 }
 
 /**
- * Takes turns: at a time only one owner is at work, so that a question the server asks without saying for which
- * call can be attributed. Calls of one owner share a turn; a call without owner has one for itself.
+ * A mutex with owners: one owner runs at a time, so that an unattributed request of the server can be assigned. Calls
+ * of one owner share a turn; a call without an owner has its own.
  */
 export class FairMutex {
   #owner: string | undefined
@@ -310,8 +313,8 @@ export class FairMutex {
   readonly #waiting: Waiting[] = []
 
   /**
-   * Waits for a turn. A call that goes on joins others of its owner at once: they may be waiting for what it was
-   * told. Rejects with the signal's reason where that comes first.
+   * Waits for a turn. A continuing call joins others of its owner immediately: they may depend on its response. Rejects
+   * with the signal's reason if it is aborted first.
    */
   take(owner: string | undefined, signal: AbortSignal, goesOn = false): Promise<Release> {
     const isNext = this.#waiting.length === 0 || goesOn
@@ -358,43 +361,43 @@ export class FairMutex {
   }
 }
 
-// Holds the first calls of a session until its server has the client's roots. A server asks for them once the
-// handshake is over, while the client's first call may come at once: it would run with the folders of the
-// server's own command line. Whether a server asks at all is not known, so it has a moment to.
+// Delays the first calls of a session until its server has the client's roots. A server requests them after the
+// handshake, but the client's first call may arrive at once: it would run with the folders of the server's own command
+// line. It is unknown whether a server requests roots, so it gets a limited time.
 
-/** How long a server has to ask, and a client to answer, in milliseconds. */
+/** How long a server may take to request the roots, and a client to respond, in milliseconds. */
 const ASK_TIMEOUT_MS = 500
 const ANSWER_TIMEOUT_MS = 10_000
-/** How long a server has to make use of what it was answered, in milliseconds: it may look each folder up. */
+/** How long a server may take to process the response, in milliseconds: it may check each folder. */
 const SETTLE_MS = 50
 
-/** The roots of one session. */
+/** The roots exchange of one session. */
 export class FirstRoots {
   readonly #asked = Promise.withResolvers<void>()
-  /** Takes back the questions that are open. */
+  /** Cancels the pending requests. */
   readonly #open = new Set<() => void>()
   readonly #answered = Promise.withResolvers<void>()
   #settling: Promise<void> | undefined
   #isSettled = false
 
-  /** Whether no call has to wait any more. */
+  /** Whether calls no longer have to wait. */
   get isSettled(): boolean {
     return this.#isSettled
   }
 
-  /** The server asks for roots; where the client does not answer in time, `expire` takes the question back. */
-  asked(expire: () => void): void {
+  /** The server requests roots; if the client does not respond in time, `expire` cancels the request. */
+  requested(expire: () => void): void {
     this.#open.add(expire)
     this.#asked.resolve()
   }
 
-  /** The question that `expire` takes back is over. */
+  /** The request that `expire` cancels is complete. */
   answered(expire: () => void): void {
     this.#open.delete(expire)
     this.#answered.resolve()
   }
 
-  /** Waits until the server has the roots, or does not ask for them in time. @throws the reason of the signal */
+  /** Waits until the server has the roots, or does not request them in time. @throws the reason of the signal */
   settled(signal: AbortSignal): Promise<void> {
     this.#settling ??= this.#settle()
     return untilAborted(this.#settling, signal)

@@ -1,27 +1,27 @@
-/** Makes a request with credentials, and once more with new ones where it is refused. */
+/** Sends a request with credentials, and once more with new ones if it is refused. */
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { ServerEvent } from '../../protocol/sse.ts'
 
-/** One HTTP exchange to make, and who hears of it. */
+/** An HTTP request, and the callbacks for its response. */
 export interface HttpRequest {
   readonly method: 'GET' | 'POST' | 'DELETE'
-  /** All headers; begin with `baseHeaders`. */
+  /** All headers; start from `baseHeaders`. */
   readonly headers: Readonly<Record<string, string>>
   readonly body?: string
-  /** Path and query, where not those of the client's URL. */
+  /** Path and query, if they differ from the client's URL. */
   readonly path?: string
-  /** How long the whole exchange may take, in milliseconds. */
+  /** The timeout of the whole exchange, in milliseconds. */
   readonly timeout?: number
-  /** How long to wait before it, in milliseconds. */
+  /** The delay before it, in milliseconds. */
   readonly delay?: number
   onEvent?(event: ServerEvent): void
   onRetry?(milliseconds: number): void
-  /** The status and headers are there. */
+  /** Called when the status and headers have arrived. */
   onHead?(answer: HttpAnswer): void
   onAbortable?(abort: () => void): void
 }
 
-/** An HTTP answer, its body read. Events were handed out as they came. */
+/** A complete HTTP response. Events were delivered as they arrived. */
 export interface HttpAnswer {
   readonly status: number
   readonly isEventStream: boolean
@@ -31,11 +31,11 @@ export interface HttpAnswer {
 
 export type LoginHeaders = Readonly<Record<string, string>>
 
-/** What proves to a server for whom requests are made. */
+/** Provides the credentials of requests. */
 export interface Login {
-  /** The headers to add; at once where they are known. @throws SERVER_UNAVAILABLE, AUTHENTICATION_REQUIRED */
+  /** The headers to add; immediately if they are known. @throws SERVER_UNAVAILABLE, AUTHENTICATION_REQUIRED */
   headers(): LoginHeaders | Promise<LoginHeaders>
-  /** The server answered 401 or 403 to these headers. Resolves with whether it is worth another try. */
+  /** The server answered 401 or 403 to these headers. Resolves with whether to retry. */
   refused(refusal: HttpAnswer, sent: LoginHeaders): Promise<boolean>
 }
 
@@ -45,8 +45,8 @@ interface Ends {
 }
 
 /**
- * Makes a request with what a login adds. One that is refused was not carried out, so it is made once more where
- * the login has something better to show.
+ * Sends a request with the headers of a login. A refused request was not executed, so it is sent once more if the login
+ * has better credentials.
  */
 export function startWithAuth(
   login: Login,
@@ -89,14 +89,14 @@ export function startWithAuth(
   begin(false)
 }
 
-/** Whether a failure is about credentials. */
+/** Whether a failure concerns credentials. */
 export function isOfCredentials(error: unknown): boolean {
   const { code, extra } = asGatewayError(error)
   const status = extra.details?.http_status
   return code === 'AUTHENTICATION_REQUIRED' || status === 401 || status === 403
 }
 
-/** Whether an answer is about credentials, not about what was asked. */
+/** Whether a response concerns credentials and not the request itself. */
 export function isAboutCredentials(answer: HttpAnswer): boolean {
   return answer.status === 401 || (answer.status === 403 && answer.header('www-authenticate') !== undefined)
 }

@@ -1,4 +1,4 @@
-/** Child processes: a reduced environment, an orderly end, and the last lines of their stderr. */
+/** Child processes: a reduced environment, an orderly shutdown, and the last lines of their stderr. */
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as wait } from 'node:timers/promises'
@@ -10,24 +10,27 @@ import { withoutSecrets } from '../../core/text/redact.ts'
 import { encodeLine, lines } from '../../protocol/lines.ts'
 import { type OpenTransport, type UpstreamTransport, MAX_MESSAGE } from './transport.ts'
 
-/** Every child that runs, so that none outlives the gateway. */
+/** All running children, so that none outlives the gateway. */
 const running = new Set<Child>()
 process.on('exit', () => {
   for (const child of running) child.kill('SIGKILL')
 })
 
-/** How long a child gets to end by itself, and then after SIGTERM, in milliseconds; hosts wait little longer for us. */
+/**
+ * How long a child may take to exit on its own, and then after SIGTERM, in milliseconds; hosts wait little longer for
+ * the gateway.
+ */
 const EXIT_GRACE_MS = 1000
 
 /** Environment variables by name. */
 export type Variables = Readonly<Record<string, string | undefined>>
 
-/** A server's process, at the head of a process group of its own, so that what it starts ends with it. */
+/** A server's process, as leader of its own process group, so that its children end with it. */
 class Child {
   readonly stdin: ChildProcessWithoutNullStreams['stdin']
   readonly stdout: ChildProcessWithoutNullStreams['stdout']
   readonly stderr: ChildProcessWithoutNullStreams['stderr']
-  /** Resolves with how the process ended, in words. */
+  /** Resolves with a description of how the process ended. */
   readonly ended: Promise<string>
   readonly #process: ChildProcessWithoutNullStreams
   #hasEnded = false
@@ -37,21 +40,21 @@ class Child {
     this.stdin = spawned.stdin
     this.stdout = spawned.stdout
     this.stderr = spawned.stderr
-    // A child that died takes its pipes along; the exit says so.
+    // A crashed child closes its pipes; the exit event reports it.
     this.stdin.on('error', () => undefined)
     this.ended = new Promise((resolve) => {
       spawned.once('exit', (code, signal) => {
         this.#hasEnded = true
-        // What it started may live on in its group, and in the way of the next start.
+        // Its children may survive in the group, and block the next start.
         this.kill('SIGTERM')
         running.delete(this)
-        resolve(signal ? `was ended by ${signal}` : `exited with code ${code}`)
+        resolve(signal ? `was terminated by ${signal}` : `exited with code ${code}`)
       })
     })
     running.add(this)
   }
 
-  /** Starts a command. @throws SERVER_UNAVAILABLE where it cannot be started */
+  /** Starts a command. @throws SERVER_UNAVAILABLE if it cannot be started */
   static async start(reach: CommandReach, environment: Variables): Promise<Child> {
     const env = inherited(environment)
     for (const [name, value] of Object.entries(reach.env)) env[name] = value.reveal()
@@ -70,7 +73,7 @@ class Child {
         `The server's command "${reach.command}" could not be started.`,
         {
           cause,
-          suggestion: 'Check that the command exists and may be run.',
+          suggestion: 'Check that the command exists and is executable.',
           isUnsent: true,
           forOperator: notStarted(cause, reach),
         },
@@ -86,12 +89,12 @@ class Child {
     try {
       process.kill(-pid, signal)
     } catch {
-      // The group is gone, or the platform has none.
+      // The group has ended, or the platform has none.
       if (!this.#hasEnded) this.#process.kill(signal)
     }
   }
 
-  /** Ends the process as the specification says: stdin closed, then SIGTERM, then SIGKILL (basic/lifecycle). */
+  /** Ends the process as specified: close stdin, then SIGTERM, then SIGKILL (basic/lifecycle). */
   async stop(): Promise<void> {
     this.stdin.end()
     if (await this.#endsWithin(EXIT_GRACE_MS)) return this.kill('SIGKILL')
@@ -110,7 +113,7 @@ class Child {
   }
 }
 
-/** What a program needs to run anywhere. Everything else may be a secret, and is given by name in the configuration. */
+/** Variables that programs generally need. All others may be secret, and are passed only if configured. */
 const harmless =
   /^(?:PATH|HOME|USER|LOGNAME|SHELL|TERM|LANG|LC_.*|TZ|TMPDIR|TEMP|TMP|XDG_.*|NODE_EXTRA_CA_CERTS|SSL_CERT_.*|APPDATA|LOCALAPPDATA|USERPROFILE|PROGRAMFILES|SYSTEMROOT|COMSPEC|PATHEXT)$/i
 
@@ -127,17 +130,17 @@ function notStarted(cause: unknown, { command }: CommandReach): string {
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : ''
   const why =
     code === 'ENOENT'
-      ? 'there is no such program: install it, or write its whole path'
+      ? 'the program does not exist: install it, or write its full path'
       : code === 'EACCES'
-        ? 'it may not be run: make it executable, or name the interpreter before it'
-        : `check that it exists and may be run (${code})`
+        ? 'it is not executable: make it executable, or put the interpreter before it'
+        : `check that it exists and is executable (${code})`
   return `the command "${command}" could not be started: ${why}`
 }
 
-// The last lines a server wrote to its standard error: most often they say why it ended. They are for operators, not
-// for callers. What is kept is bounded, has no control characters, and tells no secret.
+// The last lines of a server's standard error, which usually explain why it exited. They are for operators, not for
+// callers. They are bounded and contain neither control characters nor secrets.
 
-/** How many lines are kept, and how much of each, in characters. */
+/** The number of kept lines, and the maximum length of each in characters. */
 const MAX_LINES = 3
 const MAX_LINE_LENGTH = 300
 
@@ -146,20 +149,20 @@ export class LastLines {
   readonly #clean: (text: string) => string
   #lines: string[] = []
 
-  /** `clean` takes secrets out of a text. */
+  /** `clean` removes secrets from a text. */
   constructor(clean: (text: string) => string) {
     this.#clean = clean
   }
 
   add(line: string): void {
-    const shown = escapeHidden(this.#clean(line).replaceAll(COLOURS, '').trim())
-    if (shown === '') return
+    const clean = escapeHidden(this.#clean(line).replaceAll(COLOURS, '').trim())
+    if (clean === '') return
     const cut =
-      shown.length > MAX_LINE_LENGTH ? `${shown.slice(0, MAX_LINE_LENGTH - 1).toWellFormed()}…` : shown
+      clean.length > MAX_LINE_LENGTH ? `${clean.slice(0, MAX_LINE_LENGTH - 1).toWellFormed()}…` : clean
     this.#lines = [...this.#lines, cut].slice(-MAX_LINES)
   }
 
-  /** Forgets them: another process begins. */
+  /** Clears the lines when another process begins. */
   clear(): void {
     this.#lines = []
   }
@@ -169,15 +172,15 @@ export class LastLines {
   }
 }
 
-/** What terminals take for colours and the like (ECMA-48 section 5.4). */
+/** Terminal escape sequences such as colors (ECMA-48 section 5.4). */
 const COLOURS = new RegExp(`${String.fromCodePoint(27)}\\[[0-?]*[ -/]*[@-~]`, 'g')
 
 // A server as a child process: one JSON-RPC message per line.
 
-/** How much may wait to be written to a child that does not read, in bytes. */
+/** The maximum number of bytes buffered for a child that does not read. */
 const MAX_UNREAD = 64 * 1024 * 1024
 
-/** Reaches a server by starting it as a child process. */
+/** Connects to a server by starting it as a child process. */
 export function stdioConnect(
   reach: CommandReach,
   environment: Variables,
@@ -202,7 +205,7 @@ export function stdioConnect(
         tooLong,
       ),
     )
-    // What was on its way out of the process is read before its end counts.
+    // Remaining output of the process is read before its end is reported.
     const drained = Promise.allSettled([once(child.stdout, 'close'), once(child.stderr, 'close')])
     void child.ended.then(async (how) => {
       await Promise.race([drained, new Promise((resolve) => setTimeout(resolve, 200).unref())])

@@ -1,5 +1,5 @@
 /**
- * HTTP requests to one server over an undici pool, with bounds, and the words for everything that can go
+ * HTTP requests to one server over an undici pool, with bounds, and the error messages for everything that can go
  * wrong.
  */
 import { setTimeout as wait } from 'node:timers/promises'
@@ -11,25 +11,25 @@ import { readEvents } from '../../protocol/sse.ts'
 import { type Login, startWithAuth, type HttpAnswer, type HttpRequest } from './auth-retry.ts'
 import { MAX_MESSAGE } from './transport.ts'
 
-/** Requests to one URL, with its credentials. */
+/** Sends requests to one URL, with its credentials. */
 export interface HttpClient {
   readonly pool: Pool
   readonly url: URL
   /** Headers of every request. */
   readonly headers: Readonly<Record<string, string>>
-  /** Hears of each answer what its headers say is left to ask. */
+  /** Receives the rate limit headers of each response. */
   readonly quota?: UpstreamQuota | undefined
-  /** Adds to each request what proves for whom it is made, where that is not always the same. */
+  /** Provides per-caller credentials, if headers are not enough. */
   readonly login?: Login | undefined
 }
 
-/** A client for a URL. No timeouts of its own: a stream may be silent for long, and calls have deadlines. */
+/** A client for a URL. It has no timeouts: a stream may be idle for long, and calls have deadlines. */
 export function createHttpClient(url: URL, headers: Readonly<Record<string, string>>): HttpClient {
   const pool = new Pool(url.origin, { bodyTimeout: 0, headersTimeout: 0, connect: { timeout: 10_000 } })
   return { pool, url, headers }
 }
 
-/** Makes one HTTP exchange. @throws SERVER_UNAVAILABLE before it was sent, OUTCOME_UNKNOWN after */
+/** Performs one HTTP exchange. @throws SERVER_UNAVAILABLE before it was sent, OUTCOME_UNKNOWN after */
 export async function exchangeHttp(client: HttpClient, request: HttpRequest): Promise<HttpAnswer> {
   if (request.delay) await wait(request.delay)
   return new Promise((resolve, reject) => startHttp(client, request, resolve, reject))
@@ -42,7 +42,7 @@ interface Ends {
   readonly reject: Reject
 }
 
-/** The same without a promise, for what is made at every call. */
+/** The same without a promise, for requests made with every call. */
 export function startHttp(client: HttpClient, request: HttpRequest, resolve: Resolve, reject: Reject): void {
   const path = request.path ?? client.url.pathname + client.url.search
   if (!client.login)
@@ -55,11 +55,11 @@ export function startHttp(client: HttpClient, request: HttpRequest, resolve: Res
   )
 }
 
-/** The headers of a request to a client's URL, besides those of the request itself. */
+/** The headers of all requests to a client's URL. */
 export function baseHeaders({ headers }: HttpClient, method: HttpRequest['method']): Record<string, string> {
   return {
     ...(method === 'POST' && { 'content-type': 'application/json' }),
-    // Servers want both types named, literally.
+    // Servers require both types, literally.
     accept: method === 'GET' ? 'text/event-stream' : 'application/json, text/event-stream',
     ...headers,
   }
@@ -73,7 +73,7 @@ function dispatch(client: HttpClient, request: HttpRequest, path: string, handle
 class HttpExchange implements Dispatcher.DispatchHandler {
   readonly #request: HttpRequest
   readonly #client: HttpClient
-  /** Whether a redirect may still be followed: one is. */
+  /** Whether a redirect may be followed: at most one is. */
   readonly #mayRedirect: boolean
   readonly #resolve: Resolve
   readonly #reject: Reject
@@ -142,13 +142,13 @@ class HttpExchange implements Dispatcher.DispatchHandler {
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
     clearTimeout(this.#timer)
-    // A stream that breaks is an answer that ended: what it carried was handed out.
+    // A broken stream is a response that ended: its content was already delivered.
     if (this.#answer?.isEventStream && !(error instanceof GatewayError)) return this.#resolve(this.#answer)
     this.#reject(error instanceof GatewayError ? error : noAnswer(error, this.#client.url, this.#isSent))
   }
 }
 
-/** Where a redirect that keeps method and body leads, on the same origin: credentials go nowhere else. */
+/** The path of a redirect that keeps method and body, on the same origin: credentials are sent nowhere else. */
 function redirectPath({ url }: HttpClient, answer: HttpAnswer): string | undefined {
   if (answer.status !== 307 && answer.status !== 308) return undefined
   const location = answer.header('location')
@@ -165,11 +165,11 @@ function tooLarge(): GatewayError {
   return new GatewayError('UPSTREAM_ERROR', 'The server sent a message that is too large.')
 }
 
-// What is wrong with a URL that gives no MCP answer, in words. Each failure has two texts: the message that callers
-// get names the cause, and `forOperator` adds the address and what to correct. Only the latter names the address,
-// which callers have no need to know. Addresses are shown without user, query and whatever looks like a secret.
+// Error messages for a URL without MCP responses. Each failure has two texts: the message for callers names the cause,
+// and `forOperator` adds the address and the fix. Callers have no need to know the address. Addresses are displayed
+// without user, query and anything that looks like a secret.
 
-/** Codes of the system and of HTTP clients after which it is certain that no request was sent. */
+/** System and HTTP client error codes that guarantee that no request was sent. */
 const UNSENT = new Set([
   'ECONNREFUSED',
   'ENOTFOUND',
@@ -179,7 +179,7 @@ const UNSENT = new Set([
   'UND_ERR_CONNECT_TIMEOUT',
 ])
 
-/** The failure of a request that got no HTTP answer. */
+/** The failure of a request without an HTTP response. */
 function noAnswer(cause: Error, url: URL, isSent: boolean): GatewayError {
   const code = 'code' in cause && typeof cause.code === 'string' ? cause.code : ''
   const { what, fix } = causeOf(code, cause, url)
@@ -188,14 +188,18 @@ function noAnswer(cause: Error, url: URL, isSent: boolean): GatewayError {
     const message = `The server cannot be reached: ${what}.`
     return new GatewayError('SERVER_UNAVAILABLE', message, { cause, isUnsent: true, forOperator })
   }
-  return new GatewayError('OUTCOME_UNKNOWN', 'The connection to the server broke before it answered.', {
-    cause,
-    suggestion: 'Check whether the call took effect before making it again.',
-    forOperator,
-  })
+  return new GatewayError(
+    'OUTCOME_UNKNOWN',
+    'The connection to the server was lost before the response arrived.',
+    {
+      cause,
+      suggestion: 'Check whether the call took effect before making it again.',
+      forOperator,
+    },
+  )
 }
 
-/** The failure of a request whose HTTP answer is no MCP message. */
+/** The failure of a request whose HTTP response is not an MCP message. */
 export function noMessage(answer: HttpAnswer, url: URL): GatewayError {
   const { status } = answer
   const details = { http_status: status }
@@ -210,18 +214,18 @@ export function noMessage(answer: HttpAnswer, url: URL): GatewayError {
     return new GatewayError('SERVER_UNAVAILABLE', `The server answered HTTP ${status}.`, extra)
   if (status >= 300) return new GatewayError('UPSTREAM_ERROR', `The server answered HTTP ${status}.`, extra)
   const what = isEmpty(answer)
-    ? 'accepted the request and answered nothing'
-    : `answered with ${contentOf(answer)} and not in MCP`
+    ? 'accepted the request and sent no response'
+    : `answered with ${contentOf(answer)} instead of MCP`
   return new GatewayError('UPSTREAM_ERROR', `The server ${what}.`, extra)
 }
 
-/** An address as people may see it: without user, query and fragment, and without parts that may be secrets. */
+/** A URL for display: without user, query and fragment, and without parts that may be secrets. */
 function displayUrl({ protocol, host, pathname }: URL): string {
   const parts = pathname.split('/').map((part) => (looksSecret(part) ? '***' : part))
   return `${protocol}//${host}${parts.join('/')}`
 }
 
-/** Addresses of hosted servers may hold a key: long, with digits, and no word. */
+/** URLs of hosted servers may contain a key: long, with digits, and not a word. */
 function looksSecret(part: string): boolean {
   return part.length >= 20 && /\d/.test(part)
 }
@@ -240,13 +244,13 @@ function causeOf(code: string, { name, message }: Error, { hostname, port, proto
     }
   if (code === 'ENOTFOUND')
     return {
-      what: 'its host is not known',
-      fix: `No address is known for the name ${hostname}: correct the name, or check the DNS`,
+      what: 'its host name is unknown',
+      fix: `The host name ${hostname} has no address: correct it, or check the DNS`,
     }
   if (code === 'EAI_AGAIN')
     return {
-      what: 'its host name cannot be looked up',
-      fix: `The DNS gives no answer about ${hostname}: check the network and the DNS`,
+      what: 'its host name cannot be resolved',
+      fix: `The DNS does not respond for ${hostname}: check the network and the DNS`,
     }
   if (code === 'EHOSTUNREACH' || code === 'ENETUNREACH')
     return {
@@ -255,35 +259,35 @@ function causeOf(code: string, { name, message }: Error, { hostname, port, proto
     }
   if (code === 'UND_ERR_CONNECT_TIMEOUT' || code === 'ETIMEDOUT')
     return {
-      what: 'the connection takes too long',
+      what: 'the connection timed out',
       fix: `A firewall may drop packets to port ${at} of ${hostname}`,
     }
   if (code === 'ERR_SSL_WRONG_VERSION_NUMBER' || code === 'EPROTO')
     return {
-      what: 'it does not speak TLS',
-      fix: `Port ${at} of ${hostname} answers without TLS: write http:// if that is meant`,
+      what: 'it does not use TLS',
+      fix: `Port ${at} of ${hostname} answers without TLS: use http:// if that is intended`,
     }
   if (code === 'CERT_HAS_EXPIRED')
     return { what: 'its certificate has expired', fix: 'Renew the certificate of the server' }
   if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
     return {
       what: 'its certificate is for another host',
-      fix: `Write the host name of the certificate, or give the server one for ${hostname}`,
+      fix: `Use the host name of the certificate, or install one for ${hostname}`,
     }
   if (/CERT|ISSUER|SIGNATURE/.test(code))
     return {
       what: `its certificate is not trusted (${code})`,
-      fix: 'Name the file of the authority that issued it in the environment variable NODE_EXTRA_CA_CERTS',
+      fix: 'Set the environment variable NODE_EXTRA_CA_CERTS to the certificate file of the issuing authority',
     }
   if (name === 'HTTPParserError')
     return {
-      what: 'it does not speak HTTP',
-      fix: `Port ${at} of ${hostname} belongs to another protocol: correct the port`,
+      what: 'it does not use HTTP',
+      fix: `Port ${at} of ${hostname} uses another protocol: correct the port`,
     }
   const detail = code === '' ? message : `${message}, ${code}`
   return {
-    what: `the connection broke (${detail})`,
-    fix: `Check that an MCP server over HTTP listens on port ${at} of ${hostname}, and look at its log`,
+    what: `the connection was lost (${detail})`,
+    fix: `Check that an MCP server over HTTP listens on port ${at} of ${hostname}, and check its log`,
   }
 }
 
@@ -291,17 +295,17 @@ function refusalText(answer: HttpAnswer, url: URL): string {
   const { status } = answer
   const at = displayUrl(url)
   if (status === 401 || status === 403)
-    return `${at} refused the gateway's credentials (HTTP ${status}): give this server the right \`token\`, \`headers\` or \`oauth\``
+    return `${at} refused the gateway's credentials (HTTP ${status}): configure the correct \`token\`, \`headers\` or \`oauth\` for this server`
   if (status === 404)
     return `${at} does not exist (HTTP 404): correct the path; MCP endpoints are often at /mcp or /sse`
   if (status === 405 || status === 501)
-    return `${at} takes no MCP requests (HTTP ${status}): is this the MCP endpoint?`
-  if (status === 429) return `${at} refuses more requests for now (HTTP 429): wait, or ask for a higher limit`
-  if (status >= 500) return `${at} failed (HTTP ${status}): look at the log of the server`
+    return `${at} accepts no MCP requests (HTTP ${status}): is this the MCP endpoint?`
+  if (status === 429) return `${at} refuses further requests (HTTP 429): wait, or request a higher limit`
+  if (status >= 500) return `${at} failed (HTTP ${status}): check the log of the server`
   if (status >= 400)
-    return `${at} refused the request (HTTP ${status}): is this the MCP endpoint, and does it need \`headers\`?`
+    return `${at} refused the request (HTTP ${status}): is this the MCP endpoint, and does it require \`headers\`?`
   if (status >= 300)
-    return `${at} redirects${locationOf(answer, url)} (HTTP ${status}): write the address of the MCP endpoint itself`
+    return `${at} redirects${locationOf(answer, url)} (HTTP ${status}): configure the address of the MCP endpoint itself`
   if (isEmpty(answer))
     return `expected MCP, got an empty answer from ${at} (HTTP ${status}): is this the MCP endpoint?`
   return `expected MCP, got ${contentOf(answer)} from ${at} (HTTP ${status}): is this the MCP endpoint?`
@@ -312,29 +316,29 @@ function locationOf(answer: HttpAnswer, url: URL): string {
   return URL.canParse(location, url.href) ? ` to ${displayUrl(new URL(location, url))}` : ''
 }
 
-/** The body of an answer may not be read yet: one that names its type has some. */
+/** The body of a response may not be read yet: one with a content type has a body. */
 function isEmpty(answer: HttpAnswer): boolean {
   return answer.body === '' && answer.header('content-type') === undefined
 }
 
-/** What an answer consists of, by its media type; JSON that holds no message is other JSON. */
+/** The content of a response by its media type; JSON without a message is described as other JSON. */
 function contentOf(answer: HttpAnswer): string {
   const type = (answer.header('content-type') ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? ''
-  if (!/^[\w.+-]{1,60}\/[\w.+-]{1,60}$/.test(type)) return 'something without a media type'
+  if (!/^[\w.+-]{1,60}\/[\w.+-]{1,60}$/.test(type)) return 'content without a media type'
   return /[/+]json$/.test(type) ? `other JSON (${type})` : type
 }
 
-/** How much of the body of a refusal rules are tried on, in characters. */
+/** The maximum length of a refusal's body for rules, in characters. */
 const MAX_BODY_LENGTH = 2000
 
-/** What an answer said, for rules alone. */
+/** The response body, for rules only. */
 function seenOf({ body }: HttpAnswer): { readonly body?: string } {
   return body === '' ? {} : { body: body.slice(0, MAX_BODY_LENGTH) }
 }
 
 /**
- * The message of a refusal, where its body is one and not the words of something before the server. Errors that could
- * not tell the id (`null`, or none) belong to the request they answer.
+ * The JSON-RPC message in the body of a refusal, unless it comes from something in front of the server. Errors without
+ * a known id (`null`, or none) belong to the request they answer.
  */
 export function errorIn(body: string, id: number): string | undefined {
   const value = readJson(body)
@@ -345,11 +349,11 @@ export function errorIn(body: string, id: number): string | undefined {
   return JSON.stringify({ ...value, jsonrpc: '2.0', id })
 }
 
-/** What the answers of a server over HTTP say is left of its own limit. */
+/** The remaining rate limit reported in a server's HTTP responses. */
 export class UpstreamQuota {
   #last: Quota | undefined
 
-  /** Looks at the headers of an answer: `RateLimit-*`, `X-RateLimit-*`, or `RateLimit` in one. */
+  /** Reads the headers of a response: `RateLimit-*`, `X-RateLimit-*`, or the combined `RateLimit`. */
   read(header: (name: string) => string | undefined): void {
     const whole = header('ratelimit')
     const left = header('ratelimit-remaining') ?? header('x-ratelimit-remaining')
@@ -364,7 +368,7 @@ export class UpstreamQuota {
     this.#last = { remaining: Number(remaining), ...(resetsAt !== undefined && { resetsAt }) }
   }
 
-  /** What was said last; nothing once that is over. */
+  /** The last reported quota; undefined once it has reset. */
   get last(): Quota | undefined {
     const { resetsAt } = this.#last ?? {}
     return resetsAt !== undefined && resetsAt <= Date.now() ? undefined : this.#last
@@ -375,7 +379,7 @@ function member(text: string, pattern: RegExp): string | undefined {
   return pattern.exec(text)?.[1]
 }
 
-/** Some tell how many seconds are left, others when it is, in seconds or milliseconds since 1970. */
+/** Some servers send the remaining seconds, others a time in seconds or milliseconds since 1970. */
 function timeOf(text: string | undefined, now: number): number | undefined {
   if (text === undefined || !/^\d{1,15}$/.test(text)) return undefined
   const value = Number(text)

@@ -1,4 +1,4 @@
-/** Streamable HTTP to a server: posts, their streams and resumption, the session, and its own stream. */
+/** Streamable HTTP to a server: posts, their streams and resumption, the session, and its standalone stream. */
 import { setTimeout as wait } from 'node:timers/promises'
 import { GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
@@ -14,15 +14,17 @@ interface StreamOptions {
   readonly client: HttpClient
   headers(): Record<string, string>
   onMessage(text: string): void
-  /** The server does not know the session any more. */
+  /** Called when the server no longer knows the session. */
   onLost(): void
   readonly log: Log
 }
 
-/** How long the first call waits for this stream, in milliseconds. Some servers send no head before an event. */
+/**
+ * How long the first call waits for this stream, in milliseconds. Some servers send no headers before the first event.
+ */
 const OPEN_TIMEOUT_MS = 200
 
-/** The stream on which a server with sessions speaks outside any request, kept open. */
+/** The standalone stream of a session, for messages outside any request; reopened when it ends. */
 class ServerStream {
   readonly #options: StreamOptions
   readonly #controller = new AbortController()
@@ -34,7 +36,7 @@ class ServerStream {
     this.#options = options
   }
 
-  /** Opens the stream; resolves when the server took it or refused it, or after a while. */
+  /** Opens the stream; resolves when the server has accepted or refused it, or after a timeout. */
   async open(): Promise<void> {
     const first = Promise.withResolvers<void>()
     background(
@@ -57,12 +59,13 @@ class ServerStream {
       if (signal.aborted) return
       wasOpen ||= status === 200
       if (status === 400 && this.#lastEventId !== undefined) {
-        // Perhaps it only does not know this event any more.
+        // The server may only have lost this event id.
         this.#lastEventId = undefined
         continue
       }
       if (status === 400 && wasOpen) return this.#options.onLost()
-      // 405: the server has no such stream. Others refuse it in their own way, and 404 means the session is gone.
+      // 405: the server has no such stream. Other servers refuse it in other ways, and 404 means that the session is
+      // lost.
       if (status === 404) return this.#options.onLost()
       failures = status === 200 ? 0 : failures + 1
       if ((status >= 400 && status < 500 && status !== 409) || failures > 8) return
@@ -73,7 +76,7 @@ class ServerStream {
     }
   }
 
-  /** One run of the stream, to its end; 0 where there was no answer. */
+  /** One run of the stream, until it ends; 0 without a response. */
   async #once(onHead: () => void): Promise<number> {
     const { client, headers, onMessage } = this.#options
     const resume = this.#lastEventId === undefined ? {} : { 'last-event-id': this.#lastEventId }
@@ -107,7 +110,7 @@ interface Options {
   readonly log: Log
 }
 
-/** Reaches a server over Streamable HTTP. */
+/** Connects to a server over Streamable HTTP. */
 export function httpConnect(options: Options): OpenTransportAs {
   return async (receiver, login = options.client.login) =>
     new HttpTransport({ ...options, client: { ...options.client, login } }, receiver)
@@ -173,7 +176,7 @@ class HttpTransport implements UpstreamTransport {
       onLost: () => this.#receiver.sessionLost(),
       log: this.#options.log,
     })
-    // A server may ask on this stream during the first call, so it is open before there is one.
+    // A server may send requests on this stream during the first call, so it is opened before any call.
     await this.#stream.open()
   }
 
@@ -182,7 +185,7 @@ class HttpTransport implements UpstreamTransport {
     for (const abort of this.#open.values()) abort()
     if (this.#session === undefined) return
     const headers = { ...baseHeaders(this.#options.client, 'DELETE'), ...this.#sessionHeaders() }
-    // Servers that know no DELETE answer 404, 405 or 501: the session ends by itself there.
+    // Servers without DELETE answer 404, 405 or 501: the session expires there.
     await exchangeHttp(this.#options.client, { method: 'DELETE', headers, timeout: 2000 }).catch(
       () => undefined,
     )
@@ -209,7 +212,7 @@ class HttpTransport implements UpstreamTransport {
     this.#settle(post, answer)
   }
 
-  /** Some servers refuse a session they forgot as they would a bad request: a ping tells which of them it was. */
+  /** Some servers refuse a lost session like a bad request: a ping distinguishes the two. */
   async #doubt(post: Post, answer: HttpAnswer): Promise<void> {
     const ping: HttpRequest = { method: 'POST', headers: post.headers, body: PING, timeout: 5000 }
     const status = await exchangeHttp(this.#options.client, ping).then(
@@ -236,7 +239,7 @@ class HttpTransport implements UpstreamTransport {
     this.#receiver.reject(id, error)
   }
 
-  /** Takes up a broken stream where it stopped; the call itself is never sent again. */
+  /** Resumes a broken stream where it ended; the call itself is never sent again. */
   async #resume(post: Post): Promise<void> {
     const { id } = post
     for (let attempt = 0; attempt < 5 && this.#receiver.isWaiting(id); attempt++) {
@@ -263,7 +266,7 @@ class HttpTransport implements UpstreamTransport {
     this.#postHeaders = undefined
   }
 
-  /** The headers of a post; the handshake itself names no session and no revision. */
+  /** The headers of a post; the handshake itself has neither session nor revision. */
   #headersFor(method: string | undefined): Record<string, string> {
     if (method === 'initialize') return baseHeaders(this.#options.client, 'POST')
     this.#postHeaders ??= { ...baseHeaders(this.#options.client, 'POST'), ...this.#sessionHeaders() }
@@ -282,28 +285,33 @@ class HttpTransport implements UpstreamTransport {
   }
 }
 
-interface Hears {
+interface ExchangeListener {
   readonly receiver: TransportReceiver
   onAbortable(abort: () => void): void
   onHead(head: HttpAnswer): void
 }
 
-/** One posted request, and how far its stream was read. */
+/** One posted request, and the position in its stream. */
 class Post implements HttpRequest {
   readonly method = 'POST'
   readonly id: number
   readonly body: string
   readonly headers: Readonly<Record<string, string>>
-  /** How long the server wants a client to wait before it comes back, in milliseconds. */
+  /** The server's requested reconnection delay, in milliseconds. */
   retry = 250
   lastEventId: string | undefined
-  readonly #hears: Hears
+  readonly #listener: ExchangeListener
 
-  constructor(id: number, body: string, headers: Readonly<Record<string, string>>, hears: Hears) {
+  constructor(
+    id: number,
+    body: string,
+    headers: Readonly<Record<string, string>>,
+    listener: ExchangeListener,
+  ) {
     this.id = id
     this.body = body
     this.headers = headers
-    this.#hears = hears
+    this.#listener = listener
   }
 
   get hasSession(): boolean {
@@ -311,23 +319,23 @@ class Post implements HttpRequest {
   }
 
   onAbortable(abort: () => void): void {
-    this.#hears.onAbortable(abort)
+    this.#listener.onAbortable(abort)
   }
 
   onHead(head: HttpAnswer): void {
-    this.#hears.onHead(head)
+    this.#listener.onHead(head)
   }
 
   onEvent(event: ServerEvent): void {
     if (event.id !== undefined) this.lastEventId = event.id
-    if (event.data !== '') this.#hears.receiver.receive(event.data, this.id)
+    if (event.data !== '') this.#listener.receiver.receive(event.data, this.id)
   }
 
   onRetry(milliseconds: number): void {
     this.retry = milliseconds
   }
 
-  /** The request that takes the stream up where it stopped. */
+  /** The request that resumes the stream. */
   resumed(headers: Record<string, string>, delay: number): HttpRequest {
     return {
       method: 'GET',
@@ -340,7 +348,7 @@ class Post implements HttpRequest {
   }
 }
 
-/** In how many seconds a server wants to be asked again: a number or a date (RFC 9110 §10.2.3). */
+/** The server's `Retry-After` in seconds: a number or a date (RFC 9110 §10.2.3). */
 function retryAfter(answer: HttpAnswer): number | undefined {
   const value = answer.header('retry-after')?.trim() ?? ''
   if (/^\d{1,9}$/.test(value)) return Number(value)
@@ -348,7 +356,7 @@ function retryAfter(answer: HttpAnswer): number | undefined {
   return Number.isNaN(until) ? undefined : Math.max(0, (until - Date.now()) / 1000)
 }
 
-/** Before the first try the stream may just have been closed for polling; after that it waits longer. */
+/** Before the first attempt the stream may just have been closed for polling; later attempts wait longer. */
 function resumeDelay(attempt: number, retry: number): number {
   return Math.min(Math.max(retry, 100) * 2 ** attempt, 30_000)
 }
@@ -360,7 +368,11 @@ function forgotten(): GatewayError {
 }
 
 function lost(): GatewayError {
-  return new GatewayError('OUTCOME_UNKNOWN', 'The connection to the server broke before it answered.', {
-    suggestion: 'Check whether the call took effect before making it again.',
-  })
+  return new GatewayError(
+    'OUTCOME_UNKNOWN',
+    'The connection to the server was lost before the response arrived.',
+    {
+      suggestion: 'Check whether the call took effect before making it again.',
+    },
+  )
 }

@@ -1,17 +1,17 @@
-/** Removes the secrets of a server's configuration from its messages. */
+/** Removes secrets from the messages of a server. */
 import type { Notification } from '../../core/call.ts'
 import { isObject } from '../../core/json/json.ts'
-import { isTelling, Redactor, secretsOf, withoutSecrets } from '../../core/text/redact.ts'
+import { isSecretKey, Redactor, secretsOf, withoutSecrets } from '../../core/text/redact.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 
-/** Keeps what a server says from telling secrets: those it was given, and what looks like others. */
+/** Removes secrets from a server's texts: configured ones, and anything that looks like one. */
 export interface MessageRedactor {
   text(text: string): string
-  /** A notification as its listeners may hear it. Log messages are for people, and often say too much. */
+  /** A redacted notification. Log messages are for people, and often contain too much. */
   note(note: Notification): Notification
 }
 
-/** The discretion a server needs. */
+/** The redactor of one server. */
 export function createMessageRedactor(settings: UpstreamSettings): MessageRedactor {
   const redactor = new Redactor()
   redactor.learn(secretsOf(settings))
@@ -36,7 +36,7 @@ function cleaned(value: unknown, text: (given: string) => string, depth = 0): un
   if (Array.isArray(value)) return value.map((each) => cleaned(each, text, depth + 1))
   if (!isObject(value)) return value
   const members = Object.entries(value).map(([key, member]) => {
-    const isSecret = isTelling(key) && typeof member === 'string'
+    const isSecret = isSecretKey(key) && typeof member === 'string'
     return [text(key), isSecret ? MASK : cleaned(member, text, depth + 1)] as const
   })
   return Object.fromEntries(members)

@@ -4,15 +4,17 @@ import type { OutgoingRequest } from '../../protocol/json-rpc-peer.ts'
 import { baseHeaders, exchangeHttp, type HttpClient, noMessage } from './http-client.ts'
 import type { OpenTransportAs, UpstreamTransport, StepTimeout } from './transport.ts'
 
-/** Reaches a server of 2024-11-05 over HTTP+SSE: one stream for everything it sends, posts for messages to it. */
-export function sseConnect(base: HttpClient, patience: StepTimeout): OpenTransportAs {
+/**
+ * Connects to a server of 2024-11-05 over HTTP+SSE: one stream for everything it sends, and posts for messages to it.
+ */
+export function sseConnect(base: HttpClient, stepTimeout: StepTimeout): OpenTransportAs {
   return async (receiver, login = base.login) => {
     const client = { ...base, login }
     const endpoint = Promise.withResolvers<string>()
     let abort = (): void => undefined
-    const signal = patience()
+    const signal = stepTimeout()
     const giveUp = (): void => {
-      const late = new GatewayError('SERVER_UNAVAILABLE', 'The server named no endpoint in time.')
+      const late = new GatewayError('SERVER_UNAVAILABLE', 'The server did not send an endpoint in time.')
       endpoint.reject(signal.reason instanceof GatewayError ? signal.reason : late)
       abort()
     }
@@ -33,13 +35,13 @@ export function sseConnect(base: HttpClient, patience: StepTimeout): OpenTranspo
     })
     const ended = (): void => {
       endpoint.reject(
-        new GatewayError('SERVER_UNAVAILABLE', 'The server ended its stream before it named an endpoint.'),
+        new GatewayError('SERVER_UNAVAILABLE', 'The server closed its stream before it sent an endpoint.'),
       )
       receiver.closed(new Error("The server's stream ended."))
     }
     stream.then(ended, (error: unknown) => {
       endpoint.reject(error)
-      receiver.closed(new Error("The server's stream broke."))
+      receiver.closed(new Error("The server's stream was interrupted."))
     })
     if (signal.aborted) giveUp()
     const path = await endpoint.promise.finally(() => signal.removeEventListener('abort', giveUp))
@@ -74,11 +76,11 @@ class SseTransport implements UpstreamTransport {
   }
 }
 
-/** Where to post. Credentials go with it, so another origin is refused. @throws UPSTREAM_ERROR */
+/** The path for posts. They carry credentials, so another origin is refused. @throws UPSTREAM_ERROR */
 function postPath(url: URL, endpoint: string): string {
   const target = URL.canParse(endpoint, url.href) ? new URL(endpoint, url) : undefined
   if (target?.origin !== url.origin) {
-    throw new GatewayError('UPSTREAM_ERROR', 'The server named an endpoint on another origin.')
+    throw new GatewayError('UPSTREAM_ERROR', 'The server sent an endpoint on another origin.')
   }
   return target.pathname + target.search
 }

@@ -74,7 +74,7 @@ describe('the pack of the published browser server, whose annotations mark every
   it('does not count for an untrusted server, since any server could list the same tools', () => {
     const { risk, evidence } = classify(tool('browser_click'), serverSettings({ trust: false }))
     expect(risk).toBe('destructive')
-    expect(evidence.at(-1)).toMatch(/does not count here \(trust is off\)$/)
+    expect(evidence.at(-1)).toMatch(/is ignored \(trust is off\)$/)
   })
 
   it('is overridden by the configuration', () => {
@@ -98,7 +98,16 @@ describe.each([playwright, chromeDevtools, notion] satisfies readonly Pack[])(
   },
 )
 
+<<<<<<< HEAD
 it('a pack applies a stricter effect to untrusted servers too', () => {
   const found: Judgement = { effect: 'read', least: 'read', conditions: [], evidence: ['it reads'] }
   expect(withPack(found, tool('browser_click'), false)).toMatchObject({ effect: 'write', least: 'write' })
+=======
+it('a pack makes a tool worse for every server', () => {
+  const found: Judgement = { effect: 'read', baseEffect: 'read', conditions: [], evidence: ['it reads'] }
+  expect(withPack(found, tool('browser_click'), false)).toMatchObject({
+    effect: 'write',
+    baseEffect: 'write',
+  })
+>>>>>>> wt-x
 })

@@ -61,7 +61,7 @@ test('catalog: no server can claim a name in the namespace of another, even if i
   expect(gateway.lines).toContainEqual(
     expect.objectContaining({
       event: 'config.problem',
-      message: 'a_b_get_c of a is served at /mcp/a only: at /mcp such names are those of a-b',
+      message: 'a_b_get_c of a is available at /mcp/a only: at /mcp such names belong to a-b',
     }),
   )
   await ask(gateway.url, 'tools/call', { name: 'a_b_get_c', arguments: {} })

@@ -117,7 +117,7 @@ test('a server cannot take the new name of a tool by listing that name itself', 
     expect.objectContaining({ level: 'warn', event: 'upstream.name_taken', name: 'get_issue' }),
   )
   expect(gateway.collisions).toContain(
-    'jira lists a tool get_issue itself, which is left out: choose another name',
+    'jira lists a tool get_issue itself, which is therefore left out: choose another name',
   )
 })
 

@@ -223,7 +223,7 @@ describe('gatehouse explain', () => {
     expect(asked.stdout).toContain('the configuration says confirm: Forget {entityNames}? for delete_*')
     const undone = await runCommand(['explain', 'memory', 'create_relations', '--config', path])
     expect(undone.stdout).toMatch(/undo {9}approximately, as configured\n +call: delete_relations/)
-    expect(undone.stdout).toContain('the configuration says so for create_relations')
+    expect(undone.stdout).toContain('configured for create_relations')
   })
 
   test('names undo rules that are inferred from schemas without configuration', async () => {

@@ -59,7 +59,7 @@ describe('gatehouse serve', () => {
     expect(text).toContain(`The page for people is ${url.replace(/mcp$/, '')}\n`)
     expect(text).toContain(`In Claude Code: claude mcp add --transport http gatehouse ${url}\n`)
     expect(text).toMatch(
-      /^ {2}gone {2}the command "\/nowhere\/at-all" could not be started: there is no such/m,
+      /^ {2}gone {2}the command "\/nowhere\/at-all" could not be started: the program does not exist/m,
     )
   })
 

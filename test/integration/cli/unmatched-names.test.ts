@@ -6,7 +6,7 @@ import { clientOf, folder, gatewayTo, httpServer } from '../../support/journey.t
 import { steadyPort } from '../../support/steady-port.ts'
 
 const misspelt = { deny: { echoo: 'on' } }
-const problem = 'one lists no tool, prompt or resource that this matches; did you mean echo?'
+const problem = 'one lists no matching tool, prompt or resource; did you mean echo?'
 
 function file(config: object): string {
   const path = join(folder(), 'gateway.config.yaml')

@@ -8,7 +8,7 @@ import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-
 import { publishedServer } from '../../support/peers/servers.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 
-const none = 'List the tools to see which there are.'
+const none = 'List the tools to see the available ones.'
 const root = realpathSync(mkdtempSync(join(tmpdir(), 'gatehouse-test-')))
 let gateway: GatewayProcess
 const clients: Record<string, FakeClient> = {}

@@ -118,7 +118,7 @@ describe.each(['stdio', 'http'] as const)('beside a server over %s', (transport)
     expect(taken.text).not.toContain('from the hostile server')
     expect(taken.text).toContain('UNKNOWN_TOOL')
     await gateway.logged(({ message }) =>
-      String(message).startsWith('bad_good_get_own of bad is served at /mcp/bad only'),
+      String(message).startsWith('bad_good_get_own of bad is available at /mcp/bad only'),
     )
   })
 })

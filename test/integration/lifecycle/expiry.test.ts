@@ -20,7 +20,7 @@ describe('a call whose input responses never arrive', () => {
         told.resolve(await Promise.all([working.requestInput(question), working.requestInput(sampling)]))
         return done
       },
-      { collect: 1, patience: 20 },
+      { collectMs: 1, answerTimeoutMs: 20 },
     )
     const outcome = await handle(callOf())
     expect(outcome.kind).toBe('input_required')
@@ -34,7 +34,7 @@ describe('a call whose input responses never arrive', () => {
   })
 
   test('is limited in number: calls beyond the limit go without input at once', async () => {
-    const handle = suspendable(asking, { collect: 1, patience: 60_000, limit: 2 })
+    const handle = suspendable(asking, { collectMs: 1, answerTimeoutMs: 60_000, limit: 2 })
     const outcomes = await Promise.all([1, 2, 3].map(() => handle(callOf())))
     expect(outcomes.map(({ kind }) => kind)).toEqual(['input_required', 'input_required', 'result'])
     const retried = await handle(
@@ -45,7 +45,7 @@ describe('a call whose input responses never arrive', () => {
   })
 
   test('cannot be resumed by another principal', async () => {
-    const handle = suspendable(asking, { collect: 1 })
+    const handle = suspendable(asking, { collectMs: 1 })
     const outcome = await handle(callOf())
     const other = callOf({
       requestState: stateOf(outcome),

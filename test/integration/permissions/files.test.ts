@@ -230,7 +230,7 @@ test('gatehouse explain prints the operation of a tool, its evidence, and the sc
   expect(write.stdout).toContain('its server says destructiveHint: true')
   expect(write.stdout).toContain('delete:files')
   const move = await runCommand(['explain', '--config', path, 'files', 'move_file'])
-  expect(move.stdout).toContain('the configuration says risk: reversible for move_*')
+  expect(move.stdout).toContain('the configuration sets risk: reversible for move_*')
   expect(move.stdout).toContain('write:files')
   const none = await runCommand(['explain', '--config', path, 'files', 'none'])
   expect(none.stdout).toContain('the server lists no tool of this name')

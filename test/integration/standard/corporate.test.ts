@@ -216,7 +216,7 @@ describe('names with the same alias', () => {
     const server = await twins()
     const gateway = await localGateway({ ...corporate, upstreams: { twin: server.url } })
     expect(gateway.collisions).toEqual([
-      'two tools or prompts have one name: get_it is the name of get-it and of getIt and of get_it of twin',
+      'two tools or prompts have the same name: get_it is the name of get-it and of getIt and of get_it of twin',
     ])
     await gateway.close()
     await server.close()

@@ -11,7 +11,7 @@ it('the chain of a target is cached, except under a name of client-controlled le
       compiled.push(name)
       return []
     },
-    shown: () => [],
+    viewMiddleware: () => [],
     observe: (next) => next,
     isAggregate: true,
     isStrict: false,

@@ -182,7 +182,7 @@ describe('classification by annotations of the server', () => {
 
   it('a rejected annotation is listed in the evidence', () => {
     const { evidence } = natureOf('delete_x', { readOnlyHint: true }, { trust: false })
-    expect(evidence).toContain('its server says readOnlyHint: true, which is not believed (trust is off)')
+    expect(evidence).toContain('its server says readOnlyHint: true, which is ignored (trust is off)')
   })
 })
 
@@ -204,6 +204,6 @@ describe('classification by configuration', () => {
 
   it('the evidence names the glob that set the classification', () => {
     const { evidence } = natureOf('get_x', undefined, { tools: { 'get_*': { risk: 'destructive' } } })
-    expect(evidence).toEqual(['the configuration says risk: destructive for get_*', 'its name says "get"'])
+    expect(evidence).toEqual(['the configuration sets risk: destructive for get_*', 'its name says "get"'])
   })
 })

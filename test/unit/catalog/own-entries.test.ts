@@ -25,7 +25,7 @@ function bench(answers: Readonly<Record<string, Json>>, own: readonly BuiltinEnt
     return { kind: 'result', result: Payload.of(found) }
   }
   const handle = withBuiltinEntries(servers, {
-    shelf: {
+    registry: {
       prompts: () => own.filter(({ definition }) => definition.uri === undefined),
       resources: () => own.filter(({ definition }) => definition.uri !== undefined),
     },
@@ -105,7 +105,7 @@ describe('a built-in prompt or resource', () => {
       throw new GatewayError('SERVER_UNAVAILABLE', 'It is away.')
     }
     const handle = withBuiltinEntries(servers, {
-      shelf: { prompts: () => [brief], resources: () => [] },
+      registry: { prompts: () => [brief], resources: () => [] },
       isListed: true,
       run: (call, end) => end(call),
     })

@@ -32,7 +32,7 @@ function found(own: object, top: object = {}): string[] {
   })
 }
 
-const none = 'tickets lists no tool, prompt or resource that this matches; did you mean'
+const none = 'tickets lists no matching tool, prompt or resource; did you mean'
 
 test.each<[object, string]>([
   [{ deny: { delete_tikcet: 'on' } }, `error deny.delete_tikcet: ${none} delete_ticket?`],
@@ -42,7 +42,7 @@ test.each<[object, string]>([
   [{ scopes: { 'read:x': 'traige' } }, `error scopes.read:x: ${none} triage?`],
   [
     { deny: { 'flie:///pub/*': 'on' } },
-    'error deny.flie:///pub/*: tickets lists no tool, prompt or resource',
+    'error deny.flie:///pub/*: tickets lists no matching tool, prompt or resource',
   ],
   [
     { deny: { delete_ticket: { idd: '*' } } },
@@ -54,11 +54,11 @@ test.each<[object, string]>([
   ],
   [
     { deny: { 'file:///pub/*': { path: '*' } } },
-    'error deny.file:///pub/*.path: a resource has no arguments: write `on` to refuse it as a whole',
+    'error deny.file:///pub/*.path: a resource has no arguments: write `on` to deny it entirely',
   ],
   [
     { tools: { crate_ticket: { pivot: true } } },
-    'minor tools.crate_ticket: tickets lists no tool that this matches; did you mean create_ticket?',
+    'minor tools.crate_ticket: tickets lists no matching tool; did you mean create_ticket?',
   ],
   [
     { tools: { delete_ticket: { type_to_confirm: 'idd' } } },
@@ -82,19 +82,19 @@ test.each<[object, string]>([
   ],
   [
     { tools: { call_api: { deprecated: 'use creat_ticket, until 2030-01-01' } } },
-    'minor tools.call_api.deprecated: tickets lists no tool that this matches; did you mean create_ticket?',
+    'minor tools.call_api.deprecated: tickets lists no matching tool; did you mean create_ticket?',
   ],
   [
     { intent: [{ when: 'new', on: 'lst_*', suggest: 'create_ticket' }] },
-    'minor intent.0.on: tickets lists no tool that this matches; did you mean list_*?',
+    'minor intent.0.on: tickets lists no matching tool; did you mean list_*?',
   ],
   [
     { features: { mask: { rules: [{ pattern: 'x+', tools: 'lsit_tickets' }] } } },
-    'minor features.mask.rules.0.tools: tickets lists no tool that this matches; did you mean list_tickets?',
+    'minor features.mask.rules.0.tools: tickets lists no matching tool; did you mean list_tickets?',
   ],
   [
     { features: { permissions: { approval: { 'wirte:*': 'never' } } } },
-    'minor features.permissions.approval.wirte:*: opens nothing: no server knows this scope',
+    'minor features.permissions.approval.wirte:*: has no effect: no server has this scope',
   ],
 ])('a configured name that matches nothing is reported: %j', (own, expected) => {
   const all = found(own)
@@ -104,15 +104,15 @@ test.each<[object, string]>([
 test.each<[object, string]>([
   [
     { features: { mask: { rules: [{ pattern: 'x+', tools: ['lst_*'] }] } } },
-    'minor features.mask.rules.0.tools.0: no server lists a tool that this matches; did you mean list_*?',
+    'minor features.mask.rules.0.tools.0: no server lists a matching tool; did you mean list_*?',
   ],
   [
     { auth: { principal: { id: 'me', scopes: ['raed:tickets'] } } },
-    'minor auth.principal.scopes.0: opens nothing: no server knows this scope; did you mean read:tickets?',
+    'minor auth.principal.scopes.0: has no effect: no server has this scope; did you mean read:tickets?',
   ],
   [
     { auth: { scope_map: { all: 'raed:tickets' } } },
-    'minor auth.scope_map.all: opens nothing: no server knows this scope; did you mean read:tickets?',
+    'minor auth.scope_map.all: has no effect: no server has this scope; did you mean read:tickets?',
   ],
 ])('a name in the settings for all servers that matches nothing is reported: %j', (top, expected) => {
   expect(found({}, top)).toEqual([expected])

@@ -50,7 +50,7 @@ describe('the undo plan', () => {
     expect(settingsOf(entries)).not.toHaveProperty('create_note')
     const text = planText([{ upstream: 'files', tools: {}, entries }])
     expect(text).toContain('# Not sure, so it is no setting:\n')
-    expect(text).toContain('# - id is taken to be id of the result: there is no outputSchema that says so\n')
+    expect(text).toContain('# - id is assumed to be id of the result, because there is no outputSchema\n')
     expect(text).toContain('# undo: delete_note(id=$.result.id)\n')
   })
 

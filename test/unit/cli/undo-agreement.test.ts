@@ -99,7 +99,7 @@ describe('undo rules across outputs', () => {
     expect(undoing).toMatchObject({
       from: 'configuration',
       how: 'impossible',
-      doubts: ['ids of unmake must be array of string, but $.result.id of make is string'],
+      caveats: ['ids of unmake must be array of string, but $.result.id of make is string'],
     })
     const asking = { when: 'never', isOutOfBand: false, why: [] } as const
     const lines = toolLines({ entry: made, scopes: [], asking, undoing })

@@ -31,7 +31,7 @@ describe('undo and verify expressions', () => {
   test.each([
     [
       'undo: drop',
-      '6:15 upstreams.one.tools.t.undo: is no such call: expected "(" behind the name of the tool at character 5; it ends there',
+      '6:15 upstreams.one.tools.t.undo: is no such call: expected "(" after the name of the tool at character 5; it ends there',
     ],
     [
       'undo: drop(id=$.res.id)',

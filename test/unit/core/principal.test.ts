@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { anonymous, hasItsShare } from '../../../src/core/principal.ts'
+import { anonymous, hasReachedShare } from '../../../src/core/principal.ts'
 
 test.each([
   ['has less than a quarter', 9, 'one', false],
@@ -9,5 +9,5 @@ test.each([
 ])('a principal that %s has reached its share: %i of %s', (_what, count, holder, expected) => {
   const holders = new Map(Array.from({ length: count }, (_, index) => [index, holder]))
   const principal = holder === 'anonymous' ? anonymous : { id: 'one' }
-  expect(hasItsShare(principal, holders, (each) => each, 40)).toBe(expected)
+  expect(hasReachedShare(principal, holders, (each) => each, 40)).toBe(expected)
 })

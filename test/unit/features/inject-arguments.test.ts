@@ -76,7 +76,7 @@ describe('injected arguments of a call', () => {
     const same = await passedOn('{"_key":"k"}', { meta: { key: 'k' } })
     expect(extensionOf(same, 'key')).toBe('k')
     const other = await passedOn('{"_key":"k"}', { meta: { key: 'another' } })
-    expect(() => extensionOf(other, 'key')).toThrow('given twice')
+    expect(() => extensionOf(other, 'key')).toThrow('set twice')
   })
 
   it.each([

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { Secret } from '../../../src/core/text/secret.ts'
 import { createLog } from '../../../src/observability/log.ts'
-import { isTelling, Redactor, secretsOf } from '../../../src/core/text/redact.ts'
+import { isSecretKey, Redactor, secretsOf } from '../../../src/core/text/redact.ts'
 
 const canary = 'canary-9f8e7d"\\x'
 
@@ -69,10 +69,10 @@ describe('redaction of secrets by key', () => {
     'client_secret',
     'x-api-key',
     'password',
-  ])('C205 the value of %s is redacted', (key) => expect(isTelling(key)).toBe(true))
+  ])('C205 hides what stands under %s', (key) => expect(isSecretKey(key)).toBe(true))
 
   it.each(['tokens', 'method', 'name', 'key', 'keyboard', 'outcome'])('the value of %s is kept', (key) =>
-    expect(isTelling(key)).toBe(false),
+    expect(isSecretKey(key)).toBe(false),
   )
 })
 

@@ -58,7 +58,7 @@ describe('a form with a multiple choice', () => {
     expect(asked).toContain(big)
     expect(JSON.parse(asked).requestedSchema.properties.m).toEqual({
       type: 'string',
-      description: 'Choose any of, with commas between them: a, b',
+      description: 'Choose any of these, separated by commas: a, b',
     })
     const read = readInputResponse(question, client('2025-06-18'), answer)
     expect(read.text).toBe('{"action":"accept","content":{"n":1.0,"m":["a","b"]}}')

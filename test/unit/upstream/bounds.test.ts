@@ -102,7 +102,7 @@ describe('suspended calls', () => {
       heard.resolve(said(await working.requestInput(question)))
       return { kind: 'result', result: Payload.of({}) }
     }
-    const handle = suspendable(open, { patience: 1000 })
+    const handle = suspendable(open, { answerTimeoutMs: 1000 })
     const asked = await first(handle(call()))
     await vi.advanceTimersByTimeAsync(1001)
     expect(await heard.promise).toBe('cancel')

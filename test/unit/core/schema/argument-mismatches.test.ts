@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { parseExpression } from '../../../../src/core/undo/expression.ts'
-import { argumentMismatches, strayed } from '../../../../src/core/schema/argument-mismatches.ts'
+import { argumentMismatches, pathMismatch } from '../../../../src/core/schema/argument-mismatches.ts'
 
 const schema = {
   type: 'object',
@@ -18,7 +18,7 @@ describe('argument mismatches of a call expression', () => {
   test.each([
     ['f(id=1)', []],
     ['f(id=$.result.id, state="closed", labels=[1], nested={"a": 1})', []],
-    ['f(title="x")', ['f needs id, which is not given']],
+    ['f(title="x")', ['f requires id, which is missing']],
     ['f(id=1, titl="x")', ['f takes no titl; did you mean title?']],
     ['f(id=1, elsewhere=2)', ['f takes no elsewhere; there are id, title, state, labels, nested']],
     ['f(id="1")', ['id of f must be integer']],
@@ -120,7 +120,7 @@ describe('paths against a schema', () => {
     ['$.result', undefined],
     ['$.result.item', 'f has no $.result.item; did you mean items?'],
     ['$.result.items[0].number', 'f has no $.result.items[0].number; there is id'],
-  ])('path %s is checked against a schema', (text, expected) => {
-    expect(strayed(pathOf(text), described, 'f')).toBe(expected)
+  ])('%s is held against a schema', (text, expected) => {
+    expect(pathMismatch(pathOf(text), described, 'f')).toBe(expected)
   })
 })

@@ -46,13 +46,13 @@ describe('changes of an input schema', () => {
       'additional properties that become forbidden',
       object(),
       object({ additionalProperties: false }),
-      'major  may not have all other members any more',
+      'major  accepts fewer additional members',
     ],
     [
       'additional properties of a type that become allowed',
       object({ additionalProperties: false }),
       object({ additionalProperties: text }),
-      'minor  may have other members',
+      'minor  may have additional members',
     ],
     ['a different default', { default: 1 }, { default: 2 }, 'major  has another default'],
     ['an unknown keyword', {}, { if: { const: 1 } }, 'major  if is another'],
@@ -62,6 +62,11 @@ describe('changes of an input schema', () => {
       { items: { type: 'null' } },
       'major [] type: some came, some went',
     ],
+<<<<<<< HEAD
+=======
+    ['a form more', { anyOf: [text] }, { anyOf: [text, { type: 'null' }] }, 'minor  has more alternatives'],
+    ['other words', { description: 'a' }, { description: 'b' }, 'patch  has a new description'],
+>>>>>>> wt-x
     [
       'an additional alternative',
       { anyOf: [text] },

@@ -87,7 +87,7 @@ describe('a call expression', () => {
 describe('syntax errors of expressions', () => {
   test.each([
     ['', 'expected the name of a tool at character 1; it ends there'],
-    ['none', 'expected "(" behind the name of the tool at character 5; it ends there'],
+    ['none', 'expected "(" after the name of the tool at character 5; it ends there'],
     ['f(', 'expected the name of an argument at character 3; it ends there'],
     ['f(a', 'expected "=" behind "a" at character 4; it ends there'],
     ['f(a=)', 'expected a value: JSON, or a path that begins with $ at character 5; there is ")"'],
@@ -108,7 +108,7 @@ describe('syntax errors of expressions', () => {
     ['f(a=12345678901234567890)', 'the number at character 5 is too large'],
     ['f(a=1e999)', 'the number at character 5 is too large'],
     ['f(a=01)', 'expected a value: JSON, or a path that begins with $ at character 5; there is "01)"'],
-    ['f(a="x)', 'the text at character 5 is no JSON text in double quotes'],
+    ['f(a="x)', 'the text at character 5 is not a JSON string in double quotes'],
     [`f(a=${'['.repeat(33)}`, 'values are nested more than 32 levels deep'],
     [`f(a=$.args${'.b'.repeat(65)})`, 'a path has more than 64 steps'],
     [`f(a="${'x'.repeat(4000)}")`, 'it is longer than 4000 characters'],

@@ -54,7 +54,7 @@ describe('undo proposals by tools with opposite names', () => {
     ['github_create_release', 'github_delete_release'],
   ])('%s is undone by %s with certainty, using the id from the result', (one, other) => {
     const proposal = proposalOf(tool(one, { title: text }, id), tool(other, id))
-    expect(proposal).toMatchObject({ undo: `${other}(id=$.result.id)`, doubts: [] })
+    expect(proposal).toMatchObject({ undo: `${other}(id=$.result.id)`, caveats: [] })
   })
 
   test.each([
@@ -82,7 +82,7 @@ describe('undo proposals by tools with opposite names', () => {
       tool(other, { path: text, label: text }),
     )
     expect(proposal?.undo).toBe(`${other}(path=$.args.path, label=$.args.label)`)
-    expect(proposal?.doubts).toContainEqual(expect.stringContaining('before'))
+    expect(proposal?.caveats).toContainEqual(expect.stringContaining('before'))
   })
 
   test.each([
@@ -104,7 +104,9 @@ describe('undo proposals by tools with opposite names', () => {
     const made = tool('create_relation', { from: text, to: text })
     const proposal = proposalOf(tool('delete_relation', { from: text, to: text }), made)
     expect(proposal?.undo).toEqual({ call: 'create_relation(from=$.args.from, to=$.args.to)', exact: false })
-    expect(proposal?.doubts).toEqual(['what was taken away may have held more than its arguments say'])
+    expect(proposal?.caveats).toEqual([
+      'the removed object may have had more content than the arguments contain',
+    ])
     const more = tool('create_relation', { from: text, to: text, 'note?': text })
     expect(undoOf(tool('delete_relation', { from: text, to: text }), more)).toBeUndefined()
   })
@@ -123,7 +125,7 @@ describe('undo proposals never affect anything the call did not create', () => {
     const remove = tool('delete-many', { ...place, 'filter?': object_ })
     expect(undoOf(insert, remove)).toBeUndefined()
     expect(missesOf(insert, remove)).toEqual([
-      'delete-many hits whatever fits filter, and nothing tells which of that insert-many is about',
+      'delete-many affects everything that matches filter, and nothing identifies what insert-many affected',
     ])
   })
 
@@ -136,7 +138,7 @@ describe('undo proposals never affect anything the call did not create', () => {
   ])('a creation is not undone by a call with %s', (_what, inputs, others) => {
     const [create, remove] = [tool('create_card', inputs), tool('delete_card', others)]
     expect(undoOf(create, remove)).toBeUndefined()
-    expect(missesOf(create, remove)[0]).toMatch(/nothing tells/)
+    expect(missesOf(create, remove)[0]).toMatch(/nothing identifies/)
   })
 
   test('a comment on an issue is not identified by the issue', () => {
@@ -170,7 +172,7 @@ describe('certain and doubtful undo proposals', () => {
   test('an id declared in the output schema is certain', () => {
     expect(proposalOf(create, tool('delete_issue', { 'id?': text }))).toMatchObject({
       undo: 'delete_issue(id=$.result.id)',
-      doubts: [],
+      caveats: [],
     })
   })
 
@@ -180,7 +182,7 @@ describe('certain and doubtful undo proposals', () => {
       tool('delete_issue', { 'issue_id?': text }),
     )
     expect(proposal?.undo).toBe('delete_issue(issue_id=$.result.id)')
-    expect(proposal?.doubts).toEqual([expect.stringContaining('there is no outputSchema')])
+    expect(proposal?.caveats).toEqual([expect.stringContaining('there is no outputSchema')])
   })
 
   test.each(['filter', 'where', 'query', 'conditions', 'selector', 'ids', 'name', 'namespace', 'mode'])(
@@ -188,8 +190,8 @@ describe('certain and doubtful undo proposals', () => {
     (name) => {
       const proposal = proposalOf(create, tool('delete_issue', { id: text, [`${name}?`]: text }))
       expect(proposal?.undo).toBe('delete_issue(id=$.result.id)')
-      expect(proposal?.doubts).toEqual([
-        `delete_issue is called without ${name}, which may change what it hits`,
+      expect(proposal?.caveats).toEqual([
+        `delete_issue is called without ${name}, which may change what it affects`,
       ])
     },
   )
@@ -208,13 +210,13 @@ describe('certain and doubtful undo proposals', () => {
       const switchable = tool('delete_issue', { id: text, [`${name}${end}`]: { type: 'boolean' } })
       expect(proposalOf(create, switchable)).toMatchObject({
         undo: `delete_issue(id=$.result.id, ${name}=false)`,
-        doubts: [],
+        caveats: [],
       })
     }
   })
 
   test.each(['comment', 'reason', 'notify', 'timeout_ms'])('an optional %s may be omitted', (name) => {
-    expect(proposalOf(create, tool('delete_issue', { id: text, [`${name}?`]: text }))?.doubts).toEqual([])
+    expect(proposalOf(create, tool('delete_issue', { id: text, [`${name}?`]: text }))?.caveats).toEqual([])
   })
 
   test.each<[string, Definition, Definition]>([
@@ -226,23 +228,23 @@ describe('certain and doubtful undo proposals', () => {
   ])('a creation %s is doubtful', (_what, one, other) => {
     const proposal = proposalOf({ ...create, ...one }, { ...tool('delete_issue', { id: text }), ...other })
     expect(proposal?.undo).toBe('delete_issue(id=$.result.id)')
-    expect(proposal?.doubts).toHaveLength(1)
+    expect(proposal?.caveats).toHaveLength(1)
   })
 
   test('a creation with an overwrite switch is doubtful', () => {
     const upsert = tool('create_issue', { title: text, 'overwrite?': { type: 'boolean' } }, { id: text })
-    expect(proposalOf(upsert, tool('delete_issue', { id: text }))?.doubts).toHaveLength(1)
+    expect(proposalOf(upsert, tool('delete_issue', { id: text }))?.caveats).toHaveLength(1)
   })
 
   test.each(['folder', 'directory', 'database', 'table', 'collection', 'project', 'branch'])(
     'a %s may contain items added since, unless only an empty one can be deleted',
     (noun) => {
       const made = tool(`create_${noun}`, { name: text }, { id: text })
-      expect(proposalOf(made, tool(`delete_${noun}`, { id: text }))?.doubts).toHaveLength(1)
+      expect(proposalOf(made, tool(`delete_${noun}`, { id: text }))?.caveats).toHaveLength(1)
       const careful = tool(`delete_${noun}`, { id: text, 'recursive?': { type: 'boolean' } })
       expect(proposalOf(made, careful)).toMatchObject({
         undo: `delete_${noun}(id=$.result.id, recursive=false)`,
-        doubts: [],
+        caveats: [],
       })
     },
   )
@@ -251,19 +253,19 @@ describe('certain and doubtful undo proposals', () => {
     const made = tool('create_secret', { vault: text, name: text, value: text })
     expect(proposalOf(made, tool('delete_secret', { vault: text, name: text }))).toMatchObject({
       undo: 'delete_secret(vault=$.args.vault, name=$.args.name)',
-      doubts: [],
+      caveats: [],
     })
-    expect(proposalOf(made, tool('delete_secret', { name: text }))?.doubts).toEqual([
+    expect(proposalOf(made, tool('delete_secret', { name: text }))?.caveats).toEqual([
       'delete_secret is called without vault, which create_secret takes',
     ])
     const added = tool('add_secret', { name: text })
-    expect(proposalOf(added, tool('remove_secret', { name: text }))?.doubts).toHaveLength(1)
+    expect(proposalOf(added, tool('remove_secret', { name: text }))?.caveats).toHaveLength(1)
   })
 
   test('an id among the arguments may belong to something else', () => {
     const made = tool('create_comment', { id: text, body: text })
-    expect(proposalOf(made, tool('delete_comment', { comment_id: text }))?.doubts).toEqual([
-      'id of create_comment may be that of another thing',
+    expect(proposalOf(made, tool('delete_comment', { comment_id: text }))?.caveats).toEqual([
+      'id of create_comment may identify another object',
     ])
   })
 
@@ -271,7 +273,7 @@ describe('certain and doubtful undo proposals', () => {
     const made = tool('create_secrets', { names: texts })
     const proposal = proposalOf(made, tool('delete_secrets', { names: texts }))
     expect(proposal?.undo).toBe('delete_secrets(names=$.args.names)')
-    expect(proposal?.doubts).toHaveLength(1)
+    expect(proposal?.caveats).toHaveLength(1)
   })
 })
 
@@ -290,7 +292,7 @@ describe('undo proposals match every required argument by name', () => {
       tool('create_relations', { relations }, { relations }),
       tool('delete_relations', { relations }),
     )
-    expect(proposal).toMatchObject({ undo: 'delete_relations(relations=$.result.relations)', doubts: [] })
+    expect(proposal).toMatchObject({ undo: 'delete_relations(relations=$.result.relations)', caveats: [] })
   })
 
   test.each([
@@ -301,9 +303,9 @@ describe('undo proposals match every required argument by name', () => {
   ])('%s is taken with certainty from a result with a schema', (wanted, outputs, path) => {
     const remove = tool('delete_issue', { [wanted]: text })
     const proposal = proposalOf(tool('create_issue', { title: text }, outputs), remove)
-    expect(proposal).toMatchObject({ undo: `delete_issue(${wanted}=${path})`, doubts: [] })
+    expect(proposal).toMatchObject({ undo: `delete_issue(${wanted}=${path})`, caveats: [] })
     const maybe = Object.fromEntries(Object.entries(outputs).map(([name, schema]) => [`${name}?`, schema]))
-    expect(proposalOf(tool('create_issue', { title: text }, maybe), remove)?.doubts).toEqual([
+    expect(proposalOf(tool('create_issue', { title: text }, maybe), remove)?.caveats).toEqual([
       expect.stringContaining('may be absent'),
     ])
   })
@@ -319,7 +321,7 @@ describe('undo proposals match every required argument by name', () => {
       tool('delete_issue', { [wanted]: text }),
     )
     expect(proposal?.undo).toBe(`delete_issue(${wanted}=${path})`)
-    expect(proposal?.doubts).toHaveLength(1)
+    expect(proposal?.caveats).toHaveLength(1)
   })
 
   test('an id of another kind is not taken from the result', () => {
@@ -342,7 +344,7 @@ describe('undo proposals match every required argument by name', () => {
   test('an argument that may be absent is doubtful', () => {
     const proposal = proposalOf(tool('create_row', { 'name?': text }), tool('delete_row', { name: text }))
     expect(proposal?.undo).toBe('delete_row(name=$.args.name)')
-    expect(proposal?.doubts).toEqual(['name of the arguments may be absent'])
+    expect(proposal?.caveats).toEqual(['name of the arguments may be absent'])
   })
 
   test('a member is taken from each list item, preferably of the result', () => {
@@ -350,10 +352,10 @@ describe('undo proposals match every required argument by name', () => {
     const remove = tool('delete_entities', { entityNames: texts })
     const asked = proposalOf(tool('create_entities', { entities }), remove)
     expect(asked?.undo).toBe('delete_entities(entityNames=$.args.entities[*].name)')
-    expect(asked?.doubts).toEqual([expect.stringContaining('chosen by the caller')])
+    expect(asked?.caveats).toEqual([expect.stringContaining('the caller chooses its identifier')])
     expect(proposalOf(tool('create_entities', { entities }, { entities }), remove)).toMatchObject({
       undo: 'delete_entities(entityNames=$.result.entities[*].name)',
-      doubts: [],
+      caveats: [],
     })
     const numbered = tool('delete_entities', { entityNames: { type: 'array', items: number } })
     expect(undoOf(tool('create_entities', { entities }), numbered)).toBeUndefined()
@@ -381,7 +383,7 @@ describe('undo proposals for moves', () => {
     const move = { ...tool('move_file', { [from]: text, [to]: text }), description: fails }
     expect(proposalOf(move)).toMatchObject({
       undo: `move_file(${from}=$.args.${to}, ${to}=$.args.${from})`,
-      doubts: [],
+      caveats: [],
     })
   })
 
@@ -392,7 +394,7 @@ describe('undo proposals for moves', () => {
     'Fails if there is no source.',
   ])('a move that may replace its destination is doubtful: %j', (description) => {
     const move = { ...tool('move_file', { source: text, destination: text }), description }
-    expect(proposalOf(move)?.doubts).toEqual(['move_file may replace what was at destination before'])
+    expect(proposalOf(move)?.caveats).toEqual(['move_file may replace an existing object at destination'])
   })
 
   test('the other arguments of a move are repeated', () => {
@@ -408,10 +410,10 @@ describe('undo proposals for moves', () => {
     const move = (more: Properties): Definition => {
       return { ...tool('move_file', { source: text, destination: text, ...more }), description: fails }
     }
-    expect(proposalOf(move({ 'drive?': text }))?.doubts).toHaveLength(1)
+    expect(proposalOf(move({ 'drive?': text }))?.caveats).toHaveLength(1)
     const forced = proposalOf(move({ 'overwrite?': { type: 'boolean' } }))
     expect(forced?.undo).toMatch(/, overwrite=false\)$/)
-    expect(forced?.doubts).toEqual(['with overwrite it may replace what was there'])
+    expect(forced?.caveats).toEqual(['with overwrite it may replace an existing object'])
   })
 
   test('a copy is not reverted by a move', () => {
@@ -430,7 +432,7 @@ describe('undo proposals by snapshot and restore', () => {
         restore: 'write_file(path=$.args.path, content=$.snapshot.content)',
         absent: 'none',
       },
-      doubts: [],
+      caveats: [],
     })
   })
 
@@ -441,11 +443,11 @@ describe('undo proposals by snapshot and restore', () => {
         snapshot: 'read_text_file(path=$.args.path)',
         restore: 'write_file(path=$.args.path, content=$.snapshot.content)',
       },
-      doubts: [],
+      caveats: [],
     })
     const renaming = tool('update_file', { path: text, title: text, content: text })
-    expect(proposalOf(renaming, read, write)?.doubts).toContain(
-      'write_file may not put back what title changes',
+    expect(proposalOf(renaming, read, write)?.caveats).toContain(
+      'write_file may not restore what title changes',
     )
   })
 
@@ -466,7 +468,7 @@ describe('undo proposals by snapshot and restore', () => {
       snapshot: 'read_text_file(path=$.args.path)',
       restore: 'write_file(path=$.args.path, content=$.snapshot.content)',
     })
-    expect(proposal?.doubts).toHaveLength(1)
+    expect(proposal?.caveats).toHaveLength(1)
   })
 
   test('a deprecated tool is proposed only as a last resort', () => {
@@ -484,7 +486,7 @@ describe('undo proposals by snapshot and restore', () => {
     })
     const proposal = proposalOf(update, get({ title: text }))
     expect(proposal).toMatchObject({ undo: { exact: false } })
-    expect(proposal?.doubts).toEqual(['get_issue does not say what body was'])
+    expect(proposal?.caveats).toEqual(['get_issue does not return the previous value of body'])
   })
 
   test('a boolean that is content is restored and not set to false', () => {
@@ -497,7 +499,7 @@ describe('undo proposals by snapshot and restore', () => {
     const partly = proposalOf(tool('update_page', { id: text, title: text, 'force_https?': on }), {
       ...tool('get_page', { id: text }, { title: text }),
     })
-    expect(partly?.doubts).toEqual(['get_page does not say what force_https was'])
+    expect(partly?.caveats).toEqual(['get_page does not return the previous value of force_https'])
   })
 
   test.each<[string, Definition, Definition]>([
@@ -521,8 +523,8 @@ describe('undo proposals by snapshot and restore', () => {
       tool('update_cards', { status: text }),
       tool('get_cards', {}, { status: text }),
     ],
-  ])('a restore is doubtful if %s', (_why, one, other) => {
-    expect(proposalOf(one, other)?.doubts.length).toBeGreaterThan(0)
+  ])('not for sure where %s', (_why, one, other) => {
+    expect(proposalOf(one, other)?.caveats.length).toBeGreaterThan(0)
   })
 
   test('a bulk change is not restored from a read without its filter', () => {
@@ -530,7 +532,7 @@ describe('undo proposals by snapshot and restore', () => {
     const get = tool('read_records', { table: text }, { data: text })
     expect(undoOf(update, get)).toBeUndefined()
     expect(missesOf(update, get)).toEqual([
-      'update_records changes whatever fits where, and read_records does not read just that',
+      'update_records changes everything that matches where, and read_records does not read the same selection',
     ])
   })
 
@@ -561,7 +563,7 @@ describe('undo proposals without a delete tool', () => {
       call: 'update_issue(repo=$.args.repo, issue_number=$.result.number, state="closed")',
       exact: false,
     })
-    expect(proposal?.doubts[0]).toBe('nothing deletes what it makes, so it is only closed')
+    expect(proposal?.caveats[0]).toBe('no tool deletes what it creates, so it is only closed')
   })
 })
 

@@ -231,7 +231,7 @@ describe('suggestions for an unknown tool', () => {
     })
     expect((await failed('add_entity', 'graph')).extra.suggestion).toBe('Did you mean create_entities?')
     expect((await failed('add_entity', 'files')).extra.suggestion).toBe(
-      'List the tools to see which there are.',
+      'List the tools to see the available ones.',
     )
   })
 
@@ -245,7 +245,10 @@ describe('suggestions for an unknown tool', () => {
   it('tools the caller may not call are not suggested', async () => {
     const isPermitted = async (): Promise<boolean> => false
     const { extra } = await failed('raed_text_file', 'files', { isPermitted })
-    expect([extra.suggestion, extra.details]).toEqual(['List the tools to see which there are.', undefined])
+    expect([extra.suggestion, extra.details]).toEqual([
+      'List the tools to see the available ones.',
+      undefined,
+    ])
   })
 
   it('suggestions are fast for any name and number of tools', async () => {

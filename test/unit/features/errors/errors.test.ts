@@ -185,7 +185,7 @@ describe('every error code', () => {
     const told = (method: string): unknown =>
       JSON.parse(encodeLegacyError({ kind: 'request', id: '1', method, params: Payload.of({}) }, error, 'r1'))
     expect(told('prompts/get')).toMatchObject({ error: { code: -32602 } })
-    const text = 'This tool needs something the client does not offer: sampling. It asks a model.'
+    const text = 'This tool requires a capability the client does not declare: sampling. It asks a model.'
     expect(told('tools/call')).toMatchObject({ result: { isError: true, content: [{ text }] } })
   })
 

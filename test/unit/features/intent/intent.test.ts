@@ -218,8 +218,8 @@ describe('the intent of a call', () => {
       { intent: { text: 'x', workflow_id: 1 } },
       'workflow_id must be a string',
     ],
-    ['given twice', { intent: 'a', _meta: { intent: 'b' } }, 'given twice'],
-  ])('an intent that is %s is refused before the call', async (_, params, words) => {
+    ['given twice', { intent: 'a', _meta: { intent: 'b' } }, 'set twice'],
+  ])('that is %s is refused, and the call is not made', async (_, params, words) => {
     await expect(tried(params)).rejects.toMatchObject({
       code: 'INVALID_INPUT',
       message: expect.stringContaining(words),

@@ -46,7 +46,7 @@ test.each<[Record<string, ToolSettings>, string[]]>([
   ],
   [
     { write_file: { undo: 'delete_file()' } },
-    ['write_file.undo: delete_file needs path, which is not given'],
+    ['write_file.undo: delete_file requires path, which is missing'],
   ],
   [
     { write_file: { undo: 'delete_file(path=$.args.file, force=true)' } },
@@ -81,7 +81,7 @@ test.each<[Record<string, ToolSettings>, string[]]>([
       },
     },
     [
-      'write_file.undo.snapshot: delete_file is called to look something up, but does not only read (its name); write op: read for it if it does',
+      'write_file.undo.snapshot: delete_file is called to read, but is not classified as read-only (its name); set op: read if it is',
     ],
   ],
   [

@@ -46,7 +46,7 @@ describe('upstream client credentials', () => {
     const oauth = { grant: 'client_credentials', ...client, clientSecret: new Secret('another one') } as const
     const { upstream } = oauthUpstream(server.url, oauth)
     await expect(upstream.handle(echo(caller('alice')))).rejects.toThrow('invalid_client')
-    expect(upstream.status.problem).toBe('The authorization server granted no token (invalid_client).')
+    expect(upstream.status.problem).toBe('The authorization server issued no token (invalid_client).')
   })
 
   it.each(['2025-11-25', '2024-11-05'] as const)('a token is sent to a %s server', async (revision) => {
@@ -199,7 +199,7 @@ describe('upstream token exchange', () => {
     const { upstream } = oauthUpstream(server.url, { grant: 'token_exchange', ...client })
     await expect(upstream.handle(echo(caller('alice')))).rejects.toMatchObject({
       code: 'SERVER_UNAVAILABLE',
-      message: expect.stringContaining('the caller came without one'),
+      message: expect.stringContaining('the request has no token'),
     })
   })
 

@@ -225,7 +225,7 @@ describe('sign-in to the pages', () => {
     const key =
       statement.header?.['alg'] === 'PS256' ? (await generateKeyPair('PS256')).privateKey : statement.key
     await expect(made.pass({ statement: { ...statement, ...(key && { key }) } })).rejects.toThrow(
-      'The authorization server granted no token (',
+      'The authorization server issued no token (',
     )
   })
 
@@ -233,8 +233,8 @@ describe('sign-in to the pages', () => {
     const made = await field({ requiredClaims: ['tenant', 'client_id'] })
     const { privateKey: key } = await generateKeyPair('RS256')
     const claims = { tenant: 'a' }
-    await expect(made.pass({ statement: { claims, key } })).rejects.toThrow('granted no token')
-    await expect(made.pass()).rejects.toThrow('what the configuration requires')
+    await expect(made.pass({ statement: { claims, key } })).rejects.toThrow('issued no token')
+    await expect(made.pass()).rejects.toThrow('lacks a claim that the configuration requires')
     expect((await made.pass({ statement: { claims } })).cookies).not.toBe('')
   })
 
@@ -242,7 +242,7 @@ describe('sign-in to the pages', () => {
     const made = await field({ secret: CLIENT.secret, algorithms: ['HS256'] })
     expect(await identity(made, (await made.pass()).cookies)).toMatchObject({ sub: 'anna' })
     const statement = { header: { alg: 'HS256' }, key: ours }
-    await expect(made.pass({ statement })).rejects.toThrow('granted no token')
+    await expect(made.pass({ statement })).rejects.toThrow('issued no token')
   })
 
   it('a state of another sign-in or browser, and a late callback, are refused', async () => {
@@ -265,7 +265,7 @@ describe('sign-in to the pages', () => {
       const params = new URLSearchParams({ code: 'a', state: new URL(asks).searchParams.get('state') ?? '' })
       return made.signIn.finish(params, () => way.value)
     })
-    await expect(late).rejects.toThrow('too long ago')
+    await expect(late).rejects.toThrow('has expired')
   })
 
   it.each([

@@ -58,7 +58,7 @@ describe('connections to a server', () => {
     for (let client = 0; client < 16; client++) await busy.get(`greedy ${client}`, greedy)
     await expect(busy.get('greedy again', greedy)).rejects.toMatchObject({
       code: 'OVERLOADED',
-      message: expect.stringContaining('of one caller'),
+      message: expect.stringContaining('of this caller'),
     })
     await expect(busy.get('quiet', quiet)).resolves.toBeDefined()
     await expect(busy.get('greedy 0', greedy)).resolves.toBeDefined()

@@ -33,8 +33,8 @@ function open(connect: OpenTransport): Promise<ModernConnection> {
     revision: '2026-07-28',
     mirrors: false,
     proof: proofFor(serverSettings()),
-    patience: () => AbortSignal.timeout(1000),
-    discretion: { note: (note: Notification) => note } as unknown as MessageRedactor,
+    stepTimeout: () => AbortSignal.timeout(1000),
+    redactor: { note: (note: Notification) => note } as unknown as MessageRedactor,
     log: silentLog,
   })
 }

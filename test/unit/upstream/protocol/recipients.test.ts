@@ -4,7 +4,7 @@ import type { Call, Notification } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { anonymous } from '../../../../src/core/principal.ts'
 import { Registry } from '../../../../src/core/registry.ts'
-import { recipientsOf, type Under } from '../../../../src/upstream/protocol/notifications.ts'
+import { recipientsOf, type ActiveRequest } from '../../../../src/upstream/protocol/notifications.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
 const LEVEL = 'io.modelcontextprotocol/logLevel'
@@ -42,7 +42,7 @@ function note(method: string, params: object, meta?: object): Notification {
 
 /** The indexes of the calls that receive the notification, from 1; or the reason why none does. */
 function heard(calls: readonly Call[], told: Notification, about?: number): unknown {
-  const underWay = new Registry<number, Under>()
+  const underWay = new Registry<number, ActiveRequest>()
   const all = calls.map((each) => ({ call: each }) as unknown as UpstreamCall)
   for (const [index, working] of all.entries()) underWay.set(index + 1, { id: index + 1, working })
   const { to, why } = recipientsOf(told, about, underWay)

@@ -1,0 +1,319 @@
+/**
+ * The connections of one server: its route (era, revision, transport) is negotiated once, kept while the server behaves
+ * accordingly, and negotiated again after a permanent failure. Connections are pooled by what the isolation setting
+ * separates.
+ */
+import { type Call, type Client } from '../core/call.ts'
+import { asGatewayError } from '../core/error.ts'
+import { canonical } from '../core/json/json.ts'
+import type { Log } from '../core/log.ts'
+import type { UpstreamSettings } from '../core/settings.ts'
+import { type MayKeep, withoutReservedKeys } from '../protocol/meta-keys.ts'
+import { beforeCall, isPassing } from './failures.ts'
+import {
+  Eras,
+  type OpenRoute,
+  TRIAL_TIMEOUT_MS,
+  negotiateHttp,
+  negotiateStdio,
+  type Route,
+} from './negotiate.ts'
+import type { Credentials } from './oauth/credentials.ts'
+import { beingClosed, Pool } from './pool.ts'
+import type { UpstreamConnection } from './protocol/connection.ts'
+import { proofFor } from './protocol/gateway-proof.ts'
+import { LegacyConnection } from './protocol/legacy.ts'
+import { ModernConnection } from './protocol/modern.ts'
+import { isOfCredentials, type Login } from './transport/auth-retry.ts'
+import { type Variables, LastLines, stdioConnect } from './transport/child.ts'
+import { createHttpClient, UpstreamQuota } from './transport/http-client.ts'
+import type { MessageRedactor } from './transport/redactor.ts'
+import type { OpenTransport, StepTimeout } from './transport/transport.ts'
+
+/** How a server is reached, as far as known. */
+export interface Status {
+  /** The era and revision in use, once known. */
+  readonly era?: 'legacy' | 'modern'
+  readonly revision?: string
+  /** The revision of legacy connections, if some clients use (or used) them next to modern ones. */
+  readonly olderRevision?: string
+  readonly connections: number
+  /** Why the last connection attempt failed. */
+  readonly problem?: string
+  /** The last lines its process wrote to standard error before that. They are for operators, not for callers. */
+  readonly stderr?: readonly string[]
+}
+
+interface ConnectorOptions {
+  /** The environment variables passed to child processes. */
+  readonly variables: Variables
+  readonly credentials: Credentials | undefined
+  readonly redactor: MessageRedactor
+  readonly log: Log
+}
+
+interface Key {
+  readonly route: Route
+  readonly call: Call
+  readonly login: Login | undefined
+  /** Set while it is unknown whether the server accepts this route. */
+  readonly isTrial: boolean
+  /** Aborted at the end of the start timeout. */
+  readonly deadline: AbortSignal
+}
+
+/** Opens the connections of one server and knows how it is reached. */
+export class Connector {
+  readonly #credentials: Credentials | undefined
+  readonly #redactor: MessageRedactor
+  readonly #closed = new AbortController()
+  readonly #timeout: StepTimeout
+  readonly #quota: UpstreamQuota | undefined
+  readonly #stderr: LastLines
+  readonly #negotiate: (login: Login | undefined, deadline: AbortSignal) => Promise<Route>
+  readonly #pool: Pool<Key>
+  readonly #eras: Eras
+  readonly #nameOf: (call: Call, route: Route) => string
+  /** The negotiation in progress or its result, where it is the same for all callers. */
+  #negotiated: Promise<Route> | undefined
+  #route: Route | undefined
+  #problem: string | undefined
+  #hasAnswered = false
+  #olderRevision: string | undefined
+
+  constructor(settings: UpstreamSettings, { variables, credentials, redactor, log }: ConnectorOptions) {
+    this.#credentials = credentials
+    this.#redactor = redactor
+    this.#timeout = () => AbortSignal.any([AbortSignal.timeout(settings.startTimeout), this.#closed.signal])
+    this.#quota = this.#isPersonal ? undefined : new UpstreamQuota()
+    this.#stderr = new LastLines(redactor.text)
+    this.#negotiate = negotiator(settings, {
+      variables,
+      quota: this.#quota,
+      stepTimeout: this.#timeout,
+      log,
+      lastLines: this.#stderr,
+    })
+    this.#pool = new Pool<Key>({
+      idle: settings.idle,
+      open: (key) => openConnection(key, settings, { redactor, stepTimeout: this.#timeout, log }),
+      owner: ({ call }) => call.principal,
+      // One caller's credentials, or an era the server does not have, are no problem for other callers.
+      isFailure: (error, { isTrial }) => !isTrial && !isOfCredentials(error),
+      log,
+    })
+    this.#eras = new Eras(log)
+    this.#nameOf = connectionNames(settings)
+  }
+
+  /** The open connection for a call, which nearly every call has. */
+  ready(call: Call): UpstreamConnection | undefined {
+    const route = this.#route && this.#eras.route(call.client, this.#route)
+    return route && this.#pool.ready(this.#nameOf(call, route))
+  }
+
+  /** The connection for a call, opened where there is none. @throws SERVER_UNAVAILABLE, OVERLOADED */
+  async connect(call: Call): Promise<UpstreamConnection> {
+    const deadline = this.#timeout()
+    try {
+      const login = this.#credentials?.login(call.principal)
+      const newest = this.#route ?? (await this.#findRoute(login, deadline))
+      this.#route = newest
+      const openRoute: OpenRoute = (route, isTrial) =>
+        this.#pool.get(this.#nameOf(call, route), { route, call, login, isTrial, deadline })
+      const connection = await this.#eras.connect(call, newest, openRoute)
+      if (connection.era !== newest.era) this.#olderRevision = connection.revision
+      this.#problem = undefined
+      this.#hasAnswered = true
+      return connection
+    } catch (thrown) {
+      throw this.#failed(beforeCall(thrown))
+    }
+  }
+
+  /** What the server reports of its own rate limit; unknown where it has one for each user. */
+  get quota(): UpstreamQuota | undefined {
+    return this.#quota
+  }
+
+  get status(): Status {
+    const { era, revision } = this.#route ?? {}
+    const { connections } = this.#pool
+    const current = connections.find((connection) => connection.era === era)?.revision ?? revision
+    const { all: stderr } = this.#stderr
+    return {
+      // The revision can be configured, so it may be known before the server has ever answered.
+      ...(this.#hasAnswered && era && current !== undefined && { era, revision: current }),
+      ...(this.#olderRevision !== undefined && { olderRevision: this.#olderRevision }),
+      connections: connections.length,
+      ...(this.#problem !== undefined && { problem: this.#problem, ...(stderr.length > 0 && { stderr }) }),
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed.abort(beingClosed())
+    await this.#pool.close()
+  }
+
+  get #isPersonal(): boolean {
+    return this.#credentials?.isPersonal === true
+  }
+
+  /** One caller's failed credentials say nothing about another's, so personal negotiations are not shared. */
+  #findRoute(login: Login | undefined, deadline: AbortSignal): Promise<Route> {
+    if (this.#isPersonal) return this.#negotiate(login, deadline)
+    this.#negotiated ??= this.#negotiate(login, deadline)
+    return this.#negotiated
+  }
+
+  #failed(error: unknown): unknown {
+    const { message, extra } = asGatewayError(error)
+    this.#problem = this.#redactor.text(extra.forOperator ?? message)
+    // A route that turned out to be wrong is negotiated again by the next call.
+    if (!this.#route || !isPassing(error)) {
+      this.#negotiated = this.#route = undefined
+      this.#eras.forget()
+    }
+    return error
+  }
+}
+
+function negotiator(
+  settings: UpstreamSettings,
+  {
+    variables,
+    quota,
+    stepTimeout,
+    log,
+    lastLines,
+  }: Pick<ConnectorOptions, 'variables' | 'log'> & {
+    lastLines: LastLines
+    quota: UpstreamQuota | undefined
+    stepTimeout: StepTimeout
+  },
+): (login: Login | undefined, deadline: AbortSignal) => Promise<Route> {
+  const { reach } = settings
+  if (reach.kind === 'command') {
+    const connect = stdioConnect(reach, variables, { log, lastLines })
+    return (_login, deadline) => negotiateStdio(settings, connect, { deadline, log })
+  }
+  const headers: Record<string, string> = {}
+  for (const [name, value] of Object.entries(reach.headers)) headers[name.toLowerCase()] = value.reveal()
+  const client = createHttpClient(new URL(reach.url), headers)
+  return (login, deadline) =>
+    negotiateHttp(settings, { ...client, quota, login }, { stepTimeout, deadline, log })
+}
+
+function openConnection(
+  { route, call, login, isTrial, deadline }: Key,
+  settings: UpstreamSettings,
+  given: { readonly redactor: MessageRedactor; readonly stepTimeout: StepTimeout; readonly log: Log },
+): Promise<UpstreamConnection> {
+  const { revision, mirrors } = route
+  // The handshake uses the rest of the start timeout; each later step has a timeout of its own.
+  let isOpen = false
+  const starting = isTrial ? AbortSignal.any([AbortSignal.timeout(TRIAL_TIMEOUT_MS), deadline]) : deadline
+  const context = { ...given, stepTimeout: () => (isOpen ? given.stepTimeout() : starting) }
+  const opened = <Opened extends UpstreamConnection>(connection: Opened): Opened => {
+    isOpen = true
+    return connection
+  }
+  const connect: OpenTransport = admitting((receiver) => route.connect(receiver, login), {
+    log: context.log,
+    // A server that proved to be the configured gateway may send statements of its own.
+    ...(settings.gatewayKey !== undefined && { mayKeep: () => true }),
+  })
+  const { isolation, roots } = settings
+  if (route.era === 'modern')
+    return ModernConnection.open({ connect, revision, mirrors, proof: proofFor(settings), ...context }).then(
+      opened,
+    )
+  return LegacyConnection.open({
+    connect,
+    capabilities: declared(call, settings),
+    revision,
+    proof: () => proofFor(settings),
+    ...context,
+    ...(Array.isArray(roots) && { roots }),
+    ...(isolation === 'per_client' && call.client.info && { clientInfo: call.client.info }),
+  }).then(opened)
+}
+
+// Filters the messages of a server. Members reserved for the gateway are removed here, for every transport and era, so
+// that no later code has to check who wrote them. A server trusted as a peer gateway may keep names through `mayKeep`;
+// this is the only place with such an exception.
+
+interface AdmissionOptions {
+  readonly mayKeep?: MayKeep
+  readonly log: Log
+}
+
+/** The maximum number of logged names per connection, so that a server cannot flood the log. */
+const MAX_LOGGED_NAMES = 10
+
+const HINT = 'if the server is one of your own gateways, set its key with gateway_key (or --gateway-key)'
+
+/** Opens connections whose messages arrive without reserved members. */
+function admitting(connect: OpenTransport, { mayKeep, log }: AdmissionOptions): OpenTransport {
+  return (receiver) => {
+    const logged = new Set<string>()
+    const note = (removed: readonly string[]): void => {
+      const unseen = removed.filter((each) => !logged.has(each)).slice(0, MAX_LOGGED_NAMES - logged.size)
+      for (const each of unseen) logged.add(each)
+      if (unseen.length > 0) log.warn('upstream.reserved_members', { members: unseen, hint: HINT })
+    }
+    return connect({
+      ...receiver,
+      receive: (arrived, about) => {
+        const { text, removed } = withoutReservedKeys(arrived, mayKeep)
+        if (removed.length > 0) note(removed)
+        receiver.receive(text, about)
+      },
+    })
+  }
+}
+
+/**
+ * Connections are shared by name: one era, one caller, in the legacy era one set of capabilities, and one token if it
+ * is exchanged for the token of the server.
+ */
+function connectionNames(settings: UpstreamSettings): (call: Call, route: Route) => string {
+  const { isolation, roots, reach } = settings
+  // All calls of a session have the same client object.
+  const known = new WeakMap<Client, string>()
+  const nameFor = (call: Call): string => {
+    // A server keeps the roots it received, so those of one client must not serve another.
+    const isOwn =
+      isolation === 'per_client' || (roots === 'client' && call.client.capabilities.roots !== undefined)
+    const client = isOwn ? (call.client.session ?? '') : ''
+    return `older ${canonical(declared(call, settings))} ${client} ${call.principal.id}`
+  }
+  const named = (call: Call, { era }: Route): string => {
+    if (isolation === 'shared') return ''
+    // The era is the prefix, so that no name of a caller can equal that of a connection of the other era.
+    if (era === 'modern')
+      return isolation === 'auto'
+        ? `newer ${call.principal.id}`
+        : `newer ${call.principal.id} ${call.client.session}`
+    const found = known.get(call.client)
+    if (found !== undefined) return found
+    const name = nameFor(call)
+    known.set(call.client, name)
+    return name
+  }
+  const isExchanged = reach.kind === 'url' && reach.oauth?.grant === 'token_exchange'
+  if (!isExchanged) return named
+  return (call, route) => `${call.principal.token?.digest ?? ''} ${named(call, route)}`
+}
+
+/** The client capabilities sent to a legacy server: exactly the client's own, with roots only if configured. */
+function declared(call: Call, { isolation, roots }: UpstreamSettings): Readonly<Record<string, unknown>> {
+  const { roots: offered, tasks, ...rest } = call.client.capabilities
+  const own = isolation === 'shared' ? {} : rest
+  const clientTasks =
+    tasks !== undefined && call.client.era === 'legacy' && isolation !== 'shared' ? { tasks } : {}
+  if (Array.isArray(roots)) return { ...own, ...clientTasks, roots: {} }
+  const passed =
+    roots === 'client' && offered !== undefined && isolation !== 'shared' ? { roots: offered } : {}
+  return { ...own, ...clientTasks, ...passed }
+}
