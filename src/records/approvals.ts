@@ -113,123 +113,175 @@ const RETENTION_MS = 3_600_000
 /** How often a change is tried that others are quicker with. */
 const MAX_ATTEMPTS = 50
 
-/** Keeps approvals in a store; `now` tells the time in milliseconds since 1970. */
+/** Creates the approvals of a store; `now` returns milliseconds since 1970. */
 export function createApprovals(store: Store, now: () => number): Approvals {
-  const read = async (id: string): Promise<Kept | undefined> => {
-    if (!shape.test(id)) return undefined
-    const text = await store.get(keyOf(id))
-    const approval = text === undefined ? undefined : parse(text)
-    return text !== undefined && approval && approval.expiresAt > now() ? { text, approval } : undefined
-  }
-  const write = ({ text, approval }: Kept, changes: Partial<Approval>): Promise<boolean> => {
-    const changed = { ...approval, ...changes }
-    return store.compareAndSwap(
-      keyOf(approval.id),
-      text,
-      JSON.stringify(changed),
-      ttlOf(changed) + RETENTION_MS,
-    )
-  }
-  const ttlOf = ({ expiresAt }: Approval): number => Math.max(1, expiresAt - now())
+  return new StoredApprovals(store, now)
+}
 
-  const opened = async (draft: ApprovalRequest): Promise<Opened | undefined> => {
-    const text = await store.get(openKeyOf(draft))
-    const open = text === undefined ? undefined : parseOpen(text)
-    const kept = open && (await read(open.id))
-    if (text === undefined || !open || !kept) return undefined
-    return kept.approval.status === 'used' ? undefined : { ...kept, key: text, token: open.token }
-  }
-  const spend = async (draft: ApprovalRequest, found: Opened): Promise<boolean> => {
-    if (!(await write(found, { status: 'used' }))) return false
-    await store.compareAndDelete(openKeyOf(draft), found.key)
-    return true
+class StoredApprovals implements Approvals {
+  readonly #store: Store
+  readonly #now: () => number
+
+  constructor(store: Store, now: () => number) {
+    this.#store = store
+    this.#now = now
   }
 
-  const list = async (): Promise<readonly Approval[]> => {
-    const found = await store.scan(COLLECTION)
+  request(draft: ApprovalRequest): Promise<Requested> {
+    return retryConflicts(async () => {
+      const open = await this.#findOpen(draft)
+      if (open?.approval.status === 'pending') return { approval: open.approval, token: open.token }
+      await this.#checkQuota(draft)
+      const approval = newApproval(draft, this.#now())
+      const text = JSON.stringify(approval)
+      if (text.length > MAX_ARGUMENTS_LENGTH) throw tooLarge()
+      const token = randomId()
+      await this.#store.put(keyOf(approval.id), text, draft.ttl + RETENTION_MS)
+      if (await this.#setOpen(draft, { id: approval.id, token })) return { approval, token, isNew: true }
+      await this.#store.delete(keyOf(approval.id))
+      return undefined
+    })
+  }
+
+  async find(id: string): Promise<Approval | undefined> {
+    return (await this.#read(id))?.approval
+  }
+
+  async isExpired(id: string): Promise<boolean> {
+    const text = ID_PATTERN.test(id) ? await this.#store.get(keyOf(id)) : undefined
+    return text !== undefined && (parse(text)?.expiresAt ?? Infinity) <= this.#now()
+  }
+
+  async list(): Promise<readonly Approval[]> {
+    const found = await this.#store.scan(COLLECTION)
     return [...found.values()]
       .flatMap((text) => parse(text) ?? [])
-      .filter(({ expiresAt }) => expiresAt > now())
+      .filter(({ expiresAt }) => expiresAt > this.#now())
       .toSorted((one, other) => one.createdAt - other.createdAt)
   }
 
-  return {
-    request: (draft) =>
-      retrying(async () => {
-        const found = await opened(draft)
-        if (found?.approval.status === 'pending') return { approval: found.approval, token: found.token }
-        const open = await store.scan(collectionOf(draft))
-        if (open.size >= (draft.isEverybody ? MAX_PENDING_SHARED : MAX_PENDING_PER_CALLER)) throw tooMany()
-        const approval = begun(draft, now())
-        const text = JSON.stringify(approval)
-        if (text.length > MAX_ARGUMENTS_LENGTH) throw tooLarge()
-        const token = random()
-        await store.put(keyOf(approval.id), text, draft.ttl + RETENTION_MS)
-        const mark = JSON.stringify({ id: approval.id, token })
-        // What an earlier one left behind gives way; one that others opened meanwhile is found in the next try.
-        const before = await store.setIfAbsent(openKeyOf(draft), mark, draft.ttl)
-        const isOurs =
-          before === undefined ||
-          ((await isOver(before, read)) &&
-            (await store.compareAndSwap(openKeyOf(draft), before, mark, draft.ttl)))
-        if (isOurs) return { approval, token, isNew: true as const }
-        await store.delete(keyOf(approval.id))
-        return undefined
-      }),
-    find: async (id) => (await read(id))?.approval,
-    isExpired: async (id) => {
-      const text = shape.test(id) ? await store.get(keyOf(id)) : undefined
-      return text !== undefined && (parse(text)?.expiresAt ?? Infinity) <= now()
-    },
-    list,
-    pending: async () => (await list()).filter(({ status }) => status === 'pending'),
-    decide: (id, decision) =>
-      retrying(async () => {
-        const kept = await read(id)
-        if (!kept) throw unknownApproval()
-        if (!mayDecide(kept.approval, decision)) throw notYours(kept.approval, decision)
-        const changes = decided(kept.approval, { ...decision, at: now() })
-        if (!(await write(kept, changes))) return undefined
-        const approval = { ...kept.approval, ...changes }
-        const mark = await store.get(openKeyOf(approval))
-        // The way to it has to last as long as it does.
-        if (mark !== undefined && parseOpen(mark)?.id === id)
-          await store.compareAndSwap(openKeyOf(approval), mark, mark, ttlOf(approval))
-        return approval
-      }),
-    use: (draft) =>
-      retrying(async () => {
-        const found = await opened(draft)
-        if (!found) return absent
-        if (found.approval.status === 'pending') return found.approval
-        if (found.approval.status === 'approved')
-          return (await spend(draft, found)) ? found.approval : undefined
-        return (await store.compareAndDelete(openKeyOf(draft), found.key)) ? found.approval : undefined
-      }).then((found) => (found === absent ? undefined : found)),
-    consume: (draft, token) =>
-      retrying(async () => {
-        const found = await opened(draft)
-        if (!found || found.approval.status === 'denied' || !isSame(found.token, token)) return absent
-        return (await spend(draft, found)) ? found.approval : undefined
-      }).then((found) => (found === absent ? undefined : found)),
+  async pending(): Promise<readonly Approval[]> {
+    return (await this.list()).filter(({ status }) => status === 'pending')
+  }
+
+  decide(id: string, decision: Omit<Decision, 'at'>): Promise<Approval> {
+    return retryConflicts(async () => {
+      const stored = await this.#read(id)
+      if (!stored) throw unknownApproval()
+      if (!mayDecide(stored.approval, decision)) throw notAllowedToDecide(stored.approval, decision)
+      const changes = applyDecision(stored.approval, { ...decision, at: this.#now() })
+      if (!(await this.#write(stored, changes))) return undefined
+      const approval = { ...stored.approval, ...changes }
+      await this.#extendOpen(approval)
+      return approval
+    })
+  }
+
+  use(draft: ApprovalRequest): Promise<Approval | undefined> {
+    return retryConflicts(async () => {
+      const open = await this.#findOpen(draft)
+      if (!open) return absent
+      const { approval } = open
+      if (approval.status === 'pending') return approval
+      if (approval.status === 'approved') return (await this.#markUsed(draft, open)) ? approval : undefined
+      const isDeleted = await this.#store.compareAndDelete(openKeyOf(draft), open.openText)
+      return isDeleted ? approval : undefined
+    }).then(withoutAbsent)
+  }
+
+  consume(draft: ApprovalRequest, token: string): Promise<Approval | undefined> {
+    return retryConflicts(async () => {
+      const open = await this.#findOpen(draft)
+      if (!open || open.approval.status === 'denied' || !isSameToken(open.token, token)) return absent
+      return (await this.#markUsed(draft, open)) ? open.approval : undefined
+    }).then(withoutAbsent)
+  }
+
+  async #read(id: string): Promise<StoredApproval | undefined> {
+    if (!ID_PATTERN.test(id)) return undefined
+    const text = await this.#store.get(keyOf(id))
+    const approval = text === undefined ? undefined : parse(text)
+    return text !== undefined && approval && approval.expiresAt > this.#now() ? { text, approval } : undefined
+  }
+
+  #write({ text, approval }: StoredApproval, changes: Partial<Approval>): Promise<boolean> {
+    const changed = { ...approval, ...changes }
+    const ttl = this.#remaining(changed) + RETENTION_MS
+    return this.#store.compareAndSwap(keyOf(approval.id), text, JSON.stringify(changed), ttl)
+  }
+
+  #remaining({ expiresAt }: Approval): number {
+    return Math.max(1, expiresAt - this.#now())
+  }
+
+  /** @throws QUOTA_EXHAUSTED */
+  async #checkQuota(draft: ApprovalRequest): Promise<void> {
+    const open = await this.#store.scan(collectionOf(draft))
+    if (open.size >= (draft.isEverybody ? MAX_PENDING_SHARED : MAX_PENDING_PER_CALLER)) throw tooMany()
+  }
+
+  async #findOpen(draft: ApprovalRequest): Promise<OpenApproval | undefined> {
+    const openText = await this.#store.get(openKeyOf(draft))
+    const reference = openText === undefined ? undefined : parseOpen(openText)
+    const stored = reference && (await this.#read(reference.id))
+    if (openText === undefined || !reference || !stored) return undefined
+    return stored.approval.status === 'used' ? undefined : { ...stored, openText, token: reference.token }
+  }
+
+  /**
+   * Makes an approval the open one of its call. A reference to a finished approval is replaced; where another member
+   * was faster, the next attempt finds that member's approval.
+   */
+  async #setOpen(draft: ApprovalRequest, reference: OpenReference): Promise<boolean> {
+    const key = openKeyOf(draft)
+    const text = JSON.stringify(reference)
+    const before = await this.#store.setIfAbsent(key, text, draft.ttl)
+    if (before === undefined) return true
+    return (await this.#isFinished(before)) && this.#store.compareAndSwap(key, before, text, draft.ttl)
+  }
+
+  /** The reference to an open approval has to last as long as the approval does. */
+  async #extendOpen(approval: Approval): Promise<void> {
+    const key = openKeyOf(approval)
+    const text = await this.#store.get(key)
+    if (text !== undefined && parseOpen(text)?.id === approval.id)
+      await this.#store.compareAndSwap(key, text, text, this.#remaining(approval))
+  }
+
+  async #isFinished(openText: string): Promise<boolean> {
+    const reference = parseOpen(openText)
+    const stored = reference && (await this.#read(reference.id))
+    return stored?.approval.status !== 'pending'
+  }
+
+  async #markUsed(draft: ApprovalRequest, open: OpenApproval): Promise<boolean> {
+    if (!(await this.#write(open, { status: 'used' }))) return false
+    await this.#store.compareAndDelete(openKeyOf(draft), open.openText)
+    return true
   }
 }
 
-interface Kept {
+interface StoredApproval {
   readonly text: string
   readonly approval: Approval
 }
 
-/** An approval that is open, and what leads to it from the call. */
-interface Opened extends Kept {
-  readonly key: string
+/** The stored reference from a call to its open approval. */
+interface OpenReference {
+  readonly id: string
   readonly token: string
 }
 
-/** There is none, and trying again would not change that. */
+/** An approval that is open, and the text of the reference to it. */
+interface OpenApproval extends StoredApproval {
+  readonly openText: string
+  readonly token: string
+}
+
+/** There is no such approval, and another attempt would not change that. */
 const absent = Symbol('absent')
 const COLLECTION = 'approval'
-const shape = /^[\w-]{1,64}$/
+const ID_PATTERN = /^[\w-]{1,64}$/
 
 function keyOf(id: string): string {
   return `${COLLECTION}/${id}`
@@ -245,10 +297,10 @@ function openKeyOf(draft: Pick<Approval, 'caller' | 'digest' | 'kind' | 'needed'
   return `${collectionOf(draft)}/${hash('sha256', canonical([digest, kind, needed, approvers]))}`
 }
 
-function begun({ ttl, ...draft }: ApprovalRequest, createdAt: number): Approval {
+function newApproval({ ttl, ...draft }: ApprovalRequest, createdAt: number): Approval {
   return {
     ...draft,
-    id: random(),
+    id: randomId(),
     createdAt,
     expiresAt: createdAt + ttl,
     decisions: [],
@@ -256,26 +308,24 @@ function begun({ ttl, ...draft }: ApprovalRequest, createdAt: number): Approval 
   }
 }
 
-async function isOver(mark: string, read: (id: string) => Promise<Kept | undefined>): Promise<boolean> {
-  const open = parseOpen(mark)
-  const kept = open && (await read(open.id))
-  return kept?.approval.status !== 'pending'
-}
-
-/** Tries a change again while others are quicker. */
-async function retrying<Value>(change: () => Promise<Value | undefined>): Promise<Value> {
+/** Repeats a change that lost against a concurrent one. */
+async function retryConflicts<Value>(change: () => Promise<Value | undefined>): Promise<Value> {
   for (let tries = 0; tries < MAX_ATTEMPTS; tries++) {
-    const done = await change()
-    if (done !== undefined) return done
+    const result = await change()
+    if (result !== undefined) return result
   }
   throw new GatewayError('OVERLOADED', 'Too many changes of one approval at a time.')
 }
 
-function random(): string {
+function withoutAbsent(found: Approval | typeof absent): Approval | undefined {
+  return found === absent ? undefined : found
+}
+
+function randomId(): string {
   return randomBytes(16).toString('hex')
 }
 
-function isSame(one: string, other: string): boolean {
+function isSameToken(one: string, other: string): boolean {
   return timingSafeEqual(Buffer.from(hash('sha256', one)), Buffer.from(hash('sha256', other)))
 }
 
@@ -294,7 +344,7 @@ function isApproval(value: unknown): value is Approval {
   return isNamed && isCounted && isListed && isObject(others.arguments)
 }
 
-function parseOpen(text: string): { readonly id: string; readonly token: string } | undefined {
+function parseOpen(text: string): OpenReference | undefined {
   const value = readJson(text)
   if (!isObject(value)) return undefined
   const { id, token } = value
@@ -312,7 +362,7 @@ function unknownApproval(): GatewayError {
 }
 
 /** Another person has to decide. */
-function notYours({ kind }: Approval, { via }: Omit<Decision, 'at'>): GatewayError {
+function notAllowedToDecide({ kind }: Approval, { via }: Omit<Decision, 'at'>): GatewayError {
   const message =
     kind === 'out_of_band'
       ? 'You may not decide on this call: another person has to.'
@@ -441,7 +491,7 @@ export function stepOf(
 const TIME_TO_REPEAT = 300_000
 
 /** What one decision more makes of an approval: one person who denies it is enough, though it approved before. */
-function decided(approval: Approval, decision: Decision): Partial<Approval> {
+function applyDecision(approval: Approval, decision: Decision): Partial<Approval> {
   const { status, decisions, needed, offer } = approval
   if (status !== 'pending') throw conflict(`It is ${status} already.`)
   if (decision.remember && !offer) throw notOffered()

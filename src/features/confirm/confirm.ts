@@ -29,7 +29,7 @@ export const confirm: Feature<Settings> = {
   create: (settings, deps) => {
     const approvals = createApprovals(deps.store, Date.now)
     const memory = createApprovalCache(deps.store, Date.now)
-    const waiting = new Waiting(approvals.find)
+    const waiting = new Waiting((id) => approvals.find(id))
     return {
       middleware: (target) => {
         const { upstream, method, name } = target
