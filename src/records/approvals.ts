@@ -12,56 +12,56 @@ import type { Remember, StopAsking } from '../core/remember.ts'
 import type { Store } from '../store/store.ts'
 import { callerHash } from './principal.ts'
 
-/** A call that waits for people to approve it. Kept under `approval/…` as JSON; times are milliseconds since 1970. */
+/** A call that waits for approval. Stored under `approval/…` as JSON; times are milliseconds since 1970. */
 export interface Approval {
-  /** 128 random bits; whoever knows it may look at the page. */
+  /** 128 random bits; whoever knows the id may open the approval page. */
   readonly id: string
-  /** By the caller itself in a browser, or by others. */
+  /** `page`: approved by the caller in a browser. `out_of_band`: approved by other people. */
   readonly kind: 'page' | 'out_of_band'
-  /** `Principal.id` of who makes the call. */
+  /** `Principal.id` of the caller. */
   readonly caller: string
-  /** Set where callers are not told apart. */
+  /** Set if callers cannot be told apart. */
   readonly isEverybody?: true
   readonly upstream: string
   readonly tool: string
   readonly arguments: Readonly<Record<string, unknown>>
-  /** The text of the arguments, where it says more than their values: digits that get lost, or a name twice. */
+  /** The text of the arguments, if it carries more than the parsed values: long numbers, or duplicate keys. */
   readonly sent?: string
-  /** What the call is known by: the caller, the tool and the arguments. */
+  /** Identifies the call: a hash of the caller, the tool and the arguments. */
   readonly digest: string
   readonly risk: Risk
-  /** The configuration says how the tool is undone. */
+  /** The configuration names a compensation for the tool. */
   readonly isUndoable?: true
-  /** What the person is asked. */
+  /** The question to the person. */
   readonly message: string
-  /** What the person has to type, where it takes that. */
+  /** The text that the person has to type to approve, if any. */
   readonly typed?: string
-  /** What the person may choose: that the answer holds for more calls of the tool, of this caller in its session. */
+  /** What the person may choose: that the decision also applies to later calls of the tool by this caller in this session. */
   readonly offer?: Pick<Remember, 'for' | 'max'>
-  /** What to write to be asked about the tool no more, where it is the gateway's own judgement that asks. */
+  /** The configuration that stops these confirmations, if the gateway's own risk classification requires them. */
   readonly stop?: StopAsking
   readonly createdAt: number
   readonly expiresAt: number
-  /** How many have to approve, and who may; any person but the caller where none is named. */
+  /** How many people have to approve, and who may; anyone but the caller if nobody is named. */
   readonly needed: number
   readonly approvers: readonly string[]
   readonly decisions: readonly Decision[]
   readonly status: 'pending' | 'approved' | 'denied' | 'used'
 }
 
-/** What one person decided. */
+/** The decision of one person. */
 export interface Decision {
   readonly by: string
-  /** How the person was known: by a sign-in at the issuer, name and password, the code of a terminal, a token, at the command line. */
+  /** How the person was authenticated. */
   readonly via: 'sign_in' | 'password' | 'code' | 'token' | 'command_line'
   readonly verdict: 'approved' | 'denied'
   readonly at: number
   readonly reason?: string
-  /** The person chose what was offered. */
+  /** The person chose what `offer` allows. */
   readonly remember?: true
 }
 
-/** An approval that is asked for; `ttl` is how long people have, in milliseconds. */
+/** A request for an approval; `ttl` is how long people have to decide, in milliseconds. */
 export interface ApprovalRequest extends Omit<
   Approval,
   'id' | 'createdAt' | 'expiresAt' | 'decisions' | 'status'
@@ -69,48 +69,48 @@ export interface ApprovalRequest extends Omit<
   readonly ttl: number
 }
 
-/** An approval that was asked for, and the token with which the caller's host can confirm in its stead. */
+/** A requested approval, and the token with which the caller's host can confirm it instead. */
 export interface Requested {
   readonly approval: Approval
   readonly token: string
-  /** It was not asked for before. */
+  /** The approval did not exist before. */
   readonly isNew?: true
 }
 
-/** What people are asked to approve, in a store that gateways and commands share. */
+/** The approvals in a store that gateways and commands share. */
 export interface Approvals {
-  /** Asks for an approval, or finds the one that is open for the same call. @throws QUOTA_EXHAUSTED */
+  /** Requests an approval, or returns the open one for the same call. @throws QUOTA_EXHAUSTED */
   request(draft: ApprovalRequest): Promise<Requested>
   find(id: string): Promise<Approval | undefined>
-  /** Whether there was one of which the time is over, not long ago. */
+  /** Whether an approval existed and expired recently. */
   isExpired(id: string): Promise<boolean>
-  /** All whose time is not over, the oldest first. */
+  /** All approvals that have not expired, the oldest first. */
   list(): Promise<readonly Approval[]>
-  /** Those of them that are not decided yet, the oldest first. */
+  /** Those that are not decided yet, the oldest first. */
   pending(): Promise<readonly Approval[]>
   /**
-   * Writes down what a person decided; the approval as it then is. @throws RESOURCE_NOT_FOUND where there is none or
-   * its time is over, PERMISSION_DENIED where that person may not decide, CONFLICT where it is decided already,
-   * INVALID_INPUT where it is to hold for more calls and that is not offered
+   * Records a person's decision and returns the updated approval. @throws RESOURCE_NOT_FOUND if it does not exist or
+   * has expired, PERMISSION_DENIED if that person may not decide, CONFLICT if it is already decided, INVALID_INPUT if
+   * the decision is to be remembered and that is not offered
    */
   decide(id: string, decision: Omit<Decision, 'at'>): Promise<Approval>
   /**
-   * What became of the approval of a call: the pending one; or the approved or denied one, told once, to one caller
-   * of all. Nothing where none is open.
+   * The state of a call's approval: pending, or approved or denied. A decision is returned once, to a single caller of
+   * all members. Undefined if there is no open approval.
    */
   use(draft: ApprovalRequest): Promise<Approval | undefined>
-  /** Uses up the approval of a call that is not denied, with its token; nothing where the token is not that one. */
+  /** Uses up the approval of a call unless it is denied; undefined if the token does not match. */
   consume(draft: ApprovalRequest, token: string): Promise<Approval | undefined>
 }
 
 /** How many calls of one caller may wait for approval; the shared anonymous caller may have more. */
 const MAX_PENDING_PER_CALLER = 100
 const MAX_PENDING_SHARED = 400
-/** How large the arguments of one may be, in characters. */
+/** The maximum length of an approval as JSON text, in characters. */
 const MAX_ARGUMENTS_LENGTH = 1024 * 1024
-/** How long is known that there was one, after its time is over, in milliseconds. */
+/** How long an expired approval is still known, in milliseconds. */
 const RETENTION_MS = 3_600_000
-/** How often a change is tried that others are quicker with. */
+/** How often a change is attempted that loses against concurrent ones. */
 const MAX_ATTEMPTS = 50
 
 /** Creates the approvals of a store; `now` returns milliseconds since 1970. */
@@ -291,7 +291,7 @@ function collectionOf({ caller }: Pick<Approval, 'caller'>): string {
   return `approval:of:${callerHash(caller)}`
 }
 
-/** Where the open approval of a call is found. One that took fewer people, or others, is none of it. */
+/** The key of the reference to a call's open approval. An approval with other approvers or counts is a different one. */
 function openKeyOf(draft: Pick<Approval, 'caller' | 'digest' | 'kind' | 'needed' | 'approvers'>): string {
   const { digest, kind, needed, approvers } = draft
   return `${collectionOf(draft)}/${hash('sha256', canonical([digest, kind, needed, approvers]))}`
@@ -334,14 +334,14 @@ function parse(text: string): Approval | undefined {
   return isApproval(value) ? value : undefined
 }
 
-/** Whether it is one as this version writes them: another version may have written the store. */
+/** Whether a value is an approval as this version writes it; another version may have written the store. */
 function isApproval(value: unknown): value is Approval {
   if (!isObject(value)) return false
-  const { id, caller, upstream, tool, message, digest, createdAt, expiresAt, needed, ...others } = value
-  const isNamed = [id, caller, upstream, tool, message, digest].every((each) => typeof each === 'string')
-  const isCounted = [createdAt, expiresAt, needed].every((each) => typeof each === 'number')
-  const isListed = Array.isArray(others.approvers) && Array.isArray(others.decisions)
-  return isNamed && isCounted && isListed && isObject(others.arguments)
+  const { id, caller, upstream, tool, message, digest, createdAt, expiresAt, needed, ...rest } = value
+  const isNamed = [id, caller, upstream, tool, message, digest].every((field) => typeof field === 'string')
+  const isCounted = [createdAt, expiresAt, needed].every((field) => typeof field === 'number')
+  const isListed = Array.isArray(rest.approvers) && Array.isArray(rest.decisions)
+  return isNamed && isCounted && isListed && isObject(rest.arguments)
 }
 
 function parseOpen(text: string): OpenReference | undefined {
@@ -351,47 +351,51 @@ function parseOpen(text: string): OpenReference | undefined {
   return typeof id === 'string' && typeof token === 'string' ? { id, token } : undefined
 }
 
-/** The reason of a refusal that no waiting changes: there is no one to ask. */
+/** The reason of a refusal that waiting cannot change: nobody can be asked. */
 export const NO_APPROVER_REASON = 'nobody_to_ask'
 
-/** There is none to decide on. */
+/** There is no approval to decide on. */
 function unknownApproval(): GatewayError {
-  return new GatewayError('RESOURCE_NOT_FOUND', 'There is no such approval, or its time is over.', {
-    suggestion: 'Let the call be made again: it then asks for another one.',
+  return new GatewayError('RESOURCE_NOT_FOUND', 'There is no such approval, or it has expired.', {
+    suggestion: 'Repeat the call to request a new approval.',
   })
 }
 
-/** Another person has to decide. */
+/** The decision belongs to another person. */
 function notAllowedToDecide({ kind }: Approval, { via }: Omit<Decision, 'at'>): GatewayError {
   const message =
     kind === 'out_of_band'
-      ? 'You may not decide on this call: another person has to.'
-      : `You may not decide on this call${via === 'token' ? ' with a token' : ''}: it takes the person who makes it.`
+      ? 'You may not decide on this call: another person has to decide.'
+      : `You may not decide on this call${via === 'token' ? ' with a token' : ''}: only the person who makes it can decide.`
   return new GatewayError('PERMISSION_DENIED', message)
 }
 
-/** It is decided already. */
+/** The approval is already decided. */
 function conflict(message: string): GatewayError {
   return new GatewayError('CONFLICT', message)
 }
 
-/** The approval holds for one call. */
+/** The approval applies to one call. */
 function notOffered(): GatewayError {
-  return new GatewayError('INVALID_INPUT', 'This approval holds for one call: it cannot be remembered.', {
-    field: 'remember',
-  })
+  return new GatewayError(
+    'INVALID_INPUT',
+    'This approval applies to one call only and cannot be remembered.',
+    {
+      field: 'remember',
+    },
+  )
 }
 
-/** A caller has as many open as it may. */
+/** The caller has reached its limit of open approvals. */
 function tooMany(): GatewayError {
   return new GatewayError('QUOTA_EXHAUSTED', 'Too many calls of this caller wait for approval.', {
-    suggestion: 'Have those approved or denied that wait, or let their time end.',
+    suggestion: 'Have the waiting calls approved or denied, or wait until they expire.',
     retryAfterSeconds: 60,
     isResult: true,
   })
 }
 
-/** What is to be approved is too long to be read. */
+/** The arguments are too long for a person to read. */
 function tooLarge(): GatewayError {
   return new GatewayError('PAYLOAD_TOO_LARGE', 'The arguments are too large for a person to approve.', {
     isResult: true,
@@ -434,7 +438,7 @@ function timeText(at: number): string {
   return new Date(at).toISOString()
 }
 
-/** Whether a person may decide. A token that calls never approves itself. */
+/** Whether a person may decide. A bearer token never approves calls of its own kind `page`. */
 export function mayDecide(
   { kind, caller, isEverybody, approvers }: Pick<Approval, 'kind' | 'caller' | 'isEverybody' | 'approvers'>,
   { by, via }: Pick<Decision, 'by' | 'via'>,
@@ -447,12 +451,12 @@ export function mayDecide(
   return isOperator || isEverybody === true || by === caller || approvers.includes(by)
 }
 
-/** How callers are named who are people of the issuer. */
+/** The prefix of the ids of people who sign in at the issuer. */
 const PERSON_PREFIX = 'user:'
 
 /**
- * Who can decide on an approval's page: a person in a browser, else a program that sends a bearer token; undefined where neither can.
- * A link is for the first alone.
+ * Who can decide on an approval's page: a person in a browser, otherwise a program that sends a bearer token; undefined
+ * if neither can. A link is only useful for a person.
  */
 export function whoDecidesOnPage(
   approval: Pick<Approval, 'kind' | 'caller' | 'isEverybody' | 'approvers'>,
@@ -460,7 +464,7 @@ export function whoDecidesOnPage(
 ): 'person' | 'program' | undefined {
   const { kind, caller, approvers } = approval
   const { users, jwt } = auth
-  // The code of the terminal is asked for.
+  // The page asks for the code that the terminal shows.
   if (!isProtected(auth) && users.length === 0) return 'person'
   const isUser = ({ approvesAs }: AuthSettings['users'][number]): boolean =>
     approvesAs !== undefined && mayDecide(approval, { by: approvesAs, via: 'password' })
@@ -471,15 +475,15 @@ export function whoDecidesOnPage(
   return kind === 'out_of_band' && isProtected(auth) ? 'program' : undefined
 }
 
-/** Whether a person would approve without having typed what has to be typed for it. */
+/** Whether a person approves without typing the required text. */
 export function isMistyped(
   { typed }: Pick<Approval, 'typed'>,
-  { verdict, said }: { readonly verdict: Decision['verdict']; readonly said: string | undefined },
+  { verdict, entered }: { readonly verdict: Decision['verdict']; readonly entered: string | undefined },
 ): boolean {
-  return verdict === 'approved' && typed !== undefined && said !== typed
+  return verdict === 'approved' && typed !== undefined && entered !== typed
 }
 
-/** What is recorded of a decision. */
+/** The audit record of a decision. */
 export function stepOf(
   { id, caller, upstream, tool, arguments: given }: Approval,
   { by, via, verdict }: Pick<Decision, 'by' | 'via' | 'verdict'>,
@@ -487,24 +491,25 @@ export function stepOf(
   return { approval: id, by, via, verdict, caller, upstream, tool, given }
 }
 
-/** How long an approved call can be made after the last person approved, at least, in milliseconds. */
-const TIME_TO_REPEAT = 300_000
+/** How long an approved call can still be made after the last approval, at least, in milliseconds. */
+const MIN_TIME_TO_USE_MS = 300_000
 
-/** What one decision more makes of an approval: one person who denies it is enough, though it approved before. */
+/** The effect of one more decision. A single denial is final, even by a person who approved before. */
 function applyDecision(approval: Approval, decision: Decision): Partial<Approval> {
   const { status, decisions, needed, offer } = approval
-  if (status !== 'pending') throw conflict(`It is ${status} already.`)
+  if (status !== 'pending') throw conflict(`The approval is already ${status}.`)
   if (decision.remember && !offer) throw notOffered()
   const all = [...decisions, decision]
   if (decision.verdict === 'denied') return { decisions: all, status: 'denied' }
   const people = new Set(decisions.map(personOf))
-  if (people.has(personOf(decision))) throw conflict('You have approved it already; it takes another person.')
+  if (people.has(personOf(decision)))
+    throw conflict('You have already approved this call; another person has to approve it too.')
   if (all.length < needed) return { decisions: all }
-  const expiresAt = Math.max(approval.expiresAt, decision.at + TIME_TO_REPEAT)
+  const expiresAt = Math.max(approval.expiresAt, decision.at + MIN_TIME_TO_USE_MS)
   return { decisions: all, status: 'approved', expiresAt }
 }
 
-/** Whoever is at the machine is one person, however that was shown. */
+/** Everyone who acts at the machine counts as one person, however that was proven. */
 function personOf({ by, via }: Decision): string {
   return via === 'code' || via === 'command_line' ? 'the operator' : `id ${by}`
 }

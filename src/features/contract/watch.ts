@@ -57,7 +57,7 @@ export function createContractWatcher(deps: Deps, onMove: (moved: Moved) => void
     })
     const last = known.get(upstream)
     if (last && contractChanges(last.contract, contract).length === 0) return
-    const { version, changed } = await contracts.note(upstream, contract, Date.now())
+    const { version, changed } = await contracts.record(upstream, contract, Date.now())
     known.set(upstream, { contract, version })
     if (changed) tell(deps, upstream, { before: changed.before, after: version, changes: changed.changes })
     if (last)

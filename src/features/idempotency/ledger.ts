@@ -8,13 +8,13 @@ import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
 import { pause, within } from '../../core/time/waiting.ts'
 import {
-  callsOf,
+  callCollection,
   expiryOf,
   type CallRecord,
   encodeCall,
   findCall,
   type StoredCall,
-  keptCall,
+  decodeCall,
 } from '../../records/calls.ts'
 import type { Store } from '../../store/store.ts'
 import type { Services } from '../feature.ts'
@@ -111,7 +111,7 @@ class QuotaTracker {
   }
 
   async #count(principal: string): Promise<Tally> {
-    const records = [...(await this.#store.scan(callsOf(principal))).values()]
+    const records = [...(await this.#store.scan(callCollection(principal))).values()]
     const ends = records.map(expiryOf).filter((each) => each !== undefined)
     return {
       keys: records.length,
@@ -262,7 +262,7 @@ export class Ledger {
       })
     if (there === undefined) return { kind: 'own', stored: made }
     this.#quota.add(principal, -1, -text.length)
-    const stored = keptCall(there)
+    const stored = decodeCall(there)
     if (!stored) throw lost({ ...keyed, call, id, ttl }, undefined)
     return { kind: 'held_elsewhere', stored }
   }

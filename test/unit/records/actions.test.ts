@@ -59,9 +59,9 @@ describe('deeds', () => {
     const deeds = new Actions(new MemoryStore())
     const one = deed()
     await deeds.put(one, HOUR)
-    expect(await deeds.undone(one.key, 5000, HOUR)).toBe(true)
+    expect(await deeds.markUndone(one.key, 5000, HOUR)).toBe(true)
     expect(await deeds.find(one.key)).toEqual({ ...one, undoneAt: 5000 })
-    expect(await deeds.undone('other', 5000, HOUR)).toBe(false)
+    expect(await deeds.markUndone('other', 5000, HOUR)).toBe(false)
   })
 
   test('are undone by one at a time', async () => {
@@ -88,7 +88,7 @@ describe('deeds', () => {
     expect(both).toMatchObject({ arguments: {}, way: { kind: 'exact' } })
     const whole = { ...way, arguments: { text: half + half } }
     const lost = await kept(deed({ way: whole }))
-    expect(lost?.way).toEqual({ kind: 'none', reason: 'what it takes to undo it is larger than 1 MB' })
+    expect(lost?.way).toEqual({ kind: 'none', reason: 'the data needed to undo it is larger than 1 MB' })
   })
 
   test('that something else wrote are left out', async () => {

@@ -49,7 +49,7 @@ describe('a receipt', () => {
       if (!isJson(other)) continue
       expect([other, verifyReceipt(receipt, [jwk], Payload.text(other))]).toEqual([
         other,
-        { problem: 'the content is not the one it was signed for' },
+        { problem: 'the content is not the one that was signed' },
       ])
     }
   })
@@ -77,26 +77,22 @@ describe('a receipt', () => {
   })
 
   it.each([
-    ['that is cut off', receipt.slice(0, -40), 'the signature does not fit'],
-    ['that is none', 'hello', 'it is no JWS in compact form'],
-    ['of four parts', `${receipt}.x`, 'it is no JWS in compact form'],
+    ['that is cut off', receipt.slice(0, -40), 'the signature is invalid'],
+    ['that is none', 'hello', 'it is not a JWS in compact serialization'],
+    ['of four parts', `${receipt}.x`, 'it is not a JWS in compact serialization'],
     [
       'without a signature',
       signed({ receipt: 1 }, { alg: 'none', kid }),
       'it is signed with none, not with ES256',
     ],
-    [
-      'by another key',
-      signed({ receipt: 1 }, { alg: 'ES256', kid: 'z' }),
-      'no key z is among those of the gateway',
-    ],
-    ['that is an approval', signed({ verdict: 'approved' }), 'what is signed is no receipt'],
+    ['by another key', signed({ receipt: 1 }, { alg: 'ES256', kid: 'z' }), 'the gateway has no key z'],
+    ['that is an approval', signed({ verdict: 'approved' }), 'the signed content is not a receipt'],
   ])('%s is refused', (_what, given, problem) => {
     expect(verifyReceipt(given, [jwk])).toEqual({ problem })
   })
 
   it('is refused where the key of the set is none', () => {
-    expect(verifyReceipt(receipt, [{ kid }])).toEqual({ problem: 'the signature does not fit' })
+    expect(verifyReceipt(receipt, [{ kid }])).toEqual({ problem: 'the signature is invalid' })
   })
 })
 
