@@ -100,7 +100,7 @@ export function stepStarted(
     }
     const [pending] = pendingSteps(transaction)
     if (pending) throw stepNotFinished(pending)
-    if (rest.length >= maxSteps) throw conflict(`A transaction has at maxSteps ${maxSteps} steps.`)
+    if (rest.length >= maxSteps) throw conflict(`A transaction has at most ${maxSteps} steps.`)
     return extendIdleTimeout({ ...transaction, steps: [...rest, step] }, now)
   }
 }
