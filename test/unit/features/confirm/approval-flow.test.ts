@@ -263,7 +263,7 @@ describe('others who approve', () => {
   it('are as many as it takes, and the caller has no token', async () => {
     const one = bench({ tool })
     const outcome = await one.call({ client: plain })
-    expect(text(outcome)).toContain('It takes the approval of 2 people other than the caller')
+    expect(text(outcome)).toContain('It needs the approval of 2 people other than the caller')
     expect(tokenOf(outcome)).toBeUndefined()
     const id = await pendingId(one)
     await one.approvals.decide(id, operator)
