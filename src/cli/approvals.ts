@@ -67,7 +67,7 @@ async function act(
   const approval = await named(kept, id)
   if (action === 'show') return isJson ? asJson(approval) : approvalText(approval)
   const verdict = verdicts[action]
-  if (isMistyped(approval, { verdict, said: typed }))
+  if (isMistyped(approval, { verdict, entered: typed }))
     throw new Error(`to approve ${approval.id} give --typed ${escapeHidden(JSON.stringify(approval.typed))}`)
   const decision = {
     by: userName(),

@@ -16,7 +16,7 @@ import { isObject } from '../core/json/json.ts'
 import type { Settings } from '../core/settings.ts'
 import { openLog } from '../gateway/gateway.ts'
 import { acceptStore, isStoreDoubtful, openSharedStore } from '../gateway/offline.ts'
-import type { Entry, Portable } from '../store/store.ts'
+import type { StoreEntry, PortableStore } from '../store/store.ts'
 import { didYouMean, readOptions, readSource, UsageError } from './options.ts'
 
 /** What the first line of an export says of the others. */
@@ -76,11 +76,11 @@ interface Told {
   readonly isForced: boolean
 }
 
-type Action = (store: Portable, told: Told) => Promise<number>
+type Action = (store: PortableStore, told: Told) => Promise<number>
 
 const actions: Readonly<Record<string, Action>> = { info: tell, export: exportAll, import: importAll }
 
-async function tell(opened: Portable, { isJson }: Told): Promise<number> {
+async function tell(opened: PortableStore, { isJson }: Told): Promise<number> {
   const owners = new Map<string, number>()
   let bytes = 0
   for await (const { key, value } of opened.entries()) {
@@ -103,7 +103,7 @@ async function tell(opened: Portable, { isJson }: Told): Promise<number> {
   return problem === undefined ? 0 : 1
 }
 
-async function exportAll(opened: Portable, { file, isForced }: Told): Promise<number> {
+async function exportAll(opened: PortableStore, { file, isForced }: Told): Promise<number> {
   if (file !== '' && existsSync(file) && !isForced)
     throw new Error(`${file} is there already; --force overwrites it`)
   let count = 0
@@ -138,13 +138,13 @@ function privateFile(file: string): Writable {
   return createWriteStream(file, { fd })
 }
 
-async function importAll(opened: Portable, { file, isForced }: Told): Promise<number> {
+async function importAll(opened: PortableStore, { file, isForced }: Told): Promise<number> {
   if (!existsSync(file)) throw new Error(`there is no ${file}`)
   // Nothing is written before all of it is known to be good.
   const whole = read(file)
   while ((await whole.next()).done !== true) continue
   const counts = { imported: 0, there: 0, over: 0 }
-  const write = async ({ key, value, until }: Entry): Promise<void> => {
+  const write = async ({ key, value, until }: StoreEntry): Promise<void> => {
     const ttl = until - Date.now()
     if (ttl <= 0) {
       counts.over++
@@ -154,7 +154,7 @@ async function importAll(opened: Portable, { file, isForced }: Told): Promise<nu
     if (found === undefined) counts.imported++
     else counts.there++
   }
-  let part: Entry[] = []
+  let part: StoreEntry[] = []
   for await (const entry of read(file)) {
     part.push(entry)
     if (part.length < MAX_BATCH_ENTRIES) continue
@@ -170,7 +170,7 @@ async function importAll(opened: Portable, { file, isForced }: Told): Promise<nu
 }
 
 /** The entries of an export. @throws Error with the line that is wrong */
-async function* read(file: string): AsyncGenerator<Entry> {
+async function* read(file: string): AsyncGenerator<StoreEntry> {
   let number = 0
   for await (const line of createInterface({ input: createReadStream(file), crlfDelay: Infinity })) {
     number++
@@ -193,7 +193,7 @@ function checkHeader(value: unknown, file: string): void {
     throw new Error(`${file}:1: it was exported by another version of Gatehouse (format ${String(version)})`)
 }
 
-function entryOf(value: unknown): Entry | undefined {
+function entryOf(value: unknown): StoreEntry | undefined {
   const { key, value: text, until } = isObject(value) ? value : {}
   if (typeof key !== 'string' || key === '' || typeof text !== 'string') return undefined
   return typeof until === 'number' && Number.isFinite(until) ? { key, value: text, until } : undefined

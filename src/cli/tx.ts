@@ -13,8 +13,8 @@ import { openLog, Gateway } from '../gateway/gateway.ts'
 import { audited, openSharedStore, type Audit } from '../gateway/offline.ts'
 import { type Action, Actions } from '../records/actions.ts'
 import {
-  type Found,
-  isOver,
+  type StoredTransaction,
+  hasEnded,
   type Transaction,
   Transactions,
   urgentFirst,
@@ -86,7 +86,10 @@ async function act(told: Told, around: Around): Promise<number> {
   return print(isJson ? JSON.stringify(transactionView(whole), null, 2) : transactionText(whole))
 }
 
-function acknowledge({ key }: Found, { repository, settings, log }: Around): Promise<Transaction> {
+function acknowledge(
+  { key }: StoredTransaction,
+  { repository, settings, log }: Around,
+): Promise<Transaction> {
   return audited(settings, log, async (audit) => {
     const by = userName()
     const after = await repository.change(key, acknowledged(by, Date.now()))
@@ -95,9 +98,13 @@ function acknowledge({ key }: Found, { repository, settings, log }: Around): Pro
   })
 }
 
-async function rollBack({ key, transaction }: Found, told: Told, around: Around): Promise<number> {
+async function rollBack(
+  { key, transaction }: StoredTransaction,
+  told: Told,
+  around: Around,
+): Promise<number> {
   mustRollBack(around.settings)
-  if (transaction.status === 'committed' || isOver(transaction))
+  if (transaction.status === 'committed' || hasEnded(transaction))
     throw new Error(
       `${escapeHidden(transaction.id)} is over: it is ${transaction.status.replaceAll('_', ' ')}`,
     )
@@ -115,7 +122,7 @@ async function rollBack({ key, transaction }: Found, told: Told, around: Around)
       audit,
     })
   })
-  if (!ended || !isOver(ended)) throw new Error('it is not rolled back yet: see gatehouse tx show')
+  if (!ended || !hasEnded(ended)) throw new Error('it is not rolled back yet: see gatehouse tx show')
   const deeds = await deedsOf(ended, around.deeds)
   print(
     told.isJson
@@ -126,7 +133,7 @@ async function rollBack({ key, transaction }: Found, told: Told, around: Around)
 }
 
 /** The transaction of an id. Callers choose ids, so several may have chosen the same. @throws Error */
-function named(all: readonly Found[], id: string): Found {
+function named(all: readonly StoredTransaction[], id: string): StoredTransaction {
   const found = all.filter(({ transaction }) => transaction.id === id)
   const [first] = found
   if (first && found.length === 1) return first
@@ -254,7 +261,7 @@ async function finished(
   for (;;) {
     const found = await repository.find(key)
     const now = performance.now()
-    if (!found || isOver(found) || now > until) return found
+    if (!found || hasEnded(found) || now > until) return found
     // Whoever took it up may be gone: an own gateway finds out.
     if (now - began > (found.runner === undefined ? TAKEOVER_TIMEOUT_MS : 3 * TAKEOVER_TIMEOUT_MS))
       await help()

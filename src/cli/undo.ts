@@ -10,9 +10,9 @@ import type { Settings } from '../core/settings.ts'
 import { milliseconds } from '../core/time/units.ts'
 import { openLog } from '../gateway/gateway.ts'
 import { type Audit, audited, openSharedStore } from '../gateway/offline.ts'
-import { type Action, Actions, type Wanted } from '../records/actions.ts'
-import { type Transaction, transactionKey, type Transactions, isOver } from '../records/transactions.ts'
-import { undoing } from '../records/transitions.ts'
+import { type Action, Actions, type ActionFilter } from '../records/actions.ts'
+import { type Transaction, transactionKey, type Transactions, hasEnded } from '../records/transactions.ts'
+import { newUndoTransaction } from '../records/transitions.ts'
 import type { Store } from '../store/store.ts'
 import { parseWords, readSource, serverNamed, UsageError, userName } from './options.ts'
 import {
@@ -156,7 +156,7 @@ function undoAll(
   const begins = parts.map((deeds) => async (): Promise<string> => {
     const id = `undo-${randomBytes(8).toString('hex')}`
     const by = userName()
-    const transaction = undoing(deeds, { id, by: `gatehouse undo by ${by}`, now: Date.now() })
+    const transaction = newUndoTransaction(deeds, { id, by: `gatehouse undo by ${by}`, now: Date.now() })
     await repository.open(transaction)
     const { id: caller } = transaction.principal
     audit?.ordered({ order: 'undo', by, transaction: id, caller })
@@ -181,7 +181,7 @@ function failureOf({ key }: Action, ended: readonly Transaction[]): string | und
 interface Told {
   readonly config: string | undefined
   readonly envFile: string | undefined
-  readonly wanted: Wanted
+  readonly wanted: ActionFilter
   readonly isDry: boolean
   readonly isSure: boolean
   readonly isJson: boolean
@@ -279,7 +279,7 @@ function isUndone({ steps, compensations }: Transaction, { key }: Action): boole
 
 /** Why something must be left alone. */
 function hindrance({ status, transaction }: Action, holders: readonly Transaction[]): string | undefined {
-  const open = holders.find((each) => !isOver(each))
+  const open = holders.find((each) => !hasEnded(each))
   if (open?.status === 'rolling_back') return 'it is being undone'
   if (open) return `its transaction is still open: see gatehouse tx rollback ${open.id}`
   const own = holders.find(({ id }) => id === transaction)

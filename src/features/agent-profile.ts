@@ -15,7 +15,7 @@ import { describedList } from './describing.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'descriptions' | 'features'>
 
-/** Briefs agents: prompts and resources of every server that say when to choose it, how to use it, and by which rules. */
+/** Briefs agents: prompts and resources of every server that say when to choose it, how to use it, and which rules apply. */
 export const agentProfile: Feature<Record<never, never> | false> = {
   name: 'agent_profile',
   place: 'features',
@@ -32,7 +32,7 @@ export const agentProfile: Feature<Record<never, never> | false> = {
       if (method !== 'resources/read') return undefined
       return (next) => (call) => {
         const { upstream, name = '' } = call.target
-        if (settings(upstream) === false || !isMisused(name)) return next(call)
+        if (settings(upstream) === false || !isReservedMisuse(name)) return next(call)
         return Promise.reject(unknownResource(name))
       }
     },
@@ -65,7 +65,7 @@ const briefings: readonly (Text & { readonly name: string; readonly mirror: stri
   },
 ]
 
-/** What stands under the schemes that are reserved, and nothing else does. */
+/** The resources under reserved schemes; nothing else is allowed there. */
 const notices: readonly (Text & { readonly uri: string; readonly type: string })[] = [
   {
     uri: 'use://auth',
@@ -84,7 +84,7 @@ const notices: readonly (Text & { readonly uri: string; readonly type: string })
   {
     uri: 'project://version',
     title: 'Version',
-    description: 'The version, as the handshake and /health tell it.',
+    description: 'The version, as reported by the handshake and /health.',
     type: 'text/plain',
     make: versionNotice,
   },
@@ -102,14 +102,14 @@ function promptOf({ name, title, description, make }: (typeof briefings)[number]
     definition: { name, title, description, arguments: [] },
     isListed: true,
     handle: async (call) => {
-      const text = await written(call, deps, { key: name, make })
+      const text = await renderDocument(call, deps, { key: name, make })
       return answered({ description, messages: [{ role: 'user', content: { type: 'text', text } }] })
     },
   }
 }
 
 function resourcesOf(upstream: string | undefined, deps: Deps): readonly BuiltinEntry[] {
-  const service = upstream ?? deps.servers.names().find((_name, _at, all) => all.length === 1) ?? self.name
+  const service = upstream ?? deps.servers.names().find((_name, _index, all) => all.length === 1) ?? self.name
   const mirrors = briefings.map(({ name, mirror, ...rest }) => {
     return { ...rest, key: name, uri: `${service}://agent/${mirror}`, type: 'text/markdown' }
   })
@@ -118,31 +118,31 @@ function resourcesOf(upstream: string | undefined, deps: Deps): readonly Builtin
     definition: { uri, name: uri, title, description, mimeType: type },
     isListed: true,
     handle: async (call) => {
-      const text = await written(call, deps, { key, make })
+      const text = await renderDocument(call, deps, { key, make })
       const meta = uri === VERSION ? await versionsOf(upstream, deps) : undefined
       return answered({ contents: [{ uri, mimeType: type, text, ...(meta && { _meta: meta }) }] })
     },
   }))
 }
 
-/** What servers have under a reserved scheme is read in the scheme of the server. */
-function isMisused(uri: string): boolean {
+/** Whether a server misuses a reserved scheme; such resources are not readable under it. */
+function isReservedMisuse(uri: string): boolean {
   return /^(?:use|project|doc):/.test(uri) && notices.every((each) => each.uri !== uri)
 }
 
 const VERSION = 'project://version'
 
-interface Wanted {
+interface DocumentRequest {
   readonly key: string
   readonly make: Text['make']
 }
 
-async function written(call: Call, deps: Deps, { key, make }: Wanted): Promise<string> {
+async function renderDocument(call: Call, deps: Deps, { key, make }: DocumentRequest): Promise<string> {
   const description = await describedList(agentProfile.name, call, deps)
   return deps.descriptions.document(description, key, make)
 }
 
-/** Which version there is of what each server offers, beside that of the gateway. */
+/** The contract version of each server, beside the version of the gateway. */
 async function versionsOf(
   upstream: string | undefined,
   deps: Deps,

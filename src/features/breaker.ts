@@ -1,4 +1,4 @@
-/** Stops calls to a server that keeps failing, for a pause; then one call tries it. */
+/** Circuit breaker: stops calls to a failing server for a pause, then lets one call probe it. */
 import type { Call } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
@@ -13,8 +13,8 @@ interface Settings {
 }
 
 /**
- * Gives a server that does not answer time to recover: after so many failures in a row its calls are refused for a
- * while, then one of them is let through to see. Connections that cannot be opened are paused by themselves.
+ * Gives a failing server time to recover: after a number of consecutive failures its calls are refused for a while,
+ * then one call is let through as a probe. Failing connection attempts have their own backoff.
  */
 export const breaker: Feature<Settings> = {
   name: 'breaker',
@@ -28,10 +28,14 @@ export const breaker: Feature<Settings> = {
         default: 10,
         errorMessage: 'must be a whole number from 1',
         description:
-          'After how many failures in a row the calls of a server are refused: no answer in time, a broken connection, or HTTP 5xx. Refused credentials are none.',
+          'The number of consecutive failures after which calls to a server are refused: timeouts, broken connections, HTTP 5xx. Rejected credentials do not count.',
       },
-      window: { ...durationSchema, default: '1m', description: 'Within what time these failures must be.' },
-      pause: { ...durationSchema, default: '30s', description: 'How long calls are refused then.' },
+      window: {
+        ...durationSchema,
+        default: '1m',
+        description: 'The time within which these failures must occur.',
+      },
+      pause: { ...durationSchema, default: '30s', description: 'How long calls are then refused.' },
     },
   },
   create: (settings, { log }) => {
@@ -66,10 +70,10 @@ export const breaker: Feature<Settings> = {
   },
 }
 
-/** What is known of how a server fares. */
+/** The breaker of one server. */
 class Circuit {
   readonly #upstream: string
-  readonly #most: number
+  readonly #maxFailures: number
   readonly #window: number
   readonly #pause: number
   readonly #log: Log
@@ -79,7 +83,7 @@ class Circuit {
 
   constructor(upstream: string, { failures, window, pause }: Settings, log: Log) {
     this.#upstream = upstream
-    this.#most = failures
+    this.#maxFailures = failures
     this.#window = window
     this.#pause = pause
     this.#log = log
@@ -90,7 +94,7 @@ class Circuit {
     if (this.#openUntil === 0) return 0
     const now = performance.now()
     if (now < this.#openUntil) return this.#openUntil - now
-    // This call is the one that tries; the others wait for what comes of it, or for the next.
+    // This call is the probe; the others wait for its result, or for the next probe.
     this.#openUntil = now + this.#pause
     return 0
   }
@@ -101,13 +105,14 @@ class Circuit {
     this.#openUntil = 0
   }
 
-  /** A call ended with an error, which may be the server's answer. */
+  /** Records that a call ended with an error, which may be the server's response. */
   end(call: Call, error: unknown): void {
-    const verdict = verdictOf(call, error)
-    if (verdict === 'answered') this.succeed()
-    if (verdict === 'failed') this.#fail()
-    // Nothing was learned, so the next call may try at once.
-    if (verdict === 'unknown' && this.#openUntil !== 0 && this.#failures >= this.#most) this.#openUntil = 1
+    const evidence = evidenceOf(call, error)
+    if (evidence === 'answered') this.succeed()
+    if (evidence === 'failed') this.#fail()
+    // The probe was inconclusive, so the next call may probe at once.
+    if (evidence === 'unknown' && this.#openUntil !== 0 && this.#failures >= this.#maxFailures)
+      this.#openUntil = 1
   }
 
   #fail(): void {
@@ -115,7 +120,7 @@ class Circuit {
     if (this.#openUntil === 0 && now - this.#since > this.#window) this.#failures = 0
     if (this.#failures === 0) this.#since = now
     this.#failures++
-    if (this.#failures < this.#most) return
+    if (this.#failures < this.#maxFailures) return
     if (this.#openUntil === 0) {
       this.#log.warn('upstream.circuit_open', { upstream: this.#upstream, failures: this.#failures })
     }
@@ -125,14 +130,14 @@ class Circuit {
 
 const failing: ReadonlySet<string> = new Set(['SERVER_UNAVAILABLE', 'OPERATION_TIMEOUT', 'OUTCOME_UNKNOWN'])
 
-/** What an error says of the server: that it answered, that it did not, or nothing. */
-function verdictOf({ signal }: Call, error: unknown): 'answered' | 'failed' | 'unknown' {
+/** What an error says about the server: that it responds, that it fails, or nothing. */
+function evidenceOf({ signal }: Call, error: unknown): 'answered' | 'failed' | 'unknown' {
   const failure: unknown = signal.aborted ? signal.reason : error
   if (!(failure instanceof GatewayError)) return 'unknown'
-  // The credentials of one caller say nothing of the others'.
+  // The credentials of one caller say nothing about those of others.
   const status = failure.extra.details?.['http_status']
   if (status === 401 || status === 403) return 'unknown'
-  // Of those that end a call from this side, its deadline alone is the server's doing.
+  // Of the aborts from this side, only the deadline is caused by the server.
   if (signal.aborted && failure.code !== 'OPERATION_TIMEOUT') return 'unknown'
   // A refusal with a retry time came from the open breaker, not from the server.
   if (failing.has(failure.code)) return failure.extra.retryAfterSeconds === undefined ? 'failed' : 'unknown'
@@ -143,7 +148,7 @@ function refusal(wait: number): GatewayError {
   const seconds = Math.ceil(wait / 1000)
   return new GatewayError(
     'SERVER_UNAVAILABLE',
-    `The server does not answer; it is tried again in ${seconds} s.`,
+    `The server does not respond; it will be tried again in ${seconds} s.`,
     {
       retryAfterSeconds: seconds,
       isUnsent: true,

@@ -1,4 +1,4 @@
-/** Help for features with tools and methods of their own: one answer in both forms. */
+/** Tools and methods of the gateway itself: one result in both forms. */
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
@@ -6,7 +6,7 @@ import { Payload } from '../core/payload.ts'
 import { ERROR_KEY } from '../protocol/meta-keys.ts'
 import type { BuiltinTool, Page } from './feature.ts'
 
-/** A method of the gateway as a tool: what it is asked are the arguments, and failures are results. */
+/** Exposes a method of the gateway as a tool: the arguments are its parameters, and failures are results. */
 export function asTool(definition: BuiltinTool['definition'], answer: Handler): BuiltinTool {
   return {
     definition,
@@ -19,13 +19,13 @@ export function asTool(definition: BuiltinTool['definition'], answer: Handler): 
         const { text, value } = outcome.result
         return answered({ content: [{ type: 'text', text }], structuredContent: value })
       } catch (thrown) {
-        return answered(failed(asGatewayError(thrown), call))
+        return answered(errorResult(asGatewayError(thrown), call))
       }
     },
   }
 }
 
-function failed(error: GatewayError, { requestId }: Call): Record<string, unknown> {
+function errorResult(error: GatewayError, { requestId }: Call): Record<string, unknown> {
   const { suggestion } = error.extra
   const object = { ...error.data, requestId }
   const text = suggestion === undefined ? error.message : `${error.message} ${suggestion}`
@@ -37,15 +37,15 @@ function failed(error: GatewayError, { requestId }: Call): Record<string, unknow
   }
 }
 
-/** What the gateway answers itself. */
+/** A result of the gateway itself. */
 export function answered(result: Readonly<Record<string, unknown>>): Answered {
   return { kind: 'result', result: Payload.of(result) }
 }
 
-/** The same for a page, whose members are checked. */
+/** The same for a page, with checked members. */
 export function pageOf(page: Page): Answered {
   return answered({ ...page })
 }
 
-/** How a request ends that the gateway has answered. */
+/** The outcome of a request that the gateway answers itself. */
 export type Answered = Extract<Outcome, { readonly kind: 'result' }>

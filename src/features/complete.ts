@@ -1,4 +1,4 @@
-/** Completes what servers list: titles, annotations, descriptions with risk, limits and undo. */
+/** Completes tool lists of servers: titles, annotations, and descriptions with risk, limits and undo. */
 import type { Outcome } from '../core/call.ts'
 import { canonical } from '../core/json/json.ts'
 import type { EntryDefinition } from '../core/descriptor.ts'
@@ -15,7 +15,7 @@ import type { Services } from './feature.ts'
 
 type Deps = Pick<Services, 'servers' | 'descriptions'>
 
-/** Completes the descriptions of tools: what they change, how risky that is, how a call is repeated, who is asked. */
+/** Completes the descriptions of tools: effects, risk, how a call is repeated, who confirms it. */
 export const complete: Feature<Record<never, never>> = {
   name: 'complete',
   place: 'features',
@@ -24,7 +24,7 @@ export const complete: Feature<Record<never, never>> = {
     type: 'object',
     default: 'off',
     description:
-      'Whether tools that servers list get a title, the hints they lack, and at the end of their description their risk, effects, limits and rules. By default `off`, and `on` in the corporate profile.',
+      'Whether tools that servers list get a title, missing hints, and their risk, effects, limits and rules at the end of the description. By default `off`, and `on` in the corporate profile.',
     properties: {},
   },
   create: (_settings, deps) => ({
@@ -40,30 +40,30 @@ export const complete: Feature<Record<never, never>> = {
   }),
 }
 
-/** How many lists are kept: servers cut theirs into pages, and may show callers different ones. */
+/** How many lists are cached: servers paginate, and callers may see different lists. */
 const MAX_CACHED_LISTS = 8
 
-interface Kept {
+interface CachedList {
   readonly description: ServerDescription
   readonly text: string
   readonly result: Payload
 }
 
-/** Completes the lists of a server; a list that comes again is not completed again. */
+/** Completes the lists of a server; a cached list is not completed again. */
 function createCompleted(
   deps: Deps,
   upstream: string,
 ): (outcome: Outcome, description: ServerDescription) => Outcome {
-  let kept: readonly Kept[] = []
+  let cache: readonly CachedList[] = []
   return (outcome, description) => {
     if (outcome.kind === 'input_required') return outcome
     const { result } = outcome
-    const known = kept.find((each) => each.description === description && each.text === result.text)
+    const known = cache.find((each) => each.description === description && each.text === result.text)
     if (known) return { kind: 'result', result: known.result }
-    const made = completedList(result, toolCompleter(deps, upstream, description))
-    const others = kept.filter((each) => each.description === description).slice(0, MAX_CACHED_LISTS - 1)
-    kept = [{ description, text: result.text, result: made }, ...others]
-    return { kind: 'result', result: made }
+    const completed = completedList(result, toolCompleter(deps, upstream, description))
+    const others = cache.filter((each) => each.description === description).slice(0, MAX_CACHED_LISTS - 1)
+    cache = [{ description, text: result.text, result: completed }, ...others]
+    return { kind: 'result', result: completed }
   }
 }
 
@@ -74,25 +74,25 @@ function completedList(
   const list = result.at('tools')
   if (!list || !Array.isArray(list.value)) return result
   const texts = list.items.map((entry) => {
-    const made = complete(entry.fields)
-    return made ? entry.with(made).text : entry.text
+    const result = complete(entry.fields)
+    return result ? entry.with(result).text : entry.text
   })
   return result.with({ tools: Payload.text(`[${texts.join(',')}]`) })
 }
 
-/** What is set in the entry of a tool. */
+/** The completion of a tool's entry. */
 function toolCompleter(deps: Deps, upstream: string, description: ServerDescription) {
   const { isRecorded } = description.front
-  const made = deps.descriptions.document(description, 'completed', ({ tools }) =>
+  const completions = deps.descriptions.document(description, 'completed', ({ tools }) =>
     tools.map((tool) => [String(tool.definition.name), completion({ ...tool, isRecorded })] as const),
   )
-  const ready = new Map(made)
+  const ready = new Map(completions)
   const tools = new Map(description.tools.map((tool) => [tool.definition.name, tool]))
   return (definition: EntryDefinition): EntryDefinition | undefined => {
     const tool = tools.get(definition.name)
-    const own = ready.get(String(definition.name))
-    if (tool && own && isSame(tool.definition, definition)) return own
-    // What the description does not know yet, as the list of a signed-in user.
+    const completed = ready.get(String(definition.name))
+    if (tool && completed && isSame(tool.definition, definition)) return completed
+    // Not in the description yet, for example a tool from the list of a signed-in user.
     const entry = deps.servers.describe(upstream, definition)
     if (!entry) return undefined
     const { facts = {}, effects = [] } = tool ?? {}
@@ -109,7 +109,7 @@ function completion(tool: Incomplete): EntryDefinition {
 }
 
 function isSame(one: EntryDefinition, other: EntryDefinition): boolean {
-  const said = ({ title, description, annotations }: EntryDefinition): string =>
+  const comparable = ({ title, description, annotations }: EntryDefinition): string =>
     canonical([title, description, annotations])
-  return said(one) === said(other)
+  return comparable(one) === comparable(other)
 }

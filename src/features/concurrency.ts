@@ -1,4 +1,4 @@
-/** Limits the calls in flight, for all callers and for each. */
+/** Limits concurrent calls, globally and per caller. */
 import { GatewayError } from '../core/error.ts'
 import { limitScope } from '../core/principal.ts'
 import { Registry } from '../core/registry.ts'
@@ -9,10 +9,10 @@ interface Settings {
   readonly concurrency?: number | 'off'
 }
 
-/** What holds where nothing is configured and callers are told apart. */
+/** The default if nothing is configured and callers can be told apart. */
 const DEFAULT_MAX_CALLS = 8
 
-/** What a server works on. Lists are one request to all servers, and what listens does not work. */
+/** Requests that are work for a server. Lists are one request to all servers, and subscriptions are idle. */
 const counted: ReadonlySet<string> = new Set([
   'tools/call',
   'prompts/get',
@@ -20,7 +20,7 @@ const counted: ReadonlySet<string> = new Set([
   'completion/complete',
 ])
 
-/** Bounds how many calls each caller may have under way in this process. One that waits for a person is not. */
+/** Limits how many calls each caller may have in flight in this process. Calls that wait for a person do not count. */
 export const concurrency: Feature<Settings> = {
   name: 'concurrency',
   place: 'limits',
@@ -32,7 +32,7 @@ export const concurrency: Feature<Settings> = {
         minimum: 1,
         pattern: '^off$',
         errorMessage: 'must be off, or a whole number from 1',
-        description: `How many calls each caller may have under way at once; more are refused. Counted by each gateway process. Where it is not given, ${DEFAULT_MAX_CALLS} with authentication or the corporate profile, else off.`,
+        description: `How many calls each caller may have in flight; more are refused. Counted per gateway process. Default: ${DEFAULT_MAX_CALLS} with authentication or the corporate profile, otherwise off.`,
       },
     },
   },
@@ -40,7 +40,7 @@ export const concurrency: Feature<Settings> = {
     const running = new Registry<string, { count: number }>()
     return {
       middleware: ({ upstream, method }) => {
-        // Programs read many pages of the gateway at once, and no server works on them.
+        // Programs read many pages of the gateway at once, which is no work for servers.
         if (isPage(method) || (!counted.has(method) && !isVendorRequest(method))) return undefined
         const own = upstream === undefined ? undefined : settings(upstream).concurrency
         const { together, alone } = limitScope(
@@ -54,24 +54,24 @@ export const concurrency: Feature<Settings> = {
         ]
         if (limits.length === 0) return undefined
         return (next) => (call) => {
-          // An internal call is part of a call that has a place, or clears up after one.
+          // An internal call is part of a counted call, or cleans up after one.
           if (call.internal) return next(call)
           const keys = limits.map(({ of }) => of + call.principal.id)
           const full = limits.find(
             ({ limit }, index) => (running.get(keys[index] ?? '')?.count ?? 0) >= limit,
           )
           if (full) return Promise.reject(refusal(full.limit, full.of === '' ? 'principal' : 'upstream'))
-          for (const key of keys) enter(running, key)
-          const free = (): void => {
-            for (const key of keys) leave(running, key)
+          for (const key of keys) acquire(running, key)
+          const releaseAll = (): void => {
+            for (const key of keys) release(running, key)
           }
           return next(call).then(
             (outcome) => {
-              free()
+              releaseAll()
               return outcome
             },
             (error: unknown) => {
-              free()
+              releaseAll()
               throw error
             },
           )
@@ -81,22 +81,26 @@ export const concurrency: Feature<Settings> = {
   },
 }
 
-function enter(running: Registry<string, { count: number }>, key: string): void {
+function acquire(running: Registry<string, { count: number }>, key: string): void {
   const found = running.get(key)
   if (found) found.count++
   else running.set(key, { count: 1 })
 }
 
-function leave(running: Registry<string, { count: number }>, key: string): void {
+function release(running: Registry<string, { count: number }>, key: string): void {
   const found = running.get(key)
   if (found && --found.count === 0) running.delete(key)
 }
 
 function refusal(limit: number, scope: string): GatewayError {
-  return new GatewayError('OVERLOADED', `Too many calls at once: each caller may have ${limit} under way.`, {
-    suggestion: 'Wait for one of them to end.',
-    retryAfterSeconds: 1,
-    details: { limit, remaining: 0, scope },
-    status: 429,
-  })
+  return new GatewayError(
+    'OVERLOADED',
+    `Too many concurrent calls: each caller may have ${limit} in flight.`,
+    {
+      suggestion: 'Wait for one of them to finish.',
+      retryAfterSeconds: 1,
+      details: { limit, remaining: 0, scope },
+      status: 429,
+    },
+  )
 }

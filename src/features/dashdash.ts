@@ -1,4 +1,4 @@
-/** Descriptions in the dashdash format, in lists and in what servers say of themselves. */
+/** Descriptions in the dashdash format, in lists and in `server/discover`. */
 import type { Call, Outcome, Middleware } from '../core/call.ts'
 import type { EntryDefinition } from '../core/descriptor.ts'
 import { Payload } from '../core/payload.ts'
@@ -22,28 +22,28 @@ type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 /** The name of the feature. */
 const NAME = 'dashdash'
 
-/** There is nothing to set but whether it is on. */
+/** The feature can only be on or off. */
 type Settings = Readonly<Record<never, never>>
 
 /** The JSON Schema of the settings of descriptions. */
 const settingsSchema = {
   type: 'object',
   description:
-    'What servers, tools and resources are for, do and need, beside each of them, for agents and those who write skills.',
+    'Descriptions of servers, tools and resources (purpose, effects, requirements) next to each entry, for agents and authors of skills.',
   properties: {},
 } as const
 
-/** Where the objects stand in `_meta`, and the name of the extension. */
+/** The `_meta` key of the objects, and the name of the extension. */
 const META_KEY = `${NS}/dashdash`
 
-/** Describes servers, tools and resources for those who write skills about them. */
+/** Describes servers, tools and resources for authors of skills. */
 export const dashdash: Feature<Settings | false> = {
   name: NAME,
   place: 'features',
   isLeftToGateway: true,
   schema: settingsSchema,
   create: (settings, deps) => {
-    const said = introducing(async (call) => {
+    const introduction = introducing(async (call) => {
       const { upstream } = call.target
       if (settings(upstream) === false) return undefined
       const description = await descriptionSoon(NAME, call, deps)
@@ -58,18 +58,18 @@ export const dashdash: Feature<Settings | false> = {
       }
     })
     const lists = describeLists(deps, (upstream) => settings(upstream) !== false)
-    return { responseMiddleware: (method) => (method === 'server/discover' ? said : lists(method)) }
+    return { responseMiddleware: (method) => (method === 'server/discover' ? introduction : lists(method)) }
   },
 }
 
-/** Where the guide is, for models that call only what lists have. */
+/** Where the guide is, for models that only use what lists contain. */
 function guideOf(description: ServerDescription): string {
   const { isHelpListed, isSkillListed } = description.front
   if (isHelpListed) return '\nCall `ai_help` for the guide.'
   return isSkillListed ? `\nThe guide is the resource \`${skillUri(description)}\`.` : ''
 }
 
-/** A list as it came, and as it was described; for other texts or another description it is described anew. */
+/** A list, and its described form; reused for the same text and description. */
 interface Described {
   readonly description: ServerDescription
   readonly source: Payload
@@ -78,69 +78,75 @@ interface Described {
   readonly list: Payload
 }
 
-/** How many described lists are kept: of callers who see different ones, and of single pages. */
+/** How many described lists are cached, for callers with different lists and for single pages. */
 const MAX_CACHED_LISTS = 8
 
 const described: ReadonlySet<string> = new Set(['tools/list', 'resources/list', 'resources/templates/list'])
 
-/** Describes the entries of the lists a method asks for, if it does; the same list is described and encoded once. */
+/** Describes the entries of the lists of a method; the same list is described and encoded once. */
 export function describeLists(
   deps: Deps,
   isOn: (upstream?: string) => boolean,
 ): (asked: string) => Middleware | undefined {
   const known = new Map<string, readonly Described[]>()
 
-  const show = (call: Call, outcome: Outcome, description: ServerDescription | undefined): Outcome => {
+  const describe = (call: Call, outcome: Outcome, description: ServerDescription | undefined): Outcome => {
     const key = method(call.method).list
     if (outcome.kind === 'input_required' || !description || key === undefined) return outcome
     const { result } = outcome
     const isInMeta = isAskedFor(call, META_KEY)
     const slot = `${call.target.upstream ?? ''} ${key} ${isInMeta}`
     const all = known.get(slot)?.filter((each) => each.description === description) ?? []
-    // The same text is most often the same list of the same server.
+    // The same text is usually the same list of the same server.
     const same = all.find(({ source }) => source === result || source.text === result.text)
     if (same) return { kind: 'result', result: same.result }
     const list = result.at(key)
     if (!list || !Array.isArray(list.value)) return outcome
-    const alike = all.find(({ entries }) => entries === list.text)
-    const made = alike?.list ?? describedList(list, { key, description, deps, isInMeta })
-    const shown = result.with({ [key]: made })
-    if (!alike) {
-      const added = { description, source: result, entries: list.text, result: shown, list: made }
+    const sameEntries = all.find(({ entries }) => entries === list.text)
+    const newList = sameEntries?.list ?? describedList(list, { key, description, deps, isInMeta })
+    const describedResult = result.with({ [key]: newList })
+    if (!sameEntries) {
+      const added = {
+        description,
+        source: result,
+        entries: list.text,
+        result: describedResult,
+        list: newList,
+      }
       known.set(slot, [added, ...all].slice(0, MAX_CACHED_LISTS))
     }
-    return { kind: 'result', result: shown }
+    return { kind: 'result', result: describedResult }
   }
 
-  const policy: Middleware = (next) => (call) => {
+  const middleware: Middleware = (next) => (call) => {
     if (!isOn(call.target.upstream)) return next(call)
     return next(withoutFlag(call, META_KEY)).then((outcome) => {
       const description = descriptionSoon(NAME, call, deps)
       return description instanceof Promise
-        ? description.then((found) => show(call, outcome, found))
-        : show(call, outcome, description)
+        ? description.then((found) => describe(call, outcome, found))
+        : describe(call, outcome, description)
     })
   }
-  return (asked) => (described.has(asked) ? policy : undefined)
+  return (asked) => (described.has(asked) ? middleware : undefined)
 }
 
-interface About {
+interface ListContext {
   readonly key: string
   readonly description: ServerDescription
   readonly deps: Deps
-  /** Whether it also stands in `_meta`. */
+  /** Whether the object is also added to `_meta`. */
   readonly isInMeta: boolean
 }
 
-function describedList(list: Payload, about: About): Payload {
-  const objectOf = about.key === 'tools' ? toolObjects(about) : resourceObjects(about)
-  const notesOf = about.key === 'tools' ? toolNotesOf(about) : () => undefined
+function describedList(list: Payload, context: ListContext): Payload {
+  const objectOf = context.key === 'tools' ? toolObjects(context) : resourceObjects(context)
+  const notesOf = context.key === 'tools' ? toolNotesOf(context) : () => undefined
   const texts = list.items.map((entry) => {
     const object = objectOf(entry.fields)
     if (!object) return entry.text
-    // Encoded once, though it may stand in two places.
+    // Encoded once, though it may appear in two places.
     const encoded = Payload.text(JSON.stringify(object), object)
-    const notes = { ...(about.isInMeta && { [META_KEY]: encoded }), ...notesOf(entry.fields) }
+    const notes = { ...(context.isInMeta && { [META_KEY]: encoded }), ...notesOf(entry.fields) }
     const described = entry.with({ dashdash: encoded })
     return (Object.keys(notes).length > 0 ? described.withMeta(notes) : described).text
   })
@@ -149,7 +155,7 @@ function describedList(list: Payload, about: About): Payload {
 
 type ObjectOf = (definition: EntryDefinition) => EntryDefinition | undefined
 
-function toolObjects({ description, deps }: About): ObjectOf {
+function toolObjects({ description, deps }: ListContext): ObjectOf {
   const objects = deps.descriptions.document(description, 'tools', ({ tools }) =>
     tools.map((tool) => [tool.name, listedToolObject(tool)] as const),
   )
@@ -157,8 +163,8 @@ function toolObjects({ description, deps }: About): ObjectOf {
   return ({ name }) => (typeof name === 'string' ? byName.get(name) : undefined)
 }
 
-/** What else stands in `_meta` of a tool: costs, latency, media. */
-function toolNotesOf({ description, deps }: About): ObjectOf {
+/** Further members of a tool's `_meta`: costs, latency, media. */
+function toolNotesOf({ description, deps }: ListContext): ObjectOf {
   const notes = new Map(
     deps.descriptions.document(description, 'notes', ({ tools }) =>
       tools.map((tool) => [tool.name, toolNotes(tool)] as const),
@@ -167,8 +173,8 @@ function toolNotesOf({ description, deps }: About): ObjectOf {
   return ({ name }) => (typeof name === 'string' ? notes.get(name) : undefined)
 }
 
-function resourceObjects({ description, deps }: About): ObjectOf {
-  // What one server can do says nothing of another.
+function resourceObjects({ description, deps }: ListContext): ObjectOf {
+  // The capabilities of one server say nothing about another.
   const servers = description.parts.length > 0 ? description.parts : [description]
   const objects = deps.descriptions.document(description, 'resources', () =>
     servers.flatMap(({ canSubscribe, resources, templates }) =>

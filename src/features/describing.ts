@@ -1,6 +1,5 @@
 /**
- * Help for features that add to lists or to what servers say of themselves. A description that takes too long
- * is left out.
+ * Adds to tool lists and to `server/discover`. A description that takes too long to create is left out.
  */
 import type { Call, Outcome, Middleware } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
@@ -16,9 +15,9 @@ type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** What is added to what a server says of itself. */
-interface Said {
-  /** At the top of the result, in its `_meta`, and among the capabilities of either kind. */
+/** Additions to the result of `server/discover`. */
+interface DiscoverAdditions {
+  /** At the top level of the result, in its `_meta`, and in both kinds of capabilities. */
   readonly fields?: Fields
   readonly meta?: Fields
   readonly extensions?: Fields
@@ -27,16 +26,16 @@ interface Said {
   readonly instructions?: string
 }
 
-/** How long a client that connects waits for what is known of a server, in milliseconds; without it, less is said. */
+/** How long a connecting client waits for the description of a server, in milliseconds; after that it is left out. */
 const DESCRIPTION_TIMEOUT_MS = 2000
 
-/** The description for the lists and the introduction of a server; nothing where that would keep its client waiting. */
+/** The description for lists and `server/discover`; undefined if the client would have to wait too long. */
 export function descriptionSoon(
   feature: string,
   call: Call,
   deps: Deps,
 ): ServerDescription | undefined | Promise<ServerDescription | undefined> {
-  // A description of what a caller may see is drawn from such lists: it would wait for itself.
+  // Internal calls create descriptions themselves, so they would wait for their own result.
   if (call.internal) return undefined
   const found = describedList(feature, call, deps)
   if (!(found instanceof Promise)) return found
@@ -50,7 +49,7 @@ export function descriptionSoon(
 /** How long a server may take to list its tools for a check, in milliseconds. */
 const CHECK_TIMEOUT_MS = 10_000
 
-/** The tools the configuration of a server is held against; where it does not list them, `event` is logged. */
+/** The tools against which a server's configuration is checked; if they cannot be listed, `event` is logged. */
 export async function toolsToCheck(
   upstream: string,
   deps: Deps,
@@ -66,37 +65,45 @@ export async function toolsToCheck(
   }
 }
 
-/** Adds something to what a server says of itself when it is discovered, to clients of every revision. */
-export function introducing(say: (call: Call) => Promise<Said | undefined>): Middleware {
+/** Adds to the result of `server/discover`, for clients of every revision. */
+export function introducing(
+  additionsFor: (call: Call) => Promise<DiscoverAdditions | undefined>,
+): Middleware {
   return (next) => (call) =>
-    next(call).then(async (outcome) => withSaid(outcome, await say(call), call.client))
+    next(call).then(async (outcome) => withAdditions(outcome, await additionsFor(call), call.client))
 }
 
-/** The same introduction, with what is said beside it. */
-function withSaid(outcome: Outcome, said: Said | undefined, client: Call['client']): Outcome {
-  if (outcome.kind === 'input_required' || !said) return outcome
+/** The result with the additions. */
+function withAdditions(
+  outcome: Outcome,
+  additions: DiscoverAdditions | undefined,
+  client: Call['client'],
+): Outcome {
+  if (outcome.kind === 'input_required' || !additions) return outcome
   const { result } = outcome
   const capabilities = result.at('capabilities') ?? Payload.of({})
-  const kinds = Object.entries({ extensions: said.extensions, experimental: said.experimental })
+  const kinds = Object.entries({ extensions: additions.extensions, experimental: additions.experimental })
   const added = kinds.flatMap(([kind, members]) =>
     members
       ? [[kind, (capabilities.at(kind) ?? Payload.of({})).with(amongCapabilities(members, client))] as const]
       : [],
   )
   const { instructions } = result.fields
-  const told = [instructions, said.instructions].filter((each) => typeof each === 'string' && each !== '')
-  const whole = result.with({
-    ...said.fields,
+  const paragraphs = [instructions, additions.instructions].filter(
+    (each) => typeof each === 'string' && each !== '',
+  )
+  const extended = result.with({
+    ...additions.fields,
     capabilities: capabilities.with(Object.fromEntries(added)),
-    ...(said.instructions !== undefined && { instructions: told.join('\n\n') }),
+    ...(additions.instructions !== undefined && { instructions: paragraphs.join('\n\n') }),
   })
-  return { kind: 'result', result: said.meta ? whole.withMeta(said.meta) : whole }
+  return { kind: 'result', result: additions.meta ? extended.withMeta(additions.meta) : extended }
 }
 
-/** Descriptions of several servers without some of them, by which ones are left. */
-const fewer = new WeakMap<ServerDescription, Map<string, ServerDescription>>()
+/** Descriptions that omit some servers, by the names of the others. */
+const partialDescriptions = new WeakMap<ServerDescription, Map<string, ServerDescription>>()
 
-/** What the documents of a feature are made of: of several servers, those alone that the feature is on for. */
+/** The description for the documents of a feature; of several servers, it covers those with the feature on. */
 export function describedList(
   feature: string,
   call: Call,
@@ -111,37 +118,37 @@ export function describedList(
 function partsWith(feature: string, description: ServerDescription, deps: Deps): ServerDescription {
   const parts = description.parts.filter(({ name }) => deps.features.isOn(feature, name))
   if (parts.length === description.parts.length) return description
-  const known = fewer.get(description) ?? new Map<string, ServerDescription>()
-  fewer.set(description, known)
+  const known = partialDescriptions.get(description) ?? new Map<string, ServerDescription>()
+  partialDescriptions.set(description, known)
   const key = parts.map(({ name }) => name).join()
-  const drawn = known.get(key) ?? describeAllServers(parts, description.front)
-  known.set(key, drawn)
-  return drawn
+  const partial = known.get(key) ?? describeAllServers(parts, description.front)
+  known.set(key, partial)
+  return partial
 }
 
-/** Describes each tool of a server's lists anew; a tool it gives back as it was keeps its text. */
+/** Rewrites each tool in a server's lists; an unchanged tool keeps its original text. */
 export function describingTools(describe: (tool: Payload) => Payload): Middleware {
-  let last: { readonly text: string; readonly shown: Payload } | undefined
-  let lastTools: { readonly text: string; readonly shown: Payload | undefined } | undefined
-  const shown = (result: Payload): Payload => {
+  let last: { readonly text: string; readonly rewritten: Payload } | undefined
+  let lastTools: { readonly text: string; readonly rewritten: Payload | undefined } | undefined
+  const rewrite = (result: Payload): Payload => {
     const tools = result.at('tools')
     if (!tools || !Array.isArray(tools.value)) return result
     const { text } = tools
-    // What stands around them may differ from time to time, such as what is left of a limit.
-    if (lastTools?.text !== text) lastTools = { text, shown: changed(tools, describe) }
-    return lastTools.shown ? result.with({ tools: lastTools.shown }) : result
+    // Members beside the tools may change with each response, such as a remaining quota.
+    if (lastTools?.text !== text) lastTools = { text, rewritten: changed(tools, describe) }
+    return lastTools.rewritten ? result.with({ tools: lastTools.rewritten }) : result
   }
   return (next) => async (call) => {
     const outcome = await next(call)
     if (outcome.kind !== 'result') return outcome
-    // The same text is the same list: what was made of it is passed on as it was, and is encoded once.
+    // The same text is the same list: its result is reused, and encoded once.
     const { text } = outcome.result
-    if (last?.text !== text) last = { text, shown: shown(outcome.result) }
-    return last.shown.text === text ? outcome : { kind: 'result', result: last.shown }
+    if (last?.text !== text) last = { text, rewritten: rewrite(outcome.result) }
+    return last.rewritten.text === text ? outcome : { kind: 'result', result: last.rewritten }
   }
 }
 
-/** The same list with its entries changed; nothing where none is. */
+/** The list with its entries rewritten; undefined if none changed. */
 function changed(tools: Payload, describe: (tool: Payload) => Payload): Payload | undefined {
   const before = tools.items
   const after = before.map(describe)

@@ -1,7 +1,7 @@
 /**
  * The contract of a feature: its place in the configuration, its schema, what it adds to the gateway, and the services
  * that it may use. A feature names the services it needs: `type Deps = Pick<Services, 'store' | 'invoker'>`. All of
- * them belong to one runtime; a reload makes the features anew with others.
+ * them belong to one runtime; a reload creates the features again with new ones.
  */
 import type { AuthSettings } from '../core/auth-settings.ts'
 import type { Call, Handler, Middleware, Target, InternalPurpose } from '../core/call.ts'
@@ -24,21 +24,21 @@ type JsonSchema = Readonly<Record<string, unknown>>
 /** One capability of the gateway, in one file. */
 export interface Feature<Settings> {
   readonly name: string
-  /** Where its settings stand in the configuration: at the top, under `features`, or among those of `limits`. */
+  /** Where its settings are in the configuration: at the top level, under `features`, or under `limits`. */
   readonly place: 'top' | 'features' | 'limits'
-  /** What its settings may be; `create` may rely on it. */
+  /** The schema of its settings; `create` may rely on it. */
   readonly schema: JsonSchema
-  /** Whether a gateway behind this one does it as well, so that it is off for such a server unless its settings say more. */
+  /** Off for servers that are gateways themselves, which do the same, unless their settings say otherwise. */
   readonly isLeftToGateway?: true
   create(settings: SettingsOf<Settings>, services: Services): FeatureInstance
 }
 
-/** A feature's settings for one server: its own where it has any, else those for all. */
+/** A feature's settings for one server, with those for all servers as the default. */
 export type SettingsOf<Settings> = (upstream?: string) => Settings
 
 /**
- * The settings of a feature for one server, or for all of them; `false` where it is off. The cast rests on the
- * feature's own schema, which was applied when the configuration was read.
+ * The settings of a feature for one server, or for all of them; `false` if it is off. The cast relies on the feature's
+ * schema, which was applied when the configuration was read.
  */
 export function settingsFor<Settings>(
   { name }: Pick<Feature<Settings>, 'name' | 'create'>,
@@ -48,86 +48,86 @@ export function settingsFor<Settings>(
   return featureSettings(settings, name, upstream) as Settings | false
 }
 
-/** What a feature adds. */
+/** What a feature adds to the gateway. */
 export interface FeatureInstance {
-  /** Wraps the calls of a target; nothing where there is nothing to do, which then costs nothing. */
+  /** Wraps the calls of a target; undefined if there is nothing to do, which then costs nothing. */
   middleware?(target: Target): Middleware | undefined
-  /** Requests the gateway answers itself, by method. */
+  /** Requests that the gateway answers itself, by method. */
   readonly methods?: Readonly<Record<string, Handler>>
-  /** Tools the gateway answers itself. */
+  /** Tools that the gateway answers itself. */
   readonly tools?: readonly BuiltinTool[]
-  /** Prompts and resources the gateway has itself, at the address of a server or of all. */
+  /** Prompts and resources of the gateway itself, at the endpoint of one server or of all. */
   prompts?(upstream?: string): readonly BuiltinEntry[]
   resources?(upstream?: string): readonly BuiltinEntry[]
-  /** What is read at paths over HTTP. */
+  /** Pages served over HTTP. */
   readonly pages?: readonly BuiltinPage[]
-  /** What it does about a tool of a server, given all its tools, for those who describe it. */
+  /** Facts that the feature knows about a tool, given all tools of its server, for descriptions. */
   toolFacts?(entry: Descriptor, all: readonly Descriptor[]): ToolFacts
-  /** The error object that the caller gets for a failed result, or for what was thrown. */
+  /** The error object that the caller gets for a failed result or a thrown error. */
   explained?(failure: Payload | GatewayError, call: Call): Readonly<Record<string, unknown>>
-  /** What is left to a caller of what it limits: of a tool, else of a server, else of all. Nothing is taken. */
+  /** The remaining quota of a caller under the feature's limits: of a tool, a server, or all. Consumes nothing. */
   remainingQuota?(target: Target, principal: Principal): Promise<RemainingQuota | undefined>
   /**
-   * Wraps what clients see when they ask by a method, of one server or of all together: lists, and what servers say
-   * of themselves. Nothing where there is nothing to do, which then costs nothing.
+   * Wraps responses to methods of one server or of all together: lists, and `server/discover`. Undefined if there is
+   * nothing to do, which then costs nothing.
    */
   responseMiddleware?(method: string): Middleware | undefined
-  /** Values for it that models may write among the arguments of a server's tools, where that is switched on. */
+  /** Values for the feature that models may send as arguments of a server's tools, if that is enabled. */
   reserved?(upstream: string): readonly Reserved[]
-  /** Values for it that callers send beside the arguments of a tool: among the arguments they mean nothing. */
+  /** Values for the feature that callers send beside the arguments of a tool; as arguments they have no meaning. */
   readonly values?: readonly CallerValue[]
-  /** What is said of it among the capabilities of a server with tools, or of all servers, by the name of the extension. */
+  /** The feature's entries among the extensions of a server with tools, or of all servers, by extension name. */
   extensions?(upstream?: string): Readonly<Record<string, Readonly<Record<string, unknown>>>>
-  /** Takes up what an earlier process left behind; called once servers were tried. */
+  /** Resumes what an earlier process left behind; called after the first connection attempts. */
   start?(): Promise<void>
-  /** What does not go together with what servers list; a server that cannot be reached says nothing. */
+  /** Conflicts of the settings with what servers list; servers that cannot be reached are skipped. */
   problems?(): Promise<readonly Finding[]>
   close?(): Promise<void>
 }
 
-/** A tool of the gateway's own. */
+/** A built-in tool. */
 export interface BuiltinTool {
   /** The entry of `tools/list`. */
   readonly definition: Readonly<Record<string, unknown>> & { readonly name: string }
-  /** Whether it stands in lists; as `meta_tools` says unless given. */
+  /** Whether it is listed; `meta_tools` decides if undefined. */
   isListed?(upstream?: string): boolean | undefined
   readonly handle: Handler
 }
 
-/** An argument of tools that holds a value for a feature; a tool's own argument of that name stays its own. */
+/** An argument of tools that carries a value for a feature; a tool's own argument of that name takes precedence. */
 export interface Reserved {
   readonly argument: string
-  /** What it is called among the values for features. */
+  /** The name of the value among those for features. */
   readonly value: string
   /** Its schema in tool lists; where absent, it is not listed. */
   readonly schema?: JsonSchema
-  /** The tools that list it; all of them unless given. */
+  /** The tools that list it; all of them if absent. */
   isFor?(entry: Descriptor): boolean
 }
 
 /** A value for a feature that callers send beside the arguments of a tool. */
 export interface CallerValue {
-  /** What it is called among the values for features. */
+  /** The name of the value among those for features. */
   readonly name: string
   readonly aliases?: readonly string[]
-  /** The HTTP header it can come in. */
+  /** The HTTP header that can carry it. */
   readonly header?: string
 }
 
-/** A prompt or a resource of the gateway's own, which answers `prompts/get` or `resources/read`. */
+/** A built-in prompt or resource, which answers `prompts/get` or `resources/read`. */
 export interface BuiltinEntry {
-  /** The entry of the list; a prompt is known by its `name`, a resource by its `uri`. */
+  /** The entry of the list; a prompt is identified by its `name`, a resource by its `uri`. */
   readonly definition: Readonly<Record<string, unknown>>
-  /** Whether it stands in lists; as `meta_tools` says unless given. Where it is given, it is there even if that is `off`. */
+  /** Whether it is listed; `meta_tools` decides if absent. If given, the entry exists even with `meta_tools: off`. */
   readonly isListed?: boolean
-  /** Whether it answers for a name or URI beside its own. */
+  /** Whether it answers for a name or URI besides its own. */
   matches?(name: string): boolean
   readonly handle: Handler
 }
 
-/** What is read at a path over HTTP, with GET. */
+/** A page at a path over HTTP, read with GET. */
 export interface BuiltinPage {
-  /** `*` stands for the name of a server; without one it is of all servers, or of the one `?upstream=` names. */
+  /** `*` is the name of a server; without it, the page is for all servers, or for the one in `?upstream=`. */
   readonly path: string
   /** Whether it can be read without authentication. */
   isOpen?(): boolean
@@ -140,9 +140,9 @@ export interface Page {
   readonly text: string
   /** Its media type. */
   readonly type: string
-  /** For how long it may be kept, in seconds. */
+  /** How long it may be cached, in seconds. */
   readonly maxAge: number
-  /** The text without numbers that are others each time it is read: as long as it is the same, so is the page. */
+  /** The text without volatile numbers; the page counts as unchanged while this is the same. */
   readonly lasting?: string
 }
 
@@ -159,7 +159,7 @@ export interface Services {
   readonly gateway: GatewayTraits
 }
 
-/** The upstream servers: their settings, and what is known of them and of their tools. */
+/** The upstream servers: their settings, and what is known about them and their tools. */
 export interface ServerDirectory {
   /** The names of all servers. */
   names(): readonly string[]
@@ -225,7 +225,7 @@ export interface Identity {
   readonly membership: Membership
   /** Signs claims with the gateway's own key: a JWS in compact form (RFC 7515). */
   sign(claims: Readonly<Record<string, unknown>>): Promise<string>
-  /** The proof for a gateway in front that this gateway is the one it means; undefined where it means another. */
+  /** The proof for a gateway in front that this gateway is the expected one; undefined if it expects another. */
   prove(challenge: Challenge): Promise<string | undefined>
 }
 
@@ -255,11 +255,11 @@ interface FeatureDirectory {
   remainingQuota(principal: Principal, upstream?: string, tool?: string): Promise<RemainingQuota | undefined>
 }
 
-/** Facts about this gateway. */
+/** Traits of this gateway. */
 interface GatewayTraits {
   /** Whether commands of other processes can read the store. */
   readonly isStoreShared: boolean
-  /** Whether callers are told apart, or the profile is `corporate`: then some limits hold by default. */
+  /** Whether callers are authenticated, or the profile is `corporate`: then some limits apply by default. */
   readonly isGuarded: boolean
   /** Whether the gateway's own tools can be called. */
   readonly hasTools: boolean
@@ -267,7 +267,7 @@ interface GatewayTraits {
   readonly isAsked: boolean
   /** The largest request, in bytes. */
   readonly largestRequest: number
-  /** How long narrowed sessions last, and where people ask for more rights. */
+  /** How long scoped sessions last, and where people request more rights. */
   readonly auth: Pick<AuthSettings, 'session' | 'elevateUrl'>
   /** Aborted when the gateway closes: later failures may be due to that. */
   readonly closing: AbortSignal
@@ -278,15 +278,15 @@ interface GatewayTraits {
 /** A call of a tool that the gateway makes itself. */
 export interface InternalCall {
   readonly purpose: InternalPurpose
-  /** Whose rights it has. */
+  /** The principal whose rights apply. */
   readonly principal: Principal
   readonly upstream: string
-  /** The tool as the server knows it. */
+  /** The tool's name on its server. */
   readonly tool: string
   readonly arguments: Readonly<Record<string, unknown>>
   readonly idempotencyKey?: string
-  /** The trace of what it undoes (W3C `traceparent`). */
+  /** The trace of the action that it undoes (W3C `traceparent`). */
   readonly undoes?: string | undefined
-  /** The call it is done in the course of: it goes the same way to the server, and ends with it. */
+  /** The call that it belongs to: it takes the same route to the server, and ends with it. */
   readonly during?: Call
 }

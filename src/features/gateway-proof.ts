@@ -1,6 +1,6 @@
 /**
- * Proves to a gateway in front of this one that this is the gateway it means, so that it leaves to this one what both
- * would do: asking people, keys, provenance. Only who names this gateway's key in its configuration asks for it.
+ * Proves this gateway's identity to a gateway in front of it, which then leaves to this one what both would do:
+ * confirmation, idempotency keys, provenance. Only a gateway with this one's key in its configuration requests it.
  */
 import { CHALLENGE_KEY, PROOF_KEY, readChallenge } from '../protocol/gateway-proof.ts'
 import type { Feature } from './feature.ts'
@@ -13,7 +13,7 @@ export const gatewayProof: Feature<Record<never, never>> = {
     type: 'object',
     default: 'on',
     description:
-      'Whether the gateway proves which one it is to a gateway in front of it that names its key with `gateway_key`.',
+      'Whether the gateway proves its identity to a gateway in front of it that is configured with its key in `gateway_key`.',
     properties: {},
   },
   create: (_settings, { identity: { prove } }) => ({
@@ -23,7 +23,7 @@ export const gatewayProof: Feature<Record<never, never>> = {
         const challenge = readChallenge(call.meta)
         if (!challenge) return next(call)
         const { [CHALLENGE_KEY]: _challenge, ...meta } = call.meta
-        // It is for this gateway alone.
+        // The challenge is for this gateway only.
         const params = call.params.withMeta({ [CHALLENGE_KEY]: undefined })
         const [outcome, proof] = await Promise.all([next({ ...call, meta, params }), prove(challenge)])
         if (outcome.kind !== 'result' || proof === undefined) return outcome

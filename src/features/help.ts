@@ -24,7 +24,7 @@ const settingsSchema = {
   properties: {
     listed: {
       type: 'boolean',
-      description: 'Whether `ai_help` stands in lists of tools; as `meta_tools` says unless given.',
+      description: 'Whether `ai_help` is listed as a tool; `meta_tools` decides if not given.',
     },
     public: {
       type: 'boolean',
@@ -36,7 +36,7 @@ const settingsSchema = {
 
 const NAME = 'help'
 
-/** Answers how to use a server, for agents: whole, in sections, or about one tool. */
+/** Explains the use of a server to agents: the whole guide, one section, or one tool. */
 export const help: Feature<Settings | false> = {
   name: NAME,
   place: 'features',
@@ -45,12 +45,12 @@ export const help: Feature<Settings | false> = {
   create: (settings, deps) => {
     const answer: Handler = async (call) => answered(await helpFor(call, deps))
     const isListed = (upstream?: string): boolean | undefined => {
-      const own = settings(upstream)
-      return own === false ? undefined : own.listed
+      const serverSettings = settings(upstream)
+      return serverSettings === false ? undefined : serverSettings.listed
     }
     const isOpen = (): boolean => {
-      const own = settings()
-      return own !== false && own.public
+      const serverSettings = settings()
+      return serverSettings !== false && serverSettings.public
     }
     return {
       methods: { ai_help: answer },
@@ -60,7 +60,7 @@ export const help: Feature<Settings | false> = {
   },
 }
 
-/** How long a guide may be kept, in seconds. */
+/** How long a guide may be cached, in seconds. */
 const MAX_AGE = 60
 
 const definition = {
@@ -68,7 +68,7 @@ const definition = {
   title: 'How to use this server',
   description:
     'Returns the guide to this server: when to use it, its tools with parameters, effects and errors, limits and rules. ' +
-    'With `section`, one section or one tool alone.',
+    'With `section`, only one section or one tool.',
   inputSchema: {
     type: 'object',
     properties: {
@@ -85,11 +85,13 @@ const definition = {
 async function helpFor(call: Call, deps: Deps): Promise<Record<string, unknown>> {
   const { format, section } = call.params.fields
   const description = await describedList(NAME, call, deps)
-  const asked = { format, section }
-  return deps.descriptions.document(description, helpKey(description, asked), (each) => helpOf(each, asked))
+  const request = { format, section }
+  return deps.descriptions.document(description, helpKey(description, request), (each) =>
+    helpOf(each, request),
+  )
 }
 
-/** The guide in markdown is what a model reads, as it is. */
+/** Returns the markdown guide as plain text for models. */
 function readable(tool: BuiltinTool): BuiltinTool {
   return {
     ...tool,

@@ -1,6 +1,6 @@
 /**
- * Lets models write values for the gateway (keys, transactions, intent) as arguments; they are taken out
- * before the server sees the call.
+ * Lets models send values for the gateway (idempotency keys, transactions, intent) as arguments; they are removed before
+ * the server sees the call.
  */
 import { noteBareArguments, namesArgument } from '../core/tool-call.ts'
 import { type Call, listedTool, type Middleware } from '../core/call.ts'
@@ -16,7 +16,7 @@ import { describingTools } from './describing.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 
-/** Gives tools arguments for the gateway, as many hosts let a model write nothing but arguments. */
+/** Adds arguments for the gateway to tools, because many hosts let models write arguments only. */
 export const injectArguments: Feature<Record<never, never> | false> = {
   name: 'inject_arguments',
   place: 'top',
@@ -25,7 +25,7 @@ export const injectArguments: Feature<Record<never, never> | false> = {
     type: 'object',
     default: 'off',
     description:
-      'Whether tools also take what is for the gateway as arguments, such as `_idempotency_key`: for hosts that let a model write nothing else. Servers never see them.',
+      'Whether tools also accept values for the gateway as arguments, such as `_idempotency_key`, for hosts that let models write arguments only. Servers never see them.',
     properties: {},
   },
   create: (settings, deps) => ({
@@ -34,19 +34,19 @@ export const injectArguments: Feature<Record<never, never> | false> = {
       const reserved = deps.features.reserved(upstream)
       if (reserved.length === 0) return undefined
       if (method === 'tools/list')
-        return describingTools((tool) => described(tool, upstream, { reserved, deps }))
-      return method === 'tools/call' && name !== undefined ? lifting(reserved) : undefined
+        return describingTools((tool) => withReserved(tool, upstream, { reserved, deps }))
+      return method === 'tools/call' && name !== undefined ? liftValues(reserved) : undefined
     },
   }),
 }
 
-interface With {
+interface InjectContext {
   readonly reserved: readonly Reserved[]
   readonly deps: Deps
 }
 
-/** A listed tool with the arguments it has beside its own. */
-function described(tool: Payload, upstream: string, { reserved, deps }: With): Payload {
+/** A listed tool with the additional arguments. */
+function withReserved(tool: Payload, upstream: string, { reserved, deps }: InjectContext): Payload {
   const entry = isObject(tool.value) ? deps.servers.describe(upstream, tool.fields) : undefined
   if (!entry) return tool
   const added = reserved.filter(({ argument, schema, isFor }) => {
@@ -60,20 +60,20 @@ function described(tool: Payload, upstream: string, { reserved, deps }: With): P
   return tool.with({ inputSchema: schema.with({ properties: properties.with(more) }) })
 }
 
-/** Takes what is for the gateway out of the arguments of a call, to where every feature looks for it. */
-function lifting(reserved: readonly Reserved[]): Middleware {
+/** Moves values for the gateway from the arguments of a call to where every feature looks for them. */
+function liftValues(reserved: readonly Reserved[]): Middleware {
   return (next) => {
     return async (call) => {
       const { arguments: given } = call.params.fields
-      const isAny = isObject(given) && reserved.some(({ argument }) => Object.hasOwn(given, argument))
-      if (!isAny || call.internal) return next(call)
-      return next(lifted(call, listedTool(call), reserved))
+      const hasReserved = isObject(given) && reserved.some(({ argument }) => Object.hasOwn(given, argument))
+      if (!hasReserved || call.internal) return next(call)
+      return next(liftReserved(call, listedTool(call), reserved))
     }
   }
 }
 
 /** @throws INVALID_INPUT */
-function lifted(call: Call, entry: Descriptor | undefined, reserved: readonly Reserved[]): Call {
+function liftReserved(call: Call, entry: Descriptor | undefined, reserved: readonly Reserved[]): Call {
   const given = call.params.at('arguments') ?? Payload.of({})
   const found = reserved.filter(
     ({ argument }) =>
@@ -81,19 +81,19 @@ function lifted(call: Call, entry: Descriptor | undefined, reserved: readonly Re
   )
   if (found.length === 0) return call
   const rest = given.with(Object.fromEntries(found.map(({ argument }) => [argument, undefined])))
-  const bare = { ...call, params: call.params.with({ arguments: rest }) }
-  noteBareArguments(bare)
-  return found.reduce((changed, { argument, value, schema }) => {
-    const said = given.fields[argument]
-    // Models fill in what they need not: then it means nothing.
-    if (said === null || said === '') return changed
-    const [problem] = schema ? validator(schema, { trusted: true })(said) : []
-    if (problem) throw misfit(argument, problem)
-    return withExtension(changed, value, said)
-  }, bare)
+  const withoutReserved = { ...call, params: call.params.with({ arguments: rest }) }
+  noteBareArguments(withoutReserved)
+  return found.reduce((changed, { argument, value: name, schema }) => {
+    const value = given.fields[argument]
+    // Models fill in optional arguments: null and empty text mean nothing.
+    if (value === null || value === '') return changed
+    const [problem] = schema ? validator(schema, { trusted: true })(value) : []
+    if (problem) throw invalidValue(argument, problem)
+    return withExtension(changed, name, value)
+  }, withoutReserved)
 }
 
-function misfit(field: string, { keyword, message }: SchemaProblem): GatewayError {
+function invalidValue(field: string, { keyword, message }: SchemaProblem): GatewayError {
   return new GatewayError('INVALID_INPUT', `Invalid arguments: ${field} ${message}.`, {
     field,
     reason: keyword,

@@ -7,7 +7,7 @@ import type { StopAsking } from '../core/remember.ts'
 import { judgeUndo, type UndoJudgement } from '../core/undo/judge-undo.ts'
 import { confirm } from '../features/confirm/confirm.ts'
 import { templateOf } from '../features/confirm/request.ts'
-import { isAsked, ruleOf } from '../features/confirm/rules.ts'
+import { needsConfirmation, ruleOf } from '../features/confirm/rules.ts'
 import type { Settings as ConfirmSettings } from '../features/confirm/rules.ts'
 import { type Requirement, requirementOf } from '../features/permissions/gate.ts'
 
@@ -61,8 +61,8 @@ function askingOf(
   const rule = ruleOf(entry.name, server, settings)
   const why = [...said(entry, server, settings), `its risk is ${entry.classification.risk}`]
   if (!rule) return { when: 'never', isOutOfBand: false, why }
-  if (!isAsked(rule, entry) && !rule.isPivot) return { when: 'never', isOutOfBand: false, why }
-  const when = isAsked(rule, entry) ? 'always' : 'in_transactions'
+  if (!needsConfirmation(rule, entry) && !rule.isPivot) return { when: 'never', isOutOfBand: false, why }
+  const when = needsConfirmation(rule, entry) ? 'always' : 'in_transactions'
   return {
     when,
     isOutOfBand: rule.isOutOfBand,

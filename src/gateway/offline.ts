@@ -2,8 +2,8 @@
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { Audit } from '../observability/audit/audit.ts'
-import { acceptLoss, acceptRedisLoss, isDoubtful, openPortable } from '../store/open.ts'
-import type { Portable } from '../store/store.ts'
+import { acceptLoss, acceptRedisLoss, mayBeUnusable, openPortable } from '../store/open.ts'
+import type { PortableStore } from '../store/store.ts'
 
 export type { Audit }
 export { anchorsIn } from './startup.ts'
@@ -11,7 +11,7 @@ export { verifyAudit } from '../observability/audit/verify.ts'
 
 /** Whether the store has to be opened to know that it can be: usually it opens later, at the first use. */
 export function isStoreDoubtful({ store }: Settings): boolean {
-  return isDoubtful(store)
+  return mayBeUnusable(store)
 }
 
 /**
@@ -35,7 +35,7 @@ export async function acceptStore(settings: Settings, log: Log): Promise<boolean
 }
 
 /** The store of gateways that may be running, for a command. @throws Error where it is forgotten with its process */
-export async function openSharedStore({ store: settings }: Settings, log: Log): Promise<Portable> {
+export async function openSharedStore({ store: settings }: Settings, log: Log): Promise<PortableStore> {
   if (settings.kind === 'memory')
     throw new Error(
       'store: memory is forgotten with the process that has it, so nothing can be seen from here. Remove it for the default, a folder, or name Redis',

@@ -1,35 +1,35 @@
-/** Actions in the store: what changed something, and what undoes it. Keys sort by time. */
+/** Actions in the store: calls that changed something, and their compensations. Keys sort by time. */
 import { randomUUID } from 'node:crypto'
 import { isObject, readJson } from '../core/json/json.ts'
 import type { Store } from '../store/store.ts'
-import type { KeptPrincipal } from './principal.ts'
+import type { StoredPrincipal } from './principal.ts'
 import { casUpdate, type CasUpdate } from './cas-update.ts'
 
-/** What a tool did for a caller, and how it is undone. Kept under `deed/…` as JSON; times are milliseconds since 1970. */
+/** A call that changed something, and its compensation. Stored under `deed/…` as JSON; times are milliseconds since 1970. */
 export interface Action {
   readonly key: string
   readonly startedAt: number
   readonly endedAt?: number
-  readonly principal: KeptPrincipal
-  /** The client's session, where its revision has sessions. */
+  readonly principal: StoredPrincipal
+  /** The client's session, if its revision has sessions. */
   readonly session?: string
   readonly upstream: string
-  /** The tool as the server knows it, and what it was called with. */
+  /** The tool's name on its server, and the arguments of the call. */
   readonly tool: string
   readonly arguments: Readonly<Record<string, unknown>>
-  /** The trace it was done in (W3C `traceparent`). */
+  /** The trace of the call (W3C `traceparent`). */
   readonly trace?: string
-  /** The step of a transaction it is. */
+  /** The transaction and step that the call belongs to. */
   readonly transaction?: string
   readonly step?: string
-  /** `pending` while the server works on it; what stays so after its gateway ended is not known to have happened. */
+  /** `pending` while the server processes it. If it stays pending after its gateway ended, the outcome is unknown. */
   readonly status: 'pending' | 'ok' | 'failed' | 'unknown'
   readonly way: Compensation
   /** When it was undone. */
   readonly undoneAt?: number
 }
 
-/** How something that was done is undone: by a call, exactly or about, or not at all. */
+/** How an action is undone: by a call, exactly or approximately, or not at all. */
 export type Compensation =
   | {
       readonly kind: 'exact' | 'approximate'
@@ -37,12 +37,12 @@ export type Compensation =
       readonly arguments: Readonly<Record<string, unknown>>
       readonly description: string
     }
-  /** It only read. */
+  /** The call only read. */
   | { readonly kind: 'nothing' }
   | { readonly kind: 'none'; readonly reason: string }
 
-/** Which deeds are meant; all that is said must fit. Times are milliseconds since 1970, and belong to the span. */
-export interface Wanted {
+/** Filters a list of actions; all given conditions must match. Times are milliseconds since 1970, both inclusive. */
+export interface ActionFilter {
   readonly since?: number
   readonly until?: number
   readonly session?: string
@@ -51,32 +51,34 @@ export interface Wanted {
   readonly upstream?: string
 }
 
-/** How large a deed may be as text. */
+/** The maximum length of an action as JSON text, in characters. */
 const MAX_ACTION_LENGTH = 1024 * 1024
 
-/** Why what is too large to be kept cannot be undone. */
+/** The compensation of an action whose undo data is too large to be stored. */
 export const tooLarge: Compensation = {
   kind: 'none',
-  reason: `what it takes to undo it is larger than ${MAX_ACTION_LENGTH / 1024 / 1024} MB`,
+  reason: `the data needed to undo it is larger than ${MAX_ACTION_LENGTH / 1024 / 1024} MB`,
 }
 
-/** A key for something done just then; keys sort by time and cannot be guessed. */
+/** A key for an action that starts now. Keys sort by time and cannot be guessed. */
 export function newActionKey(now: number): string {
   return `${oldestKeyAt(now)}${randomUUID()}`
 }
 
-/** What every key made at a time begins with, and every later one sorts behind. */
+/** The prefix of every key made at a time; later keys sort after it. */
 export function oldestKeyAt(now: number): string {
   return `${now.toString(16).padStart(12, '0')}-`
 }
 
-/** A deed as it is kept. */
-export function encodeAction(deed: Action): string {
-  const whole = JSON.stringify(deed)
-  return whole.length <= MAX_ACTION_LENGTH - METADATA_MARGIN_LENGTH ? whole : JSON.stringify(bounded(deed))
+/** An action as it is stored. */
+export function encodeAction(action: Action): string {
+  const text = JSON.stringify(action)
+  return text.length <= MAX_ACTION_LENGTH - METADATA_MARGIN_LENGTH
+    ? text
+    : JSON.stringify(withinMaxLength(action))
 }
 
-/** What was done, in the store. */
+/** The actions in the store. */
 export class Actions {
   readonly #store: Store
 
@@ -85,102 +87,102 @@ export class Actions {
   }
 
   /**
-   * Writes a deed down; it is durable once this resolves. One that is too large loses its arguments, which are
-   * only shown, and then its way back. `ttl` is in milliseconds.
+   * Stores an action; it is durable once this resolves. An action that is too large loses its arguments, which are
+   * for display only, and then its compensation. `ttl` is in milliseconds.
    */
-  async put(deed: Action, ttl: number): Promise<void> {
-    await this.write(deed.key, encodeAction(deed), ttl)
+  async put(action: Action, ttl: number): Promise<void> {
+    await this.write(action.key, encodeAction(action), ttl)
   }
 
-  /** The same of one that is encoded. */
+  /** Stores an action that is already encoded. */
   async write(key: string, text: string, ttl: number): Promise<void> {
-    await this.#store.put(place(key), text, ttl)
+    await this.#store.put(storeKey(key), text, ttl)
   }
 
-  /** Has a deed forgotten after so many milliseconds from now. */
+  /** Sets how long an action is still kept, in milliseconds from now. */
   async keep(key: string, ttl: number): Promise<void> {
-    const text = await this.#store.get(place(key))
-    if (text !== undefined) await this.#store.compareAndSwap(place(key), text, text, ttl)
+    const text = await this.#store.get(storeKey(key))
+    if (text !== undefined) await this.#store.compareAndSwap(storeKey(key), text, text, ttl)
   }
 
   async find(key: string): Promise<Action | undefined> {
-    return readDeed(await this.#store.get(place(key)))
+    return readAction(await this.#store.get(storeKey(key)))
   }
 
-  /** Those of several keys that are kept still, by their keys. */
+  /** Of several keys, those that are still stored, with their actions. */
   async findAll(keys: readonly string[]): Promise<ReadonlyMap<string, Action>> {
     const found = await Promise.all(keys.map((key) => this.find(key)))
-    return new Map(found.flatMap((deed) => (deed ? [[deed.key, deed] as const] : [])))
+    return new Map(found.flatMap((action) => (action ? [[action.key, action] as const] : [])))
   }
 
   async remove(key: string): Promise<void> {
-    await this.#store.delete(place(key))
+    await this.#store.delete(storeKey(key))
   }
 
-  /** Those that are meant, the one that began last first. */
-  async list(wanted: Wanted = {}): Promise<readonly Action[]> {
+  /** The actions that match a filter, the newest first. */
+  async list(filter: ActionFilter = {}): Promise<readonly Action[]> {
     const all = await this.#store.scan(COLLECTION)
-    const found = [...all.values()].flatMap((text) => readDeed(text) ?? [])
-    return found.filter((deed) => isMeant(deed, wanted)).toSorted(lastFirst)
+    const found = [...all.values()].flatMap((text) => readAction(text) ?? [])
+    return found.filter((action) => matchesFilter(action, filter)).toSorted(newestFirst)
   }
 
-  /** Reserves an action for undoing; false where another process holds it. The reservation ends by itself, or when released. */
+  /** Reserves an action for undoing; false if another process holds it. The reservation expires, or is released. */
   async reserve(key: string): Promise<boolean> {
-    return (await this.#store.setIfAbsent(reservation(key), '1', RESERVED)) === undefined
+    return (await this.#store.setIfAbsent(reservationKey(key), '1', RESERVATION_TTL_MS)) === undefined
   }
 
   async release(key: string): Promise<void> {
-    await this.#store.delete(reservation(key))
+    await this.#store.delete(reservationKey(key))
   }
 
-  /** Writes down that a deed was undone. Tells whether it is kept still. `ttl` is in milliseconds. */
-  undone(key: string, at: number, ttl: number): Promise<boolean> {
-    const look = (text: string | undefined): CasUpdate<boolean> => {
-      const deed = readDeed(text)
-      if (!deed) return { result: false }
-      return { result: true, write: { text: JSON.stringify({ ...deed, undoneAt: at }), ttl } }
+  /** Records that an action was undone; false if the action is no longer stored. `ttl` is in milliseconds. */
+  markUndone(key: string, at: number, ttl: number): Promise<boolean> {
+    const update = (text: string | undefined): CasUpdate<boolean> => {
+      const action = readAction(text)
+      if (!action) return { result: false }
+      return { result: true, write: { text: JSON.stringify({ ...action, undoneAt: at }), ttl } }
     }
-    return casUpdate(this.#store, place(key), look, () => false)
+    return casUpdate(this.#store, storeKey(key), update, () => false)
   }
 }
 
 const COLLECTION = 'deed'
 
-function place(key: string): string {
+function storeKey(key: string): string {
   return `${COLLECTION}/${key}`
 }
 
 /**
- * How long who is about to undo something has it alone, in milliseconds: until that is on record itself, which of
- * many things done by several callers comes to the last only once all others are undone.
+ * How long an action stays reserved for undoing, in milliseconds: until its rollback itself is recorded. When actions
+ * of several callers are undone, the last one is recorded only after all others are undone.
  */
-const RESERVED = 900_000
+const RESERVATION_TTL_MS = 900_000
 
-function reservation(key: string): string {
+function reservationKey(key: string): string {
   return `deed:undoing:${key}`
 }
 
-/** Whether a way back can be kept with its deed. */
-export function isKeepable(way: Compensation): boolean {
-  return JSON.stringify(way).length <= MAX_ACTION_LENGTH - METADATA_MARGIN_LENGTH
+/** Whether a compensation is small enough to be stored with its action. */
+export function isKeepable(compensation: Compensation): boolean {
+  return JSON.stringify(compensation).length <= MAX_ACTION_LENGTH - METADATA_MARGIN_LENGTH
 }
 
-/** What a deed takes besides its arguments and its way back, at most about. */
+/** The room that an action needs besides its arguments and its compensation, at most, in characters. */
 const METADATA_MARGIN_LENGTH = 16 * 1024
 
-function bounded(deed: Action): Action {
-  if (!isKeepable(deed.way)) return bounded({ ...deed, way: tooLarge })
-  const left = MAX_ACTION_LENGTH - METADATA_MARGIN_LENGTH - JSON.stringify(deed.way).length
-  return JSON.stringify(deed.arguments).length <= left ? deed : { ...deed, arguments: {} }
+function withinMaxLength(action: Action): Action {
+  if (!isKeepable(action.way)) return withinMaxLength({ ...action, way: tooLarge })
+  const left = MAX_ACTION_LENGTH - METADATA_MARGIN_LENGTH - JSON.stringify(action.way).length
+  return JSON.stringify(action.arguments).length <= left ? action : { ...action, arguments: {} }
 }
 
-function readDeed(text: string | undefined): Action | undefined {
+function readAction(text: string | undefined): Action | undefined {
   const value = text === undefined ? undefined : readJson(text)
-  return isDeed(value) ? value : undefined
+  return isAction(value) ? value : undefined
 }
 
-/** Whether it is one as this version writes them: another version may have written the store. */
-function isDeed(value: unknown): value is Action {
+/** Whether a value is an action as this version writes it; another version may have written the store. */
+function isAction(value: unknown): value is Action {
   if (!isObject(value)) return false
   const { key, startedAt, principal, upstream, tool, status, way } = value
   const isNamed = [key, upstream, tool].every((each) => typeof each === 'string')
@@ -188,15 +190,18 @@ function isDeed(value: unknown): value is Action {
   return isNamed && isKnown && typeof startedAt === 'number' && isObject(principal) && isObject(way)
 }
 
-function isMeant(deed: Action, { since, until, session, principal, upstream }: Wanted): boolean {
-  if (since !== undefined && deed.startedAt < since) return false
-  if (until !== undefined && deed.startedAt > until) return false
-  if (session !== undefined && deed.session !== session) return false
-  if (principal !== undefined && deed.principal.id !== principal) return false
-  return upstream === undefined || deed.upstream === upstream
+function matchesFilter(
+  action: Action,
+  { since, until, session, principal, upstream }: ActionFilter,
+): boolean {
+  if (since !== undefined && action.startedAt < since) return false
+  if (until !== undefined && action.startedAt > until) return false
+  if (session !== undefined && action.session !== session) return false
+  if (principal !== undefined && action.principal.id !== principal) return false
+  return upstream === undefined || action.upstream === upstream
 }
 
-function lastFirst(one: Action, other: Action): number {
+function newestFirst(one: Action, other: Action): number {
   if (one.startedAt !== other.startedAt) return other.startedAt - one.startedAt
   return one.key < other.key ? 1 : -1
 }

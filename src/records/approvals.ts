@@ -12,56 +12,56 @@ import type { Remember, StopAsking } from '../core/remember.ts'
 import type { Store } from '../store/store.ts'
 import { callerHash } from './principal.ts'
 
-/** A call that waits for people to approve it. Kept under `approval/…` as JSON; times are milliseconds since 1970. */
+/** A call that waits for approval. Stored under `approval/…` as JSON; times are milliseconds since 1970. */
 export interface Approval {
-  /** 128 random bits; whoever knows it may look at the page. */
+  /** 128 random bits; whoever knows the id may open the approval page. */
   readonly id: string
-  /** By the caller itself in a browser, or by others. */
+  /** `page`: approved by the caller in a browser. `out_of_band`: approved by other people. */
   readonly kind: 'page' | 'out_of_band'
-  /** `Principal.id` of who makes the call. */
+  /** `Principal.id` of the caller. */
   readonly caller: string
-  /** Set where callers are not told apart. */
+  /** Set if callers cannot be told apart. */
   readonly isEverybody?: true
   readonly upstream: string
   readonly tool: string
   readonly arguments: Readonly<Record<string, unknown>>
-  /** The text of the arguments, where it says more than their values: digits that get lost, or a name twice. */
+  /** The text of the arguments, if it carries more than the parsed values: long numbers, or duplicate keys. */
   readonly sent?: string
-  /** What the call is known by: the caller, the tool and the arguments. */
+  /** Identifies the call: a hash of the caller, the tool and the arguments. */
   readonly digest: string
   readonly risk: Risk
-  /** The configuration says how the tool is undone. */
+  /** The configuration names a compensation for the tool. */
   readonly isUndoable?: true
-  /** What the person is asked. */
+  /** The question to the person. */
   readonly message: string
-  /** What the person has to type, where it takes that. */
+  /** The text that the person has to type to approve, if any. */
   readonly typed?: string
-  /** What the person may choose: that the answer holds for more calls of the tool, of this caller in its session. */
+  /** What the person may choose: that the decision also applies to later calls of the tool by this caller in this session. */
   readonly offer?: Pick<Remember, 'for' | 'max'>
-  /** What to write to be asked about the tool no more, where it is the gateway's own judgement that asks. */
+  /** The configuration that stops these confirmations, if the gateway's own risk classification requires them. */
   readonly stop?: StopAsking
   readonly createdAt: number
   readonly expiresAt: number
-  /** How many have to approve, and who may; any person but the caller where none is named. */
+  /** How many people have to approve, and who may; anyone but the caller if nobody is named. */
   readonly needed: number
   readonly approvers: readonly string[]
   readonly decisions: readonly Decision[]
   readonly status: 'pending' | 'approved' | 'denied' | 'used'
 }
 
-/** What one person decided. */
+/** The decision of one person. */
 export interface Decision {
   readonly by: string
-  /** How the person was known: by a sign-in at the issuer, name and password, the code of a terminal, a token, at the command line. */
+  /** How the person was authenticated. */
   readonly via: 'sign_in' | 'password' | 'code' | 'token' | 'command_line'
   readonly verdict: 'approved' | 'denied'
   readonly at: number
   readonly reason?: string
-  /** The person chose what was offered. */
+  /** The person chose what `offer` allows. */
   readonly remember?: true
 }
 
-/** An approval that is asked for; `ttl` is how long people have, in milliseconds. */
+/** A request for an approval; `ttl` is how long people have to decide, in milliseconds. */
 export interface ApprovalRequest extends Omit<
   Approval,
   'id' | 'createdAt' | 'expiresAt' | 'decisions' | 'status'
@@ -69,167 +69,219 @@ export interface ApprovalRequest extends Omit<
   readonly ttl: number
 }
 
-/** An approval that was asked for, and the token with which the caller's host can confirm in its stead. */
+/** A requested approval, and the token with which the caller's host can confirm it instead. */
 export interface Requested {
   readonly approval: Approval
   readonly token: string
-  /** It was not asked for before. */
+  /** The approval did not exist before. */
   readonly isNew?: true
 }
 
-/** What people are asked to approve, in a store that gateways and commands share. */
+/** The approvals in a store that gateways and commands share. */
 export interface Approvals {
-  /** Asks for an approval, or finds the one that is open for the same call. @throws QUOTA_EXHAUSTED */
+  /** Requests an approval, or returns the open one for the same call. @throws QUOTA_EXHAUSTED */
   request(draft: ApprovalRequest): Promise<Requested>
   find(id: string): Promise<Approval | undefined>
-  /** Whether there was one of which the time is over, not long ago. */
+  /** Whether an approval existed and expired recently. */
   isExpired(id: string): Promise<boolean>
-  /** All whose time is not over, the oldest first. */
+  /** All approvals that have not expired, the oldest first. */
   list(): Promise<readonly Approval[]>
-  /** Those of them that are not decided yet, the oldest first. */
+  /** Those that are not decided yet, the oldest first. */
   pending(): Promise<readonly Approval[]>
   /**
-   * Writes down what a person decided; the approval as it then is. @throws RESOURCE_NOT_FOUND where there is none or
-   * its time is over, PERMISSION_DENIED where that person may not decide, CONFLICT where it is decided already,
-   * INVALID_INPUT where it is to hold for more calls and that is not offered
+   * Records a person's decision and returns the updated approval. @throws RESOURCE_NOT_FOUND if it does not exist or
+   * has expired, PERMISSION_DENIED if that person may not decide, CONFLICT if it is already decided, INVALID_INPUT if
+   * the decision is to be remembered and that is not offered
    */
   decide(id: string, decision: Omit<Decision, 'at'>): Promise<Approval>
   /**
-   * What became of the approval of a call: the pending one; or the approved or denied one, told once, to one caller
-   * of all. Nothing where none is open.
+   * The state of a call's approval: pending, or approved or denied. A decision is returned once, to a single caller of
+   * all members. Undefined if there is no open approval.
    */
   use(draft: ApprovalRequest): Promise<Approval | undefined>
-  /** Uses up the approval of a call that is not denied, with its token; nothing where the token is not that one. */
+  /** Uses up the approval of a call unless it is denied; undefined if the token does not match. */
   consume(draft: ApprovalRequest, token: string): Promise<Approval | undefined>
 }
 
 /** How many calls of one caller may wait for approval; the shared anonymous caller may have more. */
 const MAX_PENDING_PER_CALLER = 100
 const MAX_PENDING_SHARED = 400
-/** How large the arguments of one may be, in characters. */
+/** The maximum length of an approval as JSON text, in characters. */
 const MAX_ARGUMENTS_LENGTH = 1024 * 1024
-/** How long is known that there was one, after its time is over, in milliseconds. */
+/** How long an expired approval is still known, in milliseconds. */
 const RETENTION_MS = 3_600_000
-/** How often a change is tried that others are quicker with. */
+/** How often a change is attempted that loses against concurrent ones. */
 const MAX_ATTEMPTS = 50
 
-/** Keeps approvals in a store; `now` tells the time in milliseconds since 1970. */
+/** Creates the approvals of a store; `now` returns milliseconds since 1970. */
 export function createApprovals(store: Store, now: () => number): Approvals {
-  const read = async (id: string): Promise<Kept | undefined> => {
-    if (!shape.test(id)) return undefined
-    const text = await store.get(keyOf(id))
-    const approval = text === undefined ? undefined : parse(text)
-    return text !== undefined && approval && approval.expiresAt > now() ? { text, approval } : undefined
-  }
-  const write = ({ text, approval }: Kept, changes: Partial<Approval>): Promise<boolean> => {
-    const changed = { ...approval, ...changes }
-    return store.compareAndSwap(
-      keyOf(approval.id),
-      text,
-      JSON.stringify(changed),
-      ttlOf(changed) + RETENTION_MS,
-    )
-  }
-  const ttlOf = ({ expiresAt }: Approval): number => Math.max(1, expiresAt - now())
+  return new StoredApprovals(store, now)
+}
 
-  const opened = async (draft: ApprovalRequest): Promise<Opened | undefined> => {
-    const text = await store.get(openKeyOf(draft))
-    const open = text === undefined ? undefined : parseOpen(text)
-    const kept = open && (await read(open.id))
-    if (text === undefined || !open || !kept) return undefined
-    return kept.approval.status === 'used' ? undefined : { ...kept, key: text, token: open.token }
-  }
-  const spend = async (draft: ApprovalRequest, found: Opened): Promise<boolean> => {
-    if (!(await write(found, { status: 'used' }))) return false
-    await store.compareAndDelete(openKeyOf(draft), found.key)
-    return true
+class StoredApprovals implements Approvals {
+  readonly #store: Store
+  readonly #now: () => number
+
+  constructor(store: Store, now: () => number) {
+    this.#store = store
+    this.#now = now
   }
 
-  const list = async (): Promise<readonly Approval[]> => {
-    const found = await store.scan(COLLECTION)
+  request(draft: ApprovalRequest): Promise<Requested> {
+    return retryConflicts(async () => {
+      const open = await this.#findOpen(draft)
+      if (open?.approval.status === 'pending') return { approval: open.approval, token: open.token }
+      await this.#checkQuota(draft)
+      const approval = newApproval(draft, this.#now())
+      const text = JSON.stringify(approval)
+      if (text.length > MAX_ARGUMENTS_LENGTH) throw tooLarge()
+      const token = randomId()
+      await this.#store.put(keyOf(approval.id), text, draft.ttl + RETENTION_MS)
+      if (await this.#setOpen(draft, { id: approval.id, token })) return { approval, token, isNew: true }
+      await this.#store.delete(keyOf(approval.id))
+      return undefined
+    })
+  }
+
+  async find(id: string): Promise<Approval | undefined> {
+    return (await this.#read(id))?.approval
+  }
+
+  async isExpired(id: string): Promise<boolean> {
+    const text = ID_PATTERN.test(id) ? await this.#store.get(keyOf(id)) : undefined
+    return text !== undefined && (parse(text)?.expiresAt ?? Infinity) <= this.#now()
+  }
+
+  async list(): Promise<readonly Approval[]> {
+    const found = await this.#store.scan(COLLECTION)
     return [...found.values()]
       .flatMap((text) => parse(text) ?? [])
-      .filter(({ expiresAt }) => expiresAt > now())
+      .filter(({ expiresAt }) => expiresAt > this.#now())
       .toSorted((one, other) => one.createdAt - other.createdAt)
   }
 
-  return {
-    request: (draft) =>
-      retrying(async () => {
-        const found = await opened(draft)
-        if (found?.approval.status === 'pending') return { approval: found.approval, token: found.token }
-        const open = await store.scan(collectionOf(draft))
-        if (open.size >= (draft.isEverybody ? MAX_PENDING_SHARED : MAX_PENDING_PER_CALLER)) throw tooMany()
-        const approval = begun(draft, now())
-        const text = JSON.stringify(approval)
-        if (text.length > MAX_ARGUMENTS_LENGTH) throw tooLarge()
-        const token = random()
-        await store.put(keyOf(approval.id), text, draft.ttl + RETENTION_MS)
-        const mark = JSON.stringify({ id: approval.id, token })
-        // What an earlier one left behind gives way; one that others opened meanwhile is found in the next try.
-        const before = await store.setIfAbsent(openKeyOf(draft), mark, draft.ttl)
-        const isOurs =
-          before === undefined ||
-          ((await isOver(before, read)) &&
-            (await store.compareAndSwap(openKeyOf(draft), before, mark, draft.ttl)))
-        if (isOurs) return { approval, token, isNew: true as const }
-        await store.delete(keyOf(approval.id))
-        return undefined
-      }),
-    find: async (id) => (await read(id))?.approval,
-    isExpired: async (id) => {
-      const text = shape.test(id) ? await store.get(keyOf(id)) : undefined
-      return text !== undefined && (parse(text)?.expiresAt ?? Infinity) <= now()
-    },
-    list,
-    pending: async () => (await list()).filter(({ status }) => status === 'pending'),
-    decide: (id, decision) =>
-      retrying(async () => {
-        const kept = await read(id)
-        if (!kept) throw unknownApproval()
-        if (!mayDecide(kept.approval, decision)) throw notYours(kept.approval, decision)
-        const changes = decided(kept.approval, { ...decision, at: now() })
-        if (!(await write(kept, changes))) return undefined
-        const approval = { ...kept.approval, ...changes }
-        const mark = await store.get(openKeyOf(approval))
-        // The way to it has to last as long as it does.
-        if (mark !== undefined && parseOpen(mark)?.id === id)
-          await store.compareAndSwap(openKeyOf(approval), mark, mark, ttlOf(approval))
-        return approval
-      }),
-    use: (draft) =>
-      retrying(async () => {
-        const found = await opened(draft)
-        if (!found) return absent
-        if (found.approval.status === 'pending') return found.approval
-        if (found.approval.status === 'approved')
-          return (await spend(draft, found)) ? found.approval : undefined
-        return (await store.compareAndDelete(openKeyOf(draft), found.key)) ? found.approval : undefined
-      }).then((found) => (found === absent ? undefined : found)),
-    consume: (draft, token) =>
-      retrying(async () => {
-        const found = await opened(draft)
-        if (!found || found.approval.status === 'denied' || !isSame(found.token, token)) return absent
-        return (await spend(draft, found)) ? found.approval : undefined
-      }).then((found) => (found === absent ? undefined : found)),
+  async pending(): Promise<readonly Approval[]> {
+    return (await this.list()).filter(({ status }) => status === 'pending')
+  }
+
+  decide(id: string, decision: Omit<Decision, 'at'>): Promise<Approval> {
+    return retryConflicts(async () => {
+      const stored = await this.#read(id)
+      if (!stored) throw unknownApproval()
+      if (!mayDecide(stored.approval, decision)) throw notAllowedToDecide(stored.approval, decision)
+      const changes = applyDecision(stored.approval, { ...decision, at: this.#now() })
+      if (!(await this.#write(stored, changes))) return undefined
+      const approval = { ...stored.approval, ...changes }
+      await this.#extendOpen(approval)
+      return approval
+    })
+  }
+
+  use(draft: ApprovalRequest): Promise<Approval | undefined> {
+    return retryConflicts(async () => {
+      const open = await this.#findOpen(draft)
+      if (!open) return absent
+      const { approval } = open
+      if (approval.status === 'pending') return approval
+      if (approval.status === 'approved') return (await this.#markUsed(draft, open)) ? approval : undefined
+      const isDeleted = await this.#store.compareAndDelete(openKeyOf(draft), open.openText)
+      return isDeleted ? approval : undefined
+    }).then(withoutAbsent)
+  }
+
+  consume(draft: ApprovalRequest, token: string): Promise<Approval | undefined> {
+    return retryConflicts(async () => {
+      const open = await this.#findOpen(draft)
+      if (!open || open.approval.status === 'denied' || !isSameToken(open.token, token)) return absent
+      return (await this.#markUsed(draft, open)) ? open.approval : undefined
+    }).then(withoutAbsent)
+  }
+
+  async #read(id: string): Promise<StoredApproval | undefined> {
+    if (!ID_PATTERN.test(id)) return undefined
+    const text = await this.#store.get(keyOf(id))
+    const approval = text === undefined ? undefined : parse(text)
+    return text !== undefined && approval && approval.expiresAt > this.#now() ? { text, approval } : undefined
+  }
+
+  #write({ text, approval }: StoredApproval, changes: Partial<Approval>): Promise<boolean> {
+    const changed = { ...approval, ...changes }
+    const ttl = this.#remaining(changed) + RETENTION_MS
+    return this.#store.compareAndSwap(keyOf(approval.id), text, JSON.stringify(changed), ttl)
+  }
+
+  #remaining({ expiresAt }: Approval): number {
+    return Math.max(1, expiresAt - this.#now())
+  }
+
+  /** @throws QUOTA_EXHAUSTED */
+  async #checkQuota(draft: ApprovalRequest): Promise<void> {
+    const open = await this.#store.scan(collectionOf(draft))
+    if (open.size >= (draft.isEverybody ? MAX_PENDING_SHARED : MAX_PENDING_PER_CALLER)) throw tooMany()
+  }
+
+  async #findOpen(draft: ApprovalRequest): Promise<OpenApproval | undefined> {
+    const openText = await this.#store.get(openKeyOf(draft))
+    const reference = openText === undefined ? undefined : parseOpen(openText)
+    const stored = reference && (await this.#read(reference.id))
+    if (openText === undefined || !reference || !stored) return undefined
+    return stored.approval.status === 'used' ? undefined : { ...stored, openText, token: reference.token }
+  }
+
+  /**
+   * Makes an approval the open one of its call. A reference to a finished approval is replaced; where another member
+   * was faster, the next attempt finds that member's approval.
+   */
+  async #setOpen(draft: ApprovalRequest, reference: OpenReference): Promise<boolean> {
+    const key = openKeyOf(draft)
+    const text = JSON.stringify(reference)
+    const before = await this.#store.setIfAbsent(key, text, draft.ttl)
+    if (before === undefined) return true
+    return (await this.#isFinished(before)) && this.#store.compareAndSwap(key, before, text, draft.ttl)
+  }
+
+  /** The reference to an open approval has to last as long as the approval does. */
+  async #extendOpen(approval: Approval): Promise<void> {
+    const key = openKeyOf(approval)
+    const text = await this.#store.get(key)
+    if (text !== undefined && parseOpen(text)?.id === approval.id)
+      await this.#store.compareAndSwap(key, text, text, this.#remaining(approval))
+  }
+
+  async #isFinished(openText: string): Promise<boolean> {
+    const reference = parseOpen(openText)
+    const stored = reference && (await this.#read(reference.id))
+    return stored?.approval.status !== 'pending'
+  }
+
+  async #markUsed(draft: ApprovalRequest, open: OpenApproval): Promise<boolean> {
+    if (!(await this.#write(open, { status: 'used' }))) return false
+    await this.#store.compareAndDelete(openKeyOf(draft), open.openText)
+    return true
   }
 }
 
-interface Kept {
+interface StoredApproval {
   readonly text: string
   readonly approval: Approval
 }
 
-/** An approval that is open, and what leads to it from the call. */
-interface Opened extends Kept {
-  readonly key: string
+/** The stored reference from a call to its open approval. */
+interface OpenReference {
+  readonly id: string
   readonly token: string
 }
 
-/** There is none, and trying again would not change that. */
+/** An approval that is open, and the text of the reference to it. */
+interface OpenApproval extends StoredApproval {
+  readonly openText: string
+  readonly token: string
+}
+
+/** There is no such approval, and another attempt would not change that. */
 const absent = Symbol('absent')
 const COLLECTION = 'approval'
-const shape = /^[\w-]{1,64}$/
+const ID_PATTERN = /^[\w-]{1,64}$/
 
 function keyOf(id: string): string {
   return `${COLLECTION}/${id}`
@@ -239,16 +291,16 @@ function collectionOf({ caller }: Pick<Approval, 'caller'>): string {
   return `approval:of:${callerHash(caller)}`
 }
 
-/** Where the open approval of a call is found. One that took fewer people, or others, is none of it. */
+/** The key of the reference to a call's open approval. An approval with other approvers or counts is a different one. */
 function openKeyOf(draft: Pick<Approval, 'caller' | 'digest' | 'kind' | 'needed' | 'approvers'>): string {
   const { digest, kind, needed, approvers } = draft
   return `${collectionOf(draft)}/${hash('sha256', canonical([digest, kind, needed, approvers]))}`
 }
 
-function begun({ ttl, ...draft }: ApprovalRequest, createdAt: number): Approval {
+function newApproval({ ttl, ...draft }: ApprovalRequest, createdAt: number): Approval {
   return {
     ...draft,
-    id: random(),
+    id: randomId(),
     createdAt,
     expiresAt: createdAt + ttl,
     decisions: [],
@@ -256,26 +308,24 @@ function begun({ ttl, ...draft }: ApprovalRequest, createdAt: number): Approval 
   }
 }
 
-async function isOver(mark: string, read: (id: string) => Promise<Kept | undefined>): Promise<boolean> {
-  const open = parseOpen(mark)
-  const kept = open && (await read(open.id))
-  return kept?.approval.status !== 'pending'
-}
-
-/** Tries a change again while others are quicker. */
-async function retrying<Value>(change: () => Promise<Value | undefined>): Promise<Value> {
+/** Repeats a change that lost against a concurrent one. */
+async function retryConflicts<Value>(change: () => Promise<Value | undefined>): Promise<Value> {
   for (let tries = 0; tries < MAX_ATTEMPTS; tries++) {
-    const done = await change()
-    if (done !== undefined) return done
+    const result = await change()
+    if (result !== undefined) return result
   }
   throw new GatewayError('OVERLOADED', 'Too many changes of one approval at a time.')
 }
 
-function random(): string {
+function withoutAbsent(found: Approval | typeof absent): Approval | undefined {
+  return found === absent ? undefined : found
+}
+
+function randomId(): string {
   return randomBytes(16).toString('hex')
 }
 
-function isSame(one: string, other: string): boolean {
+function isSameToken(one: string, other: string): boolean {
   return timingSafeEqual(Buffer.from(hash('sha256', one)), Buffer.from(hash('sha256', other)))
 }
 
@@ -284,64 +334,68 @@ function parse(text: string): Approval | undefined {
   return isApproval(value) ? value : undefined
 }
 
-/** Whether it is one as this version writes them: another version may have written the store. */
+/** Whether a value is an approval as this version writes it; another version may have written the store. */
 function isApproval(value: unknown): value is Approval {
   if (!isObject(value)) return false
-  const { id, caller, upstream, tool, message, digest, createdAt, expiresAt, needed, ...others } = value
-  const isNamed = [id, caller, upstream, tool, message, digest].every((each) => typeof each === 'string')
-  const isCounted = [createdAt, expiresAt, needed].every((each) => typeof each === 'number')
-  const isListed = Array.isArray(others.approvers) && Array.isArray(others.decisions)
-  return isNamed && isCounted && isListed && isObject(others.arguments)
+  const { id, caller, upstream, tool, message, digest, createdAt, expiresAt, needed, ...rest } = value
+  const isNamed = [id, caller, upstream, tool, message, digest].every((field) => typeof field === 'string')
+  const isCounted = [createdAt, expiresAt, needed].every((field) => typeof field === 'number')
+  const isListed = Array.isArray(rest.approvers) && Array.isArray(rest.decisions)
+  return isNamed && isCounted && isListed && isObject(rest.arguments)
 }
 
-function parseOpen(text: string): { readonly id: string; readonly token: string } | undefined {
+function parseOpen(text: string): OpenReference | undefined {
   const value = readJson(text)
   if (!isObject(value)) return undefined
   const { id, token } = value
   return typeof id === 'string' && typeof token === 'string' ? { id, token } : undefined
 }
 
-/** The reason of a refusal that no waiting changes: there is no one to ask. */
+/** The reason of a refusal that waiting cannot change: nobody can be asked. */
 export const NO_APPROVER_REASON = 'nobody_to_ask'
 
-/** There is none to decide on. */
+/** There is no approval to decide on. */
 function unknownApproval(): GatewayError {
-  return new GatewayError('RESOURCE_NOT_FOUND', 'There is no such approval, or its time is over.', {
-    suggestion: 'Let the call be made again: it then asks for another one.',
+  return new GatewayError('RESOURCE_NOT_FOUND', 'There is no such approval, or it has expired.', {
+    suggestion: 'Repeat the call to request a new approval.',
   })
 }
 
-/** Another person has to decide. */
-function notYours({ kind }: Approval, { via }: Omit<Decision, 'at'>): GatewayError {
+/** The decision belongs to another person. */
+function notAllowedToDecide({ kind }: Approval, { via }: Omit<Decision, 'at'>): GatewayError {
   const message =
     kind === 'out_of_band'
-      ? 'You may not decide on this call: another person has to.'
-      : `You may not decide on this call${via === 'token' ? ' with a token' : ''}: it takes the person who makes it.`
+      ? 'You may not decide on this call: another person has to decide.'
+      : `You may not decide on this call${via === 'token' ? ' with a token' : ''}: only the person who makes it can decide.`
   return new GatewayError('PERMISSION_DENIED', message)
 }
 
-/** It is decided already. */
+/** The approval is already decided. */
 function conflict(message: string): GatewayError {
   return new GatewayError('CONFLICT', message)
 }
 
-/** The approval holds for one call. */
+/** The approval applies to one call. */
 function notOffered(): GatewayError {
-  return new GatewayError('INVALID_INPUT', 'This approval holds for one call: it cannot be remembered.', {
-    field: 'remember',
-  })
+  return new GatewayError(
+    'INVALID_INPUT',
+    'This approval applies to one call only and cannot be remembered.',
+    {
+      field: 'remember',
+    },
+  )
 }
 
-/** A caller has as many open as it may. */
+/** The caller has reached its limit of open approvals. */
 function tooMany(): GatewayError {
   return new GatewayError('QUOTA_EXHAUSTED', 'Too many calls of this caller wait for approval.', {
-    suggestion: 'Have those approved or denied that wait, or let their time end.',
+    suggestion: 'Have the waiting calls approved or denied, or wait until they expire.',
     retryAfterSeconds: 60,
     isResult: true,
   })
 }
 
-/** What is to be approved is too long to be read. */
+/** The arguments are too long for a person to read. */
 function tooLarge(): GatewayError {
   return new GatewayError('PAYLOAD_TOO_LARGE', 'The arguments are too large for a person to approve.', {
     isResult: true,
@@ -384,7 +438,7 @@ function timeText(at: number): string {
   return new Date(at).toISOString()
 }
 
-/** Whether a person may decide. A token that calls never approves itself. */
+/** Whether a person may decide. A bearer token never approves calls of its own kind `page`. */
 export function mayDecide(
   { kind, caller, isEverybody, approvers }: Pick<Approval, 'kind' | 'caller' | 'isEverybody' | 'approvers'>,
   { by, via }: Pick<Decision, 'by' | 'via'>,
@@ -397,12 +451,12 @@ export function mayDecide(
   return isOperator || isEverybody === true || by === caller || approvers.includes(by)
 }
 
-/** How callers are named who are people of the issuer. */
+/** The prefix of the ids of people who sign in at the issuer. */
 const PERSON_PREFIX = 'user:'
 
 /**
- * Who can decide on an approval's page: a person in a browser, else a program that sends a bearer token; undefined where neither can.
- * A link is for the first alone.
+ * Who can decide on an approval's page: a person in a browser, otherwise a program that sends a bearer token; undefined
+ * if neither can. A link is only useful for a person.
  */
 export function whoDecidesOnPage(
   approval: Pick<Approval, 'kind' | 'caller' | 'isEverybody' | 'approvers'>,
@@ -410,7 +464,7 @@ export function whoDecidesOnPage(
 ): 'person' | 'program' | undefined {
   const { kind, caller, approvers } = approval
   const { users, jwt } = auth
-  // The code of the terminal is asked for.
+  // The page asks for the code that the terminal shows.
   if (!isProtected(auth) && users.length === 0) return 'person'
   const isUser = ({ approvesAs }: AuthSettings['users'][number]): boolean =>
     approvesAs !== undefined && mayDecide(approval, { by: approvesAs, via: 'password' })
@@ -421,15 +475,15 @@ export function whoDecidesOnPage(
   return kind === 'out_of_band' && isProtected(auth) ? 'program' : undefined
 }
 
-/** Whether a person would approve without having typed what has to be typed for it. */
+/** Whether a person approves without typing the required text. */
 export function isMistyped(
   { typed }: Pick<Approval, 'typed'>,
-  { verdict, said }: { readonly verdict: Decision['verdict']; readonly said: string | undefined },
+  { verdict, entered }: { readonly verdict: Decision['verdict']; readonly entered: string | undefined },
 ): boolean {
-  return verdict === 'approved' && typed !== undefined && said !== typed
+  return verdict === 'approved' && typed !== undefined && entered !== typed
 }
 
-/** What is recorded of a decision. */
+/** The audit record of a decision. */
 export function stepOf(
   { id, caller, upstream, tool, arguments: given }: Approval,
   { by, via, verdict }: Pick<Decision, 'by' | 'via' | 'verdict'>,
@@ -437,24 +491,25 @@ export function stepOf(
   return { approval: id, by, via, verdict, caller, upstream, tool, given }
 }
 
-/** How long an approved call can be made after the last person approved, at least, in milliseconds. */
-const TIME_TO_REPEAT = 300_000
+/** How long an approved call can still be made after the last approval, at least, in milliseconds. */
+const MIN_TIME_TO_USE_MS = 300_000
 
-/** What one decision more makes of an approval: one person who denies it is enough, though it approved before. */
-function decided(approval: Approval, decision: Decision): Partial<Approval> {
+/** The effect of one more decision. A single denial is final, even by a person who approved before. */
+function applyDecision(approval: Approval, decision: Decision): Partial<Approval> {
   const { status, decisions, needed, offer } = approval
-  if (status !== 'pending') throw conflict(`It is ${status} already.`)
+  if (status !== 'pending') throw conflict(`The approval is already ${status}.`)
   if (decision.remember && !offer) throw notOffered()
   const all = [...decisions, decision]
   if (decision.verdict === 'denied') return { decisions: all, status: 'denied' }
   const people = new Set(decisions.map(personOf))
-  if (people.has(personOf(decision))) throw conflict('You have approved it already; it takes another person.')
+  if (people.has(personOf(decision)))
+    throw conflict('You have already approved this call; another person has to approve it too.')
   if (all.length < needed) return { decisions: all }
-  const expiresAt = Math.max(approval.expiresAt, decision.at + TIME_TO_REPEAT)
+  const expiresAt = Math.max(approval.expiresAt, decision.at + MIN_TIME_TO_USE_MS)
   return { decisions: all, status: 'approved', expiresAt }
 }
 
-/** Whoever is at the machine is one person, however that was shown. */
+/** Everyone who acts at the machine counts as one person, however that was proven. */
 function personOf({ by, via }: Decision): string {
   return via === 'code' || via === 'command_line' ? 'the operator' : `id ${by}`
 }

@@ -6,78 +6,78 @@ import { Payload } from '../core/payload.ts'
 import type { Store } from '../store/store.ts'
 import { callerHash } from './principal.ts'
 
-/** A call with an idempotency key. Kept under `call:…` as JSON; times are milliseconds since 1970. */
+/** A call with an idempotency key. Stored under `call:…` as JSON; times are milliseconds since 1970. */
 export interface CallRecord {
-  /** When it is forgotten: fixed when it first began. */
+  /** When the record expires; fixed when the call first started. */
   readonly expiresAt: number
-  /** What was called, and with what: `fingerprintOf`. */
+  /** Hash of the tool and its arguments: `fingerprintOf`. */
   readonly fingerprint: string
   readonly tool: string
-  /** `unknown` once it is lost whether the server did it. */
+  /** `unknown` if the response was lost and the server may or may not have executed the call. */
   readonly state: 'executing' | 'done' | 'unknown'
-  /** The gateway that made it last (`Presence.id`), and that attempt's own name. */
+  /** The gateway that made the last attempt (`Membership.id`), and the id of that attempt. */
   readonly owner: string
   readonly attempt: string
-  /** When it first began, and when the last attempt did. */
+  /** When the call first started, and when the last attempt did. */
   readonly startedAt: number
   readonly attemptedAt: number
-  /** Until when the input responses for the server can still arrive; after that the call is abandoned. */
+  /** Until when input responses for the server can still arrive; after that the call counts as abandoned. */
   readonly openUntil?: number
-  /** When it was found that the answer of the last attempt is lost. */
+  /** When the response of the last attempt was found to be lost. */
   readonly lostAt?: number
   readonly result?: Payload
   readonly failure?: GatewayError
 }
 
-/** A record, and the text it is kept as. */
+/** A record, and the text it is stored as. */
 export interface StoredCall {
   readonly record: CallRecord
   readonly text: string
 }
 
-/** The collection that holds all records of a caller. */
-export function callsOf(principal: string): string {
+/** The collection of all records of a caller. */
+export function callCollection(principal: string): string {
   return `call:${callerHash(principal)}`
 }
 
-/** Where the record of a key of a caller is kept. It is who calls that counts, never the session. */
+/** The key of a record. Idempotency keys are scoped to the principal, never to the session. */
 export function callKey(principal: string, upstream: string, key: string): string {
-  return `${callsOf(principal)}/${upstream}:${key}`
+  return `${callCollection(principal)}/${upstream}:${key}`
 }
 
 /**
- * The same for the same tool and arguments (RFC 8785, SHA-256), whatever the order of their members, and for what
- * else makes it one call.
+ * A hash of the tool, its arguments and whatever else identifies the call. Equal for equal values, whatever the order
+ * of members (RFC 8785, SHA-256).
  */
 export function fingerprintOf(
   tool: string,
   given: unknown,
-  others: Readonly<Record<string, unknown>> = {},
+  context: Readonly<Record<string, unknown>> = {},
 ): string {
-  return hash('sha256', canonical({ ...others, tool, arguments: given ?? {} }))
+  return hash('sha256', canonical({ ...context, tool, arguments: given ?? {} }))
 }
 
-/** The record of a key, if there is one that is not over. @throws what the store throws */
+/** The record of a key, if it exists and has not expired. @throws errors of the store */
 export async function findCall(store: Store, key: string): Promise<StoredCall | undefined> {
   const text = await store.get(key)
-  return text === undefined ? undefined : keptCall(text)
+  return text === undefined ? undefined : decodeCall(text)
 }
 
-/** A record as text. Results keep their own text, so that large integers survive. */
+/** A record as text. Results keep their original text, so that large integers survive. */
 export function encodeCall({ result, failure, ...head }: CallRecord): string {
   const text = JSON.stringify(head)
   const end = result ? `,"result":${result.text}}` : failure ? `,"failure":${encodeFailure(failure)}}` : '}'
   return text.slice(0, -1) + end
 }
 
-/** A record of text; nothing where it is none, which only another program can have written. */
-export function keptCall(text: string): StoredCall | undefined {
-  const payload = parsed(text)
+/** Parses a record; undefined if the text is not one, which only another program can have written. */
+export function decodeCall(text: string): StoredCall | undefined {
+  const payload = parsePayload(text)
   const { expiresAt, fingerprint, tool, state, owner, attempt, startedAt, attemptedAt, openUntil, lostAt } =
     payload?.fields ?? {}
-  const words = [fingerprint, tool, owner, attempt]
+  const strings = [fingerprint, tool, owner, attempt]
   const times = [expiresAt, startedAt, attemptedAt]
-  if (!payload || !words.every(isText) || !times.every(Number.isFinite) || !isState(state)) return undefined
+  if (!payload || !strings.every(isText) || !times.every(Number.isFinite) || !isState(state)) return undefined
   const result = payload.at('result')
   const failed = payload.at('failure')
   const failure = failed && decodeFailure(failed)
@@ -99,7 +99,7 @@ export function keptCall(text: string): StoredCall | undefined {
   return { record, text }
 }
 
-/** When a record is over, read from the beginning of its text alone. */
+/** When a record expires, read from the start of its text alone. */
 export function expiryOf(text: string): number | undefined {
   const found = /^\{"expiresAt":(\d{1,16})/.exec(text)?.[1]
   return found === undefined ? undefined : Number(found)
@@ -112,9 +112,9 @@ function encodeFailure({ code, message, extra }: GatewayError): string {
 }
 
 function decodeFailure(payload: Payload): GatewayError | undefined {
-  const { code, message, category, field, reason, suggestion, data, details, ...others } = payload.fields
+  const { code, message, category, field, reason, suggestion, data, details, ...rest } = payload.fields
   if (!isErrorCode(code) || typeof message !== 'string') return undefined
-  const { retryAfterSeconds, isResult } = others
+  const { retryAfterSeconds, isResult } = rest
   const relayed = payload.at('relayed')
   return new GatewayError(code satisfies ErrorCode, message, {
     ...(isText(category) && { category: category as Category }),
@@ -129,7 +129,7 @@ function decodeFailure(payload: Payload): GatewayError | undefined {
   })
 }
 
-function parsed(text: string): Payload | undefined {
+function parsePayload(text: string): Payload | undefined {
   const value = readJson(text)
   return isObject(value) ? Payload.text(text, value) : undefined
 }

@@ -1,35 +1,35 @@
 /** Changes a value of the store by compare-and-swap until it succeeds. */
 import type { Store } from '../store/store.ts'
 
-/** What comes of a look at a value: what to tell, and what the value becomes, where it becomes another. */
-export interface CasUpdate<Told> {
-  readonly result: Told
+/** The decision about a value: the result to return, and the new value if it changes. */
+export interface CasUpdate<Result> {
+  readonly result: Result
   /** `ttl` is in milliseconds. */
   readonly write?: { readonly text: string; readonly ttl: number } | undefined
 }
 
-/** How often a change is tried that others come before. */
+/** How often a change is attempted that loses against concurrent ones. */
 const MAX_ATTEMPTS = 100
 
 /**
- * Changes a value that others may change at the same time: where one comes between, it is looked at anew. What was
- * written is durable once this resolves. `busy` tells, or throws, where others came first every time.
+ * Changes a value that others may change concurrently: after a lost race, `decide` runs again on the new value. The
+ * write is durable once this resolves. `onBusy` returns a result, or throws, if every attempt lost.
  */
-export async function casUpdate<Told>(
+export async function casUpdate<Result>(
   store: Store,
   key: string,
-  look: (text: string | undefined) => CasUpdate<Told>,
-  busy: () => Told,
-): Promise<Told> {
+  decide: (text: string | undefined) => CasUpdate<Result>,
+  onBusy: () => Result,
+): Promise<Result> {
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
     const before = await store.get(key)
-    const { result: told, write } = look(before)
-    if (!write) return told
+    const { result, write } = decide(before)
+    if (!write) return result
     const isWritten =
       before === undefined
         ? (await store.setIfAbsent(key, write.text, write.ttl)) === undefined
         : await store.compareAndSwap(key, before, write.text, write.ttl)
-    if (isWritten) return told
+    if (isWritten) return result
   }
-  return busy()
+  return onBusy()
 }

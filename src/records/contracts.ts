@@ -1,4 +1,4 @@
-/** The versions of what servers offer, with their changes. */
+/** The contract versions of servers, and their changes. */
 import {
   type ContractHistory,
   type ContractVersion,
@@ -14,17 +14,17 @@ import { isObject, readJson } from '../core/json/json.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 import { casUpdate, type CasUpdate } from './cas-update.ts'
 
-/** What became of a contract. */
-export interface Noted {
+/** The result of recording a contract. */
+export interface RecordedContract {
   readonly version: string
-  /** Absent where nothing changed, or nothing was known before. */
+  /** Absent if nothing changed, or if this is the first version. */
   readonly changed?: { readonly before: string; readonly changes: readonly KeptChange[] }
 }
 
 /** How many versions are kept, and how many changes of each. */
 const MAX_VERSIONS = 100
 const MAX_CHANGES_PER_VERSION = 200
-/** For how long what is dropped has to be announced before, and for how many additions: three months, two. */
+/** A removal must be announced at least this long, and this many versions, in advance. */
 const NOTICE_PERIOD_MS = 90 * 86_400_000
 const MIN_NOTICE_VERSIONS = 2
 
@@ -36,48 +36,50 @@ export class Contracts {
     this.#store = store
   }
 
-  /** What is known of one server. */
+  /** The history of one server. */
   async find(upstream: string): Promise<ContractHistory | undefined> {
-    return parsed(await this.#store.get(place(upstream)))
+    return parseHistory(await this.#store.get(storeKey(upstream)))
   }
 
-  /** What is known of all servers, by name. */
+  /** The histories of all servers, sorted by name. */
   async list(): Promise<readonly ContractHistory[]> {
-    const found = [...(await this.#store.scan('contract')).values()].flatMap((text) => parsed(text) ?? [])
+    const found = [...(await this.#store.scan('contract')).values()].flatMap(
+      (text) => parseHistory(text) ?? [],
+    )
     return found.toSorted((one, other) => one.upstream.localeCompare(other.upstream))
   }
 
-  /** Writes down the contract of a server as it is now; its version is raised by what changed. */
-  note(upstream: string, contract: Contract, now: number): Promise<Noted> {
-    const look = (text: string | undefined): CasUpdate<Noted> => {
-      const { history, noted } = next({ upstream, contract, now }, parsed(text))
-      return { result: noted, ...(history && { write: { text: JSON.stringify(history), ttl: FOREVER } }) }
+  /** Records the current contract of a server; its version is raised according to the changes. */
+  record(upstream: string, contract: Contract, now: number): Promise<RecordedContract> {
+    const update = (text: string | undefined): CasUpdate<RecordedContract> => {
+      const { history, recorded } = nextHistory({ upstream, contract, now }, parseHistory(text))
+      return { result: recorded, ...(history && { write: { text: JSON.stringify(history), ttl: FOREVER } }) }
     }
-    return casUpdate(this.#store, place(upstream), look, () => {
-      throw new Error(`the contract of ${upstream} is written by others again and again`)
+    return casUpdate(this.#store, storeKey(upstream), update, () => {
+      throw new Error(`too many concurrent changes of the contract of ${upstream}`)
     })
   }
 }
 
-interface Seen {
+interface Observation {
   readonly upstream: string
   readonly contract: Contract
   readonly now: number
 }
 
-/** What is to be kept, where that is something else, and what to tell. */
-function next(
-  { upstream, contract, now }: Seen,
+/** The history to store, if it changed, and the result. */
+function nextHistory(
+  { upstream, contract, now }: Observation,
   before: ContractHistory | undefined,
-): { readonly history?: ContractHistory; readonly noted: Noted } {
+): { readonly history?: ContractHistory; readonly recorded: RecordedContract } {
   const [last] = before?.versions ?? []
   if (!before || !last) {
     const first = { version: '1.0.0', at: now, changes: [] }
-    return { history: { upstream, contract, versions: [first] }, noted: { version: first.version } }
+    return { history: { upstream, contract, versions: [first] }, recorded: { version: first.version } }
   }
   const found = contractChanges(before.contract, contract)
   const level = levelOf(found)
-  if (!level) return { noted: { version: last.version } }
+  if (!level) return { recorded: { version: last.version } }
   const changes = found.map((each): KeptChange => {
     return each.kind === 'removed' && each.level === 'major' && !wasAnnounced(each, before.versions, now)
       ? { ...each, isEarly: true }
@@ -92,11 +94,11 @@ function next(
   }
   return {
     history: { upstream, contract, versions: [version, ...before.versions].slice(0, MAX_VERSIONS) },
-    noted: { version: version.version, changed: { before: last.version, changes } },
+    recorded: { version: version.version, changed: { before: last.version, changes } },
   }
 }
 
-/** Whether it was said long enough before that something would go. */
+/** Whether a removal was announced long enough in advance. */
 function wasAnnounced(
   { subject }: ContractChange,
   versions: readonly ContractVersion[],
@@ -111,12 +113,12 @@ function wasAnnounced(
   return now - announced.at >= NOTICE_PERIOD_MS && additions.length >= MIN_NOTICE_VERSIONS
 }
 
-function place(upstream: string): string {
+function storeKey(upstream: string): string {
   return `contract/${upstream}`
 }
 
-/** What another release kept in another form is not known. */
-function parsed(text: string | undefined): ContractHistory | undefined {
+/** A history in the format of another release counts as unknown. */
+function parseHistory(text: string | undefined): ContractHistory | undefined {
   const value = text === undefined ? undefined : readJson(text)
   return isHistory(value) ? value : undefined
 }

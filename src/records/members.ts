@@ -1,42 +1,42 @@
-/** The processes that share a store, by heartbeats: who is alive, and which one this is. */
+/** The processes that share a store, known by heartbeats: which are alive, and which one this is. */
 import { randomBytes } from 'node:crypto'
 import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
 import type { Store } from '../store/store.ts'
 
-/** Which gateways share a store. */
+/** The gateways that share a store. */
 export interface Membership {
-  /** Names this one, for as long as its process lives. */
+  /** Identifies this gateway, for the lifetime of its process. */
   readonly id: string
   /**
-   * Makes others who use the store of the moment see that this one lives, from now on. Has to be awaited before
-   * anything is left to be finished.
+   * Announces this gateway to the others in the current store, from now on. Must be awaited before work is left for
+   * others to finish.
    */
   register(): Promise<void>
-  /** Is seen no more in a store that was replaced, once nothing goes on there. */
+  /** Stops announcing this gateway in a replaced store, once nothing runs there any more. */
   leave(store: Store): void
-  /** Whether the gateway of a name lives; one that is not sure is taken for alive. */
+  /** Whether a gateway is alive; true if that cannot be determined. */
   isAlive(id: string): Promise<boolean>
   close(): Promise<void>
 }
 
-/** For how long a sign of life holds, and how often it is given, in milliseconds. */
+/** How long a heartbeat is valid, and how often it is sent, in milliseconds. */
 const HEARTBEAT_TTL_MS = 10_000
 const HEARTBEAT_INTERVAL_MS = 3000
 
-/** The gateways of this process, by the random part of their names. */
-const living = new Set<string>()
+/** The gateways of this process, by the random part of their ids. */
+const localTokens = new Set<string>()
 
-/** Tells gateways that share a store which of them live. */
+/** Creates the membership of this process. */
 export function createMembership(store: () => Store): Membership {
   const own = { token: randomBytes(8).toString('hex'), pid: process.pid, place: placeOfProcess() }
-  living.add(own.token)
+  localTokens.add(own.token)
   const id = `${own.token}.${own.pid}.${own.place}`
-  /** The stores it is seen in, until each is left, and its first sign there. */
+  /** The stores in which this gateway is announced, with the first heartbeat there. */
   const announced = new Map<Store, Promise<void>>()
   let timer: NodeJS.Timeout | undefined
 
-  const beat = (seenIn: Store): Promise<void> => seenIn.put(keyOf(id), '1', HEARTBEAT_TTL_MS)
+  const beat = (target: Store): Promise<void> => target.put(keyOf(id), '1', HEARTBEAT_TTL_MS)
   const beatAll = (): void => {
     for (const each of announced.keys()) void beat(each).catch(() => undefined)
   }
@@ -48,7 +48,7 @@ export function createMembership(store: () => Store): Membership {
       if (done) return done
       const first = beat(current)
       announced.set(current, first)
-      // A sign of life that could not be given is tried again by the next one who needs it.
+      // A failed heartbeat is sent again by the next caller that needs it.
       first.catch(() => announced.delete(current))
       timer ??= setInterval(beatAll, HEARTBEAT_INTERVAL_MS).unref()
       return first
@@ -56,7 +56,7 @@ export function createMembership(store: () => Store): Membership {
     leave: (left) => void announced.delete(left),
     isAlive: async (other) => {
       if (other === id) return true
-      if (isGone(other, own)) return false
+      if (hasEnded(other, own)) return false
       try {
         return (await store().get(keyOf(other))) !== undefined
       } catch {
@@ -65,7 +65,7 @@ export function createMembership(store: () => Store): Membership {
     },
     close: async () => {
       clearInterval(timer)
-      living.delete(own.token)
+      localTokens.delete(own.token)
       const stores = [...announced.keys()]
       announced.clear()
       await Promise.allSettled(stores.map((each) => each.delete(keyOf(id))))
@@ -79,29 +79,29 @@ interface Own {
   readonly place: string
 }
 
-/** Whether the process of a name is known to have ended: only its own machine can tell. */
-function isGone(other: string, own: Own): boolean {
+/** Whether the process of an id is known to have ended: only its own machine can tell. */
+function hasEnded(other: string, own: Own): boolean {
   const [token, pid, ...place] = other.split('.')
   if (place.join('.') !== own.place || !/^\d+$/.test(pid ?? '')) return false
-  if (Number(pid) === own.pid) return !living.has(token ?? '')
+  if (Number(pid) === own.pid) return !localTokens.has(token ?? '')
   try {
     process.kill(Number(pid), 0)
     return false
   } catch (error) {
-    // The process of another user may not be signalled, but is there.
+    // The process of another user exists, but must not be signalled.
     return error instanceof Error && 'code' in error && error.code === 'ESRCH'
   }
 }
 
-/** The machine as it runs since it was started, and the namespace its process numbers belong to. */
+/** Identifies the machine since its last boot, and the PID namespace. */
 function placeOfProcess(): string {
   const boot = attempt(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim())
-  // Such as `pid:[4026531836]`.
+  // For example `pid:[4026531836]`.
   const namespace = attempt(() => /\d+/.exec(readlinkSync('/proc/self/ns/pid'))?.[0])
   return encodeURIComponent([boot ?? hostname(), namespace ?? ''].join('-'))
 }
 
-/** What only Linux has. */
+/** Reads what only Linux provides. */
 function attempt(read: () => string | undefined): string | undefined {
   try {
     return read()

@@ -1,25 +1,25 @@
-/** Callers as the store keeps them: hashed in keys, without tokens in values. */
+/** Callers in the store: hashed in keys, without tokens in values. */
 import { hash } from 'node:crypto'
 import type { Principal } from '../core/principal.ts'
 
-/** A caller as it stands in keys of the store: as short as any other, whatever its id. */
+/** A caller as part of store keys: of the same length whatever its id. */
 export function callerHash(id: string): string {
   return hash('sha256', id).slice(0, 32)
 }
 
-/** A caller as it is kept: without its token. */
-export interface KeptPrincipal {
+/** A caller as it is stored: without its token. */
+export interface StoredPrincipal {
   readonly id: string
   readonly scopes?: readonly string[]
   readonly isEverybody?: true
 }
 
-/** What of a caller can be kept. */
-export function keepPrincipal({ id, scopes, isEverybody }: Principal): KeptPrincipal {
+/** The storable part of a caller. */
+export function toStoredPrincipal({ id, scopes, isEverybody }: Principal): StoredPrincipal {
   return { id, ...(scopes && { scopes: [...scopes] }), ...(isEverybody && { isEverybody }) }
 }
 
-/** A caller that was kept, for calls that are made for it later on. */
-export function keptPrincipal({ id, scopes, isEverybody }: KeptPrincipal): Principal {
+/** A stored caller, for calls that are made on its behalf later. */
+export function fromStoredPrincipal({ id, scopes, isEverybody }: StoredPrincipal): Principal {
   return { id, ...(scopes && { scopes: new Set(scopes) }), ...(isEverybody && { isEverybody }) }
 }

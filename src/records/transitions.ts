@@ -1,31 +1,38 @@
 /**
- * The moves of a transaction, as pure functions: active → committed, or active → rolling_back → rolled_back or
- * partially_rolled_back. A move that does not fit the state throws.
+ * State transitions of a transaction, as pure functions: active → committed, or active → rolling_back → rolled_back or
+ * partially_rolled_back. A transition that the state does not allow throws.
  */
 import { type Extra, GatewayError } from '../core/error.ts'
 import type { Action } from './actions.ts'
-import type { KeptPrincipal } from './principal.ts'
+import type { StoredPrincipal } from './principal.ts'
 import {
   type CompensationStatus,
-  isOver,
+  hasEnded,
   type Move,
   needsAttention,
   type Step,
   type Transaction,
 } from './transactions.ts'
 
-/** What a transaction is begun with. Times are milliseconds. */
-interface Beginning {
+/** The parameters of a new transaction. Times are milliseconds. */
+interface NewTransaction {
   readonly id: string
-  readonly principal: KeptPrincipal
+  readonly principal: StoredPrincipal
   readonly description?: string
   readonly timeout: number
   readonly lifetime: number
   readonly now: number
 }
 
-/** A transaction that begins. */
-export function begun({ id, principal, description, timeout, lifetime, now }: Beginning): Transaction {
+/** A new transaction. */
+export function newTransaction({
+  id,
+  principal,
+  description,
+  timeout,
+  lifetime,
+  now,
+}: NewTransaction): Transaction {
   const endsAt = now + lifetime
   return {
     status: 'active',
@@ -41,62 +48,65 @@ export function begun({ id, principal, description, timeout, lifetime, now }: Be
   }
 }
 
-/** A transaction of things that were done outside of one, about to be undone. All are one caller's. */
-export function undoing(deeds: readonly Action[], { id, by, now }: Undoing): Transaction {
-  const [first] = deeds
-  if (!first || deeds.some(({ principal }) => principal.id !== first.principal.id)) {
-    throw new TypeError('it takes things that one caller did')
+/** A transaction that rolls back actions that ran outside of one. All must belong to one caller. */
+export function newUndoTransaction(actions: readonly Action[], { id, by, now }: UndoRequest): Transaction {
+  const [first] = actions
+  if (!first || actions.some(({ principal }) => principal.id !== first.principal.id)) {
+    throw new TypeError('expected one or more actions of a single caller')
   }
-  const done = deeds.toSorted((one, other) => one.startedAt - other.startedAt)
+  const ordered = actions.toSorted((one, other) => one.startedAt - other.startedAt)
   return {
-    ...begun({ id, principal: first.principal, timeout: 0, lifetime: 0, now }),
+    ...newTransaction({ id, principal: first.principal, timeout: 0, lifetime: 0, now }),
     status: 'rolling_back',
     reason: by,
-    steps: done.map((deed, index) => ({
+    steps: ordered.map((action, index) => ({
       id: `step-${index + 1}`,
-      deed: deed.key,
-      upstream: deed.upstream,
-      tool: deed.tool,
+      deed: action.key,
+      upstream: action.upstream,
+      tool: action.tool,
       kind: 'write',
-      status: deed.status === 'ok' ? 'ok' : 'failed',
+      status: action.status === 'ok' ? 'ok' : 'failed',
       runner: '',
     })),
   }
 }
 
-interface Undoing {
+interface UndoRequest {
   readonly id: string
-  /** Why, and who does it. */
+  /** The reason, and who requests it. */
   readonly by: string
   readonly now: number
 }
 
-/** The reasons for which a step cannot begin as another one did: it has its id, or is under way. */
-export const TAKEN = 'taken'
-export const UNDER_WAY = 'under_way'
+/** Why a step cannot start: its id is taken, or another step is in progress. */
+export const ID_TAKEN = 'taken'
+export const IN_PROGRESS = 'under_way'
 
-/** A step begins. Its id is free, or that of one that never reached its server. */
-export function stepBegun(step: Step, { most, now }: { readonly most: number; readonly now: number }): Move {
+/** Starts a step. Its id must be unused, or belong to a step that never reached its server. */
+export function stepStarted(
+  step: Step,
+  { maxSteps, now }: { readonly maxSteps: number; readonly now: number },
+): Move {
   return (transaction) => {
-    mustBeActive(transaction, 'takes no more steps')
-    const others = transaction.steps.filter(({ id }) => id !== step.id)
-    const former = transaction.steps.find(({ id }) => id === step.id)
-    if (former && former.isUnsent !== true) {
-      throw conflict(`The transaction has a step ${JSON.stringify(step.id)} already.`, {
+    requireActive(transaction, 'accepts no more steps')
+    const rest = transaction.steps.filter(({ id }) => id !== step.id)
+    const existing = transaction.steps.find(({ id }) => id === step.id)
+    if (existing && existing.isUnsent !== true) {
+      throw conflict(`The transaction already has a step ${JSON.stringify(step.id)}.`, {
         field: 'step_id',
-        reason: TAKEN,
-        suggestion: 'Give each step an id of its own, and use an idempotency key to repeat a call.',
+        reason: ID_TAKEN,
+        suggestion: 'Give each step a unique id, and use an idempotency key to repeat a call.',
       })
     }
-    const [waiting] = pendingOf(transaction)
-    if (waiting) throw notDone(waiting)
-    if (others.length >= most) throw conflict(`A transaction has at most ${most} steps.`)
-    return alive({ ...transaction, steps: [...others, step] }, now)
+    const [pending] = pendingSteps(transaction)
+    if (pending) throw stepNotFinished(pending)
+    if (rest.length >= maxSteps) throw conflict(`A transaction has at most ${maxSteps} steps.`)
+    return extendIdleTimeout({ ...transaction, steps: [...rest, step] }, now)
   }
 }
 
-/** A pending step waits for its caller to answer what it was asked, or goes on with the answers. */
-export function stepAsked(step: string, runner: string | undefined): Move {
+/** Marks a pending step as waiting for its caller's input (no runner), or as resumed by a runner. */
+export function stepWaiting(step: string, runner: string | undefined): Move {
   return (transaction) =>
     withStep(transaction, step, ({ isOpen: _isOpen, ...found }) => {
       return runner === undefined ? { ...found, isOpen: true } : { ...found, runner }
@@ -106,87 +116,90 @@ export function stepAsked(step: string, runner: string | undefined): Move {
 /** How a step ended. */
 export type StepEnd = Pick<Step, 'isUnsent' | 'error'> & { readonly status: 'ok' | 'failed' }
 
-/** A pending step ends; also while the transaction is rolled back, which waits for it. */
+/** Ends a pending step, also during a rollback, which waits for it. */
 export function stepEnded(step: string, end: StepEnd, now: number): Move {
   return (transaction) =>
-    alive(
+    extendIdleTimeout(
       withStep(transaction, step, ({ isOpen: _isOpen, ...found }) => ({ ...found, ...end })),
       now,
     )
 }
 
-/** Ends a step whose runner is gone; a step that continued or ended meanwhile stays as it is. */
+/** Ends a step whose runner is gone, unless it was resumed or ended in the meantime. */
 export function stepLost({ id, deed, runner, isOpen }: Step, now: number): Move {
   return (transaction) => {
-    const found = pendingOf(transaction).find((each) => each.id === id)
+    const found = pendingSteps(transaction).find((each) => each.id === id)
     const isSame = found?.deed === deed && found.runner === runner && found.isOpen === isOpen
-    return isSame && !isOver(transaction) ? stepEnded(id, lost, now)(transaction) : transaction
+    return isSame && !hasEnded(transaction) ? stepEnded(id, lost, now)(transaction) : transaction
   }
 }
 
-/** What is known of a step whose gateway went away. */
+/** The result of a step whose gateway is gone. */
 const lost = {
   status: 'failed',
-  error: new GatewayError('OUTCOME_UNKNOWN', 'It is unknown whether the step was done.').data,
+  error: new GatewayError('OUTCOME_UNKNOWN', 'It is unknown whether the step took effect.').data,
 } as const
 
-/** A pending step is taken back: it was not run, and comes again. */
+/** Removes a pending step that was not executed and will be repeated. */
 export function stepRemoved(step: string, now: number): Move {
   return (transaction) => {
-    mustBePending(transaction, step)
-    return alive({ ...transaction, steps: transaction.steps.filter(({ id }) => id !== step) }, now)
+    requirePending(transaction, step)
+    return extendIdleTimeout(
+      { ...transaction, steps: transaction.steps.filter(({ id }) => id !== step) },
+      now,
+    )
   }
 }
 
-/** It ends well: nothing can be undone any more. */
+/** Commits the transaction: nothing can be undone any more. */
 export function committed(now: number): Move {
   return (transaction) => {
-    mustBeActive(transaction, 'cannot be committed')
-    const [waiting] = pendingOf(transaction)
-    if (waiting) throw notDone(waiting)
+    requireActive(transaction, 'cannot be committed')
+    const [pending] = pendingSteps(transaction)
+    if (pending) throw stepNotFinished(pending)
     return { ...transaction, status: 'committed', endedAt: now }
   }
 }
 
-/** It will be undone, by whoever takes that up. */
+/** Starts a rollback; a worker will take it over. */
 export function rollingBack(reason: string | undefined): Move {
   return (transaction) => {
-    mustBeActive(transaction, 'cannot be rolled back')
+    requireActive(transaction, 'cannot be rolled back')
     return { ...transaction, status: 'rolling_back', ...(reason !== undefined && { reason }) }
   }
 }
 
-/** Another worker takes over the rollback, unless a third one was first. */
-export function takenUp(runner: string, before: string | undefined): Move {
+/** Takes over a rollback, unless another worker was faster. */
+export function takenOver(runner: string, before: string | undefined): Move {
   return (transaction) => {
     const isFree = transaction.status === 'rolling_back' && transaction.runner === before
     return isFree && before !== runner ? { ...transaction, runner } : transaction
   }
 }
 
-/** What became of undoing one of its steps. */
+/** Records the result of undoing one step. */
 export function compensated(compensation: CompensationStatus, runner: string): Move {
   return (transaction) => {
-    mustBeRunning(transaction, runner)
+    requireRunner(transaction, runner)
     const isKnown = transaction.steps.some(({ id }) => id === compensation.step)
     const isDone = transaction.compensations.some(({ step }) => step === compensation.step)
-    if (!isKnown || isDone) throw taken()
+    if (!isKnown || isDone) throw continuedElsewhere()
     return { ...transaction, compensations: [...transaction.compensations, compensation] }
   }
 }
 
-/** Everything that could be undone is. What failed for a transient reason is tried again later, unless it was acknowledged. */
+/** Ends a rollback. Compensations that failed for a transient reason are retried later, unless acknowledged. */
 export function rolledBack(runner: string, now: number): Move {
   return (transaction) => {
-    mustBeRunning(transaction, runner)
-    if (pendingOf(transaction).length > 0) throw taken()
-    const { compensations, acknowledged: seen } = transaction
+    requireRunner(transaction, runner)
+    if (pendingSteps(transaction).length > 0) throw continuedElsewhere()
+    const { compensations, acknowledged: acknowledgement } = transaction
     const isClean = compensations.every(({ error }) => error === undefined)
-    const { runner: _runner, retry: before, ...others } = transaction
+    const { runner: _runner, retry: before, ...rest } = transaction
     const tries = (before?.tries ?? 0) + 1
-    const isTriedAgain = compensations.some(isRetryable) && !seen && tries <= MAX_RETRIES
+    const isTriedAgain = compensations.some(isRetryable) && !acknowledgement && tries <= MAX_RETRIES
     return {
-      ...others,
+      ...rest,
       status: isClean ? 'rolled_back' : 'partially_rolled_back',
       ...(isTriedAgain && { retry: { tries, at: now + retryDelay(tries) } }),
       endedAt: now,
@@ -194,7 +207,7 @@ export function rolledBack(runner: string, now: number): Move {
   }
 }
 
-/** How often what could not be undone is tried again, and how long is waited before, in milliseconds: twice as long each time. */
+/** How often failed compensations are retried, and the delays, in milliseconds: doubled each time. */
 const MAX_RETRIES = 1000
 const FIRST_RETRY_MS = 2000
 const LAST_RETRY_MS = 60_000
@@ -203,73 +216,73 @@ function retryDelay(tries: number): number {
   return Math.min(FIRST_RETRY_MS * 2 ** Math.min(tries - 1, 10), LAST_RETRY_MS)
 }
 
-/** Whether something could not be undone for a reason that may pass, such as that its server is away. */
+/** Whether a compensation failed for a transient reason, such as an unavailable server. */
 function isRetryable({ status, error }: CompensationStatus): boolean {
   return status === 'compensation_failed' && retryable.has(String(error?.category))
 }
 
 const retryable: ReadonlySet<string> = new Set(['transient', 'rate_limited', 'auth_required'])
 
-/** What could not be undone is about to be tried again, once its time has come; whoever takes that up does it. */
+/** Restarts a rollback whose retry is due. */
 export function retried(now: number): Move {
   return (transaction) => {
     const { status, retry, compensations } = transaction
     if (status !== 'partially_rolled_back' || !retry || now < retry.at) return transaction
-    const left = compensations.filter((each) => !isRetryable(each))
-    return { ...transaction, status: 'rolling_back', compensations: left }
+    const remaining = compensations.filter((compensation) => !isRetryable(compensation))
+    return { ...transaction, status: 'rolling_back', compensations: remaining }
   }
 }
 
-/** An operator acknowledged what could not be undone, or what is in doubt: nothing more is tried. */
+/** An operator acknowledges failed compensations or unknown outcomes: nothing more is attempted. */
 export function acknowledged(by: string, now: number): Move {
   return (transaction) => {
     if (!needsAttention(transaction)) {
       throw conflict('The transaction does not need an acknowledgement.')
     }
-    const { retry: _retry, ...others } = transaction
-    return { ...others, acknowledged: { by, at: now } }
+    const { retry: _retry, ...rest } = transaction
+    return { ...rest, acknowledged: { by, at: now } }
   }
 }
 
-/** The steps that are not over. */
-export function pendingOf({ steps }: Transaction): Step[] {
+/** The steps that have not ended. */
+export function pendingSteps({ steps }: Transaction): Step[] {
   return steps.filter(({ status }) => status === 'pending')
 }
 
-function notDone({ id, isOpen }: Step): GatewayError {
-  const message = `The step ${JSON.stringify(id)} of the transaction is not done yet.`
-  // What its caller was asked may not be answered for long.
-  return conflict(message, isOpen ? {} : { reason: UNDER_WAY })
+function stepNotFinished({ id, isOpen }: Step): GatewayError {
+  const message = `Step ${JSON.stringify(id)} of the transaction has not finished yet.`
+  // A step that waits for input may do so for long, so waiting for it would not help.
+  return conflict(message, isOpen ? {} : { reason: IN_PROGRESS })
 }
 
-/** Something happened, so the time it may be idle starts anew. */
-function alive(transaction: Transaction, now: number): Transaction {
+/** Extends the idle timeout after activity. */
+function extendIdleTimeout(transaction: Transaction, now: number): Transaction {
   if (transaction.status !== 'active') return transaction
   return { ...transaction, expiresAt: Math.min(now + transaction.timeout, transaction.endsAt) }
 }
 
 function withStep(transaction: Transaction, step: string, change: (found: Step) => Step): Transaction {
-  mustBePending(transaction, step)
+  requirePending(transaction, step)
   const steps = transaction.steps.map((each) => (each.id === step ? change(each) : each))
   return { ...transaction, steps }
 }
 
-function mustBePending(transaction: Transaction, step: string): void {
-  const isThere = pendingOf(transaction).some(({ id }) => id === step)
-  if (isOver(transaction) || !isThere) throw taken()
+function requirePending(transaction: Transaction, step: string): void {
+  const isThere = pendingSteps(transaction).some(({ id }) => id === step)
+  if (hasEnded(transaction) || !isThere) throw continuedElsewhere()
 }
 
-function mustBeActive({ status }: Transaction, what: string): void {
+function requireActive({ status }: Transaction, what: string): void {
   if (status === 'active') return
   const is = status === 'rolling_back' ? 'is being rolled back' : `is ${status.replaceAll('_', ' ')}`
   throw conflict(`The transaction ${is}, so it ${what}.`)
 }
 
-function mustBeRunning({ status, runner }: Transaction, by: string): void {
-  if (status !== 'rolling_back' || runner !== by) throw taken()
+function requireRunner({ status, runner }: Transaction, by: string): void {
+  if (status !== 'rolling_back' || runner !== by) throw continuedElsewhere()
 }
 
-function taken(): GatewayError {
+function continuedElsewhere(): GatewayError {
   return conflict('Another process continued the transaction.')
 }
 

@@ -2,8 +2,8 @@
 import { SLICES, type RateLimitWindow, collectionOf, type Store, type TokenGrant } from './store.ts'
 
 /**
- * A map of bounded weight that forgets what was not used for longest. It has two halves: what is used moves to the
- * younger one, and once that is full it becomes the older one, whose place it takes.
+ * An LRU cache of bounded weight in two generations: used entries move to the young one; once that is full, it becomes
+ * the old one, and the previous old one is dropped.
  */
 class Generations<Value> {
   readonly #half: number
@@ -41,7 +41,7 @@ class Generations<Value> {
     return this.#old.delete(key) || wasYoung
   }
 
-  /** The keys there are, each once. Looking at their values does not disturb it. */
+  /** All keys. Reading their values during iteration is safe. */
   keys(): ReadonlySet<string> {
     return new Set([...this.#young.keys(), ...this.#old.keys()])
   }
@@ -53,21 +53,21 @@ class Generations<Value> {
   }
 }
 
-/** What was taken from one bucket within the last window of time, counted by slices. */
+/** The tokens taken from one rate limit window, counted in slices. */
 class Window {
-  /** A ring: the slice of a time stands at its number modulo the size of the ring. */
+  /** A ring buffer, indexed by slice number modulo its length. */
   readonly #counts = new Uint32Array(SLICES + 1)
   readonly #length: number
   #newest: number
   #total = 0
 
   constructor(window: number, now: number) {
-    // Whole milliseconds, so that what is said to come back then does.
+    // Whole milliseconds, so that tokens are available exactly when reported.
     this.#length = Math.ceil(window / SLICES)
     this.#newest = Math.floor(now / this.#length)
   }
 
-  /** How many were taken within the window that ends at a time, in milliseconds. */
+  /** How many tokens were taken within the window that ends at `now`, in milliseconds. */
   taken(now: number): number {
     const slice = Math.floor(now / this.#length)
     const passed = Math.min(slice - this.#newest, this.#counts.length)
@@ -80,15 +80,15 @@ class Window {
     return this.#total
   }
 
-  /** Takes one, at the time of the last look. */
+  /** Takes a token, at the time of the last `taken`. */
   add(): void {
     const at = this.#newest % this.#counts.length
     this.#counts[at] = (this.#counts[at] ?? 0) + 1
     this.#total++
   }
 
-  /** Gives back the last one that was taken, at the time of the last look. */
-  giveBack(): void {
+  /** Returns the most recently taken token, as of the last `taken`. */
+  returnLast(): void {
     if (this.#total === 0) return
     for (let slice = this.#newest; slice > this.#newest - this.#counts.length; slice--) {
       const at = ((slice % this.#counts.length) + this.#counts.length) % this.#counts.length
@@ -100,7 +100,7 @@ class Window {
     }
   }
 
-  /** How long from a time until the oldest that was taken comes back, in milliseconds. */
+  /** How long until the oldest taken token is available again, in milliseconds. */
   reset(now: number): number {
     if (this.#total === 0) return 0
     for (let slice = this.#newest - SLICES; slice <= this.#newest; slice++) {
@@ -116,14 +116,14 @@ interface Value {
   readonly until: number
 }
 
-/** How much is kept, roughly in bytes: all values together, and all buckets. What was not used for longest goes. */
+/** The approximate capacity in bytes, for all values and for all windows. Beyond it, the least recently used is evicted. */
 const MAX_VALUE_BYTES = 64 * 1024 * 1024
 const MAX_WINDOW_BYTES = 32 * 1024 * 1024
-/** What an entry takes besides its text, and what a bucket takes. */
+/** The overhead of an entry besides its text, and the size of a window. */
 const ENTRY_OVERHEAD_BYTES = 200
 const WINDOW_BYTES = 500
 
-/** A store that is forgotten with the process. `clock` tells the time in milliseconds, from whenever. */
+/** A store in memory. `clock` returns milliseconds from any origin. */
 export class MemoryStore implements Store {
   readonly #values = new Generations<Value>(MAX_VALUE_BYTES, ({ text }) => text.length + ENTRY_OVERHEAD_BYTES)
   readonly #windows = new Generations<Window>(MAX_WINDOW_BYTES, () => WINDOW_BYTES)
@@ -173,15 +173,15 @@ export class MemoryStore implements Store {
 
   takeTokens(buckets: readonly RateLimitWindow[]): TokenGrant {
     const now = this.#clock()
-    const isGranted = this.#isLeft(buckets, now)
-    // What was refused leaves nothing behind: those who are refused on and on would crowd out the others.
+    const isGranted = this.#hasTokens(buckets, now)
+    // A refused request leaves no window behind; otherwise refused callers would evict the windows of others.
     if (isGranted) for (const bucket of buckets) this.#change(bucket, now)
-    return this.#standing(buckets, now, isGranted)
+    return this.#status(buckets, now, isGranted)
   }
 
   peekTokens(buckets: readonly RateLimitWindow[]): TokenGrant {
     const now = this.#clock()
-    return this.#standing(buckets, now, this.#isLeft(buckets, now))
+    return this.#status(buckets, now, this.#hasTokens(buckets, now))
   }
 
   async close(): Promise<void> {
@@ -196,7 +196,7 @@ export class MemoryStore implements Store {
     return undefined
   }
 
-  #isLeft(buckets: readonly RateLimitWindow[], now: number): boolean {
+  #hasTokens(buckets: readonly RateLimitWindow[], now: number): boolean {
     return buckets.every(
       ({ key, limit, isReturn }) => isReturn || (this.#windows.get(key)?.taken(now) ?? 0) < limit,
     )
@@ -206,10 +206,10 @@ export class MemoryStore implements Store {
     if (!isReturn) return this.#window(key, window, now).add()
     const known = this.#windows.get(key)
     known?.taken(now)
-    known?.giveBack()
+    known?.returnLast()
   }
 
-  #standing(buckets: readonly RateLimitWindow[], now: number, isGranted: boolean): TokenGrant {
+  #status(buckets: readonly RateLimitWindow[], now: number, isGranted: boolean): TokenGrant {
     const taken = { isGranted, remaining: [] as number[], wait: [] as number[], reset: [] as number[] }
     for (const { key, limit } of buckets) {
       const found = this.#windows.get(key)

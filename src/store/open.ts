@@ -7,38 +7,38 @@ import { looksUsable } from './lmdb/open.ts'
 import { LmdbStore } from './lmdb/store.ts'
 import { MemoryStore } from './memory.ts'
 import { RedisStore } from './redis/store.ts'
-import type { Portable, Store } from './store.ts'
+import type { PortableStore, Store } from './store.ts'
 import { Sentinel } from './sentinel.ts'
 
 /** Settings of a store that outlives the process. */
 type LastingSettings = Exclude<StoreSettings, { readonly kind: 'memory' }>
 
-/** Whether two configured stores are one. */
+/** Whether two configurations refer to the same store. */
 export function isSameStore(one: StoreSettings, other: StoreSettings): boolean {
   if (one.kind === 'redis' && other.kind === 'redis') return one.url.reveal() === other.url.reveal()
   if (one.kind === 'folder' && other.kind === 'folder') return one.path === other.path
   return one.kind === other.kind
 }
 
-/** Whether a glance, which costs next to nothing, tells that a store may be impossible to open. */
-export function isDoubtful(settings: StoreSettings): boolean {
+/** Whether a cheap check shows that a store may be impossible to open. */
+export function mayBeUnusable(settings: StoreSettings): boolean {
   if (settings.kind !== 'folder') return false
   const { path, sentinels } = settings
   return !looksUsable(path, new Sentinel(sentinels, path).read(Date.now()) !== undefined)
 }
 
-/** Opens the configured store. It connects by itself, and again where it loses its connection. */
+/** Opens the configured store. It connects and reconnects in the background. */
 export function openStore(settings: StoreSettings, log: Log): Store {
   return settings.kind === 'memory' ? new MemoryStore() : openPortable(settings, log)
 }
 
-/** Opens a store that others can look into. */
-export function openPortable(settings: LastingSettings, log: Log): Portable {
+/** Opens a store that can be inspected and copied. */
+export function openPortable(settings: LastingSettings, log: Log): PortableStore {
   if (settings.kind === 'redis') return new RedisStore(settings.url, log, settings.sentinels)
   return new LmdbStore(settings.path, log, { sentinels: settings.sentinels })
 }
 
-/** Has gateways go on with what is in a Redis, in place of what was promised and lost; whether anything was. */
+/** Makes gateways accept the current content of a Redis in place of lost data; returns whether any was lost. */
 export async function acceptRedisLoss(
   { url, sentinels }: StoreSettings & { readonly kind: 'redis' },
   log: Log,
@@ -53,18 +53,18 @@ export async function acceptRedisLoss(
 }
 
 /**
- * Has a store go on with what is there, in place of what it promised and lost. Gateways that use a folder have to be
- * started again.
+ * Makes a store accept its current content in place of lost data. Gateways that use the folder have to be
+ * restarted.
  */
 export function acceptLoss({ path, sentinels }: StoreSettings & { readonly kind: 'folder' }): void {
   forgetGeneration(path)
   new Sentinel(sentinels, path).forget()
 }
 
-/** How long calls under way keep a store that is not the configured one any more, in milliseconds. */
+/** How long in-flight calls keep a replaced store open, in milliseconds. */
 const RETIREMENT_TIMEOUT_MS = 600_000
 
-/** Stores that others replaced: calls that began with them end there. Each is closed after a while. */
+/** Replaced stores, kept open for the calls that started with them. Each is closed after a timeout. */
 export class RetiredStores {
   readonly #closing = Promise.withResolvers<void>()
   readonly #open = new Set<Promise<void>>()
@@ -74,7 +74,7 @@ export class RetiredStores {
     this.#onClosed = onClosed
   }
 
-  /** Resolves once it is closed. */
+  /** Resolves once the store is closed. */
   async retire(store: Store): Promise<void> {
     const closed = this.#closeLater(store)
     this.#open.add(closed)
@@ -85,7 +85,7 @@ export class RetiredStores {
     }
   }
 
-  /** Closes those that are open still. */
+  /** Closes those that are still open. */
   async close(): Promise<void> {
     this.#closing.resolve()
     await Promise.allSettled(this.#open)

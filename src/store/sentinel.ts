@@ -1,58 +1,58 @@
 /**
- * Remembers outside of a store what was promised there, so that a store that was lost is not taken for one that was
- * never there: calls that were answered would run again. There is one small file for each store, in the user's state
- * directory. It counts until all that was promised is over. It is best effort: if it cannot be written, calls go on.
+ * Records outside of a store that it contains durable data, so that a lost store is not mistaken for a new one: completed
+ * calls would run again. There is one small file for each store in the user's state directory, valid until all of that
+ * data has expired. It is best effort: if it cannot be written, calls continue.
  */
 import { createHash } from 'node:crypto'
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { isObject, readJson } from '../core/json/json.ts'
 
-/** What is remembered of a store: which one it is, until when it promised something, and when that was written. */
-export interface Promised {
+/** The record of a store: its id, until when its durable data lives, and when this was written. */
+export interface DurableRecord {
   readonly id: string
   /** In milliseconds since 1970, as is `at`. */
   readonly until: number
   readonly at: number
 }
 
-/** How much longer is written down than was promised, so that not every promise has to be, in milliseconds. */
+/** How much later than necessary the expiry is recorded, so that not every write updates the file, in milliseconds. */
 const AHEAD_MS = 3_600_000
 
-/** What an operator can do about a store that lost what it promised, where the data cannot be restored. */
+/** What an operator can do about lost data that cannot be restored. */
 export const ACCEPT_HINT =
-  'run `gatehouse store accept` to go on without it: calls with a key that were answered may run again then'
+  'run `gatehouse store accept` to continue without it: completed calls with an idempotency key may then run again'
 
-/** Whether a key is that of a promise: that a call runs once, or that a transaction is ended. */
-export function isPromise(key: string): boolean {
+/** Whether a key must not get lost: it ensures that a call runs once, or that a transaction is finished. */
+export function isDurableKey(key: string): boolean {
   return key.startsWith('call:') || key.startsWith('transaction/')
 }
 
-/** What is remembered of one store. */
+/** The record of one store. */
 export class Sentinel {
   readonly #folder: string | undefined
   readonly #file: string
-  #written: Promised | undefined
+  #written: DurableRecord | undefined
 
-  /** `folder` is where the user's state is kept; nothing is remembered without one. `place` names the store. */
-  constructor(folder: string | undefined, place: string) {
+  /** `folder` is the user's state folder; without one nothing is recorded. `location` identifies the store. */
+  constructor(folder: string | undefined, location: string) {
     this.#folder = folder
-    this.#file = join(folder ?? '', createHash('sha256').update(place).digest('hex').slice(0, 16))
+    this.#file = join(folder ?? '', createHash('sha256').update(location).digest('hex').slice(0, 16))
   }
 
-  /** What was promised, and is not over yet. */
-  read(now: number): Promised | undefined {
+  /** The record, unless it has expired. */
+  read(now: number): DurableRecord | undefined {
     const found = this.#folder === undefined ? undefined : read(this.#file)
     return found && found.until > now ? found : undefined
   }
 
-  /** Takes note of a promise of the store of a name, which holds until then. */
+  /** Records that the store with this id contains durable data until the given time. */
   note(id: string, until: number, now: number): void {
     if (this.#folder === undefined) return
     if (this.#written?.id === id && until <= this.#written.until) return
     const before = this.#written ?? this.read(now)
-    const kept = before?.id === id ? before.until : 0
-    this.#written = { id, until: Math.max(kept, until + AHEAD_MS), at: now }
+    const recordedUntil = before?.id === id ? before.until : 0
+    this.#written = { id, until: Math.max(recordedUntil, until + AHEAD_MS), at: now }
     try {
       mkdirSync(this.#folder, { recursive: true, mode: 0o700 })
       if (before === undefined) removeExpired(this.#folder, now)
@@ -60,7 +60,7 @@ export class Sentinel {
       writeFileSync(draft, `${JSON.stringify(this.#written)}\n`, { mode: 0o600 })
       renameSync(draft, this.#file)
     } catch {
-      // Without it a store that is lost as a whole looks like a new one.
+      // Without the record, a completely lost store looks like a new one.
     }
   }
 
@@ -70,7 +70,7 @@ export class Sentinel {
   }
 }
 
-/** Removes what is over of other stores, so that the folder does not grow without end. */
+/** Removes expired records of other stores, so that the folder does not grow without bound. */
 function removeExpired(folder: string, now: number): void {
   for (const name of readdirSync(folder)) {
     const file = join(folder, name)
@@ -79,7 +79,7 @@ function removeExpired(folder: string, now: number): void {
   }
 }
 
-function read(file: string): Promised | undefined {
+function read(file: string): DurableRecord | undefined {
   try {
     const found = readJson(readFileSync(file, 'utf8'))
     if (!isObject(found)) return undefined

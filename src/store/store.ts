@@ -4,64 +4,64 @@
  */
 
 /**
- * What must outlive a call, and may be shared by several gateways. Keys begin with the name of their owner:
- * `rate:` the buckets of rate limits, `session:` narrowing session tokens, `oauth:` what was granted by servers and the sessions of people,
- * `key:` the gateway's own keys, `budget:` what callers spent, `alive:` which gateways there are, `audit:` how far audit logs have got, `call:` calls with an idempotency key,
- * `approval:` what people are asked to approve, `transaction/` and `deed:` what was done and can be undone,
- * `task:` whose the tasks of servers are, `contract/` what servers offer, and what of it changed.
- * A key with a slash is a member of a collection, which is what stands before its first slash.
- * What was written is durable, as far as the store is, once the promise is resolved.
+ * Data that must outlive a call and may be shared by several gateways. Keys begin with the name of their owner:
+ * `rate:` rate limit windows, `session:` scoped session tokens, `oauth:` grants of servers and sessions of people,
+ * `key:` the gateway's own keys, `budget:` spending of callers, `alive:` members, `audit:` positions of audit logs,
+ * `call:` calls with an idempotency key, `approval:` approvals, `transaction/` and `deed:` transactions and actions,
+ * `task:` owners of servers' tasks, `contract/` contracts of servers and their changes.
+ * A key with a slash belongs to a collection, named by the part before the first slash.
+ * Once the promise of a write resolves, the write is as durable as the store is.
  */
 export interface Store {
-  /** The value of a key, if it is there and its time is not over. */
+  /** The value of a key, if it exists and has not expired. */
   get(key: string): Promise<string | undefined>
-  /** Sets a value that is forgotten after `ttl` milliseconds. */
+  /** Sets a value that expires after `ttl` milliseconds. */
   put(key: string, value: string, ttl: number): Promise<void>
-  /** Sets a value where there is none. Resolves with the one that was there, or nothing where it was set. */
+  /** Sets a value if there is none. Resolves with the existing value, or undefined if it was set. */
   setIfAbsent(key: string, value: string, ttl: number): Promise<string | undefined>
-  /** Sets a value where the one that is there is `before`; tells whether it was. */
+  /** Replaces a value if the current one is `before`; resolves with whether it was. */
   compareAndSwap(key: string, before: string, value: string, ttl: number): Promise<boolean>
-  /** Tells whether there was one. */
+  /** Resolves with whether there was a value. */
   delete(key: string): Promise<boolean>
-  /** Removes a value where it is `before`; tells whether it was. */
+  /** Removes a value if it is `before`; resolves with whether it was. */
   compareAndDelete(key: string, before: string): Promise<boolean>
-  /** The members of a collection by key, in no order. */
+  /** The members of a collection by key, in no particular order. */
   scan(collection: string): Promise<ReadonlyMap<string, string>>
   /**
-   * Takes one from every bucket, or gives one back; does nothing where one to take from is empty. At once where the
-   * store is in memory.
+   * Takes a token from every window, or returns one; does nothing if any window to take from is exhausted. Synchronous if
+   * the windows are in memory.
    */
   takeTokens(buckets: readonly RateLimitWindow[]): TokenGrant | Promise<TokenGrant>
-  /** The same without taking anything: what is left of every bucket, and whether one could be taken from each. */
+  /** The same without taking tokens: what remains in every window, and whether a token could be taken from each. */
   peekTokens(buckets: readonly RateLimitWindow[]): TokenGrant | Promise<TokenGrant>
-  /** Why it cannot be used just then; absent while it can. */
+  /** Why the store cannot be used at present; absent if it can. */
   readonly unavailableReason?: string | undefined
-  /** Resolves once it was first tried to reach it; absent where there is nothing to reach. */
+  /** Resolves after the first attempt to connect; absent if there is nothing to connect to. */
   opened?(): Promise<void>
   close(): Promise<void>
 }
 
-/** For how long what must not be lost is kept, in milliseconds: a hundred years. */
+/** The TTL of data that must not get lost, in milliseconds: a hundred years. */
 export const FOREVER = 100 * 365 * 86_400_000
 
-/** The collection a key is a member of; absent where it is of none. */
+/** The collection of a key; undefined if it has none. */
 export function collectionOf(key: string): string | undefined {
   const end = key.indexOf('/')
   return end === -1 ? undefined : key.slice(0, end)
 }
 
-/** A store whose values can be taken elsewhere, all of them. */
-export interface Portable extends Store {
-  /** Whether what is there can be read, though there is a problem. */
+/** A store whose complete content can be exported. */
+export interface PortableStore extends Store {
+  /** Whether the content can be read in spite of a problem. */
   readonly canRead?: boolean
-  /** Every value with its key, and until when it is kept, in milliseconds since 1970. */
-  entries(): AsyncIterable<Entry>
-  /** What to tell people about where it is, and how large. */
+  /** Every value with its key and expiry. */
+  entries(): AsyncIterable<StoreEntry>
+  /** Location and size, for people. */
   describe(): Promise<Readonly<Record<string, string | number>>>
 }
 
 /** A value in a store. */
-export interface Entry {
+export interface StoreEntry {
   readonly key: string
   readonly value: string
   /** In milliseconds since 1970. */
@@ -69,29 +69,29 @@ export interface Entry {
 }
 
 /**
- * So many within any window of time. It slides: a window is cut into slices, and what was taken in one comes back
- * once that slice has left the window whole. So no stretch of time as long as the window ever holds more than the
- * limit, and what is taken comes back after the window and at most one slice.
+ * At most `limit` tokens within any time window of this length. The window slides: it is divided into slices, and a token is
+ * available again once its slice has left the window completely. So the limit is never exceeded in any period of the
+ * window's length, and a token is available again after the window plus at most one slice.
  */
 export interface RateLimitWindow {
-  /** Keys that are taken together share a part in braces, which keeps them together in a Redis cluster. */
+  /** Keys that are used together share a part in braces, which keeps them in one slot of a Redis cluster. */
   readonly key: string
   readonly limit: number
   /** In milliseconds. */
   readonly window: number
-  /** One that was taken is given back instead, whether or not there is room. */
+  /** A token is returned instead of taken, whatever the limit. */
   readonly isReturn?: true
 }
 
 export interface TokenGrant {
   readonly isGranted: boolean
-  /** What is left of each bucket, in the order asked. */
+  /** Remaining tokens of each window, in the order of the request. */
   readonly remaining: readonly number[]
-  /** How long until one can be taken from each again, in milliseconds; 0 where it can be now. */
+  /** How long until a token can be taken from each window, in milliseconds; 0 if it can be now. */
   readonly wait: readonly number[]
-  /** How long until something that was taken comes back to each, in milliseconds; 0 where nothing was. */
+  /** How long until the next taken token returns to each window, in milliseconds; 0 if none was taken. */
   readonly reset: readonly number[]
 }
 
-/** Into how many slices the window of a bucket is cut. */
+/** The number of slices of a rate limit window. */
 export const SLICES = 30

@@ -52,7 +52,7 @@ export function storeContract(open: () => StoreUnderTest): void {
       expect(await store.delete(key)).toBe(true)
     })
 
-    it('are claimed by one of many, until that one lets go or its time is over', async () => {
+    it('are claimed by one of many, until that one lets go or it has expired', async () => {
       const { store, pass } = open()
       const key = fresh('call')
       const all = Array.from({ length: 100 }, (_each, index) => store.setIfAbsent(key, String(index), 1000))

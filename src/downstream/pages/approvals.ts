@@ -259,7 +259,7 @@ async function decide(approval: Approval, { visitor, form, approvals, onDecided 
   const { verdict, reason, typed, remember } = form
   if (!verdict)
     throw new GatewayError('INVALID_INPUT', 'The verdict is approved or denied.', { field: 'verdict' })
-  if (isMistyped(approval, { verdict, said: typed }))
+  if (isMistyped(approval, { verdict, entered: typed }))
     return { approval, problem: 'What was typed is not what had to be typed. Nothing was decided.' }
   const decision = {
     ...visitor,
@@ -291,8 +291,7 @@ function explain(
       ],
     }
   }
-  if (status === 404)
-    return { title, lines: [message, 'Let the call be made again: it then asks for another one.'] }
+  if (status === 404) return { title, lines: [message, 'Repeat the call to request a new approval.'] }
   return { title, lines: [message] }
 }
 

@@ -1,4 +1,4 @@
-/** The feature `confirm`: which calls a person has to confirm, and what lists say of it. */
+/** The feature `confirm`: which calls need confirmation, and how lists announce it. */
 import type { Middleware } from '../../core/call.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
@@ -9,10 +9,10 @@ import { describingTools } from '../describing.ts'
 import type { Feature } from '../feature.ts'
 import type { Services } from '../feature.ts'
 import { createApprovalCache } from './grant.ts'
-import { FLAG, TOKEN, reservedOf, settingsSchema } from './context.ts'
+import { FLAG, TOKEN, reservedArguments, settingsSchema } from './context.ts'
 import { confirmationPolicy } from './policy.ts'
 import { templateOf } from './request.ts'
-import { isAsked, ruleOf, riskOf, type Settings } from './rules.ts'
+import { needsConfirmation, ruleOf, riskOf, type Settings } from './rules.ts'
 import { Waiting } from './waiting.ts'
 
 type Deps = Pick<
@@ -20,7 +20,7 @@ type Deps = Pick<
   'log' | 'store' | 'servers' | 'descriptions' | 'identity' | 'pages' | 'features' | 'gateway'
 >
 
-/** Asks a person before what can do harm: the one at the client, or others on a page of the gateway. */
+/** Requires confirmation before harmful calls: by the person at the client, or by others on a page of the gateway. */
 export const confirm: Feature<Settings> = {
   name: 'confirm',
   place: 'features',
@@ -29,34 +29,37 @@ export const confirm: Feature<Settings> = {
   create: (settings, deps) => {
     const approvals = createApprovals(deps.store, Date.now)
     const memory = createApprovalCache(deps.store, Date.now)
-    const waiting = new Waiting(approvals.find)
+    const waiting = new Waiting((id) => approvals.find(id))
     return {
       middleware: (target) => {
         const { upstream, method, name } = target
         const server = upstream === undefined ? undefined : deps.servers.settings(upstream)
         if (target.isBuiltin || !server) return undefined
-        const own = settings(upstream)
-        if (method === 'tools/list') return describing(server, own, deps)
+        const toolSettings = settings(upstream)
+        if (method === 'tools/list') return markTools(server, toolSettings, deps)
         if (method !== 'tools/call' || name === undefined) return undefined
-        const rule = ruleOf(name, server, own)
-        return rule && confirmationPolicy({ rule, settings: own, server, deps, approvals, memory, waiting })
+        const rule = ruleOf(name, server, toolSettings)
+        return (
+          rule &&
+          confirmationPolicy({ rule, settings: toolSettings, server, deps, approvals, memory, waiting })
+        )
       },
       toolFacts: (entry) => {
         const server = deps.servers.settings(entry.upstream)
         const rule = server && ruleOf(entry.name, server, settings(entry.upstream))
-        if (!rule || !isAsked(rule, entry)) return {}
+        if (!rule || !needsConfirmation(rule, entry)) return {}
         const message = templateOf(rule, entry, server)
         return { confirmation: { message, isOutOfBand: rule.isOutOfBand } }
       },
       values: [{ name: FLAG }, { name: TOKEN }],
-      reserved: (upstream) => reservedOf(settings(upstream), upstream, deps),
+      reserved: (upstream) => reservedArguments(settings(upstream), upstream, deps),
       close: async () => waiting.close(),
     }
   },
 }
 
-/** Says in a list of tools which ones people are asked about; nothing where there can be none. */
-function describing(server: UpstreamSettings, settings: Settings, deps: Deps): Middleware | undefined {
+/** Marks the tools that need confirmation in lists; undefined if there can be none. */
+function markTools(server: UpstreamSettings, settings: Settings, deps: Deps): Middleware | undefined {
   const isAnyNamed = Object.values(server.tools).some(
     ({ confirm, approval, approvals, approvers, typeToConfirm, cost }) =>
       (confirm ?? approval ?? approvals ?? approvers ?? typeToConfirm) !== undefined ||
@@ -64,27 +67,27 @@ function describing(server: UpstreamSettings, settings: Settings, deps: Deps): M
   )
   if (settings.level === 'none' && !isAnyNamed) return undefined
   const about = { server, settings, deps }
-  const plain = describingTools((tool) => described(tool, { ...about, isInMeta: false }))
-  const whole = describingTools((tool) => described(tool, { ...about, isInMeta: true }))
+  const plain = describingTools((tool) => markTool(tool, { ...about, isInMeta: false }))
+  const withMeta = describingTools((tool) => markTool(tool, { ...about, isInMeta: true }))
   return (next) => {
-    const [inPlain, inWhole] = [plain(next), whole(next)]
+    const [listPlain, listWithMeta] = [plain(next), withMeta(next)]
     return (call) =>
-      (isAskedFor(call, CONFIRMATION_KEY) ? inWhole : inPlain)(withoutFlag(call, CONFIRMATION_KEY))
+      (isAskedFor(call, CONFIRMATION_KEY) ? listWithMeta : listPlain)(withoutFlag(call, CONFIRMATION_KEY))
   }
 }
 
-interface With {
-  /** Whether what stands beside the other members also stands in `_meta`. */
+interface MarkOptions {
+  /** Whether the members are also added to `_meta`. */
   readonly isInMeta: boolean
   readonly server: UpstreamSettings
   readonly settings: Settings
   readonly deps: Deps
 }
 
-function described(tool: Payload, { server, settings, deps, isInMeta }: With): Payload {
+function markTool(tool: Payload, { server, settings, deps, isInMeta }: MarkOptions): Payload {
   const entry = isObject(tool.value) ? deps.servers.describe(server.name, tool.fields) : undefined
   const rule = entry && ruleOf(entry.name, server, settings)
-  if (!entry || !rule || !isAsked(rule, entry)) return tool
+  if (!entry || !rule || !needsConfirmation(rule, entry)) return tool
   const risk = riskOf(rule, entry)
   const members = {
     requires_confirmation: true,
@@ -92,11 +95,13 @@ function described(tool: Payload, { server, settings, deps, isInMeta }: With): P
     risk_level: risk,
   }
   const annotations = tool.at('annotations') ?? Payload.of({})
-  const beside = tool.with({
+  const marked = tool.with({
     ...(settings.compat && members),
     ...(risk === 'destructive' && { annotations: annotations.with({ destructiveHint: true }) }),
   })
-  if (settings.compat && !isInMeta && !rule.isOutOfBand) return beside
-  const own = rule.isOutOfBand ? { ...members, approval: 'out_of_band', needed: rule.needed } : members
-  return beside.withMeta({ [CONFIRMATION_KEY]: own })
+  if (settings.compat && !isInMeta && !rule.isOutOfBand) return marked
+  const metaMembers = rule.isOutOfBand
+    ? { ...members, approval: 'out_of_band', needed: rule.needed }
+    : members
+  return marked.withMeta({ [CONFIRMATION_KEY]: metaMembers })
 }

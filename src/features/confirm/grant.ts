@@ -1,6 +1,5 @@
 /**
- * A granted confirmation: the call runs with a signed decision in its result. The grant travels in the request
- * state.
+ * A granted confirmation: the call runs, with the signed decision in its result. The grant travels in the request state.
  */
 import { randomUUID, hash } from 'node:crypto'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
@@ -20,10 +19,10 @@ type Deps = Pick<Services, 'log' | 'identity'>
 /** Why a call may not run. */
 export type Refusal = 'decline' | 'cancel' | 'timeout' | 'mismatch' | 'error' | 'denied'
 
-/** Where the signed decision stands in the `_meta` of a result. */
+/** The `_meta` key of the signed decision in a result. */
 const META_KEY = `${NS}/approval`
 
-/** What the people who approved a call granted. */
+/** The grant from an approval. */
 export function grantOf({ id, decisions, createdAt }: Approval): Grant {
   return {
     approval: id,
@@ -33,7 +32,7 @@ export function grantOf({ id, decisions, createdAt }: Approval): Grant {
   }
 }
 
-/** Runs a call that was confirmed. The result says who did so, signed. */
+/** Runs a confirmed call. The result contains the signed decision. */
 export async function run(
   { call, digest, argumentsDigest, entry }: ConfirmationRequest,
   grant: Grant,
@@ -42,10 +41,10 @@ export async function run(
   call.logFields.set('approval', grant.approval)
   call.logFields.set('approved_by', grant.by.join(', '))
   const outcome = await next(call)
-  // The server may ask too; then the person is not asked again when the answers come.
+  // The server may request input too; the person is not asked again when the responses arrive.
   if (outcome.kind === 'input_required') {
-    const slot = { kind: 'granted', nonce: randomUUID(), digest, grant }
-    return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: slot } }
+    const state = { kind: 'granted', nonce: randomUUID(), digest, grant }
+    return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: state } }
   }
   const { approval, by, via, at } = grant
   const claims = {
@@ -60,7 +59,7 @@ export async function run(
     upstream: entry.upstream,
     arguments_sha256: argumentsDigest,
   }
-  // The effect has happened: the result is returned even where it cannot be signed.
+  // The effect has happened: return the result even if it cannot be signed.
   const signed = await deps.identity.sign(claims).catch((error: unknown) => {
     deps.log.error('confirm.unsigned', { approval, reason: String(error) })
   })
@@ -68,36 +67,36 @@ export async function run(
   return { kind: 'result', result: outcome.result.withMeta({ [META_KEY]: signed }) }
 }
 
-/** The refusal of a call that a person did not want, or did not answer for. */
-export function declined(call: Call, approval: string, said: Said): GatewayError {
-  const { reason, by, words } = said
+/** The refusal of a call that a person declined or did not confirm. */
+export function declined(call: Call, approval: string, refusal: RefusalDetails): GatewayError {
+  const { reason, by, words } = refusal
   call.logFields.set('approval', approval)
   call.logFields.set('declined', reason)
   if (by !== undefined) call.logFields.set('declined_by', by)
-  const why = words === undefined ? '' : ` ${words}`
-  return new GatewayError('CONFIRMATION_DECLINED', `${sentences[reason]}${why}`, {
+  const explanation = words === undefined ? '' : ` ${words}`
+  return new GatewayError('CONFIRMATION_DECLINED', `${sentences[reason]}${explanation}`, {
     reason,
-    suggestion: 'It was not run. Do not make it again unless the person asks for it.',
+    suggestion: 'The call was not run. Do not repeat it unless the person asks for it.',
   })
 }
 
-interface Said {
+interface RefusalDetails {
   readonly reason: Refusal
   readonly by?: string
-  /** What the person said of it. */
+  /** The reason that the person gave. */
   readonly words?: string
 }
 
 const sentences: Readonly<Record<Refusal, string>> = {
-  decline: 'The person who was asked declined this call.',
-  cancel: 'The person who was asked to confirm this call did not answer.',
+  decline: 'The person declined this call.',
+  cancel: 'The person did not respond to the confirmation request of this call.',
   timeout: 'This call was not confirmed in time.',
-  mismatch: 'What was typed to confirm this call is not what had to be typed.',
+  mismatch: 'The text typed to confirm this call does not match the required text.',
   error: 'The client could not ask a person to confirm this call.',
   denied: 'This call was denied.',
 }
 
-/** That a call may run: who said so, and how. */
+/** A permission to run a call: who granted it, and how. */
 export interface Grant {
   readonly approval: string
   readonly by: readonly string[]
@@ -106,76 +105,80 @@ export interface Grant {
   readonly at: number
 }
 
-/** What this layer wrote into the state: that it asked, that it named a page, or that the call may run. */
+/** The state of this layer: a form was sent, a page was named, or the call may run. */
 export type ConfirmState =
   | { readonly kind: 'asked'; readonly nonce: string; readonly digest: string; readonly until: number }
   | { readonly kind: 'opened'; readonly approval: string; readonly digest: string }
   | { readonly kind: 'granted'; readonly nonce: string; readonly digest: string; readonly grant: Grant }
 
-/** What this layer wrote into the state of a call. */
-export function confirmStateOf({ requestState: state }: Call): ConfirmState | undefined {
-  const slot = state[STATE_KEY]
-  // What is in the state was written here: clients get it sealed.
-  return isObject(slot) && typeof slot.kind === 'string' ? (slot as unknown as ConfirmState) : undefined
+/** The state of this layer in a call. */
+export function confirmStateOf({ requestState }: Call): ConfirmState | undefined {
+  const value = requestState[STATE_KEY]
+  // The state was written here: clients only get it sealed.
+  return isObject(value) && typeof value.kind === 'string' ? (value as unknown as ConfirmState) : undefined
 }
 
-// Grants that hold for several calls of a tool, in the store.
-// A grant holds for one session of a caller (the caller, where there are no sessions), for one tool, and for calls
-// that can do no more harm than the one it was given for. It never takes fewer people than the rule asks for now.
+// Remembered grants, in the store. A grant applies to one session of a caller (or the caller, if there are no sessions),
+// to one tool, and to calls that can do no more harm than the one it was given for. It never takes fewer people than the
+// rule currently requires.
 
-/** Grants that hold for several calls of a tool. */
+/** Grants that apply to several calls of a tool. */
 export interface ApprovalCache {
-  /** One call of those that were granted. */
+  /** Uses one of the remaining calls of a grant. */
   recall(subject: ConfirmationRequest, rule: Rule): Promise<Grant | undefined>
-  /** Keeps the grant of a call for the calls that follow. */
+  /** Remembers the grant of a call for the calls that follow. */
   keep(subject: ConfirmationRequest, grant: Grant, rule: Rule): Promise<void>
 }
 
-interface Kept {
+interface RememberedGrant {
   readonly grant: Grant
-  /** How much harm the call could do it was given for. */
+  /** The risk of the call it was given for. */
   readonly risk?: Risk
-  /** How many calls are left, and until when, in milliseconds since 1970. */
+  /** How many calls remain, and until when, in milliseconds since 1970. */
   readonly left: number
   readonly until: number
 }
 
-/** Keeps grants in a store; `now` tells the time in milliseconds since 1970. */
+/** Stores grants; `now` returns milliseconds since 1970. */
 export function createApprovalCache(store: Store, now: () => number): ApprovalCache {
   return {
     recall: ({ call, entry, risk }, rule) => {
-      const look = (text: string | undefined): CasUpdate<Grant | undefined> => {
-        const kept = text === undefined ? undefined : parse(text)
-        const ttl = kept ? kept.until - now() : 0
-        if (!kept || kept.left < 1 || ttl <= 0 || isWorse(risk, kept)) return { result: undefined }
-        return { result: kept.grant, write: { text: JSON.stringify({ ...kept, left: kept.left - 1 }), ttl } }
+      const update = (text: string | undefined): CasUpdate<Grant | undefined> => {
+        const remembered = text === undefined ? undefined : parse(text)
+        const ttl = remembered ? remembered.until - now() : 0
+        if (!remembered || remembered.left < 1 || ttl <= 0 || isRiskier(risk, remembered))
+          return { result: undefined }
+        return {
+          result: remembered.grant,
+          write: { text: JSON.stringify({ ...remembered, left: remembered.left - 1 }), ttl },
+        }
       }
-      return casUpdate(store, keyOf(call, entry, rule), look, () => undefined)
+      return casUpdate(store, keyOf(call, entry, rule), update, () => undefined)
     },
     keep: async ({ call, entry, risk }, grant, rule) => {
       const { for: ttl, max } = rule.remember ?? { for: 0, max: 0 }
       if (max < 2) return
-      const kept: Kept = { grant, risk, left: max - 1, until: now() + ttl }
-      await store.put(keyOf(call, entry, rule), JSON.stringify(kept), ttl)
+      const remembered: RememberedGrant = { grant, risk, left: max - 1, until: now() + ttl }
+      await store.put(keyOf(call, entry, rule), JSON.stringify(remembered), ttl)
     },
   }
 }
 
-/** Records of earlier versions do not say their risk: it was that of the tool. */
-function isWorse(risk: Risk, kept: Kept): boolean {
-  return kept.risk !== undefined && riskRanks[risk] > riskRanks[kept.risk]
+/** Records of earlier versions contain no risk: it was that of the tool. */
+function isRiskier(risk: Risk, remembered: RememberedGrant): boolean {
+  return remembered.risk !== undefined && riskRanks[risk] > riskRanks[remembered.risk]
 }
 
-/** For one session of a caller, where there are sessions. A grant that took fewer people, or others, is none of it. */
+/** Scoped to the session of a caller, if there are sessions. A grant by fewer or other people has a different key. */
 function keyOf({ principal, client }: Call, { upstream, name }: Descriptor, rule: Rule): string {
   const { isOutOfBand, needed, approvers } = rule
   const people = isOutOfBand ? [needed, approvers] : []
-  const of = canonical([principal.id, client.session ?? '', upstream, name, ...people])
-  return `approval:kept:${hash('sha256', of)}`
+  const scope = canonical([principal.id, client.session ?? '', upstream, name, ...people])
+  return `approval:kept:${hash('sha256', scope)}`
 }
 
-function parse(text: string): Kept | undefined {
+function parse(text: string): RememberedGrant | undefined {
   const value: unknown = JSON.parse(text)
   // Written above.
-  return isObject(value) ? (value as unknown as Kept) : undefined
+  return isObject(value) ? (value as unknown as RememberedGrant) : undefined
 }

@@ -1,4 +1,4 @@
-/** The gate before a call: no confirmation needed, granted before, or a request for one. */
+/** The policy before a call: no confirmation needed, already granted, or a request for one. */
 import { type Call, type Handler, listedTool, type Outcome, type Middleware } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
@@ -20,51 +20,58 @@ import {
   NO_APPROVER_REASON,
 } from '../../records/approvals.ts'
 import type { Services } from '../feature.ts'
-import { type ConfirmContext, type Confirmed, FLAG, type HostWord, TOKEN, TOKEN_ARGUMENT } from './context.ts'
+import {
+  type ConfirmContext,
+  type Confirmed,
+  FLAG,
+  type HostConfirmation,
+  TOKEN,
+  TOKEN_ARGUMENT,
+} from './context.ts'
 import { requestForm, canAsk, readForm, useOnce, requestUrl, readUrl } from './elicitation.ts'
 import { declined, run, type Grant, confirmStateOf, grantOf } from './grant.ts'
 import { type ConfirmationRequest, confirmationRequestOf, approvalRequestOf } from './request.ts'
-import { isAsked, isNeverAsked, type Rule } from './rules.ts'
+import { needsConfirmation, neverNeedsConfirmation, type Rule } from './rules.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'identity' | 'pages' | 'features' | 'gateway'>
 
-/** Lets calls of a tool through once a person confirmed them. */
-export function confirmationPolicy(around: ConfirmContext): Middleware {
-  const { rule, deps, settings } = around
+/** Lets calls of a tool through once a person has confirmed them. */
+export function confirmationPolicy(context: ConfirmContext): Middleware {
+  const { rule, deps, settings } = context
   return (next) => {
-    const decide = (given: Call, found: Descriptor | undefined): Promise<Outcome> => {
-      const { call, word } = heard(given)
-      const listed = found ?? named(call, deps)
+    const decide = (originalCall: Call, knownEntry: Descriptor | undefined): Promise<Outcome> => {
+      const { call, host } = takeHostConfirmation(originalCall)
+      const listed = knownEntry ?? describeByName(call, deps)
       const entry = listed && asCalled(listed, call)
-      return entry && isAsked(rule, entry, call) ? pass(call, entry, word) : next(call)
+      return entry && needsConfirmation(rule, entry, call) ? confirmAndRun(call, entry, host) : next(call)
     }
-    const pass = async (call: Call, entry: Descriptor, word: HostWord): Promise<Outcome> => {
-      const subject = confirmationRequestOf(call, entry, rule, around.server)
-      const found = await confirmed(call, subject, word, around)
-      return 'kind' in found ? found : go(subject, found, { around, next })
+    const confirmAndRun = async (call: Call, entry: Descriptor, host: HostConfirmation): Promise<Outcome> => {
+      const subject = confirmationRequestOf(call, entry, rule, context.server)
+      const result = await confirmed(call, subject, host, context)
+      return 'kind' in result ? result : runConfirmed(subject, result, { context, next })
     }
     return async (call) => {
-      const isFree = call.internal === 'read' || (call.internal === 'compensate' && !settings.rollbacks)
-      if (isFree || isNeverAsked(rule, call)) return next(call)
+      const isExempt = call.internal === 'read' || (call.internal === 'compensate' && !settings.rollbacks)
+      if (isExempt || neverNeedsConfirmation(rule, call)) return next(call)
       return decide(call, listedTool(call))
     }
   }
 }
 
-async function go(
+async function runConfirmed(
   subject: ConfirmationRequest,
   { grant, isFresh, isChosen = false, call = subject.call }: Confirmed,
-  { around, next }: { readonly around: ConfirmContext; readonly next: Handler },
+  { context, next }: { readonly context: ConfirmContext; readonly next: Handler },
 ): Promise<Outcome> {
-  const { deps, rule, memory } = around
-  if (isFresh && isKept(rule, subject, isChosen)) {
+  const { deps, rule, memory } = context
+  if (isFresh && isRemembered(rule, subject, isChosen)) {
     await memory.keep(subject, grant, rule)
-    logKept(subject, grant, around)
+    logRemembered(subject, grant, context)
   }
   return run({ ...subject, call }, grant, { next, deps })
 }
 
-function logKept(
+function logRemembered(
   { entry, call }: ConfirmationRequest,
   { approval }: Grant,
   { rule, deps }: ConfirmContext,
@@ -72,65 +79,65 @@ function logKept(
   if (!rule.remember) return
   const { for: milliseconds, max: calls } = rule.remember
   const { upstream, name: tool } = entry
-  const told = { approval, upstream, tool, principal: call.principal.id, calls }
-  deps.log.info('confirm.remembered', { ...told, seconds: milliseconds / 1000 })
+  const fields = { approval, upstream, tool, principal: call.principal.id, calls }
+  deps.log.info('confirm.remembered', { ...fields, seconds: milliseconds / 1000 })
 }
 
-/** Whether a grant holds for the calls that follow. What is offered holds where a person chose it. */
-function isKept({ remember }: Rule, { offer }: ConfirmationRequest, isChosen: boolean): boolean {
+/** Whether a grant applies to the calls that follow. If that is only offered, the person has to have chosen it. */
+function isRemembered({ remember }: Rule, { offer }: ConfirmationRequest, isChosen: boolean): boolean {
   return remember?.offer ? offer !== undefined && isChosen : remember !== undefined
 }
 
-/** The permission to run a call, or the outcome in its place. @throws CONFIRMATION_DECLINED, CONFIRMATION_REQUIRED */
+/** The permission to run a call, or its outcome instead. @throws CONFIRMATION_DECLINED, CONFIRMATION_REQUIRED */
 async function confirmed(
-  given: Call,
+  originalCall: Call,
   subject: ConfirmationRequest,
-  word: HostWord,
-  around: ConfirmContext,
+  host: HostConfirmation,
+  context: ConfirmContext,
 ): Promise<Confirmed | Outcome> {
-  const { rule, settings, deps, memory } = around
+  const { rule, settings, deps, memory } = context
   const { call, digest } = subject
-  const slot = confirmStateOf(given)
+  const slot = confirmStateOf(originalCall)
   const now = Date.now()
   if (slot?.kind === 'granted' && slot.digest === digest) {
-    await useOnce(slot.nonce, deps.store, STATE_LIFE)
+    await useOnce(slot.nonce, deps.store, STATE_TTL_MS)
     return { grant: slot.grant, isFresh: false }
   }
-  // The rules may have changed since: what others approve by now the caller cannot confirm.
+  // The rules may have changed in the meantime: what others have to approve, the caller cannot confirm.
   if (slot?.kind === 'asked' && !rule.isOutOfBand) {
-    const { verdict, isChosen } = await readForm(given, slot, { subject, store: deps.store, now })
+    const { verdict, isChosen } = await readForm(originalCall, slot, { subject, store: deps.store, now })
     if (verdict !== 'accept') throw declined(call, slot.nonce, { reason: verdict, by: call.principal.id })
     const grant = { approval: slot.nonce, by: [call.principal.id], via: ['elicitation'], at: now }
     return { grant, isFresh: true, isChosen }
   }
-  // A step without a way back is looked at by itself.
+  // A step that cannot be undone is confirmed separately.
   const isRecalled = rule.remember?.offer ? subject.offer !== undefined : rule.remember !== undefined
   const grant = isRecalled && !call.step ? await memory.recall(subject, rule) : undefined
   if (grant) return { grant, isFresh: false }
-  if (rule.isOutOfBand) return approvedByOthers(given, subject, around)
+  if (rule.isOutOfBand) return approvedByOthers(originalCall, subject, context)
   if (canAsk(call, 'form')) return requestForm(subject, settings.ttl)
-  return approvedOnPage(subject, word, around)
+  return approvedOnPage(subject, host, context)
 }
 
-/** For how long states are good that clients keep, at most, in milliseconds. */
-const STATE_LIFE = 3_600_000
+/** The maximum lifetime of states that clients hold, in milliseconds. */
+const STATE_TTL_MS = 3_600_000
 
-/** What the host said, and the call without it: servers are not told. @throws INVALID_INPUT */
-function heard(call: Call): { readonly call: Call; readonly word: HostWord } {
-  if (!hasExtension(call, FLAG) && !hasExtension(call, TOKEN)) return { call, word: silence }
+/** The host's confirmation, and the call without it, which servers do not see. @throws INVALID_INPUT */
+function takeHostConfirmation(call: Call): { readonly call: Call; readonly host: HostConfirmation } {
+  if (!hasExtension(call, FLAG) && !hasExtension(call, TOKEN)) return { call, host: noHostConfirmation }
   const [flag, token] = [extensionOf(call, FLAG), extensionOf(call, TOKEN)]
   if (flag !== undefined && typeof flag !== 'boolean') throw invalid(FLAG, 'true or false')
   if (token !== undefined && typeof token !== 'string') throw invalid(TOKEN, 'a string')
   return {
     call: withoutExtension(withoutExtension(call, FLAG), TOKEN),
-    word: { isConfirmed: flag, token },
+    host: { isConfirmed: flag, token },
   }
 }
 
-const silence: HostWord = { isConfirmed: undefined, token: undefined }
+const noHostConfirmation: HostConfirmation = { isConfirmed: undefined, token: undefined }
 
-/** What a tool is by its name alone, where no list has it. */
-function named({ target }: Call, { servers: { describe: listed } }: Deps): Descriptor | undefined {
+/** A descriptor from the tool's name alone, if no list has it. */
+function describeByName({ target }: Call, { servers: { describe: listed } }: Deps): Descriptor | undefined {
   const { upstream, name } = target
   return upstream === undefined || name === undefined ? undefined : listed(upstream, { name })
 }
@@ -142,26 +149,26 @@ function invalid(field: string, what: string): GatewayError {
   })
 }
 
-// Confirmation by other people: approvals in the store, the answer with how to decide, and its use on the next
+// Confirmation by other people: approvals in the store, the result that says how to decide, and their use by the next
 // call.
 
-/** Where an approval is decided. */
-interface Place {
-  readonly ways: readonly string[]
+/** Where an approval can be decided. */
+interface DecisionChannels {
+  readonly channels: readonly string[]
   readonly url: string | undefined
   /** Whether a person can decide there in a browser. */
   readonly isForPeople: boolean
 }
 
-/** What became of the person who makes the call being asked on a page of the gateway, or by the client's host. */
+/** Confirmation by the caller on a page of the gateway, or by the client's host. */
 async function approvedOnPage(
   subject: ConfirmationRequest,
-  word: HostWord,
-  around: ConfirmContext,
+  host: HostConfirmation,
+  context: ConfirmContext,
 ): Promise<Confirmed | Outcome> {
-  const { settings, approvals } = around
+  const { settings, approvals } = context
   const { call } = subject
-  if (settings.accept_bare_flag && word.isConfirmed && word.token === undefined) {
+  if (settings.accept_bare_flag && host.isConfirmed && host.token === undefined) {
     const grant = {
       approval: call.requestId,
       by: [call.principal.id],
@@ -171,53 +178,55 @@ async function approvedOnPage(
     return { grant, isFresh: true }
   }
   if (settings.fallback === 'deny') throw noApprover(subject)
-  const draft = approvalRequestOf(subject, alone, { kind: 'page', ttl: settings.ttl })
-  const redeemed = word.token === undefined ? undefined : await approvals.consume(draft, word.token)
-  if (redeemed) return confirmedByHost(redeemed, subject, word)
-  const found = settled(await approvals.use(draft), call)
-  if (found) return found
-  return answer(draft, { subject, around, isTokenBad: word.token !== undefined })
+  const draft = approvalRequestOf(subject, callerOnly, { kind: 'page', ttl: settings.ttl })
+  const redeemed = host.token === undefined ? undefined : await approvals.consume(draft, host.token)
+  if (redeemed) return confirmedByHost(redeemed, subject, host)
+  const result = resolveApproval(await approvals.use(draft), call)
+  if (result) return result
+  return requireConfirmation(draft, { subject, context, isTokenInvalid: host.token !== undefined })
 }
 
-/** The caller itself approves, whoever else may. */
-const alone = { needed: 1, approvers: [] }
+/** The caller approves alone, whoever else may. */
+const callerOnly = { needed: 1, approvers: [] }
 
 function confirmedByHost(
   { id }: Approval,
   { call }: ConfirmationRequest,
-  { isConfirmed }: HostWord,
+  { isConfirmed }: HostConfirmation,
 ): Confirmed {
   const { id: by } = call.principal
   if (isConfirmed === false) throw declined(call, id, { reason: 'decline', by })
   return { grant: { approval: id, by: [by], via: ['confirmation_token'], at: Date.now() }, isFresh: true }
 }
 
-/** What became of others being asked: the call waits for them for a while. */
+/** Confirmation by others; the call waits for them for a while. */
 async function approvedByOthers(
-  given: Call,
+  originalCall: Call,
   subject: ConfirmationRequest,
-  around: ConfirmContext,
+  context: ConfirmContext,
 ): Promise<Confirmed | Outcome> {
-  const { rule, settings, approvals, waiting } = around
+  const { rule, settings, approvals, waiting } = context
   const { call } = subject
   const draft = approvalRequestOf(subject, rule, { kind: 'out_of_band', ttl: settings.approval_ttl })
-  const slot = confirmStateOf(given)
-  const said = slot?.kind === 'opened' ? readUrl(given) : 'accept'
-  if (slot?.kind === 'opened' && said !== 'accept')
-    throw declined(call, slot.approval, { reason: said, by: call.principal.id })
-  const found = settled(await approvals.use(draft), call)
-  if (found) return found
-  const { approval } = await requested(draft, subject, around)
-  const { url, isForPeople } = placeOf(approval, around)
+  const slot = confirmStateOf(originalCall)
+  const response = slot?.kind === 'opened' ? readUrl(originalCall) : 'accept'
+  if (slot?.kind === 'opened' && response !== 'accept')
+    throw declined(call, slot.approval, { reason: response, by: call.principal.id })
+  const result = resolveApproval(await approvals.use(draft), call)
+  if (result) return result
+  const { approval } = await requestApproval(draft, subject, context)
+  const { url, isForPeople } = channelsOf(approval, context)
   if (slot === undefined && url !== undefined && isForPeople && canAsk(call, 'url'))
     return requestUrl(subject, approval.id, url)
   const later = await waiting.wait(call, approval.id, settings.wait)
-  const decided = settled(await approvals.use(draft), later)
-  return decided ? { ...decided, call: later } : answer(draft, { subject, around, isTokenBad: false })
+  const decided = resolveApproval(await approvals.use(draft), later)
+  return decided
+    ? { ...decided, call: later }
+    : requireConfirmation(draft, { subject, context, isTokenInvalid: false })
 }
 
-/** What people decided, if they did. @throws CONFIRMATION_DECLINED where they denied it */
-function settled(approval: Approval | undefined, call: Call): Confirmed | undefined {
+/** The people's decision, if there is one. @throws CONFIRMATION_DECLINED if they denied it */
+function resolveApproval(approval: Approval | undefined, call: Call): Confirmed | undefined {
   if (approval?.status === 'approved') {
     const isChosen = approval.decisions.some(({ remember }) => remember)
     return { grant: grantOf(approval), isFresh: true, isChosen }
@@ -231,117 +240,120 @@ function settled(approval: Approval | undefined, call: Call): Confirmed | undefi
   })
 }
 
-async function requested(
+async function requestApproval(
   draft: ApprovalRequest,
   subject: ConfirmationRequest,
-  around: ConfirmContext,
+  context: ConfirmContext,
 ): Promise<Requested> {
-  const { deps, approvals } = around
-  // No decision is possible: neither on a page nor at the command line.
+  const { deps, approvals } = context
+  // No decision is possible, neither on a page nor at the command line.
   if (!deps.gateway.isStoreShared && deps.pages.url('/confirm') === undefined) throw noApprover(subject)
-  const found = await approvals.request(draft)
-  const { id, upstream, tool, caller, kind } = found.approval
-  // A call that waits comes again and again; it is worth one line.
-  if (found.isNew)
+  const result = await approvals.request(draft)
+  const { id, upstream, tool, caller, kind } = result.approval
+  // A waiting call is repeated many times; it is logged once.
+  if (result.isNew)
     deps.log.info('confirm.requested', { approval: id, upstream, tool, principal: caller, kind })
-  return found
+  return result
 }
 
-async function answer(
+async function requireConfirmation(
   draft: ApprovalRequest,
-  told: {
+  options: {
     readonly subject: ConfirmationRequest
-    readonly around: ConfirmContext
-    readonly isTokenBad: boolean
+    readonly context: ConfirmContext
+    readonly isTokenInvalid: boolean
   },
 ): Promise<Outcome> {
-  const { subject, around, isTokenBad } = told
-  const { fallback, compat, model_may_confirm: isModelTrusted } = around.settings
-  const found = await requested(draft, subject, around)
-  const isTokenGood = draft.kind === 'page'
-  const isHostAlone = isTokenGood && fallback === 'two_step'
-  const { ways, url } = isHostAlone ? { ways: [], url: undefined } : placeOf(found.approval, around)
-  subject.call.logFields.set('approval', found.approval.id)
+  const { subject, context, isTokenInvalid } = options
+  const { fallback, compat, model_may_confirm: isModelTrusted } = context.settings
+  const result = await requestApproval(draft, subject, context)
+  const hasToken = draft.kind === 'page'
+  const isHostOnly = hasToken && fallback === 'two_step'
+  const { channels, url } = isHostOnly
+    ? { channels: [], url: undefined }
+    : channelsOf(result.approval, context)
+  subject.call.logFields.set('approval', result.approval.id)
   const { upstream, definition } = subject.entry
-  const isTokenRead =
-    isTokenGood &&
+  const isTokenForModel =
+    hasToken &&
     isModelTrusted &&
-    around.deps.features.isOn('inject_arguments', upstream) &&
+    context.deps.features.isOn('inject_arguments', upstream) &&
     !namesArgument(definition, TOKEN_ARGUMENT)
-  return confirmationRequired(subject, found, {
-    decisionChannels: ways,
+  return confirmationRequired(subject, result, {
+    decisionChannels: channels,
     url,
-    isHostAlone,
-    isTokenGood,
-    isTokenBad,
-    isTokenRead,
+    isHostOnly,
+    hasToken,
+    isTokenInvalid,
+    isTokenForModel,
     compat,
   })
 }
 
-function placeOf(approval: Approval, { deps }: ConfirmContext): Place {
+function channelsOf(approval: Approval, { deps }: ConfirmContext): DecisionChannels {
   const { id, approvers } = approval
-  const who = deps.pages.decidesOnPage(approval)
-  const url = who === undefined ? undefined : deps.pages.url(`/confirm/${id}`)
-  const isForPeople = who === 'person'
+  const decider = deps.pages.decidesOnPage(approval)
+  const url = decider === undefined ? undefined : deps.pages.url(`/confirm/${id}`)
+  const isForPeople = decider === 'person'
   const page =
     url === undefined ? [] : [`at ${url}${isForPeople ? '' : ', by a program with its bearer token'}`]
-  // Whoever is at the command line is seldom one of those who are named.
-  const isNamed = url !== undefined && approvers.length > 0
-  const command = deps.gateway.isStoreShared && !isNamed ? [`with \`${deps.pages.approvalCommand(id)}\``] : []
-  return { url, isForPeople, ways: [...page, ...command] }
+  // Whoever is at the command line is rarely one of the named approvers.
+  const isLimitedToApprovers = url !== undefined && approvers.length > 0
+  const command =
+    deps.gateway.isStoreShared && !isLimitedToApprovers ? [`with \`${deps.pages.approvalCommand(id)}\``] : []
+  return { url, isForPeople, channels: [...page, ...command] }
 }
 
 interface ConfirmationOptions {
-  /** How people reach the approval: a page, a command. */
+  /** How people can decide: a page, a command. */
   readonly decisionChannels: readonly string[]
   readonly url?: string | undefined
-  /** Whether only the client's host is to confirm, with the token. */
-  readonly isHostAlone: boolean
-  /** Whether the error holds a token for the client's host to confirm with. */
-  readonly isTokenGood: boolean
-  /** Whether models see it too. */
-  readonly isTokenRead: boolean
-  /** Whether a token was sent that is not good. */
-  readonly isTokenBad: boolean
-  /** Whether the members also stand at the top of the result. */
+  /** Whether only the client's host confirms, with the token. */
+  readonly isHostOnly: boolean
+  /** Whether the error contains a token for the client's host. */
+  readonly hasToken: boolean
+  /** Whether models see the token too. */
+  readonly isTokenForModel: boolean
+  /** Whether an invalid token was sent. */
+  readonly isTokenInvalid: boolean
+  /** Whether the members are also at the top level of the result. */
   readonly compat: boolean
 }
 
-/** The answer to a call that did not run, as people have to approve it first. */
+/** The result of a call that did not run because people have to approve it first. */
 function confirmationRequired(
   subject: ConfirmationRequest,
-  requested: Requested,
-  told: ConfirmationOptions,
+  requestedApproval: Requested,
+  options: ConfirmationOptions,
 ): Outcome {
-  const { approval, token } = requested
-  const error = errorOf(approval, told)
+  const { approval, token } = requestedApproval
+  const error = errorOf(approval, options)
   const { suggestion = '' } = error.extra
   const object = { ...error.data, requestId: subject.call.requestId }
-  // The token is for the host alone, unless models are trusted: what they read does not hold it.
-  const byModel = told.isTokenRead
-    ? ` If the user agrees, make it with \`${TOKEN_ARGUMENT}\`: "${token}" among its arguments.`
+  // The token is for the host only, unless models are trusted: the text that models read does not contain it.
+  const modelHint = options.isTokenForModel
+    ? ` If the user agrees, repeat the call with \`${TOKEN_ARGUMENT}\`: "${token}" in its arguments.`
     : ''
   const members = {
     status: 'confirmation_required',
     requires_confirmation: true,
     confirmation_message: subject.message,
     risk_level: subject.risk,
-    ...(told.isTokenGood && { confirmation_token: token }),
+    ...(options.hasToken && { confirmation_token: token }),
     tool: subject.entry.name,
     parameters: subject.arguments,
   }
   const result = {
-    content: [{ type: 'text', text: `${error.message} ${suggestion}${byModel}` }],
+    content: [{ type: 'text', text: `${error.message} ${suggestion}${modelHint}` }],
     isError: true,
-    ...(told.compat && { ...members, error: object }),
+    ...(options.compat && { ...members, error: object }),
     _meta: {
       [ERROR_KEY]: object,
       [CONFIRMATION_KEY]: {
         ...members,
         approval: approval.id,
         expires_at: new Date(approval.expiresAt).toISOString(),
-        ...(told.url !== undefined && { url: told.url }),
+        ...(options.url !== undefined && { url: options.url }),
       },
     },
   }
@@ -350,39 +362,39 @@ function confirmationRequired(
 
 function errorOf(
   approval: Approval,
-  { decisionChannels: ways, isTokenBad, isHostAlone }: ConfirmationOptions,
+  { decisionChannels: channels, isTokenInvalid, isHostOnly }: ConfirmationOptions,
 ): GatewayError {
   const { message, kind, needed, approvers } = approval
-  const people = kind === 'page' ? 'The user has to confirm it first' : others(needed, approvers)
-  const begin = isTokenBad
-    ? 'This call was not run: its confirmation_token is not good for it, or was used before.'
+  const people = kind === 'page' ? 'The user has to confirm it first' : othersRequired(needed, approvers)
+  const intro = isTokenInvalid
+    ? 'This call was not run: its confirmation_token is invalid for it, or has already been used.'
     : 'This call was not run.'
-  const where = ways.length === 0 ? '' : ` Approve or deny it ${ways.join(', or ')}.`
+  const instruction = channels.length === 0 ? '' : ` Approve or deny it ${channels.join(', or ')}.`
   return new GatewayError(
-    isTokenBad ? 'CONFIRMATION_TOKEN_INVALID' : 'CONFIRMATION_REQUIRED',
-    `${begin} ${people}: “${message}”${where}`,
+    isTokenInvalid ? 'CONFIRMATION_TOKEN_INVALID' : 'CONFIRMATION_REQUIRED',
+    `${intro} ${people}: “${message}”${instruction}`,
     {
       isUserActionable: true,
       suggestion:
-        ways.length === 0 && !isHostAlone
-          ? 'There is no way to approve it here: use a client that supports elicitation.'
-          : 'Once it is approved, make exactly the same call again: it then runs, once.',
+        channels.length === 0 && !isHostOnly
+          ? 'It cannot be approved here: use a client that supports elicitation.'
+          : 'Once it is approved, repeat exactly the same call: it then runs once.',
     },
   )
 }
 
-function others(needed: number, approvers: readonly string[]): string {
-  const who = approvers.length === 0 ? '' : ` of ${approvers.join(', ')}`
+function othersRequired(needed: number, approvers: readonly string[]): string {
+  const decider = approvers.length === 0 ? '' : ` of ${approvers.join(', ')}`
   const people = needed === 1 ? 'one person' : `${needed} people`
-  return `It takes the approval of ${people}${who} other than the caller`
+  return `It needs the approval of ${people}${decider} other than the caller`
 }
 
-/** The refusal where no one can be asked. It does not hold the question: messages of errors are logged, arguments never. */
+/** The refusal if nobody can be asked. It omits the question: error messages are logged, arguments never. */
 function noApprover({ entry }: Pick<ConfirmationRequest, 'entry'>): GatewayError {
   const { name, upstream } = entry
   return new GatewayError(
     'CONFIRMATION_REQUIRED',
-    `A person has to confirm this call of ${oneLine(name)} on ${upstream} first, and there is no way to ask one.`,
+    `A person has to confirm this call of ${oneLine(name)} on ${upstream}, and nobody can be asked.`,
     { reason: NO_APPROVER_REASON, suggestion: 'Use a client that supports elicitation.' },
   )
 }

@@ -1,6 +1,6 @@
 /**
- * What a person is asked about: the call, its digest, its risk, and the message. Values are shortened and
- * secrets masked.
+ * What a person is asked to confirm: the call, its digest, its risk, and the message. Values are shortened and secrets
+ * masked.
  */
 import { hash } from 'node:crypto'
 import type { Call } from '../../core/call.ts'
@@ -13,44 +13,44 @@ import { isSecretKey, Redactor } from '../../core/text/redact.ts'
 import type { ApprovalRequest } from '../../records/approvals.ts'
 import { offerOf, riskOf, type Rule } from './rules.ts'
 
-/** The slot of a call's state in which is kept what was asked, or that it was granted. */
+/** The key of this layer in a call's request state. */
 export const STATE_KEY = 'confirm'
 
-/** The same call as it is for the layers below: what was said to this one is not for them. */
+/** The call without the state and responses of this layer, for the layers below. */
 function withoutConfirmState(call: Call): Call {
-  const { [STATE_KEY]: slot, ...state } = call.requestState
-  if (slot === undefined) return call
-  if (isObject(slot) && slot.kind === 'granted') return { ...call, requestState: state }
-  const { inputResponses: _answers, ...rest } = call
+  const { [STATE_KEY]: own, ...state } = call.requestState
+  if (own === undefined) return call
+  if (isObject(own) && own.kind === 'granted') return { ...call, requestState: state }
+  const { inputResponses: _responses, ...rest } = call
   return { ...rest, requestState: state }
 }
 
 type Arguments = Readonly<Record<string, unknown>>
 
-/** A call that people are asked about. */
+/** A call that people are asked to confirm. */
 export interface ConfirmationRequest {
-  /** As the layers below get it. */
+  /** As the layers below receive it. */
   readonly call: Call
   readonly entry: Descriptor
   readonly arguments: Arguments
-  /** What the call and what its arguments are known by. */
+  /** The digests of the call and of its arguments. */
   readonly digest: string
   readonly argumentsDigest: string
   readonly risk: Risk
-  /** The configuration says how the tool is undone. */
+  /** The configuration names a compensation for the tool. */
   readonly isUndoable?: true
   readonly message: string
-  /** What the person has to type. */
+  /** The text that the person has to type. */
   readonly typed?: string
-  /** What the person may choose: that the answer holds for more calls of the tool. */
+  /** What the person may choose: that the decision applies to further calls of the tool. */
   readonly offer?: Remember
-  /** What to write to be asked about the tool no more. */
+  /** The configuration that stops these confirmations. */
   readonly stop?: StopAsking
-  /** The text of the arguments, where it says more than their values. */
+  /** The text of the arguments, if it carries more than the parsed values. */
   readonly sent?: string
 }
 
-/** What people are to be asked about a call. */
+/** Builds the confirmation request of a call. */
 export function confirmationRequestOf(
   given: Call,
   entry: Descriptor,
@@ -58,22 +58,22 @@ export function confirmationRequestOf(
   server: UpstreamSettings,
 ): ConfirmationRequest {
   const call = withoutConfirmState(given)
-  const { arguments: written } = call.params.fields
-  const values = isObject(written) ? written : {}
+  const { arguments: rawArguments } = call.params.fields
+  const values = isObject(rawArguments) ? rawArguments : {}
   const sent = writtenText(call, values)
-  // Equal values in another order are the same call, and so are equal digits in other spaces.
-  const told = sent === undefined ? values : [canonical(values), withoutSpace(sent)]
+  // Equal values in another order are the same call, and so are equal digits with other white space.
+  const identity = sent === undefined ? values : [canonical(values), withoutSpace(sent)]
   const typed = typedText(rule, entry, values)
   const offer = offerOf(rule, entry, call)
   return {
     call,
     entry,
     arguments: values,
-    digest: hash('sha256', canonical([call.principal.id, entry.upstream, entry.name, told])),
+    digest: hash('sha256', canonical([call.principal.id, entry.upstream, entry.name, identity])),
     argumentsDigest: hash('sha256', canonical(values)),
     risk: riskOf(rule, entry),
     ...(isUndoable(entry, server) && { isUndoable: true }),
-    message: `${messageOf(rule, entry, values, server)}${stated(call)}`,
+    message: `${messageOf(rule, entry, values, server)}${statedReason(call)}`,
     ...(typed !== undefined && { typed }),
     ...(offer && { offer }),
     ...(rule.stop && { stop: rule.stop }),
@@ -86,20 +86,20 @@ function isUndoable({ name }: Descriptor, { tools }: UpstreamSettings): boolean 
   return undo !== undefined && undo.value !== 'none'
 }
 
-/** The text of arguments where it says more than their values, such as digits that get lost: the server gets it. */
+/** The text of arguments if it carries more than the parsed values, such as long numbers: the server receives the text. */
 function writtenText({ params }: Call, values: Arguments): string | undefined {
   const text = params.at('arguments')?.text
   if (text === undefined) return undefined
-  const shown = JSON.stringify(values)
-  return text === shown || withoutSpace(text) === shown ? undefined : text
+  const encoded = JSON.stringify(values)
+  return text === encoded || withoutSpace(text) === encoded ? undefined : text
 }
 
-/** The same JSON without spaces between its signs. */
+/** JSON without insignificant white space. */
 function withoutSpace(json: string): string {
   return json.replaceAll(/("[^"\\]*(?:\\.[^"\\]*)*")|\s+/g, (_all, string: string = '') => string)
 }
 
-/** The approval of a call that is asked for. */
+/** The approval to request for a call. */
 export function approvalRequestOf(
   {
     call,
@@ -139,30 +139,30 @@ export function approvalRequestOf(
   }
 }
 
-/** How long a value may be that stands in a message, and all of them together, in characters. */
+/** The maximum length of a value in a message, and of all values together, in characters. */
 const MAX_VALUE_LENGTH = 200
 const MAX_SUMMARY_LENGTH = 1000
 
-/** What a person is asked about a call: one line, in which nothing is hidden. */
+/** The question to the person: one line, with nothing hidden. */
 function messageOf(rule: Rule, entry: Descriptor, given: Arguments, server: UpstreamSettings): string {
   const { template } = rule
-  const text = template === undefined ? general(entry, given, server) : filled(template, given)
-  return `${text}${costs(rule)}${promise(rule)}`
+  const text = template === undefined ? defaultQuestion(entry, given, server) : fillTemplate(template, given)
+  return `${text}${costNote(rule)}${rememberNote(rule)}`
 }
 
-/** What the caller says it wants with a call. It stands last: nothing after it could be its word as well as ours. */
-function stated({ intent }: Pick<Call, 'intent'>): string {
+/** The caller's stated reason. It comes last, so that no text of ours could be mistaken for the caller's. */
+function statedReason({ intent }: Pick<Call, 'intent'>): string {
   return intent === undefined || intent === ''
     ? ''
-    : ` Stated reason, not verified: “${shown(intent).replaceAll(/[“”]/g, '"')}”`
+    : ` Stated reason, not verified: “${displayText(intent).replaceAll(/[“”]/g, '"')}”`
 }
 
-/** What people will be asked about calls of a tool; arguments are named in braces. */
+/** The template of the question about calls of a tool; arguments are named in braces. */
 export function templateOf(rule: Rule, entry: Descriptor, server: UpstreamSettings): string {
-  return `${rule.template ?? `Run ${named(entry)}?${told(entry, server)}`}${costs(rule)}`
+  return `${rule.template ?? `Run ${toolLabel(entry)}?${descriptionOf(entry, server)}`}${costNote(rule)}`
 }
 
-/** What a person has to type: the value of the argument, or the tool's name where that cannot be typed. */
+/** What a person has to type: the value of the argument, or the tool's name if that value cannot be typed. */
 function typedText({ typed }: Rule, { name }: Descriptor, given: Arguments): string | undefined {
   if (typed === undefined) return undefined
   const value = Object.hasOwn(given, typed) ? given[typed] : undefined
@@ -173,56 +173,56 @@ function typedText({ typed }: Rule, { name }: Descriptor, given: Arguments): str
   return isTypable ? text : name
 }
 
-function filled(template: string, given: Arguments): string {
+function fillTemplate(template: string, given: Arguments): string {
   return template.replaceAll(/\{([^{}]+)\}/g, (_found, name: string) => {
     const key = name.trim()
     if (!Object.hasOwn(given, key) || given[key] === undefined) return '?'
-    return isSecretKey(key) ? '***' : shown(given[key])
+    return isSecretKey(key) ? '***' : displayText(given[key])
   })
 }
 
-function general(entry: Descriptor, given: Arguments, server: UpstreamSettings): string {
+function defaultQuestion(entry: Descriptor, given: Arguments, server: UpstreamSettings): string {
   const values = Object.entries(given).map(([key, value]) => {
-    return `${shortLine(key)}: ${isSecretKey(key) ? '***' : shown(value)}`
+    return `${shortLine(key)}: ${isSecretKey(key) ? '***' : displayText(value)}`
   })
   const summary = cut(values.join(', '), MAX_SUMMARY_LENGTH)
-  return `Run ${named(entry)}${summary === '' ? '' : ` with ${summary}`}?${told(entry, server)}`
+  return `Run ${toolLabel(entry)}${summary === '' ? '' : ` with ${summary}`}?${descriptionOf(entry, server)}`
 }
 
-function named({ name, upstream }: Descriptor): string {
+function toolLabel({ name, upstream }: Descriptor): string {
   return `${cut(shortLine(name), MAX_VALUE_LENGTH)} on ${upstream}`
 }
 
-/** The first sentence of what a server says of its tool, where the server is believed. */
-function told({ definition }: Descriptor, { trust }: UpstreamSettings): string {
+/** The first sentence of a tool's description, if its server is trusted. */
+function descriptionOf({ definition }: Descriptor, { trust }: UpstreamSettings): string {
   const { description } = definition
   if (!trust || typeof description !== 'string') return ''
   const [sentence = ''] = description.trim().split(/(?<=[.!?])\s|\n/, 1)
   return sentence === '' ? '' : ` ${cut(shortLine(sentence), MAX_VALUE_LENGTH)}`
 }
 
-function costs({ price }: Rule): string {
+function costNote({ price }: Rule): string {
   return price === undefined ? '' : ` It costs ${price}.`
 }
 
-function promise({ remember }: Rule): string {
+function rememberNote({ remember }: Rule): string {
   if (!remember || remember.offer || remember.max < 2) return ''
-  return ` Agreeing holds for ${rememberText(remember)}.`
+  return ` Your approval applies to ${rememberText(remember)}.`
 }
 
 const redactor = new Redactor()
 
-function shown(value: unknown): string {
+function displayText(value: unknown): string {
   if (typeof value === 'string') return cut(shortLine(value), MAX_VALUE_LENGTH)
   const text = JSON.stringify(isObject(value) || Array.isArray(value) ? redactor.value(value) : value)
   return cut(shortLine(text), MAX_VALUE_LENGTH)
 }
 
-/** What is cut off need not be read. */
+/** Text beyond the maximum need not be processed. */
 function shortLine(text: string): string {
   return oneLine(text.slice(0, MAX_SUMMARY_LENGTH).toWellFormed())
 }
 
-function cut(text: string, longest: number): string {
-  return text.length > longest ? `${text.slice(0, longest - 1).toWellFormed()}…` : text
+function cut(text: string, maxLength: number): string {
+  return text.length > maxLength ? `${text.slice(0, maxLength - 1).toWellFormed()}…` : text
 }

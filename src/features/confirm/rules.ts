@@ -1,4 +1,4 @@
-/** Which rule holds for a tool: from its settings, its risk, its price, or its place in a transaction. */
+/** Which confirmation rule applies to a tool: from its settings, its risk, its cost, or its place in a transaction. */
 import type { Call } from '../../core/call.ts'
 import { type Descriptor, type Risk, riskRanks, type Cost } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -6,7 +6,7 @@ import type { Remember, StopAsking } from '../../core/remember.ts'
 import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
 import { yamlKey } from '../../core/text/escape.ts'
 
-/** What the configuration says of asking people. Durations are milliseconds. */
+/** The settings of confirmations. Durations are milliseconds. */
 export interface Settings {
   readonly level: 'destructive' | 'reversible' | 'all' | 'none'
   readonly unannotated: 'confirm' | 'derive'
@@ -21,26 +21,26 @@ export interface Settings {
   readonly compat: boolean
 }
 
-/** What the configuration says of asking about one tool. */
+/** The confirmation rule of one tool. */
 export interface Rule {
-  /** The least rank of risk that is asked about. */
+  /** The lowest rank of risk that requires confirmation. */
   readonly from: number
-  /** There is no way back after it: steps of transactions are asked about. */
+  /** The tool is a pivot: its calls in transactions require confirmation. */
   readonly isPivot: boolean
-  /** A tool whose server does not say that it does not destroy is taken to do so. */
+  /** A tool without a hint that it is not destructive counts as destructive. */
   readonly isLiteral: boolean
   readonly template?: string
-  /** What the call costs, in words, where that is why people are asked. */
+  /** The cost of the call, in words, if that is why confirmation is required. */
   readonly price?: string
-  /** The argument whose value is typed. */
+  /** The argument whose value has to be typed. */
   readonly typed?: string
-  /** Others approve it. */
+  /** Other people approve it. */
   readonly isOutOfBand: boolean
   readonly needed: number
   readonly approvers: readonly string[]
-  /** For which calls an agreement holds, where it holds for more than one, or may. */
+  /** To which further calls an approval applies, always or if the person chooses so. */
   readonly remember?: Remember
-  /** What to write to be asked no more, where it is the gateway's own judgement that asks. */
+  /** The configuration that stops these confirmations, if the gateway's own classification requires them. */
   readonly stop?: StopAsking
 }
 
@@ -49,7 +49,7 @@ const levels = { all: 0, reversible: 1, destructive: 2, none: 3 } as const
 /** The rule for a tool; undefined where the configuration alone excludes a confirmation. */
 export function ruleOf(name: string, server: UpstreamSettings, settings: Settings): Rule | undefined {
   const { tools } = server
-  const asked = settingOf(tools, name, 'confirm')?.value
+  const confirmSetting = settingOf(tools, name, 'confirm')?.value
   const risk = settingOf(tools, name, 'risk')?.value
   const typed = settingOf(tools, name, 'typeToConfirm')?.value
   const approval = settingOf(tools, name, 'approval')?.value
@@ -60,32 +60,38 @@ export function ruleOf(name: string, server: UpstreamSettings, settings: Setting
   const isCostly = cost?.category === 'requires_approval'
   const isPivot = settingOf(tools, name, 'pivot')?.value === true
   const isOutOfBand = approval ? approval === 'out_of_band' : (needed ?? approvers) !== undefined
-  // Who says how a person is asked means that one is, but not about what only reads.
-  const isMeant = isOutOfBand || typed !== undefined
-  const least = isMeant ? Math.min(levels.reversible, levels[settings.level]) : levels[settings.level]
-  const from = isCostly ? levels.all : asked === undefined ? least : isNo(asked) ? levels.none : levels.all
+  // Settings on how to confirm imply that confirmation is required, but not for tools that only read.
+  const isImplied = isOutOfBand || typed !== undefined
+  const minRank = isImplied ? Math.min(levels.reversible, levels[settings.level]) : levels[settings.level]
+  const from = isCostly
+    ? levels.all
+    : confirmSetting === undefined
+      ? minRank
+      : isNever(confirmSetting)
+        ? levels.none
+        : levels.all
   const isKnown = risk !== undefined && riskRanks[risk] < from
   if ((from === levels.none || isKnown) && !isPivot) return undefined
-  // What the configuration names to be asked about is asked about each time, unless it says otherwise of that tool.
-  const isNamed = isMeant || isCostly || asked !== undefined
-  const isOffered = !isNamed || (ownRemember !== undefined && !isMeant && !isCostly)
+  // Explicitly configured confirmations are required each time, unless the tool's own settings say otherwise.
+  const isExplicit = isImplied || isCostly || confirmSetting !== undefined
+  const isOffered = !isExplicit || (ownRemember !== undefined && !isImplied && !isCostly)
   const remember = rememberOf(ownRemember ?? settings.remember, isOffered)
   return {
     from,
     isPivot,
     isLiteral: settings.unannotated === 'confirm' && risk === undefined,
-    ...(typeof asked === 'string' && !isNo(asked) && { template: asked }),
+    ...(typeof confirmSetting === 'string' && !isNever(confirmSetting) && { template: confirmSetting }),
     ...(isCostly && { price: priceOf(cost) }),
     ...(typed !== undefined && { typed }),
     isOutOfBand,
     needed: needed ?? 1,
     approvers: approvers ?? [],
     ...(remember && { remember }),
-    ...(!isNamed && !isPivot && { stop: stopOf(name, server) }),
+    ...(!isExplicit && !isPivot && { stop: stopOf(name, server) }),
   }
 }
 
-/** The setting by which people are asked about a tool no more: the nearest place that is there, and what goes there. */
+/** The setting that stops confirmations of a tool: the nearest existing place in the configuration, and the line to add. */
 function stopOf(tool: string, { name, tools }: UpstreamSettings): StopAsking {
   const under = `upstreams.${name}`
   const setting = 'confirm: never'
@@ -99,7 +105,7 @@ function rememberOf(remember: false | Remember, isOffered: boolean): Remember | 
   return remember === false || (remember.offer === true && !isOffered) ? undefined : remember
 }
 
-/** What the person who is asked about a call may choose: that the answer holds for calls of this tool that follow. */
+/** What the person may choose: that the decision applies to further calls of this tool. */
 export function offerOf(
   { remember }: Rule,
   { classification }: Descriptor,
@@ -107,11 +113,11 @@ export function offerOf(
 ): Remember | undefined {
   const { step, client, principal } = call
   if (!remember?.offer || remember.max < 2) return undefined
-  // Each program is another one.
+  // Each program that is executed is a different one.
   if (classification.op === 'execute') return undefined
-  // A step of a transaction is looked at by itself.
+  // Steps of transactions are confirmed separately.
   if (step !== undefined) return undefined
-  // One answer would hold for every caller of the gateway.
+  // One decision would apply to every caller of the gateway.
   return principal.isEverybody && client.session === undefined ? undefined : remember
 }
 
@@ -120,25 +126,25 @@ function priceOf({ units, label }: Cost): string {
   return units === undefined ? (label ?? 'something') : `${units} ${named}`
 }
 
-function isNo(asked: boolean | string): boolean {
-  return asked === false || asked === 'never'
+function isNever(confirmSetting: boolean | string): boolean {
+  return confirmSetting === false || confirmSetting === 'never'
 }
 
-/** Whether the tool need not be looked up: no call is confirmed, whatever it does. */
-export function isNeverAsked({ from }: Rule, call: Pick<Call, 'step'>): boolean {
+/** Whether the tool need not be looked up, because no call of it requires confirmation. */
+export function neverNeedsConfirmation({ from }: Rule, call: Pick<Call, 'step'>): boolean {
   return from === levels.none && call.step === undefined
 }
 
-/** Whether a person is asked about a call of a tool; without the call, whether one could be. */
-export function isAsked(rule: Rule, entry: Descriptor, call?: Pick<Call, 'step'>): boolean {
+/** Whether a call of a tool requires confirmation; without the call, whether one could. */
+export function needsConfirmation(rule: Rule, entry: Descriptor, call?: Pick<Call, 'step'>): boolean {
   return riskRanks[riskOf(rule, entry)] >= rule.from || (rule.isPivot && call?.step !== undefined)
 }
 
-/** The risk of a tool, in words for people. */
+/** The risk of a tool. */
 export function riskOf({ isLiteral }: Rule, { classification, definition }: Descriptor): Risk {
   if (!isLiteral || classification.risk === 'destructive') return classification.risk
   const hints = isObject(definition.annotations) ? definition.annotations : {}
-  // A missing `destructiveHint` means that a tool may destroy, unless it only reads (2025-03-26 server/tools).
-  const isSaid = typeof hints.destructiveHint === 'boolean' || hints.readOnlyHint === true
-  return isSaid ? classification.risk : 'destructive'
+  // A missing `destructiveHint` means that a tool may be destructive, unless it only reads (2025-03-26 server/tools).
+  const hasHint = typeof hints.destructiveHint === 'boolean' || hints.readOnlyHint === true
+  return hasHint ? classification.risk : 'destructive'
 }

@@ -1,23 +1,23 @@
-/** Calls that wait a while for a decision on the page; the store is polled for all of them at once. */
+/** Calls that wait for a decision on the approval page; the store is polled for all of them at once. */
 import { Payload } from '../../core/payload.ts'
 import type { Call } from '../../core/call.ts'
 import { hasReachedShare, type Principal } from '../../core/principal.ts'
 import { untilAborted } from '../../core/time/waiting.ts'
 import type { Approval } from '../../records/approvals.ts'
 
-/** How often the store is looked into, and how often a client gets progress for a waiting call, in milliseconds. */
+/** How often the store is polled, and how often a waiting call sends progress to its client, in milliseconds. */
 const POLL_INTERVAL_MS = 300
 const HEARTBEAT_INTERVAL_MS = 10_000
 /** How many calls may wait. */
 const MAX_WAITING_CALLS = 1000
 
-interface Held {
+interface WaitingCall {
   readonly approval: string
   readonly principal: Principal
-  /** When it is given up. */
+  /** When the wait ends. */
   readonly until: number
-  toldAt: number
-  tell(): void
+  notifiedAt: number
+  notify(): void
   end(): void
 }
 
@@ -25,10 +25,10 @@ interface Held {
 export class Waiting {
   readonly #find: (id: string) => Promise<Approval | undefined>
   readonly #limit: number
-  readonly #held = new Map<number, Held>()
+  readonly #waiting = new Map<number, WaitingCall>()
   #last = 0
   #timer: NodeJS.Timeout | undefined
-  #isLooking = false
+  #isPolling = false
 
   constructor(find: (id: string) => Promise<Approval | undefined>, limit = MAX_WAITING_CALLS) {
     this.#find = find
@@ -36,39 +36,39 @@ export class Waiting {
   }
 
   /**
-   * Waits until an approval is decided, so long at most, and not at all where too many calls wait. The call as it
-   * goes on. @throws the reason of the call's signal
+   * Waits until an approval is decided, at most `timeout` milliseconds, and not at all if too many calls wait already.
+   * Returns the call to continue with. @throws the reason of the call's signal
    */
-  async wait(call: Call, approval: string, patience: number): Promise<Call> {
+  async wait(call: Call, approval: string, timeout: number): Promise<Call> {
     const { principal, signal } = call
     const isFull =
-      this.#held.size >= this.#limit ||
-      hasReachedShare(principal, this.#held, (held) => held.principal.id, this.#limit)
-    if (isFull || patience <= 0) return call
-    const started = call.pauseDeadline?.()
+      this.#waiting.size >= this.#limit ||
+      hasReachedShare(principal, this.#waiting, (waitingCall) => waitingCall.principal.id, this.#limit)
+    if (isFull || timeout <= 0) return call
+    const resumeDeadline = call.pauseDeadline?.()
     const key = ++this.#last
-    const told = telling(call)
+    const reporter = createProgressReporter(call)
     try {
       await untilAborted(
         new Promise<void>((end) => {
           const now = performance.now()
-          const { tell } = told
-          this.#held.set(key, { approval, principal, until: now + patience, toldAt: now, tell, end })
-          this.#timer ??= setInterval(() => void this.#look(), POLL_INTERVAL_MS).unref()
+          const { notify } = reporter
+          this.#waiting.set(key, { approval, principal, until: now + timeout, notifiedAt: now, notify, end })
+          this.#timer ??= setInterval(() => void this.#poll(), POLL_INTERVAL_MS).unref()
         }),
         signal,
       )
-      return told.after()
+      return reporter.after()
     } finally {
-      this.#held.delete(key)
-      if (this.#held.size === 0) this.#stop()
-      started?.()
+      this.#waiting.delete(key)
+      if (this.#waiting.size === 0) this.#stop()
+      resumeDeadline?.()
     }
   }
 
-  /** Lets all go on that wait. */
+  /** Lets all waiting calls continue. */
   close(): void {
-    for (const { end } of this.#held.values()) end()
+    for (const { end } of this.#waiting.values()) end()
     this.#stop()
   }
 
@@ -77,37 +77,37 @@ export class Waiting {
     this.#timer = undefined
   }
 
-  async #look(): Promise<void> {
-    if (this.#isLooking) return
-    this.#isLooking = true
+  async #poll(): Promise<void> {
+    if (this.#isPolling) return
+    this.#isPolling = true
     const now = performance.now()
-    const byApproval = Map.groupBy(this.#held.values(), ({ approval }) => approval)
-    for (const [id, all] of byApproval) {
-      // A store that fails just then is asked again.
+    const byApproval = Map.groupBy(this.#waiting.values(), ({ approval }) => approval)
+    for (const [id, calls] of byApproval) {
+      // A temporary failure of the store counts as pending.
       const found = await this.#find(id).catch(() => pending)
-      for (const held of all) {
-        if (found?.status !== 'pending' || held.until <= now) held.end()
-        else beat(held, now)
+      for (const waitingCall of calls) {
+        if (found?.status !== 'pending' || waitingCall.until <= now) waitingCall.end()
+        else sendHeartbeat(waitingCall, now)
       }
     }
-    this.#isLooking = false
+    this.#isPolling = false
   }
 }
 
 const pending = { status: 'pending' } as const
 
-function beat(held: Held, now: number): void {
-  if (now - held.toldAt < HEARTBEAT_INTERVAL_MS) return
-  held.toldAt = now
-  held.tell()
+function sendHeartbeat(waitingCall: WaitingCall, now: number): void {
+  if (now - waitingCall.notifiedAt < HEARTBEAT_INTERVAL_MS) return
+  waitingCall.notifiedAt = now
+  waitingCall.notify()
 }
 
-/** Tells a client that asked for progress that its call waits. What the server tells later has to be more. */
-function telling(call: Call): { tell(): void; after(): Call } {
+/** Reports progress of a waiting call to its client. Later progress of the server has to be greater. */
+function createProgressReporter(call: Call): { notify(): void; after(): Call } {
   const progressToken = call.params.at('_meta')?.at('progressToken')
   let last = 0
   return {
-    tell: () => {
+    notify: () => {
       if (!progressToken) return
       last += 0.001
       const params = Payload.of({ progress: last, message: 'Waiting for approval.' }).with({ progressToken })
@@ -119,8 +119,8 @@ function telling(call: Call): { tell(): void; after(): Call } {
         ...call,
         emit: (note) => {
           const progress = note.params?.fields.progress
-          const isLess = note.method === 'notifications/progress' && Number(progress) <= last
-          if (!isLess) call.emit(note)
+          const isOutdated = note.method === 'notifications/progress' && Number(progress) <= last
+          if (!isOutdated) call.emit(note)
         },
       }
     },

@@ -1,4 +1,4 @@
-/** Versions of what each server offers: recorded, announced, and the end of deprecated tools. */
+/** Contract versions of servers: recording, announcing changes, and the end of deprecated tools. */
 import { LRUCache } from 'lru-cache'
 import { hash } from 'node:crypto'
 import type { Call, Handler, Outcome, Middleware, Target, Notification } from '../../core/call.ts'
@@ -15,11 +15,11 @@ import type { Answered } from '../builtin-tool.ts'
 import type { Feature } from '../feature.ts'
 import { acknowledged, type List, lists, listsWanted, withListChanged } from '../list-changes.ts'
 import type { Services } from '../feature.ts'
-import { createContractWatcher, NAME, type ContractWatcher, type Moved } from './watch.ts'
+import { createContractWatcher, NAME, type ContractWatcher, type ContractChangeEvent } from './watch.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'descriptions' | 'features' | 'gateway'>
 
-/** Versions what each server offers, keeps what of it changed, and announces what will go. */
+/** Versions the contract of each server, keeps its changes, and announces deprecations. */
 export const contract: Feature<Record<never, never>> = {
   name: NAME,
   place: 'features',
@@ -32,130 +32,135 @@ export const contract: Feature<Record<never, never>> = {
   },
   create: (_settings, deps) => {
     const listeners = createListeners(deps)
-    const watch = createContractWatcher(deps, listeners.tell)
+    const watch = createContractWatcher(deps, listeners.notify)
     return {
       middleware: (target) => {
         const { upstream, method, isBuiltin } = target
         if (upstream === undefined || isBuiltin) return undefined
-        if (method === 'tools/call') return standingIn(target, deps)
-        if (method === 'subscriptions/listen') return listeners.listening(upstream)
+        if (method === 'tools/call') return replaceRemoved(target, deps)
+        if (method === 'subscriptions/listen') return listeners.subscribe(upstream)
         if (method === 'server/discover')
           return (next) => (call) =>
-            next(call).then((outcome) => introduced(outcome, watch.version(upstream)))
+            next(call).then((outcome) => withContract(outcome, watch.version(upstream)))
         if (known(method).list === undefined) return undefined
         const announce =
-          method === 'tools/list' ? announcing(deps.servers.settings(upstream)?.tools ?? {}) : undefined
-        return (next) => heeding(announce ? announce(next) : next, upstream, { watch, deps })
+          method === 'tools/list'
+            ? announceDeprecations(deps.servers.settings(upstream)?.tools ?? {})
+            : undefined
+        return (next) => detectChanges(announce ? announce(next) : next, upstream, { watch, deps })
       },
       start: async () => watch.start(),
     }
   },
 }
 
-interface Heard {
+interface ListContext {
   readonly watch: ContractWatcher
   readonly deps: Deps
 }
 
-/** Of how many callers the last list is known. */
+/** How many callers' last lists are remembered. */
 const MAX_CALLERS = 1000
 
-/** Lists that clients get tell of changes too: a list that is another than the one before says that there is one. */
-function heeding(list: Handler, upstream: string, { watch, deps }: Heard): Handler {
-  // Callers may be shown different lists, so each is compared with what the same caller got before.
+/** Detects changes in lists that clients request: a list that differs from the previous one indicates a change. */
+function detectChanges(list: Handler, upstream: string, { watch, deps }: ListContext): Handler {
+  // Callers may see different lists, so each list is compared with the previous one of the same caller.
   const known = new LRUCache<string, string>({ max: MAX_CALLERS })
-  const heed = ({ result }: Answered, { principal }: Call): void => {
-    const who = [principal.id, ...[...(principal.scopes ?? [])].toSorted()].join(' ')
-    const last = known.get(who)
+  const compare = ({ result }: Answered, { principal }: Call): void => {
+    const callerKey = [principal.id, ...[...(principal.scopes ?? [])].toSorted()].join(' ')
+    const last = known.get(callerKey)
     const digest = hash('sha256', result.text)
-    known.set(who, digest)
+    known.set(callerKey, digest)
     if (last !== undefined && last !== digest) deps.servers.records().renew(upstream)
-    else watch.look(upstream)
+    else watch.check(upstream)
   }
   return async (call) => {
     const outcome = await list(call)
     if (outcome.kind === 'result' && !call.internal && call.params.fields.cursor === undefined)
-      heed(outcome, call)
+      compare(outcome, call)
     return outcome
   }
 }
 
 type Tools = Readonly<Record<string, ToolSettings>>
 
-/** How the description of what will go begins. */
+/** The prefix of the descriptions of deprecated tools. */
 const DEPRECATED_PREFIX = '[DEPRECATED]'
 
-/** Puts what will go, and until when it is there, in front of the descriptions of tools. */
-function announcing(tools: Tools): Middleware | undefined {
+/** Adds deprecation notices to the descriptions of tools. */
+function announceDeprecations(tools: Tools): Middleware | undefined {
   if (!Object.values(tools).some(({ deprecated }) => deprecated !== undefined)) return undefined
   return (next) => async (call) => {
     const outcome = await next(call)
     return outcome.kind === 'input_required'
       ? outcome
-      : { kind: 'result', result: announced(outcome.result, tools) }
+      : { kind: 'result', result: withDeprecations(outcome.result, tools) }
   }
 }
 
-function announced(result: Payload, tools: Tools): Payload {
+function withDeprecations(result: Payload, tools: Tools): Payload {
   const entries = result.at('tools')?.items ?? []
   const marked = entries.map((entry) => {
     const { name, description } = entry.fields
     const end = settingOf(tools, String(name), 'deprecated')?.value
     if (end === undefined) return entry
-    const own = typeof description === 'string' ? description : ''
+    const originalDescription = typeof description === 'string' ? description : ''
     return entry.with({
-      description: `${DEPRECATED_PREFIX} ${end}${/[.!?]$/.test(end) ? '' : '.'}${own === '' ? '' : ` ${own}`}`,
+      description: `${DEPRECATED_PREFIX} ${end}${/[.!?]$/.test(end) ? '' : '.'}${originalDescription === '' ? '' : ` ${originalDescription}`}`,
     })
   })
   if (marked.every((each, index) => each === entries[index])) return result
   return result.with({ tools: Payload.text(`[${marked.map(({ text }) => text).join(',')}]`) })
 }
 
-/** Until its time is over, a tool that its server dropped early is answered with what to use instead, or by that. */
-function standingIn({ upstream = '', name = '', isBuiltin }: Target, deps: Deps): Middleware | undefined {
+/** Until its end date, a deprecated tool that its server already dropped is answered by its successor, or by an error naming it. */
+function replaceRemoved({ upstream = '', name = '', isBuiltin }: Target, deps: Deps): Middleware | undefined {
   const tools = deps.servers.settings(upstream)?.tools ?? {}
-  const own = nameIn(tools, name)
-  const written = isBuiltin ? undefined : settingOf(tools, own, 'deprecated')?.value
-  if (written === undefined) return undefined
-  const deprecation = readDeprecation(written)
-  const isForwarded = settingOf(tools, own, 'alias')?.value === true
+  const configuredName = nameIn(tools, name)
+  const deprecatedSetting = isBuiltin ? undefined : settingOf(tools, configuredName, 'deprecated')?.value
+  if (deprecatedSetting === undefined) return undefined
+  const deprecation = readDeprecation(deprecatedSetting)
+  const isForwarded = settingOf(tools, configuredName, 'alias')?.value === true
   return (next) => (call) => {
     const { until } = deprecation
     if (call.internal || (until !== undefined && Date.now() >= until)) return next(call)
-    // A server that cannot list its tools says itself what is wrong.
+    // A server that cannot list its tools reports the problem itself.
     if (call.tool || call.toolError !== undefined) return next(call)
-    return absent(call, { next, deps, deprecation, isForwarded })
+    return callSuccessor(call, { next, deps, deprecation, isForwarded })
   }
 }
 
-/** The name a tool has in the configuration: once it is gone, nothing else knows what its alias stood for. */
+/** The name of a tool in the configuration: once the tool is gone, nothing else knows what its alias referred to. */
 function nameIn(tools: Tools, name: string): string {
   if (settingOf(tools, name, 'deprecated')) return name
   return Object.keys(tools).find((each) => aliasOf(each) === name) ?? name
 }
 
-interface Gone {
+interface RemovedToolContext {
   readonly next: Handler
   readonly deps: Deps
   readonly deprecation: Deprecation
   readonly isForwarded: boolean
 }
 
-/** Who may not call it does not learn that it was there. */
-async function absent(call: Call, { next, deps, deprecation, isForwarded }: Gone): Promise<Outcome> {
+/** Callers without permission do not learn that the tool existed. */
+async function callSuccessor(
+  call: Call,
+  { next, deps, deprecation, isForwarded }: RemovedToolContext,
+): Promise<Outcome> {
   if (!(await deps.invoker.isPermitted(call))) return next(call)
   const { successor } = deprecation
   if (!isForwarded || successor === undefined || successor === call.target.name)
-    throw retired(call.target.name ?? '', deprecation)
+    throw toolRemoved(call.target.name ?? '', deprecation)
   const target = { ...call.target, name: successor }
-  const instead: Call = { ...call, params: call.params.with({ name: successor }), target }
-  if (!(await deps.servers.tool(instead))) throw retired(call.target.name ?? '', deprecation)
+  const successorCall: Call = { ...call, params: call.params.with({ name: successor }), target }
+  if (!(await deps.servers.tool(successorCall))) throw toolRemoved(call.target.name ?? '', deprecation)
   call.logFields.set('alias_of', successor)
-  return deps.invoker.call(instead)
+  return deps.invoker.call(successorCall)
 }
 
-function retired(name: string, { text, successor }: Deprecation): GatewayError {
-  return new GatewayError('UNSUPPORTED_OPERATION', `The tool ${name} is no longer there: ${text}.`, {
+function toolRemoved(name: string, { text, successor }: Deprecation): GatewayError {
+  return new GatewayError('UNSUPPORTED_OPERATION', `The tool ${name} no longer exists: ${text}.`, {
     isResult: true,
     field: 'name',
     reason: 'deprecated',
@@ -167,11 +172,11 @@ function retired(name: string, { text, successor }: Deprecation): GatewayError {
 
 // Notifies listening clients of changes that their server does not announce.
 
-/** Those who want to hear of changes, by server. */
+/** The clients that listen for list changes, by server. */
 interface Listeners {
-  /** Around the long call through which a client hears of a server. */
-  listening(upstream: string): Middleware
-  tell(moved: Moved): void
+  /** Wraps the long-lived call with which a client listens to a server. */
+  subscribe(upstream: string): Middleware
+  notify(change: ContractChangeEvent): void
 }
 
 interface Listener {
@@ -179,41 +184,41 @@ interface Listener {
   readonly wanted: readonly List[]
 }
 
-/** Tells clients of changed lists in the stead of servers that do not tell of them. */
+/** Notifies clients of changed lists on behalf of servers that do not. */
 export function createListeners(deps: Deps): Listeners {
   const listeners = new Map<string, Set<Listener>>()
 
-  /** Which lists already have notifications, mostly by the server itself. */
-  const isTold = (upstream: string, list: List): boolean => {
-    // Where there are manifests, changes of tools are notified with those of manifests.
+  /** Whether changes of a list are already announced, usually by the server itself. */
+  const isAnnounced = (upstream: string, list: List): boolean => {
+    // With manifests, changes of tools are announced together with those of manifests.
     if (list === 'tools' && deps.features.isOn('manifest', upstream)) return true
     const capability = deps.servers.records().last(upstream)?.capabilities[list]
     return isObject(capability) && capability.listChanged === true
   }
 
   return {
-    listening: (upstream) => (next) => async (call) => {
+    subscribe: (upstream) => (next) => async (call) => {
       const wanted = listsWanted(call)
       const listener = { call, wanted }
-      const there = listeners.get(upstream) ?? new Set<Listener>()
-      listeners.set(upstream, there)
-      const emit = (note: Notification): void => {
-        if (note.method.endsWith('/list_changed')) deps.servers.records().renew(upstream)
-        if (note.method !== ACKNOWLEDGED) return call.emit(note)
-        call.emit(acknowledged(note, wanted))
+      const registered = listeners.get(upstream) ?? new Set<Listener>()
+      listeners.set(upstream, registered)
+      const emit = (notification: Notification): void => {
+        if (notification.method.endsWith('/list_changed')) deps.servers.records().renew(upstream)
+        if (notification.method !== ACKNOWLEDGED) return call.emit(notification)
+        call.emit(acknowledged(notification, wanted))
         // Nothing may come before the acknowledgement (2026-07-28 basic/utilities/subscriptions).
-        there.add(listener)
+        registered.add(listener)
       }
       try {
         return await next({ ...call, emit })
       } finally {
-        there.delete(listener)
+        registered.delete(listener)
       }
     },
-    tell: ({ upstream, before, after, lists: changed }) => {
+    notify: ({ upstream, before, after, lists: changed }) => {
       const params = Payload.of({ _meta: { [CONTRACT_KEY]: { server: upstream, before, version: after } } })
       for (const list of changed) {
-        if (isTold(upstream, list)) continue
+        if (isAnnounced(upstream, list)) continue
         for (const { call, wanted } of listeners.get(upstream) ?? [])
           if (wanted.includes(list)) call.emit({ method: `notifications/${list}/list_changed`, params })
       }
@@ -222,7 +227,7 @@ export function createListeners(deps: Deps): Listeners {
 }
 
 /** The result of `server/discover` with the contract version, and `listChanged` capabilities. */
-function introduced(outcome: Outcome, version: string | undefined): Outcome {
+function withContract(outcome: Outcome, version: string | undefined): Outcome {
   if (outcome.kind === 'input_required') return outcome
   const result = withListChanged(outcome.result, lists)
   return {

@@ -1,4 +1,4 @@
-/** Notices changes of what a server exposes, and records a version for each. */
+/** Detects changes of what a server exposes, and records a version for each. */
 import { createHash } from 'node:crypto'
 import {
   type Contract,
@@ -18,36 +18,39 @@ import { type List, lists } from '../list-changes.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'descriptions' | 'features' | 'gateway'>
 
-/** The contracts of all servers as this gateway shows them. */
+/** The contracts of all servers as this gateway exposes them. */
 export interface ContractWatcher {
-  /** Looks at every server, and from then on at each that changed. */
+  /** Checks every server, and from then on each that changed. */
   start(): void
-  /** The version of what a server offers, once it is known. */
+  /** The contract version of a server, once it is known. */
   version(upstream: string): string | undefined
-  /** Looks whether a server lists something else than before. */
-  look(upstream: string): void
+  /** Checks whether a server's lists changed. */
+  check(upstream: string): void
 }
 
-/** A contract that is another than the one before. */
-export interface Moved {
+/** A contract that differs from the previous one. */
+export interface ContractChangeEvent {
   readonly upstream: string
   readonly before: string
   readonly after: string
-  /** The lists of which something changed. */
+  /** The lists that changed. */
   readonly lists: ReadonlySet<List>
 }
 
-/** How many changes a line of the log names. */
+/** How many changes a log line names. */
 const MAX_LOGGED_CHANGES = 20
 
-/** Compares what each server offers with what is kept of it, and keeps what changed. */
-export function createContractWatcher(deps: Deps, onMove: (moved: Moved) => void): ContractWatcher {
+/** Compares what each server offers with the recorded contract, and records changes. */
+export function createContractWatcher(
+  deps: Deps,
+  onChange: (change: ContractChangeEvent) => void,
+): ContractWatcher {
   const contracts = new Contracts(deps.store)
   const known = new Map<string, { readonly contract: Contract; readonly version: string }>()
-  const taking = new Map<string, Promise<void>>()
+  const running = new Map<string, Promise<void>>()
 
-  const take = async (upstream: string): Promise<void> => {
-    // Who draws descriptions hears of the change in this very moment too.
+  const recordCurrent = async (upstream: string): Promise<void> => {
+    // The listener that renews descriptions is notified in the same turn.
     await Promise.resolve()
     const description = await deps.descriptions.of(upstream)
     if (!description.isUp || deps.gateway.closing.aborted) return
@@ -57,23 +60,24 @@ export function createContractWatcher(deps: Deps, onMove: (moved: Moved) => void
     })
     const last = known.get(upstream)
     if (last && contractChanges(last.contract, contract).length === 0) return
-    const { version, changed } = await contracts.note(upstream, contract, Date.now())
+    const { version, changed } = await contracts.record(upstream, contract, Date.now())
     known.set(upstream, { contract, version })
-    if (changed) tell(deps, upstream, { before: changed.before, after: version, changes: changed.changes })
+    if (changed)
+      logChange(deps, upstream, { before: changed.before, after: version, changes: changed.changes })
     if (last)
-      onMove({ upstream, before: last.version, after: version, lists: listsOf(last.contract, contract) })
+      onChange({ upstream, before: last.version, after: version, lists: listsOf(last.contract, contract) })
   }
 
-  /** One look at a time for each server, each after the one before. */
+  /** Checks of one server run one after the other. */
   const enqueue = (upstream: string): void => {
-    const before = taking.get(upstream) ?? Promise.resolve()
-    const taken = before.then(() => take(upstream))
-    taking.set(
+    const before = running.get(upstream) ?? Promise.resolve()
+    const next = before.then(() => recordCurrent(upstream))
+    running.set(
       upstream,
-      taken.catch(() => undefined),
+      next.catch(() => undefined),
     )
     background(
-      taken.catch((error: unknown) => {
+      next.catch((error: unknown) => {
         // A store that is closed or unavailable is reported separately.
         if (!deps.gateway.closing.aborted) throw error
       }),
@@ -90,24 +94,24 @@ export function createContractWatcher(deps: Deps, onMove: (moved: Moved) => void
       for (const upstream of deps.servers.names()) if (isWatched(upstream)) enqueue(upstream)
     },
     version: (upstream) => known.get(upstream)?.version,
-    look: (upstream) => {
+    check: (upstream) => {
       const found = deps.servers.records().of(upstream)
       if (found instanceof Promise) background(found, deps.log)
-      if (!known.has(upstream) && !taking.has(upstream)) enqueue(upstream)
+      if (!known.has(upstream) && !running.has(upstream)) enqueue(upstream)
     },
   }
 }
 
-/** What the feature is called in the configuration. */
+/** The name of the feature in the configuration. */
 export const NAME = 'contract'
 
-interface Told {
+interface LoggedChange {
   readonly before: string
   readonly after: string
   readonly changes: readonly KeptChange[]
 }
 
-function tell({ log }: Deps, upstream: string, { before, after, changes }: Told): void {
+function logChange({ log }: Deps, upstream: string, { before, after, changes }: LoggedChange): void {
   const named = (each: KeptChange): string => `${each.subject} ${each.text}`.slice(0, 200)
   log.info('contract.changed', {
     upstream,
@@ -124,7 +128,7 @@ function tell({ log }: Deps, upstream: string, { before, after, changes }: Told)
     })
 }
 
-/** The lists in which something is another than before. */
+/** The lists that differ. */
 function listsOf(before: Contract, after: Contract): ReadonlySet<List> {
   const partsOf = ({ tools, prompts, resources, templates }: Contract) => {
     return { tools, prompts, resources: [resources, templates] }
@@ -133,10 +137,10 @@ function listsOf(before: Contract, after: Contract): ReadonlySet<List> {
   return new Set(lists.filter((list) => canonical(was[list]) !== canonical(is[list])))
 }
 
-/** How many resources are looked at: a server may list as many as it has files. */
-const RESOURCES = 1000
+/** How many resources are part of a contract: a server may list as many as it has files. */
+const MAX_RESOURCES = 1000
 
-/** What callers of a server rely on, of what is known of it. */
+/** The contract of a server, from its description. */
 function exposedContract(
   { tools, prompts, resources, templates }: ServerDescription,
   front: Pick<Contract, 'entrances' | 'isGuarded'>,
@@ -146,7 +150,7 @@ function exposedContract(
     errorCodes: errorCodes.toSorted(),
     tools: byKey(tools.map((tool) => [tool.name, toolContract(tool)])),
     prompts: byKey(prompts.map((each) => [text(each.name), promptContract(each)])),
-    resources: byKey(resources.slice(0, RESOURCES).map((each) => [text(each.uri), text(each.mimeType)])),
+    resources: byKey(resources.slice(0, MAX_RESOURCES).map((each) => [text(each.uri), text(each.mimeType)])),
     templates: byKey(templates.map((each) => [text(each.uriTemplate), text(each.mimeType)])),
   }
 }
@@ -161,7 +165,7 @@ function toolContract({ definition, facts, words }: ToolDescription): ToolContra
     returns: words.returns ?? [],
     hints,
     ...(words.deprecated !== undefined && { deprecated: words.deprecated }),
-    wording: hashed([title, hint, description]),
+    wording: shortHash([title, hint, description]),
   }
 }
 
@@ -169,16 +173,16 @@ function promptContract({ arguments: wanted, title, description }: EntryDefiniti
   const all = Array.isArray(wanted) ? wanted.filter(isObject) : []
   return {
     arguments: byKey(all.map((each) => [text(each.name), each.required === true])),
-    wording: hashed([title, description, all.map((each) => [each.name, each.title, each.description])]),
+    wording: shortHash([title, description, all.map((each) => [each.name, each.title, each.description])]),
   }
 }
 
-/** Names are those of servers: none of them may be more than a name. */
+/** Keys are names from servers, so `Object.fromEntries` keeps them own properties. */
 function byKey<Value>(entries: readonly (readonly [string, Value])[]): Readonly<Record<string, Value>> {
   return Object.fromEntries(entries)
 }
 
-function hashed(value: unknown): string {
+function shortHash(value: unknown): string {
   return createHash('sha256').update(canonical(value)).digest('hex').slice(0, 12)
 }
 

@@ -12,10 +12,10 @@ import type { Services } from '../feature.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 
-/** Where in `_meta` of a listed tool it stands what is left. */
+/** The `_meta` key of the remaining quota of a listed tool. */
 const META_KEY = `${NS}/quota`
 
-/** Tells those who list tools what is left to them of what is counted for a tool, or by its server. */
+/** Adds the caller's remaining quota to listed tools, of the tool's own limits or of its server's. */
 export const quota: Feature<Record<never, never> | false> = {
   name: 'quota',
   place: 'features',
@@ -23,7 +23,7 @@ export const quota: Feature<Record<never, never> | false> = {
   schema: {
     type: 'object',
     description:
-      'Whether lists of tools and the manifest say what is left to the caller, of tools with a rate or a budget of their own and of servers that tell of their limit.',
+      'Whether tool lists and the manifest contain the remaining quota of the caller, for tools with a rate limit or budget of their own and for servers that report their limit.',
     properties: {},
   },
   create: (settings, deps) => ({
@@ -39,38 +39,38 @@ export const quota: Feature<Record<never, never> | false> = {
 
 async function withQuotas(outcome: Outcome, call: Call, deps: Deps): Promise<Outcome> {
   if (outcome.kind === 'input_required') return outcome
-  const telling = new Set(deps.servers.names().filter((name) => deps.servers.quota(name)))
+  const reporting = new Set(deps.servers.names().filter((name) => deps.servers.quota(name)))
   const description = await descriptionSoon(quota.name, call, deps)
-  // Most servers have neither: their lists are passed on as they were encoded.
-  const counted = description ? countedIn(description, telling, deps) : []
+  // Most servers have neither: their lists are relayed as they were encoded.
+  const counted = description ? countedTools(description, reporting, deps) : []
   const tools = counted.length > 0 ? outcome.result.at('tools') : undefined
   if (!tools || !Array.isArray(tools.value)) return outcome
-  const left = await leftOf(counted, call, deps)
-  const shown = tools.items.map((tool) => {
-    const found = left.get(tool.fields.name)
+  const remaining = await remainingQuotas(counted, call, deps)
+  const updated = tools.items.map((tool) => {
+    const found = remaining.get(tool.fields.name)
     return found ? tool.withMeta({ [META_KEY]: quotaData(found) }).text : tool.text
   })
   const isPublic = outcome.result.fields.cacheScope === 'public'
-  const list = Payload.text(`[${shown.join(',')}]`)
-  // What is left to one caller is nothing to keep for others.
+  const list = Payload.text(`[${updated.join(',')}]`)
+  // What remains for one caller must not be cached for others.
   return {
     kind: 'result',
     result: outcome.result.with({ tools: list, ...(isPublic && { cacheScope: 'private' }) }),
   }
 }
 
-/** A tool by the name it is listed by, with its server and the name it has there. */
+/** A tool by its listed name, with its server and its name there. */
 interface Counted {
   readonly name: string
   readonly upstream: string
-  /** Absent where only what its server tells of its own limit is known. */
+  /** Absent if only the limit that its server reports is known. */
   readonly own?: string
 }
 
-/** The tools of which something can be said: those that are counted for themselves, and those of servers that tell. */
-function countedIn(
+/** The tools with a known quota: those with their own limits, and those of servers that report theirs. */
+function countedTools(
   description: ServerDescription,
-  telling: ReadonlySet<string>,
+  reporting: ReadonlySet<string>,
   deps: Deps,
 ): readonly Counted[] {
   const own = deps.descriptions.document(description, 'counted', ({ tools }) =>
@@ -78,13 +78,13 @@ function countedIn(
       return { name, upstream, own: String(definition.name) }
     }),
   )
-  if (telling.size === 0) return own
+  if (reporting.size === 0) return own
   const known = new Set(own.map(({ name }) => name))
-  const others = description.tools.filter(({ name, upstream }) => telling.has(upstream) && !known.has(name))
+  const others = description.tools.filter(({ name, upstream }) => reporting.has(upstream) && !known.has(name))
   return [...own, ...others.map(({ name, upstream }) => ({ name, upstream }))]
 }
 
-async function leftOf(
+async function remainingQuotas(
   counted: readonly Counted[],
   { principal }: Call,
   deps: Deps,
@@ -97,5 +97,9 @@ async function leftOf(
       return [name, server && { ...server, of: 'server' }]
     },
   )
-  return new Map((await Promise.all(found)).flatMap(([name, left]) => (left ? [[name, left] as const] : [])))
+  return new Map(
+    (await Promise.all(found)).flatMap(([name, remaining]) =>
+      remaining ? [[name, remaining] as const] : [],
+    ),
+  )
 }

@@ -1,16 +1,16 @@
-/** Adds to results what a call took and what is left. */
+/** Adds to results what a call consumed and what remains. */
 import type { Call, Handler, Outcome, RateLimitStatus } from '../../core/call.ts'
 import type { Cost, RemainingQuota, Quota } from '../../core/descriptor.ts'
 import { settingOf } from '../../core/settings.ts'
 import { quotaData } from '../../descriptions/model/facts.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
-import { LEFT } from './cost.ts'
+import { REMAINING_FIELD } from './cost.ts'
 
-/** Where in `_meta` it stands what a call took. */
+/** The `_meta` key of a call's usage. */
 const META_KEY = `${NS}/usage`
 
-/** Says what a call took of what costs or is limited; results of tools without a price pass unchanged. */
+/** Reports what a call consumed if it has a cost or a limit; other results pass unchanged. */
 export const usage: Feature<Record<never, never>> = {
   name: 'usage',
   place: 'features',
@@ -18,7 +18,7 @@ export const usage: Feature<Record<never, never>> = {
   schema: {
     type: 'object',
     description:
-      'Whether results say what the call took, where that is known: its units, how long it was, and what is left.',
+      'Whether results report the usage of the call, if known: its units, its duration, and what remains.',
     properties: {},
   },
   create: (_settings, { servers: { settings: server, quota } }) => ({
@@ -42,7 +42,7 @@ export const usage: Feature<Record<never, never>> = {
   }),
 }
 
-interface Known {
+interface UsageSources {
   readonly cost: Cost | undefined
   serverQuota(): Quota | undefined
 }
@@ -54,47 +54,47 @@ interface Usage {
   readonly left?: RemainingQuota | undefined
 }
 
-async function measured(call: Call, next: Handler, { cost, serverQuota }: Known): Promise<Outcome> {
+async function measured(call: Call, next: Handler, { cost, serverQuota }: UsageSources): Promise<Outcome> {
   if (call.internal) return next(call)
   const start = performance.now()
-  let standing: RateLimitStatus | undefined
-  const limited = (each: RateLimitStatus): void => {
-    standing = each
+  let status: RateLimitStatus | undefined
+  const report = (each: RateLimitStatus): void => {
+    status = each
     call.rateLimitReporter?.reportRateLimit?.(each)
   }
   const outcome = await next({
     ...call,
-    rateLimitReporter: { ...call.rateLimitReporter, reportRateLimit: limited },
+    rateLimitReporter: { ...call.rateLimitReporter, reportRateLimit: report },
   })
   const server = serverQuota()
   return withUsage(outcome, {
     took: performance.now() - start,
     units: call.logFields.get('replayed') === true || cost?.category === 'free' ? 0 : cost?.units,
     label: cost?.label,
-    left: ofBudget(call) ?? ofLimit(standing) ?? (server && { ...server, of: 'server' }),
+    left: ofBudget(call) ?? ofLimit(status) ?? (server && { ...server, of: 'server' }),
   })
 }
 
-/** What is not done, or failed, may not have cost anything: nothing is said of it. */
+/** Unfinished or failed calls may not have cost anything: nothing is reported for them. */
 function withUsage(outcome: Outcome, { took, units, label, left }: Usage): Outcome {
   if (outcome.kind !== 'result' || outcome.result.member('isError') === true) return outcome
-  const said = {
+  const usageData = {
     ...(units !== undefined && { units }),
     ...(label !== undefined && { unit_label: label }),
     duration_ms: Math.round(took),
     ...(left && { quota: quotaData(left) }),
   }
-  return { kind: 'result', result: outcome.result.withMeta({ [META_KEY]: said }) }
+  return { kind: 'result', result: outcome.result.withMeta({ [META_KEY]: usageData }) }
 }
 
 function ofBudget({ logFields }: Call): RemainingQuota | undefined {
-  // Set only by the account of the caller.
-  const left = logFields.get(LEFT) as Quota | undefined
+  // Set only by the caller's account.
+  const left = logFields.get(REMAINING_FIELD) as Quota | undefined
   return left && { ...left, of: 'budget' }
 }
 
-function ofLimit(standing: RateLimitStatus | undefined): RemainingQuota | undefined {
-  if (!standing) return undefined
-  const { remaining, reset } = standing
+function ofLimit(status: RateLimitStatus | undefined): RemainingQuota | undefined {
+  if (!status) return undefined
+  const { remaining, reset } = status
   return { remaining, resetsAt: Date.now() + reset * 1000, of: 'limit' }
 }

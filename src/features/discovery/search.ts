@@ -1,4 +1,4 @@
-/** Where recommendations come from: the owner's list, the connected servers, and a public registry. */
+/** The sources of recommendations: the configuration, the connected servers, and a public registry. */
 import { LRUCache } from 'lru-cache'
 import type { Call } from '../../core/call.ts'
 import type { Descriptor, ServerRecord } from '../../core/descriptor.ts'
@@ -24,23 +24,23 @@ interface Offer extends Described {
   readonly entry?: Descriptor
 }
 
-/** How many of the best offers are looked at. */
+/** How many of the best matches are considered. */
 const MAX_CANDIDATES = 50
 /** How many tools of a server are named. */
 const MAX_TOOLS_PER_SERVER = 3
 
-/** Finds servers of this gateway by the words of their tools, and by what they are for. */
+/** Finds servers of this gateway by their tools and descriptions. */
 type Neighbours = (call: Call, capability: string) => Promise<Recommended[]>
 
-/** Recommends servers of this gateway, with tools the caller is permitted to call; not the one it asks. */
+/** Recommends servers of this gateway, with tools that the caller may call; never the server that is asked. */
 export function createNeighbours(deps: Deps): Neighbours {
   const rankingOf = rankingsOf(offersOf)
 
   const permitted = async (call: Call, found: readonly Ranked<Offer>[]): Promise<Ranked<Offer>[]> => {
-    const are = await Promise.all(
+    const isAllowed = await Promise.all(
       found.map(async ({ of }) => !of.entry || deps.invoker.isPermitted(callOf(call, of.entry))),
     )
-    return found.filter((_, at) => are[at] === true)
+    return found.filter((_, at) => isAllowed[at] === true)
   }
 
   return async (call, capability) => {
@@ -50,11 +50,11 @@ export function createNeighbours(deps: Deps): Neighbours {
     const known = await Promise.all(names.map(async (name) => records.of(name)))
     const found = rankingOf(known).rank(capability)
     const near = found.filter(({ match }) => match >= MIN_MATCH_SCORE).slice(0, MAX_CANDIDATES)
-    return grouped(await permitted(call, near), deps)
+    return groupByServer(await permitted(call, near), deps)
   }
 }
 
-function grouped(
+function groupByServer(
   found: readonly Ranked<Offer>[],
   { pages: { url: page }, servers: { exposedName: exposed } }: Deps,
 ): Recommended[] {
@@ -83,52 +83,52 @@ function offersOf({ name, info, about, instructions, tools }: ServerRecord): Off
   return [server, ...tools.map(({ entry }) => ({ ...describedTool(entry), upstream: name }))]
 }
 
-/** Servers of a registry, as it lists them. */
+/** Searches a registry for servers. */
 type Search = (word: string) => Promise<readonly Described[]>
 
-/** How many answers of the registry are kept, for how long in milliseconds, and how many are waited for at a time. */
+/** How many searches are cached, for how long in milliseconds, and how many run concurrently. */
 const MAX_CACHED_SEARCHES = 200
 const SEARCH_TTL_MS = 600_000
 const MAX_CONCURRENT_SEARCHES = 4
-/** How many words of what is wanted are searched for, and how many servers are asked for each. */
+/** How many words of a query are searched for, and how many servers are requested for each. */
 const MAX_SEARCH_WORDS = 2
 const MAX_SERVERS_PER_WORD = 50
 
-/** Looks for servers in a registry; what it does not answer is only missing. */
+/** Searches servers in a registry; failures only reduce the results. */
 export function createRegistry({
   log,
   gateway: { fetchJson },
 }: Deps): (capability: string, settings: Settings) => Promise<Recommended[]> {
   const known = new LRUCache<string, readonly Described[]>({ max: MAX_CACHED_SEARCHES, ttl: SEARCH_TTL_MS })
-  let busy = 0
+  let running = 0
 
   const searchIn =
     (registry: string): Search =>
     async (word) => {
       const url = `${registry}/v0.1/servers?search=${encodeURIComponent(word)}&version=latest&limit=${MAX_SERVERS_PER_WORD}`
-      const kept = known.get(url)
-      if (kept || busy >= MAX_CONCURRENT_SEARCHES) return kept ?? []
-      busy += 1
+      const cached = known.get(url)
+      if (cached || running >= MAX_CONCURRENT_SEARCHES) return cached ?? []
+      running += 1
       try {
-        const found = listedIn(await fetchJson(url))
+        const found = parseServers(await fetchJson(url))
         known.set(url, found)
         return found
       } catch (error) {
         log.warn('discovery.unanswered', { registry, cause: String(error).replaceAll(url, registry) })
         return []
       } finally {
-        busy -= 1
+        running -= 1
       }
     }
 
-  return async (capability, { registry: written, publishers }) => {
-    if (!/^https?:/.test(written)) return []
-    const registry = written.replace(/\/$/, '')
+  return async (capability, { registry: configuredUrl, publishers }) => {
+    if (!/^https?:/.test(configuredUrl)) return []
+    const registry = configuredUrl.replace(/\/$/, '')
     const allowed = [publishers].flat()
     if (allowed.length === 0) return []
-    const found = await Promise.all(searchedFor(capability).map(searchIn(registry)))
+    const found = await Promise.all(searchWords(capability).map(searchIn(registry)))
     const servers = new Map(found.flat().map((each) => [each.name, each] as const))
-    const permitted = [...servers.values()].filter(({ name }) => isOf(name, allowed))
+    const permitted = [...servers.values()].filter(({ name }) => isPublishedBy(name, allowed))
     return createRanking(permitted)
       .rank(capability)
       .filter(({ match }) => match >= MIN_MATCH_SCORE)
@@ -140,58 +140,58 @@ export function createRegistry({
   }
 }
 
-/** Registries compare names alone, so the words are searched for that name things: the longest ones. */
-function searchedFor(capability: string): string[] {
+/** Registries match names only, so the longest words that name things are searched for. */
+function searchWords(capability: string): string[] {
   const words = [...new Set(queryWords(capability))].filter((word) => actionOf(stem(word)) === undefined)
   return words.toSorted((one, other) => other.length - one.length).slice(0, MAX_SEARCH_WORDS)
 }
 
-function isOf(name: string, publishers: readonly string[]): boolean {
+function isPublishedBy(name: string, publishers: readonly string[]): boolean {
   const [publisher = ''] = name.split('/')
   return publishers.some((glob) => fits(glob, publisher) || fits(glob, name))
 }
 
-/** Names in a registry: a namespace and a name of its own. */
-const shape = /^[a-zA-Z0-9.-]{3,100}\/[a-zA-Z0-9._-]{1,100}$/
+/** Names in a registry: a namespace and a name. */
+const NAME_PATTERN = /^[a-zA-Z0-9.-]{3,100}\/[a-zA-Z0-9._-]{1,100}$/
 
-function listedIn({ servers }: Readonly<Record<string, unknown>>): Described[] {
+function parseServers({ servers }: Readonly<Record<string, unknown>>): Described[] {
   const list: readonly unknown[] = Array.isArray(servers) ? servers : []
   return list.flatMap((each) => {
     if (!isObject(each)) return []
     const { name, title, description } = isObject(each.server) ? each.server : each
-    if (typeof name !== 'string' || !shape.test(name) || isGone(each)) return []
+    if (typeof name !== 'string' || !NAME_PATTERN.test(name) || isWithdrawn(each)) return []
     const words = typeof description === 'string' ? description : ''
     return [{ name, description: words, ...(typeof title === 'string' && { title }) }]
   })
 }
 
-function isGone({ _meta: meta, status }: Readonly<Record<string, unknown>>): boolean {
+function isWithdrawn({ _meta: meta, status }: Readonly<Record<string, unknown>>): boolean {
   const official = isObject(meta) ? meta['io.modelcontextprotocol.registry/official'] : undefined
-  const recommendationView = isObject(official) ? official.status : status
-  return recommendationView === 'deleted' || recommendationView === 'deprecated'
+  const statusValue = isObject(official) ? official.status : status
+  return statusValue === 'deleted' || statusValue === 'deprecated'
 }
 
-/** A server that may have what is wanted. */
+/** A server that may have the required capability. */
 export interface Recommended {
   readonly server: string
   /** From 0 to 1. */
   readonly score: number
-  /** Where the server is found. */
+  /** The server's page or registry entry. */
   readonly registryUrl?: string | undefined
   readonly authFlow?: string | undefined
-  /** Its tools that fit best, as its own clients call them. */
+  /** Its best matching tools, as its own clients call them. */
   readonly tools?: readonly string[]
 }
 
-/** How much of what is wanted must be said for it to be named at all, from 0 to 1. */
+/** The minimum match of a server to be recommended, from 0 to 1. */
 const MIN_MATCH_SCORE = 0.3
 
-/** From which score on a match is of high confidence, and from which of medium. */
+/** The minimum scores of high and of medium confidence. */
 const HIGH_CONFIDENCE_SCORE = 0.66
 const MEDIUM_CONFIDENCE_SCORE = 0.33
 
-/** A recommendation as clients read it. */
-export function told(capability: string, found: Recommended): Record<string, unknown> {
+/** A recommendation as clients see it. */
+export function recommendationView(capability: string, found: Recommended): Record<string, unknown> {
   const { server, score, registryUrl, authFlow, tools = [] } = found
   return {
     capability,
@@ -206,20 +206,20 @@ export function told(capability: string, found: Recommended): Record<string, unk
   }
 }
 
-/** The highest score that still is of a confidence. */
-export function most(confidence: 'high' | 'medium' | 'low'): number {
+/** The highest score of a confidence level. */
+export function maxScoreOf(confidence: 'high' | 'medium' | 'low'): number {
   return { high: 1, medium: HIGH_CONFIDENCE_SCORE - 0.01, low: MEDIUM_CONFIDENCE_SCORE - 0.01 }[confidence]
 }
 
-/** Where servers are looked for, besides the configuration and this gateway. */
+/** Where servers are searched besides the configuration and this gateway. */
 export interface Settings {
   /** The URL of an MCP registry; it receives the search words. */
   readonly registry: string
-  /** Whose servers of the registry may be named. */
+  /** The publishers whose servers may be recommended. */
   readonly publishers: string | readonly string[]
 }
 
-/** The JSON Schema of the settings of recommending servers. */
+/** The JSON Schema of the settings. */
 export const settingsSchema = {
   type: 'object',
   properties: {
@@ -230,7 +230,7 @@ export const settingsSchema = {
       not: { const: true },
       errorMessage: 'must be off, or the URL of an MCP registry with https://',
       description:
-        'The MCP registry that is asked for servers this gateway does not have. It learns what callers look for.',
+        'The MCP registry in which servers outside of this gateway are searched. It receives what callers search for.',
       examples: ['https://catalog.example.com'],
     },
     publishers: {
@@ -239,7 +239,7 @@ export const settingsSchema = {
       default: [],
       errorMessage: 'must be a list of namespaces or globs such as io.github.modelcontextprotocol',
       description:
-        'Whose servers of the registry may be named, by the part of their name before the slash, or a glob of it. Empty by default: none.',
+        'The publishers whose servers may be recommended: the part of their name before the slash, or a glob of it. Empty by default: none.',
       examples: [['io.github.modelcontextprotocol', 'com.example.*']],
     },
   },

@@ -1,4 +1,4 @@
-/** One form for every failure: code, category, advice. Failed results of tools count as failures. */
+/** One form for every failure: code, category, suggestion. Failed results of tools count as failures. */
 import type { Call, Outcome } from '../../core/call.ts'
 import { GatewayError, isCancelled } from '../../core/error.ts'
 import {
@@ -35,13 +35,13 @@ import { sanitise, type Sent } from './sanitise.ts'
 type Deps = Pick<Services, 'log' | 'servers'>
 
 interface Settings {
-  /** Read at the edge. */
+  /** Read by the HTTP endpoint. */
   readonly http_status?: 'compatible' | 'mapped'
   readonly compat: boolean
   readonly documentation_hosts: string | readonly string[]
 }
 
-/** Tells failures in one form: what it is, whose it is to do something about it, and when to try again. */
+/** Reports failures in one form: what happened, who can act on it, and when to retry. */
 export const errors: Feature<Settings> = {
   name: 'errors',
   place: 'features',
@@ -51,64 +51,65 @@ export const errors: Feature<Settings> = {
       http_status: {
         enum: ['compatible', 'mapped'],
         description:
-          'Which HTTP status goes with an error of a call: 200, which every client reads, or one of its own. By default `compatible`, and `mapped` in the corporate profile.',
+          'The HTTP status of errors of calls: 200, which every client accepts, or the status of the error. By default `compatible`, and `mapped` in the corporate profile.',
       },
       compat: {
         type: 'boolean',
         default: true,
         description:
-          'Whether the structured error also stands at `error` of a result of a tool that was not run; and of failures of the tool itself for clients that ask.',
+          'Whether the structured error is also sent at `error` of the result if a tool was not run, and, for clients that request it, if the tool itself failed.',
       },
       documentation_hosts: {
         type: ['array', 'string'],
         items: { type: 'string', minLength: 1, errorMessage: 'must be a host name or glob' },
         default: [],
         errorMessage: 'must be a list of host names or globs',
-        description: 'Hosts that links to documentation in errors may lead to, besides that of the server.',
+        description: 'Hosts to which documentation links in errors may lead, besides the host of the server.',
       },
     },
   },
   create: (settings, deps) => {
-    const manners = new Map<string | undefined, Manners>()
-    const ours = new Redactor()
-    ours.learn(secretsOf(deps.servers.names().map((name) => deps.servers.settings(name))))
-    const mannersOf = (upstream: string | undefined): Manners => {
+    const contextByServer = new Map<string | undefined, ServerErrorContext>()
+    const redactor = new Redactor()
+    redactor.learn(secretsOf(deps.servers.names().map((name) => deps.servers.settings(name))))
+    const contextOf = (upstream: string | undefined): ServerErrorContext => {
       const known =
-        manners.get(upstream) ??
-        readManners(serverOf(deps, upstream), settings(upstream), { log: deps.log, ours })
-      manners.set(upstream, known)
+        contextByServer.get(upstream) ??
+        createContext(serverOf(deps, upstream), settings(upstream), { log: deps.log, redactor })
+      contextByServer.set(upstream, known)
       return known
     }
     return {
       explained: (failure, call) => {
-        const known = mannersOf(call.target.upstream)
+        const known = contextOf(call.target.upstream)
         return failure instanceof GatewayError
           ? normalised(failure, call, known).data
           : objectOf(failure, call, known)
       },
       middleware: ({ upstream, method }) => {
         if (method === 'subscriptions/listen' || method.startsWith('notifications/')) return undefined
-        const known = mannersOf(upstream)
+        const known = contextOf(upstream)
         if (method !== 'tools/call') {
           return (next) => (call) =>
             next(call).catch((thrown: unknown) => {
-              throw told(thrown, call, known)
+              throw normaliseThrown(thrown, call, known)
             })
         }
         const { compat } = settings(upstream)
-        const tell = { manners: known, compat }
+        const options = { context: known, compat }
         return (next) => (call) =>
           next(withoutFlag(call, ERROR_KEY)).then(
-            (outcome) => (isFailed(outcome) ? failed(outcome, call, tell) : explicit(outcome)),
-            (thrown: unknown) => refused(thrown, call, tell),
+            (outcome) =>
+              isFailed(outcome) ? describeFailure(outcome, call, options) : withExplicitSuccess(outcome),
+            (thrown: unknown) => refusalResult(thrown, call, options),
           )
       },
     }
   },
 }
 
-interface Tell {
-  readonly manners: Manners
+interface FailureOptions {
+  readonly context: ServerErrorContext
   readonly compat: boolean
 }
 
@@ -118,55 +119,55 @@ function isFailed(outcome: Outcome): outcome is Result {
   return outcome.kind === 'result' && outcome.result.member('isError') === true
 }
 
-/** A success that says it is one (2025-06-18 server/tools); the acceptance of a task, and questions, are neither. */
-function explicit(outcome: Outcome): Outcome {
+/** Marks a success explicitly (2025-06-18 server/tools); an accepted task or an input request is neither. */
+function withExplicitSuccess(outcome: Outcome): Outcome {
   if (outcome.kind !== 'result' || typeof outcome.result.member('isError') === 'boolean') return outcome
   return isAnswer(outcome.result) ? { kind: 'result', result: outcome.result.with(SUCCESS) } : outcome
 }
 
 const SUCCESS = { isError: false } as const
 
-/** What a tool said of its failure, with what it means. */
-function failed(outcome: Result, call: Call, { manners, compat }: Tell): Outcome {
+/** A tool's failure, with the structured error added. */
+function describeFailure(outcome: Result, call: Call, { context, compat }: FailureOptions): Outcome {
   const { result } = outcome
-  if (isOurs(result, call)) return outcome
-  const object = objectOf(result, call, manners)
-  const safe = safeResult(result, sentBy(call, manners.ours))
-  // What its server sent stays as it was, but for clients that ask for more.
-  const isBeside = compat && isAskedFor(call, ERROR_KEY)
-  return { kind: 'result', result: withObject(safe, object, { compat: isBeside, isFree: false }) }
+  if (isFromGateway(result, call)) return outcome
+  const object = objectOf(result, call, context)
+  const safe = safeResult(result, sentBy(call, context.redactor))
+  // The server's result stays unchanged, except for clients that request more.
+  const isCompat = compat && isAskedFor(call, ERROR_KEY)
+  return { kind: 'result', result: withObject(safe, object, { compat: isCompat, isUnstructured: false }) }
 }
 
-/** What was made of this call here; and an answer that asks for a person's word, whose link has to stay one. */
-function isOurs({ fields }: Payload, { requestId }: Call): boolean {
+/** Whether the gateway made the result itself, or it requests a confirmation, whose link must stay intact. */
+function isFromGateway({ fields }: Payload, { requestId }: Call): boolean {
   const meta = isObject(fields._meta) ? fields._meta : {}
   const error = meta[ERROR_KEY]
   return isObject(error) && (error.requestId === requestId || Object.hasOwn(meta, CONFIRMATION_KEY))
 }
 
-/** A refusal as the result of the tool, where a model can do something about it. @throws all others */
-function refused(thrown: unknown, call: Call, { manners, compat }: Tell): Outcome {
-  const error = told(thrown, call, manners)
+/** A refusal as a result of the tool, if a model can act on it. @throws all others */
+function refusalResult(thrown: unknown, call: Call, { context, compat }: FailureOptions): Outcome {
+  const error = normaliseThrown(thrown, call, context)
   if (!(error instanceof GatewayError) || !isForModel(error, call)) throw error
   const object = { ...error.data, requestId: call.requestId }
-  return { kind: 'result', result: renderError(object, { compat, isFree: isFree(call) }) }
+  return { kind: 'result', result: renderError(object, { compat, isUnstructured: isUnstructured(call) }) }
 }
 
-/** A scope that a client can ask its authorization server for is asked for at the edge. */
+/** A missing scope that a client can request from its authorization server is handled by the HTTP endpoint. */
 function isForModel(error: GatewayError, { principal, signal }: Call): boolean {
   if (isCancelled(signal)) return false
   const isForClient = error.code === 'SCOPE_INSUFFICIENT' && !error.extra.isOfSession
   return error.isResult && !(isForClient && principal.token !== undefined)
 }
 
-/** A failure in the words of the one table; what was not foreseen stays as it is, for the log. */
-function told(thrown: unknown, call: Call, manners: Manners): unknown {
+/** A failure with a code of the error table; unexpected errors stay as they are, for the log. */
+function normaliseThrown(thrown: unknown, call: Call, context: ServerErrorContext): unknown {
   if (!(thrown instanceof GatewayError) || isCancelled(call.signal)) return thrown
-  return normalised(thrown, call, manners)
+  return normalised(thrown, call, context)
 }
 
-/** Whether the structured content of a tool may be anything: the tool does not say what it is. */
-function isFree({ tool, toolError }: Call): boolean {
+/** Whether structured content may have any shape, because the tool declares no output schema. */
+function isUnstructured({ tool, toolError }: Call): boolean {
   return toolError === undefined && !isObject(tool?.definition.outputSchema)
 }
 
@@ -174,140 +175,145 @@ function serverOf(deps: Deps, upstream: string | undefined): UpstreamSettings | 
   return upstream === undefined ? undefined : deps.servers.settings(upstream)
 }
 
-function readManners(
+function createContext(
   server: UpstreamSettings | undefined,
   { documentation_hosts: hosts }: Settings,
-  { log, ours }: { readonly log: Log; readonly ours: Redactor },
-): Manners {
+  { log, redactor }: { readonly log: Log; readonly redactor: Redactor },
+): ServerErrorContext {
   const url = server?.reach.kind === 'url' ? new URL(server.reach.url).hostname : undefined
-  const own = url === undefined ? [] : [url, `*.${url}`]
+  const ownHosts = url === undefined ? [] : [url, `*.${url}`]
   const rules = compileRules(server?.errors ?? [], ({ match }) =>
     log.warn('errors.rule_unusable', { upstream: server?.name, match }),
   )
-  return { rules, hosts: [hosts, own].flat(), ours }
+  return { rules, hosts: [hosts, ownHosts].flat(), redactor }
 }
 
-// From a server's failure to a code of the error table, by rules, statuses and words.
+// Classifies a server's failure into a code of the error table, by rules, statuses and message texts.
 
-/** What is known of the server whose failures are put into words. */
-interface Manners {
+/** The error rules and hosts of one server. */
+interface ServerErrorContext {
   readonly rules: readonly Rule[]
-  /** Globs of the hosts that documentation may be on. */
+  /** Globs of the hosts on which documentation may be. */
   readonly hosts: readonly string[]
-  /** Knows the secrets servers were given. */
-  readonly ours: Redactor
+  /** Knows the secrets that servers were configured with. */
+  readonly redactor: Redactor
 }
 
-/** What a failed result of a tool means, as the object programs read. */
-function objectOf(result: Payload, call: Call, manners: Manners): Structured {
-  const { hosts, rules, ours } = manners
-  const sent = sentBy(call, ours)
+/** The structured error of a failed tool result. */
+function objectOf(result: Payload, call: Call, context: ServerErrorContext): Structured {
+  const { hosts, rules, redactor } = context
+  const sent = sentBy(call, redactor)
   const raw = withoutSdkPrefix(firstWords(result))
-  // Cut at last: a part of a secret is not recognised.
+  // Shortened last: a part of a secret would not be recognised.
   const message = shortened(sanitise(raw, sent))
   const { _meta: meta, error, structuredContent } = result.fields
-  const places = [
+  const candidates = [
     isObject(meta) && meta[ERROR_KEY],
     error,
     isObject(structuredContent) && structuredContent.error,
   ]
-  const given = places.find(isStructured)
+  const given = candidates.find(isStructured)
   const object = given
     ? completed(given, message, { sent, hosts })
-    : found(message, classify({ text: shortened(raw) }, rules)).data
+    : toError(message, classify({ text: shortened(raw) }, rules)).data
   return { ...object, requestId: call.requestId }
 }
 
-/** A failure below this feature in the words of the one table, safe to be told. */
-function normalised(error: GatewayError, call: Call, manners: Manners): GatewayError {
-  if (error.extra.relayed) return completedRelay(error, error.extra.relayed, call, manners)
+/** A failure of the layers below with a code of the error table, safe to report. */
+function normalised(error: GatewayError, call: Call, context: ServerErrorContext): GatewayError {
+  if (error.extra.relayed) return completedRelay(error, error.extra.relayed, call, context)
   if (!isFromServer(error)) return error
   const status = error.extra.details?.http_status
-  const message = sanitise(error.message, sentBy(call, manners.ours))
-  if (error.code !== 'UPSTREAM_ERROR' && typeof status !== 'number') return reworded(error, message)
+  const message = sanitise(error.message, sentBy(call, context.redactor))
+  if (error.code !== 'UPSTREAM_ERROR' && typeof status !== 'number') return withMessage(error, message)
   const finding = classify(
     { text: error.message, body: error.extra.body, status: typeof status === 'number' ? status : undefined },
-    manners.rules,
+    context.rules,
   )
   const { extra } = error
-  const told = found(message, finding).extra
-  const details = { ...extra.details, ...told.details }
-  const suggestion = finding.suggestion ?? extra.suggestion ?? told.suggestion
-  const retryAfterSeconds = told.retryAfterSeconds ?? extra.retryAfterSeconds
+  const diagnosis = toError(message, finding).extra
+  const details = { ...extra.details, ...diagnosis.details }
+  const suggestion = finding.suggestion ?? extra.suggestion ?? diagnosis.suggestion
+  const retryAfterSeconds = diagnosis.retryAfterSeconds ?? extra.retryAfterSeconds
   return new GatewayError(finding.code, message, {
     ...extra,
-    ...told,
+    ...diagnosis,
     details,
     suggestion,
     retryAfterSeconds,
   })
 }
 
-/** Codes whose message may carry words of a server or of the system. */
-const outside: ReadonlySet<string> = new Set(['UPSTREAM_ERROR', 'SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN'])
+/** Codes whose message may contain text of a server or of the system. */
+const foreignCodes: ReadonlySet<string> = new Set(['UPSTREAM_ERROR', 'SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN'])
 
 function isFromServer({ code }: GatewayError): boolean {
-  return outside.has(code)
+  return foreignCodes.has(code)
 }
 
-function reworded(error: GatewayError, message: string): GatewayError {
+function withMessage(error: GatewayError, message: string): GatewayError {
   return message === error.message ? error : new GatewayError(error.code, message, error.extra)
 }
 
-/** The demand for a visit to a URL is no failure: it is relayed as it came. */
+/** A URL elicitation error is not a failure: it is relayed as it is. */
 const URL_ELICITATION_RPC_CODE = -32042
 
 function completedRelay(
   error: GatewayError,
   relayed: Payload,
   call: Call,
-  { rules, hosts, ours }: Manners,
+  { rules, hosts, redactor }: ServerErrorContext,
 ): GatewayError {
   const { rpc } = error
   if (rpc === URL_ELICITATION_RPC_CODE) return error
-  const sent = sentBy(call, ours)
+  const sent = sentBy(call, redactor)
   const text = withoutSdkPrefix(error.message)
   const message = sanitise(text, sent)
   const { data } = relayed.fields
   const { requestId } = call
   if (isStructured(data)) {
     const object = { ...completed(data, message, { sent, hosts }), requestId }
-    const sound = relayed.with({ message, data: object })
-    return new GatewayError(nearestCode(object), message, { ...error.extra, relayed: sound })
+    const safeRelayed = relayed.with({ message, data: object })
+    return new GatewayError(nearestCode(object), message, { ...error.extra, relayed: safeRelayed })
   }
   const isRead = call.method === 'resources/read'
   const { uri } = isRead ? call.params.fields : {}
   const isNotThere = typeof uri === 'string' && rpc === -32602 && isObject(data) && data.uri === uri
   const finding = classify({ text, rpc: isNotThere ? -32002 : rpc, isRead }, rules)
-  const meant = found(message, finding)
+  const diagnosed = toError(message, finding)
   const object = {
-    ...(meant.code === 'RESOURCE_NOT_FOUND' && typeof uri === 'string' && { uri }),
-    ...joined(cleaned(data, sent), meant.data),
+    ...(diagnosed.code === 'RESOURCE_NOT_FOUND' && typeof uri === 'string' && { uri }),
+    ...mergeData(cleaned(data, sent), diagnosed.data),
     requestId,
   }
-  const sound = relayed.with({
-    ...(isMistold(meant, rpc, isRead) && { code: meant.rpc }),
+  const safeRelayed = relayed.with({
+    ...(hasWrongRpcCode(diagnosed, rpc, isRead) && { code: diagnosed.rpc }),
     message,
     data: object,
   })
   const { cause, extra } = error
-  return new GatewayError(meant.code, message, { ...meant.extra, data: extra.data, cause, relayed: sound })
+  return new GatewayError(diagnosed.code, message, {
+    ...diagnosed.extra,
+    data: extra.data,
+    cause,
+    relayed: safeRelayed,
+  })
 }
 
-/** Whether the server's JSON-RPC code is not the one that clients know such a failure by. */
-function isMistold({ code }: GatewayError, rpc: number, isRead: boolean): boolean {
+/** Whether the server's JSON-RPC code differs from the one that clients expect for such a failure. */
+function hasWrongRpcCode({ code }: GatewayError, rpc: number, isRead: boolean): boolean {
   if (code === 'UNKNOWN_TOOL' || (code === 'INVALID_INPUT' && rpc === 0)) return true
   return code === 'RESOURCE_NOT_FOUND' && isRead && rpc !== -32002
 }
 
-/** The server's own data, and ours; what of the server's would not fit beside ours stands apart. */
-function joined(data: unknown, ours: Structured): Structured {
-  if (data === undefined || data === null) return ours
-  const isApart = !isObject(data) || Object.keys(data).some((key) => Object.hasOwn(ours, key))
-  return { ...(isObject(data) && data), ...ours, ...(isApart && { upstream: data }) }
+/** The server's data merged with ours; if members conflict, the server's data is kept separately. */
+function mergeData(data: unknown, gatewayData: Structured): Structured {
+  if (data === undefined || data === null) return gatewayData
+  const isConflicting = !isObject(data) || Object.keys(data).some((key) => Object.hasOwn(gatewayData, key))
+  return { ...(isObject(data) && data), ...gatewayData, ...(isConflicting && { upstream: data }) }
 }
 
-function found(
+function toError(
   message: string,
   { code, category, suggestion, retryAfterSeconds, by }: Diagnosis,
 ): GatewayError {
@@ -319,13 +325,13 @@ function found(
   })
 }
 
-/** How much of a caller's arguments is looked at: values, and characters. */
-const most = { values: 1000, characters: 65_536 }
+/** How much of a caller's arguments is examined: values, and characters. */
+const MAX_SENT = { values: 1000, characters: 65_536 }
 
-/** What the caller of a call sent, gathered when it is first asked for. */
-export function sentBy(call: Call, ours?: Redactor): Sent {
-  let gathered: Gathered | undefined
-  const all = (): Gathered => (gathered ??= gather(call.params.fields))
+/** What the caller sent, gathered on first use. */
+export function sentBy(call: Call, redactor?: Redactor): Sent {
+  let cache: Gathered | undefined
+  const all = (): Gathered => (cache ??= gather(call.params.fields))
   const has = (text: string): boolean => text !== '' && all().texts.some((each) => each.includes(text))
   return {
     has,
@@ -334,7 +340,7 @@ export function sentBy(call: Call, ours?: Redactor): Sent {
       return ends.toSorted((one, other) => other.length - one.length)[0]
     },
     hasKey: (key) => all().keys.has(key),
-    ...(ours && { withoutOurs: (text) => ours.text(text, has) }),
+    ...(redactor && { withoutConfiguredSecrets: (text) => redactor.text(text, has) }),
   }
 }
 
@@ -346,20 +352,20 @@ interface Gathered {
 function gather(params: Readonly<Record<string, unknown>>): Gathered {
   const texts: string[] = []
   const keys = new Set<string>()
-  const waiting: unknown[] = [params.arguments, params.uri, params.name]
+  const queue: unknown[] = [params.arguments, params.uri, params.name]
   let characters = 0
-  for (let at = 0; at < waiting.length && at < most.values && characters < most.characters; at++) {
-    const value = waiting[at]
+  for (let at = 0; at < queue.length && at < MAX_SENT.values && characters < MAX_SENT.characters; at++) {
+    const value = queue[at]
     if (typeof value === 'string') {
-      texts.push(value.slice(0, most.characters))
+      texts.push(value.slice(0, MAX_SENT.characters))
       characters += value.length
     } else if (Array.isArray(value)) {
-      const items: readonly unknown[] = value.slice(0, most.values)
-      waiting.push(...items)
+      const items: readonly unknown[] = value.slice(0, MAX_SENT.values)
+      queue.push(...items)
     } else if (isObject(value)) {
-      const members = Object.entries(value).slice(0, most.values)
+      const members = Object.entries(value).slice(0, MAX_SENT.values)
       for (const [key] of members) keys.add(key)
-      waiting.push(...members.map(([, member]) => member))
+      queue.push(...members.map(([, member]) => member))
     }
   }
   return { texts, keys }

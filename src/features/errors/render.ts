@@ -1,4 +1,4 @@
-/** The structured error in a result or an error object, and the error objects of servers made complete. */
+/** Renders the structured error in a result or error object, and completes the error objects of servers. */
 import { type ErrorCode, isCategory, isErrorCode, isUserActionable, waitOf } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
@@ -7,42 +7,46 @@ import { isSecretKey, isWordOfErrors } from '../../core/text/redact.ts'
 import { ERROR_KEY } from '../../protocol/meta-keys.ts'
 import { type Sent, sanitise } from './sanitise.ts'
 
-interface Places {
-  /** Also at `error` of the result itself. */
+interface ErrorPlacement {
+  /** Also at `error` of the result. */
   readonly compat: boolean
-  /** Also in `structuredContent`: not where the tool says what stands there. */
-  readonly isFree: boolean
+  /** Also in `structuredContent`, unless the tool declares an output schema. */
+  readonly isUnstructured: boolean
 }
 
-/** The result of a tool that was not run: words for a model, and the object for programs. */
-export function renderError(object: Structured, places: Places): Payload {
+/** The result of a tool that was not run: text for a model, and the object for programs. */
+export function renderError(object: Structured, placement: ErrorPlacement): Payload {
   const text = [object.message, object.suggestion].filter((each) => typeof each === 'string').join(' ')
   const result = Payload.of({ content: [{ type: 'text', text }], isError: true })
-  return withObject(result, object, places)
+  return withObject(result, object, placement)
 }
 
 /** A failed result of a server with the structured error added. */
-export function withObject(result: Payload, object: Structured, { compat, isFree }: Places): Payload {
+export function withObject(
+  result: Payload,
+  object: Structured,
+  { compat, isUnstructured }: ErrorPlacement,
+): Payload {
   const { fields } = result
   const added = {
     ...(compat && { error: object }),
-    ...(isFree && fields.structuredContent === undefined && { structuredContent: { error: object } }),
+    ...(isUnstructured && fields.structuredContent === undefined && { structuredContent: { error: object } }),
   }
   return result.with(added).withMeta({ [ERROR_KEY]: object })
 }
 
-/** A failed result of a server with its texts made safe; there is always one to read. */
+/** A failed result of a server with sanitised texts, and at least one text. */
 export function safeResult(result: Payload, sent: Sent): Payload {
   const { content } = result.fields
   const blocks: readonly unknown[] = Array.isArray(content) ? content : []
   const safe = blocks.map((block) => (isObject(block) ? safeBlock(block, sent) : block))
-  const told = safeMembers(result, sent)
+  const sanitised = safeMembers(result, sent)
   const hasText = safe.some((block) => isObject(block) && block.type === 'text')
-  if (!hasText) return told.with({ content: [{ type: 'text', text: 'The tool failed.' }, ...safe] })
-  return safe.every((block, index) => block === blocks[index]) ? told : told.with({ content: safe })
+  if (!hasText) return sanitised.with({ content: [{ type: 'text', text: 'The tool failed.' }, ...safe] })
+  return safe.every((block, index) => block === blocks[index]) ? sanitised : sanitised.with({ content: safe })
 }
 
-/** What programs read of a failed result may hold the same texts. */
+/** Structured members of a failed result may contain the same texts. */
 function safeMembers(result: Payload, sent: Sent): Payload {
   const changed = ['structuredContent', 'error'].flatMap((name) => {
     const value = result.fields[name]
@@ -62,20 +66,20 @@ function safeBlock(block: Record<string, unknown>, sent: Sent): Record<string, u
   return { ...block, resource: { ...resource, text: sanitise(resource.text, sent) } }
 }
 
-/** A text no longer than a message may be. */
+/** A text cut to the maximum length of a message. */
 export function shortened(text: string): string {
   return text.length > MAX_MESSAGE ? `${text.slice(0, MAX_MESSAGE - 1)}…` : text
 }
 
-/** How long the message of a structured error may be, in characters. */
+/** The maximum length of an error message, in characters. */
 const MAX_MESSAGE = 2000
 
-/** The object that says what an error is, for programs. */
+/** A structured error object, for programs. */
 export type Structured = Readonly<Record<string, unknown>>
 
-interface Around {
+interface SanitiseContext {
   readonly sent: Sent
-  /** Globs of the hosts that documentation may be on. */
+  /** Globs of the hosts on which documentation may be. */
   readonly hosts: readonly string[]
 }
 
@@ -84,37 +88,41 @@ export function isStructured(value: unknown): value is Record<string, unknown> {
   return isObject(value) && typeof value.code === 'string' && value.code !== '' && isCategory(value.category)
 }
 
-/** A structured error of a server, made safe, and with the gaps filled in that it has. */
-export function completed(given: Record<string, unknown>, message: string, around: Around): Structured {
+/** A structured error of a server, sanitised, and with its gaps filled. */
+export function completed(
+  given: Record<string, unknown>,
+  message: string,
+  context: SanitiseContext,
+): Structured {
   const { category } = given
   if (!isCategory(category)) throw new TypeError('not a structured error')
   const { documentation_url: url, retryAfter, retry_after_seconds: seconds, ...rest } = given
   const wait = waitOf(category, [seconds, retryAfter].map(Number).find(Number.isFinite))
   const isKnown = typeof given.user_actionable === 'boolean'
-  const safe = cleaned(rest, around.sent)
+  const safe = cleaned(rest, context.sent)
   return {
     ...(isObject(safe) && safe),
-    message: typeof given.message === 'string' ? sanitise(given.message, around.sent) : message,
+    message: typeof given.message === 'string' ? sanitise(given.message, context.sent) : message,
     user_actionable: isKnown ? given.user_actionable : isUserActionable(category),
     ...(wait !== undefined && { retry_after_seconds: wait, retryAfter: wait }),
-    ...(isDocumentation(url, around.hosts) && { documentation_url: url }),
+    ...(isDocumentation(url, context.hosts) && { documentation_url: url }),
   }
 }
 
-/** The code of the table for a server's own code. */
+/** The code of the error table for a server's own code. */
 export function nearestCode({ code }: Structured): ErrorCode {
   return isErrorCode(code) ? code : 'UPSTREAM_ERROR'
 }
 
-/** How deep, and in how many values, data of an error is looked through; the rest is left out. */
-const most = { depth: 20, values: 5000 }
+/** How deep, and how many values of, error data is examined; the rest is left out. */
+const MAX_DATA = { depth: 20, values: 5000 }
 
-/** Any data with its texts made safe. */
+/** Data with sanitised texts. */
 export function cleaned(value: unknown, sent: Sent): unknown {
-  let left = most.values
+  let remaining = MAX_DATA.values
   const clean = (each: unknown, depth: number): unknown => {
-    left -= 1
-    if (left < 0 || depth > most.depth) return undefined
+    remaining -= 1
+    if (remaining < 0 || depth > MAX_DATA.depth) return undefined
     if (typeof each === 'string') return sanitise(each, sent)
     if (Array.isArray(each)) return each.map((item) => clean(item, depth + 1))
     if (!isObject(each)) return each
@@ -126,7 +134,7 @@ export function cleaned(value: unknown, sent: Sent): unknown {
   return clean(value, 0)
 }
 
-/** What stands under a key such as `password`, unless it says what is wrong with one. */
+/** Whether a value under a key such as `password` is a secret, not a message about one. */
 function isSecret(value: unknown): boolean {
   return typeof value === 'string' && value !== '' && !isWordOfErrors(value)
 }

@@ -1,39 +1,38 @@
 /**
- * Removes stack traces, secrets, hosts and paths from foreign messages, but nothing that the caller itself
- * sent.
+ * Removes stack traces, secrets, hosts and paths from foreign messages, except what the caller itself sent.
  */
 import { withoutSecrets } from '../../core/text/redact.ts'
 
-/** How much of a text is kept, in characters. */
+/** The maximum length of a text, in characters. */
 const MAX_TEXT = 65_536
 
-/** What the caller sent: errors may name it. */
+/** What the caller sent: errors may repeat it. */
 export interface Sent {
   /** Whether the caller sent text that contains this. */
   has(text: string): boolean
-  /** The longest text the caller sent that a path ends with. */
+  /** The longest text sent by the caller with which a path ends. */
   tailOf(path: string): string | undefined
-  /** Whether an argument is called so. */
+  /** Whether an argument has this name. */
   hasKey(key: string): boolean
-  /** A text without the secrets the gateway was configured with. */
-  withoutOurs?(text: string): string
+  /** A text without the secrets of the configuration. */
+  withoutConfiguredSecrets?(text: string): string
 }
 
 type Replace = (sent: Sent, found: string, groups: readonly string[]) => string
 type Rule = readonly [RegExp, Replace]
 
 /**
- * A text of a server without internal details: stack traces, secrets, queries with their values, and
- * hosts and paths the caller did not name itself.
+ * A server's text without internal details: stack traces, secrets, queries with values, and hosts and paths that the
+ * caller did not send.
  */
 export function sanitise(text: string, sent: Sent): string {
-  // Before it is cut, which could leave a part of a secret that is not recognised.
-  const ours = sent.withoutOurs?.(text) ?? text
-  let rest = ours.length > MAX_TEXT ? `${ours.slice(0, MAX_TEXT - 1)}…` : ours
-  // What is cut out can leave something that only then looks like more of it.
+  // Before shortening, which could leave an unrecognisable part of a secret.
+  const redacted = sent.withoutConfiguredSecrets?.(text) ?? text
+  let rest = redacted.length > MAX_TEXT ? `${redacted.slice(0, MAX_TEXT - 1)}…` : redacted
+  // Removing one match can make another one visible.
   for (let round = 0; round < MAX_ROUNDS; round++) {
     const before = rest
-    rest = once(before, sent)
+    rest = applyRules(before, sent)
     if (rest === before) break
   }
   return rest.slice(0, MAX_TEXT)
@@ -41,7 +40,7 @@ export function sanitise(text: string, sent: Sent): string {
 
 const MAX_ROUNDS = 4
 
-function once(text: string, sent: Sent): string {
+function applyRules(text: string, sent: Sent): string {
   return rules.reduce(
     (before, [pattern, replace]) =>
       before.replaceAll(pattern, (found: string, ...groups: string[]) => replace(sent, found, groups)),
@@ -79,7 +78,7 @@ const hosts: readonly Rule[] = [
   [
     /\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENETUNREACH|ETIMEDOUT)(\s{1,3})([\w.:-]{1,253}[\w])/g,
     (sent, found, [code = '', gap = '', host = '']) => {
-      // A name of one label is of a network of its own; of others the rules below know the private ones.
+      // A single label belongs to a private network; private names with more labels match the rules below.
       const isLabel = /^[\w-]+(?::\d+)?$/.test(host)
       const isName = /[:\d-]/.test(host) || code === 'ENOTFOUND' || code === 'EAI_AGAIN'
       return isLabel && isName && !sent.has(host) ? `${code}${gap}[host]` : found
@@ -117,7 +116,7 @@ function path(sent: Sent, found: string): string {
     .filter((step) => step !== '')
   const [first = ''] = steps
   const isPlace = whole.startsWith('/')
-  // A place in a document, or one step of a URL.
+  // A JSON pointer, or one step of a URL.
   if (isPlace && (sent.hasKey(first) || (steps.length < 2 && !roots.has(first.toLowerCase())))) return found
   if (sent.has(whole)) return found
   const tail = sent.tailOf(whole)
@@ -155,9 +154,9 @@ const inLine: readonly RegExp[] = [
   /File "[^"\n]{1,500}", line \d{1,7}(?:, in [\w<>.]{1,200})?/g,
 ]
 
-/** A text without the lines and parts of lines that are a stack trace. */
+/** A text without stack traces, whole lines and parts of lines. */
 function withoutFrames(text: string): string {
-  // JSON inside a text has its line ends escaped.
+  // JSON inside a text has escaped line ends.
   const parts = text.split(/(\r?\n|\\n)/)
   const kept: string[] = []
   let isCode = false

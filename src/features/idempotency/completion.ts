@@ -1,6 +1,5 @@
 /**
- * What the end of a call means for its key, what is added to its response, and how a read verifies a lost
- * call.
+ * Classifies the end of a keyed call, annotates its response, and verifies a lost call with a read.
  */
 import type { Outcome, Call } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
@@ -27,20 +26,20 @@ export type Completion =
       readonly startedAt: number
       /** Nothing was done, so the key is free again. */
       readonly isReleased?: true
-      /** The store did not take the record in time, or not the result. */
+      /** The store did not accept the record in time, or not the result. */
       readonly isUnrecorded?: true
     }
   | { readonly kind: 'failed'; readonly error: unknown; readonly startedAt?: number }
-  /** For the first caller alone; the others start over. */
+  /** For the first caller only; the others start over. */
   | { readonly kind: 'input_required'; readonly outcome: Outcome }
-  /** The key has a record that is not ours. */
+  /** The record of the key belongs to another process. */
   | { readonly kind: 'held_elsewhere'; readonly stored: StoredCall }
-  /** The call was not made here: its record changed meanwhile, or no caller waited any more. */
+  /** The call was not made here: its record changed in the meantime, or no caller waited any more. */
   | { readonly kind: 'abandoned' }
 
 /**
- * The state of a record after its call: `done` is replayed from now on, `unknown` may have run, `executing` continues
- * while the server's questions are answered. `released` deletes the record: nothing was done.
+ * The state of a record after its call: `done` is replayed from now on, `unknown` may have taken effect, `executing`
+ * continues while input requests of the server are answered. `released` deletes the record: nothing was done.
  */
 export type NextState = CallRecord['state'] | 'released'
 
@@ -54,7 +53,7 @@ export function classifyCompletion(outcome: Outcome, rules: readonly Rule[]): Ne
   if (given && isRefusal(given)) return 'released'
   const category = isCategory(given?.category)
     ? given.category
-    : meaning(firstWords(result), undefined, rules).category
+    : diagnose(firstWords(result), undefined, rules).category
   return isReleased(category) ? 'released' : 'done'
 }
 
@@ -69,14 +68,14 @@ export function classifyFailure(
   const status = extra.details?.http_status
   if (typeof status === 'number') return stateAfterStatus(status)
   if (extra.relayed) {
-    const { category } = meaning(thrown.message, thrown.rpc, rules)
+    const { category } = diagnose(thrown.message, thrown.rpc, rules)
     return isReleased(category) ? 'released' : 'done'
   }
   if (isAnsweredCode(code)) return 'done'
   return isGatewayRefusal(thrown) && !isResumed ? 'released' : 'unknown'
 }
 
-/** Refused before anything was done; 502 and 504 are of something between that does not know. */
+/** The state after an HTTP status: refused before any effect, except 502 and 504 of an intermediary, which are unknown. */
 function stateAfterStatus(status: number): NextState {
   if (status === 401 || status === 403 || status === 429 || status === 503) return 'released'
   return status === 502 || status === 504 ? 'unknown' : 'done'
@@ -86,7 +85,7 @@ function isReleased(category: Category): boolean {
   return category === 'rate_limited' || category === 'auth_required'
 }
 
-/** The structured error of a failed result, where it has one. */
+/** The structured error of a failed result, if it has one. */
 function structuredOf({ fields: { _meta: meta, error, structuredContent } }: Payload) {
   const places = [
     isObject(meta) && meta[ERROR_KEY],
@@ -96,59 +95,62 @@ function structuredOf({ fields: { _meta: meta, error, structuredContent } }: Pay
   return places.filter(isObject).find(({ category }) => isCategory(category))
 }
 
-/** Whether a structured error says that a person has to agree first. */
+/** Whether a structured error says that a person has to confirm first. */
 function isRefusal({ code }: Record<string, unknown>): boolean {
   return typeof code === 'string' && code.startsWith('CONFIRMATION_')
 }
 
-function meaning(text: string, rpc: number | undefined, rules: readonly Rule[]): GatewayError {
+function diagnose(text: string, rpc: number | undefined, rules: readonly Rule[]): GatewayError {
   const { code, category } = classify({ text: text.slice(0, MAX_TEXT_LENGTH), rpc }, rules)
   return new GatewayError(code, '', { category })
 }
 
-/** How much of a text is looked at, in characters. */
+/** How much of a text is examined, in characters. */
 const MAX_TEXT_LENGTH = 2000
 
-/** What is said of the key of a call in its answer. */
-interface About {
-  /** Absent where the caller sent none. */
+/** The facts about the key of a call in its response. */
+interface ReplayFacts {
+  /** Absent if the caller sent none. */
   readonly key?: string | undefined
   readonly wasReplay: boolean
-  /** When the call first began, in milliseconds since 1970. */
+  /** When the call first started, in milliseconds since 1970. */
   readonly startedAt: number
 }
 
-/** Where a result says that it was found out by a read of the gateway, and that it could not be remembered. */
+/** The `_meta` keys of a result that was found by a verifying read, and of one that could not be recorded. */
 const VERIFIED = `${NS}/verified`
 export const UNRECORDED = `${NS}/unrecorded`
 
 const META_KEY = `${NS}/idempotency`
 
-/** A result that says what is known of its key. */
+/** A result annotated with the facts about its key. */
 export function annotateReplay(
   result: Payload,
-  about: About,
+  facts: ReplayFacts,
   { compat }: { readonly compat: boolean },
 ): Payload {
-  const said = fieldsOf(about)
-  // Who sent no key is only told that nothing was done anew.
-  if (about.key === undefined) return about.wasReplay ? result.withMeta({ [META_KEY]: said }) : result
-  const whole = result.withMeta({ [META_KEY]: said, ...said })
-  return compat ? whole.with({ idempotency: said }) : whole
+  const annotations = fieldsOf(facts)
+  // A caller without a key only learns that nothing was executed again.
+  if (facts.key === undefined) return facts.wasReplay ? result.withMeta({ [META_KEY]: annotations }) : result
+  const annotated = result.withMeta({ [META_KEY]: annotations, ...annotations })
+  return compat ? annotated.with({ idempotency: annotations }) : annotated
 }
 
-/** A failure of the server that says what is known of the key of its call. */
-export function annotateFailure(error: unknown, about: About): unknown {
-  if (!(error instanceof GatewayError) || about.key === undefined) return error
-  const said = fieldsOf(about)
+/** A failure of the server annotated with the facts about its key. */
+export function annotateFailure(error: unknown, facts: ReplayFacts): unknown {
+  if (!(error instanceof GatewayError) || facts.key === undefined) return error
+  const annotations = fieldsOf(facts)
   const { data, relayed } = error.extra
-  if (!relayed) return error.with({ data: { ...data, ...said } })
+  if (!relayed) return error.with({ data: { ...data, ...annotations } })
   const sent = relayed.fields.data
   if (sent !== undefined && !isObject(sent)) return error
-  return error.with({ data: { ...data, ...said }, relayed: relayed.with({ data: { ...sent, ...said } }) })
+  return error.with({
+    data: { ...data, ...annotations },
+    relayed: relayed.with({ data: { ...sent, ...annotations } }),
+  })
 }
 
-function fieldsOf({ key, wasReplay, startedAt }: About): Readonly<Record<string, unknown>> {
+function fieldsOf({ key, wasReplay, startedAt }: ReplayFacts): Readonly<Record<string, unknown>> {
   return {
     ...(key !== undefined && { [IDEMPOTENCY_KEY]: key }),
     was_replay: wasReplay,
@@ -157,42 +159,42 @@ function fieldsOf({ key, wasReplay, startedAt }: About): Readonly<Record<string,
 }
 
 /**
- * Reads, with the rights of the caller, whether a call whose answer is lost took effect. Resolves with what the read
- * found, or with nothing where the call had no effect. @throws where the read cannot tell
+ * Verifies, with the rights of the caller, whether a call with a lost response took effect. Resolves with what the read
+ * found, or undefined if the call had no effect. @throws if the read is inconclusive
  */
 export async function verify(
   call: Call,
   upstream: string,
-  written: string,
+  verifyExpression: string,
   deps: Deps,
 ): Promise<{ readonly value: unknown } | undefined> {
-  const expression = parseExpression(written)
+  const expression = parseExpression(verifyExpression)
   const { find } = expression
-  if (!find) throw new Error('it does not say what to look for')
+  if (!find) throw new Error('it does not name what to look for')
   const given = call.params.fields.arguments
   const outcome = await deps.invoker.call(
     snapshotCall(expression, { call, upstream, args: asArguments(given), deps }),
   )
-  if (outcome.kind === 'input_required') throw new Error('the server asks something first')
+  if (outcome.kind === 'input_required') throw new Error('the server requests input first')
   if (outcome.result.fields.isError === true) throw new Error('the read failed')
-  return look(resultValue(outcome.result), find)
+  return findAt(resultValue(outcome.result), find)
 }
 
-/** What a read found, in place of the answer that was lost. */
+/** What a verifying read found, in place of the lost response. */
 export function verifiedResult(value: unknown, entry: Descriptor | undefined): Payload {
   const text = typeof value === 'string' ? value : JSON.stringify(value)
   const result = { content: [{ type: 'text', text }], _meta: { [VERIFIED]: true } }
   return Payload.of(fits(value, entry) ? { ...result, structuredContent: value } : result)
 }
 
-interface Around {
+interface ReadContext {
   readonly call: Call
   readonly upstream: string
   readonly args: Readonly<Record<string, unknown>>
   readonly deps: Deps
 }
 
-function snapshotCall(expression: Expression, { call, upstream, args, deps }: Around): Call {
+function snapshotCall(expression: Expression, { call, upstream, args, deps }: ReadContext): Call {
   return deps.invoker.internal({
     purpose: 'read',
     principal: call.principal,
@@ -208,31 +210,31 @@ function asArguments(given: unknown): Readonly<Record<string, unknown>> {
 }
 
 /**
- * Follows a path. It is absent where a list is too short, a value is null, or the last member is missing; where the
- * way there is another than the path says, the read says nothing about it.
+ * Follows a path. The value is absent if a list is too short, a value is null, or the last member is missing; if the
+ * structure differs from the path in any other way, the read is inconclusive.
  */
-function look(result: unknown, { steps }: Path): { readonly value: unknown } | undefined {
-  let at = result
+function findAt(result: unknown, { steps }: Path): { readonly value: unknown } | undefined {
+  let current = result
   for (const [index, step] of steps.entries()) {
-    if (step === null) throw new Error('it looks for several things')
-    if (at === null) return undefined
+    if (step === null) throw new Error('the path matches several values')
+    if (current === null) return undefined
     if (typeof step === 'number') {
-      if (!Array.isArray(at)) throw new Error(`there is no list before [${step}]`)
-      at = at[step]
-      if (at === undefined) return undefined
+      if (!Array.isArray(current)) throw new Error(`no list before [${step}]`)
+      current = current[step]
+      if (current === undefined) return undefined
       continue
     }
-    if (!isObject(at)) throw new Error(`there is no object before .${step}`)
+    if (!isObject(current)) throw new Error(`no object before .${step}`)
     const isLast = index === steps.length - 1
-    if (!Object.hasOwn(at, step)) {
+    if (!Object.hasOwn(current, step)) {
       if (isLast) return undefined
-      throw new Error(`there is no .${step}`)
+      throw new Error(`no member .${step}`)
     }
-    at = at[step]
+    current = current[step]
   }
-  if (at === undefined) throw new Error('the read has no result')
-  const isEmpty = at === null || at === '' || (Array.isArray(at) && at.length === 0)
-  return isEmpty ? undefined : { value: at }
+  if (current === undefined) throw new Error('the read returned no result')
+  const isEmpty = current === null || current === '' || (Array.isArray(current) && current.length === 0)
+  return isEmpty ? undefined : { value: current }
 }
 
 function fits(value: unknown, entry: Descriptor | undefined): boolean {

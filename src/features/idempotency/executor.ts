@@ -34,7 +34,7 @@ import {
   type KeyedRequest,
   conflict,
   inProgress,
-  lost,
+  outcomeLost,
   overloaded,
   repeatable,
 } from './keyed-request.ts'
@@ -43,7 +43,7 @@ import { InFlightCall } from './in-flight.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'gateway'>
 
-/** How the calls of one tool are made once. */
+/** How calls of one tool are executed once. */
 export interface ToolPolicy {
   readonly upstream: string
   readonly next: Handler
@@ -55,27 +55,27 @@ export interface ToolPolicy {
   readonly forwardsKey: boolean
 }
 
-/** The slot of a call's state that names the attempt its server asks for. */
+/** The request state key with the attempt whose server requests input. */
 const STATE_KEY = 'idempotency'
 
-/** How many keyed calls may be under way. */
+/** How many keyed calls may be in flight. */
 const MAX_IN_FLIGHT_CALLS = 10_000
-/** How often a call of another gateway is looked after: at first, and at last, in milliseconds. */
+/** How often the record of another gateway's call is polled: at first, and at most, in milliseconds. */
 const POLL_INTERVAL_MS = { first: 20, last: 250 }
-/** How long the answers to a question of a server can be awaited by whoever holds its call, in milliseconds. */
+/** How long input responses can be awaited, in milliseconds. */
 const INPUT_TIMEOUT_MS = 330_000
-/** How long closing waits for what is being written, in milliseconds. */
-const CLOSING = 2000
+/** How long closing waits for pending writes, in milliseconds. */
+const CLOSE_TIMEOUT_MS = 2000
 
-/** How a caller gets hold of the record of its key. */
+/** How a caller obtains the record of its key. */
 type Step =
   | { readonly kind: 'claim' }
-  /** It brings the input responses for a call of ours that its server has open. */
+  /** The caller brings input responses for a call of this gateway that is open at its server. */
   | { readonly kind: 'resume'; readonly stored: StoredCall }
-  /** The call of the record is lost; a read may say what came of it. */
+  /** The response of the recorded call is lost; a read may determine its outcome. */
   | { readonly kind: 'settle'; readonly stored: StoredCall }
 
-/** Makes keyed calls once, however often they are asked for. */
+/** Executes keyed calls once, however often they are requested. */
 export class IdempotentExecutor {
   readonly #deps: Deps
   readonly #ledger: Ledger
@@ -86,11 +86,11 @@ export class IdempotentExecutor {
     this.#ledger = new Ledger(deps)
   }
 
-  /** Makes a call, or tells what came of it when it was made before. */
+  /** Executes a call, or returns the outcome of an earlier execution. */
   async run(keyed: KeyedRequest, plan: ToolPolicy): Promise<Outcome> {
-    const reopening = this.#reopened(keyed)
+    const reopening = this.#reopen(keyed)
     const reopened = reopening && (await reopening)
-    // Whoever holds the open call says what became of it.
+    // The holder of the open call reports its outcome.
     if (reopened?.kind === 'abandoned') return plan.next(keyed.call)
     let step: Step =
       reopened?.kind === 'own' ? { kind: 'resume', stored: reopened.stored } : { kind: 'claim' }
@@ -98,8 +98,8 @@ export class IdempotentExecutor {
       const { completion, shared } = await this.#share(keyed, plan, step)
       const isFirst = shared.isFirst(keyed.call)
       if (step.kind === 'resume' && !isFirst) {
-        // Another caller holds the key for a moment, as it reads our record.
-        await heeding(shared.gone, keyed, shared.startedAt)
+        // Another caller holds the key briefly, while it reads our record.
+        await waitWithCaller(shared.gone, keyed, shared.startedAt)
         continue
       }
       step = { kind: 'claim' }
@@ -109,48 +109,48 @@ export class IdempotentExecutor {
         case 'failed':
           throw failure(completion, keyed, !isFirst)
         case 'held_elsewhere': {
-          const stored = await this.#look(completion.stored, keyed)
+          const stored = await this.#pollRecord(completion.stored, keyed)
           if (stored?.record.state === 'done') return replay(stored.record, keyed, plan)
           if (stored) step = { kind: 'settle', stored }
           break
         }
         case 'input_required':
           if (isFirst) return completion.outcome
-          await heeding(shared.gone, keyed, shared.startedAt)
+          await waitWithCaller(shared.gone, keyed, shared.startedAt)
           break
         case 'abandoned':
-          await heeding(shared.gone, keyed, shared.startedAt)
+          await waitWithCaller(shared.gone, keyed, shared.startedAt)
       }
     }
   }
 
-  /** Waits until no call is under way any more that has to be written down. */
+  /** Waits until every in-flight call is recorded. */
   async close(): Promise<void> {
     const all = Promise.all(this.#shared.values().map(({ gone }) => gone))
-    await within(all, CLOSING, undefined)
+    await within(all, CLOSE_TIMEOUT_MS, undefined)
   }
 
-  /** The open call of the server that a retry brings answers for; nothing where it is none, or goes on already. */
-  #reopened(keyed: KeyedRequest): Promise<Claim | undefined> | undefined {
-    const asked = keyed.call.requestState[STATE_KEY]
-    if (typeof asked !== 'string' || this.#shared.has(keyed.id)) return undefined
-    return this.#ledger.reopen(keyed, asked)
+  /** The open call for which a retry brings input responses; undefined if there is none, or it continues already. */
+  #reopen(keyed: KeyedRequest): Promise<Claim | undefined> | undefined {
+    const attempt = keyed.call.requestState[STATE_KEY]
+    if (typeof attempt !== 'string' || this.#shared.has(keyed.id)) return undefined
+    return this.#ledger.reopen(keyed, attempt)
   }
 
-  /** Begins a call, or joins the one that has begun. */
+  /** Starts a call, or joins the one in flight. */
   async #share(
     keyed: KeyedRequest,
     plan: ToolPolicy,
     step: Step,
   ): Promise<{ completion: Completion; shared: InFlightCall }> {
-    const there = this.#shared.get(keyed.id)
-    if (there) {
-      if (there.keyed.fingerprint !== keyed.fingerprint)
-        throw conflict(keyed, there.keyed.tool, there.startedAt)
-      const completion = await there.wait(keyed.call).catch((error: unknown) => {
-        throw isTimeout(error) ? inProgress(keyed, there.startedAt) : error
+    const inFlight = this.#shared.get(keyed.id)
+    if (inFlight) {
+      if (inFlight.keyed.fingerprint !== keyed.fingerprint)
+        throw conflict(keyed, inFlight.keyed.tool, inFlight.startedAt)
+      const completion = await inFlight.wait(keyed.call).catch((error: unknown) => {
+        throw isTimeout(error) ? inProgress(keyed, inFlight.startedAt) : error
       })
-      return { completion, shared: there }
+      return { completion, shared: inFlight }
     }
     if (this.#shared.size >= MAX_IN_FLIGHT_CALLS) throw overloaded()
     const shared = new InFlightCall(keyed)
@@ -163,7 +163,7 @@ export class IdempotentExecutor {
   async #perform(shared: InFlightCall, plan: ToolPolicy, step: Step): Promise<void> {
     let writing: Promise<unknown> | undefined
     try {
-      const claim = await this.#take(step, shared, plan)
+      const claim = await this.#obtain(step, shared, plan)
       if (claim.kind !== 'own') return shared.end(claim)
       const made = await this.#make(shared, plan, claim.stored)
       writing = made.writing
@@ -171,15 +171,15 @@ export class IdempotentExecutor {
     } catch (error) {
       shared.end({ kind: 'failed', error })
     } finally {
-      // Whoever comes until it is written down learns of it here.
+      // Callers that arrive before the record is written get the result from here.
       if (writing) await writing
       this.#shared.delete(shared.keyed.id)
       shared.leave()
     }
   }
 
-  /** Takes hold of the record of a key. @throws where the call may not be made */
-  #take(step: Step, shared: InFlightCall, plan: ToolPolicy): Promise<Claim> {
+  /** Obtains the record of a key. @throws if the call may not be made */
+  #obtain(step: Step, shared: InFlightCall, plan: ToolPolicy): Promise<Claim> {
     switch (step.kind) {
       case 'claim':
         return this.#ledger.claim(shared.keyed, plan.quota)
@@ -190,7 +190,7 @@ export class IdempotentExecutor {
     }
   }
 
-  /** Makes the call under a record of ours. */
+  /** Makes the call under our own record. */
   async #make(
     shared: InFlightCall,
     plan: ToolPolicy,
@@ -198,16 +198,16 @@ export class IdempotentExecutor {
   ): Promise<{ readonly completion: Completion; readonly writing?: Promise<unknown> }> {
     const { keyed } = shared
     const { startedAt } = stored.record
-    const { rules, quota: most } = plan
+    const { rules, quota } = plan
     if (!shared.isWanted) {
-      const written = await this.#ledger.write(keyed, stored, 'released', most)
-      return { completion: { kind: 'abandoned' }, ...written }
+      const write = await this.#ledger.write(keyed, stored, 'released', quota)
+      return { completion: { kind: 'abandoned' }, ...write }
     }
     try {
-      const outcome = await this.#answered(shared, plan)
+      const outcome = await this.#execute(shared, plan)
       const next = classifyCompletion(outcome, rules)
       const end = outcome.kind === 'result' ? { result: outcome.result } : {}
-      const written = await this.#ledger.write(keyed, stored, changeTo(next, end), most)
+      const write = await this.#ledger.write(keyed, stored, changeTo(next, end), quota)
       if (outcome.kind === 'input_required') {
         const state = {
           ...outcome.requestState,
@@ -215,57 +215,53 @@ export class IdempotentExecutor {
         }
         return {
           completion: { kind: 'input_required', outcome: { ...outcome, requestState: state } },
-          ...written,
+          ...write,
         }
       }
       const isReleased = next === 'released'
-      const isWritten = written.writing === undefined && !written.isShort
+      const isWritten = write.writing === undefined && !write.isShort
       const isUnrecorded = !isWritten && !isReleased
       const completed = { kind: 'completed', result: outcome.result, startedAt } as const
       const more = { ...(isReleased && { isReleased }), ...(isUnrecorded && { isUnrecorded }) }
-      return { completion: { ...completed, ...more }, ...written }
+      return { completion: { ...completed, ...more }, ...write }
     } catch (error) {
       const next = stateAfterFailure(error, keyed, plan)
       const failed = error instanceof GatewayError ? { failure: error } : {}
-      const written = await this.#ledger.write(keyed, stored, changeTo(next, failed), most)
-      return { completion: { kind: 'failed', error, ...(next === 'done' && { startedAt }) }, ...written }
+      const write = await this.#ledger.write(keyed, stored, changeTo(next, failed), quota)
+      return { completion: { kind: 'failed', error, ...(next === 'done' && { startedAt }) }, ...write }
     }
   }
 
-  /** What the call gives; where its answer is lost, what a read finds of it stands in its place. */
-  async #answered(shared: InFlightCall, plan: ToolPolicy): Promise<Outcome> {
+  /** The response of the call; if it is lost, the result of a verifying read instead. */
+  async #execute(shared: InFlightCall, plan: ToolPolicy): Promise<Outcome> {
     const { keyed } = shared
-    const { upstream, verify: written } = plan
+    const { upstream, verify: verifyExpression } = plan
     const { total } = this.#deps.servers.callBounds(upstream, keyed.tool)
     try {
-      return await shared.within(total, async (call) => plan.next(await this.#prepared(call, keyed, plan)))
+      return await shared.within(total, async (call) => plan.next(await this.#prepare(call, keyed, plan)))
     } catch (thrown) {
       if (stateAfterFailure(thrown, keyed, plan) !== 'unknown') throw thrown
       // A caller that waits longer than a call may take gets OUTCOME_UNKNOWN.
-      const error = shared.isOverdue ? lost(keyed, shared.startedAt) : thrown
-      // A step is in doubt in its transaction, too.
-      if (written === undefined || isStep(keyed.call) || !shared.isWanted) throw error
-      const call = shared.afterwards
-      const found = await verify(call, upstream, written, this.#deps).catch(() => undefined)
+      const error = shared.isOverdue ? outcomeLost(keyed, shared.startedAt) : thrown
+      // A step with a lost response also has an unknown outcome in its transaction.
+      if (verifyExpression === undefined || isStep(keyed.call) || !shared.isWanted) throw error
+      const call = shared.verificationCall
+      const found = await verify(call, upstream, verifyExpression, this.#deps).catch(() => undefined)
       if (!found) throw keyed.key === undefined ? error : repeatable(error)
       return { kind: 'result', result: verifiedResult(found.value, call.tool) }
     }
   }
 
-  /** The call as the server gets it: with the key where it wants one. */
-  async #prepared(
-    call: Call,
-    { key }: KeyedRequest,
-    { keyArgument, forwardsKey }: ToolPolicy,
-  ): Promise<Call> {
+  /** The call for the server: with the key, if the server accepts one. */
+  async #prepare(call: Call, { key }: KeyedRequest, { keyArgument, forwardsKey }: ToolPolicy): Promise<Call> {
     if (key === undefined) return call
     const entry = keyArgument === false ? undefined : call.tool
     const filled = withKeyArgument(call, key, keyArgument, entry)
     return forwardsKey ? { ...filled, idempotencyKey: key } : filled
   }
 
-  /** Looks after a call of another gateway until that is over, or lost; nothing where its record is gone. */
-  async #look(first: StoredCall, keyed: KeyedRequest): Promise<StoredCall | undefined> {
+  /** Polls the record of another gateway's call until it ended or is lost; undefined if the record is gone. */
+  async #pollRecord(first: StoredCall, keyed: KeyedRequest): Promise<StoredCall | undefined> {
     let stored = first
     for (let delay = POLL_INTERVAL_MS.first; ; delay = Math.min(delay * 1.5, POLL_INTERVAL_MS.last)) {
       const { record } = stored
@@ -275,7 +271,7 @@ export class IdempotentExecutor {
       }
       if (record.fingerprint !== keyed.fingerprint) throw conflict(keyed, record.tool, record.startedAt)
       if (record.state === 'done' || (await this.#isLost(record))) return stored
-      await heeding(pause(delay), keyed, record.startedAt)
+      await waitWithCaller(pause(delay), keyed, record.startedAt)
       if (this.#shared.has(keyed.id)) return undefined
       const found = await this.#ledger.find(keyed)
       if (!found) return undefined
@@ -283,18 +279,18 @@ export class IdempotentExecutor {
     }
   }
 
-  /** Whether a call without a known end is abandoned. */
+  /** Whether a call without a recorded end is abandoned. */
   async #isLost({ state, openUntil, owner }: CallRecord): Promise<boolean> {
     if (state === 'unknown') return true
     if (openUntil !== undefined && openUntil <= Date.now()) return true
     return !(await this.#deps.identity.membership.isAlive(owner))
   }
 
-  /** Finds out whether a lost call may be made again. @throws OUTCOME_UNKNOWN, IDEMPOTENCY_IN_PROGRESS */
+  /** Determines whether a lost call may be repeated. @throws OUTCOME_UNKNOWN, IDEMPOTENCY_IN_PROGRESS */
   async #settle(
     stored: StoredCall,
     shared: InFlightCall,
-    { upstream, verify: written }: ToolPolicy,
+    { upstream, verify: verifyExpression }: ToolPolicy,
   ): Promise<Claim> {
     const { keyed } = shared
     const { startedAt, lostAt, state, attemptedAt } = stored.record
@@ -302,21 +298,23 @@ export class IdempotentExecutor {
     const entry = listed && asCalled(listed, keyed.call)
     if (entry && (entry.classification.op === 'read' || entry.classification.idempotent))
       return this.#ledger.takeOver(keyed, stored)
-    if (written === undefined) throw lost(keyed, startedAt)
-    const found = await verify(shared.call, upstream, written, this.#deps).catch((error: unknown) => {
-      throw lost(keyed, startedAt, reasonOf(error))
-    })
+    if (verifyExpression === undefined) throw outcomeLost(keyed, startedAt)
+    const found = await verify(shared.call, upstream, verifyExpression, this.#deps).catch(
+      (error: unknown) => {
+        throw outcomeLost(keyed, startedAt, reasonOf(error))
+      },
+    )
     if (found) return this.#ledger.settle(keyed, stored, verifiedResult(found.value, entry))
-    // What was sent before may act for as long as a server may be silent, from its last sign of life on.
+    // The earlier request may still take effect for as long as a server may be silent, from its last sign of life on.
     const { silence } = this.#deps.servers.callBounds(upstream, keyed.tool)
     if (state === 'executing' && silence > 0) {
-      // Its gateway ended, and that is known just now.
+      // Its gateway ended, which was noticed only now.
       const marked = await this.#ledger.markLost(keyed, stored)
       if (marked.kind !== 'own') return marked
       throw inProgress(keyed, startedAt, silence / 1000)
     }
-    const left = silence - (Date.now() - (lostAt ?? attemptedAt))
-    if (left > 0) throw inProgress(keyed, startedAt, left / 1000)
+    const remainingMs = silence - (Date.now() - (lostAt ?? attemptedAt))
+    if (remainingMs > 0) throw inProgress(keyed, startedAt, remainingMs / 1000)
     return this.#ledger.takeOver(keyed, stored)
   }
 }
@@ -334,7 +332,7 @@ function changeTo(next: NextState, end: Pick<Partial<CallRecord>, 'result' | 'fa
   }
 }
 
-/** Why a read could not tell what came of a call, in 300 characters. */
+/** Why a verifying read was inconclusive, in at most 300 characters. */
 function reasonOf(error: unknown): string {
   return (error instanceof Error ? error.message : asGatewayError(error).message).slice(0, 300)
 }
@@ -343,14 +341,17 @@ function stateAfterFailure(error: unknown, { call }: KeyedRequest, { rules }: To
   return classifyFailure(error, { rules, isResumed: call.requestState[STATE_KEY] !== undefined })
 }
 
-interface Telling {
+interface ResponseContext {
   readonly keyed: KeyedRequest
   readonly plan: ToolPolicy
   readonly wasReplay: boolean
 }
 
-function answer(ended: Completion & { kind: 'completed' }, { keyed, plan, ...telling }: Telling): Outcome {
-  const wasReplay = telling.wasReplay && !ended.isReleased
+function answer(
+  ended: Completion & { kind: 'completed' },
+  { keyed, plan, ...context }: ResponseContext,
+): Outcome {
+  const wasReplay = context.wasReplay && !ended.isReleased
   if (wasReplay) keyed.call.logFields.set('replayed', true)
   const { startedAt, isUnrecorded } = ended
   const result = isUnrecorded ? ended.result.withMeta({ [UNRECORDED]: true }) : ended.result
@@ -367,7 +368,7 @@ function failure(
   return annotateFailure(error, { key, wasReplay, startedAt })
 }
 
-/** What came of a call, once more. */
+/** Returns the recorded outcome again. */
 function replay(
   { result, failure: error, startedAt }: CallRecord,
   keyed: KeyedRequest,
@@ -377,8 +378,8 @@ function replay(
   throw failure({ kind: 'failed', error, startedAt }, keyed, true)
 }
 
-/** Waits, as long as the caller does. @throws IDEMPOTENCY_IN_PROGRESS, or why the call ended */
-async function heeding(promise: Promise<void>, keyed: KeyedRequest, startedAt: number): Promise<void> {
+/** Waits as long as the caller does. @throws IDEMPOTENCY_IN_PROGRESS, or the reason why the call ended */
+async function waitWithCaller(promise: Promise<void>, keyed: KeyedRequest, startedAt: number): Promise<void> {
   try {
     await untilAborted(promise, keyed.call.signal)
   } catch (error) {

@@ -8,7 +8,7 @@ import { CAMEL_KEY, IDEMPOTENCY_KEY, keyShape, NS, isTask } from '../../protocol
 import type { Feature } from '../feature.ts'
 import type { Services } from '../feature.ts'
 import { type ToolPolicy, IdempotentExecutor } from './executor.ts'
-import { autoKeyed, isForUs, readKeyed, noTask } from './keyed-request.ts'
+import { autoKeyed, hasIdempotencyValues, readKeyed, noTask } from './keyed-request.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'gateway'>
 
@@ -28,12 +28,12 @@ const settingsSchema = {
     ttl: {
       ...durationSchema,
       default: '24h',
-      description: 'How long what came of a call is remembered, where the caller does not say.',
+      description: 'How long the outcome of a call is remembered, unless the caller specifies it.',
     },
     max_ttl: {
       ...durationSchema,
       default: '7d',
-      description: 'How long a caller may have it remembered at most.',
+      description: 'The longest time that a caller may specify.',
     },
     max_keys: {
       type: 'integer',
@@ -41,39 +41,40 @@ const settingsSchema = {
       maximum: 1_000_000,
       default: 1000,
       errorMessage: 'must be a whole number from 1',
-      description: 'For how many calls each caller has it remembered at a time; further keys are refused.',
+      description: 'How many keys are remembered for each caller; further keys are refused.',
     },
     max_bytes: {
       ...sizeSchema,
       default: '64MB',
-      description: 'How much is remembered for each caller.',
+      description: 'How many bytes are remembered for each caller.',
     },
     compat: {
       type: 'boolean',
       default: true,
-      description: 'Whether what is said of the key also stands at `idempotency` of a result.',
+      description: 'Whether facts about the key are also sent at `idempotency` of a result.',
     },
   },
 } as const
 
-/** Makes calls with an idempotency key once, and tells again what came of them. */
+/** Executes calls with an idempotency key once, and replays their outcomes. */
 export const idempotency: Feature<Settings | false> = {
   name: 'idempotency',
   place: 'features',
   isLeftToGateway: true,
   schema: settingsSchema,
   create: (settings, deps) => {
-    const runs = new IdempotentExecutor(deps)
+    const executor = new IdempotentExecutor(deps)
     return {
       middleware: (target) => {
         const { method, upstream, isBuiltin } = target
-        const own = settings(upstream)
-        if (method !== 'tools/call' || upstream === undefined || isBuiltin || own === false) return undefined
-        const ttl = { ttl: own.ttl, longest: own.max_ttl }
-        const auto = toolSetting(target, 'autoKey', deps)
+        const serverSettings = settings(upstream)
+        if (method !== 'tools/call' || upstream === undefined || isBuiltin || serverSettings === false)
+          return undefined
+        const ttl = { ttl: serverSettings.ttl, maxTtl: serverSettings.max_ttl }
+        const autoKeyTtl = toolSetting(target, 'autoKey', deps)
         return (next) => {
-          const plan = planOf(target, own, next, deps)
-          return once({ runs, plan, ttl, auto })
+          const plan = planOf(target, serverSettings, next, deps)
+          return executeOnce({ executor, plan, ttl, autoKeyTtl })
         }
       },
       toolFacts: ({ upstream, classification }) =>
@@ -87,48 +88,48 @@ export const idempotency: Feature<Settings | false> = {
             type: 'string',
             pattern: keyShape.source,
             description:
-              'Optional. A name you choose for this action, of letters, digits and "_-:.", at most 128. A call with the same name and arguments is not run again: it gets the first answer.',
+              'Optional. A key that you choose for this action: at most 128 letters, digits and "_-:.". A call with the same key and arguments is not run again: it returns the first result.',
           },
           isFor: ({ classification }) => classification.op !== 'read',
         },
       ],
       extensions: (upstream) => {
-        const own = settings(upstream)
-        if (own === false) return {}
-        return { [`${NS}/idempotency`]: { maxTtlSeconds: Math.floor(own.max_ttl / 1000) } }
+        const serverSettings = settings(upstream)
+        if (serverSettings === false) return {}
+        return { [`${NS}/idempotency`]: { maxTtlSeconds: Math.floor(serverSettings.max_ttl / 1000) } }
       },
-      close: () => runs.close(),
+      close: () => executor.close(),
     }
   },
 }
 
-interface Once {
-  readonly runs: IdempotentExecutor
+interface OnceOptions {
+  readonly executor: IdempotentExecutor
   readonly plan: ToolPolicy
-  readonly ttl: { readonly ttl: number; readonly longest: number }
-  readonly auto: number | undefined
+  readonly ttl: { readonly ttl: number; readonly maxTtl: number }
+  readonly autoKeyTtl: number | undefined
 }
 
-function once({ runs, plan, ttl, auto }: Once): Handler {
+function executeOnce({ executor, plan, ttl, autoKeyTtl }: OnceOptions): Handler {
   const { next, upstream } = plan
   const automatic: Handler = async (call) => {
     const listed = listedTool(call)
     const entry = listed && asCalled(listed, call)
     if (!entry || entry.classification.op === 'read' || entry.classification.idempotent) return next(call)
     if (isTask(call)) throw noTask()
-    return runs.run(autoKeyed(call, upstream, auto ?? 0), plan)
+    return executor.run(autoKeyed(call, upstream, autoKeyTtl ?? 0), plan)
   }
   const keyed: Handler = async (call) => {
     const read = readKeyed(call, upstream, ttl)
     if ('id' in read) {
       if (isTask(call)) throw noTask()
-      return runs.run(read, plan)
+      return executor.run(read, plan)
     }
-    return auto === undefined ? next(read) : automatic(read)
+    return autoKeyTtl === undefined ? next(read) : automatic(read)
   }
   const unkeyed: Handler =
-    auto === undefined ? next : (call) => (call.internal ? next(call) : automatic(call))
-  return (call) => (isForUs(call) ? keyed(call) : unkeyed(call))
+    autoKeyTtl === undefined ? next : (call) => (call.internal ? next(call) : automatic(call))
+  return (call) => (hasIdempotencyValues(call) ? keyed(call) : unkeyed(call))
 }
 
 function planOf(target: Target, settings: Settings, next: Handler, deps: Deps): ToolPolicy {

@@ -1,4 +1,4 @@
-/** An in-flight keyed call and its waiting callers. It goes on for a while without any of them. */
+/** An in-flight keyed call and its waiting callers. It continues for a while without any of them. */
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { MAX_TIMER_MS, untilAborted } from '../../core/time/waiting.ts'
@@ -7,29 +7,29 @@ import type { KeyedRequest } from './keyed-request.ts'
 
 /** How long a call continues without a waiting caller, in milliseconds. */
 const ORPHAN_GRACE_MS = 5000
-/** How long what does the call may take to end once it was aborted, in milliseconds. */
+/** How long an aborted call may take to end, in milliseconds. */
 const ABORT_TIMEOUT_MS = 1000
 
 /**
- * An in-flight call and the callers coalesced onto it. It ends by itself, when no caller waits, or when it
- * has taken as long as a call may, whoever waits.
+ * An in-flight call and the callers coalesced onto it. It ends when it completes, when no caller waits any more, or when
+ * it exceeds the maximum duration of a call.
  */
 export class InFlightCall {
   readonly keyed: KeyedRequest
   readonly startedAt = Date.now()
-  /** Resolved once it is over, what came of it written down. */
+  /** Resolves once the call is over and its outcome is recorded. */
   readonly gone: Promise<void>
   readonly #first: Call
   readonly #controller = new AbortController()
-  readonly #turn = Promise.withResolvers<Completion>()
+  readonly #completion = Promise.withResolvers<Completion>()
   readonly #gone = Promise.withResolvers<void>()
-  readonly #stuck = Promise.withResolvers<never>()
+  readonly #abandoned = Promise.withResolvers<never>()
   #waiting = 0
-  #isFirstHere = false
+  #isFirstWaiting = false
   #hasEnded = false
   #timer: NodeJS.Timeout | undefined
   #total = Number.POSITIVE_INFINITY
-  #resting = 0
+  #pauses = 0
   #deadline: NodeJS.Timeout | undefined
   #isOverdue = false
 
@@ -37,7 +37,7 @@ export class InFlightCall {
     this.keyed = keyed
     this.#first = keyed.call
     this.gone = this.#gone.promise
-    this.#stuck.promise.catch(() => undefined)
+    this.#abandoned.promise.catch(() => undefined)
   }
 
   /** Whether any caller waits. */
@@ -45,38 +45,38 @@ export class InFlightCall {
     return this.#waiting > 0
   }
 
-  /** Whether it was ended as it took longer than a call may. */
+  /** Whether it was aborted because it exceeded the maximum duration. */
   get isOverdue(): boolean {
     return this.#isOverdue
   }
 
-  /** The call that is made for all of them. Notes are for the first one alone. */
+  /** The call that is made on behalf of all callers. Notifications go to the first caller only. */
   get call(): Call {
     const { signal } = this.#controller
     return {
       ...this.#first,
       signal,
       abort: (reason) => this.#abort(reason),
-      pauseDeadline: () => this.#rest(),
-      emit: (note) => {
-        if (this.#isFirstHere) this.#first.emit(note)
+      pauseDeadline: () => this.#pauseDeadline(),
+      emit: (notification) => {
+        if (this.#isFirstWaiting) this.#first.emit(notification)
       },
     }
   }
 
-  /** A call to look something up with for all of them, which may be done when theirs was ended. */
-  get afterwards(): Call {
+  /** A call for a verifying read on behalf of all callers, usable after the original was aborted. */
+  get verificationCall(): Call {
     const controller = new AbortController()
     const { signal } = controller
     return { ...this.#first, signal, abort: (reason) => controller.abort(reason), emit: () => undefined }
   }
 
-  /** What the call comes to; it takes so many milliseconds at most. @throws what it throws, or why it was ended */
+  /** Runs the call, at most for the given time in milliseconds. @throws errors of the call, or why it was aborted */
   async within<Value>(total: number, make: (call: Call) => Promise<Value>): Promise<Value> {
     this.#total = total
     this.#start()
     try {
-      return await Promise.race([make(this.call), this.#stuck.promise])
+      return await Promise.race([make(this.call), this.#abandoned.promise])
     } finally {
       clearTimeout(this.#deadline)
       this.#total = Number.POSITIVE_INFINITY
@@ -87,17 +87,17 @@ export class InFlightCall {
     return call === this.#first
   }
 
-  /** What it comes to. @throws the reason of the caller's signal, where that is aborted before */
+  /** The completion of the call. @throws the reason of the caller's signal, if that is aborted first */
   async wait(call: Call): Promise<Completion> {
     const isFirst = this.isFirst(call)
     this.#waiting++
-    if (isFirst) this.#isFirstHere = true
+    if (isFirst) this.#isFirstWaiting = true
     clearTimeout(this.#timer)
     try {
-      return await untilAborted(this.#turn.promise, call.signal)
+      return await untilAborted(this.#completion.promise, call.signal)
     } finally {
-      if (isFirst) this.#isFirstHere = false
-      if (--this.#waiting === 0 && !this.#hasEnded) this.#giveUpSoon(call.signal)
+      if (isFirst) this.#isFirstWaiting = false
+      if (--this.#waiting === 0 && !this.#hasEnded) this.#abortIfOrphaned(call.signal)
     }
   }
 
@@ -105,8 +105,8 @@ export class InFlightCall {
   end(ended: Completion): void {
     this.#hasEnded = true
     clearTimeout(this.#timer)
-    this.#turn.resolve(ended)
-    // The server goes on for as long as the one who is asked can be heard of.
+    this.#completion.resolve(ended)
+    // The server continues for as long as the caller that was asked for input is connected.
     const { signal } = this.#first
     if (ended.kind !== 'input_required') return
     const stop = (): void => this.#abort(signal.reason)
@@ -118,44 +118,44 @@ export class InFlightCall {
     this.#gone.resolve()
   }
 
-  #giveUpSoon({ reason }: AbortSignal): void {
+  #abortIfOrphaned({ reason }: AbortSignal): void {
     clearTimeout(this.#timer)
-    const why =
+    const abortReason =
       reason instanceof GatewayError ? reason : new GatewayError('CANCELLED', 'No caller waits for it.')
-    this.#timer = setTimeout(() => this.#abort(why), ORPHAN_GRACE_MS).unref()
+    this.#timer = setTimeout(() => this.#abort(abortReason), ORPHAN_GRACE_MS).unref()
   }
 
-  /** What makes the call ends with it; if it does not, that is not awaited. */
+  /** Aborts the call; if it does not end in time, it is no longer awaited. */
   #abort(reason: unknown): void {
     this.#controller.abort(reason)
-    setTimeout(() => this.#stuck.reject(reason), ABORT_TIMEOUT_MS).unref()
+    setTimeout(() => this.#abandoned.reject(reason), ABORT_TIMEOUT_MS).unref()
   }
 
   #start(): void {
     clearTimeout(this.#deadline)
-    if (this.#resting > 0 || this.#total > MAX_TIMER_MS) return
+    if (this.#pauses > 0 || this.#total > MAX_TIMER_MS) return
     this.#deadline = setTimeout(() => {
       this.#isOverdue = true
       this.#abort(tooLong(this.#total))
     }, this.#total).unref()
   }
 
-  /** Stops the clock while a person is waited for; the time begins anew after that. */
-  #rest(): () => void {
+  /** Stops the deadline while a person is awaited; it starts again after that. */
+  #pauseDeadline(): () => void {
     const first = this.#first.pauseDeadline?.()
-    this.#resting++
+    this.#pauses++
     clearTimeout(this.#deadline)
     let isOver = false
     return () => {
       if (isOver) return
       isOver = true
       first?.()
-      this.#resting--
+      this.#pauses--
       this.#start()
     }
   }
 }
 
 function tooLong(total: number): GatewayError {
-  return new GatewayError('OPERATION_TIMEOUT', `The server did not answer within ${total / 1000} s.`)
+  return new GatewayError('OPERATION_TIMEOUT', `The server did not respond within ${total / 1000} s.`)
 }

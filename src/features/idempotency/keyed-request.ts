@@ -1,4 +1,4 @@
-/** Reads the key of a call and the fingerprint of its arguments, and words the refusals of keyed calls. */
+/** Reads the key of a call and the fingerprint of its arguments, and defines the errors of keyed calls. */
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isoTime } from '../../core/time/waiting.ts'
@@ -15,55 +15,55 @@ import {
 } from '../../protocol/meta-keys.ts'
 import { callKey, fingerprintOf } from '../../records/calls.ts'
 
-/** A call that is to be made once. */
+/** A call to be executed once. */
 export interface KeyedRequest {
-  /** Without what is for this feature alone. */
+  /** Without the values of this feature. */
   readonly call: Call
-  /** The key as the caller knows it; absent where the gateway made one. */
+  /** The caller's key; absent if the gateway generated one. */
   readonly key?: string
   readonly tool: string
   readonly fingerprint: string
-  /** Where its record is kept. */
+  /** The store key of its record. */
   readonly id: string
-  /** How long what came of it is remembered, in milliseconds. */
+  /** How long its outcome is remembered, in milliseconds. */
   readonly ttl: number
 }
 
-/** The name of how long a key is remembered among the values for features. */
+/** The name of the TTL among the values for features. */
 const TTL_VALUE = 'idempotency_ttl_seconds'
-/** The shortest time it can be remembered, in seconds. */
+/** The shortest TTL, in seconds. */
 const MIN_TTL_SECONDS = 60
 
-/** Whether a call carries anything that is for this feature. */
-export function isForUs(call: Call): boolean {
+/** Whether a call carries any value for this feature. */
+export function hasIdempotencyValues(call: Call): boolean {
   return hasIdempotencyKey(call) || hasExtension(call, TTL_VALUE)
 }
 
-/** Reads a call that carries something for this feature; nothing but the call where that is no key. @throws INVALID_INPUT */
+/** Reads the values of this feature; returns just the call if there is no key. @throws INVALID_INPUT */
 export function readKeyed(
   given: Call,
   upstream: string,
-  { ttl, longest }: { readonly ttl: number; readonly longest: number },
+  { ttl, maxTtl }: { readonly ttl: number; readonly maxTtl: number },
 ): KeyedRequest | Call {
   const key = hasIdempotencyKey(given) ? idempotencyKeyOf(given) : undefined
   const seconds = readTtl(given)
   const call = withoutIdempotencyKey(withoutExtension(given, TTL_VALUE))
   if (key === undefined) return call
-  const wanted = seconds === undefined ? ttl : Math.max(seconds, MIN_TTL_SECONDS) * 1000
-  // No key of a caller has a sign of this kind.
-  const own = call.internal === undefined ? key : `~${call.internal}:${key}`
-  const known = { call: withoutTasks(call), key, ttl: Math.min(wanted, longest) }
-  return { ...known, ...identity(call), id: callKey(call.principal.id, upstream, own) }
+  const requestedTtl = seconds === undefined ? ttl : Math.max(seconds, MIN_TTL_SECONDS) * 1000
+  // Keys of callers never contain `~`.
+  const scopedKey = call.internal === undefined ? key : `~${call.internal}:${key}`
+  const request = { call: withoutTasks(call), key, ttl: Math.min(requestedTtl, maxTtl) }
+  return { ...request, ...identity(call), id: callKey(call.principal.id, upstream, scopedKey) }
 }
 
-/** A call without a key that counts as one with every equal call, for so many milliseconds. */
+/** A call without a key, which is identified with every equal call for the given time in milliseconds. */
 export function autoKeyed(call: Call, upstream: string, ttl: number): KeyedRequest {
-  const known = identity(call)
+  const request = identity(call)
   return {
     call: withoutTasks(call),
     ttl,
-    ...known,
-    id: callKey(call.principal.id, upstream, `~auto:${known.fingerprint}`),
+    ...request,
+    id: callKey(call.principal.id, upstream, `~auto:${request.fingerprint}`),
   }
 }
 
@@ -71,15 +71,15 @@ function identity(call: Call): Pick<KeyedRequest, 'tool' | 'fingerprint'> {
   const { params } = call
   const { name, arguments: given } = params.fields
   const fingerprint = fingerprintOf(String(name), given, {
-    ...told(call, TRANSACTION_ID),
-    ...told(call, 'step_id'),
-    ...losesDigits(params.at('arguments')?.text),
+    ...extensionField(call, TRANSACTION_ID),
+    ...extensionField(call, 'step_id'),
+    ...inexactNumbers(params.at('arguments')?.text),
   })
   return { tool: String(name), fingerprint }
 }
 
-/** A step of one transaction is no step of another one. */
-function told(call: Call, name: string): Readonly<Record<string, unknown>> {
+/** Steps of different transactions are different calls. */
+function extensionField(call: Call, name: string): Readonly<Record<string, unknown>> {
   return hasExtension(call, name) ? { [name]: extensionOf(call, name) } : {}
 }
 
@@ -88,21 +88,21 @@ export function isStep(call: Call): boolean {
   return hasExtension(call, TRANSACTION_ID)
 }
 
-/** Numbers that no double holds, or not with all digits: the server gets them as they were sent. */
-function losesDigits(text: string | undefined): { readonly digits?: readonly string[] } {
+/** Numbers that a double cannot represent exactly: the server receives them as they were sent. */
+function inexactNumbers(text: string | undefined): { readonly digits?: readonly string[] } {
   if (text === undefined || !/\d{16}|\d[eE][+-]?\d{3}/.test(text)) return {}
-  const digits = numbersIn(text).filter((number) => number.length > 15 || isBeyond(number))
+  const digits = numbersIn(text).filter((number) => number.length > 15 || isOutOfRange(number))
   return digits.length > 0 ? { digits } : {}
 }
 
-/** Whether a number is larger than any double, or smaller and not zero. */
-function isBeyond(number: string): boolean {
+/** Whether a number overflows a double, or underflows to zero. */
+function isOutOfRange(number: string): boolean {
   if (!/\d[eE]/.test(number)) return false
   const value = Number(number)
   return !Number.isFinite(value) || (value === 0 && /^[^eE]*[1-9]/.test(number))
 }
 
-/** The numbers of a JSON text. Of a text as long as it likes no expression finds them: its stack has an end. */
+/** The numbers of a JSON text. A regular expression would overflow its stack on long texts. */
 function numbersIn(json: string): readonly string[] {
   const numbers: string[] = []
   for (let at = 0; at < json.length; at++) {
@@ -119,7 +119,7 @@ function numbersIn(json: string): readonly string[] {
 
 const inNumber: ReadonlySet<string> = new Set('0123456789-+.eE')
 
-/** Where a string ends that begins here. */
+/** Where the string ends that starts here. */
 function endOfString(json: string, start: number): number {
   let at = start + 1
   while (at < json.length && json[at] !== '"') at += json[at] === '\\' ? 2 : 1
@@ -136,7 +136,7 @@ function readTtl(call: Call): number | undefined {
   })
 }
 
-/** The key belongs to another call. */
+/** The key belongs to a different call. */
 export function conflict({ key }: KeyedRequest, tool: string, startedAt: number): GatewayError {
   return new GatewayError(
     'IDEMPOTENCY_CONFLICT',
@@ -149,11 +149,11 @@ export function conflict({ key }: KeyedRequest, tool: string, startedAt: number)
   )
 }
 
-/** A task is answered when it is accepted: that answer says nothing of what becomes of the call. */
+/** The response to a task is its acceptance, which says nothing about the outcome of the call. */
 export function noTask(): GatewayError {
   return new GatewayError(
     'INVALID_INPUT',
-    'A call that is to run once, by an idempotency key or by auto_key, cannot be made as a task.',
+    'A call with an idempotency key or auto_key cannot be made as a task.',
     {
       field: 'task',
       reason: 'unsupported',
@@ -163,75 +163,79 @@ export function noTask(): GatewayError {
   )
 }
 
-/** The call is still under way. */
+/** The call is still in flight. */
 export function inProgress({ key }: KeyedRequest, startedAt: number | undefined, seconds = 2): GatewayError {
   return new GatewayError(
     'IDEMPOTENCY_IN_PROGRESS',
-    'The call with this idempotency key is still under way.',
+    'The call with this idempotency key is still in progress.',
     {
       retryAfterSeconds: seconds,
-      suggestion: 'Make the same call with the same key again later: you get what came of it.',
+      suggestion: 'Repeat the same call with the same key later to get its outcome.',
       details: detailsOf(key, startedAt),
     },
   )
 }
 
-/** It is not known whether the first attempt took effect. */
-export function lost({ key }: KeyedRequest, startedAt: number | undefined, why?: string): GatewayError {
+/** It is unknown whether the first attempt took effect. */
+export function outcomeLost(
+  { key }: KeyedRequest,
+  startedAt: number | undefined,
+  verifyError?: string,
+): GatewayError {
   return new GatewayError(
     'OUTCOME_UNKNOWN',
-    'The answer to the first attempt was lost, and this tool may do its work twice, so it was not run again.',
+    'The response to the first attempt was lost. The tool is not idempotent, so it was not retried.',
     {
       isUserActionable: true,
       suggestion:
-        'Find out with a tool that reads whether the call took effect; if it did not, make it again with a new key.',
-      details: { ...detailsOf(key, startedAt), ...(why !== undefined && { verify: why }) },
+        'Check with a read-only tool whether the call took effect; if it did not, repeat it with a new key.',
+      details: { ...detailsOf(key, startedAt), ...(verifyError !== undefined && { verify: verifyError }) },
     },
   )
 }
 
-/** The answer was lost, and a read did not find yet that the call took effect: it is made again by the same key. */
+/** The response was lost, and a read has not found an effect so far: it can be repeated with the same key. */
 export function repeatable(error: unknown): unknown {
   if (!(error instanceof GatewayError) || error.code !== 'OUTCOME_UNKNOWN') return error
   return error.with({
     isUserActionable: true,
-    suggestion: 'Make the same call with the same key again: it is looked up first whether it took effect.',
+    suggestion: 'Repeat the same call with the same key: the gateway first checks whether it took effect.',
   })
 }
 
-/** The caller has as many keys as it may have. */
-export function exhausted(most: string, retryAfterSeconds: number | undefined): GatewayError {
-  return new GatewayError('QUOTA_EXHAUSTED', `This caller has ${most} remembered by idempotency keys.`, {
+/** The caller has reached its limit of keys. */
+export function exhausted(limit: string, retryAfterSeconds: number | undefined): GatewayError {
+  return new GatewayError('QUOTA_EXHAUSTED', `This caller has ${limit} remembered by idempotency keys.`, {
     retryAfterSeconds,
-    suggestion: 'Wait until the first of them are over, or send a shorter idempotency_ttl_seconds.',
+    suggestion: 'Wait until the first keys expire, or send a shorter idempotency_ttl_seconds.',
   })
 }
 
-/** Nothing can be remembered, so nothing is done. */
-export function storeAway(cause: unknown): GatewayError {
+/** Keyed calls are not executed if they cannot be recorded. */
+export function storeUnavailable(cause: unknown): GatewayError {
   return new GatewayError(
     'SERVER_UNAVAILABLE',
-    'The call was not made: its idempotency key could not be written down.',
+    'The call was not made: its idempotency key could not be recorded.',
     { cause, isUnsent: true, suggestion: 'Try again later with the same key.' },
   )
 }
 
-/** Too much is under way. */
+/** Too many calls are in flight. */
 export function overloaded(): GatewayError {
-  return new GatewayError('OVERLOADED', 'Too many calls with idempotency keys are under way.', {
+  return new GatewayError('OVERLOADED', 'Too many calls with idempotency keys are in progress.', {
     isUnsent: true,
   })
 }
 
-/** The replay where there was no room for the result. */
-export function notKept(): GatewayError {
+/** The replay of a call whose result was too large to keep. */
+export function resultNotKept(): GatewayError {
   return new GatewayError(
     'PAYLOAD_TOO_LARGE',
-    'The call was done, but there was no room to keep its result.',
+    'The call was executed, but its result was too large to keep.',
     {
       category: 'permanent',
       isResult: true,
-      suggestion: 'Do not make the call again; read what it did with another tool.',
+      suggestion: 'Do not repeat the call; read its effect with another tool.',
     },
   )
 }

@@ -8,41 +8,47 @@ import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
 import { pause, within } from '../../core/time/waiting.ts'
 import {
-  callsOf,
+  callCollection,
   expiryOf,
   type CallRecord,
   encodeCall,
   findCall,
   type StoredCall,
-  keptCall,
+  decodeCall,
 } from '../../records/calls.ts'
 import type { Store } from '../../store/store.ts'
 import type { Services } from '../feature.ts'
 import type { Completion } from './completion.ts'
-import { exhausted, type KeyedRequest, lost, notKept, storeAway } from './keyed-request.ts'
+import {
+  exhausted,
+  type KeyedRequest,
+  outcomeLost,
+  resultNotKept,
+  storeUnavailable,
+} from './keyed-request.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'identity' | 'gateway'>
 
-/** How much may be remembered for one caller. */
+/** The limits on records of one caller. */
 export interface Quota {
   readonly keys: number
   readonly bytes: number
 }
 
-/** What is remembered for one caller: how many records, and how long they are together. */
+/** The records of one caller: their number, and their total length. */
 interface Tally {
   keys: number
   bytes: number
-  /** When it was counted in the store last, and when the first of them is over. */
+  /** When it was last counted in the store, and when the first record expires. */
   countedAt: number
-  firstOver: number | undefined
+  firstExpiry: number | undefined
 }
 
-/** How many callers are stored count of, and how often the store is counted anew for one of them, in milliseconds. */
+/** How many callers are tracked, and how often a caller's records are recounted, in milliseconds. */
 const MAX_CALLERS = 10_000
 const RECOUNT_INTERVAL_MS = 10_000
 
-/** Keeps count of what is remembered for each caller. Nearly every question is answered at once. */
+/** Tracks the usage of each caller. Nearly every question is answered synchronously. */
 class QuotaTracker {
   readonly #store: Store
   readonly #tallies = new LRUCache<string, Tally | Promise<Tally>>({ max: MAX_CALLERS })
@@ -51,49 +57,49 @@ class QuotaTracker {
     this.#store = store
   }
 
-  /** Whether there is room for one more key of a caller. @throws what the store throws */
-  hasRoom(principal: string, most: Quota): boolean | Promise<boolean> {
+  /** Whether a caller may have one more key. @throws errors of the store */
+  hasRoom(principal: string, quota: Quota): boolean | Promise<boolean> {
     const tally = this.#tally(principal)
-    return isTally(tally) && isBelow(tally, most) ? true : this.#makeSure(principal, most)
+    return isTally(tally) && isBelow(tally, quota) ? true : this.#verifyRoom(principal, quota)
   }
 
-  /** Whether a record may become so much longer; it may where that cannot be known. */
-  mayGrow(principal: string, by: number, most: Quota): boolean | Promise<boolean> {
+  /** Whether a record may grow; true if that cannot be determined. */
+  mayGrow(principal: string, by: number, quota: Quota): boolean | Promise<boolean> {
     const tally = this.#tally(principal)
-    const fits = ({ bytes }: Tally): boolean => bytes + by <= most.bytes
+    const fits = ({ bytes }: Tally): boolean => bytes + by <= quota.bytes
     return isTally(tally) ? fits(tally) : tally.then(fits, () => true)
   }
 
   /**
-   * Takes note of records that came or went, of how much longer they are, and of when one that came is over, in
-   * milliseconds since 1970.
+   * Records that records were added or removed, by how much they grew, and when an added one expires, in milliseconds
+   * since 1970.
    */
   add(principal: string, keys: number, bytes: number, endsAt?: number): void {
     const grow = (tally: Tally): void => {
       tally.keys += keys
       tally.bytes += bytes
-      if (endsAt !== undefined) tally.firstOver = Math.min(tally.firstOver ?? endsAt, endsAt)
+      if (endsAt !== undefined) tally.firstExpiry = Math.min(tally.firstExpiry ?? endsAt, endsAt)
     }
     const tally = this.#tallies.get(principal)
-    // Who is not counted will be, with these.
+    // Callers that are not counted yet will be counted including this change.
     if (tally === undefined) return
     if (isTally(tally)) grow(tally)
     else tally.then(grow, () => undefined)
   }
 
   /** Why a key is refused. */
-  async refusal(principal: string, most: Quota): Promise<Error> {
-    const { keys, firstOver } = await this.#tally(principal)
-    const wait = firstOver === undefined ? undefined : Math.max(1, (firstOver - Date.now()) / 1000)
-    return exhausted(keys >= most.keys ? `${most.keys} calls` : `${most.bytes} bytes`, wait)
+  async refusal(principal: string, quota: Quota): Promise<Error> {
+    const { keys, firstExpiry } = await this.#tally(principal)
+    const wait = firstExpiry === undefined ? undefined : Math.max(1, (firstExpiry - Date.now()) / 1000)
+    return exhausted(keys >= quota.keys ? `${quota.keys} calls` : `${quota.bytes} bytes`, wait)
   }
 
-  async #makeSure(principal: string, most: Quota): Promise<boolean> {
+  async #verifyRoom(principal: string, quota: Quota): Promise<boolean> {
     const tally = await this.#tally(principal)
-    if (isBelow(tally, most)) return true
+    if (isBelow(tally, quota)) return true
     if (Date.now() - tally.countedAt < RECOUNT_INTERVAL_MS) return false
     this.#tallies.delete(principal)
-    return isBelow(await this.#tally(principal), most)
+    return isBelow(await this.#tally(principal), quota)
   }
 
   #tally(principal: string): Tally | Promise<Tally> {
@@ -111,13 +117,16 @@ class QuotaTracker {
   }
 
   async #count(principal: string): Promise<Tally> {
-    const records = [...(await this.#store.scan(callsOf(principal))).values()]
+    const records = [...(await this.#store.scan(callCollection(principal))).values()]
     const ends = records.map(expiryOf).filter((each) => each !== undefined)
     return {
       keys: records.length,
       bytes: records.reduce((sum, { length }) => sum + length, 0),
       countedAt: Date.now(),
-      firstOver: ends.reduce<number | undefined>((least, end) => Math.min(least ?? end, end), undefined),
+      firstExpiry: ends.reduce<number | undefined>(
+        (earliest, end) => Math.min(earliest ?? end, end),
+        undefined,
+      ),
     }
   }
 }
@@ -126,8 +135,8 @@ function isTally(tally: Tally | Promise<Tally>): tally is Tally {
   return !(tally instanceof Promise)
 }
 
-function isBelow({ keys, bytes }: Tally, most: Quota): boolean {
-  return keys < most.keys && bytes < most.bytes
+function isBelow({ keys, bytes }: Tally, quota: Quota): boolean {
+  return keys < quota.keys && bytes < quota.bytes
 }
 
 /** The record is ours, so the call may be made; or how the call ends without being made here. */
@@ -135,15 +144,15 @@ export type Claim =
   | { readonly kind: 'own'; readonly stored: StoredCall }
   | Extract<Completion, { readonly kind: 'held_elsewhere' | 'abandoned' }>
 
-/** How a record of ours changes; `released` deletes it, as nothing was done. */
+/** How a record of ours changes; `released` deletes it, because nothing was done. */
 export type Change = Partial<CallRecord> | 'released'
 
-/** How long the record of a call under way is stored at least, in milliseconds. */
+/** The minimum TTL of the record of an in-flight call, in milliseconds. */
 const MIN_IN_FLIGHT_TTL_MS = 86_400_000
-/** How long the answer waits for its record, and how long a record is tried to be written whole, in milliseconds. */
+/** How long a response waits for its record, and how long writing the complete record is retried, in milliseconds. */
 const WRITE_TIMEOUT_MS = 5000
 const WRITE_RETRY_PERIOD_MS = 600_000
-/** How often a record is tried to be written after that, without its result, in milliseconds, and how many are. */
+/** The retry interval after that, without the result, in milliseconds, and how many records are retried. */
 const LATE_RETRY_MS = 30_000
 const MAX_LATE_RECORDS = 10_000
 
@@ -158,31 +167,31 @@ export class Ledger {
     this.#quota = new QuotaTracker(deps.store)
   }
 
-  /** The record of a key. @throws SERVER_UNAVAILABLE where the store is away */
+  /** The record of a key. @throws SERVER_UNAVAILABLE if the store is unavailable */
   find({ id }: KeyedRequest): Promise<StoredCall | undefined> {
-    return orAway(findCall(this.#deps.store, id))
+    return orUnavailable(findCall(this.#deps.store, id))
   }
 
-  /** Begins a call under an unused key. @throws QUOTA_EXHAUSTED, SERVER_UNAVAILABLE */
-  claim(keyed: KeyedRequest, most: Quota): Promise<Claim> {
-    return orAway(this.#claim(keyed, most))
+  /** Starts a call under an unused key. @throws QUOTA_EXHAUSTED, SERVER_UNAVAILABLE */
+  claim(keyed: KeyedRequest, quota: Quota): Promise<Claim> {
+    return orUnavailable(this.#claim(keyed, quota))
   }
 
-  /** Makes a record ours whose call may be made again. */
+  /** Takes over a record whose call may be repeated. */
   takeOver({ id }: KeyedRequest, stored: StoredCall): Promise<Claim> {
     const { openUntil: _until, lostAt: _lostAt, ...rest } = stored.record
-    return orAway(this.#swap(id, stored, { ...rest, ...this.#attempt(), state: 'executing' }))
+    return orUnavailable(this.#swap(id, stored, { ...rest, ...this.#attempt(), state: 'executing' }))
   }
 
-  /** Records when a call was found abandoned; it is ours until that is durable. */
+  /** Records when a call was found abandoned; the record is ours until that is durable. */
   markLost({ id }: KeyedRequest, stored: StoredCall): Promise<Claim> {
     const { openUntil: _until, ...rest } = stored.record
-    return orAway(this.#swap(id, stored, { ...rest, state: 'unknown', lostAt: Date.now() }))
+    return orUnavailable(this.#swap(id, stored, { ...rest, state: 'unknown', lostAt: Date.now() }))
   }
 
   /**
-   * Goes on with a call of ours whose server asked something in the middle of it; nothing where that was done
-   * already, or is being done. It is over here where another process holds the call, or none does.
+   * Continues a call of ours whose server requested input; undefined if that was done already, or is in progress. It is
+   * abandoned if another process holds the call, or none does.
    */
   async reopen(keyed: KeyedRequest, attempt: string): Promise<Claim | undefined> {
     const stored = await this.find(keyed)
@@ -190,34 +199,34 @@ export class Ledger {
     const { openUntil, ...rest } = stored.record
     if (rest.state !== 'executing' || rest.attempt !== attempt || openUntil === undefined) return undefined
     if (rest.owner !== this.#deps.identity.membership.id) return { kind: 'abandoned' }
-    const begun = await orAway(this.#swap(keyed.id, stored, rest))
-    return begun.kind === 'own' ? begun : undefined
+    const claim = await orUnavailable(this.#swap(keyed.id, stored, rest))
+    return claim.kind === 'own' ? claim : undefined
   }
 
-  /** Settles a record that is not ours: it was found out what came of its call. */
+  /** Settles a record of another process after its outcome was verified. */
   async settle(keyed: KeyedRequest, stored: StoredCall, result: CallRecord['result']): Promise<Claim> {
     const done = { ...stored.record, state: 'done', ...(result && { result }) } as const
-    const begun = await orAway(this.#swap(keyed.id, stored, done))
-    return begun.kind === 'own' ? { kind: 'held_elsewhere', stored: begun.stored } : begun
+    const claim = await orUnavailable(this.#swap(keyed.id, stored, done))
+    return claim.kind === 'own' ? { kind: 'held_elsewhere', stored: claim.stored } : claim
   }
 
-  /** Removes a record whose time is over. */
+  /** Removes an expired record. */
   async forget({ id, call }: KeyedRequest, { text }: StoredCall): Promise<void> {
-    const isDropped = await orAway(this.#deps.store.compareAndDelete(id, text))
+    const isDropped = await orUnavailable(this.#deps.store.compareAndDelete(id, text))
     if (isDropped) this.#quota.add(call.principal.id, -1, -text.length)
   }
 
   /**
-   * Writes down what became of a call of ours. Resolves once that is durable; where it takes too long, with what
-   * goes on to be tried. `isShort`: that it was done is on record, but not what it gave.
+   * Records the outcome of a call of ours. Resolves once that is durable; if it takes too long, with the write that
+   * continues. `isShort`: it is recorded that the call was executed, but not its result.
    */
   async write(
     keyed: KeyedRequest,
     stored: StoredCall,
     change: Change,
-    most: Quota,
+    quota: Quota,
   ): Promise<{ readonly writing?: Promise<unknown>; readonly isShort?: true }> {
-    const after = change === 'released' ? undefined : await this.#changed(keyed, stored, change, most)
+    const after = change === 'released' ? undefined : await this.#changed(keyed, stored, change, quota)
     const writing = this.#persist(keyed, stored, after)
     const written = await within(writing, WRITE_TIMEOUT_MS, undefined)
     if (written === 'whole') return {}
@@ -226,24 +235,24 @@ export class Ledger {
     return written === 'short' ? { isShort: true } : { writing }
   }
 
-  async #claim({ call, id, ttl, ...keyed }: KeyedRequest, most: Quota): Promise<Claim> {
+  async #claim({ call, id, ttl, ...keyed }: KeyedRequest, quota: Quota): Promise<Claim> {
     const {
       store,
       identity: { membership },
     } = this.#deps
     const { id: principal } = call.principal
     if (store.unavailableReason !== undefined && !call.internal) {
-      // What there is no room for any more is not begun.
+      // No new calls are started while the store accepts no writes.
       const stored = await findCall(store, id)
       if (stored) return { kind: 'held_elsewhere', stored }
-      throw storeAway(new Error(store.unavailableReason))
+      throw storeUnavailable(new Error(store.unavailableReason))
     }
     await membership.register()
-    // What was done can be undone, however much its caller has remembered.
-    if (!call.internal && !(await this.#quota.hasRoom(principal, most))) {
+    // Compensations are always possible, whatever the caller's quota.
+    if (!call.internal && !(await this.#quota.hasRoom(principal, quota))) {
       const stored = await findCall(store, id)
       if (stored) return { kind: 'held_elsewhere', stored }
-      throw await this.#quota.refusal(principal, most)
+      throw await this.#quota.refusal(principal, quota)
     }
     const attempt = this.#attempt()
     const { fingerprint, tool } = keyed
@@ -253,17 +262,17 @@ export class Ledger {
     const text = encodeCall(record)
     this.#quota.add(principal, 1, text.length, expiresAt)
     const made: StoredCall = { record, text }
-    const there = await store
+    const existing = await store
       .setIfAbsent(id, text, Math.max(ttl, MIN_IN_FLIGHT_TTL_MS))
       .catch((error: unknown) => {
-        // The write may have reached the store all the same, and the call would stay abandoned.
+        // The write may still have reached the store, and the call would stay abandoned.
         background(this.#persist({ ...keyed, call, id, ttl }, made, undefined), this.#deps.log)
         throw error
       })
-    if (there === undefined) return { kind: 'own', stored: made }
+    if (existing === undefined) return { kind: 'own', stored: made }
     this.#quota.add(principal, -1, -text.length)
-    const stored = keptCall(there)
-    if (!stored) throw lost({ ...keyed, call, id, ttl }, undefined)
+    const stored = decodeCall(existing)
+    if (!stored) throw outcomeLost({ ...keyed, call, id, ttl }, undefined)
     return { kind: 'held_elsewhere', stored }
   }
 
@@ -273,8 +282,8 @@ export class Ledger {
     const isSwapped = await store
       .compareAndSwap(id, before.text, text, remaining(record))
       .catch((error: unknown) => {
-        const back = () => store.compareAndSwap(id, text, before.text, remaining(before.record))
-        background(this.#insist(back), log)
+        const revert = () => store.compareAndSwap(id, text, before.text, remaining(before.record))
+        background(this.#retry(revert), log)
         throw error
       })
     return isSwapped ? { kind: 'own', stored: { record, text } } : { kind: 'abandoned' }
@@ -284,18 +293,18 @@ export class Ledger {
     return { owner: this.#deps.identity.membership.id, attempt: randomUUID(), attemptedAt: Date.now() }
   }
 
-  /** The record as it is from now on; without its result where there is no room for it. */
+  /** The record after a change; without its result if that exceeds the quota. */
   async #changed(
     keyed: KeyedRequest,
     { record, text }: StoredCall,
     change: Partial<CallRecord>,
-    most: Quota,
+    quota: Quota,
   ): Promise<StoredCall> {
-    const whole = { ...record, ...change }
-    const long = encodeCall(whole)
+    const complete = { ...record, ...change }
+    const long = encodeCall(complete)
     const { id } = keyed.call.principal
-    const isFit = await this.#quota.mayGrow(id, long.length - text.length, most)
-    return isFit ? { record: whole, text: long } : shortened(whole)
+    const isFit = await this.#quota.mayGrow(id, long.length - text.length, quota)
+    return isFit ? { record: complete, text: long } : shortened(complete)
   }
 
   #persist(
@@ -303,10 +312,10 @@ export class Ledger {
     before: StoredCall,
     after: StoredCall | undefined,
   ): Promise<'whole' | 'short' | undefined> {
-    // Where there is no room for it all, there may be for that it was done.
+    // If the complete record does not fit, a short one may: that the call was executed.
     const short = after?.record.result ? shortened(after.record) : after
     const writeShort = () => this.#put(keyed, before, short)
-    return this.#insist(async () => {
+    return this.#retry(async () => {
       try {
         await this.#put(keyed, before, after)
         return 'whole'
@@ -318,8 +327,8 @@ export class Ledger {
     }, writeShort)
   }
 
-  /** Writes until the store takes it; nothing once that took too long: from then on `late` is tried alone. */
-  async #insist<Value>(
+  /** Retries a write until it succeeds; undefined once that took too long: then only `late` is retried. */
+  async #retry<Value>(
     write: () => Promise<Value>,
     late: () => Promise<unknown> = write,
   ): Promise<Value | undefined> {
@@ -338,7 +347,7 @@ export class Ledger {
     }
   }
 
-  /** Without an end in the store a call would be under way there for as long as this gateway lives. */
+  /** Without a recorded end, a call would count as in flight for as long as this gateway lives. */
   async #writeLate(write: () => Promise<unknown>): Promise<void> {
     const {
       gateway: { closing },
@@ -364,30 +373,30 @@ export class Ledger {
     }
     const isSwapped = await store.compareAndSwap(id, before.text, after.text, remaining(after.record))
     if (isSwapped) return this.#quota.add(call.principal.id, 0, after.text.length - length)
-    // Its time was over while it ran, or others took this gateway for dead.
-    const there = await store.setIfAbsent(id, after.text, remaining(after.record))
-    if (there !== undefined && there !== after.text)
+    // It expired while it ran, or others considered this gateway dead.
+    const existing = await store.setIfAbsent(id, after.text, remaining(after.record))
+    if (existing !== undefined && existing !== after.text)
       log.warn('idempotency.taken_over', { request_id: call.requestId })
   }
 }
 
 /** A record without its result. */
 function shortened({ result: _result, ...bare }: CallRecord): StoredCall {
-  const short = { ...bare, failure: notKept() }
+  const short = { ...bare, failure: resultNotKept() }
   return { record: short, text: encodeCall(short) }
 }
 
-/** How long a record is stored from now on, in milliseconds. */
+/** The remaining TTL of a record, in milliseconds. */
 function remaining({ state, expiresAt }: CallRecord): number {
-  const left = Math.max(expiresAt - Date.now(), 1)
-  return state === 'executing' ? Math.max(left, MIN_IN_FLIGHT_TTL_MS) : left
+  const ttl = Math.max(expiresAt - Date.now(), 1)
+  return state === 'executing' ? Math.max(ttl, MIN_IN_FLIGHT_TTL_MS) : ttl
 }
 
-/** Without its record no keyed call is made. */
-async function orAway<Value>(done: Promise<Value>): Promise<Value> {
+/** Without a record, no keyed call is made. */
+async function orUnavailable<Value>(done: Promise<Value>): Promise<Value> {
   try {
     return await done
   } catch (error) {
-    throw error instanceof GatewayError ? error : storeAway(error)
+    throw error instanceof GatewayError ? error : storeUnavailable(error)
   }
 }

@@ -10,11 +10,11 @@ import { type Check, type JsonSchema, type SchemaProblem, validator } from '../.
 import { NS } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
 import {
-  beginMasking,
+  createMasker,
   type Rules,
   rulesFor,
   type RuleSettings,
-  type Masking,
+  type Masker,
   editJson,
   type Place,
 } from './masking.ts'
@@ -124,9 +124,9 @@ function finished(
   call: Call,
   { rules, asked }: { readonly rules: Rules; readonly asked: Asked },
 ): Outcome {
-  const masking = beginMasking(rules)
-  const result = maskResult(outcome.result, masking, asked)
-  if (masking.count > 0) call.logFields.set('masked', masking.count)
+  const masker = createMasker(rules)
+  const result = maskResult(outcome.result, masker, asked)
+  if (masker.count > 0) call.logFields.set('masked', masker.count)
   if (!result) throw unmaskable()
   return result === outcome.result ? outcome : { kind: 'result', result }
 }
@@ -134,27 +134,27 @@ function finished(
 function maskNote(note: Notification, rules: Rules): Notification {
   const { method, params } = note
   if (!params) return note
-  const masking = beginMasking(rules)
+  const masker = createMasker(rules)
   const { data, ...others } = params.fields
   const isLog = method === 'notifications/message'
   // Who listens to a resource knows its URI.
-  const words = maskMessage(isLog ? others : params.fields, masking, others.uri)
+  const words = maskMessage(isLog ? others : params.fields, masker, others.uri)
   const edits = {
     ...(isObject(words) && words),
-    ...(isLog && data !== undefined && { data: maskValue(data, masking) }),
+    ...(isLog && data !== undefined && { data: maskValue(data, masker) }),
   }
-  return masking.count === 0 ? note : { method, params: Payload.of(edits) }
+  return masker.count === 0 ? note : { method, params: Payload.of(edits) }
 }
 
 function maskQuestions(questions: InputRequests, rules: Rules): InputRequests {
-  const masking = beginMasking(rules)
+  const masker = createMasker(rules)
   const masked = Object.fromEntries(
     Object.entries(questions).map(([key, { method, params }]) => [
       key,
-      { method, ...(params && { params: Payload.of(maskMessage(params.value, masking)) }) },
+      { method, ...(params && { params: Payload.of(maskMessage(params.value, masker)) }) },
     ]),
   )
-  return masking.count === 0 ? questions : masked
+  return masker.count === 0 ? questions : masked
 }
 
 function unmaskable(): GatewayError {
@@ -171,13 +171,13 @@ function unmaskable(): GatewayError {
 /** A failure without what is masked in its texts, the server's own error included. */
 function maskFailure(thrown: unknown, rules: Rules, uri: unknown): unknown {
   if (!(thrown instanceof GatewayError)) return thrown
-  const masking = beginMasking(rules)
-  const message = masking.text(thrown.message)
+  const masker = createMasker(rules)
+  const message = masker.text(thrown.message)
   const { suggestion, details, data, relayed, body, ...extra } = thrown.extra
-  const masked = (value: unknown): unknown => maskMessage(value, masking, uri)
+  const masked = (value: unknown): unknown => maskMessage(value, masker, uri)
   const words = {
-    ...(suggestion !== undefined && { suggestion: masking.text(suggestion) }),
-    ...(body !== undefined && { body: masking.text(body) }),
+    ...(suggestion !== undefined && { suggestion: masker.text(suggestion) }),
+    ...(body !== undefined && { body: masker.text(body) }),
     ...(details !== undefined && { details: objectOf(masked(details)) }),
     ...(data !== undefined && { data: objectOf(masked(data)) }),
     ...(relayed && {
@@ -187,7 +187,7 @@ function maskFailure(thrown: unknown, rules: Rules, uri: unknown): unknown {
       }),
     }),
   }
-  return masking.count === 0 ? thrown : new GatewayError(thrown.code, message, { ...extra, ...words })
+  return masker.count === 0 ? thrown : new GatewayError(thrown.code, message, { ...extra, ...words })
 }
 
 function objectOf(value: unknown): Readonly<Record<string, unknown>> {
@@ -213,10 +213,10 @@ interface Asked {
 }
 
 /** A result without what is masked, and with a word on how much that was; nothing where its schema forbids that. */
-function maskResult(result: Payload, masking: Masking, { uri, tool }: Asked): Payload | undefined {
+function maskResult(result: Payload, masker: Masker, { uri, tool }: Asked): Payload | undefined {
   const { structuredContent: _own, content, ...rest } = result.fields
   const structured = result.at('structuredContent')
-  const places = structured ? masking.places(structured.value) : []
+  const places = structured ? masker.places(structured.value) : []
   // What a failed tool says is bound by no schema.
   const schema = result.fields.isError === true ? undefined : schemaOf(tool)
   const fitted = structured && places.length > 0 ? maskToFit(structured, places, schema) : structured
@@ -225,12 +225,12 @@ function maskResult(result: Payload, masking: Masking, { uri, tool }: Asked): Pa
   const isChanged = structured && fitted && fitted !== structured
   const blocks = isChanged && Array.isArray(content) ? mirrored(content, structured, fitted) : content
   const edits = Object.entries({ content: blocks, ...rest }).flatMap(([key, value]) => {
-    const masked = maskMember([key, value], masking, { uri, depth: 0 })
+    const masked = maskMember([key, value], masker, { uri, depth: 0 })
     return masked === result.fields[key] ? [] : [[key, masked] as const]
   })
-  if (masking.count === 0) return result
+  if (masker.count === 0) return result
   const masked = { ...Object.fromEntries(edits), ...(isChanged && { structuredContent: fitted }) }
-  return result.with(masked).withMeta({ [`${NS}/masked`]: masking.count })
+  return result.with(masked).withMeta({ [`${NS}/masked`]: masker.count })
 }
 
 /** Blocks of which those that tell the structured content tell what became of it. */
@@ -248,8 +248,8 @@ function mirrored(blocks: readonly unknown[], before: Payload, after: Payload): 
 }
 
 /** What a message says, without what is masked; its structure stays. */
-function maskMessage(value: unknown, masking: Masking, uri?: unknown): unknown {
-  return maskPart(value, masking, { uri, depth: 0 })
+function maskMessage(value: unknown, masker: Masker, uri?: unknown): unknown {
+  return maskPart(value, masker, { uri, depth: 0 })
 }
 
 interface Where {
@@ -260,56 +260,56 @@ interface Where {
 /** How deep messages of the protocol are nested at most; what is deeper is data. */
 const MAX_DEPTH = 100
 
-function maskPart(value: unknown, masking: Masking, { uri, depth }: Where): unknown {
-  if (depth > MAX_DEPTH) return maskValue(value, masking)
+function maskPart(value: unknown, masker: Masker, { uri, depth }: Where): unknown {
+  if (depth > MAX_DEPTH) return maskValue(value, masker)
   const where = { uri, depth: depth + 1 }
-  if (typeof value === 'string') return masking.text(value)
+  if (typeof value === 'string') return masker.text(value)
   if (Array.isArray(value)) {
-    const masked = value.map((each: unknown) => maskPart(each, masking, where))
+    const masked = value.map((each: unknown) => maskPart(each, masker, where))
     return masked.some((each, index) => each !== value[index]) ? masked : value
   }
   if (!isObject(value)) return value
   const changed = Object.entries(value).flatMap(([key, member]) => {
-    const masked = maskMember([key, member], masking, where)
+    const masked = maskMember([key, member], masker, where)
     return masked === member ? [] : [[key, masked] as const]
   })
   return changed.length === 0 ? value : { ...value, ...Object.fromEntries(changed) }
 }
 
-function maskMember([key, value]: readonly [string, unknown], masking: Masking, where: Where): unknown {
+function maskMember([key, value]: readonly [string, unknown], masker: Masker, where: Where): unknown {
   if (kept.has(key) || key.startsWith('io.modelcontextprotocol/')) return value
   if (key === 'uri' && value === where.uri) return value
-  if (schemas.has(key)) return maskWords(value, masking, 0)
-  if (typeof value !== 'string') return maskPart(value, masking, where)
-  if (key === 'text') return masking.document(value)
-  return key === 'blob' ? maskBlob(value, masking) : masking.text(value)
+  if (schemas.has(key)) return maskWords(value, masker, 0)
+  if (typeof value !== 'string') return maskPart(value, masker, where)
+  if (key === 'text') return masker.document(value)
+  return key === 'blob' ? maskBlob(value, masker) : masker.text(value)
 }
 
 /** A schema without what is masked in its titles and descriptions: all else of it is to be answered to. */
-function maskWords(value: unknown, masking: Masking, depth: number): unknown {
-  if (depth > MAX_DEPTH) return maskValue(value, masking)
-  if (Array.isArray(value)) return value.map((each) => maskWords(each, masking, depth + 1))
+function maskWords(value: unknown, masker: Masker, depth: number): unknown {
+  if (depth > MAX_DEPTH) return maskValue(value, masker)
+  if (Array.isArray(value)) return value.map((each) => maskWords(each, masker, depth + 1))
   if (!isObject(value)) return value
   return Object.fromEntries(
     Object.entries(value).map(([key, member]) => {
       const isWords = typeof member === 'string' && (key === 'title' || key === 'description')
-      return [key, isWords ? masking.text(member) : maskWords(member, masking, depth + 1)]
+      return [key, isWords ? masker.text(member) : maskWords(member, masker, depth + 1)]
     }),
   )
 }
 
 /** Binary data that is in truth a text. */
-function maskBlob(blob: string, masking: Masking): string {
+function maskBlob(blob: string, masker: Masker): string {
   const bytes = Buffer.from(blob, 'base64')
   if (!isUtf8(bytes)) return blob
   const text = bytes.toString()
-  const masked = masking.document(text)
+  const masked = masker.document(text)
   return masked === text ? blob : Buffer.from(masked).toString('base64')
 }
 
 /** A JSON value without what is masked. */
-function maskValue(value: unknown, masking: Masking): unknown {
-  const places = masking.places(value)
+function maskValue(value: unknown, masker: Masker): unknown {
+  const places = masker.places(value)
   return places.length === 0 ? value : (maskToFit(Payload.of(value), places, undefined)?.value ?? null)
 }
 
@@ -330,7 +330,7 @@ function maskToFit(
   const groups = grouped(places)
   for (let round = 0; round < MAX_ROUNDS; round++) {
     const edits = groups.flatMap(({ places: alike, tried }) =>
-      alike.map(({ path, instead }) => ({ path, to: instead[tried] })),
+      alike.map(({ path, replacements }) => ({ path, to: replacements[tried] })),
     )
     const text = editJson(content.text, edits)
     if (text === undefined) return undefined
@@ -359,8 +359,8 @@ interface Group {
 function grouped(places: readonly Place[]): Group[] {
   const groups = new Map<string, Group>()
   for (const place of places) {
-    const kind = JSON.stringify([place.path.map(stepOf), place.instead.length])
-    const group = groups.get(kind) ?? { places: [], ways: place.instead.length, tried: 0 }
+    const kind = JSON.stringify([place.path.map(stepOf), place.replacements.length])
+    const group = groups.get(kind) ?? { places: [], ways: place.replacements.length, tried: 0 }
     group.places.push(place)
     groups.set(kind, group)
   }

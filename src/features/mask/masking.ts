@@ -8,11 +8,11 @@ import { compilePattern, type Pattern } from '../../core/text/pattern.ts'
 /** A place whose value must not stay, and what may stand there instead: the best comes first. */
 export interface Place {
   readonly path: readonly (string | number)[]
-  readonly instead: readonly unknown[]
+  readonly replacements: readonly unknown[]
 }
 
 /** Masks the parts of one answer, and counts what it masked. */
-export interface Masking {
+export interface Masker {
   readonly count: number
   /** A text without what patterns match. */
   text(text: string): string
@@ -29,104 +29,124 @@ const MAX_DEPTH = 200
 /** How often a text is gone through, as what is put in can make up a match with what stands around it. */
 const MAX_ROUNDS = 4
 
-type Found = Rules['paths'][number]
+type PathRule = Rules['paths'][number]
 
-/** Begins the masking of one answer. */
-export function beginMasking({ paths, patterns }: Rules): Masking {
-  const whole = patterns[0]?.replace ?? paths[0]?.replace ?? ''
-  const names = new Map<string, string>()
-  let left = MAX_CHARACTERS
-  let count = 0
+/** Creates the masker of one response. */
+export function createMasker(rules: Rules): Masker {
+  return new RuleMasker(rules)
+}
 
-  const text = (given: string): string => {
-    if (given === '' || patterns.length === 0) return given
-    left -= given.length
-    if (left < 0) {
-      count += 1
-      return whole
+class RuleMasker implements Masker {
+  readonly #paths: Rules['paths']
+  readonly #patterns: Rules['patterns']
+  /** Replaces a text that is masked as a whole. */
+  readonly #fallback: string
+  readonly #maskedNames = new Map<string, string>()
+  #remainingCharacters = MAX_CHARACTERS
+  #count = 0
+
+  constructor({ paths, patterns }: Rules) {
+    this.#paths = paths
+    this.#patterns = patterns
+    this.#fallback = patterns[0]?.replace ?? paths[0]?.replace ?? ''
+  }
+
+  get count(): number {
+    return this.#count
+  }
+
+  text(original: string): string {
+    if (original === '' || this.#patterns.length === 0) return original
+    this.#remainingCharacters -= original.length
+    if (this.#remainingCharacters < 0) {
+      this.#count += 1
+      return this.#fallback
     }
-    let rest = given
+    let masked = original
     for (let round = 0; round < MAX_ROUNDS; round++) {
-      const before = rest
-      for (const { pattern, replace } of patterns) {
-        const replaced = pattern.replaceAll(rest, replace)
-        rest = replaced.text
-        count += replaced.count
+      const before = masked
+      for (const { pattern, replace } of this.#patterns) {
+        const replaced = pattern.replaceAll(masked, replace)
+        masked = replaced.text
+        this.#count += replaced.count
       }
-      if (rest === before) return rest
+      if (masked === before) return masked
     }
-    return whole
+    return this.#fallback
   }
 
-  const nameOf = (key: string): string => {
-    const known = names.get(key) ?? text(key)
-    names.set(key, known)
-    return known
+  document(original: string): string {
+    const edits = this.places(parseJson(original)).map(firstEdit)
+    // Once more as text: a pattern may match across names and values.
+    return this.text(edits.length === 0 ? original : (editJson(original, edits) ?? this.#fallback))
   }
 
-  const places = (value: unknown, path: Place['path'] = [], ahead: readonly Found[] = paths): Place[] => {
-    const rule = ahead.find(({ steps }) => steps.length === 0)
+  places(value: unknown): readonly Place[] {
+    return this.#placesIn(value, [], this.#paths)
+  }
+
+  #placesIn(value: unknown, path: Place['path'], rules: readonly PathRule[]): Place[] {
+    const rule = rules.find(({ steps }) => steps.length === 0)
     if (rule || path.length > MAX_DEPTH) {
       if (value === null) return []
-      count += 1
-      return [{ path, instead: [rule?.replace ?? whole, null, GONE] }]
+      this.#count += 1
+      return [{ path, replacements: [rule?.replace ?? this.#fallback, null, GONE] }]
     }
     if (typeof value === 'string' || typeof value === 'number') {
-      const masked = text(String(value))
-      return masked === String(value) ? [] : [{ path, instead: [masked, null, GONE] }]
+      const masked = this.text(String(value))
+      return masked === String(value) ? [] : [{ path, replacements: [masked, null, GONE] }]
     }
     if (Array.isArray(value)) {
-      return value.flatMap((each: unknown, index) => places(each, [...path, index], after(ahead, index)))
+      return value.flatMap((element: unknown, index) =>
+        this.#placesIn(element, [...path, index], rulesBelow(rules, index)),
+      )
     }
-    return isObject(value) ? inObject(value, path, ahead) : []
+    return isObject(value) ? this.#placesInObject(value, path, rules) : []
   }
 
-  const inObject = (
+  #placesInObject(
     object: Readonly<Record<string, unknown>>,
     path: Place['path'],
-    ahead: readonly Found[],
-  ): Place[] => {
+    rules: readonly PathRule[],
+  ): Place[] {
     const copies = new Map<string, number>()
     return Object.entries(object).flatMap(([key, value]) => {
-      const name = nameOf(key)
-      const inner = after(ahead, key)
-      if (name === key) return places(value, [...path, key], inner)
-      const found = places(value, [], inner).map(({ path: at, instead: [to] }) => ({ path: at, to }))
-      const masked = editJson(JSON.stringify(value), found)
-      const copy = (copies.get(name) ?? 0) + 1
-      copies.set(name, copy)
-      const own = copy === 1 ? name : `${name} ${copy}`
-      const gone = { path: [...path, key], instead: [GONE] }
-      // A name that is another's, or would itself be masked, is no way to keep the member.
-      if (masked === undefined || Object.hasOwn(object, own) || nameOf(own) !== own) return [gone]
-      return [gone, { path: [...path, own], instead: [JSON.parse(masked), null, GONE] }]
+      const maskedName = this.#maskName(key)
+      const memberRules = rulesBelow(rules, key)
+      if (maskedName === key) return this.#placesIn(value, [...path, key], memberRules)
+      const edits = this.#placesIn(value, [], memberRules).map(firstEdit)
+      const masked = editJson(JSON.stringify(value), edits)
+      const copy = (copies.get(maskedName) ?? 0) + 1
+      copies.set(maskedName, copy)
+      const newName = copy === 1 ? maskedName : `${maskedName} ${copy}`
+      const removal = { path: [...path, key], replacements: [GONE] }
+      // The member cannot be kept under a name that another member has, or that would be masked again.
+      if (masked === undefined || Object.hasOwn(object, newName) || this.#maskName(newName) !== newName)
+        return [removal]
+      return [removal, { path: [...path, newName], replacements: [JSON.parse(masked), null, GONE] }]
     })
   }
 
-  return {
-    get count() {
-      return count
-    },
-    text,
-    document: (given) => {
-      const value = parsed(given)
-      const edits = places(value).map(({ path, instead: [to] }) => ({ path, to }))
-      // Once more as text: a pattern may match across names and values.
-      return text(edits.length === 0 ? given : (editJson(given, edits) ?? whole))
-    },
-    places,
+  #maskName(name: string): string {
+    const masked = this.#maskedNames.get(name) ?? this.text(name)
+    this.#maskedNames.set(name, masked)
+    return masked
   }
 }
 
+function firstEdit({ path, replacements: [to] }: Place): Edit {
+  return { path, to }
+}
+
 /** The paths that lead on through a member or element, from there. */
-function after(ahead: readonly Found[], key: Exclude<Step, null>): readonly Found[] {
-  return ahead.flatMap(({ steps: [first, ...steps], replace }) =>
+function rulesBelow(rules: readonly PathRule[], key: Exclude<Step, null>): readonly PathRule[] {
+  return rules.flatMap(({ steps: [first, ...steps], replace }) =>
     first === null || first === key ? [{ steps, replace }] : [],
   )
 }
 
 /** The object or array a text is; nothing where it is neither. */
-function parsed(text: string): unknown {
+function parseJson(text: string): unknown {
   return /^\s*[[{]/.test(text) ? readJson(text) : undefined
 }
 

@@ -199,82 +199,95 @@ const MAX_SKILLS = 512
 const MAX_PAGES = 100
 const LIST_TIMEOUT_MS = 5000
 
-/** Passes on what servers that know skills say of theirs. */
+/** Relays the skills of servers that declare the skills extension. */
 export function createRelay(deps: Deps): Relay {
-  const publishes = async (upstream: string): Promise<boolean> => {
-    const { capabilities } = await deps.servers.records().of(upstream)
+  return new SkillRelay(deps)
+}
+
+class SkillRelay implements Relay {
+  readonly #deps: Deps
+  readonly files: BuiltinEntry
+
+  constructor(deps: Deps) {
+    this.#deps = deps
+    this.files = {
+      definition: { uri: SCHEME, name: 'skills' },
+      isListed: false,
+      matches: (uri) => locate(uri, deps.servers.names()) !== undefined,
+      handle: (call) => this.#readFile(call),
+    }
+  }
+
+  async list(call: Call): Promise<readonly Skill[]> {
+    const lists = (await this.#publishers(call)).map((name) =>
+      // A server whose list fails does not hide the skills of the others.
+      within(
+        this.#listOf(call, name).catch(() => []),
+        LIST_TIMEOUT_MS,
+        [],
+      ),
+    )
+    return (await Promise.all(lists)).flat()
+  }
+
+  async get(call: Call, uri: string): Promise<Skill | undefined> {
+    const { upstream } = call.target
+    const location = upstream === undefined ? locate(uri, this.#deps.servers.names()) : { upstream, uri }
+    if (!location || !(await this.#publishesSkills(location.upstream))) return undefined
+    const outcome = await this.#request(call, location.upstream, { uri: location.uri }).catch(unlessRefused)
+    const [skill] = outcome ? parseSkill(resultOf(outcome).fields.skill) : []
+    return skill && upstream === undefined ? withServerPrefix(skill, location.upstream) : skill
+  }
+
+  async #readFile(call: Call): Promise<Outcome> {
+    const { uri } = call.params.fields
+    const location = locate(String(uri), this.#deps.servers.names())
+    if (!location) return this.#deps.invoker.relay(call)
+    const outcome = await this.#deps.invoker.relay({
+      ...call,
+      params: call.params.with({ uri: location.uri }),
+      target: { method: call.method, upstream: location.upstream, name: location.uri },
+    })
+    return outcome.kind === 'input_required'
+      ? outcome
+      : { kind: 'result', result: withContentUri(outcome.result, uri) }
+  }
+
+  async #publishesSkills(upstream: string): Promise<boolean> {
+    const { capabilities } = await this.#deps.servers.records().of(upstream)
     return isObject(capabilities.extensions) && isObject(capabilities.extensions[EXTENSION])
   }
-  const publishers = async ({ target: { upstream } }: Call): Promise<readonly string[]> => {
-    const names = upstream === undefined ? deps.servers.names() : [upstream]
-    const told = await Promise.all(names.map(publishes))
-    return names.filter((_name, at) => told[at])
+
+  async #publishers({ target: { upstream } }: Call): Promise<readonly string[]> {
+    const names = upstream === undefined ? this.#deps.servers.names() : [upstream]
+    const isPublisher = await Promise.all(names.map((name) => this.#publishesSkills(name)))
+    return names.filter((_name, index) => isPublisher[index])
   }
-  const ask = (call: Call, upstream: string, params: Readonly<Record<string, unknown>>): Promise<Outcome> => {
-    const { inputResponses: _answers, ...rest } = call
-    const payload = Payload.of(params).withMeta(call.meta)
-    return deps.invoker.relay({
+
+  #request(call: Call, upstream: string, params: Readonly<Record<string, unknown>>): Promise<Outcome> {
+    const { inputResponses: _responses, ...rest } = call
+    return this.#deps.invoker.relay({
       ...rest,
-      params: payload,
+      params: Payload.of(params).withMeta(call.meta),
       target: { method: call.method, upstream },
       requestState: {},
     })
   }
 
-  const skillsOf = async (call: Call, upstream: string): Promise<Skill[]> => {
+  async #listOf(call: Call, upstream: string): Promise<Skill[]> {
     const found: Skill[] = []
     let cursor: unknown
     for (let page = 0; page < MAX_PAGES && found.length < MAX_SKILLS; page++) {
-      const { fields } = resultOf(await ask(call, upstream, cursor === undefined ? {} : { cursor }))
-      found.push(...(Array.isArray(fields.skills) ? fields.skills : []).flatMap(skillIn))
+      const params = cursor === undefined ? {} : { cursor }
+      const { fields } = resultOf(await this.#request(call, upstream, params))
+      found.push(...(Array.isArray(fields.skills) ? fields.skills : []).flatMap(parseSkill))
       cursor = fields.nextCursor
       if (typeof cursor !== 'string' || cursor === '') break
     }
-    return found
-      .slice(0, MAX_SKILLS)
-      .map((skill) => (call.target.upstream === undefined ? moved(skill, upstream) : skill))
-  }
-
-  return {
-    list: async (call) => {
-      const lists = (await publishers(call)).map((name) =>
-        // A server that fails to tell of its skills does not take away those of others.
-        within(
-          skillsOf(call, name).catch(() => []),
-          LIST_TIMEOUT_MS,
-          [],
-        ),
-      )
-      return (await Promise.all(lists)).flat()
-    },
-    get: async (call, uri) => {
-      const here = call.target.upstream
-      const place = here === undefined ? placeOf(uri, deps.servers.names()) : { upstream: here, uri }
-      if (!place || !(await publishes(place.upstream))) return undefined
-      const outcome = await ask(call, place.upstream, { uri: place.uri }).catch(unlessRefused)
-      const [skill] = outcome ? skillIn(resultOf(outcome).fields.skill) : []
-      return skill && here === undefined ? moved(skill, place.upstream) : skill
-    },
-    files: {
-      definition: { uri: SCHEME, name: 'skills' },
-      isListed: false,
-      matches: (uri) => placeOf(uri, deps.servers.names()) !== undefined,
-      handle: async (call) => {
-        const { uri } = call.params.fields
-        const place = placeOf(String(uri), deps.servers.names())
-        if (!place) return deps.invoker.relay(call)
-        const { upstream } = place
-        const target = { method: call.method, upstream, name: place.uri }
-        const outcome = await deps.invoker.relay({
-          ...call,
-          params: call.params.with({ uri: place.uri }),
-          target,
-        })
-        return outcome.kind === 'input_required'
-          ? outcome
-          : { kind: 'result', result: readAs(outcome.result, uri) }
-      },
-    },
+    const skills = found.slice(0, MAX_SKILLS)
+    return call.target.upstream === undefined
+      ? skills.map((skill) => withServerPrefix(skill, upstream))
+      : skills
   }
 }
 
@@ -283,7 +296,7 @@ function unlessRefused(error: unknown): undefined {
 }
 
 /** `skill://github/acme/git/SKILL.md` is `skill://acme/git/SKILL.md` of the server `github`. */
-function placeOf(
+function locate(
   uri: string,
   servers: readonly string[],
 ): { readonly upstream: string; readonly uri: string } | undefined {
@@ -297,7 +310,7 @@ function placeOf(
   return { upstream, uri: `${SCHEME}${rest}` }
 }
 
-function moved(skill: Skill, upstream: string): Skill {
+function withServerPrefix(skill: Skill, upstream: string): Skill {
   const place = (uri: unknown): unknown =>
     typeof uri === 'string' && uri.startsWith(SCHEME)
       ? `${SCHEME}${upstream}/${uri.slice(SCHEME.length)}`
@@ -312,13 +325,13 @@ function moved(skill: Skill, upstream: string): Skill {
   }
 }
 
-function readAs(result: Payload, uri: unknown): Payload {
+function withContentUri(result: Payload, uri: unknown): Payload {
   const { contents } = result.fields
   if (!Array.isArray(contents)) return result
   return result.with({ contents: contents.map((each) => (isObject(each) ? { ...each, uri } : each)) })
 }
 
-function skillIn(value: unknown): Skill[] {
+function parseSkill(value: unknown): Skill[] {
   if (!isObject(value) || typeof value.uri !== 'string' || !isObject(value.frontmatter)) return []
   return [{ ...value, uri: value.uri, frontmatter: value.frontmatter, resources: value.resources }]
 }

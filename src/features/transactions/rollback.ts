@@ -12,16 +12,16 @@ import { pause } from '../../core/time/waiting.ts'
 import { ERROR_KEY } from '../../protocol/meta-keys.ts'
 import type { Action, Actions, Compensation } from '../../records/actions.ts'
 import { NO_APPROVER_REASON } from '../../records/approvals.ts'
-import { keptPrincipal } from '../../records/principal.ts'
+import { fromStoredPrincipal } from '../../records/principal.ts'
 import {
   type CompensationStatus,
-  isOver,
+  hasEnded,
   type Step,
   type Transaction,
   type Transactions,
   unknownTransaction,
 } from '../../records/transactions.ts'
-import { compensated, rolledBack, takenUp, pendingOf, stepLost } from '../../records/transitions.ts'
+import { compensated, rolledBack, takenOver, pendingSteps, stepLost } from '../../records/transitions.ts'
 import type { Membership } from '../../records/members.ts'
 import type { Services } from '../feature.ts'
 
@@ -58,12 +58,12 @@ export function createRollback(parts: Parts): Rollback {
     const found = await repository.find(key)
     if (!found) throw unknownTransaction()
     if (found.status !== 'rolling_back' || deps.gateway.closing.aborted)
-      return isOver(found) ? found : undefined
+      return hasEnded(found) ? found : undefined
     if (found.runner !== undefined && found.runner !== worker.id && (await worker.isAlive(found.runner)))
       return undefined
     await worker.register()
-    const taken = await repository.change(key, takenUp(worker.id, found.runner))
-    if (taken.runner !== worker.id) return isOver(taken) ? taken : undefined
+    const taken = await repository.change(key, takenOver(worker.id, found.runner))
+    if (taken.runner !== worker.id) return hasEnded(taken) ? taken : undefined
     const transaction = await quiescent(key, parts)
     const principal = callerOf(transaction, caller)
     const done = new Set(transaction.compensations.map(({ step }) => step))
@@ -94,7 +94,7 @@ export function createRollback(parts: Parts): Rollback {
 
 /** The caller with the rights it had at the beginning, and the token it has now. */
 function callerOf({ principal }: Transaction, caller: Principal | undefined): Principal {
-  const kept = keptPrincipal(principal)
+  const kept = fromStoredPrincipal(principal)
   if (caller?.id !== kept.id) return kept
   const { claims, token } = caller
   return { ...kept, ...(claims && { claims }), ...(token && { token }) }
@@ -168,9 +168,9 @@ async function undone(
   if (error && isPutOff) return undefined
   if (error)
     return { step: step.id, status: 'compensation_failed', error: isDoubtful ? doubtful(error) : error }
-  await deeds.undone(step.deed, Date.now(), retention)
+  await deeds.markUndone(step.deed, Date.now(), retention)
   if (!isDoubtful || (await isRestored(deed, deps))) return { step: step.id, status: 'compensated' }
-  return { step: step.id, status: 'compensated', error: inDoubt }
+  return { step: step.id, status: 'compensated', error: outcomeUnknown }
 }
 
 /** Whether all is as before, whether or not the step was done: what was there before was put back. */
@@ -180,7 +180,7 @@ async function isRestored({ upstream, tool }: Action, { servers: { undoRule } }:
 }
 
 /** A step that was not done, and was undone, may have cost what was there before. */
-const inDoubt = new GatewayError(
+const outcomeUnknown = new GatewayError(
   'OUTCOME_UNKNOWN',
   'It is unknown whether the step was done; it was undone in any case.',
   {
@@ -281,7 +281,7 @@ export async function quiescent(
   for (;;) {
     const found = await repository.find(key)
     if (!found) throw unknownTransaction()
-    const [step] = pendingOf(found)
+    const [step] = pendingSteps(found)
     if (!step || (await isLeft?.(found, step))) return found
     const isAtWork = !step.isOpen && (await worker.isAtWork(step.runner, stepWork(key, step.id)))
     if (isAtWork) await pause(POLL_INTERVAL_MS, signal)

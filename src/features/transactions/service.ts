@@ -9,13 +9,13 @@ import { durationSchema } from '../../core/time/units.ts'
 import { pause, untilAborted } from '../../core/time/waiting.ts'
 import { Actions } from '../../records/actions.ts'
 import {
-  isOver,
+  hasEnded,
   type Transaction,
   transactionKey,
   Transactions,
   unknownTransaction,
 } from '../../records/transactions.ts'
-import { rollingBack, pendingOf, retried } from '../../records/transitions.ts'
+import { rollingBack, pendingSteps, retried } from '../../records/transitions.ts'
 import type { SettingsOf } from '../feature.ts'
 import type { Services } from '../feature.ts'
 import { createRollback, type Rollback, stepWork, WorkerIdentity } from './rollback.ts'
@@ -104,7 +104,7 @@ async function rolledBackBy(
     if (ended) return ended
     const found = await repository.find(key)
     if (!found) throw unknownTransaction()
-    if (isOver(found)) return found
+    if (hasEnded(found)) return found
     await pause(POLL_INTERVAL_MS, signal)
   }
 }
@@ -305,7 +305,7 @@ class TransactionReaper {
   async #expire(key: string): Promise<void> {
     const { repository, rollback, worker } = this.#parts
     const found = await repository.find(key)
-    if (!found || isOver(found)) return void this.#due.delete(key)
+    if (!found || hasEnded(found)) return void this.#due.delete(key)
     const now = Date.now()
     if (found.status === 'active') {
       if (now < found.expiresAt) return this.track(key, found)
@@ -322,7 +322,7 @@ class TransactionReaper {
 
   /** A step that is under way is no idleness. */
   async #isAtWork(key: string, transaction: Transaction): Promise<boolean> {
-    const [step] = pendingOf(transaction)
+    const [step] = pendingSteps(transaction)
     if (!step || step.isOpen) return false
     return this.#parts.worker.isAtWork(step.runner, stepWork(key, step.id))
   }

@@ -5,7 +5,7 @@ import { resultValue } from '../../core/undo/expression.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Action } from '../../records/actions.ts'
-import { inDoubt, needsAttention, type Step, type Transaction } from '../../records/transactions.ts'
+import { stepsInDoubt, needsAttention, type Step, type Transaction } from '../../records/transactions.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 
 type Json = Readonly<Record<string, unknown>>
@@ -35,7 +35,7 @@ export function rollbackShape(transaction: Transaction): Json {
 export function commitShape(transaction: Transaction): Json {
   const { id, steps } = transaction
   const done = steps.filter(({ status }) => status === 'ok')
-  const doubtful = inDoubt(transaction)
+  const doubtful = stepsInDoubt(transaction)
   return {
     status: 'committed',
     transaction_id: id,

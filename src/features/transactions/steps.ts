@@ -19,14 +19,14 @@ import {
   ERROR_KEY,
 } from '../../protocol/meta-keys.ts'
 import { newActionKey, type Action } from '../../records/actions.ts'
-import { keptPrincipal } from '../../records/principal.ts'
+import { fromStoredPrincipal } from '../../records/principal.ts'
 import type { Step, Transaction } from '../../records/transactions.ts'
 import {
-  pendingOf,
-  stepAsked,
-  stepBegun,
-  TAKEN,
-  UNDER_WAY,
+  pendingSteps,
+  stepWaiting,
+  stepStarted,
+  ID_TAKEN,
+  IN_PROGRESS,
   type StepEnd,
   stepEnded,
   stepRemoved,
@@ -83,7 +83,7 @@ async function begin(call: Call, beginning: Beginning, service: TransactionServi
 function isOvertaken(error: unknown, { wanted }: Beginning): boolean {
   if (!(error instanceof GatewayError) || error.code !== 'TRANSACTION_CONFLICT') return false
   const { reason } = error.extra
-  return reason === UNDER_WAY || (reason === TAKEN && wanted === undefined)
+  return reason === IN_PROGRESS || (reason === ID_TAKEN && wanted === undefined)
 }
 
 async function tryToBegin(
@@ -101,7 +101,7 @@ async function tryToBegin(
   const isToBeUndoable = kind === 'write' && service.settings(call.target.upstream).uncompensable === 'reject'
   const open = openStep(call, transaction)
   if (open) {
-    await repository.change(key, stepAsked(open.id, worker.id))
+    await repository.change(key, stepWaiting(open.id, worker.id))
     return { step: open, isToBeUndoable }
   }
   const now = Date.now()
@@ -109,10 +109,10 @@ async function tryToBegin(
   const id = wanted ?? freeId(transaction)
   const about = { upstream, tool, kind, runner: worker.id }
   const step: Step = { id, deed: newActionKey(now), ...about, status: 'pending' }
-  const move = stepBegun(step, { most: limits.max_steps, now })
+  const move = stepStarted(step, { maxSteps: limits.max_steps, now })
   // A refusal for what the transaction is comes before one for what the tool is.
   move(transaction)
-  if (isToBeUndoable) await mustBeUndoable(call, keptPrincipal(transaction.principal), deps)
+  if (isToBeUndoable) await mustBeUndoable(call, fromStoredPrincipal(transaction.principal), deps)
   service.reaper.track(key, await repository.change(key, move))
   return { step, isToBeUndoable }
 }
@@ -131,7 +131,7 @@ export function waited(key: string, signal: AbortSignal, service: TransactionSer
 function openStep({ requestState: state }: Call, transaction: Transaction): Step | undefined {
   const slot = state[STATE_KEY]
   if (slot === undefined) return undefined
-  const found = pendingOf(transaction).find(({ id, isOpen }) => isOpen && id === slot)
+  const found = pendingSteps(transaction).find(({ id, isOpen }) => isOpen && id === slot)
   if (found) return found
   throw new GatewayError('TRANSACTION_CONFLICT', 'The step is over, so its answer came too late.')
 }
@@ -294,7 +294,7 @@ async function asked(
     await durable(repository.change(key, stepRemoved(step.id, Date.now())))
     return outcome
   }
-  await durable(repository.change(key, stepAsked(step.id, undefined)))
+  await durable(repository.change(key, stepWaiting(step.id, undefined)))
   return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: step.id } }
 }
 
@@ -322,7 +322,11 @@ function failure(cause: Payload | GatewayError, { call, step, deed, service }: F
   const isUnsent = step.kind === 'read' || deed === undefined
   const isUnknown = deed?.status === 'unknown' || deed?.status === 'pending'
   const reason = reasonOf(cause, call, service)
-  return { status: 'failed', error: isUnknown ? inDoubt(reason) : reason, ...(isUnsent && { isUnsent }) }
+  return {
+    status: 'failed',
+    error: isUnknown ? withUnknownOutcome(reason) : reason,
+    ...(isUnsent && { isUnsent }),
+  }
 }
 
 type ErrorData = Readonly<Record<string, unknown>>
@@ -341,7 +345,7 @@ function reasonOf(cause: Payload | GatewayError, call: Call, { deps }: Transacti
 const outside: ReadonlySet<string> = new Set(['UPSTREAM_ERROR', 'SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN'])
 
 /** The same, where it is not known whether the step was done in spite of it. */
-function inDoubt({ code, message }: ErrorData): ErrorData {
+function withUnknownOutcome({ code, message }: ErrorData): ErrorData {
   const unknown = new GatewayError('OUTCOME_UNKNOWN', 'It is not known whether the step was done.', {
     suggestion: 'Look at the server what was done, or roll the transaction back.',
     details: { reason: code, message },

@@ -3,15 +3,15 @@ import type { Call, Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
 import { hasExtension, NS, TRANSACTION_ID } from '../../protocol/meta-keys.ts'
-import { keepPrincipal } from '../../records/principal.ts'
+import { toStoredPrincipal } from '../../records/principal.ts'
 import {
-  inDoubt,
-  isOver,
+  stepsInDoubt,
+  hasEnded,
   type Transaction,
   unknownTransaction,
   urgentFirst,
 } from '../../records/transactions.ts'
-import { begun, committed } from '../../records/transitions.ts'
+import { newTransaction, committed } from '../../records/transitions.ts'
 import { asTool } from '../builtin-tool.ts'
 import type { Feature, Reserved, BuiltinTool } from '../feature.ts'
 import type { Services } from '../feature.ts'
@@ -236,9 +236,9 @@ function answerBegin(service: TransactionService): Handler {
     if (watch.count(keyFor(call, '')) >= limits.max_active) throw tooMany(limits.max_active)
     const key = keyFor(call, id)
     const forget = watch.expect(key)
-    const transaction = begun({
+    const transaction = newTransaction({
       id,
-      principal: keepPrincipal(call.principal),
+      principal: toStoredPrincipal(call.principal),
       ...(description !== undefined && { description }),
       timeout,
       lifetime: limits.max_lifetime,
@@ -285,7 +285,7 @@ function answerCommit(service: TransactionService): Handler {
 /** Logs the steps of a committed transaction that may not have been done: an operator has to look at them. */
 function reportInDoubt(transaction: Transaction, { log }: Deps): void {
   const { id, principal } = transaction
-  const steps = inDoubt(transaction).map((step) => `${step.id}: OUTCOME_UNKNOWN`)
+  const steps = stepsInDoubt(transaction).map((step) => `${step.id}: OUTCOME_UNKNOWN`)
   if (steps.length > 0)
     log.error('transaction.needs_attention', { transaction: id, principal: principal.id, steps })
 }
@@ -298,7 +298,7 @@ function answerRollback(service: TransactionService): Handler {
     const { principal: caller, signal } = call
     const before = await service.repository.find(key)
     if (!before) throw unknownTransaction()
-    if (isOver(before) && before.status !== 'committed') {
+    if (hasEnded(before) && before.status !== 'committed') {
       return answer({ ...rollbackShape(before), was_replay: true })
     }
     return answer(rollbackShape(await rollBack(key, { reason, caller, signal }, service)))

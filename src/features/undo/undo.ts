@@ -16,7 +16,7 @@ import { callsOf, type WrittenUndo, writtenMismatches } from '../../core/undo/ju
 import { type UndoRule, readUndo } from '../../core/undo/rules.ts'
 import { isTrialCall } from '../../core/undo/selectors.ts'
 import { Actions, type Action, newActionKey, type Compensation } from '../../records/actions.ts'
-import { keepPrincipal } from '../../records/principal.ts'
+import { toStoredPrincipal } from '../../records/principal.ts'
 import { toolsToCheck } from '../describing.ts'
 import type { Feature } from '../feature.ts'
 import { noUndo } from '../missing-undo.ts'
@@ -226,7 +226,7 @@ class UndoLog {
     const deed: Action = {
       key: step?.deed ?? newActionKey(startedAt),
       startedAt,
-      principal: keepPrincipal(principal),
+      principal: toStoredPrincipal(principal),
       ...(client.session !== undefined && { session: client.session }),
       upstream,
       tool,

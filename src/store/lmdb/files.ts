@@ -1,4 +1,4 @@
-/** The files of the store: checks before opening, room on the disk, identity of the folder. */
+/** The files of the store: checks before opening, free disk space, identity of the folder. */
 import {
   closeSync,
   fstatSync,
@@ -18,22 +18,22 @@ import {
 import { basename, dirname, join } from 'node:path'
 import { faultOf, type Head, NO_PAGE, type Tree } from './pages.ts'
 
-// Looks whether a file is a whole LMDB database (data format 2), before the library maps it into memory: what is torn
-// or overwritten would end the process there, or lose what was promised without a word. All pages in use are walked:
-// each is used once, holds what its place says, in order, and as much as the heads of the file count; no free page is
-// in use; and each value has its checksum.
+// Checks that a file is an intact LMDB database (data format 2) before the library maps it into memory: there, a torn
+// or overwritten file would end the process or silently lose durable data. All pages in use are walked: each is used
+// once, is of the expected kind, in key order, and counted by the meta pages; no free page is in use; and each value
+// matches its checksum.
 
-/** Why the file of a store cannot be used, for people. */
+/** Why the file of a store cannot be used, as text for people. */
 export class UnusableFile extends Error {}
 
-/** What a store promised to keep is not there any more, or another store is in its place. */
+/** Durable data of the store is missing, or another store is in its place. */
 export class LostStore extends UnusableFile {}
 
-/** What is said of a database that is none of Gatehouse. */
+/** The reason if a database does not belong to Gatehouse. */
 export const FOREIGN = 'it is a database of another program'
 const DAMAGED = 'it was damaged'
 
-// The layout of a page at the head of the file, as far as it is looked at.
+// The layout of a meta page, as far as it is checked.
 const MAGIC = 0xbeefc0de
 const META = {
   magic: 24,
@@ -51,22 +51,22 @@ const INTEGER_KEYS = 8
 const META_PAGE_BYTES = 168
 const FLAGS = 18
 const META_PAGE_FLAG = 8
-/** How often a file is walked that others write to meanwhile, until it is walked while they may not. */
+/** How often a file is walked while others write to it, before it is walked under the write lock. */
 const MAX_ATTEMPTS = 3
 
 /**
- * Looks at a file without opening it. Whether it has to be looked at again once others can be kept from writing: they
- * write to it, and something in it does not go together. A file that is missing or empty is as good as new.
+ * Checks a file without opening the database. `busy` means that another process writes to it and the walk was
+ * inconsistent: it has to be checked again under the write lock. A missing or empty file is fine.
  * @throws UnusableFile
  */
 export async function checkFile(path: string): Promise<'whole' | 'busy'> {
-  const file = openIfThere(path)
+  const file = openIfExists(path)
   if (file === undefined) return 'whole'
   try {
     for (let attempt = 1; ; attempt++) {
       const head = readHead(file)
       if (!head) return 'whole'
-      const fault = await inTurns(faultIn(file, head))
+      const fault = await runInTurns(findFault(file, head))
       if (fault === undefined) return 'whole'
       if (readHead(file)?.snapshot === head.snapshot) throw new UnusableFile(fault)
       if (attempt === MAX_ATTEMPTS) return 'busy'
@@ -76,14 +76,14 @@ export async function checkFile(path: string): Promise<'whole' | 'busy'> {
   }
 }
 
-/** The same at once, for who keeps others from writing. @throws UnusableFile */
+/** The same synchronously, for a caller that holds the write lock. @throws UnusableFile */
 export function checkHeldFile(path: string): void {
-  const file = openIfThere(path)
+  const file = openIfExists(path)
   if (file === undefined) return
   try {
     const head = readHead(file)
     if (!head) return
-    const steps = faultIn(file, head)
+    const steps = findFault(file, head)
     let step = steps.next()
     while (step.done !== true) step = steps.next()
     if (step.value !== undefined) throw new UnusableFile(step.value)
@@ -92,13 +92,13 @@ export function checkHeldFile(path: string): void {
   }
 }
 
-/** Whether a glance at its head finds nothing wrong with a file: all of it is looked at by `checkFile`. */
+/** Whether a check of the meta pages alone finds nothing wrong; `checkFile` checks everything. */
 export function looksWhole(path: string): boolean {
-  const file = openIfThere(path)
+  const file = openIfExists(path)
   if (file === undefined) return true
   try {
     const head = readHead(file)
-    return !head || !isCut(file, head)
+    return !head || !isTruncated(file, head)
   } catch (error) {
     if (error instanceof UnusableFile) return false
     throw error
@@ -107,7 +107,7 @@ export function looksWhole(path: string): boolean {
   }
 }
 
-function openIfThere(path: string): number | undefined {
+function openIfExists(path: string): number | undefined {
   try {
     return openSync(path, 'r')
   } catch (error) {
@@ -116,8 +116,8 @@ function openIfThere(path: string): number | undefined {
   }
 }
 
-/** Goes through something step by step, while others get their turn. */
-async function inTurns<Value>(steps: Generator<undefined, Value>): Promise<Value> {
+/** Runs a generator step by step and yields to the event loop in between. */
+async function runInTurns<Value>(steps: Generator<undefined, Value>): Promise<Value> {
   for (;;) {
     const step = steps.next()
     if (step.done === true) return step.value
@@ -125,26 +125,27 @@ async function inTurns<Value>(steps: Generator<undefined, Value>): Promise<Value
   }
 }
 
-/** The newer one of the two heads. */
+/** The newer one of the two meta pages. */
 function readHead(file: number): Head | undefined {
   if (fstatSync(file).size === 0) return undefined
   const first = headAt(file, 0, 0)
   const second = headAt(file, 1, first.pageSize)
   const [older, newer] = second.snapshot > first.snapshot ? [first, second] : [second, first]
-  // Snapshots are written to the two of them in turn.
-  const isInTurn = newer.snapshot - older.snapshot <= 1n && (newer.snapshot === 0n || isPlaced(newer, second))
-  if (!isInTurn) throw new UnusableFile(DAMAGED)
+  // Snapshots are written to the two meta pages alternately.
+  const isConsistent =
+    newer.snapshot - older.snapshot <= 1n && (newer.snapshot === 0n || isInExpectedPlace(newer, second))
+  if (!isConsistent) throw new UnusableFile(DAMAGED)
   return newer
 }
 
-function isPlaced(newer: Head, second: Head): boolean {
+function isInExpectedPlace(newer: Head, second: Head): boolean {
   return (newer.snapshot % 2n === 1n) === (newer === second)
 }
 
 function headAt(file: number, index: 0 | 1, position: number): Head {
   const page = readPart(file, position, META_PAGE_BYTES)
   if (page.length < META_PAGE_BYTES || page.readUInt32LE(META.magic) !== MAGIC)
-    throw new UnusableFile(index === 0 ? 'it holds something else than a store, or was damaged' : DAMAGED)
+    throw new UnusableFile(index === 0 ? 'it is not a store, or it is damaged' : DAMAGED)
   const version = page.readUInt32LE(META.version) & 0xffff
   if (version !== 2) throw new UnusableFile(`it has the database format ${version} instead of 2`)
   const pageSize = page.readUInt32LE(META.pageSize)
@@ -177,21 +178,21 @@ function treeAt(page: Buffer, at: number): Tree {
   }
 }
 
-/** Whether its values have versions, as those of a store do. */
-function isOurs({ main }: Head): boolean {
+/** Whether its values have versions, as in every store of Gatehouse. */
+function isStore({ main }: Head): boolean {
   return main.root === NO_PAGE || (main.flags & VERSIONS_FLAG) !== 0
 }
 
-/** What is wrong with the file, if anything is. */
-function* faultIn(file: number, head: Head): Generator<undefined, string | undefined> {
-  if (isCut(file, head)) return 'its end is missing'
-  // Opening it would change that.
-  if (!isOurs(head)) return FOREIGN
+/** What is wrong with the file, if anything. */
+function* findFault(file: number, head: Head): Generator<undefined, string | undefined> {
+  if (isTruncated(file, head)) return 'its end is missing'
+  // Opening the database would modify it.
+  if (!isStore(head)) return FOREIGN
   const { pageSize } = head
   return yield* faultOf(head, (page, count) => readPart(file, Number(page) * pageSize, count * pageSize))
 }
 
-function isCut(file: number, { lastPage, pageSize }: Head): boolean {
+function isTruncated(file: number, { lastPage, pageSize }: Head): boolean {
   return BigInt(fstatSync(file).size) < (lastPage + 1n) * BigInt(pageSize)
 }
 
@@ -200,22 +201,22 @@ function readPart(file: number, position: number, length: number): Buffer {
   return bytes.subarray(0, readSync(file, bytes, 0, length, position))
 }
 
-// The folder of a store, apart from the database in it: that it is there, which store it is, that there is room for a
-// first write, and whether it is still the same one while it is used. The library that writes the database holds its
-// files open and would go on writing to them for ever after they were removed.
+// The folder of a store, apart from the database in it: whether it exists, which store it contains, whether the disk
+// has room, and whether it is still the same folder while it is in use. The library keeps its files open and would
+// go on writing to them after they were removed.
 
-/** The file LMDB keeps everything in, and the one its processes share. */
+/** The data file of LMDB, and the lock file that its processes share. */
 export const DATA = 'data.mdb'
 const LOCK = 'lock.mdb'
-/** The file beside the data that names the store: it tells data that was removed from data that never was. */
+/** The file that identifies the store: it distinguishes removed data from data that never existed. */
 const GENERATION_FILE = 'generation'
-/** How much room a new store needs, and how large the file is that processes share, at least, in bytes. */
-const FIRST_ROOM = 1024 * 1024
-const LOCK_SIZE = 16_384
-/** What systems answer where there is no room. */
+/** The disk space that a new store needs, and the minimum size of the lock file, in bytes. */
+const NEW_STORE_BYTES = 1024 * 1024
+const LOCK_FILE_BYTES = 16_384
+/** The error codes of a full disk. */
 export const FULL: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG'])
 
-/** Makes a folder with those it is in. What is in one that was made here is no part of a repository around it. */
+/** Creates a folder and its parents, with a `.gitignore` if the folder did not exist. */
 export function makeFolder(path: string): void {
   if (!existsSync(path)) {
     makeParents(path)
@@ -224,7 +225,7 @@ export function makeFolder(path: string): void {
   makeParents(path)
 }
 
-/** Node.js would do it, but never ends where the system makes none, as in /proc. */
+/** Not `mkdir` with `recursive`: Node.js loops forever where the system refuses to create folders, as in /proc. */
 function makeParents(path: string): void {
   const parent = dirname(path)
   if (!existsSync(parent) && parent !== path) makeParents(parent)
@@ -235,7 +236,7 @@ function makeParents(path: string): void {
   }
 }
 
-/** Whether there is data in the folder of a store. @throws LostStore where there was */
+/** Whether the folder of a store contains data. @throws LostStore if it did and no longer does */
 export function hasData(directory: string): boolean {
   const size = sizeOf(join(directory, DATA))
   if (size !== undefined && size > 0) return true
@@ -244,46 +245,46 @@ export function hasData(directory: string): boolean {
   return false
 }
 
-/** Which store the folder says it holds; nothing where it does not say. */
+/** The id of the store in the folder; undefined if the folder has no such file. */
 export function generationOf(directory: string): string | undefined {
   const file = join(directory, GENERATION_FILE)
   return existsSync(file) ? readFileSync(file, 'utf8').trim() : undefined
 }
 
-/** Writes down which store the folder holds. */
+/** Records the id of the store in the folder. */
 export function writeGeneration(directory: string, id: string): void {
   const draft = join(directory, `${GENERATION_FILE}.${process.pid}`)
   writeFileSync(draft, `${id}\n`, { mode: 0o600, flush: true })
   renameSync(draft, join(directory, GENERATION_FILE))
 }
 
-/** Has the folder hold whatever store is in it, or a new one. */
+/** Accepts whatever store is in the folder, or a new one. */
 export function forgetGeneration(directory: string): void {
   rmSync(join(directory, GENERATION_FILE), { force: true })
   if (sizeOf(join(directory, DATA)) !== 0) return
   for (const file of [DATA, LOCK]) rmSync(join(directory, file), { force: true })
 }
 
-/** Whether the disk of a folder, which may be missing yet, has room for a new store. */
+/** Whether the disk of a folder, which may not exist yet, has room for a new store. */
 export function hasRoom(directory: string): boolean {
   if (!existsSync(directory)) {
     const parent = dirname(directory)
     return parent === directory || hasRoom(parent)
   }
   const { bavail, bsize } = statfsSync(directory)
-  return bavail * bsize >= FIRST_ROOM + LOCK_SIZE
+  return bavail * bsize >= NEW_STORE_BYTES + LOCK_FILE_BYTES
 }
 
 /**
- * Makes sure that there is room for a new store. The library fails harmlessly over a file that cannot grow, but ends
- * the process over the one its processes share: that one is written here, with all its bytes. @throws UnusableFile
+ * Makes sure that there is room for a new store. A data file that cannot grow is a harmless error in the library, but
+ * a lock file that cannot grow ends the process, so the lock file is written here in full. @throws UnusableFile
  */
 export function reserveRoom(directory: string): void {
   const draft = join(directory, `room.${process.pid}`)
   try {
-    writeDurably(draft, FIRST_ROOM)
+    writeDurably(draft, NEW_STORE_BYTES)
     const lock = join(directory, LOCK)
-    if (!existsSync(lock)) writeDurably(lock, LOCK_SIZE)
+    if (!existsSync(lock)) writeDurably(lock, LOCK_FILE_BYTES)
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? String(error.code) : ''
     if (FULL.has(code)) throw new UnusableFile('the disk is full')
@@ -310,14 +311,14 @@ function sizeOf(path: string): number | undefined {
   return statSync(path, { throwIfNoEntry: false })?.size
 }
 
-/** What became of a folder in use. */
+/** What happened to a folder in use. */
 export interface Loss {
   readonly reason: string
-  /** What is mapped into memory is not there any more: to read it would end the process. */
-  readonly isCut: boolean
+  /** The memory-mapped data file was truncated: reading it would end the process. */
+  readonly isTruncated: boolean
 }
 
-/** Looks whether the folder of an open store is still the one that was opened. */
+/** Checks whether the folder of an open store is still the one that was opened. */
 export class FolderWatch {
   readonly #directory: string
   readonly #files: readonly { readonly path: string; readonly id: string }[]
@@ -331,23 +332,24 @@ export class FolderWatch {
     this.#size = sizeOf(join(directory, DATA)) ?? 0
   }
 
-  /** What is wrong with it just then; nothing where it is as it was. */
-  look(): Loss | undefined {
+  /** What is wrong with the folder at present; undefined if nothing changed. */
+  check(): Loss | undefined {
     for (const { path, id } of this.#files) {
       const now = idOf(path)
       if (now === id) continue
-      const what = path === this.#directory ? 'the folder' : `its file ${basename(path)}`
-      const how = now === undefined ? 'removed' : 'replaced'
-      return { reason: `${what} was ${how} while it was in use`, isCut: false }
+      const subject = path === this.#directory ? 'the folder' : `its file ${basename(path)}`
+      const change = now === undefined ? 'removed' : 'replaced'
+      return { reason: `${subject} was ${change} while it was in use`, isTruncated: false }
     }
     const size = sizeOf(join(this.#directory, DATA)) ?? 0
-    if (size < this.#size) return { reason: `its file ${DATA} was cut while it was in use`, isCut: true }
+    if (size < this.#size)
+      return { reason: `its file ${DATA} was truncated while it was in use`, isTruncated: true }
     this.#size = size
     return undefined
   }
 }
 
-/** Tells a file from all others there are; nothing where it is not there. */
+/** Identifies a file; undefined if it does not exist. */
 function idOf(path: string): string | undefined {
   try {
     const found = statSync(path, { throwIfNoEntry: false })

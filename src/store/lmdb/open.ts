@@ -1,6 +1,6 @@
 /**
- * Opens the database of a folder, once it is sure that it is whole and the one that belongs there; and says why one
- * cannot be used, and what to do.
+ * Opens the database of a folder after checking that it is intact and the expected one; explains why a folder cannot be
+ * used, and how to fix it.
  */
 import { accessSync, constants, existsSync } from 'node:fs'
 import { join } from 'node:path'
@@ -21,29 +21,29 @@ import {
 } from './files.ts'
 import { ACCEPT_HINT } from '../sentinel.ts'
 
-/** How large a store may become, in bytes. */
+/** The maximum size of a store, in bytes. */
 export const MAX_STORE_BYTES = 1024 * 1024 * 1024
-/** What tells a store from the databases of other programs. Its key is none that a value could have. */
+/** Distinguishes a store from the databases of other programs. No stored value can have this key. */
 export const FORMAT_MARK = { key: 'gatehouse', format: 1 }
 
-/** How often a file is looked at again that another process may be about to make, and how long after, in milliseconds. */
-const MAX_LOOKS = 10
-const LOOK_AGAIN_MS = 100
+/** How often a file is checked again that another process may be creating, and the delay, in milliseconds. */
+const MAX_CHECKS = 10
+const RECHECK_DELAY_MS = 100
 
 /** The database of a folder. */
 export type Base = RootDatabase<string, string>
 
 /**
- * Opens the database of a folder, which is made where it is missing, unless it `isAwaited`: something was promised that
- * has to be there. @throws where it cannot be used
+ * Opens the database of a folder. A missing database is created, unless it `isAwaited`: then durable data has to be
+ * there. @throws if it cannot be used
  */
 export async function openDatabase(directory: string, isAwaited: boolean): Promise<Base> {
-  // Whoever keeps nothing on the disk need not wait for it to load.
+  // Loaded lazily: gateways without a folder do not need the library.
   const { open } = await import('lmdb')
   if (isAwaited && !existsSync(directory)) throw new LostStore('it is gone')
   makeFolder(directory)
-  const state = await settled(directory)
-  if (state === 'new' && isAwaited) throw new LostStore('what was kept there is gone')
+  const state = await detectState(directory)
+  if (state === 'new' && isAwaited) throw new LostStore('its data is gone')
   if (state === 'new') reserveRoom(directory)
   const options = {
     path: directory,
@@ -51,13 +51,13 @@ export async function openDatabase(directory: string, isAwaited: boolean): Promi
     mapSize: 2 * MAX_STORE_BYTES,
     encoding: 'string' as const,
     useVersions: true,
-    // A promise is kept once the data has reached the disk, and what is there is whole at any time.
+    // A write is acknowledged once it is on disk, and the file is consistent at any time.
     overlappingSync: false,
     permissionsMode: 0o600,
   }
   const database = open<string, string>(options)
   try {
-    // No other process can write within a transaction.
+    // Within a transaction no other process can write.
     if (state === 'busy') database.transactionSync(() => checkHeldFile(join(directory, DATA)))
     const [first] = database.getKeys({ limit: 1 })
     if (first !== undefined) checkMark(database.get(FORMAT_MARK.key))
@@ -68,20 +68,20 @@ export async function openDatabase(directory: string, isAwaited: boolean): Promi
   }
 }
 
-/** What there is in a folder, once no other process is about to make it. @throws UnusableFile */
-async function settled(directory: string): Promise<'new' | 'whole' | 'busy'> {
-  for (let look = 1; ; look++) {
+/** The state of a folder, once no other process is creating a store there. @throws UnusableFile */
+async function detectState(directory: string): Promise<'new' | 'whole' | 'busy'> {
+  for (let attempt = 1; ; attempt++) {
     try {
       return hasData(directory) ? await checkFile(join(directory, DATA)) : 'new'
     } catch (error) {
-      const most = error instanceof LostStore ? MAX_LOOKS : 2
-      if (look >= most || !(error instanceof UnusableFile)) throw error
-      await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS))
+      const maxAttempts = error instanceof LostStore ? MAX_CHECKS : 2
+      if (attempt >= maxAttempts || !(error instanceof UnusableFile)) throw error
+      await new Promise((resolve) => setTimeout(resolve, RECHECK_DELAY_MS))
     }
   }
 }
 
-/** Whether a glance finds nothing that would keep the database of a folder from being opened. */
+/** Whether a quick check finds nothing that would prevent opening the database of a folder. */
 export function looksUsable(directory: string, isAwaited: boolean): boolean {
   try {
     if (!existsSync(directory)) return !isAwaited && hasRoom(directory)
@@ -92,32 +92,32 @@ export function looksUsable(directory: string, isAwaited: boolean): boolean {
   }
 }
 
-/** @throws UnusableFile where it is not the mark of a store */
+/** @throws UnusableFile if it is not the mark of a store */
 function checkMark(mark: string | undefined): void {
   const format = /^[0-9a-z]+ format (\d+)$/.exec(mark ?? '')?.[1]
   if (format === undefined) throw new UnusableFile(FOREIGN)
   if (Number(format) === FORMAT_MARK.format) return
   throw new UnusableFile(
-    `it was written by a newer version of Gatehouse (format ${format}), which has to be used`,
+    `it was written by a newer version of Gatehouse (format ${format}), so use that version`,
   )
 }
 
-/** Why a folder cannot be used, and what to do. */
+/** Why a folder cannot be used, and how to fix it. */
 export function reasonOf(error: unknown, directory: string): string {
   const at = `the store in ${directory} cannot be used: `
   const elsewhere = 'or name another folder under `store`'
   const code = error instanceof Error && 'code' in error ? String(error.code) : undefined
   const text = error instanceof Error ? error.message : String(error)
   if (code === 'EEXIST' || code === 'ENOTDIR')
-    return `${at}there is a file of that name. Remove it, ${elsewhere}`
+    return `${at}a file of that name exists. Remove it, ${elsewhere}`
   if (code === 'EACCES' || code === 'EPERM' || code === 'EROFS' || code === '13' || code === '30')
-    return `${at}it cannot be written to (${text}). Let this user write to it, ${elsewhere}`
-  if (error instanceof LostStore) return `${at}${text}. Put it back, or ${ACCEPT_HINT}`
-  if (code !== undefined && FULL.has(code)) return `${at}the disk is full. Make room, ${elsewhere}`
-  if (text.includes('full')) return `${at}${text}. Make room, ${elsewhere}`
+    return `${at}it is not writable (${text}). Give this user write access, ${elsewhere}`
+  if (error instanceof LostStore) return `${at}${text}. Restore it, or ${ACCEPT_HINT}`
+  if (code !== undefined && FULL.has(code)) return `${at}the disk is full. Free some space, ${elsewhere}`
+  if (text.includes('full')) return `${at}${text}. Free some space, ${elsewhere}`
   const isBroken = text.includes('damaged') || text.includes('missing')
   const fix = isBroken
-    ? 'Put a copy in its place, or move it away and run `gatehouse store accept` to go on without it'
+    ? 'Restore it from a backup, or move it away and run `gatehouse store accept` to continue without it'
     : 'Move it away'
   return `${at}${text}. ${fix}, ${elsewhere}`
 }

@@ -1,12 +1,11 @@
 /**
- * Walks the pages of an LMDB database and finds what does not go together in it. No library tells of damage before it
- * fails over it, so each page in use is looked at: it is where the page above says, used once, and not free; its nodes
- * lie side by side, with keys in order and within those of the page above; there are as many as the head counts; and
- * each value is what was written.
+ * Walks the pages of an LMDB database and finds inconsistencies. No library reports damage before it fails over it, so
+ * each page in use is checked: it is where its parent points, used once, and not free; its nodes are adjacent, with
+ * keys in order and within the parent's range; the counts match the meta page; and each value matches its checksum.
  */
 import { crc32 } from 'node:zlib'
 
-/** One of the two trees of the file: that of free pages, and that of values. */
+/** One of the two trees of the file: free pages, or values. */
 export interface Tree {
   readonly root: bigint
   readonly depth: number
@@ -17,7 +16,7 @@ export interface Tree {
   readonly flags: number
 }
 
-/** What a page at the head of the file says of a snapshot. */
+/** A meta page: the description of a snapshot. */
 export interface Head {
   readonly pageSize: number
   readonly lastPage: bigint
@@ -29,21 +28,21 @@ export interface Head {
 /** The root of a tree without pages. */
 export const NO_PAGE = 0xffffffffffffffffn
 
-// The layout of pages, as far as it is looked at.
+// The layout of pages, as far as it is checked.
 const HEADER = 24
 const PAGE_OFFSETS = { number: 0, flags: 18, lower: 20, upper: 22, count: 20 }
 const NODE = { low: 0, high: 2, flags: 4, keySize: 6, key: 8 }
 const [BRANCH, LEAF, OVERFLOW] = [1, 2, 4]
-/** Of the flags of a page, all but one that says nothing once it is written. */
+/** The flags of a page, except the dirty flag, which is meaningless on disk. */
 const FLAGS = 0xffff - 0x2000
-/** A node whose value has pages of its own, and what stands in the node then. */
+/** The flag of a node whose value has overflow pages, and the length of the reference to them. */
 const LARGE = 1
 const REFERENCE = 24
-/** The version before each value. */
+/** The length of the version before each value. */
 const VERSION = 8
-/** No tree is deeper. */
+/** The maximum depth of a tree. */
 const MAX_DEPTH = 32
-/** How many pages are looked at in one go. */
+/** How many pages are checked before yielding. */
 const PAGES_PER_TURN = 64
 
 class Fault extends Error {}
@@ -52,14 +51,14 @@ interface Node {
   readonly at: number
   readonly end: number
   readonly key: Buffer
-  /** Of a leaf alone. */
+  /** Leaf nodes only. */
   readonly size: number
   readonly isLarge: boolean
-  /** Of a branch alone. */
+  /** Branch nodes only. */
   readonly child: bigint
 }
 
-/** Between which keys those of a page lie: from the first one, before the second one. */
+/** The key range of a page: `from` inclusive, `to` exclusive. */
 interface Range {
   readonly from?: Buffer | undefined
   readonly to?: Buffer | undefined
@@ -72,7 +71,7 @@ interface Counts {
   entries: bigint
 }
 
-/** Looks at all pages in use; pauses now and then. Gives what is wrong, if anything is. */
+/** Checks all pages in use, yielding now and then. Returns what is wrong, if anything. */
 export function* faultOf(
   head: Head,
   read: (page: bigint, count: number) => Buffer,
@@ -91,15 +90,15 @@ export function* faultOf(
 class Walk {
   readonly #head: Head
   readonly #read: (page: bigint, count: number) => Buffer
-  /** Which pages are used, or free. */
+  /** Which pages are in use, or free. */
   readonly #taken: Uint8Array
-  #looked = 0
+  #pagesChecked = 0
 
   constructor(head: Head, read: (page: bigint, count: number) => Buffer) {
     this.#head = head
     this.#read = read
     this.#taken = new Uint8Array(Number(head.lastPage) + 1)
-    // The heads of the file.
+    // The two meta pages.
     this.#taken.fill(1, 0, 2)
   }
 
@@ -111,23 +110,23 @@ class Walk {
 
   *values(): Generator<undefined, void> {
     yield* this.#tree(this.#head.main, Buffer.compare, (key, value, page) => {
-      if (value.length < VERSION || !isSound(key, value.subarray(VERSION))) throw faultAt(page)
+      if (value.length < VERSION || !isIntact(key, value.subarray(VERSION))) throw faultAt(page)
     })
   }
 
   *#tree(
-    { root, depth, ...told }: Tree,
+    { root, depth, ...expected }: Tree,
     compare: (one: Buffer, other: Buffer) => number,
-    look: (key: Buffer, value: Buffer, page: bigint) => void,
+    visitEntry: (key: Buffer, value: Buffer, page: bigint) => void,
   ): Generator<undefined, void> {
     const counts: Counts = { branches: 0n, leaves: 0n, overflows: 0n, entries: 0n }
     if (depth > MAX_DEPTH || (root === NO_PAGE) !== (depth === 0)) throw new Fault('its head was damaged')
-    if (depth > 0) yield* this.#visit(root, depth, {}, { counts, compare, look })
+    if (depth > 0) yield* this.#visit(root, depth, {}, { counts, compare, visitEntry })
     const isSame =
-      counts.branches === told.branches &&
-      counts.leaves === told.leaves &&
-      counts.overflows === told.overflows &&
-      counts.entries === told.entries
+      counts.branches === expected.branches &&
+      counts.leaves === expected.leaves &&
+      counts.overflows === expected.overflows &&
+      counts.entries === expected.entries
     if (!isSame) throw new Fault('its head was damaged')
   }
 
@@ -138,11 +137,11 @@ class Walk {
     tree: {
       readonly counts: Counts
       readonly compare: (one: Buffer, other: Buffer) => number
-      readonly look: (key: Buffer, value: Buffer, page: bigint) => void
+      readonly visitEntry: (key: Buffer, value: Buffer, page: bigint) => void
     },
   ): Generator<undefined, void> {
     this.#take(number, 1n)
-    if (++this.#looked % PAGES_PER_TURN === 0) yield
+    if (++this.#pagesChecked % PAGES_PER_TURN === 0) yield
     const page = this.#page(number, depth > 1 ? BRANCH : LEAF)
     const nodes = nodesOf(page, number, depth > 1)
     checkOrder(nodes, { range, number, isBranch: depth > 1, compare: tree.compare })
@@ -160,23 +159,23 @@ class Walk {
       const value = node.isLarge
         ? this.#large(page, node, tree.counts)
         : page.subarray(valueAt(node), valueAt(node) + node.size)
-      tree.look(node.key, value, number)
+      tree.visitEntry(node.key, value, number)
     }
   }
 
-  /** A page of a kind. */
+  /** Reads a page of the expected kind. */
   #page(number: bigint, kind: number, count = 1): Buffer {
     const { pageSize } = this.#head
     const page = this.#read(number, count)
-    const isIt =
+    const isExpected =
       page.length === count * pageSize &&
       page.readBigUInt64LE(PAGE_OFFSETS.number) === number &&
       (page.readUInt16LE(PAGE_OFFSETS.flags) & FLAGS) === kind
-    if (!isIt) throw faultAt(number)
+    if (!isExpected) throw faultAt(number)
     return page
   }
 
-  /** A value that has pages of its own. */
+  /** Reads a value with overflow pages. */
   #large(page: Buffer, node: Node, counts: Counts): Buffer {
     const at = valueAt(node)
     const [first, count] = [page.readBigUInt64LE(at), page.readBigUInt64LE(at + 16)]
@@ -202,14 +201,14 @@ class Walk {
 
 function nodesOf(page: Buffer, number: bigint, isBranch: boolean): readonly Node[] {
   const [lower, upper] = [page.readUInt16LE(PAGE_OFFSETS.lower), page.readUInt16LE(PAGE_OFFSETS.upper)]
-  const room = page.length - HEADER
-  if (lower === 0 || lower % 2 !== 0 || lower > upper || upper > room) throw faultAt(number)
+  const capacity = page.length - HEADER
+  if (lower === 0 || lower % 2 !== 0 || lower > upper || upper > capacity) throw faultAt(number)
   const nodes = Array.from({ length: lower / 2 }, (_each, index) => {
     const at = HEADER + page.readUInt16LE(HEADER + 2 * index)
     if (at < HEADER + upper || at + NODE.key > page.length) throw faultAt(number)
     return nodeAt(page, at, isBranch)
   })
-  // They fill the end of the page, in any order.
+  // Nodes fill the end of the page, in any order.
   let next = HEADER + upper
   for (const { at, end } of nodes.toSorted((one, other) => one.at - other.at)) {
     if (at !== next || end > page.length) throw faultAt(number)
@@ -230,7 +229,7 @@ function nodeAt(page: Buffer, at: number, isBranch: boolean): Node {
     at,
     end: end + (end % 2),
     key,
-    // No other flag is one of a store.
+    // A store uses no other flags.
     size: isBranch || isLarge || flags === 0 ? low : -1,
     isLarge,
     child: BigInt(low) + (BigInt(flags) << 32n),
@@ -251,7 +250,7 @@ interface Order {
 function checkOrder(nodes: readonly Node[], { range: { from, to }, number, isBranch, compare }: Order): void {
   let before = from
   let isFirst = true
-  // The first key of a branch says nothing.
+  // The first key of a branch is meaningless.
   for (const { key } of isBranch ? nodes.slice(1) : nodes) {
     const isAfter = before === undefined || compare(before, key) < (isFirst && !isBranch ? 1 : 0)
     if (!isAfter) throw faultAt(number)
@@ -262,14 +261,14 @@ function checkOrder(nodes: readonly Node[], { range: { from, to }, number, isBra
     throw faultAt(number)
 }
 
-/** Numbers of eight bytes, in the order of their values; what is none comes nowhere. */
+/** Compares numbers of eight bytes; NaN for keys of other lengths, which fail every order check. */
 function compareNumbers(one: Buffer, other: Buffer): number {
   if (one.length !== 8 || other.length !== 8) return Number.NaN
   const [first, second] = [one.readBigUInt64LE(), other.readBigUInt64LE()]
   return first < second ? -1 : first > second ? 1 : 0
 }
 
-/** The pages a record lists as free: how many numbers follow, then each, or minus a count and the first of so many. */
+/** The pages that a free-list record contains: a count, then page numbers, or minus a run length followed by its start. */
 function freePages(value: Buffer, page: bigint): readonly (readonly [first: bigint, count: bigint])[] {
   const count = value.length % 8 === 0 && value.length > 0 ? Number(value.readBigUInt64LE()) : -1
   if (count < 0 || (count + 1) * 8 > value.length) throw faultAt(page)
@@ -292,32 +291,31 @@ function faultAt(page: bigint): Fault {
   return new Fault(`its page ${page} was damaged`)
 }
 
-// Values as they stand in the database: until when they are kept, a checksum of that, the key and the text, and the
-// text. A value whose checksum is wrong was damaged on the disk; it is never taken for one that is not there, as a call
-// that was answered would run again then. Values without a checksum were written by earlier versions, which in turn
-// read those that have one.
+// The format of stored values: expiry, a checksum of expiry, key and text, and the text. A value with a wrong checksum
+// is never treated as absent, because a completed call would then run again. Values without a checksum were written by
+// earlier versions, which in turn can read values with one.
 
-/** A value that was found, with the version of that write. */
-export interface Found {
+/** A value, with the version of its write. */
+export interface StoredValue {
   readonly text: string
   /** In milliseconds since 1970. */
   readonly until: number
   readonly version: number
 }
 
-/** A value is not what was written. */
+/** A value differs from what was written. */
 export class DamagedValue extends Error {
   override readonly message = 'a value in it was damaged'
 }
 
-/** A value as it is stored. */
-export function storedValue(key: string, text: string, until: number): string {
+/** Encodes a value. */
+export function encodeValue(key: string, text: string, until: number): string {
   const end = Math.ceil(until).toString(36)
   return `${end}.${checksum(key, end, text)} ${text}`
 }
 
-/** A value as it was stored; nothing where there is none. @throws DamagedValue */
-export function readValue(key: string, stored: string | undefined, version = 0): Found | undefined {
+/** Decodes a value; undefined if there is none. @throws DamagedValue */
+export function decodeValue(key: string, stored: string | undefined, version = 0): StoredValue | undefined {
   if (stored === undefined) return undefined
   const space = stored.indexOf(' ')
   const head = /^([0-9a-z]+)(?:\.([0-9a-z]+))?$/.exec(stored.slice(0, Math.max(space, 0)))
@@ -327,25 +325,25 @@ export function readValue(key: string, stored: string | undefined, version = 0):
   return { until: Number.parseInt(end, 36), text, version }
 }
 
-/** Whether the bytes of a value are those that were stored, its key given as bytes too. */
-function isSound(key: Buffer, stored: Buffer): boolean {
+/** Whether the bytes of a value are intact; its key is given as bytes too. */
+function isIntact(key: Buffer, stored: Buffer): boolean {
   const space = stored.subarray(0, MAX_HEAD_LENGTH).indexOf(0x20)
   const head = /^([0-9a-z]+)(?:\.([0-9a-z]+))?$/.exec(stored.toString('latin1', 0, Math.max(space, 0)))
   if (!head) return false
   const [, end = '', sum] = head
-  // Keys with control characters are written in another way than their text.
+  // Keys with control characters are encoded differently.
   if (sum === undefined || key.some((byte) => byte < 0x20)) return true
   return sum === crc32(stored.subarray(space + 1), crc32(`${end} `, crc32(key))).toString(36)
 }
 
-/** No head of a value is longer, in bytes: two numbers of 36 digits, and what stands between them. */
+/** The maximum length of a value's header, in bytes: two numbers in base 36, and the separators. */
 const MAX_HEAD_LENGTH = 32
 
 function checksum(key: string, end: string, text: string): string {
   return crc32(text, crc32(`${end} `, crc32(key))).toString(36)
 }
 
-/** What no other write has, of any process. */
+/** A version that no other write of any process has. */
 export function newVersion(): number {
   return 1 + Math.floor(Math.random() * 2 ** 52)
 }

@@ -1,79 +1,85 @@
 /**
- * A store in a folder, shared by the processes of one machine. Writes are durable before they resolve. A
- * damaged or replaced folder is noticed and refuses keyed calls.
+ * A store in a folder, shared by the processes of one machine. Writes are durable before they resolve. If the folder is
+ * damaged or replaced, the store notices and refuses further writes.
  */
 import type { Database } from 'lmdb'
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import type { Log } from '../../core/log.ts'
 import { MemoryStore } from '../memory.ts'
-import { isPromise, Sentinel } from '../sentinel.ts'
-import { type RateLimitWindow, type Entry, FOREVER, type Portable, type TokenGrant } from '../store.ts'
+import { isDurableKey, Sentinel } from '../sentinel.ts'
+import {
+  type RateLimitWindow,
+  type StoreEntry,
+  FOREVER,
+  type PortableStore,
+  type TokenGrant,
+} from '../store.ts'
 import { LostStore, DATA, FolderWatch, generationOf, type Loss, writeGeneration } from './files.ts'
 import { type Base, MAX_STORE_BYTES, FORMAT_MARK, openDatabase, reasonOf } from './open.ts'
-import { DamagedValue, type Found, newVersion, readValue, storedValue } from './pages.ts'
-import { Room, unavailable, type Write, Writer } from './writer.ts'
+import { DamagedValue, type StoredValue, newVersion, decodeValue, encodeValue } from './pages.ts'
+import { FileSpace, unavailable, type Write, Writer } from './writer.ts'
 
 /**
- * How many values are looked at in one go; how long after that the next ones are, and where many of them were over;
- * and how long to rest after all were, in milliseconds.
+ * Expired values are swept in batches: values per batch, the delay between batches, the delay if many values had
+ * expired, and the pause after a full pass, in milliseconds.
  */
 const SWEEP_BATCH_VALUES = 256
 const SWEEP_INTERVAL_MS = 500
 const BUSY_SWEEP_INTERVAL_MS = 20
 const SWEEP_REST_MS = 30_000
-/** How often it is looked whether the folder is still there, and at least how often before something is read. */
+/** How often the folder is checked, and the maximum age of a check before a read, in milliseconds. */
 const WATCH_MS = 1000
 const STALE_MS = 50
-/** Which store it is. The key is none that others use. */
+/** The key of the store's id. Callers never use it. */
 const GENERATION_KEY = 'gatehouse:generation'
 
-/** What is left to other settings, and to tests. */
+/** Options from other settings, and for tests. */
 interface Options {
   /** The time in milliseconds since 1970. */
   readonly clock?: () => number
   /** In bytes. */
   readonly limit?: number
-  /** How long to rest after all values were looked at, in milliseconds. */
+  /** The pause after all values were swept, in milliseconds. */
   readonly rest?: number
-  /** Where it is remembered what stores of this user promised. */
+  /** The folder that records what the stores of this user contain. */
   readonly sentinels?: string | undefined
 }
 
-interface Parts {
+interface OpenStore {
   readonly database: Base
-  readonly room: Room
+  readonly space: FileSpace
   readonly writer: Writer
   readonly watch: FolderWatch
   readonly id: string
-  /** Whether the folder is there still: before what is written then, and after it. */
-  lookBefore(): Loss | undefined
-  lookAfter(): Loss | undefined
+  /** Check whether the folder still exists: before a write, and after it. */
+  checkBefore(): Loss | undefined
+  checkAfter(): Loss | undefined
 }
 
 /**
- * A store in a folder, which several processes of one machine may share. What was written has reached the disk.
- * What is taken from buckets is counted by each process alone: the count is needed for a window of time only, and
- * a write for each call would cost more than the rest of the call.
+ * A store in a folder, which several processes of one machine may share. A write that resolved is on disk. Rate limit
+ * tokens are counted by each process alone: they matter only within a time window, and a write for each call would
+ * cost more than the rest of the call.
  */
-export class LmdbStore implements Portable {
+export class LmdbStore implements PortableStore {
   readonly #directory: string
   readonly #log: Log
   readonly #clock: () => number
   readonly #limit: number
   readonly #rest: number
   readonly #local = new MemoryStore()
-  /** It is opened at the first use: a gateway listens before. */
-  #opening: Promise<Parts | undefined> | undefined
-  #parts: Parts | undefined
+  /** Opened lazily, because the gateway starts to listen first. */
+  #opening: Promise<OpenStore | undefined> | undefined
+  #parts: OpenStore | undefined
   readonly #sentinel: Sentinel
-  /** Why nothing is taken. */
+  /** Why writes are refused. */
   #reason: string | undefined
   #unusable: string | undefined
-  /** What became of its folder, and what of its values is damaged. Nothing is promised from then on. */
+  /** What happened to the folder, and which value is damaged. From then on writes are refused. */
   #loss: Loss | undefined
   #damage: string | undefined
-  #lookedAt = -Infinity
+  #checkedAt = -Infinity
   #watching: NodeJS.Timeout | undefined
   #sweeping: NodeJS.Timeout | undefined
   #sweptTo: string | undefined
@@ -92,7 +98,7 @@ export class LmdbStore implements Portable {
   get unavailableReason(): string | undefined {
     const reason = this.#loss?.reason ?? this.#damage ?? this.#reason
     if (reason === undefined) return this.#unusable
-    return `the store in ${this.#directory} takes nothing more: ${reason}`
+    return `the store in ${this.#directory} accepts no writes: ${reason}`
   }
 
   async opened(): Promise<void> {
@@ -100,48 +106,48 @@ export class LmdbStore implements Portable {
   }
 
   async get(key: string): Promise<string | undefined> {
-    const found = this.#find(this.#parts ?? (await this.#must()), key)
+    const found = this.#find(this.#parts ?? (await this.#requireOpen()), key)
     return found && found.until > this.#clock() ? found.text : undefined
   }
 
   async put(key: string, value: string, ttl: number): Promise<void> {
-    const parts = this.#parts ?? (await this.#must())
-    this.#promise(parts, key, ttl)
-    await this.#write(parts, { key, value: this.#wrap(key, value, ttl), version: newVersion() })
+    const parts = this.#parts ?? (await this.#requireOpen())
+    this.#noteDurable(parts, key, ttl)
+    await this.#write(parts, { key, value: this.#encode(key, value, ttl), version: newVersion() })
   }
 
   async setIfAbsent(key: string, value: string, ttl: number): Promise<string | undefined> {
-    const parts = this.#parts ?? (await this.#must())
+    const parts = this.#parts ?? (await this.#requireOpen())
     for (;;) {
       const found = this.#find(parts, key)
       if (found && found.until > this.#clock()) return found.text
-      if (this.#damage !== undefined && isPromise(key)) throw unavailable(this.#damage)
+      if (this.#damage !== undefined && isDurableKey(key)) throw unavailable(this.#damage)
       const before = found?.version ?? null
-      this.#promise(parts, key, ttl)
-      const write = { key, value: this.#wrap(key, value, ttl), version: newVersion(), before }
+      this.#noteDurable(parts, key, ttl)
+      const write = { key, value: this.#encode(key, value, ttl), version: newVersion(), before }
       if (await this.#write(parts, write)) return undefined
     }
   }
 
   async compareAndSwap(key: string, before: string, value: string, ttl: number): Promise<boolean> {
-    const parts = this.#parts ?? (await this.#must())
-    this.#promise(parts, key, ttl)
-    return this.#change(parts, key, before, () => ({ value: this.#wrap(key, value, ttl) }))
+    const parts = this.#parts ?? (await this.#requireOpen())
+    this.#noteDurable(parts, key, ttl)
+    return this.#change(parts, key, before, () => ({ value: this.#encode(key, value, ttl) }))
   }
 
   async compareAndDelete(key: string, before: string): Promise<boolean> {
-    const parts = this.#parts ?? (await this.#must())
+    const parts = this.#parts ?? (await this.#requireOpen())
     return this.#change(parts, key, before, () => ({}))
   }
 
   async delete(key: string): Promise<boolean> {
-    const parts = this.#parts ?? (await this.#must())
+    const parts = this.#parts ?? (await this.#requireOpen())
     return this.#change(parts, key, undefined, () => ({}))
   }
 
   async scan(collection: string): Promise<ReadonlyMap<string, string>> {
     const found = new Map<string, string>()
-    // The character after the slash is the zero.
+    // The upper bound: "0" is the character after "/".
     for await (const { key, value } of this.#walk(`${collection}/`, `${collection}0`)) found.set(key, value)
     return found
   }
@@ -154,13 +160,13 @@ export class LmdbStore implements Portable {
     return this.#local.peekTokens(buckets)
   }
 
-  async *entries(): AsyncIterable<Entry> {
+  async *entries(): AsyncIterable<StoreEntry> {
     yield* this.#walk(undefined, undefined)
   }
 
   async describe(): Promise<Readonly<Record<string, string | number>>> {
-    const { room } = this.#parts ?? (await this.#must())
-    return { kind: 'LMDB', folder: this.#directory, used: room.used, limit: this.#limit }
+    const { space } = this.#parts ?? (await this.#requireOpen())
+    return { kind: 'LMDB', folder: this.#directory, used: space.used, limit: this.#limit }
   }
 
   async close(): Promise<void> {
@@ -171,19 +177,19 @@ export class LmdbStore implements Portable {
     this.#parts = undefined
     if (!parts) return
     await parts.writer.close()
-    parts.room.close()
+    parts.space.close()
     await parts.database.close()
   }
 
-  async #open(): Promise<Parts | undefined> {
+  async #open(): Promise<OpenStore | undefined> {
     try {
       const isAwaited = this.#sentinel.read(this.#clock()) !== undefined
       const database = await openDatabase(this.#directory, isAwaited)
-      const parts = await this.#begin(database)
+      const parts = await this.#prepare(database)
       if (!this.#isClosed) {
         this.#parts = parts
         this.#sweepIn(SWEEP_INTERVAL_MS)
-        this.#watching = setInterval(() => this.#look(parts.watch), WATCH_MS).unref()
+        this.#watching = setInterval(() => this.#checkFolder(parts.watch), WATCH_MS).unref()
       }
       return parts
     } catch (error) {
@@ -192,56 +198,56 @@ export class LmdbStore implements Portable {
     }
   }
 
-  /** Goes on with a database that is open. @throws where it is not the one that belongs there; it is closed then */
-  async #begin(database: Base): Promise<Parts> {
-    const room = new Room(join(this.#directory, DATA), this.#limit, database)
-    const writer = new Writer(database, room, (problem) => this.#tell(problem))
+  /** Prepares an opened database; closes it on failure. @throws if it is not the expected one */
+  async #prepare(database: Base): Promise<OpenStore> {
+    const space = new FileSpace(join(this.#directory, DATA), this.#limit, database)
+    const writer = new Writer(database, space, (problem) => this.#reportProblem(problem))
     try {
-      if (database.get(FORMAT_MARK.key) === undefined) await mark(writer)
+      if (database.get(FORMAT_MARK.key) === undefined) await writeFormatMark(writer)
       const id = await this.#identify(database, writer)
       const watch = new FolderWatch(this.#directory)
-      const look = (): Loss | undefined => this.#look(watch)
-      // What is written together is asked for in one turn, and is done in one.
+      const check = (): Loss | undefined => this.#checkFolder(watch)
+      // Writes of one turn of the event loop are checked together.
       return {
         database,
-        room,
+        space,
         writer,
         id,
         watch,
-        lookBefore: oncePerTurn(look),
-        lookAfter: oncePerTurn(look),
+        checkBefore: oncePerTurn(check),
+        checkAfter: oncePerTurn(check),
       }
     } catch (error) {
       await writer.close()
-      room.close()
+      space.close()
       await database.close()
       throw error
     }
   }
 
-  /** Which store it is: it says so in the data, beside it, and elsewhere, once it promised something. @throws LostStore */
+  /** The id of the store, as recorded in the data, beside it and in the sentinel; all must agree. @throws LostStore */
   async #identify(database: Base, writer: Writer): Promise<string> {
-    const kept = (): string | undefined => find(database, GENERATION_KEY)?.text
-    const beside = generationOf(this.#directory)
-    const known = [beside, this.#sentinel.read(this.#clock())?.id].filter((each) => each !== undefined)
-    const there = kept()
-    if (known.some((each) => each !== there)) throw new LostStore('it holds another store than before')
-    if (there === undefined) {
-      const value = storedValue(GENERATION_KEY, randomUUID(), this.#clock() + FOREVER)
+    const stored = (): string | undefined => find(database, GENERATION_KEY)?.text
+    const inFolder = generationOf(this.#directory)
+    const known = [inFolder, this.#sentinel.read(this.#clock())?.id].filter((id) => id !== undefined)
+    const actual = stored()
+    if (known.some((id) => id !== actual)) throw new LostStore('it contains a different store than before')
+    if (actual === undefined) {
+      const value = encodeValue(GENERATION_KEY, randomUUID(), this.#clock() + FOREVER)
       await writer.write({ key: GENERATION_KEY, value, version: newVersion(), before: null })
     }
-    const id = kept() ?? ''
-    if (beside === undefined) writeGeneration(this.#directory, id)
+    const id = stored() ?? ''
+    if (inFolder === undefined) writeGeneration(this.#directory, id)
     return id
   }
 
-  async #must(): Promise<Parts> {
+  async #requireOpen(): Promise<OpenStore> {
     const parts = this.#isClosed ? undefined : await (this.#opening ??= this.#open())
     if (!parts || this.#isClosed) throw unavailable(this.#unusable ?? 'it is closed')
     return parts
   }
 
-  #tell(problem: string | undefined): void {
+  #reportProblem(problem: string | undefined): void {
     if (problem === this.#reason) return
     this.#reason = problem
     if (problem === undefined) {
@@ -249,14 +255,14 @@ export class LmdbStore implements Portable {
       return
     }
     this.#log.error('store.away', { reason: this.unavailableReason })
-    // What is full is not left full for longer than it has to be.
+    // Sweep soon, so that a full store recovers as early as possible.
     this.#sweepIn(SWEEP_INTERVAL_MS)
   }
 
-  /** Looks whether the folder is still there. */
-  #look(watch: FolderWatch): Loss | undefined {
-    this.#lookedAt = performance.now()
-    const loss = watch.look()
+  /** Checks whether the folder is still in place. */
+  #checkFolder(watch: FolderWatch): Loss | undefined {
+    this.#checkedAt = performance.now()
+    const loss = watch.check()
     if (loss?.reason === this.#loss?.reason) return loss
     this.#loss = loss
     if (loss === undefined) this.#log.info('store.ready')
@@ -264,10 +270,10 @@ export class LmdbStore implements Portable {
     return loss
   }
 
-  #find(parts: Parts, key: string): Found | undefined {
-    const loss = performance.now() - this.#lookedAt > STALE_MS ? this.#look(parts.watch) : this.#loss
-    // What was removed can still be read, what was cut cannot.
-    if (loss?.isCut) throw unavailable(loss.reason)
+  #find(parts: OpenStore, key: string): StoredValue | undefined {
+    const loss = performance.now() - this.#checkedAt > STALE_MS ? this.#checkFolder(parts.watch) : this.#loss
+    // Removed data can still be read; truncated data cannot.
+    if (loss?.isTruncated) throw unavailable(loss.reason)
     try {
       return find(parts.database, key)
     } catch (error) {
@@ -278,30 +284,30 @@ export class LmdbStore implements Portable {
   #damaged(error: unknown): unknown {
     if (!(error instanceof DamagedValue)) return error
     if (this.#damage === undefined) {
-      this.#damage = `${error.message}. Put a copy of the folder in its place`
+      this.#damage = `${error.message}. Restore the folder from a backup`
       this.#log.error('store.away', { reason: this.unavailableReason })
     }
     return unavailable(error.message, error)
   }
 
-  /** Writes where the folder is there before and after: what is written to a removed one is lost. */
-  async #write(parts: Parts, write: Write): Promise<boolean> {
-    const before = parts.lookBefore()
+  /** Writes only if the folder is in place before and after: writes to a removed folder are lost. */
+  async #write(parts: OpenStore, write: Write): Promise<boolean> {
+    const before = parts.checkBefore()
     if (before) throw unavailable(before.reason)
     const isDone = await parts.writer.write(write)
-    const after = parts.lookAfter()
+    const after = parts.checkAfter()
     if (after) throw unavailable(after.reason)
     return isDone
   }
 
-  /** Takes note of what is promised, before it is. */
-  #promise({ id }: Parts, key: string, ttl: number): void {
-    if (isPromise(key)) this.#sentinel.note(id, this.#clock() + ttl, this.#clock())
+  /** Records in the sentinel that durable data is about to be written. */
+  #noteDurable({ id }: OpenStore, key: string, ttl: number): void {
+    if (isDurableKey(key)) this.#sentinel.note(id, this.#clock() + ttl, this.#clock())
   }
 
-  /** Changes what is there, if it is `before`, or whatever it is. */
+  /** Changes the current value, if it equals `before` or `before` is undefined. */
   async #change(
-    parts: Parts,
+    parts: OpenStore,
     key: string,
     before: string | undefined,
     change: () => { readonly value?: string },
@@ -315,13 +321,13 @@ export class LmdbStore implements Portable {
     }
   }
 
-  #wrap(key: string, value: string, ttl: number): string {
-    return storedValue(key, value, this.#clock() + ttl)
+  #encode(key: string, value: string, ttl: number): string {
+    return encodeValue(key, value, this.#clock() + ttl)
   }
 
-  /** All that lives between two keys. Others get their turn meanwhile. */
-  async *#walk(start: string | undefined, end: string | undefined): AsyncGenerator<Entry> {
-    const parts = this.#parts ?? (await this.#must())
+  /** All live values between two keys. Yields to the event loop in between. */
+  async *#walk(start: string | undefined, end: string | undefined): AsyncGenerator<StoreEntry> {
+    const parts = this.#parts ?? (await this.#requireOpen())
     for (let from = start; ; await new Promise(setImmediate)) {
       if (this.#isClosed) throw unavailable('it is closed')
       const part = this.#readPart(parts, from, end)
@@ -333,9 +339,9 @@ export class LmdbStore implements Portable {
     }
   }
 
-  #readPart(parts: Parts, from: string | undefined, end: string | undefined): readonly Kept[] {
-    const loss = this.#look(parts.watch)
-    if (loss?.isCut) throw unavailable(loss.reason)
+  #readPart(parts: OpenStore, from: string | undefined, end: string | undefined): readonly RangeEntry[] {
+    const loss = this.#checkFolder(parts.watch)
+    if (loss?.isTruncated) throw unavailable(loss.reason)
     try {
       return readPart(parts.database, from, end)
     } catch (error) {
@@ -343,8 +349,8 @@ export class LmdbStore implements Portable {
     }
   }
 
-  /** The next few values; none where they cannot be read, or cannot be removed. */
-  #swept(parts: Parts): readonly Kept[] {
+  /** The next batch to sweep; empty if it cannot be read or changed. */
+  #nextBatch(parts: OpenStore): readonly RangeEntry[] {
     try {
       const part = this.#readPart(parts, this.#sweptTo, undefined)
       return this.#loss ? [] : part
@@ -359,46 +365,46 @@ export class LmdbStore implements Portable {
     this.#sweeping = setTimeout(() => void this.#sweep(), delay).unref()
   }
 
-  /** Removes what is over, among the next few values. */
+  /** Removes expired values of the next batch. */
   async #sweep(): Promise<void> {
     const parts = this.#parts
     if (!parts) return
     const { writer } = parts
-    const part = this.#swept(parts)
+    const part = this.#nextBatch(parts)
     const now = this.#clock()
     const removals = part.flatMap(({ key, found }) =>
       found && found.until <= now ? [writer.write({ key, version: 0, before: found.version })] : [],
     )
     await Promise.allSettled(removals)
-    const isWhole = part.length < SWEEP_BATCH_VALUES
-    this.#sweptTo = isWhole ? undefined : part.at(-1)?.key
-    if (isWhole && this.#reason !== undefined && this.#parts) writer.look()
+    const isComplete = part.length < SWEEP_BATCH_VALUES
+    this.#sweptTo = isComplete ? undefined : part.at(-1)?.key
+    if (isComplete && this.#reason !== undefined && this.#parts) writer.checkSpace()
     const pause = removals.length > SWEEP_BATCH_VALUES / 8 ? BUSY_SWEEP_INTERVAL_MS : SWEEP_INTERVAL_MS
-    this.#sweepIn(this.#reason === undefined && isWhole ? this.#rest : pause)
+    this.#sweepIn(this.#reason === undefined && isComplete ? this.#rest : pause)
   }
 }
 
-function find(database: Base, key: string): Found | undefined {
+function find(database: Base, key: string): StoredValue | undefined {
   refresh(database)
   const entry = database.getEntry(key)
-  return entry && readValue(key, entry.value, entry.version)
+  return entry && decodeValue(key, entry.value, entry.version)
 }
 
-/** Has the next read see what other processes have written by then, instead of since a while ago. */
+/** Makes the next read see the writes of other processes up to now. */
 function refresh(database: Database<string, string>): void {
   database.resetReadTxn()
 }
 
-interface Kept {
+interface RangeEntry {
   readonly key: string
-  readonly found: Found | undefined
+  readonly found: StoredValue | undefined
 }
 
-/** Values of the store's own, which are none of those who use it. */
-const own: ReadonlySet<string> = new Set([FORMAT_MARK.key, GENERATION_KEY])
+/** Keys of the store itself. */
+const reservedKeys: ReadonlySet<string> = new Set([FORMAT_MARK.key, GENERATION_KEY])
 
 /** @throws DamagedValue */
-function readPart(database: Base, from: string | undefined, end: string | undefined): Kept[] {
+function readPart(database: Base, from: string | undefined, end: string | undefined): RangeEntry[] {
   const range = {
     ...(from !== undefined && { start: from, exclusiveStart: true }),
     ...(end !== undefined && { end }),
@@ -407,16 +413,16 @@ function readPart(database: Base, from: string | undefined, end: string | undefi
   }
   refresh(database)
   return [...database.getRange(range)].map(({ key, value, version }) => {
-    return { key, found: own.has(key) ? undefined : readValue(key, value, version) }
+    return { key, found: reservedKeys.has(key) ? undefined : decodeValue(key, value, version) }
   })
 }
 
-async function mark(writer: Writer): Promise<void> {
+async function writeFormatMark(writer: Writer): Promise<void> {
   const value = `zzzzzzzz format ${FORMAT_MARK.format}`
   await writer.write({ key: FORMAT_MARK.key, value, version: newVersion(), before: null })
 }
 
-/** Reads once for all who ask within one turn of the event loop. */
+/** Reads once for all callers within one turn of the event loop. */
 function oncePerTurn<Value>(read: () => Value): () => Value {
   let kept: { readonly value: Value } | undefined
   return () => {

@@ -1,92 +1,91 @@
-/** Writes in batches, one commit for many, and makes room in the file before LMDB needs it. */
+/** Writes in batches, one commit each, and extends the file before LMDB needs the space. */
 import type { Database } from 'lmdb'
 import { closeSync, fstatSync, openSync, writeSync } from 'node:fs'
 import { GatewayError } from '../../core/error.ts'
 
-/** Something to be written. */
+/** One write. */
 export interface Write {
   readonly key: string
-  /** The new value; absent where there is to be none. */
+  /** The new value; absent to remove it. */
   readonly value?: string
-  /** What the new value is told apart from others by. */
+  /** The version of the new value, which distinguishes it from others. */
   readonly version: number
-  /** The version that has to be there; `null` where nothing may be, absent where it does not matter. */
+  /** The required current version; `null` if no value may exist, absent if it does not matter. */
   readonly before?: number | null
 }
 
-interface Waiting extends Write {
+interface QueuedWrite extends Write {
   resolve(isDone: boolean): void
   reject(error: GatewayError): void
 }
 
-/** How long the disk may take, in milliseconds. */
+/** How long a commit may take, in milliseconds. */
 const WRITE_TIMEOUT_MS = 10_000
-/** How much is written together at most. */
+/** The limits of one batch. */
 const MAX_BATCH = { writes: 256, bytes: 4 * 1024 * 1024 }
 /**
- * How many turns of the event loop without another write say that none is on its way, and how long that is waited
- * for at most, in milliseconds. A commit costs as much as twenty of its writes: calls that are being read may as well
- * go along.
+ * A batch is closed after so many turns of the event loop without a further write, and after at most so many
+ * milliseconds. A commit costs as much as twenty of its writes, so calls that are just being read should join.
  */
-const GATHER_WAIT = { quiet: 5, most: 2 }
-/** What a write may take besides its value: the pages on the way to it, which are written anew. */
+const GATHER_WAIT = { quiet: 5, maxBytes: 2 }
+/** The space a write needs besides its value: the copied pages on the path to it. */
 const PAGE_BYTES = 4096
-const WRITE = 3 * PAGE_BYTES
+const WRITE_OVERHEAD_BYTES = 3 * PAGE_BYTES
 const BATCH_OVERHEAD_BYTES = 16 * PAGE_BYTES
-/** How much room there has to be before a store that was full takes new things. */
+/** How much free space a store that was full needs before it accepts writes again. */
 const MIN_FREE_BYTES = 512 * 1024
 
 /**
- * Writes what many ask for in one go, which costs the disk as much as one write does. While one batch is on its
- * way to the disk the next one gathers.
+ * Commits concurrent writes together, at the disk cost of one write. While one batch is being committed, the next one
+ * is collected.
  */
 export class Writer {
   readonly #database: Database<string, string>
-  readonly #room: Room
+  readonly #space: FileSpace
   readonly #onProblem: (problem: string | undefined) => void
-  #waiting: Waiting[] = []
+  #queue: QueuedWrite[] = []
   #running: Promise<void> | undefined
-  /** Why nothing is taken: the library failed, after which it cannot be trusted, or the disk does not answer. */
+  /** Why writes are refused: the library failed and cannot be trusted any more, or the disk does not respond. */
   #failure: string | undefined
   #isStuck = false
 
   constructor(
     database: Database<string, string>,
-    room: Room,
+    room: FileSpace,
     onProblem: (problem: string | undefined) => void,
   ) {
     this.#database = database
-    this.#room = room
+    this.#space = room
     this.#onProblem = onProblem
   }
 
-  /** Resolves once it is on the disk, or with false where something else was there. @throws SERVER_UNAVAILABLE */
+  /** Resolves once it is on disk, or with false if another version was there. @throws SERVER_UNAVAILABLE */
   write(write: Write): Promise<boolean> {
     if (this.#failure !== undefined) return Promise.reject(unavailable(this.#failure))
     const { promise, resolve, reject } = Promise.withResolvers<boolean>()
-    this.#waiting.push({ ...write, resolve, reject })
+    this.#queue.push({ ...write, resolve, reject })
     this.#running ??= this.#run()
     return promise
   }
 
-  /** Looks whether there is room again: enough for what is begun then to be ended. */
-  look(): void {
+  /** Checks whether there is space again, enough to finish what would be started. */
+  checkSpace(): void {
     try {
-      this.#room.make(MIN_FREE_BYTES, false)
+      this.#space.reserve(MIN_FREE_BYTES, false)
       if (this.#failure === undefined) this.#onProblem(undefined)
     } catch (error) {
       this.#onProblem(this.#failure ?? reasonOf(error))
     }
   }
 
-  /** Takes nothing more. Resolves once nothing is being written. */
+  /** Accepts no more writes. Resolves once the current batch is written. */
   async close(): Promise<void> {
     this.#failure = 'it is closed'
     await this.#running
   }
 
   async #run(): Promise<void> {
-    while (this.#waiting.length > 0) {
+    while (this.#queue.length > 0) {
       await this.#gather()
       const batch = this.#admit(this.#take())
       if (batch.length > 0) await this.#commit(batch)
@@ -94,36 +93,36 @@ export class Writer {
     this.#running = undefined
   }
 
-  /** Lets those come along who are about to write as well. */
+  /** Waits briefly for further writes. */
   async #gather(): Promise<void> {
-    const end = performance.now() + GATHER_WAIT.most
+    const end = performance.now() + GATHER_WAIT.maxBytes
     let quiet = 0
     while (quiet < GATHER_WAIT.quiet && performance.now() < end) {
-      const before = this.#waiting.length
+      const before = this.#queue.length
       await new Promise(setImmediate)
-      quiet = this.#waiting.length > before ? 0 : quiet + 1
+      quiet = this.#queue.length > before ? 0 : quiet + 1
     }
   }
 
-  #take(): Waiting[] {
+  #take(): QueuedWrite[] {
     let bytes = 0
-    const end = this.#waiting.findIndex((each, index) => {
+    const end = this.#queue.findIndex((each, index) => {
       bytes += sizeOf(each)
       return index > 0 && (index >= MAX_BATCH.writes || bytes > MAX_BATCH.bytes)
     })
     if (end === -1) {
-      const all = this.#waiting
-      this.#waiting = []
+      const all = this.#queue
+      this.#queue = []
       return all
     }
-    return this.#waiting.splice(0, end)
+    return this.#queue.splice(0, end)
   }
 
-  /** Those there is room for. */
-  #admit(batch: Waiting[]): Waiting[] {
+  /** The writes for which there is space. */
+  #admit(batch: QueuedWrite[]): QueuedWrite[] {
     const removals = batch.filter(({ value }) => value === undefined)
     try {
-      this.#makeRoom(batch)
+      this.#reserve(batch)
       return batch
     } catch (error) {
       const problem = reasonOf(error)
@@ -132,48 +131,48 @@ export class Writer {
         problem,
         error,
       )
-      if (!(error instanceof NoRoom)) return this.#refuse(removals, problem, error)
+      if (!(error instanceof OutOfSpace)) return this.#refuse(removals, problem, error)
     }
     try {
-      if (removals.length > 0) this.#makeRoom(removals)
+      if (removals.length > 0) this.#reserve(removals)
       return removals
     } catch (error) {
       return this.#refuse(removals, reasonOf(error), error)
     }
   }
 
-  #makeRoom(batch: readonly Waiting[]): void {
+  #reserve(batch: readonly QueuedWrite[]): void {
     const bytes = batch.reduce((sum, each) => sum + sizeOf(each), BATCH_OVERHEAD_BYTES)
-    this.#room.make(bytes, batch.length > 0 && batch.every(({ value }) => value === undefined))
+    this.#space.reserve(bytes, batch.length > 0 && batch.every(({ value }) => value === undefined))
   }
 
-  #refuse(batch: readonly Waiting[], problem: string, cause?: unknown): [] {
+  #refuse(batch: readonly QueuedWrite[], problem: string, cause?: unknown): [] {
     if (batch.length === 0) return []
     this.#onProblem(problem)
     for (const { reject } of batch) reject(unavailable(problem, cause))
     return []
   }
 
-  async #commit(batch: readonly Waiting[]): Promise<void> {
+  async #commit(batch: readonly QueuedWrite[]): Promise<void> {
     const late = setTimeout(() => {
       this.#isStuck = true
-      this.#giveUp(batch, 'the disk does not answer')
+      this.#giveUp(batch, 'the disk does not respond')
     }, WRITE_TIMEOUT_MS).unref()
     try {
       await this.#putAll(batch)
       if (!this.#isStuck) return
       this.#failure = undefined
       this.#isStuck = false
-      this.look()
+      this.checkSpace()
     } catch (error) {
-      this.#giveUp(batch, `writing failed: ${await causeOf(error)}; the gateway has to be started again`)
+      this.#giveUp(batch, `writing failed: ${await causeOf(error)}; restart the gateway`)
     } finally {
       clearTimeout(late)
     }
   }
 
-  /** Hands a batch over at once, which makes it one transaction: it is written whole, or not at all. */
-  #putAll(batch: readonly Waiting[]): Promise<void> {
+  /** Starts all writes of a batch in one turn, which makes them one transaction: all or nothing. */
+  #putAll(batch: readonly QueuedWrite[]): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     let left = batch.length
     for (const each of batch) {
@@ -187,22 +186,22 @@ export class Writer {
 
   #put({ key, value, version, before }: Write): Promise<boolean> {
     const database = this.#database
-    // The library takes null for "nothing may be there", which its declaration leaves out.
+    // The library accepts null for "must not exist", which its declaration leaves out.
     if (value !== undefined) return database.put(key, value, version, before as number | undefined)
     return typeof before === 'number' ? database.remove(key, before) : database.remove(key)
   }
 
-  #giveUp(batch: readonly Waiting[], problem: string): void {
+  #giveUp(batch: readonly QueuedWrite[], problem: string): void {
     this.#failure = problem
     this.#refuse(batch, problem)
-    this.#refuse(this.#waiting, problem)
-    this.#waiting = []
+    this.#refuse(this.#queue, problem)
+    this.#queue = []
   }
 }
 
-/** The failure for callers; the reason is for operators only. */
+/** The error for callers; the reason is for operators only. */
 export function unavailable(reason: string, cause?: unknown): GatewayError {
-  const isFull = cause instanceof NoRoom
+  const isFull = cause instanceof OutOfSpace
   return new GatewayError(
     'SERVER_UNAVAILABLE',
     isFull ? 'The store of the gateway is full.' : 'The store of the gateway cannot be used.',
@@ -211,17 +210,17 @@ export function unavailable(reason: string, cause?: unknown): GatewayError {
 }
 
 function sizeOf({ value }: Write): number {
-  if (value === undefined) return WRITE
-  // A character takes up to three bytes, and a value without room in a page has pages of its own.
-  const most = value.length * 3
-  return WRITE + (most > PAGE_BYTES / 4 ? most + PAGE_BYTES : 0)
+  if (value === undefined) return WRITE_OVERHEAD_BYTES
+  // A character takes up to three bytes, and a large value has pages of its own.
+  const maxBytes = value.length * 3
+  return WRITE_OVERHEAD_BYTES + (maxBytes > PAGE_BYTES / 4 ? maxBytes + PAGE_BYTES : 0)
 }
 
 function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error)
 }
 
-/** Why a commit failed; the library reports it by a promise of its own. */
+/** Why a commit failed; the library reports it in a separate promise. */
 async function causeOf(error: unknown): Promise<string> {
   if (!(error instanceof Error) || !('commitError' in error)) return reasonOf(error)
   try {
@@ -232,95 +231,95 @@ async function causeOf(error: unknown): Promise<string> {
   }
 }
 
-/** How many pages a tree of a database has. */
+/** The page counts of a tree. */
 interface Tree {
   readonly treeBranchPageCount: number
   readonly treeLeafPageCount: number
   readonly overflowPages: number
 }
 
-/** What a database tells of itself. */
+/** The statistics of a database. */
 interface Stats extends Tree {
   readonly pageSize: number
   readonly lastPageNumber: number
   readonly free: Tree
 }
 
-/** The part of a database that is needed to make room in its file. */
-interface Growing {
+/** The part of a database that is needed to extend its file. */
+interface GrowableDatabase {
   getStats(): unknown
   transactionSync<T>(work: () => T): T
 }
 
-/** There is no room for more, because of the disk or the store's own limit. */
-class NoRoom extends Error {}
+/** There is no space for more: the disk or the store's own limit is exhausted. */
+class OutOfSpace extends Error {}
 
-/** By how much the file grows at once, in bytes, for which calls wait, and at least where the disk has no more. */
+/** By how many bytes the file grows in one step, for which calls wait, and the minimum on a nearly full disk. */
 const GROWTH_BYTES = 256 * 1024
 const MIN_GROWTH_BYTES = 64 * 1024
-/** For how long what is known of the file is believed, in milliseconds, since other processes may write to it. */
+/** How long statistics are valid, in milliseconds, because other processes may write. */
 const STATS_STALE_MS = 100
 /** How many free pages may still be pinned by readers. */
 const MAX_PINNED_PAGES = 1024
 
 /**
- * Makes room in the file of a database before something is written to it. A disk that is full is met here, where
- * it is harmless: the library that writes the database damages the memory of the process when a write fails.
+ * Extends the file of a database before something is written to it. A full disk is detected here, where it is harmless:
+ * the library corrupts the memory of the process if a write fails for lack of space.
  */
-export class Room {
+export class FileSpace {
   readonly #file: number
   readonly #limit: number
-  readonly #database: Growing
-  /** How much can be written until one has to look again, in bytes. */
-  #left = 0
-  #lookedAt = 0
+  readonly #database: GrowableDatabase
+  /** How much can be written before the statistics are read again, in bytes. */
+  #remaining = 0
+  #checkedAt = 0
 
-  /** `limit` is how large everything together may become, in bytes. */
-  constructor(path: string, limit: number, database: Growing) {
+  /** `limit` is the maximum size of the stored data, in bytes. */
+  constructor(path: string, limit: number, database: GrowableDatabase) {
     this.#file = openSync(path, 'r+')
     this.#limit = limit
     this.#database = database
   }
 
-  /** How many bytes are taken by what is stored. */
+  /** How many bytes the stored data takes. */
   get used(): number {
     const stats = this.#stats()
     return usedPages(stats) * stats.pageSize
   }
 
-  /** Makes sure of room for so many bytes; what only removes something may go beyond the limit. @throws NoRoom */
-  make(bytes: number, isRemoval: boolean): void {
-    const isKnown = bytes <= this.#left && performance.now() - this.#lookedAt < STATS_STALE_MS
-    if (!isKnown) this.#left = this.#look(bytes, isRemoval)
-    this.#left -= bytes
+  /** Ensures space for so many bytes; removals may exceed the limit. @throws NoRoom */
+  reserve(bytes: number, isRemoval: boolean): void {
+    const isKnown = bytes <= this.#remaining && performance.now() - this.#checkedAt < STATS_STALE_MS
+    if (!isKnown) this.#remaining = this.#ensure(bytes, isRemoval)
+    this.#remaining -= bytes
   }
 
   close(): void {
     closeSync(this.#file)
   }
 
-  #look(bytes: number, isRemoval: boolean): number {
+  #ensure(bytes: number, isRemoval: boolean): number {
     const stats = this.#stats()
     const used = usedPages(stats)
     const allowed = this.#limit - used * stats.pageSize
     if (allowed < bytes && !isRemoval)
-      throw new NoRoom(`it holds ${Math.round(this.#limit / 1024 / 1024)} MB, which is as much as it may`)
-    this.#lookedAt = performance.now()
-    // Others may take of it at the same time.
+      throw new OutOfSpace(`it contains ${Math.round(this.#limit / 1024 / 1024)} MB, its maximum`)
+    this.#checkedAt = performance.now()
+    // Other processes may use some of the space at the same time.
     const need = 2 * bytes
     const end = (stats.lastPageNumber + 1) * stats.pageSize
     const room = this.#grow(end, need) - end
     if (room >= need) return isRemoval ? bytes : Math.min(room / 2, allowed)
     const free = stats.lastPageNumber + 1 - used - MAX_PINNED_PAGES
-    if (free * stats.pageSize < 4 * bytes) throw new NoRoom('the disk is full')
+    if (free * stats.pageSize < 4 * bytes) throw new OutOfSpace('the disk is full')
     return bytes
   }
 
-  /** Has the file reach beyond its last page, with zeros. Returns how large it is. */
+  /** Extends the file beyond its last page with zeros. Returns its size. */
   #grow(end: number, need: number): number {
     const size = (): number => fstatSync(this.#file).size
     if (size() >= end + need) return size()
-    // No other process writes within a transaction.
+    // Within a transaction no other process writes.
     this.#database.transactionSync(() => {
       let step = Math.max(GROWTH_BYTES, need)
       while (size() < end + need && step >= MIN_GROWTH_BYTES) {
@@ -341,7 +340,7 @@ export class Room {
   }
 
   #stats(): Stats {
-    // The library declares no type for it.
+    // The library declares no type for the statistics.
     return this.#database.getStats() as Stats
   }
 }

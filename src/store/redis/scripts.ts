@@ -3,23 +3,23 @@ import type { RedisClientType } from '@redis/client'
 import { createHash } from 'node:crypto'
 import { collectionOf, type RateLimitWindow, SLICES, type TokenGrant } from '../store.ts'
 
-/** Every key in Redis begins with it. */
+/** The prefix of every key in Redis. */
 export const PREFIX = 'gatehouse:'
-/** What the index of a collection begins with. */
+/** The prefix of the index of a collection. */
 const INDEX = 'gatehouse-index:'
 
-/** A script as Redis runs it, and what Redis knows it by once it has seen it. */
+/** A Lua script, and the SHA-1 by which Redis knows it once loaded. */
 export interface Script {
   readonly text: string
   readonly hash: string
 }
 
-/** Makes a script of its text. */
+/** Creates a script from its text. */
 function script(text: string): Script {
   return { text, hash: createHash('sha1').update(text).digest('hex') }
 }
 
-/** Runs a script in one round trip, or in two where Redis has not seen it. */
+/** Runs a script in one round trip, or in two if Redis has not loaded it. */
 export async function run(
   client: RedisClientType,
   { text, hash }: Script,
@@ -32,8 +32,8 @@ export async function run(
 }
 
 /**
- * The keys a key of the store stands for in Redis: its own, and that of the index of its collection. The braces
- * keep a collection in one slot of a cluster.
+ * The Redis keys of a key of the store: its own, and the index of its collection. The braces keep a collection in one
+ * slot of a cluster.
  */
 export function keysOf(key: string): string[] {
   const collection = collectionOf(key)
@@ -41,20 +41,20 @@ export function keysOf(key: string): string[] {
   return [`${PREFIX}{${collection}}${key.slice(collection.length)}`, indexOf(collection)]
 }
 
-/** Where the index of a collection is: its members by when they are over. */
+/** The key of the index of a collection: a sorted set of members by expiry. */
 export function indexOf(collection: string): string {
   return `${INDEX}{${collection}}`
 }
 
-/** The key of the store that a key in Redis stands for. */
+/** The key of the store for a key in Redis. */
 export function keyOf(name: string): string {
   const key = name.slice(PREFIX.length)
   const end = key.startsWith('{') ? key.indexOf('}/') : -1
   return end === -1 ? key : key.slice(1, end) + key.slice(end + 1)
 }
 
-// Members whose time is over leave the index whenever something is added to it, or it is read.
-const shared = `
+// Expired members are removed from the index whenever it is written or read.
+const sharedFunctions = `
 local function now()
   local clock = redis.call('TIME')
   return clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -73,36 +73,36 @@ local function remove(member)
 end
 `
 
-/** Arguments: the key, the value, its time. */
-export const putScript = script(`${shared}
+/** Arguments: key, value, TTL. */
+export const putScript = script(`${sharedFunctions}
 set(ARGV[2], ARGV[3], ARGV[1])
 return 1
 `)
 
-/** Arguments as those of `putScript`. Replies what was there, if anything was. */
-export const setIfAbsentScript = script(`${shared}
+/** Arguments as for `putScript`. Replies with the existing value, if any. */
+export const setIfAbsentScript = script(`${sharedFunctions}
 local found = redis.call('GET', KEYS[1])
 if found then return found end
 set(ARGV[2], ARGV[3], ARGV[1])
 return false
 `)
 
-/** Arguments as those of `putScript`, and the value before. */
-export const compareAndSwapScript = script(`${shared}
+/** Arguments as for `putScript`, and the expected value. */
+export const compareAndSwapScript = script(`${sharedFunctions}
 if redis.call('GET', KEYS[1]) ~= ARGV[4] then return 0 end
 set(ARGV[2], ARGV[3], ARGV[1])
 return 1
 `)
 
-/** Arguments: the key, and the value before where it matters. */
-export const removeScript = script(`${shared}
+/** Arguments: the key, and optionally the expected value. */
+export const removeScript = script(`${sharedFunctions}
 if ARGV[2] and redis.call('GET', KEYS[1]) ~= ARGV[2] then return 0 end
 return remove(ARGV[1])
 `)
 
 /**
- * Key: the index. Arguments: what the keys of its members begin with. Replies keys and values in turn. A replica, which
- * takes no writes, replies too: what is over is left in the index there.
+ * Key: the index. Arguments: the prefix of its members' keys. Replies with alternating keys and values. Works on a
+ * read-only replica too, where expired members stay in the index.
  */
 export const scanScript = script(`
 local reply = {}
@@ -119,9 +119,9 @@ return reply
 `)
 
 /**
- * Takes one from every bucket, or gives one back, or does nothing; or only looks at them. A bucket is a hash from slices to counts. The
- * time is that of Redis, so that gateways whose clocks differ agree. Replies whether it was granted, then for each
- * bucket what is left and how long until something comes back, in milliseconds.
+ * Takes one token from every window, or returns one, or does nothing; or only reads them. A window is a hash from slices
+ * to counts. The time is that of Redis, so that gateways with different clocks agree. Replies whether it was granted, then
+ * for each window the remaining tokens and the time until one is available again, in milliseconds.
  */
 export const takeTokensScript = script(`
 local clock = redis.call('TIME')
@@ -170,7 +170,7 @@ end
 return reply
 `)
 
-/** The script's arguments: limit, window and direction of each bucket, and whether something is taken. */
+/** The script's arguments: limit, window and direction of each window, and whether tokens are taken. */
 export function takeArguments(
   buckets: readonly RateLimitWindow[],
   what: 'takeTokens' | 'peekTokens',
@@ -181,10 +181,10 @@ export function takeArguments(
   return [...words, what]
 }
 
-/** Reads the script's reply. @throws TypeError where it is something else */
+/** Parses the script's reply. @throws TypeError if it is malformed */
 export function readTaken(reply: unknown, count: number): TokenGrant {
   if (!Array.isArray(reply) || reply.length !== 1 + 2 * count)
-    throw new TypeError('not a reply of the script')
+    throw new TypeError('unexpected reply of the script')
   const numbers = reply.map(Number)
   const remaining = numbers.slice(1).filter((_each, index) => index % 2 === 0)
   const reset = numbers.slice(1).filter((_each, index) => index % 2 === 1)

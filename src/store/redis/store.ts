@@ -1,6 +1,6 @@
 /**
- * A store in Redis or Valkey, shared by machines. Commands have a deadline; while it is away, limits are
- * counted locally and promises are refused.
+ * A store in Redis or Valkey, shared by machines. Commands have a deadline; while Redis is unreachable, rate limits are
+ * counted locally and all other operations fail.
  */
 import type { RedisClientType } from '@redis/client'
 import { randomUUID } from 'node:crypto'
@@ -8,8 +8,8 @@ import { GatewayError } from '../../core/error.ts'
 import type { Log } from '../../core/log.ts'
 import type { Secret } from '../../core/text/secret.ts'
 import { MemoryStore } from '../memory.ts'
-import { type Promised, Sentinel, ACCEPT_HINT, isPromise } from '../sentinel.ts'
-import type { RateLimitWindow, Entry, Portable, TokenGrant } from '../store.ts'
+import { type DurableRecord, Sentinel, ACCEPT_HINT, isDurableKey } from '../sentinel.ts'
+import type { RateLimitWindow, StoreEntry, PortableStore, TokenGrant } from '../store.ts'
 import {
   PREFIX,
   setIfAbsentScript,
@@ -27,82 +27,82 @@ import {
   takeTokensScript,
 } from './scripts.ts'
 
-// Which store a Redis holds. A Redis that was emptied, restarted without its data or replaced by another looks like one
-// that never held anything: calls that were answered would run again. So the first promise puts a name into Redis, each
-// later command reads it again, and the user's state remembers it (see `Sentinel`). A store that has another name than
-// before, or none, is lost until the right one is back or `gatehouse store accept` allows to go on without it.
+// The identity of the store in a Redis. A Redis that was emptied, restarted without its data or replaced looks like a new
+// one, and completed calls would run again. So the first durable write stores an id in Redis, each later command reads it
+// again, and the user's state directory records it (see `Sentinel`). If the id differs or is missing, the store counts as
+// lost until the right one is back or `gatehouse store accept` allows to continue without it.
 
-/** It has no expiry, so that Redis keeps it as long as anything. */
+/** Has no expiry, so that Redis keeps it as long as anything. */
 const GENERATION_KEY = `${PREFIX}generation`
 
-/** The name of the store in a Redis, as this process knows it. */
+/** The id of the store in a Redis, as known to this process. */
 class RedisGeneration {
   readonly #sentinel: Sentinel
   #known: string | undefined
-  /** What was promised before this process began. */
-  #promised: Promised | undefined
+  /** The durable data recorded before this process started. */
+  #recorded: DurableRecord | undefined
   #loss: string | undefined
   #lostAt = 0
 
   constructor(sentinel: Sentinel) {
     this.#sentinel = sentinel
-    this.#promised = sentinel.read(Date.now())
+    this.#recorded = sentinel.read(Date.now())
   }
 
-  /** Why what was promised is not there; nothing while it is. */
+  /** Why durable data is missing; undefined while it is there. */
   get loss(): string | undefined {
     return this.#loss
   }
 
-  /** Reads the name that is there, and finds out whether it is the right one. */
-  async look(client: RedisClientType): Promise<void> {
+  /** Reads the current id and compares it with the expected one. */
+  async check(client: RedisClientType): Promise<void> {
     this.#compare(await client.get(GENERATION_KEY), Date.now())
   }
 
-  get hasName(): boolean {
+  get hasId(): boolean {
     return this.#known !== undefined
   }
 
-  /** Gives the store a name, unless it has one, or what was promised is gone. */
-  async name(client: RedisClientType): Promise<void> {
-    await this.look(client)
+  /** Stores an id, unless there is one or durable data is missing. */
+  async ensureId(client: RedisClientType): Promise<void> {
+    await this.check(client)
     if (this.#known !== undefined || this.#loss !== undefined) return
     await client.set(GENERATION_KEY, `${randomUUID()} 0`, { condition: 'NX' })
-    await this.look(client)
+    await this.check(client)
   }
 
-  /** Takes note of a promise, before it is made, for so many milliseconds. */
+  /** Records that durable data with the given TTL, in milliseconds, is about to be written. */
   note(ttl: number): void {
     const now = Date.now()
     if (this.#known !== undefined) this.#sentinel.note(this.#known, now + ttl, now)
   }
 
-  /** Has every gateway go on with what is there; whether the store was given a new name. */
+  /** Makes every gateway accept the current content; returns whether the store got a new id. */
   async accept(client: RedisClientType): Promise<boolean> {
     const now = Date.now()
-    const there = read(await client.get(GENERATION_KEY))
-    const isLost = there === undefined || this.#loss !== undefined
-    await client.set(GENERATION_KEY, `${isLost ? randomUUID() : there.id} ${now}`)
+    const current = parseId(await client.get(GENERATION_KEY))
+    const isLost = current === undefined || this.#loss !== undefined
+    await client.set(GENERATION_KEY, `${isLost ? randomUUID() : current.id} ${now}`)
     if (isLost) this.#forget()
     return isLost
   }
 
   #compare(text: string | null, now: number): void {
-    const there = read(text)
-    const promised = this.#known === undefined ? this.#promised : undefined
-    const expected = this.#known ?? promised?.id
-    if (expected === undefined || there?.id === expected) return this.#adopt(there?.id)
-    const since = this.#loss === undefined ? (promised?.at ?? now) : this.#lostAt
-    if (there && there.acceptedAt > since) {
+    const current = parseId(text)
+    const recorded = this.#known === undefined ? this.#recorded : undefined
+    const expected = this.#known ?? recorded?.id
+    if (expected === undefined || current?.id === expected) return this.#adopt(current?.id)
+    const since = this.#loss === undefined ? (recorded?.at ?? now) : this.#lostAt
+    if (current && current.acceptedAt > since) {
       this.#forget()
-      return this.#adopt(there.id)
+      return this.#adopt(current.id)
     }
     if (this.#loss === undefined) this.#lostAt = since
-    this.#loss = there ? 'it holds another store than before' : 'what was kept there is gone'
+    this.#loss = current ? 'it contains a different store than before' : 'its data is gone'
   }
 
   #forget(): void {
-    this.#promised = undefined
+    this.#recorded = undefined
     this.#sentinel.forget()
   }
 
@@ -112,41 +112,41 @@ class RedisGeneration {
   }
 }
 
-interface Name {
+interface StoreId {
   readonly id: string
-  /** When an operator allowed to go on with it, in milliseconds since 1970; 0 for never. */
+  /** When an operator accepted the loss of earlier data, in milliseconds since 1970; 0 for never. */
   readonly acceptedAt: number
 }
 
-function read(text: string | null): Name | undefined {
+function parseId(text: string | null): StoreId | undefined {
   const [id = '', at = ''] = text?.split(' ') ?? []
   return id === '' ? undefined : { id, acceptedAt: Number(at) || 0 }
 }
 
-/** How long one command may take, and how long after a failure none is tried, in milliseconds. */
+/** The timeout of a command, and the pause after a failure, in milliseconds. */
 const COMMAND_TIMEOUT_MS = 500
 const FAILURE_PAUSE_MS = 1000
-/** How often Redis is asked which store it holds, whether it takes writes and whether it may evict keys. */
+/** How often the id, writability and eviction policy of Redis are checked, in milliseconds. */
 const WATCH_MS = 1000
-/** How many commands may wait for Redis. */
+/** How many commands may be queued for Redis. */
 const MAX_QUEUED_COMMANDS = 10_000
 
 /**
- * A store that several gateways share. While Redis is away each gateway counts by itself what is taken from
- * buckets, so that limits hold for each of them instead of for all together; everything else fails.
+ * A store that several gateways share. While Redis is unreachable, each gateway counts rate limits locally, so that they
+ * apply per gateway instead of globally; everything else fails.
  */
-export class RedisStore implements Portable {
+export class RedisStore implements PortableStore {
   readonly #log: Log
-  /** Without name and password. */
+  /** Without user name and password. */
   readonly #address: string
   readonly #local = new MemoryStore()
   readonly #client: Promise<RedisClientType>
   #ready: RedisClientType | undefined
   #problem: string | undefined = 'not connected yet'
-  /** Redis answers, but takes nothing: it is full, or a replica that is only read. */
+  /** Redis responds but refuses writes: it is full, or a read-only replica. */
   #isRefusing = false
   #watching: NodeJS.Timeout | undefined
-  /** Why what is promised might not be kept. */
+  /** Why durable data might get lost. */
   #hazard: string | undefined
   readonly #generation: RedisGeneration
   #isReply: (error: unknown) => boolean = () => false
@@ -154,7 +154,7 @@ export class RedisStore implements Portable {
   #isClosed = false
   readonly #tried = Promise.withResolvers<void>()
 
-  /** `sentinels` is a folder of the user's own, where it is remembered what stores promised. */
+  /** `sentinels` is a folder of the user in which the content of stores is recorded. */
   constructor(url: Secret, log: Log, sentinels?: string) {
     this.#log = log
     const { protocol, host, pathname } = new URL(url.reveal())
@@ -171,15 +171,15 @@ export class RedisStore implements Portable {
   }
 
   get canRead(): boolean {
-    const isThere = this.#problem === undefined || this.#isRefusing
-    return isThere && this.#generation.loss === undefined
+    const isReachable = this.#problem === undefined || this.#isRefusing
+    return isReachable && this.#generation.loss === undefined
   }
 
-  /** Has all gateways go on with what is there; whether anything was lost. */
+  /** Makes all gateways accept the current content; returns whether anything was lost. */
   async accept(): Promise<boolean> {
-    const client = this.#usable()
-    if (!client) throw away()
-    return this.#bounded(this.#generation.accept(client))
+    const client = this.#usableClient()
+    if (!client) throw unreachable()
+    return this.#withTimeout(this.#generation.accept(client))
   }
 
   opened(): Promise<void> {
@@ -187,25 +187,25 @@ export class RedisStore implements Portable {
   }
 
   async get(key: string): Promise<string | undefined> {
-    const [name = key] = keysOf(key)
-    return (await this.#must((client) => client.get(name))) ?? undefined
+    const [redisKey = key] = keysOf(key)
+    return (await this.#execute((client) => client.get(redisKey))) ?? undefined
   }
 
   async put(key: string, value: string, ttl: number): Promise<void> {
-    await this.#promise(key, ttl)
-    await this.#run(putScript, keysOf(key), [key, value, whole(ttl)])
+    await this.#noteDurable(key, ttl)
+    await this.#run(putScript, keysOf(key), [key, value, roundTtl(ttl)])
   }
 
   async setIfAbsent(key: string, value: string, ttl: number): Promise<string | undefined> {
-    if (this.#hazard !== undefined && isPromise(key)) throw refused(new Error(this.#hazard))
-    await this.#promise(key, ttl)
-    const found = await this.#run(setIfAbsentScript, keysOf(key), [key, value, whole(ttl)])
+    if (this.#hazard !== undefined && isDurableKey(key)) throw refused(new Error(this.#hazard))
+    await this.#noteDurable(key, ttl)
+    const found = await this.#run(setIfAbsentScript, keysOf(key), [key, value, roundTtl(ttl)])
     return typeof found === 'string' ? found : undefined
   }
 
   async compareAndSwap(key: string, before: string, value: string, ttl: number): Promise<boolean> {
-    await this.#promise(key, ttl)
-    return (await this.#run(compareAndSwapScript, keysOf(key), [key, value, whole(ttl), before])) === 1
+    await this.#noteDurable(key, ttl)
+    return (await this.#run(compareAndSwapScript, keysOf(key), [key, value, roundTtl(ttl), before])) === 1
   }
 
   async compareAndDelete(key: string, before: string): Promise<boolean> {
@@ -218,7 +218,7 @@ export class RedisStore implements Portable {
 
   async scan(collection: string): Promise<ReadonlyMap<string, string>> {
     const [prefix = ''] = keysOf(`${collection}/`)
-    // Lua counts bytes, from one; members stand in the index with their whole keys.
+    // Lua counts bytes from one; the index contains full keys.
     const from = String(Buffer.byteLength(collection) + 2)
     const reply = await this.#run(scanScript, [indexOf(collection)], [prefix, from])
     const found = new Map<string, string>()
@@ -229,29 +229,29 @@ export class RedisStore implements Portable {
     return found
   }
 
-  async *entries(): AsyncIterable<Entry> {
-    const client = this.#usable()
-    if (!client) throw away()
+  async *entries(): AsyncIterable<StoreEntry> {
+    const client = this.#usableClient()
+    if (!client) throw unreachable()
     for await (const names of client.scanIterator({ MATCH: `${PREFIX}*`, TYPE: 'string', COUNT: 500 })) {
-      for (const name of names) {
-        const [value, left] = await Promise.all([client.get(name), client.pTTL(name)])
-        if (value !== null && left > 0) yield { key: keyOf(name), value, until: Date.now() + left }
+      for (const redisKey of names) {
+        const [value, ttl] = await Promise.all([client.get(redisKey), client.pTTL(redisKey)])
+        if (value !== null && ttl > 0) yield { key: keyOf(redisKey), value, until: Date.now() + ttl }
       }
     }
   }
 
   async describe(): Promise<Readonly<Record<string, string>>> {
-    const text = await this.#must((client) => client.info('memory'))
+    const text = await this.#execute((client) => client.info('memory'))
     const memory = /^used_memory_human:(.*)$/m.exec(text)?.[1]?.trim()
     return { kind: 'Redis or Valkey', address: this.#address, ...(memory !== undefined && { memory }) }
   }
 
   takeTokens(buckets: readonly RateLimitWindow[]): TokenGrant | Promise<TokenGrant> {
-    return this.#counted(buckets, 'takeTokens')
+    return this.#tokens(buckets, 'takeTokens')
   }
 
   peekTokens(buckets: readonly RateLimitWindow[]): TokenGrant | Promise<TokenGrant> {
-    return this.#counted(buckets, 'peekTokens')
+    return this.#tokens(buckets, 'peekTokens')
   }
 
   async close(): Promise<void> {
@@ -259,25 +259,25 @@ export class RedisStore implements Portable {
     clearTimeout(this.#watching)
     const client = await this.#client.catch(() => undefined)
     this.#ready = undefined
-    // A client that never connected has nothing to end.
-    if (client?.isReady) await this.#bounded(client.close()).catch(() => client.destroy())
+    // A client that never connected has nothing to close.
+    if (client?.isReady) await this.#withTimeout(client.close()).catch(() => client.destroy())
     else if (client?.isOpen) client.destroy()
   }
 
-  #counted(
+  #tokens(
     buckets: readonly RateLimitWindow[],
     what: 'takeTokens' | 'peekTokens',
   ): TokenGrant | Promise<TokenGrant> {
-    const client = this.#usable()
+    const client = this.#usableClient()
     if (!client) return this.#local[what](buckets)
-    return this.#bounded(takeFrom(client, buckets, what)).catch((error: unknown) => {
+    return this.#withTimeout(takeFrom(client, buckets, what)).catch((error: unknown) => {
       this.#fail(error)
       return this.#local[what](buckets)
     })
   }
 
   async #connect(url: Secret): Promise<RedisClientType> {
-    // Whoever keeps nothing in Redis need not wait for its driver to load.
+    // Loaded lazily: gateways without Redis do not need the driver.
     const { createClient, ErrorReply } = await import('@redis/client')
     this.#isReply = (error) => error instanceof ErrorReply
     const client: RedisClientType = createClient({
@@ -285,9 +285,9 @@ export class RedisStore implements Portable {
       disableOfflineQueue: true,
       commandsQueueMaxLength: MAX_QUEUED_COMMANDS,
       maintNotifications: 'disabled',
-      // What hangs is noticed by a ping that stays unanswered.
+      // A hanging connection is detected by an unanswered ping.
       pingInterval: 1000,
-      socket: { connectTimeout: 2000, socketTimeout: 5000, reconnectStrategy: nextTry },
+      socket: { connectTimeout: 2000, socketTimeout: 5000, reconnectStrategy: reconnectDelay },
     })
     client.on('error', (error: unknown) => this.#fail(error))
     client.on('ready', () => {
@@ -295,54 +295,54 @@ export class RedisStore implements Portable {
       this.#pausedUntil = 0
       void this.#watch()
     })
-    // With a strategy to reconnect it settles only once it is connected, or closed.
+    // With a reconnect strategy this settles only once connected or closed.
     client.connect().catch((error: unknown) => this.#fail(error))
     if (this.#isClosed) client.destroy()
     return client
   }
 
-  #usable(): RedisClientType | undefined {
+  #usableClient(): RedisClientType | undefined {
     const client = this.#ready
     return client?.isReady === true && performance.now() >= this.#pausedUntil ? client : undefined
   }
 
-  #run(wanted: Script, keys: string[], values: string[]): Promise<unknown> {
-    return this.#must((client) => run(client, wanted, { keys, arguments: values }))
+  #run(script: Script, keys: string[], values: string[]): Promise<unknown> {
+    return this.#execute((client) => run(client, script, { keys, arguments: values }))
   }
 
-  async #must<Reply>(command: (client: RedisClientType) => Promise<Reply>): Promise<Reply> {
-    const client = this.#usable()
-    if (!client) throw away()
+  async #execute<Reply>(command: (client: RedisClientType) => Promise<Reply>): Promise<Reply> {
+    const client = this.#usableClient()
+    if (!client) throw unreachable()
     if (this.#generation.loss === undefined) {
-      const reply = await this.#checked(client, command)
+      const reply = await this.#executeChecked(client, command)
       if (this.#generation.loss === undefined) return reply
     }
     throw refused(new Error(this.unavailableReason))
   }
 
-  /** Runs a command, then reads in the same round trip whether the store is the right one still. */
-  async #checked<Reply>(
+  /** Runs a command, and in the same round trip checks that the store is still the right one. */
+  async #executeChecked<Reply>(
     client: RedisClientType,
     command: (client: RedisClientType) => Promise<Reply>,
   ): Promise<Reply> {
     try {
-      const [reply] = await this.#bounded(Promise.all([command(client), this.#look(client)]))
+      const [reply] = await this.#withTimeout(Promise.all([command(client), this.#checkId(client)]))
       return reply
     } catch (error) {
       this.#fail(error)
-      throw this.#isReply(error) ? refused(error) : away(error)
+      throw this.#isReply(error) ? refused(error) : unreachable(error)
     }
   }
 
-  async #look(client: RedisClientType): Promise<void> {
+  async #checkId(client: RedisClientType): Promise<void> {
     const before = this.#generation.loss
-    await this.#generation.look(client)
+    await this.#generation.check(client)
     this.#report(before, this.#generation.loss)
   }
 
-  async #promise(key: string, ttl: number): Promise<void> {
-    if (!isPromise(key)) return
-    if (!this.#generation.hasName) await this.#must((client) => this.#generation.name(client))
+  async #noteDurable(key: string, ttl: number): Promise<void> {
+    if (!isDurableKey(key)) return
+    if (!this.#generation.hasId) await this.#execute((client) => this.#generation.ensureId(client))
     this.#generation.note(ttl)
   }
 
@@ -352,10 +352,10 @@ export class RedisStore implements Portable {
     else this.#log.error('store.away', { reason: after })
   }
 
-  async #bounded<Reply>(reply: Promise<Reply>): Promise<Reply> {
+  async #withTimeout<Reply>(reply: Promise<Reply>): Promise<Reply> {
     const late = Promise.withResolvers<never>()
-    const giveUp = (): void => late.reject(new Error('no answer in time'))
-    // A process that was held up itself first reads what has come meanwhile.
+    const giveUp = (): void => late.reject(new Error('no response in time'))
+    // If this process itself was stalled, process pending replies first.
     const timer = setTimeout(() => setImmediate(giveUp), COMMAND_TIMEOUT_MS).unref()
     try {
       return await Promise.race([reply, late.promise])
@@ -367,7 +367,7 @@ export class RedisStore implements Portable {
   #fail(error: unknown): void {
     this.#tried.resolve()
     const isRefused = this.#isReply(error)
-    // Who answers need not be waited for, and what is there can still be read.
+    // Redis responds to a refused command, so there is no need to pause, and reads still work.
     if (!isRefused) this.#pausedUntil = performance.now() + FAILURE_PAUSE_MS
     if (this.#isClosed) return
     const reason = error instanceof Error && error.message !== '' ? error.message : String(error)
@@ -379,15 +379,15 @@ export class RedisStore implements Portable {
     this.#isRefusing = isRefused
   }
 
-  /** Looks now and then which store it is, whether it is kept, and whether something is taken: reading does not say so. */
+  /** Periodically checks the store's id, the eviction policy and whether writes work; reads do not show that. */
   async #watch(): Promise<void> {
     clearTimeout(this.#watching)
-    const client = this.#usable()
+    const client = this.#usableClient()
     if (client) {
       try {
-        await this.#bounded(Promise.all([this.#look(client), this.#inspect(client)]))
+        await this.#withTimeout(Promise.all([this.#checkId(client), this.#inspect(client)]))
         const probe = client.set(`${PREFIX}probe`, '', { expiration: { type: 'PX', value: 1 } })
-        await this.#bounded(probe)
+        await this.#withTimeout(probe)
         this.#recover()
       } catch (error) {
         this.#fail(error)
@@ -397,7 +397,7 @@ export class RedisStore implements Portable {
     if (!this.#isClosed) this.#watching = setTimeout(() => void this.#watch(), WATCH_MS).unref()
   }
 
-  /** Keys that Redis may evict are not kept as long as was promised. Who may not ask it for its memory learns nothing. */
+  /** Checks whether Redis may evict keys. Users without permission for INFO get no answer. */
   async #inspect(client: RedisClientType): Promise<void> {
     const text = await client.info('memory').catch((error: unknown) => {
       if (this.#isReply(error)) return ''
@@ -408,7 +408,7 @@ export class RedisStore implements Portable {
     const before = this.#hazard
     this.#hazard =
       policy !== 'noeviction' && isBounded
-        ? `Redis may evict what was promised (maxmemory-policy ${policy}): set maxmemory-policy to noeviction`
+        ? `Redis may evict durable data (maxmemory-policy ${policy}): set maxmemory-policy to noeviction`
         : undefined
     this.#report(before, this.#hazard)
   }
@@ -433,16 +433,16 @@ async function takeFrom(
   return readTaken(reply, buckets.length)
 }
 
-function whole(ttl: number): string {
+function roundTtl(ttl: number): string {
   return String(Math.max(1, Math.ceil(ttl)))
 }
 
-/** How long to wait before connecting again, in milliseconds. */
-function nextTry(retries: number): number {
+/** The delay before reconnecting, in milliseconds. */
+function reconnectDelay(retries: number): number {
   return Math.min(50 * 2 ** Math.min(retries, 7), 5000) + Math.random() * 50
 }
 
-function away(cause?: unknown): GatewayError {
+function unreachable(cause?: unknown): GatewayError {
   return new GatewayError('SERVER_UNAVAILABLE', 'The store of the gateway cannot be reached.', { cause })
 }
 

@@ -89,7 +89,7 @@ describe('a store in a folder', () => {
           1,
           null,
           command,
-          expect.stringContaining('the disk is full. Make room'),
+          expect.stringContaining('the disk is full. Free some space'),
         ])
       }
       rmSync(ballast)

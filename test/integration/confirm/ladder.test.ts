@@ -92,7 +92,7 @@ describe.each(eras)('a client of the $title', ({ connect }) => {
     const client = await clientOf(approving, connect, agrees)
     for (const disk of ['a', 'b', 'c']) await client.call('wipe', { disk })
     expect(client.asked).toHaveLength(2)
-    expect(client.asked[0]?.['message']).toContain('Agreeing holds for 2 calls')
+    expect(client.asked[0]?.['message']).toContain('Your approval applies to 2 calls')
     expect(approving.ran).toHaveLength(3)
   })
 })

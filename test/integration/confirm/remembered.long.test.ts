@@ -134,6 +134,6 @@ test('a remembered confirmation can be chosen at the command line if it is offer
       .at(-1) ?? ''
   expect(await approve(other)).toMatchObject({
     code: 1,
-    stderr: 'gatehouse: This approval holds for one call: it cannot be remembered.\n',
+    stderr: 'gatehouse: This approval applies to one call only and cannot be remembered.\n',
   })
 })

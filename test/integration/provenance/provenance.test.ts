@@ -172,15 +172,15 @@ describe('gatehouse verify', () => {
     const text = JSON.stringify({ ...result, structuredContent: { content: 'hellO' } })
     const verdict = await verified(text, '--jwks', jwks)
     expect(verdict.code).toBe(1)
-    expect(verdict.stderr).toContain('the content is not the one it was signed for')
+    expect(verdict.stderr).toContain('the content is not the one that was signed')
     expect(verdict.stdout).toBe('')
   })
 
   it.each([
     ['a result without a receipt', '{"content":[]}', 'there is no receipt in the file'],
-    ['invalid JSON', '{', 'this is no JSON'],
-    ['text that is no receipt', 'hello', 'it is no JWS in compact form'],
-  ])('prints what is wrong with %s', async (_what, text, words) => {
+    ['no JSON', '{', 'this is no JSON'],
+    ['something else', 'hello', 'it is not a JWS in compact serialization'],
+  ])('says what is wrong with %s', async (_what, text, words) => {
     const verdict = await verified(text, '--jwks', jwks)
     expect([verdict.code, verdict.stderr]).toEqual([1, expect.stringContaining(words)])
   })

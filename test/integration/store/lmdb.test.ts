@@ -169,7 +169,7 @@ describe('the store in a folder', () => {
       code: 'SERVER_UNAVAILABLE',
       message: 'The store of the gateway is full.',
     })
-    expect(store.unavailableReason).toContain('it holds 2 MB, which is as much as it may')
+    expect(store.unavailableReason).toContain('it contains 2 MB, its maximum')
     for (let index = 0; index < Number((failure as { index: number }).index); index++) {
       expect(await store.get(`call:${index}`)).toBe(value)
     }

@@ -69,14 +69,14 @@ const states: readonly State[] = [
   {
     what: 'was emptied',
     lose: (redis) => redis.tell('FLUSHALL'),
-    reason: 'what was kept there is gone',
+    reason: 'its data is gone',
     isReadable: false,
   },
   {
     what: 'was restarted without its data',
     isForgetful: true,
     lose: restart,
-    reason: 'what was kept there is gone',
+    reason: 'its data is gone',
     isReadable: false,
   },
   {
@@ -85,13 +85,13 @@ const states: readonly State[] = [
       await redis.tell('FLUSHALL')
       await redis.tell('SET gatehouse:generation another')
     },
-    reason: 'it holds another store than before',
+    reason: 'it contains a different store than before',
     isReadable: false,
   },
   {
     what: 'was temporarily swapped for another store',
     lose: (redis) => redis.tell('SWAPDB 0 1'),
-    reason: 'what was kept there is gone',
+    reason: 'its data is gone',
     isReadable: false,
     mend: (redis) => redis.tell('SWAPDB 0 1'),
   },

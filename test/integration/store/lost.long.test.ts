@@ -171,7 +171,7 @@ const betweens: readonly (readonly [string, (store: string) => void, string])[] 
       rmSync(store, { recursive: true })
       mkdirSync(store)
     },
-    'what was kept there is gone',
+    'its data is gone',
   ],
   ['has no data file', (store) => rmSync(join(store, 'data.mdb')), 'data.mdb is gone'],
   ['has an empty data file', (store) => truncateSync(join(store, 'data.mdb'), 0), 'data.mdb is empty'],
@@ -187,7 +187,7 @@ const betweens: readonly (readonly [string, (store: string) => void, string])[] 
   [
     'has the generation of another store',
     (store) => writeFileSync(join(store, 'generation'), 'another\n'),
-    'it holds another store than before',
+    'it contains a different store than before',
   ],
 ]
 
@@ -219,7 +219,7 @@ describe('a store in a folder with records that, before the next start,', () => 
     }
     rmSync(place.store, { recursive: true })
     renameSync(other.store, place.store)
-    await expectRefused(place, 'it holds another store than before')
+    await expectRefused(place, 'it contains a different store than before')
   })
 })
 

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { mustRollBack, transactionsIn } from '../../../src/cli/tx.ts'
 import { loadSettings } from '../../../src/config/load.ts'
 import type { Settings } from '../../../src/core/settings.ts'
-import { acknowledged, begun } from '../../../src/records/transitions.ts'
+import { acknowledged, newTransaction } from '../../../src/records/transitions.ts'
 import { transactionKey } from '../../../src/records/transactions.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 
@@ -20,7 +20,7 @@ it('an acknowledged rollback is retained as long as the gateway retains it', asy
     }
   }
   const store = new Noting()
-  const start = begun({ id: 't', principal: { id: 'me' }, timeout: 1, lifetime: 1, now: 0 })
+  const start = newTransaction({ id: 't', principal: { id: 'me' }, timeout: 1, lifetime: 1, now: 0 })
   for (const written of ['{ retention: 2h }', 'off']) {
     const book = transactionsIn(store, settingsWith(written))
     await store.delete(transactionKey('me', 't'))

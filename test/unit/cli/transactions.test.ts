@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest'
 import { rollbackText, transactionList, transactionText } from '../../../src/cli/tx.ts'
-import { begun } from '../../../src/records/transitions.ts'
+import { newTransaction } from '../../../src/records/transitions.ts'
 import type { Transaction } from '../../../src/records/transactions.ts'
 
-const start = begun({ id: 't', principal: { id: 'me' }, timeout: 1000, lifetime: 1000, now: 0 })
+const start = newTransaction({ id: 't', principal: { id: 'me' }, timeout: 1000, lifetime: 1000, now: 0 })
 const acknowledged = { by: 'ann', at: 0 }
 
 it('transactions of every status are listed in aligned columns', () => {

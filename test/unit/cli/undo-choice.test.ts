@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { choose, partsOf } from '../../../src/cli/undo.ts'
 import { chosenText, chosenView, undoneText } from '../../../src/cli/tx.ts'
 import type { Action, Compensation } from '../../../src/records/actions.ts'
-import { begun, undoing } from '../../../src/records/transitions.ts'
+import { newTransaction, newUndoTransaction } from '../../../src/records/transitions.ts'
 import type { Transaction } from '../../../src/records/transactions.ts'
 
 const way: Compensation = { kind: 'exact', tool: 'drop', arguments: { id: 1 }, description: 'drop(id=1)' }
@@ -22,7 +22,7 @@ function deed(given: Partial<Action> = {}): Action {
 }
 
 function transaction(status: Transaction['status'], given: Partial<Transaction> = {}): Transaction {
-  const start = begun({ id: 'tx', principal: { id: 'me' }, timeout: 1000, lifetime: 1000, now: 0 })
+  const start = newTransaction({ id: 'tx', principal: { id: 'me' }, timeout: 1000, lifetime: 1000, now: 0 })
   const step = {
     id: 's1',
     deed: 'k1',
@@ -81,7 +81,7 @@ describe('actions chosen for undo', () => {
   })
 
   test('an action whose undo failed can be tried again', () => {
-    const failed = undoing([deed()], { id: 'undo-1', by: 'me', now: 0 })
+    const failed = newUndoTransaction([deed()], { id: 'undo-1', by: 'me', now: 0 })
     const compensations = [{ step: failed.steps[0]?.id ?? '', status: 'compensation_failed' } as const]
     const ended = { ...failed, status: 'partially_rolled_back', compensations } as const
     expect(choose([deed()], [ended])).toMatchObject([{ how: 'exactly' }])

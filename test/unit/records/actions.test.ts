@@ -59,9 +59,9 @@ describe('recorded actions', () => {
     const deeds = new Actions(new MemoryStore())
     const one = deed()
     await deeds.put(one, HOUR)
-    expect(await deeds.undone(one.key, 5000, HOUR)).toBe(true)
+    expect(await deeds.markUndone(one.key, 5000, HOUR)).toBe(true)
     expect(await deeds.find(one.key)).toEqual({ ...one, undoneAt: 5000 })
-    expect(await deeds.undone('other', 5000, HOUR)).toBe(false)
+    expect(await deeds.markUndone('other', 5000, HOUR)).toBe(false)
   })
 
   test('an action is undone by one process at a time', async () => {
@@ -88,7 +88,7 @@ describe('recorded actions', () => {
     expect(both).toMatchObject({ arguments: {}, way: { kind: 'exact' } })
     const whole = { ...way, arguments: { text: half + half } }
     const lost = await kept(deed({ way: whole }))
-    expect(lost?.way).toEqual({ kind: 'none', reason: 'what it takes to undo it is larger than 1 MB' })
+    expect(lost?.way).toEqual({ kind: 'none', reason: 'the data needed to undo it is larger than 1 MB' })
   })
 
   test('records written by other software are skipped', async () => {

@@ -5,11 +5,11 @@ import { Payload } from '../../../src/core/payload.ts'
 import {
   callKey,
   type CallRecord,
-  callsOf,
+  callCollection,
   encodeCall,
   expiryOf,
   fingerprintOf,
-  keptCall,
+  decodeCall,
 } from '../../../src/records/calls.ts'
 
 const record: CallRecord = {
@@ -28,7 +28,7 @@ it('a call record round-trips with the exact text of its result', () => {
     fc.property(fc.json(), fc.integer({ min: 0 }), fc.string(), (text, expiresAt, tool) => {
       const object = `{"n":1.0,"big":12345678901234567890,"any":${text}}`
       const written = encodeCall({ ...record, tool, expiresAt, result: Payload.text(object) })
-      const read = keptCall(written)?.record
+      const read = decodeCall(written)?.record
       expect(read?.result?.text).toBe(object)
       expect(read).toMatchObject({ tool, expiresAt, state: 'done' })
       expect(expiryOf(written)).toBe(expiresAt)
@@ -43,7 +43,7 @@ it('a failure record round-trips with the relayed error', () => {
     details: { a: 1 },
     retryAfterSeconds: 3,
   })
-  const read = keptCall(encodeCall({ ...record, failure }))?.record.failure
+  const read = decodeCall(encodeCall({ ...record, failure }))?.record.failure
   expect(read?.extra.relayed?.text).toBe(relayed.text)
   expect(read).toMatchObject({ code: 'UPSTREAM_ERROR', rpc: -32000, message: 'no' })
   expect(read?.extra).toMatchObject({ details: { a: 1 }, retryAfterSeconds: 3 })
@@ -52,7 +52,7 @@ it('a failure record round-trips with the relayed error', () => {
 it.each(['', 'x', '[]', '{}', '{"state":"done"}', JSON.stringify(record)])(
   '%j is not a call record',
   (text) => {
-    expect(keptCall(text)).toBeUndefined()
+    expect(decodeCall(text)).toBeUndefined()
   },
 )
 
@@ -62,7 +62,7 @@ it('records of different callers, servers or keys never have the same key', () =
     fc.property(principals, principals, (one, other) => {
       fc.pre(one !== other)
       expect(callKey(one, 'u', 'k')).not.toBe(callKey(other, 'u', 'k'))
-      expect(callKey(one, 'u', 'k').startsWith(`${callsOf(one)}/`)).toBe(true)
+      expect(callKey(one, 'u', 'k').startsWith(`${callCollection(one)}/`)).toBe(true)
     }),
   )
 })

@@ -15,13 +15,13 @@ const announced = contract({
 describe('the contract of a server', () => {
   it('the version begins at 1.0.0 and rises with changes', async () => {
     const contracts = new Contracts(new MemoryStore())
-    expect(await contracts.note('notes', one, start)).toEqual({ version: '1.0.0' })
-    expect(await contracts.note('notes', one, start)).toEqual({ version: '1.0.0' })
-    expect(await contracts.note('notes', two, start)).toMatchObject({
+    expect(await contracts.record('notes', one, start)).toEqual({ version: '1.0.0' })
+    expect(await contracts.record('notes', one, start)).toEqual({ version: '1.0.0' })
+    expect(await contracts.record('notes', two, start)).toMatchObject({
       version: '1.1.0',
       changed: { before: '1.0.0', changes: [{ kind: 'added', subject: 'tool get_note' }] },
     })
-    expect((await contracts.note('notes', contract(), start)).version).toBe('2.0.0')
+    expect((await contracts.record('notes', contract(), start)).version).toBe('2.0.0')
     expect((await contracts.list()).map(({ upstream, versions }) => [upstream, versions.length])).toEqual([
       ['notes', 3],
     ])
@@ -29,8 +29,8 @@ describe('the contract of a server', () => {
 
   it('a version is written once by concurrent gateways', async () => {
     const contracts = new Contracts(new MemoryStore())
-    await contracts.note('notes', one, start)
-    const noted = await Promise.all([1, 2, 3].map(() => contracts.note('notes', two, start)))
+    await contracts.record('notes', one, start)
+    const noted = await Promise.all([1, 2, 3].map(() => contracts.record('notes', two, start)))
     expect(noted.map(({ version }) => version)).toEqual(['1.1.0', '1.1.0', '1.1.0'])
     expect(noted.filter(({ changed }) => changed)).toHaveLength(1)
     expect((await contracts.find('notes'))?.versions).toHaveLength(2)
@@ -42,7 +42,7 @@ describe('the contract of a server', () => {
     const kept = { upstream: 'notes', contract: one, versions }
     for (const broken of [{ versions: [{}] }, kept]) {
       await store.put('contract/notes', JSON.stringify(broken), 1000)
-      expect(await new Contracts(store).note('notes', one, start)).toEqual({ version: '1.0.0' })
+      expect(await new Contracts(store).record('notes', one, start)).toEqual({ version: '1.0.0' })
     }
   })
 })
@@ -50,12 +50,12 @@ describe('the contract of a server', () => {
 test('C216 a tool is marked if it is removed earlier than three months and two minor versions after its deprecation', async () => {
   const gone = async (days: number, additions: number): Promise<unknown> => {
     const contracts = new Contracts(new MemoryStore())
-    await contracts.note('notes', two, start)
-    await contracts.note('notes', announced, start)
+    await contracts.record('notes', two, start)
+    await contracts.record('notes', announced, start)
     for (let index = 0; index < additions; index++)
-      await contracts.note('notes', { ...announced, resources: { [`notes://${index}`]: '' } }, start)
+      await contracts.record('notes', { ...announced, resources: { [`notes://${index}`]: '' } }, start)
     const { get_note: kept } = announced.tools
-    const { changed } = await contracts.note(
+    const { changed } = await contracts.record(
       'notes',
       contract({ tools: kept ? { get_note: kept } : {} }),
       start + days * day,
@@ -70,10 +70,10 @@ test('C216 a tool is marked if it is removed earlier than three months and two m
 
 test('C218 C215 the history is a changelog that announces deprecations', async () => {
   const contracts = new Contracts(new MemoryStore())
-  await contracts.note('notes', one, start)
-  await contracts.note('notes', two, start + day)
-  await contracts.note('notes', announced, start + 2 * day)
-  await contracts.note('notes', { ...announced, tools: {} }, start + 3 * day)
+  await contracts.record('notes', one, start)
+  await contracts.record('notes', two, start + day)
+  await contracts.record('notes', announced, start + 2 * day)
+  await contracts.record('notes', { ...announced, tools: {} }, start + 3 * day)
   const histories = await contracts.list()
   expect(contractChangelog(histories).split('\n').slice(4).join('\n')).toBe(`## [2.0.0] - 2026-01-04
 

@@ -49,7 +49,7 @@ describe('verification of a receipt', () => {
       if (!isJson(other)) continue
       expect([other, verifyReceipt(receipt, [jwk], Payload.text(other))]).toEqual([
         other,
-        { problem: 'the content is not the one it was signed for' },
+        { problem: 'the content is not the one that was signed' },
       ])
     }
   })
@@ -77,26 +77,22 @@ describe('verification of a receipt', () => {
   })
 
   it.each([
-    ['that is truncated', receipt.slice(0, -40), 'the signature does not fit'],
-    ['that is not a JWS', 'hello', 'it is no JWS in compact form'],
-    ['with four parts', `${receipt}.x`, 'it is no JWS in compact form'],
+    ['that is cut off', receipt.slice(0, -40), 'the signature is invalid'],
+    ['that is none', 'hello', 'it is not a JWS in compact serialization'],
+    ['of four parts', `${receipt}.x`, 'it is not a JWS in compact serialization'],
     [
       'without a signature',
       signed({ receipt: 1 }, { alg: 'none', kid }),
       'it is signed with none, not with ES256',
     ],
-    [
-      'of another key',
-      signed({ receipt: 1 }, { alg: 'ES256', kid: 'z' }),
-      'no key z is among those of the gateway',
-    ],
-    ['that is an approval', signed({ verdict: 'approved' }), 'what is signed is no receipt'],
+    ['of another key', signed({ receipt: 1 }, { alg: 'ES256', kid: 'z' }), 'the gateway has no key z'],
+    ['that is an approval', signed({ verdict: 'approved' }), 'the signed content is not a receipt'],
   ])('a receipt %s is refused', (_what, given, problem) => {
     expect(verifyReceipt(given, [jwk])).toEqual({ problem })
   })
 
   it('a receipt is refused if its key in the set is invalid', () => {
-    expect(verifyReceipt(receipt, [{ kid }])).toEqual({ problem: 'the signature does not fit' })
+    expect(verifyReceipt(receipt, [{ kid }])).toEqual({ problem: 'the signature is invalid' })
   })
 })
 

@@ -4,22 +4,22 @@ import { GatewayError } from '../../../src/core/error.ts'
 import type { Action } from '../../../src/records/actions.ts'
 import {
   acknowledged,
-  begun,
+  newTransaction,
   committed,
   compensated,
   rolledBack,
   rollingBack,
-  stepAsked,
-  stepBegun,
+  stepWaiting,
+  stepStarted,
   stepEnded,
   stepLost,
   stepRemoved,
-  takenUp,
-  undoing,
+  takenOver,
+  newUndoTransaction,
 } from '../../../src/records/transitions.ts'
 import {
   type CompensationStatus,
-  isOver,
+  hasEnded,
   type Move,
   needsAttention,
   type Step,
@@ -32,7 +32,7 @@ import { MemoryStore } from '../../../src/store/memory.ts'
 const principal = { id: 'ann' }
 
 function active(given: Partial<Transaction> = {}): Transaction {
-  return { ...begun({ id: 't', principal, timeout: 1000, lifetime: 5000, now: 0 }), ...given }
+  return { ...newTransaction({ id: 't', principal, timeout: 1000, lifetime: 5000, now: 0 }), ...given }
 }
 
 function step(id: string, given: Partial<Step> = {}): Step {
@@ -59,16 +59,16 @@ const results: fc.Arbitrary<CompensationStatus> = fc
   })
 
 const moves: fc.Arbitrary<readonly [string, Move]> = fc.oneof(
-  fc.tuple(ids, now).map(([id, at]) => ['begin', stepBegun(step(id), { most: 2, now: at })] as const),
+  fc.tuple(ids, now).map(([id, at]) => ['begin', stepStarted(step(id), { maxSteps: 2, now: at })] as const),
   fc.tuple(ids, ends, now).map(([id, end, at]) => ['end', stepEnded(id, end, at)] as const),
   fc.tuple(ids, now).map(([id, at]) => ['lose', stepLost(step(id), at)] as const),
   fc.tuple(ids, now).map(([id, at]) => ['remove', stepRemoved(id, at)] as const),
-  fc.tuple(ids, fc.option(who, { nil: undefined })).map(([id, by]) => ['ask', stepAsked(id, by)] as const),
+  fc.tuple(ids, fc.option(who, { nil: undefined })).map(([id, by]) => ['ask', stepWaiting(id, by)] as const),
   now.map((at) => ['commit', committed(at)] as const),
   fc.constant(['roll back', rollingBack('why')] as const),
   fc
     .tuple(who, fc.option(who, { nil: undefined }))
-    .map(([by, before]) => ['take up', takenUp(by, before)] as const),
+    .map(([by, before]) => ['take up', takenOver(by, before)] as const),
   fc.tuple(results, who).map(([each, by]) => ['compensate', compensated(each, by)] as const),
   fc.tuple(who, now).map(([by, at]) => ['finish', rolledBack(by, at)] as const),
   now.map((at) => ['acknowledge', acknowledged('bob', at)] as const),
@@ -98,7 +98,7 @@ describe('transitions of a transaction', () => {
 
   it('a transition does not change a transaction that another process changed', () => {
     const rolling = active({ status: 'rolling_back', runner: 'you' })
-    expect(takenUp('me', undefined)(rolling)).toBe(rolling)
+    expect(takenOver('me', undefined)(rolling)).toBe(rolling)
     expect(() => compensated({ step: 's1', status: 'compensated' }, 'me')(rolling)).toThrow(GatewayError)
   })
 
@@ -117,16 +117,16 @@ describe('transitions of a transaction', () => {
   })
 
   it('each step restarts the idle timeout, up to the lifetime', () => {
-    const one = stepBegun(step('s1'), { most: 9, now: 800 })(active())
+    const one = stepStarted(step('s1'), { maxSteps: 9, now: 800 })(active())
     expect(one.expiresAt).toBe(1800)
     expect(stepEnded('s1', { status: 'ok' }, 4900)(one).expiresAt).toBe(5000)
   })
 
   it('the id of a step that was never sent can be used again', () => {
     const failed = active({ steps: [step('s1', { status: 'failed', isUnsent: true })] })
-    expect(stepBegun(step('s1'), { most: 1, now: 0 })(failed).steps).toEqual([step('s1')])
+    expect(stepStarted(step('s1'), { maxSteps: 1, now: 0 })(failed).steps).toEqual([step('s1')])
     const done = active({ steps: [step('s1', { status: 'failed' })] })
-    expect(() => stepBegun(step('s1'), { most: 9, now: 0 })(done)).toThrow('has a step "s1" already')
+    expect(() => stepStarted(step('s1'), { maxSteps: 9, now: 0 })(done)).toThrow('already has a step "s1"')
   })
 })
 
@@ -141,13 +141,13 @@ function made(move: Move, before: Transaction): Transaction {
 
 function check(name: string, before: Transaction, after: Transaction): void {
   expect(legal[before.status]).toContain(after.status)
-  if (isOver(before) && name !== 'acknowledge') expect(after).toBe(before)
-  if (isOver(before))
+  if (hasEnded(before) && name !== 'acknowledge') expect(after).toBe(before)
+  if (hasEnded(before))
     expect({ ...after, acknowledged: undefined }).toEqual({ ...before, acknowledged: undefined })
   if (before.acknowledged) expect(after.acknowledged).toEqual(before.acknowledged)
   expect(after.steps.filter(({ status }) => status === 'pending').length).toBeLessThanOrEqual(1)
   expect(after.steps.length).toBeLessThanOrEqual(2)
-  if (isOver(after)) expect(after.steps.every(({ status }) => status !== 'pending')).toBe(true)
+  if (hasEnded(after)) expect(after.steps.every(({ status }) => status !== 'pending')).toBe(true)
   expect(new Set(after.steps.map(({ id }) => id)).size).toBe(after.steps.length)
   expect(new Set(after.compensations.map((each) => each.step)).size).toBe(after.compensations.length)
   expect(after.compensations.slice(0, before.compensations.length)).toEqual(before.compensations)
@@ -248,7 +248,7 @@ describe('a transaction from actions outside of transactions', () => {
   }
 
   it('actions are arranged in order of execution, to be rolled back by any gateway', () => {
-    const found = undoing([deed('b', 2), deed('a', 1)], { id: 'undo-1', by: 'somebody', now: 9 })
+    const found = newUndoTransaction([deed('b', 2), deed('a', 1)], { id: 'undo-1', by: 'somebody', now: 9 })
     expect(found).toMatchObject({
       id: 'undo-1',
       principal,
@@ -264,7 +264,7 @@ describe('a transaction from actions outside of transactions', () => {
 
   it('only actions of one caller are accepted', () => {
     const about = { id: 'u', by: 'x', now: 0 }
-    expect(() => undoing([deed('a', 1), deed('b', 2, 'bob')], about)).toThrow(TypeError)
-    expect(() => undoing([], about)).toThrow(TypeError)
+    expect(() => newUndoTransaction([deed('a', 1), deed('b', 2, 'bob')], about)).toThrow(TypeError)
+    expect(() => newUndoTransaction([], about)).toThrow(TypeError)
   })
 })

@@ -269,7 +269,7 @@ describe('approval by people other than the caller', () => {
   it('the configured number of approvals is required, and the caller receives no token', async () => {
     const one = bench({ tool })
     const outcome = await one.call({ client: plain })
-    expect(text(outcome)).toContain('It takes the approval of 2 people other than the caller')
+    expect(text(outcome)).toContain('It needs the approval of 2 people other than the caller')
     expect(tokenOf(outcome)).toBeUndefined()
     const id = await pendingId(one)
     await one.approvals.decide(id, operator)

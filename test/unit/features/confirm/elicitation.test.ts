@@ -252,7 +252,9 @@ describe('one approval for several calls', () => {
   it('the approval covers the announced number of calls', async () => {
     const { call, served } = bench({ settings: { remember } })
     const first = asked(await call())
-    expect(question(first)['message']).toContain('Agreeing holds for 3 calls of this tool within 10 min.')
+    expect(question(first)['message']).toContain(
+      'Your approval applies to 3 calls of this tool within 10 min.',
+    )
     await call({ requestState: first.requestState, inputResponses: yes })
     const more = await Promise.all([
       call({}, { repo: 'b' }),
@@ -317,7 +319,7 @@ describe('an optional approval for further calls', () => {
     expect(box(first)).toEqual({
       type: 'boolean',
       title: 'Do not ask again about delete_repo',
-      description: 'The answer then holds for 3 calls of this tool within 10 min, in this session.',
+      description: 'The decision then applies to 3 calls of this tool within 10 min, in this session.',
       default: false,
     })
     expect(question(first)['requestedSchema']).toMatchObject({ required: ['confirm'] })
@@ -368,7 +370,7 @@ describe('an optional approval for further calls', () => {
     const { call } = bench({ settings: offered })
     const first = asked(await call({ client: modern }))
     expect(box(first)).toMatchObject({
-      description: expect.stringMatching(/within 10 min, made in your name\.$/),
+      description: expect.stringMatching(/within 10 min, on your behalf\.$/),
     })
     await call({ client: modern, requestState: first.requestState, inputResponses: chosen })
     expect((await call({ client: modern })).kind).toBe('result')

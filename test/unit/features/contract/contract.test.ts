@@ -57,16 +57,16 @@ describe('change detection from lists', () => {
 })
 
 test('change notifications are sent only after the subscription is acknowledged', async () => {
-  const { tell, listening } = createListeners(deps().deps)
+  const { notify, subscribe } = createListeners(deps().deps)
   const moved = { upstream: 'one', before: '1.0.0', after: '1.1.0', lists: new Set(['prompts'] as const) }
   const told: Notification[] = []
   const server: Handler = async (call) => {
-    tell(moved)
+    notify(moved)
     call.emit({ method: 'notifications/subscriptions/acknowledged' })
-    tell(moved)
+    notify(moved)
     return { kind: 'result', result: Payload.of({}) }
   }
-  await listening('one')(server)(
+  await subscribe('one')(server)(
     toolCall({
       method: 'subscriptions/listen',
       params: Payload.of({ notifications: { promptsListChanged: true } }),
@@ -74,7 +74,7 @@ test('change notifications are sent only after the subscription is acknowledged'
       emit: (note) => void told.push(note),
     }),
   )
-  tell(moved)
+  notify(moved)
   expect(told.map(({ method, params }) => [method, params?.fields])).toEqual([
     ['notifications/subscriptions/acknowledged', { notifications: { promptsListChanged: true } }],
     [

@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest'
 import type { Call, Handler, Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
-import { callsOf } from '../../../../src/records/calls.ts'
+import { callCollection } from '../../../../src/records/calls.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import {
   bench,
@@ -106,7 +106,7 @@ describe('a keyed call that requires input before it runs', () => {
     })
     const asked = await make({}, keyed('k'))
     if (asked.kind !== 'input_required') throw new TypeError('it did not ask')
-    expect((await store.scan(callsOf('anonymous'))).size).toBe(0)
+    expect((await store.scan(callCollection('anonymous'))).size).toBe(0)
     const told = await make({ inputResponses: {}, requestState: asked.requestState }, keyed('k'))
     expect([textOf(told), seen.length]).toEqual(['5', 2])
     expect(fieldsOf(await make({}, keyed('k')))).toMatchObject({ idempotency: { was_replay: true } })
