@@ -98,16 +98,10 @@ describe.each([playwright, chromeDevtools, notion] satisfies readonly Pack[])(
   },
 )
 
-<<<<<<< HEAD
 it('a pack applies a stricter effect to untrusted servers too', () => {
-  const found: Judgement = { effect: 'read', least: 'read', conditions: [], evidence: ['it reads'] }
-  expect(withPack(found, tool('browser_click'), false)).toMatchObject({ effect: 'write', least: 'write' })
-=======
-it('a pack makes a tool worse for every server', () => {
   const found: Judgement = { effect: 'read', baseEffect: 'read', conditions: [], evidence: ['it reads'] }
   expect(withPack(found, tool('browser_click'), false)).toMatchObject({
     effect: 'write',
     baseEffect: 'write',
   })
->>>>>>> wt-x
 })

@@ -37,7 +37,6 @@ const wrong = `      create_entities:
       delete_*:
         verify: open_nodes(names=$.args.entityNames) -> $.result.entity[0]`
 
-<<<<<<< HEAD
 describe('undo expressions that do not match the servers', () => {
   test.each([[['serve', '--port', '0']], [['check']]])(
     'keep gatehouse %j from starting or passing',
@@ -49,10 +48,10 @@ describe('undo expressions that do not match the servers', () => {
         .flatMap((line) => /gateway\.config\.yaml:(\d+:\d+ upstreams\.graph\..*)$/.exec(line)?.[1] ?? [])
       expect(lines).toEqual([
         '8:15 upstreams.graph.tools.create_entities.undo: graph has no tool delete_entity; did you mean delete_entities?',
-        '10:15 upstreams.graph.tools.create_relations.undo: delete_relations needs relations, which is not given',
+        '10:15 upstreams.graph.tools.create_relations.undo: delete_relations requires relations, which is missing',
         '10:15 upstreams.graph.tools.create_relations.undo: delete_relations takes no relation; did you mean relations?',
         expect.stringContaining(
-          '13:21 upstreams.graph.tools.add_observations.undo.snapshot: delete_entities is called to look something up, but does not only read',
+          '13:21 upstreams.graph.tools.add_observations.undo.snapshot: delete_entities is called to read, but is not classified as read-only',
         ),
         '14:20 upstreams.graph.tools.add_observations.undo.restore: add_observations has no $.args.observation; did you mean observations?',
         '18:15 upstreams.graph.tools.read_graph.undo: entityNames of delete_entities must be array of string, but $.result.entities[0].name of read_graph is string',
@@ -63,28 +62,4 @@ describe('undo expressions that do not match the servers', () => {
       expect(code).toBe(1)
     },
   )
-=======
-describe('undo expressions that do not go together with the servers', () => {
-  test.each([[['serve', '--port', '0']], [['check']]])('keep gatehouse %j from going on', async (command) => {
-    const path = file(wrong)
-    const { code, stderr } = await runCommand([...command, '--config', path])
-    const lines = stderr
-      .split('\n')
-      .flatMap((line) => /gateway\.config\.yaml:(\d+:\d+ upstreams\.graph\..*)$/.exec(line)?.[1] ?? [])
-    expect(lines).toEqual([
-      '8:15 upstreams.graph.tools.create_entities.undo: graph has no tool delete_entity; did you mean delete_entities?',
-      '10:15 upstreams.graph.tools.create_relations.undo: delete_relations requires relations, which is missing',
-      '10:15 upstreams.graph.tools.create_relations.undo: delete_relations takes no relation; did you mean relations?',
-      expect.stringContaining(
-        '13:21 upstreams.graph.tools.add_observations.undo.snapshot: delete_entities is called to read, but is not classified as read-only',
-      ),
-      '14:20 upstreams.graph.tools.add_observations.undo.restore: add_observations has no $.args.observation; did you mean observations?',
-      '18:15 upstreams.graph.tools.read_graph.undo: entityNames of delete_entities must be array of string, but $.result.entities[0].name of read_graph is string',
-      '20:17 upstreams.graph.tools["delete_*"].verify: delete_observations has no $.args.entityNames; there is deletions',
-      '20:17 upstreams.graph.tools["delete_*"].verify: delete_relations has no $.args.entityNames; there is relations',
-      '20:17 upstreams.graph.tools["delete_*"].verify: open_nodes has no $.result.entity[0]; there are entities, relations',
-    ])
-    expect(code).toBe(1)
-  })
->>>>>>> wt-x
 })

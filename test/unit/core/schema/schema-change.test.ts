@@ -62,18 +62,13 @@ describe('changes of an input schema', () => {
       { items: { type: 'null' } },
       'major [] type: some came, some went',
     ],
-<<<<<<< HEAD
-=======
-    ['a form more', { anyOf: [text] }, { anyOf: [text, { type: 'null' }] }, 'minor  has more alternatives'],
-    ['other words', { description: 'a' }, { description: 'b' }, 'patch  has a new description'],
->>>>>>> wt-x
     [
       'an additional alternative',
       { anyOf: [text] },
       { anyOf: [text, { type: 'null' }] },
-      'minor  has more forms',
+      'minor  has more alternatives',
     ],
-    ['a different description', { description: 'a' }, { description: 'b' }, 'patch  has other words'],
+    ['a different description', { description: 'a' }, { description: 'b' }, 'patch  has a new description'],
     [
       'an argument named like a schema keyword',
       object({ properties: { description: text } }),
