@@ -2,7 +2,7 @@
  * Lets models write values for the gateway (keys, transactions, intent) as arguments; they are taken out
  * before the server sees the call.
  */
-import { noteBareArguments, namesArgument } from '../core/tool-call.ts'
+import { recordServerArguments, namesArgument } from '../core/tool-call.ts'
 import { type Call, listedTool, type Middleware } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
@@ -82,7 +82,7 @@ function lifted(call: Call, entry: Descriptor | undefined, reserved: readonly Re
   if (found.length === 0) return call
   const rest = given.with(Object.fromEntries(found.map(({ argument }) => [argument, undefined])))
   const bare = { ...call, params: call.params.with({ arguments: rest }) }
-  noteBareArguments(bare)
+  recordServerArguments(bare)
   return found.reduce((changed, { argument, value, schema }) => {
     const said = given.fields[argument]
     // Models fill in what they need not: then it means nothing.

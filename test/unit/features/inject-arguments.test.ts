@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { bareArguments } from '../../../src/core/tool-call.ts'
+import { serverArguments } from '../../../src/core/tool-call.ts'
 import type { Call, Outcome } from '../../../src/core/call.ts'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
 import { Payload } from '../../../src/core/payload.ts'
@@ -112,8 +112,8 @@ describe('what a model writes for the gateway among the arguments', () => {
   it('is nothing the audit log makes a digest of', async () => {
     const given = toolCall({ params: Payload.of({ name: 't', arguments: { x: 1, _key: 'k' } }) })
     await policyFor('tools/call')?.(async () => ({ kind: 'result', result: Payload.of({}) }))(given)
-    expect(bareArguments(given)).toEqual({ x: 1 })
-    expect(bareArguments(toolCall({ params: Payload.of({ arguments: { y: 1 } }) }))).toEqual({ y: 1 })
+    expect(serverArguments(given)).toEqual({ x: 1 })
+    expect(serverArguments(toolCall({ params: Payload.of({ arguments: { y: 1 } }) }))).toEqual({ y: 1 })
   })
 
   it('is found by the list of a server that has to be asked for it', async () => {
