@@ -215,8 +215,8 @@ async function fromAll<Value>(
   ask: (name: string) => Promise<Value>,
 ): Promise<Value[]> {
   const settled = await Promise.allSettled(names.map(ask))
-  const found = settled.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []))
-  const [failure] = settled.filter((each) => each.status === 'rejected')
+  const found = settled.flatMap((item) => (item.status === 'fulfilled' ? [item.value] : []))
+  const [failure] = settled.filter((item) => item.status === 'rejected')
   if (found.length === 0 && failure) throw failure.reason
   return found
 }
@@ -306,9 +306,9 @@ export async function listenToAll(
       )
       return { acknowledged: acknowledged.promise, outcome }
     })
-    await Promise.all(streams.map((each) => each.acknowledged))
+    await Promise.all(streams.map((stream) => stream.acknowledged))
     acknowledge()
-    await Promise.allSettled(streams.map((each) => each.outcome))
+    await Promise.allSettled(streams.map((stream) => stream.outcome))
     if (call.signal.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
     return { kind: 'result', result: Payload.of({}) }
   } finally {
@@ -331,7 +331,7 @@ function filterFor(
 }
 
 function mergedFilter(filters: readonly SubscriptionFilter[]): SubscriptionFilter {
-  const uris = filters.flatMap((each) => each.resourceSubscriptions ?? [])
+  const uris = filters.flatMap((filter) => filter.resourceSubscriptions ?? [])
   return { ...Object.assign({}, ...filters), ...(uris.length > 0 && { resourceSubscriptions: uris }) }
 }
 
@@ -367,7 +367,7 @@ export function nameUris(result: Payload, exposed: (uri: string) => string): Pay
   let named = result
   if (Array.isArray(content) && content.some(hasUri)) named = named.withItems('content', rename)
   if (Array.isArray(contents)) named = named.withItems('contents', renamed)
-  if (Array.isArray(messages) && messages.some((each) => isObject(each) && hasUri(each.content))) {
+  if (Array.isArray(messages) && messages.some((item) => isObject(item) && hasUri(item.content))) {
     named = named.withItems('messages', (message) => {
       const block = message.at('content')
       return block ? message.with({ content: rename(block) }) : message

@@ -213,7 +213,9 @@ function adding(next: Handler, { listed, isAny }: Added): Handler {
   return (call) => {
     const { method } = call
     if ((method !== 'tools/list' && method !== 'server/discover') || !isAny(call)) return next(call)
-    return method === 'tools/list' ? list(call) : next(call).then((each) => withCapabilities(each, ['tools']))
+    return method === 'tools/list'
+      ? list(call)
+      : next(call).then((outcome) => withCapabilities(outcome, ['tools']))
   }
 }
 

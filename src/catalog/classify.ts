@@ -188,7 +188,8 @@ for (const { package: from, tools } of [chromeDevtools, notion, playwright] sati
   for (const [name, { effect, why, definitions }] of Object.entries(tools)) {
     if (!isEffect(effect)) throw new TypeError(`${from} ${name}: ${effect} is not an effect`)
     const byHash = known.get(name) ?? new Map<string, Known>()
-    for (const each of definitions) byHash.set(each, { effect, text: `it is known from ${from}: it ${why}` })
+    for (const definition of definitions)
+      byHash.set(definition, { effect, text: `it is known from ${from}: it ${why}` })
     known.set(name, byHash)
   }
 }

@@ -79,7 +79,7 @@ export function createNameCheck({ names, servers, log }: Options): NameCheck {
     )
     const isWhole = lists.size === servers.size
     const concerned =
-      wanted.length === servers.size ? names : names.filter((each) => wanted.includes(each.upstream ?? ''))
+      wanted.length === servers.size ? names : names.filter((item) => wanted.includes(item.upstream ?? ''))
     const taken = [...lists.keys()].flatMap((upstream) => takenIn(upstream, servers.get(upstream)))
     return [...unmatchedNames(concerned, { lists, isWhole, scopes }), ...taken]
   }
@@ -176,7 +176,7 @@ function problemOf(name: ConfiguredName, known: Known): string | undefined {
   const lists = known.lists.get(upstream)
   if (!lists) return undefined
   if (kind === 'argument') return argumentProblem(name, lists)
-  if (kind === 'tool' ? named(lists.tools).some((each) => fits(pattern, each)) : isItem(pattern, lists))
+  if (kind === 'tool' ? named(lists.tools).some((item) => fits(pattern, item)) : isItem(pattern, lists))
     return undefined
   const all = kind === 'tool' ? named(lists.tools) : subjects(lists)
   const what = kind === 'tool' ? 'tool' : 'tool, prompt or resource'
@@ -185,8 +185,8 @@ function problemOf(name: ConfiguredName, known: Known): string | undefined {
 
 /** The problem of a name that applies to the tools of all servers. */
 function commonProblem({ kind, pattern }: ConfiguredName, all: readonly ServerLists[]): string | undefined {
-  const tools = all.flatMap((each) => named(each.tools))
-  if (kind !== 'tool' || tools.some((each) => fits(pattern, each))) return undefined
+  const tools = all.flatMap((item) => named(item.tools))
+  if (kind !== 'tool' || tools.some((tool) => fits(pattern, tool))) return undefined
   return `no server lists a matching tool${hintOf(pattern, tools)}`
 }
 
@@ -211,7 +211,10 @@ function argumentProblem(
     const isUri = owner.kind === 'item' && isItem(owner.pattern, lists)
     return isUri ? 'a resource has no arguments: write `on` to deny it entirely' : undefined
   }
-  if (tools.some((each) => takesArgument(each, pattern)) || prompts.some((each) => asksFor(each, pattern)))
+  if (
+    tools.some((tool) => takesArgument(tool, pattern)) ||
+    prompts.some((prompt) => asksFor(prompt, pattern))
+  )
     return undefined
   const others = [
     ...tools.flatMap(({ inputSchema }) => (isObject(inputSchema) ? namesOf(inputSchema) : [])),
@@ -225,12 +228,12 @@ function argumentProblem(
 /** Rules ignore case in the names of arguments. */
 function takesArgument({ inputSchema }: EntryDefinition, argument: string): boolean {
   if (!isObject(inputSchema)) return true
-  const isAlike = namesOf(inputSchema).some((each) => each.toLowerCase() === argument.toLowerCase())
+  const isAlike = namesOf(inputSchema).some((item) => item.toLowerCase() === argument.toLowerCase())
   return isAlike || acceptsMember(inputSchema, argument)
 }
 
 function asksFor(prompt: EntryDefinition, argument: string): boolean {
-  return argumentNames(prompt).some((each) => each.toLowerCase() === argument.toLowerCase())
+  return argumentNames(prompt).some((argumentName) => argumentName.toLowerCase() === argument.toLowerCase())
 }
 
 function argumentNames({ arguments: given }: EntryDefinition): string[] {
@@ -240,18 +243,18 @@ function argumentNames({ arguments: given }: EntryDefinition): string[] {
 /** Whether a pattern of a rule or a scope matches something a server lists, or may have. */
 function isItem(pattern: string, lists: ServerLists): boolean {
   const names = [...named(lists.tools), ...named(lists.prompts)]
-  if (names.some((each) => fits(pattern, each))) return true
+  if (names.some((item) => fits(pattern, item))) return true
   const { resources, resourceTemplates } = lists
   if (!isUriPattern(pattern)) return false
   // A server without any listed resource may have any.
   if (resources.length + resourceTemplates.length === 0) return lists.hasResources
   const isBare = !SCHEME.test(pattern)
   const glob = comparable(pattern, isBare)
-  const globs = texts(resourceTemplates, 'uriTemplate').map((each) => each.replaceAll(/\{[^{}]*\}/g, '*'))
+  const globs = texts(resourceTemplates, 'uriTemplate').map((text) => text.replaceAll(/\{[^{}]*\}/g, '*'))
   return (
     texts(resources, 'uri').some((uri) => fits(glob, comparable(uri, isBare))) ||
     globs.length > MAX_TEMPLATES ||
-    globs.some((each) => each.length > MAX_TEMPLATE_LENGTH || overlaps(glob, comparable(each, isBare)))
+    globs.some((item) => item.length > MAX_TEMPLATE_LENGTH || overlaps(glob, comparable(item, isBare)))
   )
 }
 
@@ -293,8 +296,8 @@ function named(entries: readonly EntryDefinition[]): string[] {
 }
 
 function texts(entries: readonly EntryDefinition[], key: string): string[] {
-  return entries.flatMap((each) => {
-    const text = each[key]
+  return entries.flatMap((entry) => {
+    const text = entry[key]
     return typeof text === 'string' ? [text] : []
   })
 }

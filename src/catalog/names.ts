@@ -27,7 +27,7 @@ export const strict: Naming = {
   name: (upstream, name) => aliasOf(exposedName(upstream, name)),
   uri: (_upstream, uri) => uri,
   serverOf: (exposed, upstreams) => {
-    const upstream = upstreams.find((each) => exposed.startsWith(`${each}://`))
+    const upstream = upstreams.find((item) => exposed.startsWith(`${item}://`))
     return upstream === undefined ? undefined : { upstream, name: exposed }
   },
 }
@@ -44,14 +44,14 @@ export interface Candidate {
  */
 export function ownerOf(exposed: string, upstreams: readonly string[]): Candidate | undefined {
   const [upstream] = upstreams
-    .filter((each) => exposed.startsWith(prefixOf(each)))
+    .filter((item) => exposed.startsWith(prefixOf(item)))
     .toSorted((one, other) => other.length - one.length)
   return upstream === undefined ? undefined : { upstream, name: exposed.slice(prefixOf(upstream).length) }
 }
 
 /** The server of an exposed URI. */
 export function uriOf(exposed: string, upstreams: readonly string[]): Candidate | undefined {
-  const upstream = upstreams.find((each) => exposed.startsWith(`${each}+`))
+  const upstream = upstreams.find((item) => exposed.startsWith(`${item}+`))
   return upstream === undefined ? undefined : { upstream, name: exposed.slice(upstream.length + 1) }
 }
 

@@ -366,7 +366,7 @@ function promptNames(upstreams: ReadonlyMap<string, Handler>): (call: Call, name
     const handle = upstreams.get(upstream)
     if (!handle) return name
     let lists = known.get(upstream)
-    const isNew = (each: Known): boolean => !each.names.has(name) && !each.byAlias.has(name)
+    const isNew = (known: Known): boolean => !known.names.has(name) && !known.byAlias.has(name)
     if (!lists || (isNew(lists) && Date.now() - lists.at > UNKNOWN_TTL_MS))
       lists = await read(call, upstream, handle)
     if (lists.names.has(name)) return name

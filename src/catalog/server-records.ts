@@ -68,7 +68,7 @@ export function createRecords(options: Options): ServerRecords {
   const known = new Map(
     [...options.servers].map(([name, source]) => [name, new Known(source, options)] as const),
   )
-  for (const [name, each] of known) each.onChange = () => listeners.forEach((listener) => listener(name))
+  for (const [name, record] of known) record.onChange = () => listeners.forEach((listener) => listener(name))
   return {
     names: [...known.keys()],
     of: (upstream) => {

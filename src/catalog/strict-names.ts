@@ -37,7 +37,7 @@ export function strictNames(next: Handler): Handler {
 function original(call: Call, upstream: string): Call {
   const { params } = call
   const { uri } = params.fields
-  const known = (each: string): string => originalUri(upstream, each)
+  const known = (item: string): string => originalUri(upstream, item)
   if (call.method === 'resources/read' && typeof uri === 'string') {
     const name = known(uri)
     return { ...call, params: params.with({ uri: name }), target: { ...call.target, name } }
@@ -113,7 +113,7 @@ export function originalUri(upstream: string, uri: string): string {
 /** A list entry with the members strict hosts require, filled in if the server omitted them. */
 export function completeEntry(list: string, entry: Payload): Payload {
   const { name, uri, uriTemplate, arguments: wanted } = entry.fields
-  if (list === 'prompts' && Array.isArray(wanted) && wanted.some((each) => !isWhole(each))) {
+  if (list === 'prompts' && Array.isArray(wanted) && wanted.some((item) => !isWhole(item))) {
     return entry.with({ arguments: wanted.map(described) })
   }
   const address = typeof uri === 'string' ? uri : uriTemplate
@@ -126,7 +126,7 @@ export function completeResult(call: Call, result: Payload): Payload {
   const { contents, content, messages } = result.fields
   const { name: uri } = call.target
   if (call.method === 'resources/read' && Array.isArray(contents))
-    return result.withItems('contents', (each) => (isObject(each.value) ? typed(placed(each, uri)) : each))
+    return result.withItems('contents', (item) => (isObject(item.value) ? typed(placed(item, uri)) : item))
   if (Array.isArray(content))
     return content.every(isWholeBlock) ? result : result.withItems('content', wholeBlock)
   const isComplete = (message: unknown): boolean => !isObject(message) || isWholeBlock(message.content)

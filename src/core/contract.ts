@@ -65,7 +65,9 @@ export function contractChanges(before: Contract, after: Contract): readonly Con
 
 /** The highest level among changes; undefined if there are none. */
 export function levelOf(changes: readonly { readonly level: ChangeLevel }[]): ChangeLevel | undefined {
-  return (['major', 'minor', 'patch'] as const).find((level) => changes.some((each) => each.level === level))
+  return (['major', 'minor', 'patch'] as const).find((level) =>
+    changes.some((change) => change.level === level),
+  )
 }
 
 /** The next version after a change of this level. */
@@ -111,8 +113,14 @@ function guardChanges(before: boolean, after: boolean): ContractChange[] {
 
 function toolChanges(before: ToolContract, after: ToolContract, subject: string): ContractChange[] {
   const schemas = [
-    ...schemaChanges(before.input, after.input, 'input').map((each) => ({ ...each, what: 'argument' })),
-    ...outputChanges(before.output, after.output).map((each) => ({ ...each, what: 'result' })),
+    ...schemaChanges(before.input, after.input, 'input').map((schemaChange) => ({
+      ...schemaChange,
+      what: 'argument',
+    })),
+    ...outputChanges(before.output, after.output).map((outputChange) => ({
+      ...outputChange,
+      what: 'result',
+    })),
   ].map(({ level, path, text, what }) =>
     changed(level, subject, path === '' ? `its ${what}s: ${text}` : `${what} ${path} ${text}`),
   )
@@ -200,8 +208,8 @@ function typeChanges(before: string, after: string, subject: string): ContractCh
 
 /** Individual resources are data that come and go; the contract covers schemes, templates and media types. */
 function resourceChanges(before: Contract['resources'], after: Contract['resources']): ContractChange[] {
-  return mapChanges(before, after, 'resource', typeChanges).map((each) =>
-    each.kind === 'removed' ? { ...each, level: 'minor' } : each,
+  return mapChanges(before, after, 'resource', typeChanges).map((change) =>
+    change.kind === 'removed' ? { ...change, level: 'minor' } : change,
   )
 }
 

@@ -78,7 +78,7 @@ export function classify(symptoms: Symptoms, rules: readonly Rule[]): Diagnosis 
 export function firstWords(result: Payload): string {
   const { content } = result.fields
   const block: unknown = Array.isArray(content)
-    ? content.find((each: unknown) => isObject(each) && typeof each.text === 'string' && each.text !== '')
+    ? content.find((item: unknown) => isObject(item) && typeof item.text === 'string' && item.text !== '')
     : undefined
   return isObject(block) && typeof block.text === 'string' ? block.text : 'The tool failed.'
 }
@@ -217,7 +217,7 @@ export function isTaskAccepted(result: Payload): boolean {
 const answered: ReadonlySet<string> = new Set(['UPSTREAM_ERROR', 'PAYLOAD_TOO_LARGE'])
 
 /** Codes of calls that may have reached their server. */
-const doubtful: ReadonlySet<string> = new Set([
+const uncertainCodes: ReadonlySet<string> = new Set([
   'OUTCOME_UNKNOWN',
   'OPERATION_TIMEOUT',
   'CANCELLED',
@@ -239,5 +239,5 @@ export function isGatewayRefusal(thrown: unknown): thrown is GatewayError {
   if (!(thrown instanceof GatewayError)) return false
   const { code, extra } = thrown
   if (extra.relayed || extra.details?.http_status !== undefined) return false
-  return !answered.has(code) && !doubtful.has(code)
+  return !answered.has(code) && !uncertainCodes.has(code)
 }

@@ -84,7 +84,7 @@ export class Payload {
   withItems(key: string, change: (item: Payload) => Payload): Payload {
     const items = this.at(key)?.items ?? []
     const changed = items.map((item) => change(item))
-    if (changed.every((each, index) => each === items[index])) return this
+    if (changed.every((element, index) => element === items[index])) return this
     return this.with({ [key]: Payload.text(`[${changed.map(({ text }) => text).join(',')}]`) })
   }
 
@@ -123,7 +123,7 @@ export class Payload {
     const { fields } = this
     if (!Object.hasOwn(fields, key)) return undefined
     if (this.#text === undefined) return Payload.of(fields[key])
-    const member = members(this.#text).findLast((each) => each.key === key)
+    const member = members(this.#text).findLast((item) => item.key === key)
     return member && Payload.text(this.#text.slice(member.valueStart, member.end), fields[key])
   }
 
@@ -131,7 +131,7 @@ export class Payload {
   get items(): Payload[] {
     const { value } = this
     if (!Array.isArray(value)) return []
-    if (this.#text === undefined) return value.map((each) => Payload.of(each))
+    if (this.#text === undefined) return value.map((item) => Payload.of(item))
     return elements(this.#text).map((text, index) => Payload.text(text, value[index]))
   }
 

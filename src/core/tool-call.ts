@@ -80,7 +80,7 @@ function derived(entry: Descriptor | undefined): string | undefined {
 const strippedArguments = new WeakMap<Call['logFields'], unknown>()
 
 /** Records the arguments of a call after the gateway's own arguments were removed. */
-export function noteBareArguments({ logFields, params }: Call): void {
+export function recordServerArguments({ logFields, params }: Call): void {
   strippedArguments.set(logFields, params.fields.arguments)
 }
 
@@ -88,7 +88,7 @@ export function noteBareArguments({ logFields, params }: Call): void {
  * The arguments of a call as its server receives them, for code that runs before the gateway's own arguments are
  * removed.
  */
-export function bareArguments({ logFields, params }: Call): unknown {
+export function serverArguments({ logFields, params }: Call): unknown {
   return strippedArguments.get(logFields) ?? params.fields.arguments
 }
 

@@ -83,7 +83,7 @@ export function cookieText({ name, value, path, lifetime, isSecure, sameSite = '
 
 /** The value of a cookie in a `Cookie` header. */
 export function cookieOf(cookies: string | undefined, name: string): string | undefined {
-  const found = cookies?.split(';').find((each) => each.trim().startsWith(`${name}=`))
+  const found = cookies?.split(';').find((part) => part.trim().startsWith(`${name}=`))
   return found?.trim().slice(name.length + 1)
 }
 

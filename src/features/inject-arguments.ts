@@ -2,7 +2,7 @@
  * Lets models send values for the gateway (idempotency keys, transactions, intent) as arguments; they are removed before
  * the server sees the call.
  */
-import { noteBareArguments, namesArgument } from '../core/tool-call.ts'
+import { recordServerArguments, namesArgument } from '../core/tool-call.ts'
 import { type Call, listedTool, type Middleware } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
@@ -82,7 +82,7 @@ function liftReserved(call: Call, entry: Descriptor | undefined, reserved: reado
   if (found.length === 0) return call
   const rest = given.with(Object.fromEntries(found.map(({ argument }) => [argument, undefined])))
   const withoutReserved = { ...call, params: call.params.with({ arguments: rest }) }
-  noteBareArguments(withoutReserved)
+  recordServerArguments(withoutReserved)
   return found.reduce((changed, { argument, value: name, schema }) => {
     const value = given.fields[argument]
     // Models fill in optional arguments: null and empty text mean nothing.

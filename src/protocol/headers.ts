@@ -102,7 +102,7 @@ function walk(
   isAllowed: boolean,
   visit: (path: readonly string[], name: string, type: unknown) => boolean,
 ): boolean {
-  if (Array.isArray(schema)) return schema.every((each) => walk(each, path, false, visit))
+  if (Array.isArray(schema)) return schema.every((item) => walk(item, path, false, visit))
   if (!isObject(schema)) return true
   if (Object.hasOwn(schema, 'x-mcp-header') && path.length > 0) {
     const name = schema['x-mcp-header']

@@ -48,7 +48,9 @@ const defined: ReadonlySet<string> = new Set(['elicitation/create', 'sampling/cr
 
 /** The first of the protocol's input requests that a client did not declare support for. */
 export function unanswerable(client: Client, questions: InputRequests): InputRequest | undefined {
-  return Object.values(questions).find((each) => defined.has(each.method) && !canAnswer(client, each))
+  return Object.values(questions).find(
+    (question) => defined.has(question.method) && !canAnswer(client, question),
+  )
 }
 
 /** The declared capabilities of a client that its revision defines: no server may rely on others. */
@@ -116,7 +118,9 @@ function hasAudio(question: InputRequest): boolean {
 
 function contents({ params }: InputRequest): unknown[] {
   const messages = params?.fields.messages
-  return Array.isArray(messages) ? messages.map((each) => (isObject(each) ? each.content : undefined)) : []
+  return Array.isArray(messages)
+    ? messages.map((message) => (isObject(message) ? message.content : undefined))
+    : []
 }
 
 /** Converts titled and multi-select enums of 2025-11-25 for 2025-06-18. */
@@ -151,8 +155,8 @@ function plainField(field: unknown): unknown {
 function enumOf(options: readonly unknown[]): { enum: unknown[]; enumNames: unknown[] } {
   const objects = options.filter(isObject)
   return {
-    enum: objects.map((each) => each.const),
-    enumNames: objects.map((each) => each.title ?? each.const),
+    enum: objects.map((item) => item.const),
+    enumNames: objects.map((item) => item.title ?? item.const),
   }
 }
 
@@ -172,6 +176,6 @@ export function readInputResponse({ params }: InputRequest, client: Client, resu
 function choicesIn(text: string): string[] {
   return text
     .split(',')
-    .map((each) => each.trim())
-    .filter((each) => each !== '')
+    .map((part) => part.trim())
+    .filter((item) => item !== '')
 }

@@ -154,7 +154,7 @@ export class JsonRpcPeer {
     try {
       const message = parseMessages(text)
       // 2025-03-26 servers may send responses as a batch.
-      if (message.kind === 'batch') for (const each of message.texts) this.receive(each, about)
+      if (message.kind === 'batch') for (const item of message.texts) this.receive(item, about)
       else this.#take(message, about)
     } catch (error) {
       this.#incoming.noise(text, error)

@@ -187,7 +187,7 @@ function slicer(text: string, value: Record<string, unknown>): (key: string) => 
   const found = members(text)
   if (found.length !== Object.keys(value).length) throw invalid('the message contains a duplicate key')
   return (key) => {
-    const member = found.find((each) => each.key === key)
+    const member = found.find((item) => item.key === key)
     const slice = member ? text.slice(member.valueStart, member.end) : 'null'
     return Payload.text(slice, value[key])
   }

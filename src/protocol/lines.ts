@@ -90,9 +90,9 @@ export class Chunks {
   /** Removes and returns all bytes as one buffer. */
   take(): Buffer {
     const [first, ...others] = this.#pieces
-    const whole = first && others.length === 0 ? first : Buffer.concat(this.#pieces)
+    const bytesOfLine = first && others.length === 0 ? first : Buffer.concat(this.#pieces)
     this.clear()
-    return whole
+    return bytesOfLine
   }
 
   clear(): void {

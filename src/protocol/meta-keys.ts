@@ -97,7 +97,7 @@ export const noMeta: Fields = {}
  * @throws INVALID_INPUT if two places differ
  */
 export function extensionOf({ meta, params }: Call, name: string): unknown {
-  const found = [meta[keyOf(name)], meta[name], params.fields[name]].filter((each) => each !== undefined)
+  const found = [meta[keyOf(name)], meta[name], params.fields[name]].filter((item) => item !== undefined)
   const [first, ...others] = found
   if (others.every((other) => isSame(other, first))) return first
   throw mismatch(name)

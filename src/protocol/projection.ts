@@ -65,7 +65,7 @@ function lowerStructured(result: Payload): Payload {
   const structuredContent = result.member('structuredContent')
   const content = result.member('content')
   if (structuredContent === undefined) return Array.isArray(content) ? result : result.with({ content: [] })
-  const hasText = Array.isArray(content) && content.some((each) => isObject(each) && each.type === 'text')
+  const hasText = Array.isArray(content) && content.some((item) => isObject(item) && item.type === 'text')
   const raw = result.at('structuredContent')
   const withText = hasText ? result : result.withItem('content', { type: 'text', text: raw?.text ?? 'null' })
   if (isObject(structuredContent)) return withText
@@ -135,11 +135,11 @@ const followUps: ReadonlySet<string> = new Set([
  */
 export function wrapSchema(schema: Payload): Payload {
   const { $schema, type } = schema.fields
-  const whole = Payload.of({ ...(typeof $schema === 'string' && { $schema }), type: 'object' })
+  const objectSchema = Payload.of({ ...(typeof $schema === 'string' && { $schema }), type: 'object' })
   const mayBeObject = type === undefined || (Array.isArray(type) && type.includes('object'))
-  if (!mayBeObject) return whole.with(resultOf(moved(schema, '#/properties/result')))
+  if (!mayBeObject) return objectSchema.with(resultOf(moved(schema, '#/properties/result')))
   const wrapped = Payload.of(resultOf({ $ref: EITHER }))
-  return whole.with({ anyOf: Payload.text(`[${wrapped.text},${moved(schema, EITHER).text}]`) })
+  return objectSchema.with({ anyOf: Payload.text(`[${wrapped.text},${moved(schema, EITHER).text}]`) })
 }
 
 /** The location of the schema of an unwrapped object. */
@@ -168,7 +168,7 @@ const maps = new Set([
 ])
 
 function moveRefs(schema: unknown, root: string): unknown {
-  if (Array.isArray(schema)) return schema.map((each) => moveRefs(each, root))
+  if (Array.isArray(schema)) return schema.map((item) => moveRefs(item, root))
   if (!isObject(schema) || hasOwnBase(schema)) return schema
   return Object.fromEntries(
     Object.entries(schema).map(([key, value]) => {

@@ -65,7 +65,7 @@ export function asksFor(filter: SubscriptionFilter, { method, params }: Notifica
   const member = memberFor(method)
   if (member) return filter[member] === true
   const uri = params?.fields.uri
-  return filter.resourceSubscriptions?.some((each) => covers(each, uri)) === true
+  return filter.resourceSubscriptions?.some((subscription) => covers(subscription, uri)) === true
 }
 
 /** The notifications a listener with this filter receives if every list may have changed. */

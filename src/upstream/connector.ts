@@ -258,8 +258,8 @@ function admitting(connect: OpenTransport, { mayKeep, log }: AdmissionOptions): 
   return (receiver) => {
     const logged = new Set<string>()
     const note = (removed: readonly string[]): void => {
-      const unseen = removed.filter((each) => !logged.has(each)).slice(0, MAX_LOGGED_NAMES - logged.size)
-      for (const each of unseen) logged.add(each)
+      const unseen = removed.filter((item) => !logged.has(item)).slice(0, MAX_LOGGED_NAMES - logged.size)
+      for (const item of unseen) logged.add(item)
       if (unseen.length > 0) log.warn('upstream.reserved_members', { members: unseen, hint: HINT })
     }
     return connect({

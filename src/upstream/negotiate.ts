@@ -206,9 +206,9 @@ function revisionOfRefusal(error: unknown, revision: string): string | undefined
  * answer `server/discover` and still require the handshake. @throws SERVER_UNAVAILABLE if no revision is shared
  */
 function sharedRevision(supported: readonly unknown[]): string | undefined {
-  const modern = modernRevisions.find((each) => supported.includes(each))
+  const modern = modernRevisions.find((revision) => supported.includes(revision))
   if (modern !== undefined) return modern
-  if (supported.some((each) => findRevision(each)?.era === 'legacy')) return undefined
+  if (supported.some((item) => findRevision(item)?.era === 'legacy')) return undefined
   throw new GatewayError('SERVER_UNAVAILABLE', 'The server shares no protocol version with the gateway.', {
     details: { supported },
   })
@@ -352,7 +352,7 @@ export class Eras {
     this.#trial = open(older, true)
       .then(
         ({ canAsk }) => this.#found(canAsk ? 'sessions' : 'stateless'),
-        (error: unknown) => this.#missed(error),
+        (error: unknown) => this.#recordFailure(error),
       )
       .finally(() => {
         this.#trial = undefined
@@ -371,7 +371,7 @@ export class Eras {
   }
 
   /** Records a refused or unanswered handshake. @throws errors that are no evidence of either */
-  #missed(error: unknown): void {
+  #recordFailure(error: unknown): void {
     const { code, message, extra } = asGatewayError(error)
     if (isOfCredentials(error) || code === 'OVERLOADED' || extra.isUnsent) throw error
     const isOver = isPassing(error)
@@ -384,6 +384,6 @@ export class Eras {
   /** A server that accepted handshakes refuses one: it was replaced. @throws temporary errors */
   #withdrawn(error: unknown): undefined {
     if (isPassing(error)) throw error
-    this.#missed(error)
+    this.#recordFailure(error)
   }
 }

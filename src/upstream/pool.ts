@@ -92,7 +92,7 @@ export class Pool<Key> {
       )
     }
     const owner = this.#options.owner(key)
-    const hasFullShare = hasReachedShare(owner, this.#entries, (each) => each.owner.id, MAX_CONNECTIONS)
+    const hasFullShare = hasReachedShare(owner, this.#entries, (item) => item.owner.id, MAX_CONNECTIONS)
     if (hasFullShare && !this.#makeRoom(owner)) {
       return Promise.reject(
         new GatewayError('OVERLOADED', 'Too many clients of this caller use this server at the same time.'),

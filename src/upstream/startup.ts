@@ -22,7 +22,7 @@ export async function startServers(
 ): Promise<void> {
   const { log } = options
   const unreachable = await Promise.all(
-    [...upstreams].map(async (each) => ((await connect(each, call, log)) ? [] : [each])),
+    [...upstreams].map(async (item) => ((await connect(item, call, log)) ? [] : [item])),
   )
   for (const upstream of unreachable.flat()) background(keepTrying(upstream, call, options), log)
 }

@@ -237,7 +237,7 @@ class SuspendedCall implements UpstreamCall {
   #end(settle: () => void): void {
     this.#ended = settle
     clearTimeout(this.#flushing)
-    const ambiguous = [...this.#pending.values()].filter((each) => each.isAmbiguous)
+    const ambiguous = [...this.#pending.values()].filter((item) => item.isAmbiguous)
     // Roots belong to no call, and short calls may be the only opportunity to request them.
     if (ambiguous.some(({ question }) => question.method === 'roots/list')) this.#flush()
     // A caller who is asked for another call still responds.

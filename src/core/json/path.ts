@@ -24,10 +24,10 @@ export function find({ root, steps }: Path, scope: Scope): unknown {
 
 /** A path as text. */
 export function printPath({ root, steps }: Path): string {
-  const step = (each: Step): string => {
-    if (each === null) return '[*]'
-    if (typeof each === 'number') return `[${each}]`
-    return isStepName(each) ? `.${each}` : `[${JSON.stringify(each)}]`
+  const step = (item: Step): string => {
+    if (item === null) return '[*]'
+    if (typeof item === 'number') return `[${item}]`
+    return isStepName(item) ? `.${item}` : `[${JSON.stringify(item)}]`
   }
   return `$.${root}${steps.map(step).join('')}`
 }
@@ -35,13 +35,13 @@ export function printPath({ root, steps }: Path): string {
 function follow(from: unknown, steps: readonly Step[]): unknown {
   let at = from
   for (const [index, step] of steps.entries()) {
-    if (step === null) return each(at, steps.slice(index + 1))
+    if (step === null) return followEach(at, steps.slice(index + 1))
     at = memberOf(at, step)
   }
   return at
 }
 
-function each(list: unknown, steps: readonly Step[]): unknown {
+function followEach(list: unknown, steps: readonly Step[]): unknown {
   if (!Array.isArray(list)) return undefined
   const found = list.map((element) => follow(element, steps))
   return found.includes(undefined) ? undefined : found

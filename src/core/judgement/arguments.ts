@@ -38,10 +38,10 @@ const MAX_ARGUMENTS = 200
 export function argumentEvidence(inputSchema: unknown, about: About): readonly Evidence[] {
   const all = argumentsOf(inputSchema)
   return [
-    ...all.flatMap((each) => languageEvidence(each, about, isLanguageChosen(all))),
-    ...all.flatMap((each) => choiceEvidence(each)),
-    ...all.flatMap((each) => switchEvidence(each, about)),
-    ...all.flatMap((each) => fileEvidence(each, about)),
+    ...all.flatMap((item) => languageEvidence(item, about, isLanguageChosen(all))),
+    ...all.flatMap((item) => choiceEvidence(item)),
+    ...all.flatMap((item) => switchEvidence(item, about)),
+    ...all.flatMap((item) => fileEvidence(item, about)),
     ...wholeFileEvidence(all, about),
     ...requestEvidence(all, about),
     ...bulkEvidence(all, about),

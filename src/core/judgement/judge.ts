@@ -52,19 +52,19 @@ export function judge(definition: Definition, { server, isTrusted }: Context): J
   ]
   const all = [...plain, ...outputEvidence(definition.outputSchema)]
   const weighed = annotated(all, { hints, isTrusted })
-  const base = weighed.evidence.filter((each) => !each.when)
-  const conditions = weighed.evidence.flatMap((each) => (each.when ? [{ ...each, when: each.when }] : []))
-  const baseEffect = base.reduce<Effect>((effect, each) => worse(effect, each.effect), 'read')
+  const base = weighed.evidence.filter((item) => !item.when)
+  const conditions = weighed.evidence.flatMap((item) => (item.when ? [{ ...item, when: item.when }] : []))
+  const baseEffect = base.reduce<Effect>((effect, item) => worse(effect, item.effect), 'read')
   const ordered = weighed.evidence.toSorted(
     (one, other) => effectRanks[other.effect] - effectRanks[one.effect],
   )
-  const worst = conditions.reduce<Effect>((effect, each) => worse(effect, each.effect), baseEffect)
+  const worst = conditions.reduce<Effect>((effect, condition) => worse(effect, condition.effect), baseEffect)
   const dryRun = dryRunArgument(definition.inputSchema)
-  const verb = ordered.find((each) => each.effect === worst && each.verb !== undefined)?.verb
+  const verb = ordered.find((item) => item.effect === worst && item.verb !== undefined)?.verb
   return {
     effect: worst,
     baseEffect,
-    conditions: conditions.filter((each) => effectRanks[each.effect] > effectRanks[baseEffect]),
+    conditions: conditions.filter((condition) => effectRanks[condition.effect] > effectRanks[baseEffect]),
     ...(dryRun !== undefined && { dryRun }),
     ...(verb !== undefined && { verb }),
     evidence: [...ordered.map(evidenceText), ...weighed.caveats],
@@ -79,7 +79,7 @@ function effectOfCall(
   if (dryRun !== undefined && at(given, dryRun) === true) return 'read'
   return conditions
     .filter(({ when }) => isMet(when, at(given, when.path)))
-    .reduce<Effect>((effect, each) => worse(effect, each.effect), baseEffect)
+    .reduce<Effect>((effect, condition) => worse(effect, condition.effect), baseEffect)
 }
 
 function at(given: unknown, path: readonly string[]): unknown {
@@ -100,7 +100,7 @@ function evidenceText({ text, when }: Evidence): string {
 }
 
 function titlesOf(definition: Definition, hints: Definition): readonly Evidence[] {
-  const titles = [definition.title, hints.title].filter((each) => typeof each === 'string')
+  const titles = [definition.title, hints.title].filter((item) => typeof item === 'string')
   return [...new Set(titles)].flatMap(titleEvidence)
 }
 
@@ -210,8 +210,8 @@ function reassured(all: readonly Evidence[], isTrusted: boolean, readOnlyHint: u
       caveats: isDoubted ? [`${text}, which is ignored (trust is off)`] : [],
     }
   }
-  const softened = all.map((each): Evidence =>
-    each.isSoft && !each.when ? { ...each, effect: 'write' } : each,
+  const softened = all.map((item): Evidence =>
+    item.isSoft && !item.when ? { ...item, effect: 'write' } : item,
   )
   return { evidence: [...softened, ...acts], caveats: [] }
 }

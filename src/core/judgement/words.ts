@@ -189,8 +189,8 @@ function sentencesOf(description: string): readonly string[] {
   return description
     .slice(0, MAX_DESCRIPTION_LENGTH)
     .split(/(?<=[.!?])\s+|\n+/)
-    .map((each) => each.trim())
-    .filter((each) => each !== '')
+    .map((part) => part.trim())
+    .filter((item) => item !== '')
 }
 
 /** A sentence about other tools, or about when to use this one. */

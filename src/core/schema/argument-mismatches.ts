@@ -38,7 +38,7 @@ function typeProblem(value: Value, wanted: Schema, sources: Sources): string | u
   if (value.kind === 'literal') return undefined
   if (value.kind === 'list') {
     const { items } = wanted
-    return isObject(items) ? firstOf(value.items, (each) => partProblem(each, items, sources)) : undefined
+    return isObject(items) ? firstOf(value.items, (item) => partProblem(item, items, sources)) : undefined
   }
   if (value.kind === 'object') {
     return firstOf([...value.members], ([name, each]) => {
@@ -60,8 +60,8 @@ function partProblem(value: Value, wanted: Schema, sources: Sources): string | u
 }
 
 function firstOf<Each>(all: readonly Each[], look: (each: Each) => string | undefined): string | undefined {
-  for (const each of all) {
-    const found = look(each)
+  for (const item of all) {
+    const found = look(item)
     if (found !== undefined) return found
   }
   return undefined
@@ -79,7 +79,7 @@ function schemaAt(steps: readonly Step[], schema: unknown): Schema | undefined {
 }
 
 function typeText({ type, items }: Schema): string {
-  const own = [type].flat().filter((each) => typeof each === 'string')
+  const own = [type].flat().filter((item) => typeof item === 'string')
   if (own.length === 0) return 'something else'
   const inner = isObject(items) && own[0] === 'array' ? typeText(items) : 'something else'
   return inner === 'something else' ? own.join(' or ') : `array of ${inner}`
@@ -137,14 +137,14 @@ function memberSchema({ properties }: Schema, name: string): Schema | undefined 
 /** The problem of a literal value. */
 function valueProblem(value: Value, schema: Schema): string | undefined {
   if (value.kind === 'path') return undefined
-  const types = [schema.type].flat().filter((each) => typeof each === 'string')
+  const types = [schema.type].flat().filter((item) => typeof item === 'string')
   if (types.length > 0 && !types.some((type) => isOfType(value, type))) return `must be ${types.join(' or ')}`
   if (value.kind !== 'literal') return undefined
   const allowed = Array.isArray(schema.enum) ? schema.enum : []
   if (allowed.length > 0 && !allowed.includes(value.value))
     return `must be one of ${allowed
       .slice(0, MAX_NAMES)
-      .map((each) => JSON.stringify(each))
+      .map((item) => JSON.stringify(item))
       .join(', ')}`
   if (schema.const === undefined || isObject(schema.const) || schema.const === value.value) return undefined
   return `must be ${JSON.stringify(schema.const)}`

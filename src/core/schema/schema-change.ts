@@ -138,8 +138,8 @@ function compareSets(
   place: Place,
   what: string,
 ): SchemaChange[] {
-  const hasGone = [...before].some((each) => !after.has(each))
-  const hasCome = [...after].some((each) => !before.has(each))
+  const hasGone = [...before].some((item) => !after.has(item))
+  const hasCome = [...after].some((item) => !before.has(item))
   if (hasGone && hasCome) return [change('major', place, `${what}: some came, some went`)]
   if (hasGone) return [fewer(place, `${what}: fewer than before`)]
   return hasCome ? [more(place, `${what}: more than before`)] : []
@@ -177,7 +177,7 @@ function compareProperties(before: unknown, after: unknown, place: Place): Schem
 function compareRest(key: string, before: unknown, after: unknown, place: Place): SchemaChange[] {
   const [one, other] = [before ?? true, after ?? true]
   if (canonical(one) === canonical(other)) return []
-  if (place.side === 'output' && [one, other].every((each) => typeof each === 'boolean'))
+  if (place.side === 'output' && [one, other].every((item) => typeof item === 'boolean'))
     return [change('minor', place, `${key} is another`)]
   if (other === true) return [more(place, 'may have additional members')]
   if (one === true) return [fewer(place, 'accepts fewer additional members')]
@@ -206,17 +206,17 @@ function compareItems(before: unknown, after: unknown, place: Place): SchemaChan
 }
 
 function compareChoices(key: string, before: unknown, after: unknown, place: Place): SchemaChange[] {
-  const [one, other] = [before, after].map((each) => (Array.isArray(each) ? each : undefined))
+  const [one, other] = [before, after].map((item) => (Array.isArray(item) ? item : undefined))
   const isAll = key === 'allOf'
   if (!one) return [fewer(place, `${key} is asked for`)]
   if (!other) return [more(place, `${key} is no longer required`)]
   if (one.length === other.length)
-    return one.flatMap((each, index) =>
-      compare(each, other[index], { ...place, path: `${place.path}|${index + 1}`, depth: place.depth + 1 }),
+    return one.flatMap((item, index) =>
+      compare(item, other[index], { ...place, path: `${place.path}|${index + 1}`, depth: place.depth + 1 }),
     )
-  const [ones, others] = [one, other].map((each) => new Set(each.map(canonical)))
-  const isLonger = [...(ones ?? [])].every((each) => others?.has(each))
-  const isShorter = [...(others ?? [])].every((each) => ones?.has(each))
+  const [ones, others] = [one, other].map((item) => new Set(item.map(canonical)))
+  const isLonger = [...(ones ?? [])].every((item) => others?.has(item))
+  const isShorter = [...(others ?? [])].every((item) => ones?.has(item))
   // An added alternative of `oneOf` can make two alternatives match where exactly one must.
   if (isLonger && key === 'anyOf') return [more(place, 'has more alternatives')]
   if (isShorter && key === 'anyOf') return [fewer(place, 'has fewer alternatives')]

@@ -245,7 +245,7 @@ function boundedSchema(schema: JsonSchema): JsonSchema {
   }
   const copy = (value: unknown, depth: number, kind: 'schema' | 'map' | 'plain'): unknown => {
     spend(typeof value === 'string' ? value.length : 0, depth)
-    if (Array.isArray(value)) return value.map((each) => copy(each, depth + 1, kind))
+    if (Array.isArray(value)) return value.map((item) => copy(item, depth + 1, kind))
     if (!isObject(value)) return value
     const copied = Object.entries(value).map(([key, member]) => {
       spend(key.length, depth)

@@ -52,13 +52,13 @@ const MAX_QUERY_WORDS = 64
 
 /** Indexes words by where they count most: names, then titles and first sentences, then the rest (BM25F). */
 export function createRanking<Of extends Described>(documents: readonly Of[]): Ranking<Of> {
-  const parts = documents.map((each) => partsOf(each).map(wordsIn))
+  const parts = documents.map((document) => partsOf(document).map(wordsIn))
   const byStem = indexOf(parts.map((texts) => texts.map((words) => words.map(stem))))
   const byForm = indexOf(parts)
   const actions = parts.map(([name = []]) => new Set(name.flatMap((word) => actionOf(stem(word)) ?? [])))
 
   const worth = (...stems: readonly string[]): number => {
-    const having = stems.flatMap((each) => [...(byStem.get(each)?.keys() ?? [])])
+    const having = stems.flatMap((item) => [...(byStem.get(item)?.keys() ?? [])])
     const count = new Set(having).size
     return Math.log(1 + (documents.length - count + 0.5) / (count + 0.5))
   }
@@ -86,7 +86,7 @@ export function createRanking<Of extends Described>(documents: readonly Of[]): R
       const kinds = forms.map((form) => actionOf(stem(form)))
       const wanted = kinds.find((action) => action !== undefined)
       const importance = kinds.map((action) => (action === undefined ? 1 : VERB))
-      const totalImportance = importance.reduce((sum, each) => sum + each, 0)
+      const totalImportance = importance.reduce((sum, item) => sum + item, 0)
       const sums = new Map<number, Sum>()
       forms.forEach((form, at) => addTo(sums, form, importance[at] ?? 1))
       const found = [...sums].flatMap(([at, { score, coverage }]) => {

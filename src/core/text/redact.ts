@@ -47,7 +47,7 @@ export class Redactor {
   value(value: unknown, depth = 0): unknown {
     if (typeof value === 'string') return this.text(value)
     if (depth > MAX_DEPTH) return MASK
-    if (Array.isArray(value)) return value.map((each) => this.value(each, depth + 1))
+    if (Array.isArray(value)) return value.map((item) => this.value(item, depth + 1))
     if (!isObject(value) || value instanceof Secret) return value
     const entries = Object.entries(value).map(([key, each]) => {
       return [
@@ -93,9 +93,9 @@ function formsOf(secret: string): string[] {
   const password = URL.canParse(secret) ? new URL(secret).password : ''
   const parts = lines.length > 1 ? lines.filter((line) => line.length >= MIN_LINE_LENGTH) : []
   const plain = [secret, bareToken ?? '', password, decoded(password), ...parts].filter(
-    (each) => each.length >= MIN_SECRET_LENGTH,
+    (part) => part.length >= MIN_SECRET_LENGTH,
   )
-  return plain.flatMap((each) => [each, JSON.stringify(each).slice(1, -1), encodeURIComponent(each)])
+  return plain.flatMap((item) => [item, JSON.stringify(item).slice(1, -1), encodeURIComponent(item)])
 }
 
 function decoded(text: string): string {

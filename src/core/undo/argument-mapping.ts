@@ -35,7 +35,7 @@ export function mapArguments(
 ): ArgumentMapping | undefined {
   if (!tool.inputs) return undefined
   const found = new Map<string, MappedArgument>()
-  for (const field of tool.inputs.filter((each) => each.isRequired || useful(each))) {
+  for (const field of tool.inputs.filter((input) => input.isRequired || useful(input))) {
     const filled = firstOf(sources, field)
     if (filled) found.set(field.name, filled)
     else if (field.isRequired) return { missing: field }

@@ -97,7 +97,7 @@ export function resultValue(result: Payload): unknown {
 
 function valueOf(value: Value, scope: Scope): unknown {
   if (value.kind === 'literal') return value.value
-  if (value.kind === 'list') return value.items.map((each) => valueOf(each, scope))
+  if (value.kind === 'list') return value.items.map((item) => valueOf(item, scope))
   if (value.kind === 'object') {
     return Object.fromEntries([...value.members].map(([key, each]) => [key, valueOf(each, scope)]))
   }
@@ -164,7 +164,7 @@ class Reader {
   path(): Path {
     this.#space()
     const root = this.#match(/\$\.(?:args|result|snapshot)(?![\p{L}\p{N}_-])/uy)?.slice(2)
-    const found = roots.find((each) => each === root)
+    const found = roots.find((item) => item === root)
     if (!found) this.#fail('a path that begins with $.args, $.result or $.snapshot')
     const steps: Step[] = []
     for (let step = this.#step(); step !== undefined; step = this.#step()) {

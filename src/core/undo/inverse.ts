@@ -54,13 +54,13 @@ export function proposeUndo(definition: Definition, all: readonly Definition[]):
   const tried = [
     ...moveBack(tool),
     ...toggleBack(tool),
-    ...antonymsOf(tool, index).map((each) => byCounterpart(tool, each)),
+    ...antonymsOf(tool, index).map((item) => byCounterpart(tool, item)),
     ...proposeRestore(tool, index),
     ...byState(tool, index),
   ]
-  const found = tried.flatMap((each) => (typeof each === 'string' ? [] : [each]))
+  const found = tried.flatMap((item) => (typeof item === 'string' ? [] : [item]))
   const proposal = found.find(isSure) ?? found[0]
-  const misses = tried.flatMap((each) => (typeof each === 'string' ? [each] : []))
+  const misses = tried.flatMap((item) => (typeof item === 'string' ? [item] : []))
   return { ...(proposal && { proposal }), misses: [...new Set(misses)] }
 }
 
@@ -224,7 +224,9 @@ function missingOf(
 }
 
 function sharedWith({ inputs }: ToolShape, { name, words }: Field): Field | undefined {
-  return inputs?.find((each) => each.name === name) ?? inputs?.find((each) => areSameNouns(each.words, words))
+  return (
+    inputs?.find((input) => input.name === name) ?? inputs?.find((input) => areSameNouns(input.words, words))
+  )
 }
 
 /** Whether an argument identifies the object that both tools are about. */
@@ -237,8 +239,8 @@ function sourcesOf(tool: ToolShape, { kind, thing: noun, verb }: Antonym): reado
   const args = fromFields('args', tool.inputs ?? [], { noun, origin: 'arguments' })
   const results = fromFields('result', tool.outputs ?? [], { noun, origin: 'result' })
   // The result states which of the requested things were actually done.
-  const done: ArgumentSource = (wanted) =>
-    wanted.schema.type === 'array' || isIdentity(wanted) ? results(wanted) : undefined
+  const done: ArgumentSource = (argument) =>
+    argument.schema.type === 'array' || isIdentity(argument) ? results(argument) : undefined
   const members = fromMembers('result', tool.outputs ?? [], 'result')
   const first = kind === 'makes' ? [done, members] : []
   return [
@@ -252,11 +254,11 @@ function sourcesOf(tool: ToolShape, { kind, thing: noun, verb }: Antonym): reado
 
 /** What was created may be nested in the result under its own name. */
 function nestedResult({ outputs }: ToolShape, noun: string | undefined): ArgumentSource {
-  return (wanted) => {
+  return (argument) => {
     const holder = outputs?.find(({ words }) => noun !== undefined && areSameNouns(words, [noun]))
     const fields = holder && fieldsOf(holder.schema)
     if (!holder || !fields || holder.schema.type === 'array') return undefined
-    const found = fromFields('result', fields, { noun, origin: holder.name })(wanted)
+    const found = fromFields('result', fields, { noun, origin: holder.name })(argument)
     if (found?.value.kind !== 'path') return undefined
     const steps = [holder.name, ...found.value.path.steps]
     const what = `${holder.name} of the result`
@@ -270,16 +272,16 @@ function nestedResult({ outputs }: ToolShape, noun: string | undefined): Argumen
 
 /** If the server does not declare its output, the result is assumed to contain the usual identifier. */
 function guessedResult({ outputs }: ToolShape, noun: string | undefined, verb: string): ArgumentSource {
-  return (wanted): MappedArgument | undefined => {
-    if (outputs || !isIdentity(wanted)) return undefined
-    const about = wanted.words.slice(0, -1)
+  return (argument): MappedArgument | undefined => {
+    if (outputs || !isIdentity(argument)) return undefined
+    const about = argument.words.slice(0, -1)
     if (!about.every((word) => (noun !== undefined && isSameNoun(word, noun)) || isOf(word, verb)))
       return undefined
     const name =
-      about.length === 0 ? wanted.name : (withoutNoun(wanted.words, about[0]).at(-1) ?? wanted.name)
+      about.length === 0 ? argument.name : (withoutNoun(argument.words, about[0]).at(-1) ?? argument.name)
     return {
       value: pathValue('result', [name]),
-      caveat: `${wanted.name} is assumed to be ${name} of the result, because there is no outputSchema`,
+      caveat: `${argument.name} is assumed to be ${name} of the result, because there is no outputSchema`,
     }
   }
 }
@@ -310,24 +312,24 @@ const endpointNames: readonly (readonly [string, string])[] = [
 
 /** A move from one place to another is undone by the opposite move. */
 function moveBack(tool: ToolShape): readonly (Proposal | string)[] {
-  const { thing, verb } = readingOf(tool.words).find((each) => moveVerbs.includes(each.verb)) ?? {}
+  const { thing, verb } = readingOf(tool.words).find((item) => moveVerbs.includes(item.verb)) ?? {}
   const needed = tool.inputs?.filter(({ isRequired }) => isRequired) ?? []
   if (verb === undefined) return []
   for (const [from, to] of endpointNames) {
-    const start = needed.find((each) =>
-      needed.some((end) => end !== each && areEndpoints(each, end, [from, to])),
+    const start = needed.find((item) =>
+      needed.some((end) => end !== item && areEndpoints(item, end, [from, to])),
     )
-    const end = start && needed.find((each) => each !== start && areEndpoints(start, each, [from, to]))
+    const end = start && needed.find((item) => item !== start && areEndpoints(start, item, [from, to]))
     if (!start || !end) continue
     const isPlace = isPlaceOf([start, from], thing, verb)
-    if (!isPlace && !needed.some((each) => isOther(each, [start, end], thing)))
+    if (!isPlace && !needed.some((item) => isOther(item, [start, end], thing)))
       return [`${tool.name} may move several objects, and nothing identifies which of them to move back`]
     const swapped = new Map([
       [start.name, end.name],
       [end.name, start.name],
     ])
-    const again: ArgumentSource = (wanted) => ({
-      value: pathValue('args', [swapped.get(wanted.name) ?? wanted.name]),
+    const again: ArgumentSource = (argument) => ({
+      value: pathValue('args', [swapped.get(argument.name) ?? argument.name]),
     })
     const mapping = mapArguments(tool, [withoutWidening, again], isNarrowed)
     if (!mapping || 'missing' in mapping) continue
@@ -378,7 +380,7 @@ function toggleBack(tool: ToolShape): readonly Proposal[] {
 function areEndpoints(start: Field, end: Field, [from, to]: readonly [string, string]): boolean {
   if (!end.words.includes(to) || (from !== '' && !start.words.includes(from))) return false
   const rest = (words: readonly string[], word: string): string =>
-    words.filter((each) => each !== word).join(' ')
+    words.filter((item) => item !== word).join(' ')
   return rest(start.words, from) === rest(end.words, to)
 }
 
@@ -387,16 +389,16 @@ const makers = ['create', 'add', 'open', 'insert']
 
 /** An object that cannot be deleted may have a final state. */
 function byState(tool: ToolShape, index: ToolNameIndex): readonly (Proposal | string)[] {
-  const { verb, nouns = [], thing } = readingOf(tool.words).find((each) => makers.includes(each.verb)) ?? {}
+  const { verb, nouns = [], thing } = readingOf(tool.words).find((item) => makers.includes(item.verb)) ?? {}
   if (verb === undefined) return []
   const updates = index.withNouns(['update', 'edit', 'set', 'modify'], nouns)
   return updates.flatMap((other): (Proposal | string)[] => {
     const state = other.inputs?.find(({ words }) => ['state', 'status'].includes(words.at(-1) ?? ''))
     const values: readonly unknown[] = Array.isArray(state?.schema.enum) ? state.schema.enum : []
-    const value = endStates.find((each) => values.includes(each))
+    const value = endStates.find((endState) => values.includes(endState))
     if (!state || value === undefined) return []
-    const stateSource: ArgumentSource = (wanted) =>
-      wanted === state
+    const stateSource: ArgumentSource = (argument) =>
+      argument === state
         ? { value: { kind: 'literal', value }, why: `${state.name} can be ${JSON.stringify(value)}` }
         : undefined
     const counterpart: Antonym = { tool: other, verb, opposite: 'update', nouns, thing, kind: 'makes' }

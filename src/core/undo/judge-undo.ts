@@ -103,7 +103,7 @@ export function writtenMismatches(
   tools: readonly Descriptor[],
 ): string[] {
   const { expression, mustRead, subjects, snapshot, resultOf } = written
-  const named = (name: string): Descriptor | undefined => tools.find((each) => each.name === name)
+  const named = (name: string): Descriptor | undefined => tools.find((tool) => tool.name === name)
   const target = named(expression.tool)
   if (!target) {
     const known = tools.map(({ name }) => name)

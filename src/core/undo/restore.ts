@@ -98,12 +98,12 @@ function proposeWith({ tool, read, restore, thing, isRemoved }: RestoreTools): P
   if (filter)
     return `${tool.name} changes everything that matches ${filter.name}, and ${read.name} does not read the same selection`
   const isTargeted =
-    read.inputs?.some((each) => lookup.call.arguments.has(each.name) && names(each, thing)) === true
+    read.inputs?.some((input) => lookup.call.arguments.has(input.name) && names(input, thing)) === true
   const usedArguments = fieldsUsedBy(call.arguments)
   if ([...readArguments].some((name) => !usedArguments.has(name)))
     return `${restore.name} does not receive the identity of what ${tool.name} changes`
   const unsetFields =
-    restore.inputs?.filter((each) => !isAuxiliary(each) && !call.arguments.has(each.name)) ?? []
+    restore.inputs?.filter((input) => !isAuxiliary(input) && !call.arguments.has(input.name)) ?? []
   const isNew = readingOf(restore.words).some(({ verb }) => makers.includes(verb))
   const undo: UndoSettings = {
     ...((isNew || isRemoved || unsetFields.length > 0) && { exact: false }),
@@ -115,24 +115,25 @@ function proposeWith({ tool, read, restore, thing, isRemoved }: RestoreTools): P
     ...filled.caveats,
     ...(read.inputs ?? [])
       .filter(
-        (each) =>
-          !lookup.call.arguments.has(each.name) && (isPart(each) || isPlacing(each) || hasLike(tool, each)),
+        (input) =>
+          !lookup.call.arguments.has(input.name) &&
+          (isPart(input) || isPlacing(input) || hasLike(tool, input)),
       )
       .map(
         ({ name }) => `${read.name} is called without ${name}, so it may read another object, or only a part`,
       ),
     ...unreadFields
-      .filter((each) => names(each, thing) || isScope(each))
+      .filter((unreadField) => names(unreadField, thing) || isScope(unreadField))
       .map(({ name }) => `${read.name} does not receive ${name}, so it may read another object`),
     ...(restore.inputs ?? [])
       .filter(
-        (each) =>
-          isFrom('snapshot', each.name) && (isPlacing(each) || (isIdentity(each) && names(each, thing))),
+        (input) =>
+          isFrom('snapshot', input.name) && (isPlacing(input) || (isIdentity(input) && names(input, thing))),
       )
       .map(({ name }) => `${name} comes from the result of ${read.name}, which may describe another object`),
     ...(isTargeted ? [] : [`${read.name} does not receive the identity of what ${tool.name} changes`]),
     ...(restore === tool ? [] : unreadFields)
-      .filter((each) => !isFrom('snapshot', each.name) && !isEdit(each))
+      .filter((item) => !isFrom('snapshot', item.name) && !isEdit(item))
       .map(({ name }) => `${restore.name} may not restore what ${name} changes`),
     ...(isBulk(tool, thing) ? [`${tool.name} may change several objects at once`] : []),
     ...(isNew || isRemoved ? ['the recreated object may differ from the original'] : []),
@@ -155,7 +156,7 @@ const edits = new Set(
 
 /** Whether a tool accepts an argument with the same words. */
 function hasLike({ inputs }: ToolShape, { words }: Field): boolean {
-  return inputs?.some((each) => areSameNouns(each.words, words)) === true
+  return inputs?.some((input) => areSameNouns(input.words, words)) === true
 }
 
 /** Whether an argument restricts a read to a part of the object, possibly by default. */

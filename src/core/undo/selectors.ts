@@ -131,7 +131,7 @@ const scopes = wordSet(
 
 /** Whether objects of the noun contain others, which may have been added since. */
 export function isContainer(noun: string | undefined): boolean {
-  return noun !== undefined && [...containers].some((each) => isSameNoun(noun, each))
+  return noun !== undefined && [...containers].some((container) => isSameNoun(noun, container))
 }
 
 const containers = wordSet(

@@ -72,7 +72,7 @@ export function fieldsOf(schema: unknown): readonly Field[] | undefined {
   if (isVaried || (properties !== undefined && !isObject(properties))) return undefined
   const needed = new Set<unknown>(Array.isArray(required) ? required : [])
   const named: Readonly<Record<string, unknown>> = properties ?? {}
-  const unnamed = [...needed].filter((each) => typeof each === 'string' && !Object.hasOwn(named, each))
+  const unnamed = [...needed].filter((item) => typeof item === 'string' && !Object.hasOwn(named, item))
   return [...Object.keys(named), ...unnamed.map(String)].map((name) => {
     const own = Object.hasOwn(named, name) ? named[name] : {}
     return { name, words: wordsOf(name), isRequired: needed.has(name), schema: isObject(own) ? own : {} }
@@ -108,7 +108,7 @@ function couldHave(given: Field['schema'], wanted: Field['schema']): boolean {
   const [own, needed] = [fieldsOf(given), fieldsOf(wanted)]
   if (!own || !needed || own.length === 0) return true
   return needed.every(({ name, isRequired, schema }) => {
-    const found = own.find((each) => each.name === name)
+    const found = own.find((item) => item.name === name)
     return found ? couldBe(found.schema, schema) : !isRequired
   })
 }
@@ -118,14 +118,14 @@ function typesOf(schema: Field['schema']): Set<string> | undefined {
   const { type, anyOf, oneOf, enum: values } = schema
   const choices = Array.isArray(anyOf) ? anyOf : oneOf
   if (type === undefined && Array.isArray(choices)) {
-    const all = choices.map((each: unknown) => (isObject(each) ? typesOf(each) : undefined))
-    return all.every((each) => each !== undefined) ? new Set(all.flatMap((each) => [...each])) : undefined
+    const all = choices.map((choice: unknown) => (isObject(choice) ? typesOf(choice) : undefined))
+    return all.every((item) => item !== undefined) ? new Set(all.flatMap((item) => [...item])) : undefined
   }
-  if (type === undefined && Array.isArray(values)) return named(values.map((each: unknown) => typeof each))
+  if (type === undefined && Array.isArray(values)) return named(values.map((value: unknown) => typeof value))
   return type === undefined ? undefined : named([type].flat())
 }
 
 function named(types: readonly unknown[]): Set<string> {
-  const known = types.map((each) => (each === 'integer' ? 'number' : String(each)))
-  return new Set(known.filter((each) => each !== 'null'))
+  const known = types.map((item) => (item === 'integer' ? 'number' : String(item)))
+  return new Set(known.filter((item) => item !== 'null'))
 }

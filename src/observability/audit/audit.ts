@@ -1,6 +1,6 @@
 /** The audit log: entries in the order calls ended, queued and written in batches, without delaying calls. */
 import { createHmac, hash } from 'node:crypto'
-import { bareArguments } from '../../core/tool-call.ts'
+import { serverArguments } from '../../core/tool-call.ts'
 import type { Call, Target } from '../../core/call.ts'
 import type { ApprovalStep, OrderStep, Refusal, SignInStep } from '../../core/events.ts'
 import { isoTime } from '../../core/time/waiting.ts'
@@ -93,7 +93,7 @@ export class Audit {
     const { requestId, principal, client, method, logFields } = call
     const time = Date.now()
     const subject = subjects[method]
-    const given = bareArguments(call)
+    const given = serverArguments(call)
     this.#add(() => ({
       time: isoTime(time),
       event: 'call',

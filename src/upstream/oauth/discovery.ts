@@ -99,9 +99,9 @@ async function readResource(
 function isOf(url: string, resource: unknown): boolean {
   if (typeof resource !== 'string' || !URL.canParse(resource)) return false
   const own = new URL(url)
-  const whole = new URL(resource)
-  const path = (each: URL): string => `${each.pathname.replace(/\/$/, '')}/`
-  return own.origin === whole.origin && path(own).startsWith(path(whole))
+  const resourceUrl = new URL(resource)
+  const path = (item: URL): string => `${item.pathname.replace(/\/$/, '')}/`
+  return own.origin === resourceUrl.origin && path(own).startsWith(path(resourceUrl))
 }
 
 /**
@@ -175,7 +175,7 @@ export function readChallenge(header: string | null | undefined): Challenge {
 
 /** The scopes of a space-separated list. */
 export function words(scope: string | undefined): readonly string[] {
-  return scope === undefined ? [] : [...new Set(scope.split(/\s+/).filter((each) => SCOPE.test(each)))]
+  return scope === undefined ? [] : [...new Set(scope.split(/\s+/).filter((part) => SCOPE.test(part)))]
 }
 
 const MAX_HEADER = 8192

@@ -201,11 +201,11 @@ export class UserLogin implements Login {
 
   /** Resolves at the user's next sign-in. @throws CANCELLED if `signal` is aborted first */
   async arrival(signal: AbortSignal): Promise<void> {
-    const gone = Promise.withResolvers<never>()
-    const stop = (): void => gone.reject(new GatewayError('CANCELLED', 'The request was cancelled.'))
+    const cancelled = Promise.withResolvers<never>()
+    const stop = (): void => cancelled.reject(new GatewayError('CANCELLED', 'The request was cancelled.'))
     if (signal.aborted) stop()
     else signal.addEventListener('abort', stop)
-    await Promise.race([this.#arrival.promise, gone.promise]).finally(() =>
+    await Promise.race([this.#arrival.promise, cancelled.promise]).finally(() =>
       signal.removeEventListener('abort', stop),
     )
   }

@@ -74,8 +74,8 @@ export function createOAuthCallbackHandler({
     return (listen().publicUrl ?? (isReachable ? own : undefined))?.replace(/\/$/, '')
   }
   const site = (): Site | undefined => {
-    const here = base()
-    return here === undefined ? undefined : siteAt(here, listen())
+    const baseUrl = base()
+    return baseUrl === undefined ? undefined : siteAt(baseUrl, listen())
   }
 
   return {
@@ -114,10 +114,10 @@ export function createOAuthCallbackHandler({
       return upstream
     },
     document: () => {
-      const here = site()
-      return here?.document === undefined
+      const baseUrl = site()
+      return baseUrl?.document === undefined
         ? undefined
-        : { client_id: here.document, ...clientMetadata(here, 'none') }
+        : { client_id: baseUrl.document, ...clientMetadata(baseUrl, 'none') }
     },
   }
 }

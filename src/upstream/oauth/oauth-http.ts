@@ -101,7 +101,7 @@ function wire({ method = 'GET', headers, body }: OAuthRequest) {
 
 function flat(headers: Readonly<Record<string, string | string[] | undefined>>): Headers {
   const pairs = Object.entries(headers).flatMap(([name, value]) =>
-    [value ?? []].flat().map((each): [string, string] => [name, each]),
+    [value ?? []].flat().map((item): [string, string] => [name, item]),
   )
   return new Headers(pairs)
 }

@@ -68,8 +68,8 @@ class IssuerSignIn implements PageSignIn {
   }
 
   readonly link = (next: string): string | undefined => {
-    const here = this.#offered()
-    return here && `${here.base}${BEGIN}?${new URLSearchParams({ next }).toString()}`
+    const offered = this.#offered()
+    return offered && `${offered.base}${BEGIN}?${new URLSearchParams({ next }).toString()}`
   }
 
   readonly begin: PageSignIn['begin'] = (next) => this.#limited(() => this.#begin(next))
@@ -80,11 +80,11 @@ class IssuerSignIn implements PageSignIn {
   readonly identity: PageSignIn['identity'] = async (cookieOf) => (await this.#session(cookieOf))?.claims
 
   readonly end: PageSignIn['end'] = async (cookieOf) => {
-    const here = this.#offered()
-    if (!here) return undefined
+    const offered = this.#offered()
+    if (!offered) return undefined
     const open = await this.#session(cookieOf)
     if (open) await this.#options.vault.delete(['session', open.id])
-    return { next: `${here.base}/`, cookie: sessionCookie(here, undefined) }
+    return { next: `${offered.base}/`, cookie: sessionCookie(offered, undefined) }
   }
 
   close(): Promise<void> {
@@ -93,59 +93,59 @@ class IssuerSignIn implements PageSignIn {
 
   async #begin(next: string | undefined): ReturnType<PageSignIn['begin']> {
     const { vault, now } = this.#options
-    const here = this.#required()
-    const server = await this.#metadata(here.jwt)
+    const offered = this.#required()
+    const server = await this.#metadata(offered.jwt)
     const [state, nonce, verifier] = [
       generateRandomState(),
       generateRandomNonce(),
       generateRandomCodeVerifier(),
     ]
-    const redirectUri = `${here.base}${CALLBACK}`
-    const request = { client: here.client.id, redirectUri, state, verifier, nonce, scopes: ['openid'] }
+    const redirectUri = `${offered.base}${CALLBACK}`
+    const request = { client: offered.client.id, redirectUri, state, verifier, nonce, scopes: ['openid'] }
     const { href } = await authorizationUrl(server, request, true)
     const until = now() + SIGN_IN_SECONDS * 1000
-    const pending = { nonce, verifier, next: ownPath(next), until, issuer: here.jwt.issuer }
+    const pending = { nonce, verifier, next: ownPath(next), until, issuer: offered.jwt.issuer }
     const value = await vault.seal(['way', state], pending)
-    return { url: href, cookie: pendingCookie(here, state, value) }
+    return { url: href, cookie: pendingCookie(offered, state, value) }
   }
 
   async #finish(params: URLSearchParams, cookieOf: FindCookie): ReturnType<PageSignIn['finish']> {
-    const here = this.#required()
+    const offered = this.#required()
     const state = params.get('state') ?? ''
-    const { next, verifier, nonce } = await this.#pending(here, state, cookieOf)
-    const server = await this.#metadata(here.jwt)
-    const redirectUri = `${here.base}${CALLBACK}`
-    const conversation = { server, client: clientOf(here.client, server), http: this.#http }
+    const { next, verifier, nonce } = await this.#pending(offered, state, cookieOf)
+    const server = await this.#metadata(offered.jwt)
+    const redirectUri = `${offered.base}${CALLBACK}`
+    const conversation = { server, client: clientOf(offered.client, server), http: this.#http }
     const claims = await redeemIdentity(conversation, { params, state }, { redirectUri, verifier, nonce })
-    checkClaims(claims, here.jwt)
-    const id = await this.#openSession(here, claims, cookieOf)
+    checkClaims(claims, offered.jwt)
+    const id = await this.#openSession(offered, claims, cookieOf)
     return {
-      next: `${here.base}${ownPath(next)}`,
+      next: `${offered.base}${ownPath(next)}`,
       subject: claims.sub,
-      cookies: [sessionCookie(here, id), pendingCookie(here, state, undefined)],
+      cookies: [sessionCookie(offered, id), pendingCookie(offered, state, undefined)],
     }
   }
 
   /** The sign-in that this browser began with this state. @throws STATE_INVALID */
-  async #pending(here: Offered, state: string, cookieOf: FindCookie): Promise<Pending> {
+  async #pending(offered: Offered, state: string, cookieOf: FindCookie): Promise<Pending> {
     const { vault, now } = this.#options
-    const sealed = RANDOM.test(state) ? cookieOf(cookieName(here, 'way', state)) : undefined
+    const sealed = RANDOM.test(state) ? cookieOf(cookieName(offered, 'way', state)) : undefined
     // It is encrypted under the name of its state, so it cannot be read with another one.
     const pending = sealed === undefined ? undefined : await vault.unseal(['way', state], sealed)
     const { nonce, verifier, next, until, issuer } = pending ?? {}
     if (typeof nonce !== 'string' || typeof verifier !== 'string' || typeof next !== 'string')
       throw unknownSignIn()
-    if (typeof until !== 'number' || until <= now() || issuer !== here.jwt.issuer) throw unknownSignIn()
+    if (typeof until !== 'number' || until <= now() || issuer !== offered.jwt.issuer) throw unknownSignIn()
     return { nonce, verifier, next }
   }
 
   /** Replaces the session of this browser by a new one. Resolves with its id. */
-  async #openSession(here: Offered, claims: IdentityClaims, cookieOf: FindCookie): Promise<string> {
+  async #openSession(offered: Offered, claims: IdentityClaims, cookieOf: FindCookie): Promise<string> {
     const { vault, now } = this.#options
     const previous = await this.#session(cookieOf)
     if (previous) await vault.delete(['session', previous.id])
     const id = generateRandomState()
-    const kept = { claims: keptClaims(claims, here.jwt), client: here.client.id }
+    const kept = { claims: keptClaims(claims, offered.jwt), client: offered.client.id }
     const until = now() + SESSION_SECONDS * 1000
     await vault.write(['session', id], { ...kept, until }, SESSION_SECONDS * 1000)
     return id
@@ -153,12 +153,13 @@ class IssuerSignIn implements PageSignIn {
 
   async #session(cookieOf: FindCookie): Promise<Session | undefined> {
     const { vault, now } = this.#options
-    const here = this.#offered()
-    const id = here && cookieOf(cookieName(here, 'session'))
-    if (here === undefined || id === undefined || !RANDOM.test(id)) return undefined
+    const offered = this.#offered()
+    const id = offered && cookieOf(cookieName(offered, 'session'))
+    if (offered === undefined || id === undefined || !RANDOM.test(id)) return undefined
     const { claims, client, until } = (await vault.read(['session', id])) ?? {}
-    if (!isObject(claims) || claims.iss !== here.jwt.issuer || client !== here.client.id) return undefined
-    return typeof until === 'number' && until > now() ? { here, id, claims } : undefined
+    if (!isObject(claims) || claims.iss !== offered.jwt.issuer || client !== offered.client.id)
+      return undefined
+    return typeof until === 'number' && until > now() ? { offered, id, claims } : undefined
   }
 
   #offered(): Offered | undefined {
@@ -196,7 +197,7 @@ interface Offered {
 }
 
 interface Session {
-  readonly here: Offered
+  readonly offered: Offered
   readonly id: string
   readonly claims: IdentityClaims
 }
@@ -279,10 +280,10 @@ function cookieName({ base, client }: Offered, kind: 'session' | 'way', state = 
   return `${prefix}gatehouse-${name}`
 }
 
-function sessionCookie(here: Offered, id: string | undefined): Cookie {
-  const { pathname, protocol } = new URL(here.base)
+function sessionCookie(offered: Offered, id: string | undefined): Cookie {
+  const { pathname, protocol } = new URL(offered.base)
   return {
-    name: cookieName(here, 'session'),
+    name: cookieName(offered, 'session'),
     value: id ?? '',
     path: pathname,
     lifetime: id === undefined ? 0 : SESSION_SECONDS,
@@ -291,10 +292,10 @@ function sessionCookie(here: Offered, id: string | undefined): Cookie {
 }
 
 /** The cookie is only sent to the callback page. */
-function pendingCookie(here: Offered, state: string, value: string | undefined): Cookie {
-  const { pathname, protocol } = new URL(`${here.base}${CALLBACK}`)
+function pendingCookie(offered: Offered, state: string, value: string | undefined): Cookie {
+  const { pathname, protocol } = new URL(`${offered.base}${CALLBACK}`)
   return {
-    name: cookieName(here, 'way', state),
+    name: cookieName(offered, 'way', state),
     value: value ?? '',
     path: pathname,
     lifetime: value === undefined ? 0 : SIGN_IN_SECONDS,

@@ -94,9 +94,10 @@ async function register(
       },
     )
   }
-  const ways = server.token_endpoint_auth_methods_supported
-  const isPublic = ways !== undefined && !ways.some((each) => each.startsWith('client_secret_'))
-  const wanted = clientMetadata(site, isPublic ? 'none' : clientAuth(ways))
+  const authMethods = server.token_endpoint_auth_methods_supported
+  const isPublic =
+    authMethods !== undefined && !authMethods.some((authMethod) => authMethod.startsWith('client_secret_'))
+  const wanted = clientMetadata(site, isPublic ? 'none' : clientAuth(authMethods))
   const made = await attempt(async () => {
     const response = await oauth.dynamicClientRegistrationRequest(server, wanted, through(http))
     return oauth.processDynamicClientRegistrationResponse(response)
@@ -105,7 +106,8 @@ async function register(
   const client: OAuthClient = {
     id: made.client_id,
     ...(secret !== undefined && { secret }),
-    auth: readAuth(made.token_endpoint_auth_method) ?? (secret === undefined ? 'none' : clientAuth(ways)),
+    auth:
+      readAuth(made.token_endpoint_auth_method) ?? (secret === undefined ? 'none' : clientAuth(authMethods)),
   }
   const ends = Number(made.client_secret_expires_at ?? 0)
   const ttl = ends > 0 ? ends * 1000 - Date.now() : REGISTRATION_TTL_MS
@@ -122,5 +124,5 @@ export function asClient(value: Readonly<Record<string, unknown>> | undefined): 
 
 function readAuth(value: unknown): ClientAuth | undefined {
   const known: readonly ClientAuth[] = ['none', 'client_secret_basic', 'client_secret_post']
-  return known.find((each) => each === value)
+  return known.find((item) => item === value)
 }

@@ -61,11 +61,11 @@ export function createSignIns(options: Options): SignIns {
   const inProgress = new LRUCache<string, PendingSignIn>({ max: 10_000, ttl: SIGN_IN_TIMEOUT_MS - 60_000 })
 
   const start = async (principal: string, wanted: readonly string[]): Promise<PendingSignIn> => {
-    const here = site()
+    const gatewaySite = site()
     const issuer = await options.issuer()
     const { server, resource } = issuer
     checkPkce(server)
-    const client = await options.client(server, here)
+    const client = await options.client(server, gatewaySite)
     const state = generateRandomState()
     const verifier = generateRandomCodeVerifier()
     const scopes = scopesOf(options, issuer, wanted)
@@ -73,12 +73,23 @@ export function createSignIns(options: Options): SignIns {
     const [id, browser] = [randomUUID(), generateRandomState()]
     const known = { upstream, principal, id, browser }
     const record = { ...known, verifier, issuer: server.issuer, client, scopes, resource }
-    await vault.write(['state', state], { ...record, redirectUri: here.redirectUri }, SIGN_IN_TIMEOUT_MS)
-    const request = { client: client.id, redirectUri: here.redirectUri, state, verifier, scopes, resource }
+    await vault.write(
+      ['state', state],
+      { ...record, redirectUri: gatewaySite.redirectUri },
+      SIGN_IN_TIMEOUT_MS,
+    )
+    const request = {
+      client: client.id,
+      redirectUri: gatewaySite.redirectUri,
+      state,
+      verifier,
+      scopes,
+      resource,
+    }
     const { href } = await authorizationUrl(server, request, options.mayBePrivate)
     await vault.write(['start', id], { ...known, url: href }, SIGN_IN_TIMEOUT_MS)
     const { promise, resolve } = Promise.withResolvers<void>()
-    return { id, url: `${here.startUri}/${id}`, scopes: wanted, done: promise, resolve }
+    return { id, url: `${gatewaySite.startUri}/${id}`, scopes: wanted, done: promise, resolve }
   }
 
   /** Whether a sign-in can still be completed: it may have failed, or been completed at another gateway. */

@@ -33,7 +33,9 @@ export async function requestToken(
   grantType: string,
   parameters: Readonly<Record<string, string | undefined>>,
 ): Promise<Grant> {
-  const given = Object.entries(parameters).filter((each): each is [string, string] => each[1] !== undefined)
+  const given = Object.entries(parameters).filter(
+    (entry): entry is [string, string] => entry[1] !== undefined,
+  )
   const as = { ...server }
   const own = { client_id: client.id }
   return attempt(async () => {
@@ -125,9 +127,9 @@ interface Redemption {
 /** The authentication method of a client with a secret, among those the authorization server supports. */
 export function clientAuth(supported: readonly string[] | undefined): ClientAuth {
   // RFC 8414 §2: the default if the metadata lists none.
-  const ways = supported ?? ['client_secret_basic']
-  if (ways.includes('client_secret_basic')) return 'client_secret_basic'
-  return ways.includes('client_secret_post') ? 'client_secret_post' : 'client_secret_basic'
+  const authMethods = supported ?? ['client_secret_basic']
+  if (authMethods.includes('client_secret_basic')) return 'client_secret_basic'
+  return authMethods.includes('client_secret_post') ? 'client_secret_post' : 'client_secret_basic'
 }
 
 /** The OAuth error code that made a request fail. */

@@ -51,8 +51,8 @@ async function verify(proof: unknown, { key, claims }: Expected): Promise<void> 
     .jwtVerify(proof, jose.EmbeddedJWK, { algorithms: ['ES256'] })
     .catch((cause: unknown) => Promise.reject(refused('the signature of its proof is not valid', cause)))
   const { jwk } = verified.protectedHeader
-  const held = jwk && (await jose.calculateJwkThumbprint(jwk))
-  if (held !== key) throw refused(`it has another key (${held})`)
+  const thumbprint = jwk && (await jose.calculateJwkThumbprint(jwk))
+  if (thumbprint !== key) throw refused(`it has another key (${thumbprint})`)
   const isOurs = Object.entries(claims).every(([name, value]) => verified.payload[name] === value)
   if (!isOurs) throw refused('its proof was made for another challenge')
 }

@@ -394,8 +394,11 @@ function urlQuestions(error: unknown, call: Call): Record<string, InputRequest> 
   const { relayed } = asGatewayError(error).extra
   const data = relayed?.fields.code === -32042 ? relayed.fields.data : undefined
   if (!isObject(data) || !Array.isArray(data.elicitations)) return undefined
-  const questions = data.elicitations.filter(isObject).map((each, index): [string, InputRequest] => {
-    return [`url${index + 1}`, { method: 'elicitation/create', params: Payload.of({ ...each, mode: 'url' }) }]
+  const questions = data.elicitations.filter(isObject).map((elicitation, index): [string, InputRequest] => {
+    return [
+      `url${index + 1}`,
+      { method: 'elicitation/create', params: Payload.of({ ...elicitation, mode: 'url' }) },
+    ]
   })
   const [first] = questions
   if (!first) return undefined

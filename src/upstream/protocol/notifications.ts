@@ -49,7 +49,7 @@ export class NotificationRouter {
   }
 
   listeners(): UpstreamCall[] {
-    return [...this.#listeners.keys()].map((each) => each.working)
+    return [...this.#listeners.keys()].map((key) => key.working)
   }
 
   /** A subscription: lasts until it is cancelled or the connection closes. */
@@ -86,8 +86,8 @@ export class NotificationRouter {
   /** Sends a message to the calls it may be about; if there are none, to the subscribers that may receive it. */
   dispatch(note: Notification, calls: readonly UpstreamCall[], mayReceive: (call: Call) => boolean): void {
     if (isChange(note)) return this.#broadcast(note, ({ filter }) => asksFor(filter, note))
-    const recipients = calls.filter((each) => this.#wants(each, note))
-    for (const each of recipients) each.notify(note)
+    const recipients = calls.filter((item) => this.#wants(item, note))
+    for (const recipient of recipients) recipient.notify(note)
     if (calls.length > 0) {
       if (recipients.length === 0) this.#drop(note)
       return
@@ -219,17 +219,17 @@ export function recipientsOf(
   if (subscription !== undefined) return toListener(note, activeRequests.get(subscription)?.working)
   if (isChange(note)) {
     if (carrier && isListening(carrier)) return toListener(note, carrier)
-    const to = listeners(activeRequests).filter((each) => isAskedFor(each, note))
+    const to = listeners(activeRequests).filter((listener) => isAskedFor(listener, note))
     return to.length > 0 ? { to } : { to, why: 'unsubscribed' }
   }
   if (about !== undefined) return carrier ? { to: [carrier] } : { to: [], why: 'ended' }
   const named = namedBy(note, activeRequests)
   if (named) return { to: [named] }
   const calls = activeRequests.values().flatMap(({ working }) => (isOfClient(working) ? [working] : []))
-  const requested = calls.filter((each) => wants(each, note))
+  const requested = calls.filter((call) => wants(call, note))
   // Some servers send unrequested logs. Over HTTP these reach the client of the request, so they do on a shared pipe
   // too.
-  return amongCalls(requested.length > 0 ? requested : calls.filter((each) => logLevelOf(each) < 0))
+  return amongCalls(requested.length > 0 ? requested : calls.filter((call) => logLevelOf(call) < 0))
 }
 
 function toListener(note: Notification, listener: UpstreamCall | undefined): Recipients {
@@ -243,11 +243,11 @@ export function amongCalls(calls: readonly UpstreamCall[]): Recipients {
   const [first] = calls
   if (!first) return { to: [], why: 'unasked' }
   const { principal } = first.call
-  const clients = new Map(calls.map((each) => [clientOf(each), each]))
+  const clients = new Map(calls.map((item) => [clientOf(item), item]))
   const isOneCaller = calls.every(({ call }) => call.principal.id === principal.id)
   // Sessions of anonymous callers may belong to different people.
   if (!isOneCaller || (clients.size > 1 && principal.isEverybody)) return { to: [], why: 'ambiguous' }
-  return { to: calls.filter((each) => each.call.client.session === undefined || isLast(each, clients)) }
+  return { to: calls.filter((item) => item.call.client.session === undefined || isLast(item, clients)) }
 }
 
 function isLast(working: UpstreamCall, clients: ReadonlyMap<string, UpstreamCall>): boolean {

@@ -189,7 +189,7 @@ const MAX_HOLD_MS = 60_000
 /** Determines the call that a server's request belongs to. */
 export class RequestCorrelator {
   readonly #calls = new Registry<number, ActiveCall>()
-  readonly #held = new Set<() => void>()
+  readonly #postponed = new Set<() => void>()
   #isDoubtful = false
   /** The last id given to an expected call, which is not sent yet: sent requests have other ids. */
   #expected = 0
@@ -204,7 +204,7 @@ export class RequestCorrelator {
     this.#calls.delete(active.id)
     active.id = id
     this.#calls.set(id, active)
-    if (this.#held.size > 0 && isAskable(active)) for (const go of this.#held) go()
+    if (this.#postponed.size > 0 && isAskable(active)) for (const go of this.#postponed) go()
   }
 
   /** A call that is not sent yet can be asked through. */
@@ -248,7 +248,7 @@ export class RequestCorrelator {
   ): Promise<Found | undefined> {
     const found = this.#find(question, about, listeners)
     if (found || question.method !== 'roots/list' || this.#calls.size > 0) return found
-    await this.#hold()
+    await this.#postpone()
     return this.#find(question, undefined, listeners)
   }
 
@@ -260,21 +260,21 @@ export class RequestCorrelator {
     const owner = about === undefined ? undefined : this.#calls.get(about)
     if (owner) return { active: owner, isAmbiguous: false }
     const calls = this.#calls.values().filter(isAskable)
-    const working = calls.filter((each) => !each.isWaiting)
+    const working = calls.filter((call) => !call.isWaiting)
     // Roots may be requested at any time; other requests belong to a call.
     if (working.length > (question.method === 'roots/list' ? 1 : 0)) this.#isDoubtful = true
-    const candidates = [working, calls, listeners.map(quiet)].find((each) => each.length > 0) ?? []
+    const candidates = [working, calls, listeners.map(quiet)].find((item) => item.length > 0) ?? []
     const last = candidates.at(-1)
-    if (!last || !candidates.every((each) => isSameClient(each, last))) return undefined
+    if (!last || !candidates.every((candidate) => isSameClient(candidate, last))) return undefined
     return { active: last, isAmbiguous: candidates.length > 1 || question.method === 'roots/list' }
   }
 
-  async #hold(): Promise<void> {
-    if (this.#held.size >= MAX_HELD) return
+  async #postpone(): Promise<void> {
+    if (this.#postponed.size >= MAX_HELD) return
     const { promise, resolve } = Promise.withResolvers<void>()
-    this.#held.add(resolve)
+    this.#postponed.add(resolve)
     await Promise.race([promise, wait(MAX_HOLD_MS, undefined, { ref: false })])
-    this.#held.delete(resolve)
+    this.#postponed.delete(resolve)
   }
 }
 

@@ -50,7 +50,7 @@ export function startHttp(client: HttpClient, request: HttpRequest, resolve: Res
   startWithAuth(
     client.login,
     request,
-    (each, ends) => dispatch(client, each, path, new HttpExchange(client, each, ends)),
+    (item, ends) => dispatch(client, item, path, new HttpExchange(client, item, ends)),
     { resolve, reject },
   )
 }
@@ -355,15 +355,16 @@ export class UpstreamQuota {
 
   /** Reads the headers of a response: `RateLimit-*`, `X-RateLimit-*`, or the combined `RateLimit`. */
   read(header: (name: string) => string | undefined): void {
-    const whole = header('ratelimit')
-    const left = header('ratelimit-remaining') ?? header('x-ratelimit-remaining')
-    if (whole === undefined && left === undefined) return
-    const remaining = whole === undefined ? left : member(whole, /(?:^|[;,\s])(?:remaining|r)=(\d{1,15})/)
+    const combined = header('ratelimit')
+    const remainingHeader = header('ratelimit-remaining') ?? header('x-ratelimit-remaining')
+    if (combined === undefined && remainingHeader === undefined) return
+    const remaining =
+      combined === undefined ? remainingHeader : member(combined, /(?:^|[;,\s])(?:remaining|r)=(\d{1,15})/)
     if (remaining === undefined || !/^\d{1,15}$/.test(remaining)) return
     const reset =
-      whole === undefined
+      combined === undefined
         ? (header('ratelimit-reset') ?? header('x-ratelimit-reset'))
-        : member(whole, /(?:^|[;,\s])(?:reset|t)=(\d{1,15})/)
+        : member(combined, /(?:^|[;,\s])(?:reset|t)=(\d{1,15})/)
     const resetsAt = timeOf(reset, Date.now())
     this.#last = { remaining: Number(remaining), ...(resetsAt !== undefined && { resetsAt }) }
   }

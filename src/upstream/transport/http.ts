@@ -140,9 +140,9 @@ class HttpTransport implements UpstreamTransport {
 
   send(message: string, exchange: OutgoingRequest): Promise<void> | undefined {
     const { id, method, headers } = exchange
-    const whole = headers ? { ...this.#headersFor(method), ...headers } : this.#headersFor(method)
-    if (id === undefined) return this.#notify(message, whole)
-    const post = new Post(id, message, whole, {
+    const allHeaders = headers ? { ...this.#headersFor(method), ...headers } : this.#headersFor(method)
+    if (id === undefined) return this.#notify(message, allHeaders)
+    const post = new Post(id, message, allHeaders, {
       receiver: this.#receiver,
       onAbortable: (abort) => this.#open.set(id, abort),
       onHead: (head) => {
@@ -216,7 +216,7 @@ class HttpTransport implements UpstreamTransport {
   async #doubt(post: Post, answer: HttpAnswer): Promise<void> {
     const ping: HttpRequest = { method: 'POST', headers: post.headers, body: PING, timeout: 5000 }
     const status = await exchangeHttp(this.#options.client, ping).then(
-      (each) => each.status,
+      (item) => item.status,
       () => 0,
     )
     if (status === 400 || status === 404) this.#fail(post.id, forgotten())

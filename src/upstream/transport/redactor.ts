@@ -33,7 +33,7 @@ function cleaned(value: unknown, text: (given: string) => string, depth = 0): un
   if (typeof value === 'string') return text(value)
   if (typeof value !== 'object' || value === null) return value
   if (depth > MAX_DEPTH) return MASK
-  if (Array.isArray(value)) return value.map((each) => cleaned(each, text, depth + 1))
+  if (Array.isArray(value)) return value.map((item) => cleaned(item, text, depth + 1))
   if (!isObject(value)) return value
   const members = Object.entries(value).map(([key, member]) => {
     const isSecret = isSecretKey(key) && typeof member === 'string'

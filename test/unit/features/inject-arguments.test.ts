@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { bareArguments } from '../../../src/core/tool-call.ts'
+import { serverArguments } from '../../../src/core/tool-call.ts'
 import type { Call, Outcome } from '../../../src/core/call.ts'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
 import { Payload } from '../../../src/core/payload.ts'
@@ -115,8 +115,8 @@ describe('injected arguments of a call', () => {
   it('the audit digest of arguments excludes injected arguments', async () => {
     const given = toolCall({ params: Payload.of({ name: 't', arguments: { x: 1, _key: 'k' } }) })
     await policyFor('tools/call')?.(async () => ({ kind: 'result', result: Payload.of({}) }))(given)
-    expect(bareArguments(given)).toEqual({ x: 1 })
-    expect(bareArguments(toolCall({ params: Payload.of({ arguments: { y: 1 } }) }))).toEqual({ y: 1 })
+    expect(serverArguments(given)).toEqual({ x: 1 })
+    expect(serverArguments(toolCall({ params: Payload.of({ arguments: { y: 1 } }) }))).toEqual({ y: 1 })
   })
 
   it('an injected argument is recognized after the tools are requested from the server', async () => {
