@@ -15,7 +15,7 @@ test('there is never more than fits, the newest of a caller stays, and each evic
       steps.forEach(({ caller, size }, index) => {
         const key = String(index).padStart(6, '0')
         kept.set(key, { caller, size })
-        for (const gone of room.take(caller, key, size)) expect(kept.delete(gone)).toBe(true)
+        for (const gone of room.add(caller, key, size)) expect(kept.delete(gone)).toBe(true)
         expect(kept.size).toBeLessThanOrEqual(all)
         expect(kept.has(key)).toBe(true)
         const own = [...kept.values()].filter((one) => one.caller === caller)
@@ -29,18 +29,18 @@ test('there is never more than fits, the newest of a caller stays, and each evic
 
 test('what is pushed out is the oldest of its caller; of all callers, of the one that did nothing for longest', () => {
   const room = new HistoryQuota({ count: 2, size: 100 }, 3)
-  expect(room.take('a', '1', 1)).toEqual([])
-  expect(room.take('b', '2', 1)).toEqual([])
-  expect(room.take('a', '3', 1)).toEqual([])
-  expect(room.take('a', '4', 1)).toEqual(['1'])
-  expect(room.take('c', '5', 1)).toEqual(['2'])
+  expect(room.add('a', '1', 1)).toEqual([])
+  expect(room.add('b', '2', 1)).toEqual([])
+  expect(room.add('a', '3', 1)).toEqual([])
+  expect(room.add('a', '4', 1)).toEqual(['1'])
+  expect(room.add('c', '5', 1)).toEqual(['2'])
 })
 
 test('what is written again counts once, and what is over does not count', () => {
   const room = new HistoryQuota({ count: 2, size: 10 }, 10)
-  room.take('a', '1', 4)
-  expect(room.take('a', '1', 8)).toEqual([])
-  expect(room.take('a', '2', 2)).toEqual([])
-  room.forgetBefore('2')
-  expect(room.take('a', '3', 8)).toEqual([])
+  room.add('a', '1', 4)
+  expect(room.add('a', '1', 8)).toEqual([])
+  expect(room.add('a', '2', 2)).toEqual([])
+  room.dropBefore('2')
+  expect(room.add('a', '3', 8)).toEqual([])
 })
