@@ -14,7 +14,7 @@ interface Settings {
   readonly max_timeout: number
 }
 
-/** Bounds how long a call may take. Progress starts the time anew, up to the longest a call may ever take. */
+/** Limits how long a call may take. Progress restarts the timeout, up to the longest duration of a call. */
 export const limits: Feature<Settings> = {
   name: 'limits',
   place: 'limits',
@@ -24,13 +24,12 @@ export const limits: Feature<Settings> = {
       timeout: {
         ...durationSchema,
         default: '30s',
-        description:
-          'How long a call may be silent: answered, or at least heard of by progress, within this time.',
+        description: 'The timeout of a call: a response, or at least progress, must arrive within this time.',
       },
       max_timeout: {
         ...durationSchema,
         default: '10m',
-        description: 'How long a call may take, whatever it says.',
+        description: 'The longest duration of a call, whatever its progress.',
       },
     },
   },
@@ -63,7 +62,7 @@ export const limits: Feature<Settings> = {
           }
         }
       },
-      // Calls under way keep their deadlines to their end.
+      // In-flight calls keep their deadlines to their end.
       close: async () => {
         isClosed = true
       },
@@ -71,88 +70,88 @@ export const limits: Feature<Settings> = {
   },
 }
 
-/** How long a call may be without a sign of its server, and how long it may take in all, in milliseconds. */
+/** The longest silence of a call's server, and the longest duration of a call, in milliseconds. */
 export interface CallBounds {
   readonly silence: number
-  /** Infinite where nothing ends a call. */
+  /** Infinite if nothing ends a call. */
   readonly total: number
 }
 
-/** How long a call is taken to be silent at most where nothing ends it, in milliseconds. */
-const UNLIMITED = 600_000
+/** The assumed longest silence of a call without limits, in milliseconds. */
+const UNLIMITED_SILENCE_MS = 600_000
 
-/** The bounds of a call of a tool. Where limits are off nothing but its client ends it. */
+/** The bounds of calls of a tool. If limits are off, only the client ends a call. */
 export function callBounds(settings: GatewaySettings, upstream: string, tool: string): CallBounds {
   const tools = settings.upstreams.find(({ name }) => name === upstream)?.tools
-  const own = settingsFor(limits, settings, upstream)
-  const unlimited = { timeout: UNLIMITED, max_timeout: Number.POSITIVE_INFINITY }
-  return boundsOf(own === false ? unlimited : own, tools, tool)
+  const toolTimeout = settingsFor(limits, settings, upstream)
+  const unlimited = { timeout: UNLIMITED_SILENCE_MS, max_timeout: Number.POSITIVE_INFINITY }
+  return boundsOf(toolTimeout === false ? unlimited : toolTimeout, tools, tool)
 }
 
 function boundsOf(
-  { timeout, max_timeout: longest }: Settings,
+  { timeout, max_timeout: maxTimeout }: Settings,
   tools: UpstreamSettings['tools'] | undefined,
   tool: string | undefined,
 ): CallBounds {
   return {
     silence: silenceOf(timeout, tools, tool),
-    total: Math.max(longest, silenceOf(0, tools, tool)),
+    total: Math.max(maxTimeout, silenceOf(0, tools, tool)),
   }
 }
 
-/** How long a call may be silent, in milliseconds: what the settings say of its tool, else `timeout`. */
+/** The longest silence of a call, in milliseconds: the tool's setting, otherwise `timeout`. */
 function silenceOf(
   timeout: number,
   tools: UpstreamSettings['tools'] | undefined,
   tool: string | undefined,
 ): number {
-  const own = tools && tool !== undefined ? settingOf(tools, tool, 'timeout')?.value : undefined
-  return own ?? timeout
+  const toolTimeout = tools && tool !== undefined ? settingOf(tools, tool, 'timeout')?.value : undefined
+  return toolTimeout ?? timeout
 }
 
-/** How exact deadlines are, in milliseconds. */
+/** The precision of deadlines, in milliseconds. */
 const TICK_MS = 100
 
-/** One call with a time to end by. */
+/** A call with a deadline. */
 class Deadline {
   readonly call: Call
   #start = Date.now()
   readonly #silence: number
   readonly #total: number
-  #heardAt = this.#start
-  #resting = 0
+  #activeAt = this.#start
+  #pauses = 0
 
   constructor(call: Call, silence: number, total: number) {
     this.#silence = silence
     this.#total = total
-    const emit = (note: Notification): void => {
-      this.#heardAt = Date.now()
-      call.emit(note)
+    const emit = (notification: Notification): void => {
+      this.#activeAt = Date.now()
+      call.emit(notification)
     }
-    this.call = { ...call, emit, pauseDeadline: () => this.#rest() }
+    this.call = { ...call, emit, pauseDeadline: () => this.#pause() }
   }
 
-  /** Ends the call if its time is over. */
+  /** Aborts the call if its deadline has passed. */
   check(now: number): void {
-    if (this.#resting > 0) return
-    const isSilent = now - this.#heardAt >= this.#silence
+    if (this.#pauses > 0) return
+    const isSilent = now - this.#activeAt >= this.#silence
     if (!isSilent && now - this.#start < this.#total) return
     const seconds = (isSilent ? this.#silence : this.#total) / 1000
     this.call.abort(
-      new GatewayError('OPERATION_TIMEOUT', `The server did not answer within ${seconds} s.`, {
+      new GatewayError('OPERATION_TIMEOUT', `The server did not respond within ${seconds} s.`, {
         suggestion: 'Try again, or raise limits.timeout for this server.',
       }),
     )
   }
 
-  #rest(): () => void {
-    this.#resting++
+  #pause(): () => void {
+    this.#pauses++
     let isOver = false
     return () => {
       if (isOver) return
       isOver = true
-      this.#resting--
-      this.#start = this.#heardAt = Date.now()
+      this.#pauses--
+      this.#start = this.#activeAt = Date.now()
     }
   }
 }

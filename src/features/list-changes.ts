@@ -1,36 +1,36 @@
-/** Which lists a listener wants changes of, and how a discovery result declares them. */
+/** Which list changes a client subscribes to, and how `server/discover` declares them. */
 import type { Call, Notification } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { readFilter } from '../protocol/subscription-filter.ts'
 
-/** A list clients hear changes of. */
+/** A list whose changes clients can subscribe to. */
 export type List = 'tools' | 'prompts' | 'resources'
 
-/** The lists there are. */
+/** All lists. */
 export const lists: readonly List[] = ['tools', 'prompts', 'resources']
 
-/** The lists whose changes a call that listens wants to hear of. */
+/** The lists whose changes a subscription requests. */
 export function listsWanted({ params }: Call): readonly List[] {
   const filter = readFilter(params)
   return lists.filter((list) => filter[`${list}ListChanged`] === true)
 }
 
-/** An acknowledgement that honours changes of these lists too, which the gateway tells of itself. */
-export function acknowledged(note: Notification, honoured: readonly List[]): Notification {
-  const params = note.params ?? Payload.of({})
+/** An acknowledgement that also accepts changes of these lists, which the gateway announces itself. */
+export function acknowledged(notification: Notification, accepted: readonly List[]): Notification {
+  const params = notification.params ?? Payload.of({})
   const notifications = params.at('notifications') ?? Payload.of({})
-  const added = Object.fromEntries(honoured.map((list) => [`${list}ListChanged`, true]))
-  return { ...note, params: params.with({ notifications: notifications.with(added) }) }
+  const added = Object.fromEntries(accepted.map((list) => [`${list}ListChanged`, true]))
+  return { ...notification, params: params.with({ notifications: notifications.with(added) }) }
 }
 
-/** What a server says of itself, with the capability to tell of changes of those of these lists it has. */
-export function withListChanged(result: Payload, told: readonly List[]): Payload {
+/** The result of `server/discover`, with `listChanged` for those of these lists that the server has. */
+export function withListChanged(result: Payload, announced: readonly List[]): Payload {
   const capabilities = result.at('capabilities')
-  const changed = told.flatMap((list) => {
-    const own = capabilities?.at(list)
-    if (!own || !isObject(own.value) || own.fields.listChanged === true) return []
-    return [[list, own.with({ listChanged: true })] as const]
+  const changed = announced.flatMap((list) => {
+    const capability = capabilities?.at(list)
+    if (!capability || !isObject(capability.value) || capability.fields.listChanged === true) return []
+    return [[list, capability.with({ listChanged: true })] as const]
   })
   if (!capabilities || changed.length === 0) return result
   return result.with({ capabilities: capabilities.with(Object.fromEntries(changed)) })

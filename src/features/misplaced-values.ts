@@ -1,8 +1,7 @@
 /**
- * Refuses calls of tools that have a value for the gateway among their arguments, such as `transaction_id`, where the
- * tool itself names no such argument. The gateway looks for these values beside the arguments alone, so such a call
- * would run outside its transaction, without its key, or unconfirmed, and its caller would not learn of it.
- * A tool that no list tells of is left alone: its arguments are not known.
+ * Refuses tool calls with a value for the gateway among the arguments, such as `transaction_id`, if the tool has no such
+ * argument. The gateway reads these values only beside the arguments, so the call would silently run outside of its
+ * transaction, without its key, or unconfirmed. Unlisted tools are not checked, because their arguments are unknown.
  */
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
@@ -25,7 +24,7 @@ export const misplacedValues: Feature<Record<never, never>> = {
     type: 'object',
     default: 'on',
     description:
-      'Whether a call is refused that has a value for the gateway, such as `transaction_id`, among the arguments of a tool that names no such argument: there it would mean nothing.',
+      'Whether calls are refused that contain a value for the gateway, such as `transaction_id`, among the arguments of a tool without such an argument, where it would have no effect.',
     properties: {},
   },
   create: (_settings, deps) => ({
@@ -43,49 +42,49 @@ export const misplacedValues: Feature<Record<never, never>> = {
 
 /** A value among the arguments. */
 interface Misplaced {
-  /** The argument it is, or is in. */
+  /** The argument that is the value, or contains it. */
   readonly argument: string
-  /** Where it stands: the argument, or a member of one. */
+  /** The path of the value: the argument, or a member of one. */
   readonly path: string
   readonly value: CallerValue
 }
 
-/** Every name a value can be written by, with the value. */
+/** Every spelling of a value's name, with the value. */
 function namesOf(values: readonly CallerValue[]): ReadonlyMap<string, CallerValue> {
   return new Map(
     values.flatMap((value) =>
       [value.name, ...(value.aliases ?? [])].flatMap((name) =>
-        [name, `_${name}`, `${NS}/${name}`].map((written) => [written, value] as const),
+        [name, `_${name}`, `${NS}/${name}`].map((spelling) => [spelling, value] as const),
       ),
     ),
   )
 }
 
-/** The values among arguments; one that is null or empty is none, as models fill in what they need not. */
+/** The values among arguments; null and empty values are ignored, because models fill in optional arguments. */
 function misplacedIn(given: unknown, names: ReadonlyMap<string, CallerValue>): readonly Misplaced[] {
   if (!isObject(given)) return []
   const found: Misplaced[] = []
   for (const argument of Object.keys(given)) {
     const value = names.get(argument)
     if (value) {
-      if (isSaid(given[argument])) found.push({ argument, path: argument, value })
+      if (isGiven(given[argument])) found.push({ argument, path: argument, value })
       continue
     }
     const inner = argument === '_meta' ? given[argument] : undefined
     if (!isObject(inner)) continue
     for (const name of Object.keys(inner)) {
       const within = names.get(name)
-      if (within && isSaid(inner[name])) found.push({ argument, path: `_meta.${name}`, value: within })
+      if (within && isGiven(inner[name])) found.push({ argument, path: `_meta.${name}`, value: within })
     }
   }
   return found
 }
 
-function isSaid(value: unknown): boolean {
+function isGiven(value: unknown): boolean {
   return value !== null && value !== ''
 }
 
-interface Around {
+interface RefusalContext {
   readonly next: Handler
   readonly deps: Deps
 }
@@ -94,7 +93,7 @@ interface Around {
 async function refuseUnlessNamed(
   call: Call,
   found: readonly Misplaced[],
-  { next, deps }: Around,
+  { next, deps }: RefusalContext,
 ): Promise<Outcome> {
   const entry = call.tool?.isUnlisted ? undefined : call.tool
   const first = entry && found.find(({ argument }) => !isOfTool(entry, argument, deps))
@@ -102,7 +101,7 @@ async function refuseUnlessNamed(
   return next(call)
 }
 
-/** Whether an argument belongs to the tool: its schema names it, or the configuration does. */
+/** Whether an argument belongs to the tool, by its schema or by the configuration. */
 function isOfTool({ definition, upstream, name }: Descriptor, argument: string, deps: Deps): boolean {
   if (namesArgument(definition, argument)) return true
   return settingOf(deps.servers.settings(upstream)?.tools ?? {}, name, 'keyArgument')?.value === argument
@@ -121,7 +120,7 @@ function refusal({ path, value }: Misplaced, { upstream, name }: Descriptor, dep
   )
 }
 
-/** Where a value is looked for. */
+/** Where a value can be sent. */
 function placesOf({ name, header }: CallerValue, upstream: string, deps: Deps): readonly string[] {
   const injected = deps.features.isOn('inject_arguments', upstream)
     ? deps.features.reserved(upstream).find((each) => each.value === name)

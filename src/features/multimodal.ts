@@ -1,4 +1,4 @@
-/** Checks the media of calls against the declared types and sizes. */
+/** Checks media in calls against declared types and sizes. */
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
@@ -8,24 +8,25 @@ import { wordsOf } from '../core/text/words.ts'
 import { NS } from '../protocol/meta-keys.ts'
 import type { Feature } from './feature.ts'
 
-/** Where in `_meta` it stands what is odd about the media of a call. */
+/** The `_meta` key of media mismatches in a call. */
 const META_KEY = `${NS}/multimodal`
 
-/** Says which media tools take and give, and refuses those that are too large before servers get them. */
+/** Describes which media tools accept and return, and refuses oversized media before servers receive them. */
 export const multimodal: Feature<Record<never, never>> = {
   name: 'multimodal',
   place: 'features',
   isLeftToGateway: true,
   schema: {
     type: 'object',
-    description: 'Whether it is said which media tools take and give, and looked at what they get.',
+    description:
+      'Whether accepted and returned media types of tools are described, and media in calls are checked.',
     properties: {},
   },
   create: (_settings, deps) => {
     const known = new WeakMap<object, Inputs>()
     const inputs = ({ definition }: Descriptor): Inputs => {
-      const seen = known.get(definition)
-      if (seen) return seen
+      const cached = known.get(definition)
+      if (cached) return cached
       const all = inputsOf(definition.inputSchema)
       const found = { all, binary: all.filter(({ isBinary }) => isBinary) }
       known.set(definition, found)
@@ -45,10 +46,10 @@ export const multimodal: Feature<Record<never, never>> = {
       },
       toolFacts: (entry) => {
         const { upstream, name } = entry
-        const taken = setting(upstream, name, 'accepts') ?? inputTypes(inputs(entry).all)
+        const accepted = setting(upstream, name, 'accepts') ?? inputTypes(inputs(entry).all)
         const given = setting(upstream, name, 'returns')
         return {
-          ...(taken.length > 0 && { inputTypes: taken }),
+          ...(accepted.length > 0 && { inputTypes: accepted }),
           ...(given && { outputTypes: given }),
           maxInput: setting(upstream, name, 'maxInput') ?? deps.gateway.largestRequest,
         }
@@ -57,20 +58,20 @@ export const multimodal: Feature<Record<never, never>> = {
   },
 }
 
-interface Around {
+interface CheckContext {
   readonly next: Handler
   readonly limit: number | undefined
   inputs(entry: Descriptor): Inputs
 }
 
-/** What a tool takes that is no plain text, and what of it comes as bytes. */
+/** The media arguments of a tool, and those that contain bytes. */
 interface Inputs {
   readonly all: readonly Input[]
   readonly binary: readonly Input[]
 }
 
-function checked(call: Call, around: Around): Promise<Outcome> {
-  const { next, inputs, limit } = around
+function checked(call: Call, context: CheckContext): Promise<Outcome> {
+  const { next, inputs, limit } = context
   if (call.toolError !== undefined) return next(call)
   const binary = call.tool ? inputs(call.tool).binary : []
   if (binary.length === 0 && limit === undefined) return next(call)
@@ -93,10 +94,10 @@ interface Found {
   readonly bytes: Bytes
 }
 
-/** How many texts of one call are looked at. */
+/** How many texts of one call are examined. */
 const MAX_TEXTS = 100
 
-/** The media in arguments: those that take them and, where asked, whatever is a data URI. */
+/** The media in arguments: those that accept media and, if requested, every data URI. */
 function mediaIn(
   given: Readonly<Record<string, unknown>>,
   binary: readonly Input[],
@@ -116,7 +117,7 @@ function mediaIn(
 
 function bytesIn(text: string, input: Input | undefined): Bytes | undefined {
   const uri = dataUri(text)
-  if (uri || !input || !seemsBase64(text)) return uri
+  if (uri || !input || !looksLikeBase64(text)) return uri
   return { ...inBase64(text), ...(input.isDeclared && { declared: input.type }) }
 }
 
@@ -126,18 +127,18 @@ function textsIn(value: unknown, depth = 0): string[] {
   return Object.values(value).flatMap((each) => textsIn(each, depth + 1))
 }
 
-/** What is not what it is said to be is noted: the server may know better. */
+/** A mismatch is only noted: the server may know better. */
 function mismatch({ argument, bytes }: Found): Readonly<Record<string, unknown>> | undefined {
   const { base64, declared } = bytes
-  const found = declared === undefined ? undefined : sniffed(base64)
-  if (found === undefined || declared === undefined || canBe(found, declared)) return undefined
+  const found = declared === undefined ? undefined : detectType(base64)
+  if (found === undefined || declared === undefined || matchesDeclared(found, declared)) return undefined
   return { argument, declared, found, reason: 'media_type_mismatch' }
 }
 
 function tooLarge({ argument, bytes }: Found, limit: number): GatewayError {
   return new GatewayError(
     'PAYLOAD_TOO_LARGE',
-    `The argument ${argument} has ${bytes.size} bytes, and at most ${limit} are let through.`,
+    `The argument ${argument} has ${bytes.size} bytes; the limit is ${limit}.`,
     {
       field: argument,
       suggestion: 'Send something smaller.',
@@ -147,25 +148,25 @@ function tooLarge({ argument, bytes }: Found, limit: number): GatewayError {
   )
 }
 
-/** An argument of a tool that takes media. */
+/** An argument of a tool that accepts media. */
 interface Input {
   readonly name: string
-  /** What it takes, as a media type or a range of them. */
+  /** The media type, or a range of types. */
   readonly type: string
-  /** Whether bytes stand in it, in base64 or a data URI; else it says where they are. */
+  /** Whether it contains bytes, in base64 or a data URI; otherwise it contains their location. */
   readonly isBinary: boolean
-  /** The type is the schema's own word. */
+  /** The schema declares the type. */
   readonly isDeclared: boolean
 }
 
-/** The arguments of a tool that take media: as its schema says, else as they are called. */
+/** The arguments of a tool that accept media, by their schema or their names. */
 export function inputsOf(inputSchema: unknown): readonly Input[] {
   const properties = isObject(inputSchema) ? inputSchema.properties : undefined
   if (!isObject(properties)) return []
   return Object.entries(properties).flatMap(([name, schema]) => inputOf(name, schema) ?? [])
 }
 
-/** The media types a tool takes, each once. */
+/** The distinct media types that a tool accepts. */
 export function inputTypes(inputs: readonly Input[]): string[] {
   return [...new Set(inputs.map(({ type }) => type))].toSorted()
 }
@@ -177,15 +178,15 @@ function inputOf(name: string, schema: unknown): Input | undefined {
   const own = isObject(schema) && schema.type === 'array' ? schema.items : schema
   if (!isObject(own) || (own.type !== undefined && ![own.type].flat().includes('string'))) return undefined
   const { contentEncoding, contentMediaType, format } = own
-  const called = typeCalled(name)
+  const typeByName = typeFromName(name)
   const isBinary = contentEncoding === 'base64' || formats.has(format)
   if (typeof contentMediaType === 'string' && contentMediaType.length <= 100)
     return { name, type: contentMediaType, isBinary, isDeclared: true }
-  if (isBinary) return { name, type: called ?? OCTETS, isBinary, isDeclared: false }
+  if (isBinary) return { name, type: typeByName ?? OCTETS, isBinary, isDeclared: false }
   if (format === 'uri' || format === 'url')
     return { name, type: 'text/uri-list', isBinary, isDeclared: false }
-  if (called === undefined || Array.isArray(own.enum)) return undefined
-  return { name, type: called, isBinary: true, isDeclared: false }
+  if (typeByName === undefined || Array.isArray(own.enum)) return undefined
+  return { name, type: typeByName, isBinary: true, isDeclared: false }
 }
 
 const kinds: Readonly<Record<string, string>> = {
@@ -201,8 +202,8 @@ const kinds: Readonly<Record<string, string>> = {
 }
 const endings: ReadonlySet<string | undefined> = new Set(['data', 'base64', 'bytes', 'content'])
 
-/** What the name of an argument says that it takes: `imageData` takes an image, `image_id` and `file_path` do not. */
-function typeCalled(name: string): string | undefined {
+/** The media type that an argument's name implies: `imageData` takes an image, `image_id` and `file_path` do not. */
+function typeFromName(name: string): string | undefined {
   const words = wordsOf(name)
   const last = words.at(-1) ?? ''
   const about = endings.has(last) && words.length > 1 ? words.at(-2) : undefined
@@ -211,10 +212,10 @@ function typeCalled(name: string): string | undefined {
   return kind(about) ?? kind(last)
 }
 
-/** What a type of media begins with: bytes at an offset. */
-type Mark = readonly [type: string, offset: number, bytes: string]
+/** The signature of a media type: bytes at an offset. */
+type Signature = readonly [type: string, offset: number, bytes: string]
 
-const marks: readonly Mark[] = [
+const signatures: readonly Signature[] = [
   ['image/png', 0, '\x89PNG\r\n\x1a\n'],
   ['image/jpeg', 0, '\xff\xd8\xff'],
   ['image/gif', 0, 'GIF8'],
@@ -234,16 +235,16 @@ const marks: readonly Mark[] = [
   ['application/gzip', 0, '\x1f\x8b'],
 ]
 
-/** How many characters of base64 are looked at. */
+/** How many characters of base64 are examined. */
 const MAX_HEAD_LENGTH = 32
 
-/** What kind of media bytes in base64 are, by how they begin; nothing where that does not tell. */
-export function sniffed(base64: string): string | undefined {
+/** The media type of bytes in base64 by their signature; undefined if unknown. */
+export function detectType(base64: string): string | undefined {
   const head = Buffer.from(base64.slice(0, MAX_HEAD_LENGTH), 'base64').toString('latin1')
-  return marks.find(([, offset, bytes]) => head.startsWith(bytes, offset))?.[0]
+  return signatures.find(([, offset, bytes]) => head.startsWith(bytes, offset))?.[0]
 }
 
-/** Other names of one type, and types whose files are of another type inside. */
+/** Aliases of types, and types whose files contain another type. */
 const aliases: Readonly<Record<string, string>> = {
   'image/jpg': 'image/jpeg',
   'image/x-png': 'image/png',
@@ -263,24 +264,24 @@ const aliases: Readonly<Record<string, string>> = {
   'application/x-gzip': 'application/gzip',
 }
 
-/** Whether bytes of one type can be what was declared. */
-export function canBe(found: string, declared: string): boolean {
+/** Whether bytes of a detected type can be of the declared type. */
+export function matchesDeclared(found: string, declared: string): boolean {
   const type = (declared.split(';')[0] ?? '').trim().toLowerCase()
   const known = aliases[type] ?? type
   if (known === found || known === '*/*' || known === 'application/octet-stream') return true
   if (known.endsWith('/*')) return found.startsWith(known.slice(0, -1))
-  // Documents, packages and books are archives.
+  // Documents, packages and books are ZIP archives.
   return found === 'application/zip' && known.startsWith('application/')
 }
 
-/** Bytes in a text: how many they are, the text they are in, and what they are said to be. */
+/** Bytes in a text: their number, their base64, and their declared type. */
 interface Bytes {
   readonly size: number
   readonly base64: string
   readonly declared?: string
 }
 
-/** The bytes of a data URI in base64; nothing where a text is none. */
+/** The bytes of a base64 data URI; undefined if the text is none. */
 export function dataUri(text: string): Bytes | undefined {
   if (!text.startsWith('data:')) return undefined
   const comma = text.indexOf(',')
@@ -293,13 +294,13 @@ export function dataUri(text: string): Bytes | undefined {
   }
 }
 
-/** The bytes of base64, which is taken as such without looking at all of it. */
+/** The bytes of a base64 text, which is not fully validated. */
 export function inBase64(text: string): Bytes {
   const end = /=*\s*$/.exec(text.slice(-100))?.[0].length ?? 0
   return { size: Math.floor(((text.length - end) * 3) / 4), base64: text }
 }
 
 /** Whether a text can be base64, by its first characters. */
-function seemsBase64(text: string): boolean {
+function looksLikeBase64(text: string): boolean {
   return text.length >= 4 && /^[\w+/-]+={0,2}\s*$/.test(text.slice(0, 200))
 }

@@ -1,6 +1,6 @@
 /**
- * Rate limits by caller, server and tool, counted in the store: sliding windows, all or none of a call's
- * limits taken.
+ * Rate limits by caller, server and tool, counted in the store: sliding windows; a call takes tokens of all its limits
+ * or of none.
  */
 import { randomUUID } from 'node:crypto'
 import type { Call, Outcome, RateLimitStatus, Target } from '../core/call.ts'
@@ -23,7 +23,7 @@ interface Settings {
   readonly rate?: string | readonly string[]
 }
 
-/** Bounds how often each caller may call: in all, each server, and each tool. */
+/** Limits how often each caller may call: in total, each server, and each tool. */
 export const rateLimit: Feature<Settings> = {
   name: 'rate_limit',
   place: 'limits',
@@ -34,14 +34,14 @@ export const rateLimit: Feature<Settings> = {
         ...rateSchema,
         pattern: `^off$|${rateSchema.pattern}`,
         errorMessage: 'must be off, a rate such as 10/minute or 100/10s, or a list of rates',
-        description: `How often each caller may call, in any stretch of time: one rate, or several that all hold. Where it is not given, ${DEFAULT_RATE} with authentication or the corporate profile, else off.`,
+        description: `How often each caller may call, in any time window: one rate, or several that all apply. Default: ${DEFAULT_RATE} with authentication or the corporate profile, otherwise off.`,
         examples: ['60/minute', ['10/second', '1000/day']],
       },
     },
   },
   create: (settings, deps) => {
     const bucketsFor = bucketFinder()
-    // One request for a list may be several, to all servers together: all get what the first one got.
+    // A list request may become several, to all servers: it is charged once.
     const listed = new WeakMap<object, TokenGrant | Promise<TokenGrant>>()
     return {
       toolFacts: ({ upstream, name }) => {
@@ -53,11 +53,11 @@ export const rateLimit: Feature<Settings> = {
         const limits = limitsOf(target, settings, deps)
         if (limits.length === 0) return undefined
         const taken = await deps.store.peekTokens(bucketsOf(limits, id))
-        const at = leastAt(limits, taken)
-        const [remaining = 0, left = 0] = [taken.remaining[at], taken.reset[at]]
-        // Where nothing was spent yet, whatever is spent now is there again after a whole window.
-        const reset = left > 0 ? left : (limits[at]?.window ?? 0)
-        // The same time whenever it is asked for: no answer differs from the last by a few milliseconds.
+        const at = tightestIndex(limits, taken)
+        const [remaining = 0, remainingTime = 0] = [taken.remaining[at], taken.reset[at]]
+        // If nothing is spent yet, a token taken now returns after a whole window.
+        const reset = remainingTime > 0 ? remainingTime : (limits[at]?.window ?? 0)
+        // Rounded to seconds, so that repeated responses do not differ by milliseconds.
         const resetsAt = Math.ceil((Date.now() + reset) / 1000) * 1000
         return { remaining, resetsAt, of: 'limit' }
       },
@@ -68,26 +68,26 @@ export const rateLimit: Feature<Settings> = {
         const isTool = target.method === 'tools/call' && target.isBuiltin !== true
         const isVendor = isVendorRequest(target.method)
         return (next) => {
-          const go = (call: Call, taken: TokenGrant): Promise<Outcome> => {
-            const standing = standingOf(limits, taken)
-            call.rateLimitReporter?.reportRateLimit?.(standing)
-            if (!taken.isGranted) return Promise.reject(refusal(call, standing, taken))
-            const refused = (error: unknown): Promise<never> => uncharged(call, error, { limits, deps })
-            // What the result of another's method may hold is not known.
-            if (isVendor) return next(call).catch(refused)
-            return next(call).then((outcome) => concluded(outcome, standing, deps.store), refused)
+          const proceed = (call: Call, taken: TokenGrant): Promise<Outcome> => {
+            const status = statusOf(limits, taken)
+            call.rateLimitReporter?.reportRateLimit?.(status)
+            if (!taken.isGranted) return Promise.reject(refusal(call, status, taken))
+            const onError = (error: unknown): Promise<never> => refundAndThrow(call, error, { limits, deps })
+            // The result format of vendor methods is unknown.
+            if (isVendor) return next(call).catch(onError)
+            return next(call).then((outcome) => finish(outcome, status, deps.store), onError)
           }
           const charge = (call: Call): Promise<Outcome> => {
             const taken = deps.store.takeTokens(bucketsFor(limits, call.principal.id))
             if (isList) listed.set(call.logFields, taken)
-            return taken instanceof Promise ? taken.then((each) => go(call, each)) : go(call, taken)
+            return taken instanceof Promise ? taken.then((each) => proceed(call, each)) : proceed(call, taken)
           }
-          const share = (call: Call, taken: TokenGrant): Promise<Outcome> =>
-            taken.isGranted ? next(call) : Promise.reject(refusal(call, standingOf(limits, taken), taken))
+          const reuse = (call: Call, taken: TokenGrant): Promise<Outcome> =>
+            taken.isGranted ? next(call) : Promise.reject(refusal(call, statusOf(limits, taken), taken))
           const resume = async (call: Call, ticket: string): Promise<Outcome> => {
             if (!(await isPaid(deps.store, ticket))) return charge(call)
             const outcome = await next(call).catch((error: unknown) =>
-              isUnconfirmed(error) ? uncharged(call, error, { limits, deps }) : Promise.reject(error),
+              isUnconfirmed(error) ? refundAndThrow(call, error, { limits, deps }) : Promise.reject(error),
             )
             return outcome.kind === 'input_required' ? withTicket(outcome, deps.store) : outcome
           }
@@ -100,7 +100,7 @@ export const rateLimit: Feature<Settings> = {
             if (typeof ticket === 'string') return resume(call, ticket)
             const taken = isList ? listed.get(call.logFields) : undefined
             if (taken === undefined) return isKeyed(call) ? unlessReplay(call) : charge(call)
-            return taken instanceof Promise ? taken.then((each) => share(call, each)) : share(call, taken)
+            return taken instanceof Promise ? taken.then((each) => reuse(call, each)) : reuse(call, taken)
           }
         }
       },
@@ -111,17 +111,17 @@ export const rateLimit: Feature<Settings> = {
 /** A rate that applies to a target. */
 interface Limit extends Rate {
   readonly scope: 'principal' | 'upstream' | 'tool'
-  /** What follows the caller in the key of its bucket. */
+  /** The part of the window's key after the caller. */
   readonly suffix: string
   /** Its name for callers. */
   readonly name: string
 }
 
-/** How many refused calls of a caller cost nothing, in any stretch of time. Those beyond it are charged as calls. */
+/** How many refused calls of a caller are free per window. Further ones are charged. */
 const FREE_REFUSALS: Rate = { limit: 60, window: 60_000 }
 
-/** A call its server never heard of is not charged, as long as its caller has not too many of them. @throws the error */
-async function uncharged(
+/** Refunds a call that never reached its server, unless its caller has too many of them. @throws the error */
+async function refundAndThrow(
   call: Call,
   error: unknown,
   { limits, deps }: { readonly limits: readonly Limit[]; readonly deps: Deps },
@@ -132,17 +132,17 @@ async function uncharged(
     isReturn: true as const,
   }))
   const refusals = { key: `${ownerOf(call.principal.id)}}:refused`, ...FREE_REFUSALS }
-  const left = await deps.store.takeTokens([...buckets, refusals])
-  if (left.isGranted) call.rateLimitReporter?.reportRateLimit?.(standingOf(limits, left))
+  const remainingTime = await deps.store.takeTokens([...buckets, refusals])
+  if (remainingTime.isGranted) call.rateLimitReporter?.reportRateLimit?.(statusOf(limits, remainingTime))
   throw error
 }
 
-/** Whether a person did not agree to a call: it asked its own question, and was charged before that. */
+/** Whether a call was not confirmed: its confirmation was requested in an earlier round, which was charged. */
 function isUnconfirmed(error: unknown): boolean {
   return isGatewayRefusal(error) && error.code.startsWith('CONFIRMATION_')
 }
 
-interface Limited extends RateLimitStatus {
+interface LimitStatus extends RateLimitStatus {
   readonly scope: Limit['scope']
 }
 
@@ -157,48 +157,48 @@ function limitsOf({ upstream, method, name }: Target, settings: SettingsOf<Setti
   const isCharged = charged.has(method) || isVendorRequest(method)
   if (!isCharged && known(method).list === undefined) return []
   const own = upstream === undefined ? undefined : settings(upstream).rate
-  const { together, alone } = limitScope(
+  const { together: combinedRate, alone: serverRate } = limitScope(
     settings().rate,
     own,
     deps.gateway.isGuarded ? DEFAULT_RATE : undefined,
   )
-  const all = together === undefined ? [] : limitsFrom(together, 'principal', 'all')
+  const all = combinedRate === undefined ? [] : limitsFrom(combinedRate, 'principal', 'all')
   if (!isCharged || upstream === undefined) return all
-  const server = alone === undefined ? [] : limitsFrom(alone, 'upstream', upstream)
+  const server = serverRate === undefined ? [] : limitsFrom(serverRate, 'upstream', upstream)
   const tools = deps.servers.settings(upstream)?.tools
   const rule =
     method === 'tools/call' && name !== undefined && tools ? settingOf(tools, name, 'rate') : undefined
   if (!rule || name === undefined) return [...all, ...server]
-  // Names no server has are as long and as many as a caller likes.
+  // Unknown names can be arbitrarily long and numerous.
   const key = name.length > 128 ? rule.glob : name
   return [...all, ...server, ...limitsFrom(rule.value, 'tool', `${upstream}/${key}`)]
 }
 
-function limitsFrom(written: string | readonly string[], scope: Limit['scope'], of: string): Limit[] {
+function limitsFrom(written: string | readonly string[], scope: Limit['scope'], subject: string): Limit[] {
   return rates(written).map(({ limit, window }) => {
     const seconds = window / 1000
-    return { limit, window, scope, name: `${scope}-${seconds}s`, suffix: `}:${scope}:${window}:${of}` }
+    return { limit, window, scope, name: `${scope}-${seconds}s`, suffix: `}:${scope}:${window}:${subject}` }
   })
 }
 
-/** Names that cannot be taken for a part of a key, nor for another name that was encoded. */
-const plain = /^[\w.:@|-]+$/
+/** Names that need no encoding in a key, and cannot be confused with an encoded name. */
+const PLAIN_NAME = /^[\w.:@|-]+$/
 
-/** The buckets of a caller. It is who calls that counts, never the session. */
+/** The windows of a caller; limits apply to the principal, never to the session. */
 function bucketsOf(limits: readonly Limit[], principal: string): RateLimitWindow[] {
   const owner = ownerOf(principal)
   return limits.map(({ limit, window, suffix }) => ({ key: owner + suffix, limit, window }))
 }
 
-/** What the keys of a caller's buckets begin with. */
+/** The prefix of the keys of a caller's windows. */
 function ownerOf(principal: string): string {
-  return `rate:{${plain.test(principal) ? principal : encodeURIComponent(principal)}`
+  return `rate:{${PLAIN_NAME.test(principal) ? principal : encodeURIComponent(principal)}`
 }
 
-/** How many callers' buckets are remembered at a time. */
+/** For how many callers the windows are cached. */
 const MAX_CACHED_CALLERS = 1000
 
-/** Finds the buckets of a caller; those of the last callers need not be made again. */
+/** Creates the windows of a caller, cached for the most recent callers. */
 function bucketFinder(): typeof bucketsOf {
   const known = new WeakMap<readonly Limit[], Map<string, RateLimitWindow[]>>()
   return (limits, principal) => {
@@ -213,20 +213,21 @@ function bucketFinder(): typeof bucketsOf {
   }
 }
 
-/** The limit with the least left; of those with nothing left, that with the longest wait. */
-function leastAt(limits: readonly Limit[], { remaining, wait }: TokenGrant): number {
+/** The index of the limit with the least remaining; of exhausted ones, the one with the longest wait. */
+function tightestIndex(limits: readonly Limit[], { remaining, wait }: TokenGrant): number {
   let at = 0
   for (let index = 1; index < limits.length; index++) {
-    const [left = 0, least = 0] = [remaining[index], remaining[at]]
-    if (left < least || (left === least && (wait[index] ?? 0) > (wait[at] ?? 0))) at = index
+    const [remainingTime = 0, smallest = 0] = [remaining[index], remaining[at]]
+    if (remainingTime < smallest || (remainingTime === smallest && (wait[index] ?? 0) > (wait[at] ?? 0)))
+      at = index
   }
   return at
 }
 
-/** Where a caller stands with that limit. */
-function standingOf(limits: readonly Limit[], taken: TokenGrant): Limited {
+/** The caller's status under that limit. */
+function statusOf(limits: readonly Limit[], taken: TokenGrant): LimitStatus {
   const { remaining, reset } = taken
-  const at = leastAt(limits, taken)
+  const at = tightestIndex(limits, taken)
   const limit = limits[at]
   if (!limit) throw new TypeError('there is no limit')
   return {
@@ -239,8 +240,8 @@ function standingOf(limits: readonly Limit[], taken: TokenGrant): Limited {
   }
 }
 
-function refusal(call: Call, standing: Limited, taken: TokenGrant): GatewayError {
-  const { limit, window, remaining, scope } = standing
+function refusal(call: Call, status: LimitStatus, taken: TokenGrant): GatewayError {
+  const { limit, window, remaining, scope } = status
   const seconds = Math.max(1, Math.ceil(Math.max(...taken.wait) / 1000))
   call.logFields.set('limited_by', scope)
   const what = { principal: 'calls', upstream: 'calls to this server', tool: 'calls of this tool' }[scope]
@@ -256,7 +257,7 @@ function refusal(call: Call, standing: Limited, taken: TokenGrant): GatewayError
   )
 }
 
-/** Whether a call was made before under its key, so that nothing is done for it but to tell again what came of it. */
+/** Whether the call is a replay of a keyed call, so that nothing is executed for it. */
 async function isReplay(call: Call, upstream: string | undefined, store: Store): Promise<boolean> {
   try {
     if (upstream === undefined) return false
@@ -265,27 +266,27 @@ async function isReplay(call: Call, upstream: string | undefined, store: Store):
     if (!found || found.record.state === 'unknown') return false
     return found.record.fingerprint === fingerprintOf(String(name), given)
   } catch {
-    // What is wrong with the key, or with the store, is said by those whose it is.
+    // Problems with the key or the store are reported by their own features.
     return false
   }
 }
 
-/** The slot of a call's state that says its first round was charged. */
+/** The request state key of the proof that the first round was charged. */
 const STATE_KEY = 'rate'
-/** How long answers may take until they are charged again, in milliseconds. */
+/** How long input responses may take before the call is charged again, in milliseconds. */
 const INPUT_WAIT_MS = 900_000
 
-/** What a result says of the limit in its `_meta`. */
+/** The `_meta` key of the rate limit status in a result. */
 const META_KEY = `${NS}/rate_limit`
 
-/** A result says what is left. Answers to questions are the same call, so they are not charged, once. */
-function concluded(outcome: Outcome, standing: RateLimitStatus, store: Store): Outcome | Promise<Outcome> {
+/** Adds the status to a result. Input responses belong to the same call, so they are not charged once more. */
+function finish(outcome: Outcome, status: RateLimitStatus, store: Store): Outcome | Promise<Outcome> {
   if (outcome.kind === 'input_required') return withTicket(outcome, store)
-  const { limit, remaining, reset } = standing
-  // Each call reports it: a template is cheaper than an encoder.
+  const { limit, remaining, reset } = status
+  // Written for each call: a template is cheaper than an encoder.
   const text = `{"limit":${limit},"remaining":${remaining},"reset_seconds":${reset}}`
-  const said = Payload.text(text, { limit, remaining, reset_seconds: reset })
-  return { kind: 'result', result: outcome.result.withMeta(only(META_KEY, said)) }
+  const statusPayload = Payload.text(text, { limit, remaining, reset_seconds: reset })
+  return { kind: 'result', result: outcome.result.withMeta(only(META_KEY, statusPayload)) }
 }
 
 async function withTicket(outcome: Outcome & { kind: 'input_required' }, store: Store): Promise<Outcome> {
@@ -294,7 +295,7 @@ async function withTicket(outcome: Outcome & { kind: 'input_required' }, store: 
     await store.put(ticketKey(ticket), '1', INPUT_WAIT_MS)
     return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: ticket } }
   } catch {
-    // Without a store a used ticket cannot be told from a fresh one: the retry is charged.
+    // Without a store, a used ticket cannot be detected: the retry is charged.
     return outcome
   }
 }

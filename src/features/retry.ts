@@ -1,4 +1,4 @@
-/** Repeats calls that were not sent, or that are idempotent, after passing failures. */
+/** Repeats calls that were not sent, and lists and idempotent calls, after transient failures. */
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { asCalled } from '../core/judgement/judge.ts'
@@ -12,12 +12,12 @@ interface Settings {
   readonly attempts: number
 }
 
-/** How long to wait before the first further attempt, at most, in milliseconds; each one waits twice as long. */
+/** The maximum delay before the first retry, in milliseconds; doubled for each further one. */
 const FIRST_DELAY_MS = 200
 
 /**
- * Makes a call again that was not sent to its server, where doing it twice would be harmless besides. A call that
- * may have run is never made again.
+ * Repeats calls that were not sent to their server, if they only read or are idempotent as well. A call that may have
+ * been executed is never repeated.
  */
 export const retry: Feature<Settings> = {
   name: 'retry',
@@ -32,7 +32,7 @@ export const retry: Feature<Settings> = {
         default: 2,
         errorMessage: 'must be a number from 0 to 5',
         description:
-          'How often a call that could not be sent to its server is tried again, where it only reads or is idempotent.',
+          'How often a call that could not be sent to its server is retried, if it only reads or is idempotent.',
       },
     },
   },
@@ -42,8 +42,8 @@ export const retry: Feature<Settings> = {
       if (upstream === undefined || (nameIn === undefined && list === undefined)) return undefined
       const tools = deps.servers.settings(upstream)?.tools
       const isTool = method === 'tools/call' && name !== undefined && tools !== undefined
-      const own = isTool ? settingOf(tools, name, 'retry')?.value : undefined
-      const attempts = own ?? settings(upstream).attempts
+      const toolAttempts = isTool ? settingOf(tools, name, 'retry')?.value : undefined
+      const attempts = toolAttempts ?? settings(upstream).attempts
       if (attempts === 0) return undefined
       return (next) => (call) =>
         next(call).catch((error: unknown) => tryAgain(error, { call, next, attempts, deps }))
@@ -67,7 +67,7 @@ async function tryAgain(first: unknown, { call, next, attempts, deps }: Attempt)
       () => undefined,
     )
     if (call.signal.aborted) break
-    const again = await resolved(call, deps)
+    const again = await resolveTool(call, deps)
     if (!again) continue
     if (!isRepeatable(again)) break
     call.logFields.set('retries', attempt)
@@ -80,17 +80,17 @@ async function tryAgain(first: unknown, { call, next, attempts, deps }: Attempt)
   throw failure
 }
 
-/** Where the server says when to come back, that is for the caller to know. */
+/** If the server gives a retry time, the decision is left to the caller. */
 function isUnsent(error: unknown): boolean {
   if (!(error instanceof GatewayError) || error.code !== 'SERVER_UNAVAILABLE') return false
   return error.extra.isUnsent === true && error.extra.retryAfterSeconds === undefined
 }
 
 /**
- * The call with its tool. Where the list could not be had before, it is asked for again, which is an attempt to reach
- * the server as well: nothing where that fails too.
+ * The call with its tool. If the tool list was unavailable, it is requested again, which also probes the server;
+ * undefined if that fails.
  */
-async function resolved(call: Call, { servers }: Deps): Promise<Call | undefined> {
+async function resolveTool(call: Call, { servers }: Deps): Promise<Call | undefined> {
   if (call.toolError === undefined) return call
   try {
     return { ...call, tool: await servers.tool(call), toolError: undefined }

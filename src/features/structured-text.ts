@@ -1,9 +1,9 @@
-/** Adds the text of structured content for clients that read text alone. */
+/** Adds the text of structured content for clients that only read text. */
 import type { Call, Outcome } from '../core/call.ts'
 import { canonical, isObject, readJson } from '../core/json/json.ts'
 import type { Feature } from './feature.ts'
 
-/** Gives the structured content of a tool's result as text too, for clients and models that read text alone. */
+/** Adds the structured content of a tool's result as text, for clients and models that only read text. */
 export const structuredText: Feature<Record<never, never>> = {
   name: 'structured_text',
   place: 'features',
@@ -12,7 +12,7 @@ export const structuredText: Feature<Record<never, never>> = {
     type: 'object',
     default: 'off',
     description:
-      'Whether structured content that stands in no text of a result is added as one. By default `off`, and `on` in the corporate profile.',
+      'Whether structured content is added as text, if no text of the result contains it. By default `off`, and `on` in the corporate profile.',
     properties: {},
   },
   create: () => ({
@@ -31,21 +31,21 @@ function withText(outcome: Outcome, call: Call): Outcome {
   const { content } = result.fields
   const blocks: readonly unknown[] = Array.isArray(content) ? content : []
   const { text } = structured
-  const same = lazily(() => canonical(structured.value))
-  if (blocks.some((block) => isObject(block) && says(block.text, text, same))) return outcome
+  const canonicalJson = lazily(() => canonical(structured.value))
+  if (blocks.some((block) => isObject(block) && containsJson(block.text, text, canonicalJson))) return outcome
   call.logFields.set('text_added', true)
   return { kind: 'result', result: result.withItem('content', { type: 'text', text }) }
 }
 
-/** Whether a text contains the JSON, or is the same JSON in other characters. */
-function says(text: unknown, json: string, same: () => string): boolean {
+/** Whether a text contains the JSON, or is equal JSON in another notation. */
+function containsJson(text: unknown, json: string, canonicalJson: () => string): boolean {
   if (typeof text !== 'string') return false
   if (/^[[{]/.test(json) && text.includes(json)) return true
   const value = readJson(text)
-  return value !== undefined && canonical(value) === same()
+  return value !== undefined && canonical(value) === canonicalJson()
 }
 
 function lazily<Value>(make: () => Value): () => Value {
-  let made: { readonly value: Value } | undefined
-  return () => (made ??= { value: make() }).value
+  let cached: { readonly value: Value } | undefined
+  return () => (cached ??= { value: make() }).value
 }

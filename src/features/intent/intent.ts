@@ -1,4 +1,4 @@
-/** Reads the stated intent of calls, suggests better tools, and redirects where the owner wrote a rule. */
+/** Reads the stated intent of calls, suggests better tools, and redirects calls by configured rules. */
 import type { Call, Handler, Outcome, Middleware, Target } from '../../core/call.ts'
 import { type Descriptor, riskRanks, type ServerRecord } from '../../core/descriptor.ts'
 import { GatewayError, asGatewayError } from '../../core/error.ts'
@@ -32,16 +32,16 @@ import type { Services } from '../feature.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'descriptions' | 'features'>
 
-/** What is done with what callers say they want. */
+/** The settings of intents. */
 export interface Settings {
-  /** The call is made and a better tool named, or it is not made where there is a better tool. */
+  /** Whether a call with a better alternative is made, with a suggestion, or not made. */
   readonly mode: 'advise' | 'redirect'
-  /** How many times better than the called tool another must fit. */
+  /** How many times better than the called tool another one must match. */
   readonly margin: number
-  /** Servers see it too. */
+  /** Whether servers see the intent too. */
   readonly forward: boolean
   readonly log_intent: boolean
-  /** Tools of other servers may be named, where all are offered together. */
+  /** Whether tools of other servers may be suggested at the combined endpoint. */
   readonly across: boolean
   readonly compat: boolean
 }
@@ -54,7 +54,7 @@ const settingsSchema = {
       enum: ['advise', 'redirect'],
       default: 'advise',
       description:
-        'What becomes of a call where another tool fits better what its caller wants: it is made and the other tool is named, or the other tool is named and it is not made.',
+        'What happens if another tool fits the intent of a call better: `advise` makes the call and suggests the other tool, `redirect` only suggests it.',
     },
     margin: {
       type: 'number',
@@ -62,7 +62,7 @@ const settingsSchema = {
       maximum: 100,
       default: 1.5,
       errorMessage: 'must be a number from 1',
-      description: 'How many times better another tool must fit to be named.',
+      description: 'How many times better another tool must match to be suggested.',
     },
     forward: {
       type: 'boolean',
@@ -72,32 +72,32 @@ const settingsSchema = {
     log_intent: {
       type: 'boolean',
       default: false,
-      description: 'Whether the log tells what callers want; it may say something of people.',
+      description: 'Whether intents are logged; they may contain personal data.',
     },
     across: {
       type: 'boolean',
       default: false,
-      description: 'Whether tools of other servers may be named, where all servers are offered together.',
+      description: 'Whether tools of other servers may be suggested at the combined endpoint.',
     },
     compat: {
       type: 'boolean',
       default: true,
-      description: 'Whether a suggestion also stands at `suggestion` of a result.',
+      description: 'Whether a suggestion is also sent at `suggestion` of a result.',
     },
   },
 } as const
 
-/** What the caller's wish is called among the values for features. */
+/** The name of the intent among the values for features. */
 const INTENT = 'intent'
 
-/** How long it may be, in bytes. */
+/** The maximum length of an intent, in bytes. */
 const MAX_INTENT_BYTES = 2048
-/** How long the name of a workflow may be, in characters. */
+/** The maximum length of a workflow's name, in characters. */
 const MAX_WORKFLOW_ID_LENGTH = 256
 
 const categories = ['user_requested', 'agent_autonomous', 'workflow_step']
 
-/** What the caller of a tool says it wants. @throws INVALID_INPUT where that has another form */
+/** The intent that the caller of a tool states. @throws INVALID_INPUT if it is malformed */
 function statedIntent(call: Call): string {
   const stated = extensionOf(call, INTENT)
   const { text, category, workflow_id: workflow } = isObject(stated) ? stated : { text: stated }
@@ -117,7 +117,7 @@ function invalid(field: string, what: string): GatewayError {
   return new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${what}.`, { field, reason: 'shape' })
 }
 
-/** Names the tool that fits best what a caller says it wants, where that is not the one it calls. */
+/** Suggests the tool that fits a caller's intent best, if that is not the called one. */
 export const intent: Feature<Settings | false> = {
   name: 'intent',
   place: 'features',
@@ -125,28 +125,28 @@ export const intent: Feature<Settings | false> = {
   schema: settingsSchema,
   create: (settings, deps) => {
     const suggest = createSuggest(deps)
-    // Calls by the name a tool has among those of all servers: their chain knows it by its own alone.
-    const together = new WeakSet<Call['logFields']>()
+    // Calls at the combined endpoint, whose suggestions use exposed names: the chain only knows the tool's own name.
+    const combinedCalls = new WeakSet<Call['logFields']>()
     return {
       responseMiddleware: (method) => {
         if (method !== 'tools/call') return undefined
         return (next) => (call) => {
-          if (call.target.upstream === undefined && isStated(call)) together.add(call.logFields)
+          if (call.target.upstream === undefined && hasIntent(call)) combinedCalls.add(call.logFields)
           return next(call)
         }
       },
       middleware: (target) => {
         const { upstream, isBuiltin } = target
-        const own = settings(upstream)
-        if (own === false || upstream === undefined || isBuiltin) return undefined
-        if (!isCall(target)) return isNamed(target) && !own.forward ? stripped : undefined
+        const ownSettings = settings(upstream)
+        if (ownSettings === false || upstream === undefined || isBuiltin) return undefined
+        if (!isCall(target)) return isNamed(target) && !ownSettings.forward ? withoutIntent : undefined
         const rules = readRules(deps.servers.settings(upstream)?.intent ?? [], upstream, deps.log)
-        return hinting({
+        return suggestTools({
           suggest,
           rules,
-          own,
+          settings: ownSettings,
           deps,
-          isTogether: ({ logFields }) => together.has(logFields),
+          isCombined: ({ logFields }) => combinedCalls.has(logFields),
         })
       },
       values: [{ name: INTENT }],
@@ -166,67 +166,68 @@ export const intent: Feature<Settings | false> = {
   },
 }
 
-/** The argument a model may say it in. */
+/** The argument in which a model may state the intent. */
 const RESERVED = `_${INTENT}`
 
-function isStated(call: Call): boolean {
+function hasIntent(call: Call): boolean {
   const { arguments: given } = call.params.fields
   return hasExtension(call, INTENT) || (isObject(given) && Object.hasOwn(given, RESERVED))
 }
 
-interface Around {
+interface IntentContext {
   readonly suggest: Suggest
   readonly rules: readonly Rule[]
-  readonly own: Settings
+  readonly settings: Settings
   readonly deps: Deps
-  isTogether(call: Call): boolean
+  isCombined(call: Call): boolean
 }
 
-/** How long a suggestion is waited for once the call has ended, in milliseconds. */
+/** How long a suggestion is awaited after the call has ended, in milliseconds. */
 const SUGGESTION_TIMEOUT_MS = 500
 
-function hinting(around: Around): Middleware {
-  const { own, deps } = around
+function suggestTools(context: IntentContext): Middleware {
+  const { settings, deps } = context
   return (next) => {
-    const hinted = async (call: Call): Promise<Outcome> => {
+    const withSuggestion = async (call: Call): Promise<Outcome> => {
       const text = statedIntent(call)
-      const bare = {
-        ...(own.forward ? withWritten(call, INTENT) : withoutExtension(call, INTENT)),
+      const forwarded = {
+        ...(settings.forward ? withWritten(call, INTENT) : withoutExtension(call, INTENT)),
         intent: text,
       }
-      if (own.log_intent) call.logFields.set('intent', text)
-      const found = find(bare, text, around)
-      if (own.mode === 'redirect' && (await mayRedirect(call, deps))) {
+      if (settings.log_intent) call.logFields.set('intent', text)
+      const found = find(forwarded, text, context)
+      if (settings.mode === 'redirect' && (await mayRedirect(call, deps))) {
         const better = await within(found, SUGGESTION_TIMEOUT_MS, undefined)
-        if (better) return redirected(call, note(call, better), own.compat)
+        if (better) return redirectResult(call, logSuggestion(call, better), settings.compat)
       }
-      const outcome = await next(bare)
+      const outcome = await next(forwarded)
       if (outcome.kind === 'input_required') return outcome
       const better = await within(found, SUGGESTION_TIMEOUT_MS, undefined)
-      return better ? advised(outcome, note(call, better), own.compat) : outcome
+      return better ? addSuggestion(outcome, logSuggestion(call, better), settings.compat) : outcome
     }
-    return (call) => (call.internal === undefined && hasExtension(call, INTENT) ? hinted(call) : next(call))
+    return (call) =>
+      call.internal === undefined && hasExtension(call, INTENT) ? withSuggestion(call) : next(call)
   }
 }
 
-/** A suggestion is no reason for a call to fail. */
-async function find(call: Call, text: string, around: Around): Promise<Suggestion | undefined> {
-  const { suggest, rules, own, deps, isTogether } = around
-  const wish = { call, intent: text, isTogether: isTogether(call) }
+/** A failed suggestion must not fail the call. */
+async function find(call: Call, text: string, context: IntentContext): Promise<Suggestion | undefined> {
+  const { suggest, rules, settings, deps, isCombined } = context
+  const request = { call, intent: text, isCombined: isCombined(call) }
   try {
-    return await suggest(wish, { rules, margin: own.margin, across: own.across })
+    return await suggest(request, { rules, margin: settings.margin, across: settings.across })
   } catch (error) {
     deps.log.debug('intent.unanswered', { cause: asGatewayError(error).message })
     return undefined
   }
 }
 
-function note(call: Call, suggestion: Suggestion): Suggestion {
+function logSuggestion(call: Call, suggestion: Suggestion): Suggestion {
   call.logFields.set('suggested', suggestion.recommended_tool)
   return suggestion
 }
 
-/** What was begun is not sent elsewhere: neither what was asked about, nor what a key says was called before. */
+/** Whether a call is new: resumed calls, and calls whose key was used before, are not redirected. */
 async function mayRedirect(call: Call, { store }: Deps): Promise<boolean> {
   if (Object.keys(call.requestState).length > 0) return false
   const { upstream } = call.target
@@ -234,13 +235,13 @@ async function mayRedirect(call: Call, { store }: Deps): Promise<boolean> {
   try {
     return (await findCall(store, callKey(call.principal.id, upstream, idempotencyKeyOf(call)))) === undefined
   } catch {
-    // What is wrong with the key, or with the store, is said by those whose it is.
+    // Problems with the key or the store are reported by their own features.
     return false
   }
 }
 
-/** What callers want is for the gateway: servers are not told where nothing is done with it either. */
-const stripped: Middleware =
+/** Removes the intent for servers, also where the gateway does not use it. */
+const withoutIntent: Middleware =
   (next: Handler): Handler =>
   (call) =>
     next(hasExtension(call, INTENT) ? withoutExtension(call, INTENT) : call)
@@ -249,27 +250,27 @@ function isCall({ method }: Target): boolean {
   return method === 'tools/call'
 }
 
-/** Whether something of a server is asked for by its name. */
+/** Whether a method names an entry of a server. */
 function isNamed({ method }: Target): boolean {
   return known(method).nameIn !== undefined
 }
 
-/** Where in the `_meta` of a result a suggestion stands. */
+/** The `_meta` key of a suggestion in a result. */
 const META_KEY = `${NS}/suggestion`
 
-/** What a tool answered, with the tool that would fit better after it. */
-function advised(outcome: Outcome, suggestion: Suggestion, compat: boolean): Outcome {
+/** The result of a tool, with the suggestion appended. */
+function addSuggestion(outcome: Outcome, suggestion: Suggestion, compat: boolean): Outcome {
   if (outcome.kind === 'input_required') return outcome
   const { result } = outcome
   const { content } = result.fields
   const block = { type: 'text', text: hintOf(suggestion) }
-  const told = Array.isArray(content) ? result.withItem('content', block) : result
-  const beside = compat && result.fields.suggestion === undefined ? { suggestion } : {}
-  return { kind: 'result', result: told.with(beside).withMeta({ [META_KEY]: suggestion }) }
+  const withHint = Array.isArray(content) ? result.withItem('content', block) : result
+  const extraMembers = compat && result.fields.suggestion === undefined ? { suggestion } : {}
+  return { kind: 'result', result: withHint.with(extraMembers).withMeta({ [META_KEY]: suggestion }) }
 }
 
-/** The answer to a call that was not made, because another tool fits better. */
-function redirected({ requestId }: Call, suggestion: Suggestion, compat: boolean): Outcome {
+/** The response to a call that was not made because another tool fits better. */
+function redirectResult({ requestId }: Call, suggestion: Suggestion, compat: boolean): Outcome {
   const { recommended_tool: tool, reason } = suggestion
   const error = new GatewayError('INVALID_INPUT', 'Not run: another tool fits the stated intent better.', {
     suggestion: `Call ${tool}, or make this call without an intent.`,
@@ -293,122 +294,126 @@ function hintOf({ recommended_tool: tool, reason }: Suggestion): string {
 
 // Finds tools whose names and descriptions are closer to an intent than the called one.
 
-/** A tool that fits better what a caller wants than the one it calls. */
+/** A tool that fits the intent better than the called one. */
 interface Suggestion {
-  /** By the name the caller knows it by. */
+  /** The name as the caller knows it. */
   readonly recommended_tool: string
   readonly reason: string
 }
 
-/** A call with what its caller wants, and how it came. */
-interface Wish {
+/** A call, its intent, and how it arrived. */
+interface IntentRequest {
   readonly call: Call
   readonly intent: string
-  /** All servers are offered together where it came in. */
-  readonly isTogether: boolean
+  /** It arrived at the combined endpoint. */
+  readonly isCombined: boolean
 }
 
 interface Choice {
   readonly rules: readonly Rule[]
   readonly margin: number
-  /** Tools of other servers count, where all are offered together. */
+  /** Whether tools of other servers count at the combined endpoint. */
   readonly across: boolean
 }
 
-/** Finds a better tool; nothing where there is none, or where it is not known which tools there are. */
-type Suggest = (wish: Wish, choice: Choice) => Promise<Suggestion | undefined>
+/** Finds a better tool; undefined if there is none, or if the tools are unknown. */
+type Suggest = (request: IntentRequest, choice: Choice) => Promise<Suggestion | undefined>
 
-/** How much of an intent a tool must say to be named at all, from 0 to 1. */
+/** Which part of an intent a tool has to match to be suggested, from 0 to 1. */
 const MIN_SCORE = 0.25
-/** How many of the best tools are looked at. */
+/** How many of the best matches are considered. */
 const MAX_CANDIDATES = 5
 
-/** Suggests what the owner of a server says, or else the tool whose words fit best: never one of more risk. */
+/** Suggests the configured tool, otherwise the best match; never a tool with a higher risk. */
 function createSuggest(deps: Deps): Suggest {
   const rankingOf = rankingsOf(({ tools }) => tools.map(({ entry }) => describedTool(entry)))
 
-  const named = ({ isTogether }: Wish, { upstream, name }: Descriptor, reason: string): Suggestion => {
-    return { recommended_tool: deps.servers.exposedName(upstream, name, isTogether), reason }
+  const toSuggestion = (
+    { isCombined }: IntentRequest,
+    { upstream, name }: Descriptor,
+    reason: string,
+  ): Suggestion => {
+    return { recommended_tool: deps.servers.exposedName(upstream, name, isCombined), reason }
   }
 
-  const ruled = async (
-    wish: Wish,
+  const fromRules = async (
+    request: IntentRequest,
     called: Descriptor,
     rules: readonly Rule[],
     record: ServerRecord,
   ): Promise<Suggestion | 'none' | undefined> => {
-    for (const { holds, suggest, reason = RULE_REASON } of rules) {
-      if (!holds(called.name, wish.intent)) continue
+    for (const { appliesTo, suggest, reason = RULE_REASON } of rules) {
+      if (!appliesTo(called.name, request.intent)) continue
       if (suggest === called.name) return 'none'
       const entry = record.tools.find((tool) => tool.entry.name === suggest)?.entry
-      if (entry && (await deps.invoker.isPermitted(callOf(wish.call, entry))))
-        return named(wish, entry, reason)
+      if (entry && (await deps.invoker.isPermitted(callOf(request.call, entry))))
+        return toSuggestion(request, entry, reason)
     }
     return undefined
   }
 
-  const ranked = async (
-    wish: Wish,
+  const fromRanking = async (
+    request: IntentRequest,
     called: Descriptor,
     margin: number,
     records: readonly ServerRecord[],
   ): Promise<Suggestion | undefined> => {
-    const found = rankingOf(records).rank(wish.intent)
-    const own = found.find(({ of }) => isSame(of.entry, called))?.score ?? 0
+    const found = rankingOf(records).rank(request.intent)
+    const calledScore = found.find(({ of }) => isSame(of.entry, called))?.score ?? 0
     for (const { of, score, match } of found.slice(0, MAX_CANDIDATES)) {
-      if (match < MIN_SCORE || score < margin * own || isSame(of.entry, called)) return undefined
+      if (match < MIN_SCORE || score < margin * calledScore || isSame(of.entry, called)) return undefined
       if (riskRanks[of.entry.classification.risk] > riskRanks[called.classification.risk]) continue
-      if (await deps.invoker.isPermitted(callOf(wish.call, of.entry)))
-        return named(wish, of.entry, MATCH_REASON)
+      if (await deps.invoker.isPermitted(callOf(request.call, of.entry)))
+        return toSuggestion(request, of.entry, MATCH_REASON)
     }
     return undefined
   }
 
-  return async (wish, { rules, margin, across }) => {
-    const { upstream, name } = wish.call.target
+  return async (request, { rules, margin, across }) => {
+    const { upstream, name } = request.call.target
     const records = deps.servers.records()
     const record = upstream === undefined ? undefined : await records.of(upstream)
     const called = record?.tools.find(({ entry }) => entry.name === name)?.entry
     if (!record || !called) return undefined
-    const found = await ruled(wish, called, rules, record)
+    const found = await fromRules(request, called, rules, record)
     if (found !== undefined) return found === 'none' ? undefined : found
-    const isAcross = across && wish.isTogether
+    const isAcross = across && request.isCombined
     const all = isAcross ? await Promise.all(records.names.map(async (each) => records.of(each))) : [record]
-    return ranked(wish, called, margin, all)
+    return fromRanking(request, called, margin, all)
   }
 }
 
-const RULE_REASON = 'The owner of the server names it for this.'
+const RULE_REASON = 'The owner of the server recommends it for this intent.'
 const MATCH_REASON = 'Its name and description are closer to the stated intent.'
 
 function isSame(one: Descriptor, other: Descriptor): boolean {
   return one.upstream === other.upstream && one.name === other.name
 }
 
-// The owner's rules from an intent to a tool, and their problems.
+// The configured rules from an intent to a tool, and their problems.
 
-/** A rule of the owner of a server, ready to be held against an intent. */
+/** A configured rule, compiled. */
 interface Rule extends IntentRule {
-  /** Whether the rule is for a call of this tool with this intent. */
-  holds(tool: string, intent: string): boolean
+  /** Whether the rule applies to a call of this tool with this intent. */
+  appliesTo(tool: string, intent: string): boolean
 }
 
-/** The rules that can be used, in the order they are written; the others are logged. */
+/** The usable rules, in configured order; the others are logged. */
 function readRules(rules: readonly IntentRule[], upstream: string, log: Log): readonly Rule[] {
   return rules.flatMap((rule) => {
     const test = testOf(rule.when)
-    if (test) return [{ ...rule, holds: (tool, intent) => fits(rule.on, tool) && test(intent) }]
+    if (test) return [{ ...rule, appliesTo: (tool, intent) => fits(rule.on, tool) && test(intent) }]
     log.warn('intent.rule_unusable', { upstream, when: rule.when })
     return []
   })
 }
 
-/** Whether an intent is of the kind a rule is about; nothing where the rule cannot be read. */
+/** The test of a rule's intent; undefined if the rule is invalid. */
 function testOf(when: string): ((intent: string) => boolean) | undefined {
   const [, source] = /^\/(.+)\/$/s.exec(when) ?? []
   if (source === undefined) {
-    const wanted = wordsIn(when).map(stem)
-    return wanted.length === 0 ? undefined : (intent) => hasAll(intent, wanted)
+    const requiredWords = wordsIn(when).map(stem)
+    return requiredWords.length === 0 ? undefined : (intent) => hasAll(intent, requiredWords)
   }
   try {
     const pattern = compilePattern(source, { ignoreCase: true })
@@ -418,12 +423,12 @@ function testOf(when: string): ((intent: string) => boolean) | undefined {
   }
 }
 
-function hasAll(intent: string, wanted: readonly string[]): boolean {
-  const there = new Set(wordsIn(intent).map(stem))
-  return wanted.every((word) => there.has(word))
+function hasAll(intent: string, requiredWords: readonly string[]): boolean {
+  const words = new Set(wordsIn(intent).map(stem))
+  return requiredWords.every((word) => words.has(word))
 }
 
-/** What is wrong with the rules about intents: patterns that cannot be used, and tools that are not there. */
+/** Problems of the rules: invalid patterns, and missing tools. */
 async function ruleProblems(deps: Deps): Promise<Finding[]> {
   const found = await Promise.all(deps.servers.names().map((name) => problemsOf(name, deps)))
   return found.flat()
@@ -436,7 +441,7 @@ async function problemsOf(upstream: string, deps: Deps): Promise<Finding[]> {
   const names = tools?.map(({ name }) => name)
   return rules.flatMap(({ when, suggest }, at) => {
     const path = ['upstreams', upstream, 'intent', String(at)]
-    const unusable = { path: [...path, 'when'], message: 'is no pattern that can be matched, and no words' }
+    const unusable = { path: [...path, 'when'], message: 'is neither a valid pattern nor words' }
     const absent = names?.includes(suggest) === false && {
       path: [...path, 'suggest'],
       message: `${upstream} has no tool named ${suggest}${hint(suggest, names)}`,

@@ -1,4 +1,4 @@
-/** The manifest of servers: as a tool, at `/capabilities`, and in discovery. */
+/** The manifest of servers: as a tool, at `/capabilities`, and in `server/discover`. */
 import { createHash } from 'node:crypto'
 import type { Call, Handler, Notification, Outcome, Middleware } from '../../core/call.ts'
 import type { ServerRecord } from '../../core/descriptor.ts'
@@ -35,42 +35,42 @@ const settingsSchema = {
     ttl: {
       ...durationSchema,
       default: '60s',
-      description: 'How long a manifest may be kept before it is asked for again.',
+      description: 'How long a manifest may be cached.',
     },
     inline: {
       ...sizeSchema,
       default: '16KB',
-      description: 'How large a manifest may be to be sent along when a client connects.',
+      description: 'The maximum size of a manifest that is sent when a client connects.',
     },
     listed: {
       type: 'boolean',
-      description: 'Whether `get_manifest` stands in lists of tools; as `meta_tools` says unless given.',
+      description: 'Whether `get_manifest` is listed as a tool; `meta_tools` decides if not given.',
     },
     compat: {
       type: 'boolean',
       default: true,
       description:
-        'Whether the members of the manifest also stand at the top of the result of `get_manifest`.',
+        'Whether the members of the manifest are also sent at the top level of the result of `get_manifest`.',
     },
   },
 } as const
 
 const NAME = 'manifest'
 
-/** Tells programs what a server does, costs and needs, before they call it. */
+/** Publishes what a server does, costs and needs, for programs. */
 export const manifest: Feature<Settings | false> = {
   name: NAME,
   place: 'features',
   isLeftToGateway: true,
   schema: settingsSchema,
   create: (settings, deps) => {
-    const said = introducing(async (call) => {
+    const introduction = introducing(async (call) => {
       const own = settings(call.target.upstream)
       if (own === false) return undefined
       const description = await descriptionSoon(NAME, call, deps)
       const path = call.target.upstream === undefined ? '' : `/${call.target.upstream}`
       const url = deps.pages.url(`/capabilities${path}`)
-      const made = description && (await smallManifest(description, own.inline, { call, deps }))
+      const manifestJson = description && (await smallManifest(description, own.inline, { call, deps }))
       return {
         extensions: {
           [META_KEY]: {
@@ -80,16 +80,16 @@ export const manifest: Feature<Settings | false> = {
             ...(deps.gateway.hasTools && { tool: definition.name }),
           },
         },
-        ...(made && { meta: { [META_KEY]: made } }),
+        ...(manifestJson && { meta: { [META_KEY]: manifestJson } }),
       }
     })
-    const changes = telling(deps, (upstream) => settings(upstream) !== false)
+    const changes = createChangeNotifier(deps, (upstream) => settings(upstream) !== false)
     return {
       tools: [toolOf(settings, deps)],
       pages: pagesOf(settings, deps),
       responseMiddleware: (method) => {
-        if (method === 'server/discover') return (next) => said(changes.declared(next))
-        return method === 'subscriptions/listen' ? changes.heard : undefined
+        if (method === 'server/discover') return (next) => introduction(changes.declare(next))
+        return method === 'subscriptions/listen' ? changes.subscribe : undefined
       },
       close: async () => changes.close(),
     }
@@ -98,17 +98,17 @@ export const manifest: Feature<Settings | false> = {
 
 type Json = Readonly<Record<string, unknown>>
 
-/** The manifest with what is left, where it is no larger than so many bytes. */
+/** The manifest with remaining quotas, if it is no larger than the limit in bytes. */
 async function smallManifest(
   description: ServerDescription,
-  most: number,
-  asked: Asked,
+  maxBytes: number,
+  context: ManifestContext,
 ): Promise<Json | undefined> {
-  const fits = (value: Json): boolean => Buffer.byteLength(JSON.stringify(value)) <= most
-  const lasting = asked.deps.descriptions.document(description, 'manifest', manifestOf)
-  // What is left is only counted where it will be told.
-  const made = fits(lasting) ? await withRemainingQuota(lasting, description, asked) : undefined
-  return made && fits(made) ? made : undefined
+  const fits = (value: Json): boolean => Buffer.byteLength(JSON.stringify(value)) <= maxBytes
+  const stable = context.deps.descriptions.document(description, 'manifest', manifestOf)
+  // Quotas are only determined if the manifest will be sent.
+  const manifestJson = fits(stable) ? await withRemainingQuota(stable, description, context) : undefined
+  return manifestJson && fits(manifestJson) ? manifestJson : undefined
 }
 
 const META_KEY = `${NS}/manifest`
@@ -130,13 +130,13 @@ function toolOf(settings: SettingsFor, deps: Deps): BuiltinTool {
     isListed: (upstream) => listedBy(settings(upstream)),
     handle: async (call) => {
       const own = settings(call.target.upstream)
-      const { whole: made } = await manifestFor(call, deps)
-      const { _meta: meta, ...members } = made
+      const { complete: manifestJson } = await manifestFor(call, deps)
+      const { _meta: meta, ...members } = manifestJson
       const ttl = own === false ? 0 : own.ttl
       return answered({
         ...(own !== false && own.compat && members),
-        content: [{ type: 'text', text: JSON.stringify(made) }],
-        structuredContent: made,
+        content: [{ type: 'text', text: JSON.stringify(manifestJson) }],
+        structuredContent: manifestJson,
         _meta: { ...Object(meta), ttlMs: ttl, cacheScope: 'private' },
       })
     },
@@ -150,10 +150,10 @@ function listedBy(settings: Settings | false): boolean | undefined {
 async function manifestFor(
   call: Call,
   deps: Deps,
-): Promise<{ readonly lasting: Json; readonly whole: Json }> {
+): Promise<{ readonly stable: Json; readonly complete: Json }> {
   const description = await describedList(NAME, call, deps)
-  const lasting = deps.descriptions.document(description, 'manifest', manifestOf)
-  return { lasting, whole: await withRemainingQuota(lasting, description, { call, deps }) }
+  const stable = deps.descriptions.document(description, 'manifest', manifestOf)
+  return { stable, complete: await withRemainingQuota(stable, description, { call, deps }) }
 }
 
 function pagesOf(settings: SettingsFor, deps: Deps): BuiltinPage[] {
@@ -162,12 +162,12 @@ function pagesOf(settings: SettingsFor, deps: Deps): BuiltinPage[] {
     return own === false ? 0 : Math.round(own.ttl / 1000)
   }
   const capabilities: Handler = async (call) => {
-    const { lasting, whole } = await manifestFor(call, deps)
+    const { stable, complete } = await manifestFor(call, deps)
     return pageOf({
-      text: JSON.stringify(whole),
+      text: JSON.stringify(complete),
       type: 'application/json',
       maxAge: maxAge(call),
-      ...(whole !== lasting && { lasting: JSON.stringify(lasting) }),
+      ...(complete !== stable && { stable: JSON.stringify(stable) }),
     })
   }
   const card: Handler = async (call) => {
@@ -185,20 +185,20 @@ function pagesOf(settings: SettingsFor, deps: Deps): BuiltinPage[] {
     { path: '/capabilities/*', handle: capabilities },
     { path: '/mcp/server-card', handle: card },
     { path: '/mcp/*/server-card', handle: card },
-    // It names where cards are, and has to be readable before a client has a token.
+    // The catalog lists server cards, and must be readable before a client has a token.
     { path: '/.well-known/mcp/catalog.json', isOpen: () => true, handle: catalogue },
   ]
 }
 
-/** An entry for all servers together where there are several, and one for each. */
+/** One entry for each server, and one for all together if there are several. */
 async function entriesOf(deps: Deps): Promise<unknown[]> {
   const names = deps.servers.names().filter((name) => deps.features.isOn(NAME, name))
-  const asked = names.length > 1 ? [undefined, ...names] : names
-  const descriptions = await Promise.all(asked.map(async (name) => deps.descriptions.of(name)))
+  const targets = names.length > 1 ? [undefined, ...names] : names
+  const descriptions = await Promise.all(targets.map(async (name) => deps.descriptions.of(name)))
   return descriptions.flatMap((description: ServerDescription, index) => {
-    // There is nothing to connect to that all of them are at.
+    // There is no combined endpoint to connect to.
     if (isApart(description)) return []
-    const name = asked[index]
+    const name = targets[index]
     const url = deps.pages.url(name === undefined ? '/mcp/server-card' : `/mcp/${name}/server-card`)
     return url === undefined
       ? []
@@ -206,23 +206,23 @@ async function entriesOf(deps: Deps): Promise<unknown[]> {
   })
 }
 
-interface Asked {
+interface ManifestContext {
   readonly call: Call
   readonly deps: Deps
 }
 
-/** A manifest with what is left to its reader just then: of the rates of the server, and of each tool with its own. */
+/** A manifest with the reader's remaining quotas: of the server, and of each tool with its own limits. */
 async function withRemainingQuota(
   manifest: Json,
   description: ServerDescription,
-  { call, deps }: Asked,
+  { call, deps }: ManifestContext,
 ): Promise<Json> {
   const [only, ...others] = deps.servers.names()
   const upstream = call.target.upstream ?? (others.length === 0 ? only : undefined)
   if (!deps.features.isOn('quota', upstream)) return manifest
   const { principal } = call
   const counted = countedOf(description.tools)
-  const [whole, ...own] = await Promise.all([
+  const [complete, ...own] = await Promise.all([
     deps.features.remainingQuota(principal, upstream),
     ...description.tools.map(async (tool) =>
       counted.has(tool) && deps.features.isOn('quota', tool.upstream)
@@ -230,61 +230,61 @@ async function withRemainingQuota(
         : undefined,
     ),
   ])
-  if (!whole && own.every((each) => each === undefined)) return manifest
+  if (!complete && own.every((each) => each === undefined)) return manifest
   const { rate_limits: rates, tools } = manifest
-  const { of: _of, ...left } = whole ? quotaData(whole) : {}
+  const { of: _of, ...remaining } = complete ? quotaData(complete) : {}
   return {
     ...manifest,
-    // As many tools as in the description, in its order.
+    // The manifest has the tools of the description, in the same order.
     tools: Array.isArray(tools) ? tools.map((tool: Json, at) => withQuota(tool, own[at])) : [],
-    ...(whole && { rate_limits: { ...(isObject(rates) && rates), ...left } }),
+    ...(complete && { rate_limits: { ...(isObject(rates) && rates), ...remaining } }),
   }
 }
 
-function withQuota(tool: Json, left: Parameters<typeof quotaData>[0] | undefined): Json {
-  return left ? { ...tool, quota: quotaData(left) } : tool
+function withQuota(tool: Json, remaining: Parameters<typeof quotaData>[0] | undefined): Json {
+  return remaining ? { ...tool, quota: quotaData(remaining) } : tool
 }
 
-// Notifies listeners when what a manifest says of tools changes.
+// Notifies listeners when the manifest's data about tools changes.
 
-/** Tells listening clients when something of a manifest changes that its server does not tell of itself. */
-interface Telling {
-  /** Says so where a server is discovered. */
-  readonly declared: Middleware
-  /** Tells those who listen. */
-  readonly heard: Middleware
+/** Notifies listening clients of manifest changes that the server does not announce. */
+interface ChangeNotifier {
+  /** Declares the notifications in `server/discover`. */
+  readonly declare: Middleware
+  /** Notifies subscribers. */
+  readonly subscribe: Middleware
   close(): void
 }
 
-/** How often what was seen of calls is looked at, in milliseconds, while there are listeners. */
+/** How often call statistics are checked while there are listeners, in milliseconds. */
 const POLL_INTERVAL_MS = 10_000
 
-/** Notifications of changed tools for listeners. */
+/** The notification of changed tools. */
 const CHANGED = 'notifications/tools/list_changed'
 
-/** Watches what manifests are made of; nothing is asked of servers for it. */
-export function telling(deps: Deps, isOn: (upstream?: string) => boolean): Telling {
-  const listeners = new Map<object, { readonly upstream: string | undefined; tell(): void }>()
+/** Watches the data of manifests, without requests to servers. */
+export function createChangeNotifier(deps: Deps, isOn: (upstream?: string) => boolean): ChangeNotifier {
+  const listeners = new Map<object, { readonly upstream: string | undefined; notify(): void }>()
   const known = new Map<string, ReadonlyMap<string, string>>()
-  let isHearing = false
+  let isListening = false
   let timer: NodeJS.Timeout | undefined
 
-  const look = (upstream: string): void => {
+  const check = (upstream: string): void => {
     const record = deps.servers.records().last(upstream)
     const before = known.get(upstream)
     if (!record) return
-    const after = marksOf(record)
+    const after = fingerprintsOf(record)
     known.set(upstream, after)
-    if (!before || !isChanged(before, after, tellsItself(record))) return
+    if (!before || !isChanged(before, after, announcesItself(record))) return
     for (const listener of listeners.values()) {
-      if (listener.upstream === undefined || listener.upstream === upstream) listener.tell()
+      if (listener.upstream === undefined || listener.upstream === upstream) listener.notify()
     }
   }
   const start = (): void => {
-    if (!isHearing) deps.servers.records().onChange((upstream) => listeners.size > 0 && look(upstream))
-    isHearing = true
-    deps.servers.names().forEach(look)
-    timer ??= setInterval(() => deps.servers.names().forEach(look), POLL_INTERVAL_MS).unref()
+    if (!isListening) deps.servers.records().onChange((upstream) => listeners.size > 0 && check(upstream))
+    isListening = true
+    deps.servers.names().forEach(check)
+    timer ??= setInterval(() => deps.servers.names().forEach(check), POLL_INTERVAL_MS).unref()
   }
   const stop = (): void => {
     clearInterval(timer)
@@ -295,14 +295,14 @@ export function telling(deps: Deps, isOn: (upstream?: string) => boolean): Telli
   const listen = async (call: Call, next: (call: Call) => Promise<Outcome>): Promise<Outcome> => {
     const { upstream } = call.target
     const listener = {}
-    // Earlier changes go to the earlier listeners.
+    // Changes up to now go to the earlier listeners.
     start()
-    const emit = (note: Notification): void => {
-      if (note.method !== ACKNOWLEDGED) return call.emit(note)
-      // Whoever asked for it hears of changed tools, whether the server tells of them or not.
-      call.emit(acknowledged(note, ['tools']))
+    const emit = (notification: Notification): void => {
+      if (notification.method !== ACKNOWLEDGED) return call.emit(notification)
+      // Subscribers are notified of changed tools, whether or not the server announces them.
+      call.emit(acknowledged(notification, ['tools']))
       // Nothing may come before the acknowledgement (2026-07-28 basic/utilities/subscriptions).
-      listeners.set(listener, { upstream, tell: () => call.emit({ method: CHANGED }) })
+      listeners.set(listener, { upstream, notify: () => call.emit({ method: CHANGED }) })
     }
     try {
       return await next({ ...call, emit })
@@ -313,42 +313,45 @@ export function telling(deps: Deps, isOn: (upstream?: string) => boolean): Telli
   }
 
   return {
-    declared: (next) => (call) => (isOn(call.target.upstream) ? next(call).then(declared) : next(call)),
-    heard: (next) => (call) =>
+    declare: (next) => (call) =>
+      isOn(call.target.upstream) ? next(call).then(declareListChanged) : next(call),
+    subscribe: (next) => (call) =>
       isOn(call.target.upstream) && listsWanted(call).includes('tools') ? listen(call, next) : next(call),
     close: stop,
   }
 }
 
-function declared(outcome: Outcome): Outcome {
+function declareListChanged(outcome: Outcome): Outcome {
   if (outcome.kind === 'input_required') return outcome
   return { kind: 'result', result: withListChanged(outcome.result, ['tools']) }
 }
 
-function tellsItself({ capabilities: { tools } }: ServerRecord): boolean {
+function announcesItself({ capabilities: { tools } }: ServerRecord): boolean {
   return isObject(tools) && tools.listChanged === true
 }
 
-/** A mark of each tool that is another one when anything of it is that the server does not tell of. */
-function marksOf(record: ServerRecord): Map<string, string> {
+/** A fingerprint of each tool's data, as far as the server does not announce its changes. */
+function fingerprintsOf(record: ServerRecord): Map<string, string> {
   const { tools } = record
-  const isTold = tellsItself(record)
+  const isAnnounced = announcesItself(record)
   return new Map(
     tools.map(({ entry, facts, statistics: seen }) => {
-      const shown = seen && [latencyOf({ words: {}, statistics: seen }), seen.types, seen.hasCursor]
-      const text = JSON.stringify([isTold ? '' : entry.definition, facts, shown])
+      const statisticsView = seen && [latencyOf({ words: {}, statistics: seen }), seen.types, seen.hasCursor]
+      const text = JSON.stringify([isAnnounced ? '' : entry.definition, facts, statisticsView])
       return [entry.name, createHash('sha256').update(text).digest('base64url').slice(0, 22)]
     }),
   )
 }
 
-/** Whether anything changed; of a server that tells of its own list, only what the gateway knows of the same tools. */
+/** Whether anything changed; for servers that announce their lists, only the gateway's data about the same tools counts. */
 function isChanged(
   before: ReadonlyMap<string, string>,
   after: ReadonlyMap<string, string>,
-  isTold: boolean,
+  isAnnounced: boolean,
 ): boolean {
-  const isOther = [...after].some(([name, mark]) => before.has(name) && before.get(name) !== mark)
-  if (isTold) return isOther
-  return isOther || before.size !== after.size || [...after.keys()].some((name) => !before.has(name))
+  const isDifferent = [...after].some(
+    ([name, fingerprint]) => before.has(name) && before.get(name) !== fingerprint,
+  )
+  if (isAnnounced) return isDifferent
+  return isDifferent || before.size !== after.size || [...after.keys()].some((name) => !before.has(name))
 }

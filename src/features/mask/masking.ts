@@ -1,32 +1,32 @@
-/** Finds and replaces what rules name in texts and in JSON, also in JSON inside of texts. */
+/** Finds and replaces what rules name, in texts, in JSON, and in JSON inside texts. */
 import type { Target } from '../../core/call.ts'
 import { isObject, readJson, elements, members } from '../../core/json/json.ts'
 import { type Step, parseSteps } from '../../core/json/path.ts'
 import { fits } from '../../core/text/pattern.ts'
 import { compilePattern, type Pattern } from '../../core/text/pattern.ts'
 
-/** A place whose value must not stay, and what may stand there instead: the best comes first. */
+/** A place whose value must be masked, and its possible replacements, the best first. */
 export interface Place {
   readonly path: readonly (string | number)[]
   readonly replacements: readonly unknown[]
 }
 
-/** Masks the parts of one answer, and counts what it masked. */
+/** Masks the parts of one response, and counts what it masked. */
 export interface Masker {
   readonly count: number
-  /** A text without what patterns match. */
+  /** A text with the matches of patterns replaced. */
   text(text: string): string
-  /** A text that may be JSON, in which paths find something too. */
+  /** The same for a text that may be JSON, to which paths apply too. */
   document(text: string): string
-  /** Where in a JSON value something must not stay. */
+  /** The places in a JSON value that must be masked. */
   places(value: unknown): readonly Place[]
 }
 
-/** How much of one answer is looked at, in characters: a text beyond that is masked as a whole. */
+/** How much of one response is examined, in characters: texts beyond that are replaced completely. */
 const MAX_CHARACTERS = 2_000_000
-/** How deep a value is looked into; what is nested deeper is masked as a whole. */
+/** How deep a value is examined; deeper values are replaced completely. */
 const MAX_DEPTH = 200
-/** How often a text is gone through, as what is put in can make up a match with what stands around it. */
+/** How often patterns are applied to a text, because a replacement can form a new match with its surroundings. */
 const MAX_ROUNDS = 4
 
 type PathRule = Rules['paths'][number]
@@ -90,11 +90,11 @@ class RuleMasker implements Masker {
     if (rule || path.length > MAX_DEPTH) {
       if (value === null) return []
       this.#count += 1
-      return [{ path, replacements: [rule?.replace ?? this.#fallback, null, GONE] }]
+      return [{ path, replacements: [rule?.replace ?? this.#fallback, null, REMOVED] }]
     }
     if (typeof value === 'string' || typeof value === 'number') {
       const masked = this.text(String(value))
-      return masked === String(value) ? [] : [{ path, replacements: [masked, null, GONE] }]
+      return masked === String(value) ? [] : [{ path, replacements: [masked, null, REMOVED] }]
     }
     if (Array.isArray(value)) {
       return value.flatMap((element: unknown, index) =>
@@ -119,11 +119,11 @@ class RuleMasker implements Masker {
       const copy = (copies.get(maskedName) ?? 0) + 1
       copies.set(maskedName, copy)
       const newName = copy === 1 ? maskedName : `${maskedName} ${copy}`
-      const removal = { path: [...path, key], replacements: [GONE] }
+      const removal = { path: [...path, key], replacements: [REMOVED] }
       // The member cannot be kept under a name that another member has, or that would be masked again.
       if (masked === undefined || Object.hasOwn(object, newName) || this.#maskName(newName) !== newName)
         return [removal]
-      return [removal, { path: [...path, newName], replacements: [JSON.parse(masked), null, GONE] }]
+      return [removal, { path: [...path, newName], replacements: [JSON.parse(masked), null, REMOVED] }]
     })
   }
 
@@ -138,19 +138,19 @@ function firstEdit({ path, replacements: [to] }: Place): Edit {
   return { path, to }
 }
 
-/** The paths that lead on through a member or element, from there. */
+/** The path rules that continue through a member or element, from there on. */
 function rulesBelow(rules: readonly PathRule[], key: Exclude<Step, null>): readonly PathRule[] {
   return rules.flatMap(({ steps: [first, ...steps], replace }) =>
     first === null || first === key ? [{ steps, replace }] : [],
   )
 }
 
-/** The object or array a text is; nothing where it is neither. */
+/** The object or array that a text contains; undefined if it is neither. */
 function parseJson(text: string): unknown {
   return /^\s*[[{]/.test(text) ? readJson(text) : undefined
 }
 
-/** A rule as it is configured: what is masked, by one of path and pattern. */
+/** A configured rule: masks by a path or a pattern. */
 export interface RuleSettings {
   readonly path?: string
   readonly pattern?: string
@@ -158,25 +158,27 @@ export interface RuleSettings {
   readonly replace: string
 }
 
-/** The rules that hold for a target, ready to be used. */
+/** The compiled rules of a target. */
 export interface Rules {
   readonly paths: readonly { readonly steps: readonly Step[]; readonly replace: string }[]
   readonly patterns: readonly { readonly pattern: Pattern; readonly replace: string }[]
 }
 
-/** The rules that hold for what a target answers; nothing where there are none. @throws TypeError */
+/** The rules for the responses of a target; undefined if there are none. @throws TypeError */
 export function rulesFor(rules: readonly RuleSettings[], target: Target): Rules | undefined {
-  const own = rules.filter((rule) => isFor(rule, target))
-  if (own.length === 0) return undefined
+  const applicable = rules.filter((rule) => isFor(rule, target))
+  if (applicable.length === 0) return undefined
   return {
-    paths: own.flatMap(({ path, replace }) => (path === undefined ? [] : { steps: stepsOf(path), replace })),
-    patterns: own.flatMap(({ pattern, replace }) =>
+    paths: applicable.flatMap(({ path, replace }) =>
+      path === undefined ? [] : { steps: stepsOf(path), replace },
+    ),
+    patterns: applicable.flatMap(({ pattern, replace }) =>
       pattern === undefined ? [] : { pattern: patternOf(pattern), replace },
     ),
   }
 }
 
-// Whose tool a task is of, or a message between calls, cannot be known: then every rule holds.
+// The tool of a task, or of a message between calls, is unknown: then every rule applies.
 function isFor({ tools }: RuleSettings, { method, name }: Target): boolean {
   if (tools === undefined || method.startsWith('tasks/') || method === 'subscriptions/listen') return true
   return method === 'tools/call' && (name === undefined || [tools].flat().some((glob) => fits(glob, name)))
@@ -184,7 +186,7 @@ function isFor({ tools }: RuleSettings, { method, name }: Target): boolean {
 
 function stepsOf(path: string): readonly Step[] {
   const steps = parseSteps(path)
-  if (!steps) throw new TypeError(`${path} is no path`)
+  if (!steps) throw new TypeError(`${path} is not a valid path`)
   return steps
 }
 
@@ -194,61 +196,63 @@ function patternOf(source: string): Pattern {
   return pattern
 }
 
-/** What stands for a value that is left out. */
-const GONE = Symbol('gone')
+/** Marks a value that is removed. */
+const REMOVED = Symbol('gone')
 
-/** A place in a JSON value, and what is to stand there. */
+/** A place in a JSON value, and its new value. */
 interface Edit {
   readonly path: readonly (string | number)[]
   readonly to: unknown
 }
 
 interface Branch {
-  /** What stands here; absent where only something below changes. */
+  /** The new value; absent if only something below changes. */
   to?: unknown
-  readonly below: Map<string, Branch>
+  readonly children: Map<string, Branch>
 }
 
-/** JSON text with some places changed; all else keeps its text. Nothing where the whole is left out. */
+/** JSON text with some places changed; everything else keeps its text. Undefined if the whole value is removed. */
 export function editJson(text: string, edits: readonly Edit[]): string | undefined {
-  const root: Branch = { below: new Map() }
+  const root: Branch = { children: new Map() }
   for (const { path, to } of edits) {
     let branch = root
     for (const step of path) {
-      const next: Branch = branch.below.get(String(step)) ?? { below: new Map() }
-      branch.below.set(String(step), next)
+      const next: Branch = branch.children.get(String(step)) ?? { children: new Map() }
+      branch.children.set(String(step), next)
       branch = next
     }
     branch.to = to
   }
-  return edited(text, root)
+  return applyBranch(text, root)
 }
 
-function edited(text: string, branch: Branch): string | undefined {
-  if ('to' in branch) return branch.to === GONE ? undefined : JSON.stringify(branch.to)
-  if (branch.below.size === 0) return text
-  return text.trimStart().startsWith('[') ? editedArray(text, branch) : editedObject(text, branch)
+function applyBranch(text: string, branch: Branch): string | undefined {
+  if ('to' in branch) return branch.to === REMOVED ? undefined : JSON.stringify(branch.to)
+  if (branch.children.size === 0) return text
+  return text.trimStart().startsWith('[') ? applyToArray(text, branch) : applyToObject(text, branch)
 }
 
-function editedArray(text: string, { below }: Branch): string {
-  const kept = elements(text).map((element, index) => {
-    const branch = below.get(String(index))
-    return branch ? edited(element, branch) : element
+function applyToArray(text: string, { children }: Branch): string {
+  const elementTexts = elements(text).map((element, index) => {
+    const branch = children.get(String(index))
+    return branch ? applyBranch(element, branch) : element
   })
-  return `[${kept.filter((each) => each !== undefined).join(',')}]`
+  return `[${elementTexts.filter((each) => each !== undefined).join(',')}]`
 }
 
-function editedObject(text: string, { below }: Branch): string {
+function applyToObject(text: string, { children }: Branch): string {
   const found = members(text)
-  // Of members with one name the last one is the value, and the only one that was looked at.
+  // Of duplicate keys, the last member is the value, and the only one that was examined.
   const last = new Map(found.map((member) => [member.key, member]))
   const parts = found.flatMap((member) => {
-    const branch = below.get(member.key)
+    const branch = children.get(member.key)
     if (!branch) return [text.slice(member.start, member.end)]
     if (last.get(member.key) !== member) return []
-    return pair(member.key, edited(text.slice(member.valueStart, member.end), branch))
+    return pair(member.key, applyBranch(text.slice(member.valueStart, member.end), branch))
   })
-  const added = [...below].flatMap(([key, branch]) => (last.has(key) ? [] : pair(key, edited('', branch))))
+  const added = [...children].flatMap(([key, branch]) =>
+    last.has(key) ? [] : pair(key, applyBranch('', branch)),
+  )
   return `{${[...parts, ...added].join(',')}}`
 }
 

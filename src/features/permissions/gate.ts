@@ -1,34 +1,34 @@
-/** The gate of one thing: the scopes it requires and the owner's rules for it. */
+/** The gate of one entry: the scopes it requires, and the configured rules for it. */
 import type { Call, Outcome } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
 import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
 import { fits, fitting } from '../../core/text/pattern.ts'
 import type { Services } from '../feature.ts'
-import { decoded, fold, pathVariants, tidy, uriReadings } from './path-variants.ts'
+import { fullyDecoded, fold, pathVariants, normalisePath, uriReadings } from './path-variants.ts'
 import { type Rules, rulesFor } from './rules.ts'
 
-/** What stands between callers and one tool, prompt or resource. */
+/** The access control of one tool, prompt or resource. */
 export interface Gate {
   readonly requirement: Requirement
   readonly rules: Rules | undefined
 }
 
-/** What becomes of a call, and why. */
-export type Verdict =
+/** The decision about a call. */
+export type AccessDecision =
   | { readonly kind: 'allowed' }
-  | { readonly kind: 'denied'; readonly isUnreadable?: true }
+  | { readonly kind: 'denied'; readonly isMalformed?: true }
   | { readonly kind: 'missing'; readonly required: readonly string[]; readonly missing: readonly string[] }
 
-type Refused = Exclude<Verdict, { kind: 'allowed' }>
+type Refusal = Exclude<AccessDecision, { kind: 'allowed' }>
 type Scopes = ReadonlySet<string> | undefined
 
-/** The gate of something of a server. */
-export function gateOf(thing: Thing, settings: UpstreamSettings): Gate {
-  return { requirement: requirementOf(thing, settings), rules: rulesFor(settings, thing.name, thing.kind) }
+/** The gate of an entry of a server. */
+export function gateOf(entry: Entry, settings: UpstreamSettings): Gate {
+  return { requirement: requirementOf(entry, settings), rules: rulesFor(settings, entry.name, entry.kind) }
 }
 
-/** The gates of listed tools, each made once. */
+/** The gates of listed tools, created once each. */
 export function createGates(): (entry: Descriptor, settings: UpstreamSettings) => Gate {
   const gates = new WeakMap<Descriptor, Gate>()
   return (entry, settings) => {
@@ -40,34 +40,34 @@ export function createGates(): (entry: Descriptor, settings: UpstreamSettings) =
   }
 }
 
-/** Decides about a call with these arguments; without scopes nothing limits the caller. */
-export function judge({ requirement, rules }: Gate, args: unknown, scopes: Scopes): Verdict {
-  if (rules && !rules.permits(args)) return rules.isUnreadable ? unreadable : denied
+/** Decides about a call with these arguments; a caller without a scope set is not limited by scopes. */
+export function decide({ requirement, rules }: Gate, args: unknown, scopes: Scopes): AccessDecision {
+  if (rules && !rules.permits(args)) return rules.isMalformed ? malformed : denied
   const missing = missingScopes(requirement, scopes)
   return missing.length === 0 ? allowed : { kind: 'missing', required: requiredScopes(requirement), missing }
 }
 
-/** Whether a caller can make no call of something, whatever the arguments. */
-export function isShut({ requirement, rules }: Gate, scopes: Scopes): boolean {
+/** Whether a caller cannot make any call of an entry, whatever the arguments. */
+export function isInaccessible({ requirement, rules }: Gate, scopes: Scopes): boolean {
   return rules?.isClosed === true || missingScopes(requirement, scopes).length > 0
 }
 
-/** Why a call is refused. */
-export function refusal(verdict: Refused, elevateUrl: string | undefined): GatewayError {
-  if (verdict.kind === 'denied' && verdict.isUnreadable) {
-    return new GatewayError('PERMISSION_DENIED', 'This URI is not permitted here: it is not well formed.', {
-      suggestion: 'Send the URI as lists have it, with percent signs that encode UTF-8 (RFC 3986).',
+/** The error of a refused call. */
+export function refusal(decision: Refusal, elevateUrl: string | undefined): GatewayError {
+  if (decision.kind === 'denied' && decision.isMalformed) {
+    return new GatewayError('PERMISSION_DENIED', 'This URI is not permitted because it is malformed.', {
+      suggestion: 'Send the URI as it is listed, with percent-encoded UTF-8 (RFC 3986).',
       details: { reason: 'policy' },
     })
   }
-  if (verdict.kind === 'denied') {
+  if (decision.kind === 'denied') {
     return new GatewayError('PERMISSION_DENIED', 'This call is not permitted here.', {
-      suggestion: 'Do without it: no scope would permit it.',
+      suggestion: 'Continue without this call: no scope permits it.',
       details: { reason: 'policy' },
     })
   }
-  const { required, missing } = verdict
-  return new GatewayError('SCOPE_INSUFFICIENT', missingWords(missing), {
+  const { required, missing } = decision
+  return new GatewayError('SCOPE_INSUFFICIENT', missingScopesMessage(missing), {
     suggestion:
       elevateUrl === undefined
         ? `Ask the operator for ${missing.join(' ')}.`
@@ -80,82 +80,85 @@ export function refusal(verdict: Refused, elevateUrl: string | undefined): Gatew
   })
 }
 
-/** The refusal of a caller who has the scopes, and named a session that leaves them out. */
-export function ofSession(error: GatewayError): GatewayError {
+/** The refusal of a caller who has the scopes, but sent a session token without them. */
+export function limitedBySession(error: GatewayError): GatewayError {
   const { elevation_url: _url, ...details } = error.extra.details ?? {}
-  const suggestion = 'Call without the session token, or negotiate a session that holds the scope.'
+  const suggestion = 'Call without the session token, or negotiate a session with the scope.'
   return error.with({ isOfSession: true, suggestion, details })
 }
 
-/** Names the scopes a caller lacks. */
-export function missingWords(missing: readonly string[]): string {
+/** Lists the scopes that a caller lacks. */
+export function missingScopesMessage(missing: readonly string[]): string {
   return `Missing ${missing.length === 1 ? 'scope' : 'scopes'}: ${missing.join(' ')}`
 }
 
-const allowed: Verdict = { kind: 'allowed' }
-const denied: Verdict = { kind: 'denied' }
-const unreadable: Verdict = { kind: 'denied', isUnreadable: true }
+const allowed: AccessDecision = { kind: 'allowed' }
+const denied: AccessDecision = { kind: 'denied' }
+const malformed: AccessDecision = { kind: 'denied', isMalformed: true }
 
-/** Something a caller may need scopes for. */
-type Thing = Pick<Descriptor, 'kind' | 'name'> & {
+/** An entry that may require scopes. */
+type Entry = Pick<Descriptor, 'kind' | 'name'> & {
   readonly classification: Pick<Descriptor['classification'], 'op' | 'risk'>
 }
 
-/** The scopes something needs: of each group one. The first of a group is the one that opens least. */
+/** The required scopes: one of each group. The first of a group is the narrowest. */
 export type Requirement = readonly (readonly string[])[]
 
-/** The scopes a caller needs for something of a server. */
-export function requirementOf(thing: Thing, settings: UpstreamSettings): Requirement {
-  const explicit = thing.kind === 'tool' ? settingOf(settings.tools, thing.name, 'scopes') : undefined
+/** The scopes that a caller needs for an entry of a server. */
+export function requirementOf(entry: Entry, settings: UpstreamSettings): Requirement {
+  const explicit = entry.kind === 'tool' ? settingOf(settings.tools, entry.name, 'scopes') : undefined
   if (explicit) return explicit.value.map((scope) => [scope])
   const groups = new Map<string, readonly string[]>()
-  for (const name of thing.kind === 'resource' ? pathVariants(thing.name) : [thing.name]) {
-    const named = opening(settings.scopes, name)
-    const group = named.length > 0 ? named : [derivedScope(thing, settings.name)]
+  for (const name of entry.kind === 'resource' ? pathVariants(entry.name) : [entry.name]) {
+    const configured = scopesCovering(settings.scopes, name)
+    const group = configured.length > 0 ? configured : [derivedScope(entry, settings.name)]
     groups.set(group.join(' '), group)
   }
-  if (thing.kind !== 'resource' || Object.keys(settings.scopes).length === 0) return [...groups.values()]
-  // What it may be read as matters where scopes are about just that.
-  for (const reading of uriReadings(thing.name)) {
-    const group = openingFolded(settings.scopes, reading)
+  if (entry.kind !== 'resource' || Object.keys(settings.scopes).length === 0) return [...groups.values()]
+  // The readings of a URI only matter for scopes that name it specifically.
+  for (const reading of uriReadings(entry.name)) {
+    const group = scopesCoveringFolded(settings.scopes, reading)
     if (group.length > 0) groups.set(group.join(' '), group)
   }
   return [...groups.values()]
 }
 
-/** The scopes that stand for a requirement where one list of them is wanted. */
+/** One list of scopes that satisfies a requirement. */
 export function requiredScopes(requirement: Requirement): string[] {
   return [...new Set(requirement.flatMap(([least]) => (least === undefined ? [] : [least])))]
 }
 
-/** What a caller lacks: granting exactly these meets the requirement. */
-export function missingScopes(requirement: Requirement, held: ReadonlySet<string> | undefined): string[] {
-  if (!held) return []
-  const unmet = requirement.filter((group) => !group.some((scope) => held.has(scope)))
+/** The missing scopes: granting exactly these satisfies the requirement. */
+export function missingScopes(
+  requirement: Requirement,
+  available: ReadonlySet<string> | undefined,
+): string[] {
+  if (!available) return []
+  const unmet = requirement.filter((group) => !group.some((scope) => available.has(scope)))
   return unmet.length === 0 ? [] : requiredScopes(unmet)
 }
 
-function derivedScope({ classification: { op, risk } }: Thing, server: string): string {
+function derivedScope({ classification: { op, risk } }: Entry, server: string): string {
   if (op === 'admin' || op === 'execute') return `${op}:${server}`
   if (op === 'delete' || risk === 'destructive') return `delete:${server}`
   return op === 'read' ? `read:${server}` : `write:${server}`
 }
 
-/** The named scopes that open a name, that with the most specific glob first. */
-function opening(scopes: UpstreamSettings['scopes'], name: string): string[] {
+/** The scopes that cover a name, the one with the most specific glob first. */
+function scopesCovering(scopes: UpstreamSettings['scopes'], name: string): string[] {
   const globs = Object.values(scopes).flat()
   const found = fitting(globs, name)
-  const encoded = globs.filter((glob) => !found.includes(glob) && fits(decoded(glob), name))
+  const encoded = globs.filter((glob) => !found.includes(glob) && fits(fullyDecoded(glob), name))
   const owners = [...found, ...encoded].flatMap((glob) =>
     Object.keys(scopes).filter((scope) => scopes[scope]?.includes(glob)),
   )
   return [...new Set(owners)]
 }
 
-/** The same for a reading of a name, in whatever case; none where only globs for everything fit it. */
-function openingFolded(scopes: UpstreamSettings['scopes'], reading: string): string[] {
+/** The same for a reading of a name, case-insensitively; none if only catch-all globs match. */
+function scopesCoveringFolded(scopes: UpstreamSettings['scopes'], reading: string): string[] {
   const globs = Object.values(scopes).flat()
-  const folded = (glob: string): string => fold(tidy(decoded(glob)))
+  const folded = (glob: string): string => fold(normalisePath(fullyDecoded(glob)))
   const found = new Set(fitting(globs.map(folded), fold(reading)))
   if ([...found].every((glob) => glob.startsWith('*'))) return []
   const owners = [...found].flatMap((glob) =>
@@ -167,20 +170,20 @@ function openingFolded(scopes: UpstreamSettings['scopes'], reading: string): str
 /** What guards need besides their target. */
 export interface Context extends Pick<Services, 'servers'> {
   readonly gates: ReturnType<typeof createGates>
-  /** Whether nothing is guarded here. */
+  /** Whether permissions are off. */
   readonly isOff: boolean
-  /** Where people ask for more rights. */
+  /** Where people request more rights. */
   readonly elevateUrl: string | undefined
-  /** Whether what a caller may not use is left out of lists. */
-  readonly isHiding: boolean
+  /** Whether entries that a caller may not use are hidden from lists. */
+  readonly hidesInaccessible: boolean
 }
 
-/** What is done about the calls of one target. */
+/** The access control for the calls of one target. */
 export interface Guard {
-  /** Whether also callers whom no scopes limit must be looked at. */
+  /** Whether callers without a scope set have to be checked too. */
   readonly isForAll: boolean
-  /** The call as it may go on. @throws SCOPE_INSUFFICIENT, PERMISSION_DENIED, UNKNOWN_TOOL, INVALID_INPUT */
+  /** The call as it may continue. @throws SCOPE_INSUFFICIENT, PERMISSION_DENIED, UNKNOWN_TOOL, INVALID_INPUT */
   admit?(call: Call): Call | Promise<Call>
-  /** What the caller gets to see of the result. */
-  show?(call: Call, outcome: Outcome): Outcome
+  /** The result as the caller may see it. */
+  filterResult?(call: Call, outcome: Outcome): Outcome
 }

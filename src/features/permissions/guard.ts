@@ -1,4 +1,4 @@
-/** What is checked for each kind of call: tools, names, URIs, lists. Ambiguous JSON is refused. */
+/** The checks for each kind of call: tools, names, URIs, lists. Ambiguous JSON is refused. */
 import { LRUCache } from 'lru-cache'
 import { type Call, listedTool, type Target } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
@@ -15,10 +15,10 @@ import {
   type Guard,
   type Gate,
   gateOf,
-  isShut,
-  judge,
+  isInaccessible,
+  decide,
   refusal,
-  type Verdict,
+  type AccessDecision,
   type Requirement,
   missingScopes,
   requiredScopes,
@@ -26,7 +26,7 @@ import {
 import { fold } from './path-variants.ts'
 import { hasRules } from './rules.ts'
 
-/** The guard of a target; undefined where every caller may call it. */
+/** The guard of a target; undefined if every caller may call it. */
 export function guardOf(target: Target, settings: UpstreamSettings, context: Context): Guard | undefined {
   switch (target.method) {
     case 'tools/call':
@@ -38,7 +38,7 @@ export function guardOf(target: Target, settings: UpstreamSettings, context: Con
     case 'completion/complete':
       return { isForAll: hasRules(settings), admit: (call) => admitReference(call, settings, context) }
     case 'subscriptions/listen':
-      return { isForAll: hasRules(settings), admit: (call) => withoutShut(call, settings) }
+      return { isForAll: hasRules(settings), admit: (call) => withoutInaccessible(call, settings) }
     case 'tools/list':
     case 'prompts/list':
     case 'resources/list':
@@ -46,44 +46,45 @@ export function guardOf(target: Target, settings: UpstreamSettings, context: Con
       return listGuard(target.method, settings, context)
     default:
       if (target.method.startsWith('tasks/')) return scopeGuard([knownScopes(settings)], context)
-      // What the protocol does not define may do anything, as far as one can know.
+      // A method that the protocol does not define may do anything.
       return isOfProtocol(target.method) ? undefined : scopeGuard([[`write:${settings.name}`]], context)
   }
 }
 
 function toolGuard(settings: UpstreamSettings, context: Context): Guard {
-  const { gates, elevateUrl, isHiding } = context
-  const pass = (call: Call, found: Descriptor | undefined): Call => {
+  const { gates, elevateUrl, hidesInaccessible } = context
+  const checkTool = (call: Call, found: Descriptor | undefined): Call => {
     const gate = found && gates(found, settings)
     const { scopes } = call.principal
-    if (!gate || (isHiding && isShut(gate, scopes))) throw unknownTool(call.target.name ?? '')
+    if (!gate || (hidesInaccessible && isInaccessible(gate, scopes)))
+      throw unknownTool(call.target.name ?? '')
     if (gate.rules) refuseDuplicateKeysWithin(call.params.at('arguments'))
-    return permitted(call, judge(gate, call.params.fields.arguments, scopes), elevateUrl)
+    return permitted(call, decide(gate, call.params.fields.arguments, scopes), elevateUrl)
   }
   return {
     isForAll: hasRules(settings),
     admit: (call) => {
       refuseDuplicateKeys(call.params)
-      if (call.target.name === undefined) throw unnamed('name')
-      return pass(call, listedTool(call))
+      if (call.target.name === undefined) throw missingTarget('name')
+      return checkTool(call, listedTool(call))
     },
   }
 }
 
-/** What is only read is known by its name alone. */
+/** Prompts and resources are identified by name alone. */
 function nameGuard(
   kind: 'prompt' | 'resource',
   { name }: Target,
   settings: UpstreamSettings,
   context: Context,
 ): Guard {
-  const isNamed = name !== undefined && name.length <= MAX_NAME_LENGTH
-  const gate = isNamed ? gateOf({ kind, name, classification: reading }, settings) : undefined
+  const hasValidName = name !== undefined && name.length <= MAX_NAME_LENGTH
+  const gate = hasValidName ? gateOf({ kind, name, classification: readAccess }, settings) : undefined
   return {
     isForAll: hasRules(settings),
     admit: (call) => {
       refuseDuplicateKeys(call.params)
-      if (!gate || name === undefined) throw unnamed(kind === 'prompt' ? 'name' : 'uri')
+      if (!gate || name === undefined) throw missingTarget(kind === 'prompt' ? 'name' : 'uri')
       return admitRead(call, { kind, name, gate }, context)
     },
   }
@@ -95,43 +96,46 @@ interface Read {
   readonly gate: Gate
 }
 
-function admitRead(call: Call, { kind, name, gate }: Read, { elevateUrl, isHiding }: Context): Call {
+function admitRead(call: Call, { kind, name, gate }: Read, { elevateUrl, hidesInaccessible }: Context): Call {
   const { scopes } = call.principal
-  if (isHiding && isShut(gate, scopes)) throw unknownRead(kind, name)
+  if (hidesInaccessible && isInaccessible(gate, scopes)) throw unknownRead(kind, name)
   if (gate.rules) refuseDuplicateKeysWithin(call.params.at('arguments'))
-  return permitted(call, judge(gate, call.params.fields.arguments, scopes), elevateUrl)
+  return permitted(call, decide(gate, call.params.fields.arguments, scopes), elevateUrl)
 }
 
-/** The call, unless it is refused; the deciding rule goes to the audit log. @throws SCOPE_INSUFFICIENT, PERMISSION_DENIED */
-function permitted(call: Call, verdict: Verdict, elevateUrl: string | undefined): Call {
-  if (verdict.kind === 'allowed') return call
-  call.logFields.set('rule', verdict.kind === 'denied' ? 'arguments' : `scopes ${verdict.missing.join(' ')}`)
-  throw refusal(verdict, elevateUrl)
+/** The call, unless it is refused; the deciding rule is logged. @throws SCOPE_INSUFFICIENT, PERMISSION_DENIED */
+function permitted(call: Call, decision: AccessDecision, elevateUrl: string | undefined): Call {
+  if (decision.kind === 'allowed') return call
+  call.logFields.set(
+    'rule',
+    decision.kind === 'denied' ? 'arguments' : `scopes ${decision.missing.join(' ')}`,
+  )
+  throw refusal(decision, elevateUrl)
 }
 
-/** Completing an argument tells of the prompt or resource it is for. */
+/** Completion reveals data of the prompt or resource that it is for, so the same access is required. */
 function admitReference(call: Call, settings: UpstreamSettings, context: Context): Call {
   refuseDuplicateKeys(call.params)
   const { ref } = call.params.fields
   refuseDuplicateReferences(call.params.at('ref'))
   const { name, uri } = isObject(ref) ? ref : {}
   const [kind, subject] = typeof uri === 'string' ? (['resource', uri] as const) : (['prompt', name] as const)
-  if (typeof subject !== 'string' || subject.length > MAX_NAME_LENGTH) throw unnamed('ref')
-  const gate = gateOf({ kind, name: subject, classification: reading }, settings)
-  // The arguments are not those of a prompt, so rules about arguments say nothing of them.
-  const bare = { ...gate, rules: gate.rules?.isClosed === true ? gate.rules : undefined }
-  return admitRead(call, { kind, name: subject, gate: bare }, context)
+  if (typeof subject !== 'string' || subject.length > MAX_NAME_LENGTH) throw missingTarget('ref')
+  const gate = gateOf({ kind, name: subject, classification: readAccess }, settings)
+  // The arguments are not those of the prompt, so rules on arguments do not apply.
+  const withoutArgumentRules = { ...gate, rules: gate.rules?.isClosed === true ? gate.rules : undefined }
+  return admitRead(call, { kind, name: subject, gate: withoutArgumentRules }, context)
 }
 
-/** Resources a caller may not read cannot be watched either: they are not honoured. */
-function withoutShut(call: Call, settings: UpstreamSettings): Call {
+/** Removes subscriptions to resources that the caller may not read. */
+function withoutInaccessible(call: Call, settings: UpstreamSettings): Call {
   const { notifications } = call.params.fields
   if (!isObject(notifications) || !Array.isArray(notifications.resourceSubscriptions)) return call
   const all: readonly unknown[] = notifications.resourceSubscriptions
   const open = all.filter((uri) => {
     if (typeof uri !== 'string' || uri.length > MAX_NAME_LENGTH) return false
-    return !isShut(
-      gateOf({ kind: 'resource', name: uri, classification: reading }, settings),
+    return !isInaccessible(
+      gateOf({ kind: 'resource', name: uri, classification: readAccess }, settings),
       call.principal.scopes,
     )
   })
@@ -140,12 +144,12 @@ function withoutShut(call: Call, settings: UpstreamSettings): Call {
   return { ...call, params: call.params.with({ notifications: kept }) }
 }
 
-/** What has no name to tell it by: a task is of those who may call anything here. */
+/** For methods without a name: the caller needs all scopes of the server. */
 function scopeGuard(requirement: Requirement, { elevateUrl }: Context): Guard {
   return {
     isForAll: false,
     admit: (call) =>
-      permitted(call, judge({ requirement, rules: undefined }, {}, call.principal.scopes), elevateUrl),
+      permitted(call, decide({ requirement, rules: undefined }, {}, call.principal.scopes), elevateUrl),
   }
 }
 
@@ -154,56 +158,58 @@ function isOfProtocol(name: string): boolean {
   return capability !== undefined || only !== undefined || nameIn !== undefined
 }
 
-/** How long a name may be, in characters: each is read in many ways. */
+/** The maximum length of a name, in characters: many readings of it are checked. */
 const MAX_NAME_LENGTH = 8192
 
-const reading = { op: 'read', risk: 'safe' } as const
+const readAccess = { op: 'read', risk: 'safe' } as const
 
 function unknownRead(kind: 'prompt' | 'resource', name: string): GatewayError {
   return kind === 'prompt' ? unknownPrompt(name) : unknownResource(name)
 }
 
-function unnamed(member: string): GatewayError {
-  return new GatewayError('INVALID_INPUT', `Invalid params: ${member} must say what the call is for.`)
+function missingTarget(member: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${member} must identify what the call is for.`)
 }
 
-/** Tells in a list what its entries need of the caller, or leaves out those the caller may not use. */
+/** Annotates list entries with required scopes, or hides entries that the caller may not use. */
 function listGuard(name: string, settings: UpstreamSettings, context: Context): Guard {
   const key = method(name).list ?? ''
-  const kindOf = (entry: Payload): Gate | undefined => gateFor(entry, key, settings, context)
-  const known = new LRUCache<string, Noted>({ max: MAX_CALLERS })
-  const noted = (call: Call, result: Payload): Payload => {
+  const gateOfEntry = (entry: Payload): Gate | undefined => gateFor(entry, key, settings, context)
+  const known = new LRUCache<string, AnnotatedList>({ max: MAX_CALLERS })
+  const annotateList = (call: Call, result: Payload): Payload => {
     const list = result.at(key)
     if (!list || !Array.isArray(list.value)) return result
-    const entries = list.items.flatMap((entry) => shown(entry, kindOf(entry), call, context.isHiding))
+    const entries = list.items.flatMap((entry) =>
+      annotate(entry, gateOfEntry(entry), call, context.hidesInaccessible),
+    )
     const text = `[${entries.map((entry) => entry.text).join(',')}]`
     const isPublic = result.fields.cacheScope === 'public'
     return result.with({ [key]: Payload.text(text), ...(isPublic && { cacheScope: 'private' }) })
   }
   return {
-    isForAll: context.isHiding && Object.values(settings.deny).includes(true),
-    show: (call, outcome) => {
+    isForAll: context.hidesInaccessible && Object.values(settings.deny).includes(true),
+    filterResult: (call, outcome) => {
       if (outcome.kind !== 'result') return outcome
       const { text } = outcome.result
       const { scopes } = call.principal
-      const who = scopes ? JSON.stringify([...scopes].toSorted()) : ''
-      const before = known.get(who)
-      // The same list for the same rights is encoded once.
+      const scopeKey = scopes ? JSON.stringify([...scopes].toSorted()) : ''
+      const before = known.get(scopeKey)
+      // The same list for the same scopes is encoded once.
       if (before?.text === text) return { kind: 'result', result: before.result }
-      const result = noted(call, outcome.result)
-      known.set(who, { text, result })
+      const result = annotateList(call, outcome.result)
+      known.set(scopeKey, { text, result })
       return { kind: 'result', result }
     },
   }
 }
 
-/** A list as it came, and what was made of it. */
-interface Noted {
+/** A list, and its annotated form. */
+interface AnnotatedList {
   readonly text: string
   readonly result: Payload
 }
 
-/** For how many kinds of callers a list is kept. */
+/** For how many different scope sets a list is cached. */
 const MAX_CALLERS = 16
 
 function gateFor(
@@ -223,9 +229,14 @@ function gateFor(
   return gateOf({ kind, name: subject, classification: { op: 'read', risk: 'safe' } }, settings)
 }
 
-function shown(entry: Payload, gate: Gate | undefined, { principal }: Call, isHiding: boolean): Payload[] {
-  if (!gate) return isHiding ? [] : [entry]
-  if (isHiding && isShut(gate, principal.scopes)) return []
+function annotate(
+  entry: Payload,
+  gate: Gate | undefined,
+  { principal }: Call,
+  hidesInaccessible: boolean,
+): Payload[] {
+  if (!gate) return hidesInaccessible ? [] : [entry]
+  if (hidesInaccessible && isInaccessible(gate, principal.scopes)) return []
   if (!principal.scopes) return [entry]
   const missing = missingScopes(gate.requirement, principal.scopes)
   const notes = {
@@ -235,45 +246,49 @@ function shown(entry: Payload, gate: Gate | undefined, { principal }: Call, isHi
   return [entry.withMeta(notes)]
 }
 
-/** The params that say what a call is for, and the members of a reference that do. */
-const deciding = new Set(['name', 'arguments', 'uri', 'ref'])
-const referring = new Set(['type', 'name', 'uri'])
+/** The params that identify the target of a call, and the members of a reference that do. */
+const targetMembers = new Set(['name', 'arguments', 'uri', 'ref'])
+const referenceMembers = new Set(['type', 'name', 'uri'])
 const MAX_DEPTH = 64
 
 /** Refuses params that another parser could read as a different call. @throws INVALID_INPUT */
 function refuseDuplicateKeys(params: Payload): void {
   const keys = Object.keys(params.fields)
-  if (members(params.text).length !== keys.length || hasVariant(keys, deciding)) throw ambiguous()
+  if (members(params.text).length !== keys.length || hasVariant(keys, targetMembers)) throw ambiguous()
 }
 
-/** Refuses a reference that another parser, or another reading, could take for another one. @throws INVALID_INPUT */
+/** Refuses a reference that another parser could read as a different one. @throws INVALID_INPUT */
 function refuseDuplicateReferences(reference: Payload | undefined): void {
   refuseDuplicateKeysWithin(reference)
   const keys = Object.keys(reference?.fields ?? {})
-  if ((keys.includes('name') && keys.includes('uri')) || hasVariant(keys, referring)) throw ambiguous()
+  if ((keys.includes('name') && keys.includes('uri')) || hasVariant(keys, referenceMembers)) throw ambiguous()
 }
 
-/** Some parsers do not tell upper from lower case, nor `ſ` from `s`. */
+/** Some parsers ignore case, and equate `ſ` with `s`. */
 function hasVariant(keys: readonly string[], names: ReadonlySet<string>): boolean {
   return keys.some((key) => !names.has(key) && names.has(fold(key)))
 }
 
-/** Refuses arguments in which a key stands twice. @throws INVALID_INPUT */
+/** Refuses arguments with a duplicate key. @throws INVALID_INPUT */
 function refuseDuplicateKeysWithin(args: Payload | undefined): void {
-  const left: [text: string, value: unknown, depth: number][] = args ? [[args.text, args.value, 0]] : []
-  for (let next = left.pop(); next; next = left.pop()) {
+  const pending: [text: string, value: unknown, depth: number][] = args ? [[args.text, args.value, 0]] : []
+  for (let next = pending.pop(); next; next = pending.pop()) {
     const [text, value, depth] = next
     if (depth > MAX_DEPTH) throw ambiguous()
     if (Array.isArray(value)) {
-      elements(text).forEach((part, index) => left.push([part, value[index], depth + 1]))
+      elements(text).forEach((part, index) => pending.push([part, value[index], depth + 1]))
     } else if (isObject(value)) {
       const found = members(text)
       if (found.length !== Object.keys(value).length) throw ambiguous()
-      for (const each of found) left.push([text.slice(each.valueStart, each.end), value[each.key], depth + 1])
+      for (const each of found)
+        pending.push([text.slice(each.valueStart, each.end), value[each.key], depth + 1])
     }
   }
 }
 
 function ambiguous(): GatewayError {
-  return new GatewayError('INVALID_INPUT', 'Invalid params: a key stands twice, or its values lie too deep.')
+  return new GatewayError(
+    'INVALID_INPUT',
+    'Invalid params: a key is duplicated, or values are nested too deeply.',
+  )
 }

@@ -1,4 +1,4 @@
-/** Grants sessions: at once, after an approval, or not at all. */
+/** Grants sessions with fewer scopes: immediately, after an approval, or not at all. */
 import { hash } from 'node:crypto'
 import type { Call, Handler } from '../../core/call.ts'
 import { type Extra, GatewayError } from '../../core/error.ts'
@@ -20,22 +20,22 @@ export const negotiateTool = {
   name: 'negotiate_scopes',
   title: 'Negotiate scopes',
   description:
-    'Opens a session that holds only some of the scopes of the caller. Its token narrows later requests.',
+    'Opens a session with only some of the scopes of the caller. Its token restricts later requests to them.',
   inputSchema: {
     type: 'object',
     properties: {
       requested_scopes: {
         type: 'array',
         items: { type: 'string' },
-        description: 'The scopes wanted; `temp:30min` among them limits how long.',
+        description: 'The requested scopes; `temp:30min` among them limits the duration.',
       },
-      justification: { type: 'string', description: 'Why they are needed, for people.' },
+      justification: { type: 'string', description: 'Why they are needed; shown to people.' },
       ttl_seconds: {
         type: 'integer',
         minimum: 1,
-        description: 'How long the session should last unless it is refreshed.',
+        description: 'The lifetime of the session unless it is refreshed.',
       },
-      refresh_token: { type: 'string', description: 'Goes on with the session it was given out for.' },
+      refresh_token: { type: 'string', description: 'Continues the session for which it was issued.' },
     },
   },
   outputSchema: {
@@ -52,12 +52,12 @@ export const negotiateTool = {
       granted: {
         type: 'array',
         items: { type: 'string' },
-        description: 'Another name of `granted_scopes`.',
+        description: 'Alias of `granted_scopes`.',
       },
       denied: {
         type: 'array',
         items: { type: 'string' },
-        description: 'The names alone of `denied_scopes`.',
+        description: 'Only the names of `denied_scopes`.',
       },
       session: {
         type: 'object',
@@ -76,48 +76,53 @@ export const negotiateTool = {
   annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: false },
 } as const
 
-interface Parts {
+interface NegotiateContext {
   readonly deps: Deps
   readonly sessions: Sessions
 }
 
-/** Answers `permissions/negotiate`: opens a session with those of the requested scopes its caller may have. */
-export function answerNegotiate(settings: SettingsOf<Settings | false>, { deps, sessions }: Parts): Handler {
+/** Answers `permissions/negotiate`: opens a session with those of the requested scopes that its caller may have. */
+export function answerNegotiate(
+  settings: SettingsOf<Settings | false>,
+  { deps, sessions }: NegotiateContext,
+): Handler {
   const servers = deps.servers.names().map((name) => {
     const server = deps.servers.settings(name)
     return { name, scopes: new Set(server ? knownScopes(server) : []) }
   })
   const known = new Set(servers.flatMap(({ scopes }) => [...scopes]))
-  const agreement = createAgreement(deps)
+  const checkApproval = createApprovalCheck(deps)
 
   return async (call) => {
-    const { requested_scopes: wanted, refresh_token: refresh } = call.params.fields
+    const { requested_scopes: requestedScopes, refresh_token: refresh } = call.params.fields
     if (refresh !== undefined) {
       if (typeof refresh !== 'string')
         throw invalid('refresh_token must be a string', { field: 'refresh_token', reason: 'type' })
       const renewed = await sessions.refresh(refresh, call.principal)
-      return done(renewed.scopes, [], worded(renewed, sessions.idle))
+      return negotiationResult(renewed.scopes, [], sessionView(renewed, sessions.idle))
     }
-    const requested = readStrings(wanted, 'requested_scopes')
+    const requested = readStrings(requestedScopes, 'requested_scopes')
     if (!requested)
       throw invalid('requested_scopes is missing', { field: 'requested_scopes', reason: 'required' })
     const isScope = (name: string): boolean =>
-      !name.startsWith('temp:') || (!temp.test(name) && isKnown(name, call))
+      !name.startsWith('temp:') || (!TEMPORARY_PATTERN.test(name) && isKnown(name, call))
     const [asked, limits] = [requested.filter(isScope), requested.filter((name) => !isScope(name))]
-    const longest = Math.min(...limits.map(temporary), deps.gateway.auth.session.maxTtl)
+    const maxDuration = Math.min(...limits.map(parseTemporary), deps.gateway.auth.session.maxTtl)
     const ttl = ttlOf(call)
-    const judged = [...new Set(asked)].map((scope) => ({ scope, reason: denialOf(scope, call) }))
-    const open = judged.filter(({ reason }) => reason === ASK).map(({ scope }) => scope)
-    const answer = open.length > 0 ? await agreement(open, call) : undefined
-    const sorted = judged.map((each) => (each.reason === ASK ? { ...each, reason: answer } : each))
+    const evaluated = [...new Set(asked)].map((scope) => ({ scope, reason: denialOf(scope, call) }))
+    const needsApproval = evaluated.filter(({ reason }) => reason === ASK).map(({ scope }) => scope)
+    const approvalResult = needsApproval.length > 0 ? await checkApproval(needsApproval, call) : undefined
+    const sorted = evaluated.map((each) => (each.reason === ASK ? { ...each, reason: approvalResult } : each))
     const granted = sorted.filter(({ reason }) => reason === undefined).map(({ scope }) => scope)
     const denied = sorted.filter(({ reason }) => reason !== undefined)
-    // Where nothing is granted the session tells what is held, of that what needs no approval.
-    const free = [...(call.principal.scopes ?? known)].filter((scope) => denialOf(scope, call) === undefined)
-    const held = granted.length > 0 ? granted : free
-    const opened = await sessions.open(call.principal, held, { ttl, longest })
-    note(call, granted, denied)
-    return done(granted, denied, worded(opened, sessions.idle))
+    // If nothing is granted, the session has the caller's scopes that need no approval.
+    const immediate = [...(call.principal.scopes ?? known)].filter(
+      (scope) => denialOf(scope, call) === undefined,
+    )
+    const sessionScopes = granted.length > 0 ? granted : immediate
+    const opened = await sessions.open(call.principal, sessionScopes, { ttl, maxDuration })
+    logNegotiation(call, granted, denied)
+    return negotiationResult(granted, denied, sessionView(opened, sessions.idle))
   }
 
   function isKnown(scope: string, { principal }: Call): boolean {
@@ -132,7 +137,7 @@ export function answerNegotiate(settings: SettingsOf<Settings | false>, { deps, 
     return rules.includes('ask') ? ASK : undefined
   }
 
-  /** What is said of a scope here and by the servers it is of, which may be asked for it at the address of all. */
+  /** The approval settings of a scope, at this endpoint and at the servers that use the scope. */
   function rulesOf(scope: string, { target }: Call): readonly unknown[] {
     const owners = servers.filter(({ scopes }) => scopes.has(scope)).map(({ name }) => name)
     return [target.upstream, ...owners].map((name) => {
@@ -142,7 +147,11 @@ export function answerNegotiate(settings: SettingsOf<Settings | false>, { deps, 
     })
   }
 
-  function note({ principal, params }: Call, granted: readonly string[], denied: readonly object[]): void {
+  function logNegotiation(
+    { principal, params }: Call,
+    granted: readonly string[],
+    denied: readonly object[],
+  ): void {
     const { justification } = params.fields
     deps.log.info('permissions.negotiated', {
       principal: principal.id,
@@ -153,10 +162,10 @@ export function answerNegotiate(settings: SettingsOf<Settings | false>, { deps, 
   }
 }
 
-/** Why a scope is not granted at once: it needs an approval. */
+/** The reason of a scope that needs an approval first. */
 const ASK = 'ask'
 
-/** How long a session is wanted for, in milliseconds. @throws INVALID_INPUT */
+/** The requested lifetime of a session, in milliseconds. @throws INVALID_INPUT */
 function ttlOf({ params }: Call): number {
   const { ttl_seconds: seconds } = params.fields
   if (seconds === undefined) return Number.POSITIVE_INFINITY
@@ -166,12 +175,12 @@ function ttlOf({ params }: Call): number {
 
 const units: Readonly<Record<string, number>> = { s: 1000, min: 60_000, h: 3_600_000, d: 86_400_000 }
 
-/** What is no scope but says how long the session may last at most. */
-const temp = /^temp:([1-9]\d{0,8})(s|min|h|d)$/
+/** A pseudo-scope that limits the duration of the session. */
+const TEMPORARY_PATTERN = /^TEMPORARY_PATTERN:([1-9]\d{0,8})(s|min|h|d)$/
 
 /** The milliseconds of a pseudo-scope such as `temp:30min`. @throws INVALID_INPUT */
-function temporary(name: string): number {
-  const [, count = '', unit = ''] = temp.exec(name) ?? []
+function parseTemporary(name: string): number {
+  const [, count = '', unit = ''] = TEMPORARY_PATTERN.exec(name) ?? []
   const factor = units[unit]
   if (factor !== undefined) return Number(count) * factor
   throw invalid('temp in requested_scopes must be a time above 0 in s, min, h or d, such as temp:30min', {
@@ -180,7 +189,10 @@ function temporary(name: string): number {
   })
 }
 
-function worded({ token, scopes, expiresAt, refreshToken }: Granted, idle: number): Record<string, unknown> {
+function sessionView(
+  { token, scopes, expiresAt, refreshToken }: Granted,
+  idle: number,
+): Record<string, unknown> {
   return {
     token,
     scopes,
@@ -190,7 +202,7 @@ function worded({ token, scopes, expiresAt, refreshToken }: Granted, idle: numbe
   }
 }
 
-function done(
+function negotiationResult(
   granted: readonly string[],
   refused: readonly { readonly scope: string }[],
   session: Record<string, unknown>,
@@ -207,31 +219,33 @@ function done(
   }
 }
 
-function invalid(why: string, extra?: Pick<Extra, 'field' | 'reason'>): GatewayError {
-  return new GatewayError('INVALID_INPUT', `Invalid params: ${why}.`, extra)
+function invalid(cause: string, extra?: Pick<Extra, 'field' | 'reason'>): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${cause}.`, extra)
 }
 
-/** How long a person has to agree, in milliseconds. */
+/** How long a person has to approve, in milliseconds. */
 const APPROVAL_TTL_MS = 3_600_000
 
-/** Finds out whether a person agreed that a session gets scopes: nothing where one did, or why it does not yet. */
-function createAgreement(deps: Deps): (scopes: readonly string[], call: Call) => Promise<string | undefined> {
+/** Checks the approval of scopes for a session: undefined if approved, otherwise why they are not granted yet. */
+function createApprovalCheck(
+  deps: Deps,
+): (scopes: readonly string[], call: Call) => Promise<string | undefined> {
   const approvals = createApprovals(deps.store, Date.now)
   return async (scopes, call) => {
     const draft = draftOf(scopes.toSorted(), call)
     const found = await approvals.use(draft)
     if (found?.status === 'approved') return undefined
     if (found?.status === 'denied') return 'declined'
-    const ways = waysTo(found ?? (await approvals.request(draft)).approval, deps)
-    if (ways.length === 0) return 'needs approval'
-    return `needs approval: ask again once it is approved ${ways.join(', or ')}`
+    const channels = channelsFor(found ?? (await approvals.request(draft)).approval, deps)
+    if (channels.length === 0) return 'needs approval'
+    return `needs approval: repeat the request once it is approved ${channels.join(', or ')}`
   }
 }
 
 function draftOf(scopes: readonly string[], { principal, params }: Call): ApprovalRequest {
   const { id, isEverybody } = principal
   const { justification } = params.fields
-  const why = typeof justification === 'string' ? { justification: justification.slice(0, 500) } : {}
+  const cause = typeof justification === 'string' ? { justification: justification.slice(0, 500) } : {}
   const names = escapeHidden(scopes.join(', '))
     .replaceAll('\n', String.raw`\n`)
     .slice(0, 500)
@@ -241,8 +255,8 @@ function draftOf(scopes: readonly string[], { principal, params }: Call): Approv
     ...(isEverybody && { isEverybody }),
     upstream: 'gatehouse',
     tool: 'negotiate_scopes',
-    arguments: { requested_scopes: scopes, ...why },
-    // The stated reason is not part of the agreement.
+    arguments: { requested_scopes: scopes, ...cause },
+    // The stated reason is not part of the approval.
     digest: hash('sha256', canonical([id, 'permissions/negotiate', scopes])),
     risk: 'destructive',
     message: `Open a session with ${names}?`,
@@ -252,21 +266,21 @@ function draftOf(scopes: readonly string[], { principal, params }: Call): Approv
   }
 }
 
-function waysTo(approval: Approval, deps: Deps): string[] {
+function channelsFor(approval: Approval, deps: Deps): string[] {
   const { id } = approval
   const url = deps.pages.decidesOnPage(approval) === 'person' ? deps.pages.url(`/confirm/${id}`) : undefined
   const command = deps.gateway.isStoreShared ? [`with \`${deps.pages.approvalCommand(id)}\``] : []
   return url === undefined ? command : [`at ${url}`, ...command]
 }
 
-/** What the configuration says of permissions. */
+/** The settings of permissions. */
 export interface Settings {
   readonly hide_unpermitted: boolean
   readonly elevate_url?: string
   readonly approval: Readonly<Record<string, ApprovalSetting>>
 }
 
-/** Whether a session may be given a scope its caller has: at once, after an approval, or not at all. */
+/** Whether a session may get a scope of its caller: immediately, after an approval, or not at all. */
 type ApprovalSetting = 'auto' | 'ask' | 'never'
 
 /** The JSON Schema of the settings. */
@@ -278,13 +292,13 @@ export const settingsSchema = {
       type: 'boolean',
       default: false,
       description:
-        'Leave what a caller may not use out of its lists; otherwise lists are whole and tell what it lacks.',
+        'Hide entries that a caller may not use from its lists; otherwise lists are complete and name missing scopes.',
     },
     elevate_url: {
       type: 'string',
       pattern: '^https?://',
       errorMessage: 'must be a URL such as https://idp.example.com/request-access',
-      description: 'Where people ask for more rights, instead of `auth.elevate_url`.',
+      description: 'Where people request more rights, instead of `auth.elevate_url`.',
     },
     approval: {
       type: 'object',
@@ -293,7 +307,7 @@ export const settingsSchema = {
       errorMessage: 'must be a mapping of scopes to auto, ask or never',
       additionalProperties: { enum: ['auto', 'ask', 'never'] },
       description:
-        'Whether a session gets a scope that its caller has, by scope or glob: `auto` at once, `ask` after an approval, `never` not at all.',
+        'Whether a session gets a scope that its caller has, by scope or glob: `auto` immediately, `ask` after an approval, `never` not at all.',
       examples: [{ 'admin:*': 'never' }],
     },
   },

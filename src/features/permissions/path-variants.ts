@@ -1,26 +1,27 @@
 /**
- * Every way a path or URI may be read by a server: encodings, dots, backslashes, nested schemes. Rules have to
- * hold for all.
+ * Every way in which a server may read a path or URI: encodings, dots, backslashes, nested schemes. Rules have to hold
+ * for all of them.
  */
 
 /**
- * The ways a server might read a text that names a file or a URL: as it stands, with percent signs decoded, with
- * `.` and `..` and `//` resolved. The first one is the text itself.
+ * The readings of a text that names a file or URL: as it is, percent-decoded, and with `.`, `..` and `//` resolved. The
+ * first one is the text itself.
  */
 export function pathVariants(text: string): string[] {
   const found = new Set<string>()
   for (const each of decodings(text)) {
     found.add(each)
-    found.add(tidy(each))
+    found.add(normalisePath(each))
     const url = readUrl(each)
-    if (url) found.add(tidy(url.href))
-    if (CLIMBS_ODDLY.test(each)) found.add(tidy(withoutParameters(each.replaceAll('\\', '/'))))
+    if (url) found.add(normalisePath(url.href))
+    if (UNUSUAL_PARENT_STEP.test(each))
+      found.add(normalisePath(withoutParameters(each.replaceAll('\\', '/'))))
   }
   return [...found]
 }
 
-/** A step up that only some see: with a parameter (`..;`), or between backslashes. */
-const CLIMBS_ODDLY = /(?:^|[\\/])\.\.?(?:;|\\)|\\\.\.?(?:[\\/;]|$)/
+/** A parent step that only some servers recognise: with a parameter (`..;`), or between backslashes. */
+const UNUSUAL_PARENT_STEP = /(?:^|[\\/])\.\.?(?:;|\\)|\\\.\.?(?:[\\/;]|$)/
 
 /** A path without the parameters of its segments (RFC 3986 §3.3). */
 function withoutParameters(path: string): string {
@@ -28,8 +29,8 @@ function withoutParameters(path: string): string {
 }
 
 /**
- * Whether the percent signs of a text can be decoded in one way: each begins two hexadecimal digits, together they are
- * UTF-8 without control characters, and they are not encoded over and over.
+ * Whether percent-decoding a text is unambiguous: each percent sign starts two hexadecimal digits, the result is UTF-8
+ * without control characters, and the encoding is not nested too deeply.
  */
 export function isWellEncoded(text: string): boolean {
   const all = decodings(text)
@@ -40,21 +41,20 @@ export function isWellEncoded(text: string): boolean {
     return false
   }
   const last = all.at(-1) ?? text
-  return all.length <= ROUNDS || decodedOnce(last) === last
+  return all.length <= MAX_DECODINGS || decodedOnce(last) === last
 }
 
 // eslint-disable-next-line no-control-regex
 const CONTROL = /[\u0000-\u001f\u007f]/
 
-/** The text with all percent signs decoded. */
-export function decoded(text: string): string {
+/** The text, fully percent-decoded. */
+export function fullyDecoded(text: string): string {
   return decodings(text).at(-1) ?? text
 }
 
 /**
- * Also the ways only a careless server would read it: without quotes and spaces around it, up to a null character,
- * with backslashes as slashes, without `file:` or a user in front, from one of these directories. In the form that
- * `fold` gives a glob.
+ * Also the readings of lenient servers: without surrounding quotes and spaces, up to a null character, with backslashes
+ * as slashes, without `file:` or a user prefix, relative to one of these directories. Folded like globs (`fold`).
  */
 export function loosePathVariants(text: string, directories: readonly string[]): string[] {
   const found = new Set<string>()
@@ -62,7 +62,7 @@ export function loosePathVariants(text: string, directories: readonly string[]):
     for (const bare of [each, unquoted(each), each.split('\0', 1)[0] ?? '']) {
       for (const path of pathsOf(bare.replaceAll('\\', '/'), directories)) {
         found.add(fold(path))
-        found.add(fold(tidy(path)))
+        found.add(fold(normalisePath(path)))
       }
       found.add(fold(bare))
     }
@@ -70,18 +70,18 @@ export function loosePathVariants(text: string, directories: readonly string[]):
   return [...found]
 }
 
-/** Texts that some file systems take for the same are the same folded. */
+/** Maps texts that some file systems treat as equal to the same text. */
 export function fold(text: string): string {
   return text.normalize('NFKC').toLowerCase()
 }
 
-/** Whether a path or glob begins at a root, a drive or a scheme. */
+/** Whether a path or glob starts with a root, a drive or a scheme. */
 export function isAbsolute(text: string): boolean {
   return /^(?:[\\/]|[a-z][a-z\d+.-]*:)/i.test(text)
 }
 
-/** The same path without empty, `.` and `..` segments and without a slash at its end. */
-export function tidy(path: string): string {
+/** A path without empty, `.` and `..` segments and without a trailing slash. */
+export function normalisePath(path: string): string {
   const [, root = '', rest = ''] = /^([a-z][a-z\d+.-]*:\/\/[^/?#]*)?(.*)$/is.exec(path) ?? []
   const kept: string[] = []
   for (const segment of rest.split('/')) {
@@ -92,19 +92,19 @@ export function tidy(path: string): string {
   return `${root}${isRooted ? '/' : ''}${kept.join('/')}`
 }
 
-/** A path seen from a directory. */
-export function from(directory: string, path: string): string {
+/** A path relative to a directory. */
+export function resolveFrom(directory: string, path: string): string {
   return isAbsolute(path) ? path : `${directory}/${path}`
 }
 
-/** How often a text may have been encoded on top of being encoded. */
-const ROUNDS = 4
+/** How many levels of nested encoding are decoded. */
+const MAX_DECODINGS = 4
 
-/** The text, and the text with its percent signs decoded once, twice, and so on. */
+/** The text, decoded zero times, once, twice, and so on. */
 function decodings(text: string): string[] {
   const found = [text]
   let last = text
-  for (let round = 0; round < ROUNDS && last.includes('%'); round++) {
+  for (let round = 0; round < MAX_DECODINGS && last.includes('%'); round++) {
     const next = decodedOnce(last)
     if (next === last) break
     found.push(next)
@@ -117,7 +117,7 @@ function decodedOnce(text: string): string {
   return text.replaceAll(/(?:%[\da-f]{2})+/gi, decode)
 }
 
-/** What is no UTF-8 stays as it is; some read the rest nevertheless. */
+/** Invalid UTF-8 stays as it is; some servers decode the rest nevertheless. */
 function decode(encoded: string): string {
   try {
     return decodeURIComponent(encoded)
@@ -126,7 +126,7 @@ function decode(encoded: string): string {
   }
 }
 
-/** A text with a scheme and an authority as browsers read it. */
+/** A text with a scheme and an authority, parsed like browsers do. */
 function readUrl(text: string): URL | undefined {
   if (!/^[a-z][a-z\d+.-]*:\/\//i.test(text)) return undefined
   return URL.parse(text) ?? undefined
@@ -151,43 +151,43 @@ function pathsOf(path: string, directories: readonly string[]): string[] {
   if (url) found.push(url.href, `${url.protocol}//${url.host}${url.pathname}${url.search}`)
   const file = /^file:(?:\/\/[^/]*)?(.*)$/is.exec(path)?.[1]
   if (file !== undefined) found.push(file)
-  const behind = /^\/proc\/[^/]+\/(?:task\/[^/]+\/)?root(\/.*)$/i.exec(tidy(path))?.[1]
-  if (behind !== undefined) found.push(behind)
+  const procRootPath = /^\/proc\/[^/]+\/(?:task\/[^/]+\/)?root(\/.*)$/i.exec(normalisePath(path))?.[1]
+  if (procRootPath !== undefined) found.push(procRootPath)
   if (isAbsolute(path)) return found
   const inside = path.replace(/^~[^/]*\//, '')
   return [...found, inside, ...['', ...directories].map((directory) => `${directory}/${inside}`)]
 }
 
-/** Windows does not see dots and spaces at the end of a segment; `.` and `..` are more than that. */
+/** Windows ignores trailing dots and spaces of a segment, except in `.` and `..`. */
 function withoutDots(segment: string): string {
   let end = segment.length
   while (end > 0 && (segment[end - 1] === '.' || segment[end - 1] === ' ')) end--
   return segment === '.' || segment === '..' ? segment : segment.slice(0, end)
 }
 
-// What a URI may be read as by the server it is sent to. Rules and scopes name one spelling of a resource, and servers
-// take many for the same: `file:/x` and `file://localhost/x` (RFC 8089), `%78`, `..`, another case of scheme and host
-// (RFC 3986), and what only some do: `git+file:///x`, parameters in segments (`/a/..;/x`), backslashes, a query no one
-// reads. Invariant: the readings of a URI hold that of every plain spelling of the same place.
+// The URIs as which a server may read a text. Rules and scopes name one spelling of a resource, and servers accept many:
+// `file:/x` and `file://localhost/x` (RFC 8089), `%78`, `..`, another case of scheme and host (RFC 3986), and what only
+// some accept: `git+file:///x`, segment parameters (`/a/..;/x`), backslashes, ignored queries. Invariant: the readings of
+// a URI include those of every plain spelling of the same resource.
 
 /** scheme, `//authority`, path, `?query`, `#fragment` (RFC 3986 appendix B). */
 const PARTS = /^([a-z][a-z\d+.-]*):(\/\/[^/?#]*)?([^?#]*)(\?[^#]*)?(#.*)?$/is
 
-/** Schemes before the one that says where something is. */
+/** An outer scheme in front of the actual one. */
 const OUTER_SCHEME = /^[a-z][a-z\d.-]*\+(?=[a-z][a-z\d+.-]*:)/i
 
-/** The canonical URIs a text may be read as; none where it is no URI. */
+/** The canonical URIs as which a text may be read; none if it is not a URI. */
 export function uriReadings(text: string): readonly string[] {
   const found = new Set<string>()
   for (const each of decodings(text)) {
-    for (const uri of inner(each.replaceAll('\\', '/')))
+    for (const uri of innerUris(each.replaceAll('\\', '/')))
       for (const reading of readingsOf(uri)) found.add(reading)
   }
   return [...found]
 }
 
-/** The URI, and what is left of it without each of its outer schemes. */
-function inner(uri: string): string[] {
+/** The URI, and its remainder without each of its outer schemes. */
+function innerUris(uri: string): string[] {
   const found = [uri]
   for (let rest = uri; OUTER_SCHEME.test(rest);) {
     rest = rest.replace(OUTER_SCHEME, '')
@@ -203,12 +203,12 @@ function readingsOf(uri: string): string[] {
     scheme.toLowerCase() === 'file' ? 'file://' : `${scheme.toLowerCase()}:${host(uri, authority)}`
   const isRooted = start === 'file://' || authority !== undefined || path.startsWith('/')
   return [path, withoutParameters(path)].flatMap((each) => {
-    const whole = `${start}${isRooted ? '/' : ''}${tidy(each).replace(/^\//, '')}`
-    return [`${whole}${query}${fragment}`, `${whole}${query}`, whole]
+    const base = `${start}${isRooted ? '/' : ''}${normalisePath(each).replace(/^\//, '')}`
+    return [`${base}${query}${fragment}`, `${base}${query}`, base]
   })
 }
 
-/** The authority without a user, in lower case, and as browsers write it where they know the scheme. */
+/** The authority without the user, in lower case, and normalised if the scheme is known. */
 function host(uri: string, authority: string | undefined): string {
   if (authority === undefined) return ''
   const known = readUrl(uri)?.host

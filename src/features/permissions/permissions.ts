@@ -17,7 +17,7 @@ import { TaskOwners } from '../../records/task-owners.ts'
 import { asTool } from '../builtin-tool.ts'
 import type { Feature, SettingsOf } from '../feature.ts'
 import type { Services } from '../feature.ts'
-import { type Context, type Guard, createGates, ofSession } from './gate.ts'
+import { type Context, type Guard, createGates, limitedBySession } from './gate.ts'
 import { guardOf } from './guard.ts'
 import { answerNegotiate, negotiateTool, settingsSchema, type Settings } from './negotiate.ts'
 import { answerCheck, checkTool } from './preflight.ts'
@@ -25,7 +25,7 @@ import { Sessions } from './sessions.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'pages' | 'gateway'>
 
-/** Lets callers do what their scopes and the rules of each server permit, and tells them beforehand. */
+/** Permits calls according to scopes and the rules of each server, and answers permission checks in advance. */
 export const permissions: Feature<Settings | false> = {
   name: 'permissions',
   place: 'features',
@@ -41,8 +41,8 @@ export const permissions: Feature<Settings | false> = {
     return {
       middleware: (target) => {
         if (isProtocolNotification(target.method)) return undefined
-        const guard = guarding(target, guardFor(target, contextOf, deps), sessions)
-        const tasks = ownTasks(target, owners, deps.log)
+        const guard = applyGuard(target, guardFor(target, contextOf, deps), sessions)
+        const tasks = restrictTasks(target, owners, deps.log)
         return tasks ? (next) => guard(tasks(next)) : guard
       },
       toolFacts: (entry) => {
@@ -67,8 +67,8 @@ function contexts(
 ): (upstream: string) => Context {
   return (upstream) => {
     const own = settings(upstream)
-    const { elevate_url: url, hide_unpermitted: isHiding = false } = own || {}
-    return { servers, gates, isOff: own === false, isHiding, elevateUrl: url ?? auth.elevateUrl }
+    const { elevate_url: url, hide_unpermitted: hidesInaccessible = false } = own || {}
+    return { servers, gates, isOff: own === false, hidesInaccessible, elevateUrl: url ?? auth.elevateUrl }
   }
 }
 
@@ -82,21 +82,21 @@ function guardFor(
   return settings && guardOf(target, settings, contextOf(target.upstream))
 }
 
-function guarding(target: Target, guard: Guard | undefined, sessions: Sessions): Middleware {
+function applyGuard(target: Target, guard: Guard | undefined, sessions: Sessions): Middleware {
   const isForAll = guard?.isForAll === true
   return (next) => {
-    const guarded = guard ? guardedBy(guard, next) : next
+    const guarded = guard ? withGuard(guard, next) : next
     return (call) => {
       if (hasExtension(call, SESSION_TOKEN)) {
-        const within = guard ? guardedBy(inSession(guard, call.principal), next) : next
-        return narrowed(call, target, sessions).then(within)
+        const guardedInSession = guard ? withGuard(inSession(guard, call.principal), next) : next
+        return restrictToSession(call, target, sessions).then(guardedInSession)
       }
       return isForAll || call.principal.scopes ? guarded(call) : next(call)
     }
   }
 }
 
-/** The guard of a caller that is in a session: it tells what the caller may do outside of it. */
+/** The guard of a caller in a session: a refusal says whether the caller could make the call outside of it. */
 function inSession({ admit, ...guard }: Guard, principal: Principal): Guard {
   if (!admit) return guard
   return {
@@ -106,14 +106,14 @@ function inSession({ admit, ...guard }: Guard, principal: Principal): Guard {
         return await admit(call)
       } catch (error) {
         if (!(error instanceof GatewayError) || error.code !== 'SCOPE_INSUFFICIENT') throw error
-        const isAdmitted = await attempted(() => admit({ ...call, principal }))
-        throw isAdmitted ? ofSession(error) : error
+        const isAdmitted = await succeeds(() => admit({ ...call, principal }))
+        throw isAdmitted ? limitedBySession(error) : error
       }
     },
   }
 }
 
-async function attempted(admit: () => unknown): Promise<boolean> {
+async function succeeds(admit: () => unknown): Promise<boolean> {
   try {
     await admit()
     return true
@@ -122,33 +122,33 @@ async function attempted(admit: () => unknown): Promise<boolean> {
   }
 }
 
-function guardedBy({ admit, show }: Guard, next: Handler): Handler {
-  const go = (call: Call, admitted: Call): Promise<Outcome> =>
-    show ? next(admitted).then((outcome) => show(call, outcome)) : next(admitted)
+function withGuard({ admit, filterResult }: Guard, next: Handler): Handler {
+  const run = (call: Call, admitted: Call): Promise<Outcome> =>
+    filterResult ? next(admitted).then((outcome) => filterResult(call, outcome)) : next(admitted)
   return (call) => {
     try {
       const admitted = admit ? admit(call) : call
-      return admitted instanceof Promise ? admitted.then((each) => go(call, each)) : go(call, admitted)
+      return admitted instanceof Promise ? admitted.then((each) => run(call, each)) : run(call, admitted)
     } catch (error) {
       return Promise.reject(error)
     }
   }
 }
 
-/** A session token takes away scopes, and never goes further than this. @throws TOKEN_EXPIRED, INVALID_INPUT */
-async function narrowed(call: Call, target: Target, sessions: Sessions): Promise<Call> {
+/** Restricts a call to the scopes of its session token, which is not forwarded. @throws TOKEN_EXPIRED, INVALID_INPUT */
+async function restrictToSession(call: Call, target: Target, sessions: Sessions): Promise<Call> {
   const token = extensionOf(call, SESSION_TOKEN)
-  const bare = withoutExtension(call, SESSION_TOKEN)
+  const withoutToken = withoutExtension(call, SESSION_TOKEN)
   if (typeof token !== 'string') {
     throw new GatewayError('INVALID_INPUT', `Invalid params: ${SESSION_TOKEN} must be a string.`)
   }
   try {
     const { scopes } = await sessions.find(token, call.principal)
-    return { ...bare, principal: withScopes(call.principal, scopes) }
+    return { ...withoutToken, principal: withScopes(call.principal, scopes) }
   } catch (error) {
-    // A session that is over does not hinder its caller from asking for the next one.
+    // An expired session does not prevent its caller from negotiating a new one.
     const isEnded = error instanceof GatewayError && error.code === 'TOKEN_EXPIRED'
-    if (isEnded && target.isBuiltin && isNegotiation(target)) return bare
+    if (isEnded && target.isBuiltin && isNegotiation(target)) return withoutToken
     throw error
   }
 }
@@ -158,17 +158,21 @@ function isNegotiation({ method, name }: Target): boolean {
 }
 
 function withScopes(principal: Principal, scopes: readonly string[]): Principal {
-  const { scopes: held } = principal
-  const outside = held ? { scopes: held } : {}
-  return { ...principal, outside, scopes: new Set(held ? scopes.filter((scope) => held.has(scope)) : scopes) }
+  const { scopes: available } = principal
+  const outside = available ? { scopes: available } : {}
+  return {
+    ...principal,
+    outside,
+    scopes: new Set(available ? scopes.filter((scope) => available.has(scope)) : scopes),
+  }
 }
 
-// Keeps tasks to those who began them: another caller's task is refused with the words for one that does not exist, and
-// is left out of lists and notifications. So are tasks the gateway began for itself. It holds whatever is configured,
-// since a server that sees all callers as one cannot tell them apart (2025-11-25 basic/utilities/tasks, SEP-2663).
+// Restricts tasks to the callers that started them: another caller's task is refused like one that does not exist, and
+// filtered from lists and notifications. So are tasks of the gateway itself. This applies whatever is configured, because
+// a server that sees all callers as one cannot separate them (2025-11-25 basic/utilities/tasks, SEP-2663).
 
-/** What is done about tasks in the calls of a target; nothing where they have none. */
-function ownTasks(
+/** The task filter for the calls of a target; undefined if it has no tasks. */
+function restrictTasks(
   { method, upstream, isBuiltin: isOwn }: Target,
   owners: TaskOwners,
   log: Log,
@@ -184,7 +188,7 @@ function ownTasks(
       return (next) => async (call) => filterTasks(call, await next(call), owners)
     case 'subscriptions/listen':
       return (next) => (call) =>
-        next({ ...call, emit: (note) => forwardOwnStatus(note, call, { owners, log }) })
+        next({ ...call, emit: (notification) => forwardOwnStatus(notification, call, { owners, log }) })
     default:
       return method.startsWith('tasks/') ? (next) => (call) => refuseUnlessOwn(call, next, owners) : undefined
   }
@@ -195,14 +199,14 @@ interface Dependencies {
   readonly log: Log
 }
 
-/** Has the caller own the task it was answered with, before it hears of it. */
+/** Records the caller as owner of the accepted task before the caller receives its id. */
 async function recordOwner(call: Call, outcome: Outcome, { owners, log }: Dependencies): Promise<Outcome> {
   const task = outcome.kind === 'result' ? acceptedTask(outcome.result) : undefined
   if (!task) return outcome
   try {
     await owners.put(call, task.id, task.ttlMs)
   } catch (error) {
-    // The server works on the task already, so its id must not be lost. This process still knows whose it is.
+    // The server already works on the task, so its id must not be lost. This process still knows the owner.
     log.warn('task.owner_not_kept', { error: String(error) })
   }
   return outcome
@@ -231,15 +235,15 @@ async function filterTasks(call: Call, outcome: Outcome, owners: TaskOwners): Pr
       }
 }
 
-/** Passes a notification on, unless it is about a task of another caller. */
-function forwardOwnStatus(note: Notification, call: Call, { owners, log }: Dependencies): void {
-  if (!isTaskStatus(note.method)) return call.emit(note)
-  const taskId = note.params?.fields.taskId
+/** Forwards a notification, unless it is about a task of another caller. */
+function forwardOwnStatus(notification: Notification, call: Call, { owners, log }: Dependencies): void {
+  if (!isTaskStatus(notification.method)) return call.emit(notification)
+  const taskId = notification.params?.fields.taskId
   if (typeof taskId !== 'string') return
-  const pass = (isOwn: boolean): void => {
-    if (isOwn) call.emit(note)
+  const forward = (isOwn: boolean): void => {
+    if (isOwn) call.emit(notification)
   }
   const isOwn = owners.isOwn(call, taskId)
-  if (isOwn instanceof Promise) background(isOwn.then(pass), log)
-  else pass(isOwn)
+  if (isOwn instanceof Promise) background(isOwn.then(forward), log)
+  else forward(isOwn)
 }

@@ -1,4 +1,4 @@
-/** Tells whether a call would be allowed, without making it. */
+/** Checks whether a call would be allowed, without making it. */
 import type { Call, Handler } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
@@ -9,15 +9,15 @@ import { escapeHidden } from '../../core/text/escape.ts'
 import { untilAborted } from '../../core/time/waiting.ts'
 import { IDEMPOTENCY_KEY, SESSION_TOKEN, TRANSACTION_ID } from '../../protocol/meta-keys.ts'
 import type { Services } from '../feature.ts'
-import { type Context, isShut, judge, missingWords } from './gate.ts'
+import { type Context, isInaccessible, decide, missingScopesMessage } from './gate.ts'
 
 type Deps = Pick<Services, 'servers'>
 
-/** The tool that tells beforehand whether a call would be permitted. */
+/** The tool that checks in advance whether a call would be permitted. */
 export const checkTool = {
   name: 'check_permissions',
   title: 'Check permissions',
-  description: 'Tells whether a tool may be called, and which scopes are missing, without calling it.',
+  description: 'Checks whether a tool may be called, and which scopes are missing, without calling it.',
   inputSchema: {
     type: 'object',
     properties: {
@@ -25,10 +25,10 @@ export const checkTool = {
       scopes_held: {
         type: 'array',
         items: { type: 'string' },
-        description: 'The scopes to check with; those of the access token count where there is one.',
+        description: 'The scopes to check with; the scopes of an access token take precedence.',
       },
       parameters: { type: 'object', description: 'The arguments the tool would be called with.' },
-      arguments: { type: 'object', description: 'Another name of `parameters`.' },
+      arguments: { type: 'object', description: 'Alias of `parameters`.' },
     },
     required: ['tool'],
     additionalProperties: false,
@@ -38,7 +38,7 @@ export const checkTool = {
     properties: {
       allowed: { type: 'boolean' },
       missing_scopes: { type: 'array', items: { type: 'string' } },
-      missing: { type: 'array', items: { type: 'string' }, description: 'Another name of `missing_scopes`.' },
+      missing: { type: 'array', items: { type: 'string' }, description: 'Alias of `missing_scopes`.' },
       elevation_url: { type: 'string' },
       reason: { type: 'string' },
     },
@@ -47,7 +47,7 @@ export const checkTool = {
   annotations: { readOnlyHint: true, openWorldHint: false },
 } as const
 
-/** Answers `permissions/check`: what would become of a call of a tool. */
+/** Answers `permissions/check`: the decision about a hypothetical call. */
 export function answerCheck(contextOf: (upstream: string) => Context, deps: Deps): Handler {
   return async (call) => {
     const { tool } = call.params.fields
@@ -70,27 +70,28 @@ export function answerCheck(contextOf: (upstream: string) => Context, deps: Deps
     if (entry?.isBuiltin) return { allowed: true }
     const settings = entry && deps.servers.settings(entry.upstream)
     if (!settings) return { allowed: false, reason: `Unknown tool: ${tool}` }
-    const { gates, isHiding, elevateUrl, isOff } = contextOf(entry.upstream)
+    const { gates, hidesInaccessible, elevateUrl, isOff } = contextOf(entry.upstream)
     if (isOff) return { allowed: true }
     const gate = gates(entry, settings)
-    if (isHiding && isShut(gate, scopes)) return { allowed: false, reason: `Unknown tool: ${tool}` }
-    const verdict = judge(gate, parameters, scopes)
-    if (verdict.kind === 'allowed') return { allowed: true }
-    if (verdict.kind === 'denied') return { allowed: false, reason: 'This call is not permitted here.' }
-    // No other token would help where only the session leaves the scope out.
-    const isOfSession = outside && judge(gate, parameters, outside.scopes).kind === 'allowed'
-    const reason = missingWords(verdict.missing)
+    if (hidesInaccessible && isInaccessible(gate, scopes))
+      return { allowed: false, reason: `Unknown tool: ${tool}` }
+    const decision = decide(gate, parameters, scopes)
+    if (decision.kind === 'allowed') return { allowed: true }
+    if (decision.kind === 'denied') return { allowed: false, reason: 'This call is not permitted here.' }
+    // Another token would not help if only the session lacks the scope.
+    const isLimitedBySession = outside && decide(gate, parameters, outside.scopes).kind === 'allowed'
+    const reason = missingScopesMessage(decision.missing)
     return {
       allowed: false,
-      missing_scopes: verdict.missing,
-      missing: verdict.missing,
-      ...(!isOfSession && elevateUrl !== undefined && { elevation_url: elevateUrl }),
-      reason: isOfSession ? `${reason} (left out by the session alone)` : reason,
+      missing_scopes: decision.missing,
+      missing: decision.missing,
+      ...(!isLimitedBySession && elevateUrl !== undefined && { elevation_url: elevateUrl }),
+      reason: isLimitedBySession ? `${reason} (excluded by the session only)` : reason,
     }
   }
 }
 
-/** The tool a caller knows by this name. */
+/** The tool that a caller knows by this name. */
 async function find(
   tool: string,
   call: Call,
@@ -107,20 +108,20 @@ async function find(
   }
 }
 
-/** The arguments to check with, by either of their names. @throws INVALID_INPUT */
+/** The arguments to check, under either name. @throws INVALID_INPUT */
 function argumentsIn({ fields }: Payload): unknown {
-  const { parameters, arguments: same } = fields
+  const { parameters, arguments: alias } = fields
   for (const name of ['parameters', 'arguments'])
     if (fields[name] !== undefined && !isObject(fields[name])) throw invalid(name, 'must be an object')
-  if (parameters === undefined || same === undefined) return parameters ?? same
-  if (isSame(parameters, same)) return parameters
-  throw invalid('arguments', 'is another name of parameters, and differs from it')
+  if (parameters === undefined || alias === undefined) return parameters ?? alias
+  if (isSame(parameters, alias)) return parameters
+  throw invalid('arguments', 'is an alias of parameters, and differs from it')
 }
 
-const understood: ReadonlySet<string> = new Set(Object.keys(checkTool.inputSchema.properties))
+const knownMembers: ReadonlySet<string> = new Set(Object.keys(checkTool.inputSchema.properties))
 
-/** What any request may have beside its params. */
-const beside: ReadonlySet<string> = new Set([
+/** Members that any request may have in its params. */
+const commonMembers: ReadonlySet<string> = new Set([
   '_meta',
   'intent',
   SESSION_TOKEN,
@@ -128,23 +129,23 @@ const beside: ReadonlySet<string> = new Set([
   TRANSACTION_ID,
 ])
 
-/** What is not understood cannot have been checked. @throws INVALID_INPUT */
+/** Unknown members cannot have been checked. @throws INVALID_INPUT */
 function refuseUnknown({ fields }: Payload): void {
-  const unknown = Object.keys(fields).find((key) => !understood.has(key) && !beside.has(key))
+  const unknown = Object.keys(fields).find((key) => !knownMembers.has(key) && !commonMembers.has(key))
   if (unknown === undefined) return
-  const names = [...understood].join(', ')
-  throw invalid(escapeHidden(unknown).slice(0, 100), `is not known; there are ${names}`)
+  const names = [...knownMembers].join(', ')
+  throw invalid(escapeHidden(unknown).slice(0, 100), `is unknown; known are ${names}`)
 }
 
-function invalid(field: string, why: string): GatewayError {
-  return new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${why}.`, { field })
+function invalid(field: string, problem: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${problem}.`, { field })
 }
 
-/** How many scopes one request may name, and how long each may be. */
+/** The maximum number and length of scopes in one request. */
 const MAX_ITEMS = 200
 const MAX_LENGTH = 256
 
-/** A list of scopes from a request, or undefined where it is absent. @throws INVALID_INPUT */
+/** A list of scopes from a request, or undefined if absent. @throws INVALID_INPUT */
 export function readStrings(value: unknown, name: string): readonly string[] | undefined {
   if (value === undefined) return undefined
   const isList = Array.isArray(value) && value.length <= MAX_ITEMS

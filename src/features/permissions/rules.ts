@@ -1,30 +1,30 @@
-/** The owner's rules on arguments: what is allowed and denied, by globs over every reading of a value. */
+/** The configured rules on arguments: allowed and denied globs, over every reading of a value. */
 import type { Descriptor } from '../../core/descriptor.ts'
 import { fits, fitting } from '../../core/text/pattern.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { ArgumentRules, UpstreamSettings } from '../../core/settings.ts'
 import {
-  decoded,
+  fullyDecoded,
   fold,
-  from,
+  resolveFrom,
   isAbsolute,
   isWellEncoded,
   loosePathVariants,
   pathVariants,
-  tidy,
+  normalisePath,
   uriReadings,
 } from './path-variants.ts'
 
-/** What the configuration lets through of a tool, prompt or resource, whatever the scopes of the caller. */
+/** What the configuration permits of a tool, prompt or resource, whatever the scopes of the caller. */
 export interface Rules {
-  /** Whether no arguments at all are let through. */
+  /** Whether no arguments are permitted at all. */
   readonly isClosed: boolean
-  /** It is a resource whose URI is ambiguous. */
-  readonly isUnreadable?: true
+  /** It is a resource with an ambiguous URI. */
+  readonly isMalformed?: true
   permits(args: unknown): boolean
 }
 
-/** The rules for a name; nothing where every call is let through. */
+/** The rules for a name; undefined if every call is permitted. */
 export function rulesFor(
   settings: UpstreamSettings,
   name: string,
@@ -32,8 +32,8 @@ export function rulesFor(
 ): Rules | undefined {
   const isUri = kind === 'resource'
   const isLimited = hasRules(settings) || Object.keys(settings.scopes).length > 0
-  if (isUri && isLimited && !isWellEncoded(name)) return unreadable
-  const denying = Object.keys(settings.deny).filter((glob) => means(glob, name, isUri))
+  if (isUri && isLimited && !isWellEncoded(name)) return malformed
+  const denying = Object.keys(settings.deny).filter((glob) => appliesTo(glob, name, isUri))
   const [allowing] = fitting(Object.keys(settings.allow), name)
   const denied = denying.flatMap((glob) => ruleOf(settings.deny, glob))
   const allowed = allowing === undefined ? [] : ruleOf(settings.allow, allowing)
@@ -57,12 +57,12 @@ export function hasRules({ allow, deny }: UpstreamSettings): boolean {
 }
 
 const closed: Rules = { isClosed: true, permits: () => false }
-const unreadable: Rules = { ...closed, isUnreadable: true }
+const malformed: Rules = { ...closed, isMalformed: true }
 
-/** How many texts of one argument are looked at, and how long one and all may be; what has more is not let through. */
+/** The limits on texts of one argument: number, length of one, and total length. Arguments beyond them are not permitted. */
 const MAX_TEXTS = 1000
 const MAX_LENGTH = 65_536
-const MAX_TOGETHER = 131_072
+const MAX_TOTAL_LENGTH = 131_072
 
 type Args = Readonly<Record<string, unknown>>
 type Test = (args: Args) => boolean
@@ -72,8 +72,8 @@ function ruleOf(rules: ArgumentRules, glob: string): (Readonly<Record<string, st
   return rule === undefined ? [] : [rule]
 }
 
-/** A resource is meant however its URI is spelled. */
-function means(glob: string, name: string, isUri: boolean): boolean {
+/** Rules apply to a resource however its URI is spelled. */
+function appliesTo(glob: string, name: string, isUri: boolean): boolean {
   if (fits(glob, name)) return true
   return (isUri || name.includes('/')) && denies(glob, [])([name])
 }
@@ -89,42 +89,42 @@ function argumentsOf(
     return (args) => {
       const values = valuesOf(args, argument)
       const texts = textsOf(values, isDenial)
-      const together = texts.reduce((sum, { length }) => sum + length, 0)
-      const isTooLong = together > MAX_TOGETHER || texts.some(({ length }) => length > MAX_LENGTH)
+      const totalLength = texts.reduce((sum, { length }) => sum + length, 0)
+      const isTooLong = totalLength > MAX_TOTAL_LENGTH || texts.some(({ length }) => length > MAX_LENGTH)
       if (texts.length > MAX_TEXTS || isTooLong) return isDenial
       return texts.length > 0 && test(texts)
     }
   })
 }
 
-/** Some servers do not tell upper from lower case in the names of arguments. */
+/** Some servers ignore the case of argument names. */
 function valuesOf(args: Args, argument: string): unknown[] {
   const name = fold(argument)
   return Object.keys(args).flatMap((key) => (key === argument || fold(key) === name ? [args[key]] : []))
 }
 
-/** Every text and number inside values; also the keys of objects in them, where `withKeys` says so. */
+/** Every text and number inside values, and the keys of objects if `withKeys` is set. */
 function textsOf(values: readonly unknown[], withKeys: boolean): string[] {
   const found: string[] = []
-  const left = [...values]
-  while (left.length > 0 && found.length <= MAX_TEXTS) {
-    const value = left.pop()
-    if (Array.isArray(value)) for (const each of value) left.push(each)
+  const pending = [...values]
+  while (pending.length > 0 && found.length <= MAX_TEXTS) {
+    const value = pending.pop()
+    if (Array.isArray(value)) for (const each of value) pending.push(each)
     else if (isObject(value)) {
       if (withKeys) found.push(...Object.keys(value).slice(0, MAX_TEXTS + 1))
-      for (const key in value) left.push(value[key])
+      for (const key in value) pending.push(value[key])
     } else if (typeof value === 'string') found.push(value)
     else if (typeof value === 'number' || typeof value === 'boolean') found.push(String(value))
   }
   return found
 }
 
-/** Whether one of the texts could be read as something the glob covers. */
+/** Whether one of the texts could be read as something that the glob covers. */
 function denies(glob: string, directories: readonly string[]): (texts: readonly string[]) => boolean {
   const plain = fold(glob)
-  const whole = fold(tidy(glob.replaceAll('\\', '/')))
-  const globs = [...new Set([plain, whole, fold(tidy(decoded(glob)))])]
-  const ends = endsOf(whole)
+  const normalised = fold(normalisePath(glob.replaceAll('\\', '/')))
+  const globs = [...new Set([plain, normalised, fold(normalisePath(fullyDecoded(glob)))])]
+  const ends = endsOf(normalised)
   return (texts) =>
     texts.some((text) =>
       [...loosePathVariants(text, directories), ...uriReadings(text).map(fold)].some((path) =>
@@ -133,25 +133,27 @@ function denies(glob: string, directories: readonly string[]): (texts: readonly 
     )
 }
 
-/** Whether all texts can only be read as something the glob covers. */
+/** Whether all texts can only be read as something that the glob covers. */
 function allows(glob: string, directories: readonly string[]): (texts: readonly string[]) => boolean {
-  const whole = tidy(glob)
+  const normalised = normalisePath(glob)
   const isPath = isAbsolute(glob)
-  const places = (text: string): string[] =>
-    isPath && !isAbsolute(text) ? directories.map((directory) => tidy(from(directory, text))) : [text]
+  const resolutions = (text: string): string[] =>
+    isPath && !isAbsolute(text)
+      ? directories.map((directory) => normalisePath(resolveFrom(directory, text)))
+      : [text]
   return (texts) =>
     texts.every((text) => {
-      const read = pathVariants(text).flatMap(places)
-      return read.length > 0 && read.every((each) => covers(glob, each) || covers(whole, each))
+      const read = pathVariants(text).flatMap(resolutions)
+      return read.length > 0 && read.every((each) => covers(glob, each) || covers(normalised, each))
     })
 }
 
-/** A glob of what is in a directory covers the directory too. */
+/** A glob for the content of a directory covers the directory too. */
 function covers(glob: string, path: string): boolean {
   return fits(glob, path) || fits(glob, `${path}/`)
 }
 
-/** What is left of an absolute glob when it is seen from each directory on its way. */
+/** The remainders of an absolute glob relative to each directory on its way. */
 function endsOf(glob: string): string[] {
   if (!isAbsolute(glob)) return []
   const segments = glob.split('/')
@@ -160,7 +162,7 @@ function endsOf(glob: string): string[] {
   )
 }
 
-/** Where a server may look for a relative path: its working directory, and the directories it was started for. */
+/** Where a server may resolve relative paths: its working directory, and the directories in its arguments. */
 function directoriesOf({ reach }: UpstreamSettings): string[] {
   if (reach.kind === 'url') return []
   const named = reach.args.filter((argument) => isAbsolute(argument))

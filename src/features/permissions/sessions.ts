@@ -6,14 +6,14 @@ import { background, type Log } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { Store } from '../../store/store.ts'
 
-/** What a session token is worth. */
+/** The scopes and lifetime of a session token. */
 export interface Session {
   readonly scopes: readonly string[]
   /** In milliseconds since 1970. */
   readonly expiresAt: number
 }
 
-/** A session and the tokens that were given out for it. */
+/** A session and its tokens. */
 export interface Granted extends Session {
   readonly token: string
   readonly refreshToken: string
@@ -22,14 +22,14 @@ export interface Granted extends Session {
 interface Options {
   readonly store: Store
   readonly log: Log
-  /** How long a session that is not used is kept, in milliseconds. */
+  /** How long an unused session is kept, in milliseconds. */
   readonly idle: number
-  /** The longest a session lasts, however often it is refreshed, in milliseconds. */
+  /** The longest duration of a session, including refreshes, in milliseconds. */
   readonly maxTtl: number
 }
 
-/** A session as it is kept: who it is for, and the hashes of its tokens. */
-interface Kept extends Session {
+/** A session as it is stored: its principal, and the hashes of its tokens. */
+interface StoredSession extends Session {
   readonly principal: string
   readonly token: string
   readonly refresh: string
@@ -38,15 +38,15 @@ interface Kept extends Session {
   readonly endsAt: number
 }
 
-/** How long a session lasts, in milliseconds. */
-interface Span {
-  /** Unless it is refreshed. */
+/** The lifetime of a session, in milliseconds. */
+interface Lifetime {
+  /** Without a refresh. */
   readonly ttl: number
-  /** However often it is refreshed. */
-  readonly longest: number
+  /** Including refreshes. */
+  readonly maxDuration: number
 }
 
-/** Sessions that narrow what a caller may do. Tokens are kept as hashes alone. */
+/** Sessions that restrict what a caller may do. Tokens are stored as hashes only. */
 export class Sessions {
   readonly #options: Options
 
@@ -58,82 +58,83 @@ export class Sessions {
     return this.#options.idle
   }
 
-  /** Opens a session for at most so long. */
-  open(principal: Principal, scopes: readonly string[], { ttl, longest }: Span): Promise<Granted> {
+  /** Opens a session with the given lifetime. */
+  open(principal: Principal, scopes: readonly string[], { ttl, maxDuration }: Lifetime): Promise<Granted> {
     const id = randomBytes(16).toString('base64url')
-    const most = Math.min(longest, this.#options.maxTtl)
-    const span = { ttl: Math.min(ttl, most), endsAt: Date.now() + most }
-    return this.#grant(id, { principal: principal.id, scopes, ...span })
+    const duration = Math.min(maxDuration, this.#options.maxTtl)
+    const lifetime = { ttl: Math.min(ttl, duration), endsAt: Date.now() + duration }
+    return this.#grant(id, { principal: principal.id, scopes, ...lifetime })
   }
 
-  /** The session of a token. @throws TOKEN_EXPIRED for one that is over, unused for long, unknown, or another's */
+  /** The session of a token. @throws TOKEN_EXPIRED if it has expired, was idle too long, is unknown, or belongs to another caller */
   async find(token: string, principal: Principal): Promise<Session> {
     const { store, log, idle } = this.#options
     const [id, secret] = partsOf(token)
-    const [kept, usedAt] = await Promise.all([this.#read(id), store.get(usedKey(id))])
+    const [stored, usedAt] = await Promise.all([this.#read(id), store.get(usedKey(id))])
     const now = Date.now()
-    const isGood = kept !== undefined && isSame(kept.token, secret) && kept.principal === principal.id
-    if (!isGood || isOver(kept, usedAt, idle)) {
-      throw new GatewayError('TOKEN_EXPIRED', 'The session token is not good any more.', {
-        suggestion: 'Negotiate scopes again, or go on without a session token.',
+    const isValid = stored !== undefined && isSame(stored.token, secret) && stored.principal === principal.id
+    if (!isValid || hasExpired(stored, usedAt, idle)) {
+      throw new GatewayError('TOKEN_EXPIRED', 'The session token is no longer valid.', {
+        suggestion: 'Negotiate scopes again, or continue without a session token.',
       })
     }
-    // Noting each use would be one write for each call.
-    if (now - Number(usedAt) > idle / NOTES) background(store.put(usedKey(id), String(now), idle), log)
-    return kept
+    // Recording each use would be one write for each call.
+    if (now - Number(usedAt) > idle / MAX_RECORDED_USES)
+      background(store.put(usedKey(id), String(now), idle), log)
+    return stored
   }
 
   /**
-   * Goes on with a session under new tokens, up to the end it was opened with. A refresh token is good once: where
-   * one comes a second time, it may have been stolen, and the session ends. @throws TOKEN_EXPIRED also where it is
-   * over or was not used for long
+   * Continues a session with new tokens, up to its original end. A refresh token is valid once: if it is used a second
+   * time, it may have been stolen, and the session ends. @throws TOKEN_EXPIRED also if the session has expired or was idle
+   * too long
    */
   async refresh(token: string, principal: Principal): Promise<Granted> {
     const { store, idle } = this.#options
     const [id, secret] = partsOf(token)
-    const [kept, usedAt] = await Promise.all([this.#read(id), store.get(usedKey(id))])
-    if (kept?.principal === principal.id) {
-      const isGood = isSame(kept.refresh, secret) && !isOver(kept, usedAt, idle)
-      if (isGood && (await store.delete(refreshKey(id, kept.refresh)))) return this.#grant(id, kept)
+    const [stored, usedAt] = await Promise.all([this.#read(id), store.get(usedKey(id))])
+    if (stored?.principal === principal.id) {
+      const isValid = isSame(stored.refresh, secret) && !hasExpired(stored, usedAt, idle)
+      if (isValid && (await store.delete(refreshKey(id, stored.refresh)))) return this.#grant(id, stored)
       await store.delete(sessionKey(id))
     }
-    throw new GatewayError('TOKEN_EXPIRED', 'The refresh token is not good any more.', {
+    throw new GatewayError('TOKEN_EXPIRED', 'The refresh token is no longer valid.', {
       suggestion: 'Negotiate scopes again.',
     })
   }
 
   async #grant(
     id: string,
-    { principal, scopes, ttl, endsAt }: Pick<Kept, 'principal' | 'scopes' | 'ttl' | 'endsAt'>,
+    { principal, scopes, ttl, endsAt }: Pick<StoredSession, 'principal' | 'scopes' | 'ttl' | 'endsAt'>,
   ): Promise<Granted> {
     const { store, idle } = this.#options
     const [secret, refresh] = [randomBytes(32).toString('base64url'), randomBytes(32).toString('base64url')]
     const now = Date.now()
     const expiresAt = Math.min(now + ttl, endsAt)
     const token = hash(secret)
-    const kept: Kept = { principal, scopes, ttl, endsAt, expiresAt, token, refresh: hash(refresh) }
+    const stored: StoredSession = { principal, scopes, ttl, endsAt, expiresAt, token, refresh: hash(refresh) }
     await Promise.all([
-      store.put(sessionKey(id), JSON.stringify(kept), endsAt - now),
+      store.put(sessionKey(id), JSON.stringify(stored), endsAt - now),
       store.put(usedKey(id), String(now), idle),
-      store.put(refreshKey(id, kept.refresh), '', endsAt - now),
+      store.put(refreshKey(id, stored.refresh), '', endsAt - now),
     ])
     return { scopes, expiresAt, token: `${id}.${secret}`, refreshToken: `${id}.${refresh}` }
   }
 
-  async #read(id: string): Promise<Kept | undefined> {
+  async #read(id: string): Promise<StoredSession | undefined> {
     const text = await this.#options.store.get(sessionKey(id))
     if (text === undefined) return undefined
     const value: unknown = JSON.parse(text)
-    // Written above. One without an end of its own ends with its token.
-    return isObject(value) ? ({ endsAt: value.expiresAt, ...value } as unknown as Kept) : undefined
+    // Written above. Sessions of earlier versions have no separate end.
+    return isObject(value) ? ({ endsAt: value.expiresAt, ...value } as unknown as StoredSession) : undefined
   }
 }
 
-/** How many uses are noted at most while a session would become idle. */
-const NOTES = 20
+/** How many uses are recorded at most within one idle timeout. */
+const MAX_RECORDED_USES = 20
 
-/** Whether the time of a session has passed, or it was not used for long. */
-function isOver({ expiresAt }: Kept, usedAt: string | undefined, idle: number): boolean {
+/** Whether a session has expired or was idle too long. */
+function hasExpired({ expiresAt }: StoredSession, usedAt: string | undefined, idle: number): boolean {
   const now = Date.now()
   return expiresAt <= now || usedAt === undefined || Number(usedAt) + idle <= now
 }

@@ -1,4 +1,4 @@
-/** Stamps results with their source, time and changes. */
+/** Stamps results with their source, retrieval time and transformations. */
 import { isAnswer } from '../../core/failure.ts'
 import type { Call, Outcome, Middleware } from '../../core/call.ts'
 import { resultValue } from '../../core/undo/expression.ts'
@@ -17,8 +17,8 @@ interface Settings {
 }
 
 /**
- * Says of results where they come from, when they were got there, and whether they are as they were sent: to clients
- * that ask, and where that is more than every client knows of a result it gets, which then is as its server sent it.
+ * Adds to results where they come from, when they were retrieved, and whether they are unchanged: for clients that
+ * request it, and wherever that is more than the server's name and the current time.
  */
 export const provenance: Feature<Settings> = {
   name: 'provenance',
@@ -31,80 +31,89 @@ export const provenance: Feature<Settings> = {
         type: 'boolean',
         default: false,
         description:
-          'Whether every result says it, and not only where there is more to say than its server and the time, or to clients that ask.',
+          'Whether every result is stamped, not only results with more to report than server and time, or for clients that request it.',
       },
       hash: {
         type: 'boolean',
         default: false,
-        description: 'Whether a hash of its content stands with every result. Receipts always have one.',
+        description: 'Whether every stamp contains a hash of the result. Receipts always have one.',
       },
       compat: {
         type: 'boolean',
         default: true,
         description:
-          'Whether it also stands at `provenance` of a tool’s result, with `always` or for clients that ask.',
+          'Whether the stamp is also sent at `provenance` of a tool’s result, with `always` or for clients that request it.',
       },
     },
   },
   create: (settings, { servers: { settings: server } }) => ({
     middleware: ({ upstream, method, name, isBuiltin }) => {
       if (isBuiltin || upstream === undefined) return undefined
-      const how = { ...settings(upstream), server: upstream }
+      const stampSettings = { ...settings(upstream), server: upstream }
       if (method === 'resources/read')
-        return stamping((result, call, isAsked) => withContents(result, call, { ...how, isAsked }))
+        return stampResults((result, call, isRequested) =>
+          withContents(result, call, { ...stampSettings, isRequested }),
+        )
       if (method !== 'tools/call' || name === undefined) return undefined
-      const words = settingOf(server(upstream)?.tools ?? {}, name, 'provenance')?.value
-      const told = words && statedSource(words)
+      const wording = settingOf(server(upstream)?.tools ?? {}, name, 'provenance')?.value
+      const configuredSource = wording && statedSource(wording)
       const own = [{ source: `${upstream}:${name}` }] as const
-      const isAlways = how.always || how.hash || told !== undefined
-      const to = { server: upstream, isBeside: how.compat && how.always }
-      const toAsking = { server: upstream, isBeside: how.compat }
-      const stampOwn = told || how.hash || !how.always ? undefined : stamper(own[0], to)
-      return stamping((result, call, isAsked) => {
-        const place = isAsked ? toAsking : to
-        // A failure comes from nowhere; what its server claims is still not said in our name.
+      const isAlways = stampSettings.always || stampSettings.hash || configuredSource !== undefined
+      const defaultTarget = { server: upstream, isOutsideMeta: stampSettings.compat && stampSettings.always }
+      const requestedTarget = { server: upstream, isOutsideMeta: stampSettings.compat }
+      const stampOwn =
+        configuredSource || stampSettings.hash || !stampSettings.always
+          ? undefined
+          : stamper(own[0], defaultTarget)
+      return stampResults((result, call, isRequested) => {
+        const place = isRequested ? requestedTarget : defaultTarget
+        // Failures have no source, but claims of the server are still attributed to the server.
         if (!isAnswer(result)) return stamped(result, [], place)
-        if (!isAlways && !isAsked && changesOf(call) === undefined && !isClaimed(result)) return result
-        const seen = sourcesOf(result, own, upstream)
-        if (stampOwn && seen === own && changesOf(call) === undefined) return stampOwn(result)
-        const sources = told ? withWords(seen, told, { result, call }) : seen
-        const hash = how.hash ? contentHash(result) : undefined
+        if (!isAlways && !isRequested && changesOf(call) === undefined && !isClaimed(result)) return result
+        const detected = sourcesOf(result, own, upstream)
+        if (stampOwn && detected === own && changesOf(call) === undefined) return stampOwn(result)
+        const sources = configuredSource
+          ? withConfigured(detected, configuredSource, { result, call })
+          : detected
+        const hash = stampSettings.hash ? contentHash(result) : undefined
         return stamped(result, stampsOf(sources, call, hash), place)
       })
     },
   }),
 }
 
-type How = Settings & { readonly server: string }
+type StampSettings = Settings & { readonly server: string }
 
-function stamping(stamp: (result: Payload, call: Call, isAsked: boolean) => Payload): Middleware {
+function stampResults(stamp: (result: Payload, call: Call, isRequested: boolean) => Payload): Middleware {
   return (next) => (call) => {
     // Results of internal calls are not shown to anyone.
     if (call.internal) return next(call)
-    const isAsked = isAskedFor(call, PROVENANCE_KEY)
-    const sent = withoutFlag(call, PROVENANCE_KEY)
-    return next(sent).then((outcome): Outcome => {
+    const isRequested = isAskedFor(call, PROVENANCE_KEY)
+    const forwarded = withoutFlag(call, PROVENANCE_KEY)
+    return next(forwarded).then((outcome): Outcome => {
       if (outcome.kind !== 'result') return outcome
-      const result = stamp(outcome.result, sent, isAsked)
+      const result = stamp(outcome.result, forwarded, isRequested)
       return result === outcome.result ? outcome : { kind: 'result', result }
     })
   }
 }
 
-/** What the owner says goes before what was seen; of several sources none is then named. */
-function withWords(
-  seen: readonly Source[],
-  told: ReturnType<typeof statedSource>,
+/** The configured source takes precedence over the detected ones; of several sources only the first is then named. */
+function withConfigured(
+  detected: readonly Source[],
+  configuredSource: ReturnType<typeof statedSource>,
   { result, call }: { readonly result: Payload; readonly call: Call },
 ): readonly Source[] {
   const { arguments: given } = call.params.fields
-  const words = told({ args: isObject(given) ? given : {}, result: resultValue(result) })
-  const [one] = seen
-  if (!one) return seen
-  return words.source === undefined ? seen.map((each) => ({ ...each, ...words })) : [{ ...one, ...words }]
+  const wording = configuredSource({ args: isObject(given) ? given : {}, result: resultValue(result) })
+  const [first] = detected
+  if (!first) return detected
+  return wording.source === undefined
+    ? detected.map((each) => ({ ...each, ...wording }))
+    : [{ ...first, ...wording }]
 }
 
-/** What features below do to results, and what that is called. */
+/** Transformations by the features below, and their descriptions. */
 const changes = [
   ['masked', 'personal data was masked'],
   ['truncated', 'shortened to the limit of results'],
@@ -113,8 +122,8 @@ const changes = [
 
 function changesOf({ logFields }: Call): string | undefined {
   let found: string | undefined
-  for (const [fact, words] of changes)
-    if (logFields.has(fact)) found = found === undefined ? words : `${found}; ${words}`
+  for (const [fact, wording] of changes)
+    if (logFields.has(fact)) found = found === undefined ? wording : `${found}; ${wording}`
   return found
 }
 
@@ -123,18 +132,26 @@ function stampsOf(sources: readonly Source[], call: Call, hash: string | undefin
   return sources.map((source) => stampOf(source, known))
 }
 
-/** The contents of a resource are each stamped by themselves. */
-function withContents(result: Payload, call: Call, how: How & { readonly isAsked: boolean }): Payload {
+/** The contents of a resource are stamped individually. */
+function withContents(
+  result: Payload,
+  call: Call,
+  stampSettings: StampSettings & { readonly isRequested: boolean },
+): Payload {
   const contents = result.at('contents')
-  const isTold = how.always || how.hash || how.isAsked || changesOf(call) !== undefined
+  const isStamped =
+    stampSettings.always || stampSettings.hash || stampSettings.isRequested || changesOf(call) !== undefined
   if (!contents || !Array.isArray(contents.value) || contents.value.length > MAX_STAMPED_CONTENTS)
     return result
-  const hash = how.hash ? contentHash(result) : undefined
+  const hash = stampSettings.hash ? contentHash(result) : undefined
   return result.withItems('contents', (item) => {
-    if (!isObject(item.value) || !(isTold || isClaimed(item))) return item
+    if (!isObject(item.value) || !(isStamped || isClaimed(item))) return item
     const { uri } = item.fields
-    const source = `${how.server}:${typeof uri === 'string' ? uri : String(call.params.fields.uri)}`
-    return stamped(item, stampsOf([{ source }], call, hash), { server: how.server, isBeside: false })
+    const source = `${stampSettings.server}:${typeof uri === 'string' ? uri : String(call.params.fields.uri)}`
+    return stamped(item, stampsOf([{ source }], call, hash), {
+      server: stampSettings.server,
+      isOutsideMeta: false,
+    })
   })
 }
 

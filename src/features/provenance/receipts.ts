@@ -20,18 +20,17 @@ import { ownStamp } from './stamp.ts'
 
 type Deps = Pick<Services, 'log' | 'invoker' | 'identity' | 'pages' | 'features'>
 
-/** What asks for a receipt. */
+/** The value that requests a receipt. */
 const FLAG = 'receipt'
 
-/** Signs what a caller got, on request, so that a third party can verify later what the server returned. */
+/** Signs results on request, so that third parties can verify later what the server returned. */
 export const receipts: Feature<Record<never, never>> = {
   name: 'receipts',
   place: 'features',
   isLeftToGateway: true,
   schema: {
     type: 'object',
-    description:
-      'Whether callers get a signed receipt of a result where they ask for one; `gatehouse verify` checks it.',
+    description: 'Whether callers get a signed receipt of a result on request; `gatehouse verify` checks it.',
     properties: {},
   },
   create: (_settings, deps) => ({
@@ -40,24 +39,24 @@ export const receipts: Feature<Record<never, never>> = {
       if (method !== 'tools/call' && method !== 'resources/read') return undefined
       return (next) => (call) => {
         if (!hasExtension(call, FLAG)) return next(call)
-        return answered(call, next, upstream, deps)
+        return withReceipt(call, next, upstream, deps)
       }
     },
-    // Where no pages are served the keys are in the store alone.
+    // Without pages, the keys are only available in the store.
     extensions: () => ({
       [RECEIPT_KEY]: { alg: 'ES256', ...(deps.pages.url(KEYS_PATH) !== undefined && { jwks: KEYS_PATH }) },
     }),
   }),
 }
 
-/** Servers are not told that a receipt is asked for. @throws INVALID_INPUT */
-async function answered(given: Call, next: Handler, server: string, deps: Deps): Promise<Outcome> {
-  const isWanted = extensionOf(given, FLAG)
-  if (typeof isWanted === 'boolean') {
+/** Servers do not see the request for a receipt. @throws INVALID_INPUT */
+async function withReceipt(given: Call, next: Handler, server: string, deps: Deps): Promise<Outcome> {
+  const isRequested = extensionOf(given, FLAG)
+  if (typeof isRequested === 'boolean') {
     const call = withoutExtension(given, FLAG)
-    const isStamped = isWanted && deps.features.isOn('provenance', server)
+    const isStamped = isRequested && deps.features.isOn('provenance', server)
     const outcome = await next(isStamped ? { ...call, meta: { ...call.meta, [PROVENANCE_KEY]: true } } : call)
-    return isWanted ? signed(outcome, call, server, deps) : outcome
+    return isRequested ? signReceipt(outcome, call, server, deps) : outcome
   }
   throw new GatewayError('INVALID_INPUT', `Invalid params: ${FLAG} must be true or false.`, {
     field: FLAG,
@@ -65,13 +64,13 @@ async function answered(given: Call, next: Handler, server: string, deps: Deps):
   })
 }
 
-async function signed(outcome: Outcome, call: Call, server: string, deps: Deps): Promise<Outcome> {
+async function signReceipt(outcome: Outcome, call: Call, server: string, deps: Deps): Promise<Outcome> {
   if (outcome.kind !== 'result' || !isAnswer(outcome.result)) return outcome
   const { result } = outcome
-  // Without ours in its place it would be the word of the server.
+  // Without a stamp of the gateway, the server's own claim would be signed.
   const stamp = deps.features.isOn('provenance', server) ? ownStamp(result) : undefined
   const claims = claimsOf(deps.invoker.asSent(result, call), call, { server, stamp })
-  // The effect has happened: the result is returned even where it cannot be signed.
+  // The effect has happened: the result is returned even if it cannot be signed.
   const receipt = await deps.identity.sign({ ...claims }).catch((error: unknown) => {
     deps.log.error('receipt.unsigned', { reason: String(error) })
   })
@@ -80,12 +79,12 @@ async function signed(outcome: Outcome, call: Call, server: string, deps: Deps):
     : { kind: 'result', result: result.withMeta({ [RECEIPT_KEY]: receipt }) }
 }
 
-interface Known {
+interface ReceiptContext {
   readonly server: string
   readonly stamp: Readonly<Record<string, unknown>> | undefined
 }
 
-function claimsOf(result: Payload, call: Call, { server, stamp }: Known): Receipt {
+function claimsOf(result: Payload, call: Call, { server, stamp }: ReceiptContext): Receipt {
   const { name, uri, arguments: given } = call.params.fields
   const wasReplay = call.logFields.get('replayed') === true
   const retrievedAt = stamp?.retrieved_at ?? (wasReplay ? undefined : isoTime(Date.now()))

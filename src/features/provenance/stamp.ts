@@ -1,4 +1,4 @@
-/** The stamp in `_meta`, and the source it names. */
+/** The provenance stamp in `_meta`, and the source that it names. */
 import { canonical, isObject, readJson } from '../../core/json/json.ts'
 import { find, type Scope } from '../../core/json/path.ts'
 import { only, Payload } from '../../core/payload.ts'
@@ -7,53 +7,56 @@ import { isoTime } from '../../core/time/waiting.ts'
 import { parsePath } from '../../core/undo/expression.ts'
 import { PROVENANCE_KEY } from '../../protocol/meta-keys.ts'
 
-/** What is said of a result beside where it comes from. */
-interface Known {
+/** The facts about a result besides its source. */
+interface StampFacts {
   /** When it was retrieved, in milliseconds since 1970. */
   readonly at: number
-  /** What was done to it since, in words; it is as it was sent where nothing was. */
+  /** What was done to it, in words; absent if it is unchanged. */
   readonly transformation?: string | undefined
   /** The SHA-256 of its content, in hex. */
   readonly hash?: string | undefined
 }
 
-/** Who says so: on each entry, as servers may claim things too. */
-const US = 'gatehouse'
+/** Who attests: stated on each entry, because servers may make claims too. */
+const ATTESTED_BY = 'gatehouse'
 
 /** How many claims of a server are kept. */
-const CLAIMS = 50
+const MAX_CLAIMS = 50
 
 type Fields = Readonly<Record<string, unknown>>
 
 /**
- * What the gateway says of a result, as JSON: that it was retrieved there, and whether it is as it was. Put together
- * here, as an object that is encoded would cost more than all else that is done for it.
+ * The stamp of the gateway as JSON: source, retrieval time, and transformations. Built as a string, because encoding an
+ * object would cost more than everything else that is done for a result.
  */
-export function stampOf({ source, location, version }: Source, { at, transformation, hash }: Known): string {
-  const place = location === undefined ? '' : `,"location":${JSON.stringify(location)}`
-  const which = version === undefined ? '' : `,"version":${JSON.stringify(version)}`
-  const done =
+export function stampOf(
+  { source, location, version }: Source,
+  { at, transformation, hash }: StampFacts,
+): string {
+  const locationPart = location === undefined ? '' : `,"location":${JSON.stringify(location)}`
+  const versionPart = version === undefined ? '' : `,"version":${JSON.stringify(version)}`
+  const transformationPart =
     transformation === undefined
       ? ',"confidence":"exact"'
       : `,"confidence":"derived","transformation":${JSON.stringify(transformation)}`
-  const sum = hash === undefined ? '' : `,"content_hash":"sha256:${hash}"`
-  const time = isoTime(at)
-  return `{"source":${JSON.stringify(source)}${place},"retrieved_at":"${time}"${which}${done}${sum},"attested_by":"${US}"}`
+  const hashPart = hash === undefined ? '' : `,"content_hash":"sha256:${hash}"`
+  const retrievedAt = isoTime(at)
+  return `{"source":${JSON.stringify(source)}${locationPart},"retrieved_at":"${retrievedAt}"${versionPart}${transformationPart}${hashPart},"attested_by":"${ATTESTED_BY}"}`
 }
 
-/** Whose results are stamped, and whether it also stands beside their content. */
-interface How {
+/** The server whose results are stamped, and whether the stamp is also sent beside the content. */
+interface StampTarget {
   readonly server: string
-  readonly isBeside: boolean
+  readonly isOutsideMeta: boolean
 }
 
-/** Whether a server says something by itself of where its result comes from, which is then named as its claim. */
+/** Whether the server itself makes a claim about the source, which is then attributed to it. */
 export function isClaimed(result: Payload): boolean {
   return result.meta(PROVENANCE_KEY) !== undefined || result.member('provenance') !== undefined
 }
 
-/** Stamps results as they were sent, with the source they all have: those of one millisecond are stamped alike. */
-export function stamper(source: Source, how: How): (result: Payload) => Payload {
+/** Stamps unchanged results of one source; results of the same millisecond share their stamp. */
+export function stamper(source: Source, target: StampTarget): (result: Payload) => Payload {
   let since = Number.NaN
   let stamp = ''
   let edits: Fields = {}
@@ -62,63 +65,69 @@ export function stamper(source: Source, how: How): (result: Payload) => Payload 
     if (at !== since) {
       since = at
       stamp = stampOf(source, { at })
-      edits = editsOf(Payload.of({}), stamp, how.isBeside)
+      edits = editsOf(Payload.of({}), stamp, target.isOutsideMeta)
     }
     const isBare = result.member('_meta') === undefined && result.member('provenance') === undefined
-    return isBare ? result.with(edits) : stamped(result, [stamp], how)
+    return isBare ? result.with(edits) : stamped(result, [stamp], target)
   }
 }
 
-/** A result with what is said of it; what its server says by itself stands before that, as a claim of the server. */
-export function stamped(result: Payload, stamps: readonly string[], { server, isBeside }: How): Payload {
+/** A result with its stamps; claims of the server come first, attributed to the server. */
+export function stamped(
+  result: Payload,
+  ownStamps: readonly string[],
+  { server, isOutsideMeta }: StampTarget,
+): Payload {
   const inMeta = result.meta(PROVENANCE_KEY)
-  const beside = result.member('provenance')
-  const said = isClaimed(result) ? [...claimsOf([inMeta, beside], server), ...stamps] : stamps
-  const [one] = said
+  const outsideMeta = result.member('provenance')
+  const allStamps = isClaimed(result) ? [...claimsOf([inMeta, outsideMeta], server), ...ownStamps] : ownStamps
+  const [one] = allStamps
   if (one === undefined) return result
-  const all = said.length === 1 ? one : `[${said.join(',')}]`
-  return result.with(editsOf(result, all, isBeside || beside !== undefined))
+  const all = allStamps.length === 1 ? one : `[${allStamps.join(',')}]`
+  return result.with(editsOf(result, all, isOutsideMeta || outsideMeta !== undefined))
 }
 
-/** What puts a text of stamps into a result. */
-function editsOf(result: Payload, stamps: string, isBeside: boolean): Fields {
+/** The edits that put stamps into a result. */
+function editsOf(result: Payload, stamps: string, isOutsideMeta: boolean): Fields {
   const provenance = Payload.text(stamps)
   const _meta = result.metaWith(only(PROVENANCE_KEY, provenance))
-  return isBeside ? { provenance, _meta } : { _meta }
+  return isOutsideMeta ? { provenance, _meta } : { _meta }
 }
 
-/** What the gateway said of a result of a server it stamps; nothing where it said nothing. */
+/** The gateway's own stamp on a result; undefined if there is none. */
 export function ownStamp(result: Payload): Fields | undefined {
   const contents = result.member('contents')
   const [first] = Array.isArray(contents) ? contents : [{ _meta: result.member('_meta') }]
   const meta = isObject(first) ? first._meta : undefined
-  const said = isObject(meta) ? meta[PROVENANCE_KEY] : undefined
-  const last: unknown = Array.isArray(said) ? said.at(-1) : said
-  return isObject(last) && last.attested_by === US ? last : undefined
+  const stamps = isObject(meta) ? meta[PROVENANCE_KEY] : undefined
+  const last: unknown = Array.isArray(stamps) ? stamps.at(-1) : stamps
+  return isObject(last) && last.attested_by === ATTESTED_BY ? last : undefined
 }
 
-/** What a server says by itself of where its results come from, as JSON: never in our name. */
+/** The server's claims about the source as JSON, always attributed to the server. */
 function claimsOf(places: readonly unknown[], server: string): string[] {
   const found = new Map<string, string>()
-  for (const claim of places.flatMap((place) => (Array.isArray(place) ? place.slice(0, CLAIMS) : [place]))) {
+  for (const claim of places.flatMap((locationPart) =>
+    Array.isArray(locationPart) ? locationPart.slice(0, MAX_CLAIMS) : [locationPart],
+  )) {
     const fields = typeof claim === 'string' ? { source: claim } : claim
     if (!isObject(fields)) continue
     const { source } = fields
     const named = { ...fields, source: typeof source === 'string' ? source : server, attested_by: server }
     found.set(canonical(named), JSON.stringify(named))
   }
-  return [...found.values()].slice(0, CLAIMS)
+  return [...found.values()].slice(0, MAX_CLAIMS)
 }
 
-/** Where something came from. */
+/** The source of a result. */
 export interface Source {
   readonly source: string
   readonly version?: string
   readonly location?: { readonly json_path: string }
 }
 
-/** What the owner of a tool says of where its results come from. */
-interface Words {
+/** The configured source of a tool's results. */
+interface SourceSettings {
   readonly source?: string
   readonly version?: string
   readonly jsonPath?: string
@@ -126,25 +135,25 @@ interface Words {
 
 type ContentFields = Readonly<Record<string, unknown>>
 
-/** Fields that name what something is about, and those that say which version of it, the most telling first. */
+/** Fields that identify the subject of a result, and fields with its version, the most specific first. */
 const addresses = ['html_url', 'self', 'url', 'uri', 'path'] as const
 const versions = ['sha', 'etag', 'version', 'updated_at', 'lastModified'] as const
 
-/** How long a source and a version may be, in characters. */
+/** The maximum length of a source and of a version, in characters. */
 const MAX_SOURCE_LENGTH = 500
 const MAX_VERSION_LENGTH = 100
-/** How long a text may be that is read as JSON: longer ones would cost more than it says. */
+/** The maximum length of a text that is parsed as JSON, in characters. */
 const MAX_JSON_TEXT_LENGTH = 2000
 /** How many resources of one result are named. */
 const MAX_SOURCES = 10
 
-/** Where the result of a tool comes from, as far as it can be seen: from `own`, the tool itself, where it does not say. */
-export function sourcesOf(result: Payload, own: readonly [Source], upstream: string): readonly Source[] {
+/** The sources that a tool's result names; `fallback`, the tool itself, if it names none. */
+export function sourcesOf(result: Payload, fallback: readonly [Source], upstream: string): readonly Source[] {
   const content = result.member('content')
   const uris = urisOf(content)
   const [only] = uris
   const fields = fieldsOf(result.member('structuredContent'), content)
-  if (!only && !fields) return own
+  if (!only && !fields) return fallback
   if (uris.length > 1) {
     return uris.map(({ uri, index }) => {
       return { source: `${upstream}:${uri}`, location: { json_path: `$.content[${index}]` } }
@@ -152,39 +161,39 @@ export function sourcesOf(result: Payload, own: readonly [Source], upstream: str
   }
   const address = only ? only.uri : first(fields, addresses, MAX_SOURCE_LENGTH)
   const version = first(fields, versions, MAX_VERSION_LENGTH)
-  const source = address === undefined ? own[0].source : `${upstream}:${address}`
+  const source = address === undefined ? fallback[0].source : `${upstream}:${address}`
   return [version === undefined ? { source } : { source, version }]
 }
 
-/** What the owner says, made ready: each a path, or a text in which `{argument}` stands for its value. */
-export function statedSource(words: Words): (scope: Scope) => Partial<Source> {
-  const source = words.source === undefined ? undefined : reader(words.source)
-  const version = words.version === undefined ? undefined : reader(words.version)
-  const location = words.jsonPath === undefined ? undefined : { json_path: words.jsonPath }
+/** Compiles a configured source: each part is a path, or a template with `{argument}` placeholders. */
+export function statedSource(settings: SourceSettings): (scope: Scope) => Partial<Source> {
+  const source = settings.source === undefined ? undefined : compileReader(settings.source)
+  const version = settings.version === undefined ? undefined : compileReader(settings.version)
+  const location = settings.jsonPath === undefined ? undefined : { json_path: settings.jsonPath }
   return (scope) => {
     const found = { source: source?.(scope), version: version?.(scope), location }
     return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined))
   }
 }
 
-function reader(text: string): (scope: Scope) => string | undefined {
+function compileReader(text: string): (scope: Scope) => string | undefined {
   if (text.startsWith('$')) {
     const path = parsePath(text)
-    return (scope) => shown(find(path, scope), MAX_SOURCE_LENGTH)
+    return (scope) => textWithin(find(path, scope), MAX_SOURCE_LENGTH)
   }
-  return ({ args }) => filled(text, args)
+  return ({ args }) => fillTemplate(text, args)
 }
 
-/** A text with its arguments; nothing where one of them is not there. */
-function filled(template: string, given: ContentFields): string | undefined {
-  let isWhole = true
+/** A filled template; undefined if one of its arguments is missing. */
+function fillTemplate(template: string, given: ContentFields): string | undefined {
+  let isComplete = true
   const text = template.replaceAll(/\{([^{}]+)\}/g, (_found, name: string) => {
     if (isSecretKey(name)) return '***'
-    const value = Object.hasOwn(given, name) ? shown(given[name], MAX_SOURCE_LENGTH) : undefined
-    isWhole &&= value !== undefined
+    const value = Object.hasOwn(given, name) ? textWithin(given[name], MAX_SOURCE_LENGTH) : undefined
+    isComplete &&= value !== undefined
     return value ?? ''
   })
-  return isWhole ? text.slice(0, MAX_SOURCE_LENGTH).toWellFormed() : undefined
+  return isComplete ? text.slice(0, MAX_SOURCE_LENGTH).toWellFormed() : undefined
 }
 
 function urisOf(content: unknown): readonly { readonly uri: string; readonly index: number }[] {
@@ -193,13 +202,13 @@ function urisOf(content: unknown): readonly { readonly uri: string; readonly ind
   for (let index = 0; index < content.length && found.length < MAX_SOURCES; index++) {
     const block: unknown = content[index]
     if (!isObject(block)) continue
-    const uri = shown(isObject(block.resource) ? block.resource.uri : block.uri, MAX_SOURCE_LENGTH)
+    const uri = textWithin(isObject(block.resource) ? block.resource.uri : block.uri, MAX_SOURCE_LENGTH)
     if (uri !== undefined && !found.some((each) => each.uri === uri)) found.push({ uri, index })
   }
   return found
 }
 
-/** The members a result has, in its structured content or in the only text, where that is a short JSON object. */
+/** The members of a result: its structured content, or its only text if that is a short JSON object. */
 function fieldsOf(structuredContent: unknown, content: unknown): ContentFields | undefined {
   if (isObject(structuredContent)) return structuredContent
   if (!Array.isArray(content) || content.length !== 1) return undefined
@@ -214,17 +223,17 @@ function fieldsOf(structuredContent: unknown, content: unknown): ContentFields |
 function first(
   fields: ContentFields | undefined,
   names: readonly string[],
-  longest: number,
+  maxLength: number,
 ): string | undefined {
   if (!fields) return undefined
   for (const name of names) {
-    const found = shown(Object.hasOwn(fields, name) ? fields[name] : undefined, longest)
+    const found = textWithin(Object.hasOwn(fields, name) ? fields[name] : undefined, maxLength)
     if (found !== undefined) return found
   }
   return undefined
 }
 
-function shown(value: unknown, longest: number): string | undefined {
+function textWithin(value: unknown, maxLength: number): string | undefined {
   const text = typeof value === 'number' ? String(value) : value
-  return typeof text === 'string' && text !== '' && text.length <= longest ? text : undefined
+  return typeof text === 'string' && text !== '' && text.length <= maxLength ? text : undefined
 }

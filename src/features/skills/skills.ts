@@ -27,14 +27,15 @@ const settingsSchema = {
     listed: {
       type: 'boolean',
       default: true,
-      description: 'Whether each SKILL.md stands in lists of resources too, for clients that know no skills.',
+      description:
+        'Whether each SKILL.md is also listed as a resource, for clients without support for skills.',
     },
   },
 } as const
 
 const NAME = 'skills'
 
-/** Publishes a skill for each server, and those servers publish themselves (SEP-2640). */
+/** Publishes a skill for each server, and relays the skills that servers publish themselves (SEP-2640). */
 export const skills: Feature<Settings | false> = {
   name: NAME,
   place: 'features',
@@ -42,27 +43,27 @@ export const skills: Feature<Settings | false> = {
   schema: settingsSchema,
   create: (settings, deps) => {
     const relay = createRelay(deps)
-    const said = introducing(async ({ target: { upstream } }) =>
+    const introduction = introducing(async ({ target: { upstream } }) =>
       settings(upstream) === false ? undefined : { extensions: { [EXTENSION]: { directoryRead: false } } },
     )
-    const shelf: Shelf = { deps, relay, isListed: (upstream) => listedBy(settings(upstream)) }
+    const context: SkillContext = { deps, relay, isListed: (upstream) => listedBy(settings(upstream)) }
     return {
-      methods: { 'skills/list': listing(shelf), 'skills/get': getting(shelf) },
-      resources: (upstream) => resourcesOf(upstream, shelf),
+      methods: { 'skills/list': listSkills(context), 'skills/get': getSkill(context) },
+      resources: (upstream) => resourcesOf(upstream, context),
       pages: [
-        { path: `/skills/${self.name}/SKILL.md`, handle: reading(deps) },
-        { path: '/skills/*/SKILL.md', handle: reading(deps) },
+        { path: `/skills/${self.name}/SKILL.md`, handle: readPage(deps) },
+        { path: '/skills/*/SKILL.md', handle: readPage(deps) },
       ],
-      responseMiddleware: (method) => (method === 'server/discover' ? said : undefined),
+      responseMiddleware: (method) => (method === 'server/discover' ? introduction : undefined),
     }
   },
 }
 
-/** How long skills may be kept, in milliseconds. */
+/** How long skills may be cached, in milliseconds. */
 const CACHE_TTL_MS = 60_000
 const TYPE = 'text/markdown'
 
-interface Shelf {
+interface SkillContext {
   readonly deps: Deps
   readonly relay: Relay
   isListed(upstream?: string): boolean
@@ -72,36 +73,36 @@ function listedBy(settings: Settings | false): boolean {
   return settings !== false && settings.listed
 }
 
-function listing(shelf: Shelf): Handler {
+function listSkills(context: SkillContext): Handler {
   return async (call) => {
     if (call.params.fields.cursor !== undefined)
       throw new GatewayError(
         'INVALID_INPUT',
         'Invalid params: this list has one page, so the cursor is not valid.',
       )
-    const relayed = await shelf.relay.list(call)
+    const relayed = await context.relay.list(call)
     const taken = new Set(relayed.map(({ uri }) => uri))
-    const own = (await descriptionsFor(call, shelf.deps)).map((description) =>
-      skillFor(description, shelf.deps),
+    const gatewaySkills = (await descriptionsFor(call, context.deps)).map((description) =>
+      skillFor(description, context.deps),
     )
     return answered({
-      skills: [...own.filter(({ uri }) => !taken.has(uri)), ...relayed],
+      skills: [...gatewaySkills.filter(({ uri }) => !taken.has(uri)), ...relayed],
       ttlMs: CACHE_TTL_MS,
       cacheScope: 'private',
     })
   }
 }
 
-function getting({ deps, relay }: Shelf): Handler {
+function getSkill({ deps, relay }: SkillContext): Handler {
   return async (call) => {
     const { uri } = call.params.fields
     if (typeof uri !== 'string')
       throw new GatewayError('INVALID_INPUT', 'Invalid params: uri must be a string.')
-    const own = await ownSkill(call, uri, deps)
+    const gatewaySkill = await ownSkill(call, uri, deps)
     const relayed = await relay.get(call, uri).catch((error: unknown) => {
-      if (!own) throw error
+      if (!gatewaySkill) throw error
     })
-    const skill = relayed ?? own
+    const skill = relayed ?? gatewaySkill
     if (skill) return answered({ skill, ttlMs: CACHE_TTL_MS, cacheScope: 'private' })
     throw new GatewayError('INVALID_INPUT', `Invalid params: there is no skill ${uri}.`, { data: { uri } })
   }
@@ -112,7 +113,7 @@ async function ownSkill(call: Call, uri: string, deps: Deps): Promise<Skill | un
   return found && skillFor(found, deps)
 }
 
-/** Of all servers together there is one skill, beside those of each. */
+/** At the combined endpoint there is one skill for all servers, besides those of each. */
 async function descriptionsFor(call: Call, deps: Deps): Promise<readonly ServerDescription[]> {
   const description = await describedList(NAME, call, deps)
   return [description, ...description.parts]
@@ -130,13 +131,13 @@ function skillFor(description: ServerDescription, deps: Deps): Skill {
 
 function resourcesOf(
   upstream: string | undefined,
-  { deps, relay, isListed }: Shelf,
+  { deps, relay, isListed }: SkillContext,
 ): readonly BuiltinEntry[] {
   const names =
     upstream === undefined
       ? [self.name, ...deps.servers.names().filter((each) => deps.features.isOn(NAME, each))]
       : [upstream]
-  const own = names.map((name): BuiltinEntry => {
+  const entries = names.map((name): BuiltinEntry => {
     const folder = skillName({ name })
     const uri = skillUri({ name })
     return {
@@ -160,10 +161,10 @@ function resourcesOf(
       },
     }
   })
-  return upstream === undefined ? [...own, relay.files] : own
+  return upstream === undefined ? [...entries, relay.files] : entries
 }
 
-function reading(deps: Deps): Handler {
+function readPage(deps: Deps): Handler {
   return async (call) => {
     const description = await describedList(NAME, call, deps)
     const { text } = fileOf(description, deps)
@@ -171,27 +172,27 @@ function reading(deps: Deps): Handler {
   }
 }
 
-// Relays the skills that servers list themselves, under names of the gateway.
+// Relays the skills that servers publish, under names of the gateway.
 
 /** A skill as clients know it. */
 interface Skill {
   readonly uri: string
   readonly frontmatter: Readonly<Record<string, unknown>>
-  /** A list, or a word for files that are only known when they are read. */
+  /** A list, or a string for files that are only known when they are read. */
   readonly resources: unknown
 }
 
-/** The skills servers publish themselves; where they are offered together, the name of the server goes in front. */
+/** The skills that servers publish; at the combined endpoint, the server's name is part of the URI. */
 interface Relay {
   list(call: Call): Promise<readonly Skill[]>
-  /** Nothing where its server says there is none. @throws what keeps its server from answering */
+  /** Undefined if the server has no such skill. @throws errors of the server */
   get(call: Call, uri: string): Promise<Skill | undefined>
-  /** Reads the files of these skills where servers are offered together. */
+  /** Reads the files of these skills at the combined endpoint. */
   readonly files: BuiltinEntry
 }
 
 const SCHEME = 'skill://'
-/** What the extension is called (SEP-2640). */
+/** The name of the extension (SEP-2640). */
 const EXTENSION = 'io.modelcontextprotocol/skills'
 
 /** The limits of a server's list of skills: entries, pages, and time in milliseconds. */
@@ -305,22 +306,22 @@ function locate(
   const end = path.indexOf('/')
   const upstream = path.slice(0, end)
   const rest = path.slice(end + 1)
-  // What follows the name of a skill of the gateway's own is one file.
+  // The gateway's own skills have a single file.
   if (end === -1 || !rest.includes('/') || !servers.includes(upstream)) return undefined
   return { upstream, uri: `${SCHEME}${rest}` }
 }
 
 function withServerPrefix(skill: Skill, upstream: string): Skill {
-  const place = (uri: unknown): unknown =>
+  const prefixed = (uri: unknown): unknown =>
     typeof uri === 'string' && uri.startsWith(SCHEME)
       ? `${SCHEME}${upstream}/${uri.slice(SCHEME.length)}`
       : uri
   const { resources } = skill
   return {
     ...skill,
-    uri: String(place(skill.uri)),
+    uri: String(prefixed(skill.uri)),
     resources: Array.isArray(resources)
-      ? resources.map((each) => (isObject(each) ? { ...each, uri: place(each.uri) } : each))
+      ? resources.map((each) => (isObject(each) ? { ...each, uri: prefixed(each.uri) } : each))
       : resources,
   }
 }

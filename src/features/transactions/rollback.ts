@@ -1,5 +1,5 @@
 /**
- * Compensates the steps of a transaction in reverse order, each under a key of its own, and goes on where an
+ * Compensates the steps of a transaction in reverse order, each under its own idempotency key, and continues where an
  * earlier worker stopped.
  */
 import { createHash, randomBytes } from 'node:crypto'
@@ -27,31 +27,31 @@ import type { Services } from '../feature.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'invoker' | 'gateway'>
 
-interface Parts {
+interface RollbackContext {
   readonly deps: Deps
   readonly repository: Transactions
-  readonly deeds: Actions
+  readonly actions: Actions
   readonly worker: WorkerIdentity
-  /** How long what was undone is kept, in milliseconds. */
+  /** How long undone actions are kept, in milliseconds. */
   readonly retention: number
 }
 
-/** Undoes what transactions did that are to be rolled back. */
+/** Rolls back transactions. */
 export interface Rollback {
   /**
-   * Resolves once one is rolled back as far as that can be; with nothing where another worker is at it, the
-   * gateway closes, or a person has to agree first. What is known of its caller besides what was kept goes with the calls.
+   * Resolves once a transaction is rolled back as far as possible; with undefined if another worker does it, the gateway
+   * closes, or an approval is pending. `caller` adds the caller's current token and claims to the stored principal.
    */
   run(key: string, caller?: Principal): Promise<Transaction | undefined>
 }
 
-/** How often a compensation is tried, and how long is waited before the second time, in milliseconds. */
+/** How often a compensation is attempted, and the delay before the second attempt, in milliseconds. */
 const MAX_ATTEMPTS = 3
 const RETRY_DELAY_MS = 250
 
-/** Makes what rolls transactions back. Each compensation is written down before the next one begins. */
-export function createRollback(parts: Parts): Rollback {
-  const { repository, worker, deps } = parts
+/** Creates the rollback service. Each compensation is recorded before the next one starts. */
+export function createRollback(context: RollbackContext): Rollback {
+  const { repository, worker, deps } = context
   const running = new Map<string, Promise<Transaction | undefined>>()
 
   const work = async (key: string, caller: Principal | undefined): Promise<Transaction | undefined> => {
@@ -62,20 +62,22 @@ export function createRollback(parts: Parts): Rollback {
     if (found.runner !== undefined && found.runner !== worker.id && (await worker.isAlive(found.runner)))
       return undefined
     await worker.register()
-    const taken = await repository.change(key, takenOver(worker.id, found.runner))
-    if (taken.runner !== worker.id) return hasEnded(taken) ? taken : undefined
-    const transaction = await quiescent(key, parts)
+    const claimed = await repository.change(key, takenOver(worker.id, found.runner))
+    if (claimed.runner !== worker.id) return hasEnded(claimed) ? claimed : undefined
+    const transaction = await quiescent(key, context)
     const principal = callerOf(transaction, caller)
     const done = new Set(transaction.compensations.map(({ step }) => step))
-    const deeds = await parts.deeds.findAll(transaction.steps.map(({ deed }) => deed))
-    for (const { step, deed, isStuck } of planOf(transaction, deeds)) {
+    const actions = await context.actions.findAll(transaction.steps.map(({ deed }) => deed))
+    for (const { step, deed, isBeforePivot } of planOf(transaction, actions)) {
       if (done.has(step.id)) continue
-      const ended = isStuck ? stuck(step) : await undone({ step, deed, transaction, principal }, parts)
-      if (!ended) return undefined
-      await repository.change(key, compensated(ended, worker.id))
+      const result = isBeforePivot
+        ? pivotPassed(step)
+        : await compensateStep({ step, deed, transaction, principal }, context)
+      if (!result) return undefined
+      await repository.change(key, compensated(result, worker.id))
     }
     const end = await repository.change(key, rolledBack(worker.id, Date.now()))
-    tell(end, deps)
+    logResult(end, deps)
     return end
   }
 
@@ -85,115 +87,119 @@ export function createRollback(parts: Parts): Rollback {
       if (known) return known
       const run = worker.during(key, () => work(key, caller)).finally(() => running.delete(key))
       running.set(key, run)
-      // It continues where it is no longer awaited.
+      // It continues even if nobody awaits it any more.
       background(run, deps.log)
       return run
     },
   }
 }
 
-/** The caller with the rights it had at the beginning, and the token it has now. */
+/** The caller with its stored rights, and its current token. */
 function callerOf({ principal }: Transaction, caller: Principal | undefined): Principal {
-  const kept = fromStoredPrincipal(principal)
-  if (caller?.id !== kept.id) return kept
+  const stored = fromStoredPrincipal(principal)
+  if (caller?.id !== stored.id) return stored
   const { claims, token } = caller
-  return { ...kept, ...(claims && { claims }), ...(token && { token }) }
+  return { ...stored, ...(claims && { claims }), ...(token && { token }) }
 }
 
 interface Planned {
   readonly step: Step
   readonly deed: Action | undefined
-  /** It came before a step after which there is no way back, or is one. */
-  readonly isStuck: boolean
+  /** It is a pivot, or came before one. */
+  readonly isBeforePivot: boolean
 }
 
-/** The steps that did something, or may have, the last one first. */
-function planOf({ steps }: Transaction, deeds: ReadonlyMap<string, Action>): Planned[] {
+/** The steps that took effect, or may have, the last one first. */
+function planOf({ steps }: Transaction, actions: ReadonlyMap<string, Action>): Planned[] {
   const done = steps.flatMap((step) => {
-    const deed = deeds.get(step.deed)
+    const deed = actions.get(step.deed)
     return isDone(step, deed) ? [{ step, deed }] : []
   })
   const pivot = done.findLastIndex(({ step }) => step.kind === 'pivot')
-  return done.map((each, index) => ({ ...each, isStuck: index <= pivot })).toReversed()
+  return done.map((each, index) => ({ ...each, isBeforePivot: index <= pivot })).toReversed()
 }
 
-/** What was not written down as a deed never reached its server, unless it is known to have ended well. */
+/** A step without a recorded action never reached its server, unless it is known to have succeeded. */
 function isDone({ kind, status }: Step, deed: Action | undefined): boolean {
   if (kind === 'read') return false
   if (!deed) return status === 'ok'
   return deed.status !== 'failed' && deed.way.kind !== 'nothing'
 }
 
-function stuck({ id }: Step): CompensationStatus {
-  return failed(id, 'A step after which there is no way back was done.', 'pivot')
+function pivotPassed({ id }: Step): CompensationStatus {
+  return failed(id, 'A pivot step was executed, after which earlier steps cannot be undone.', 'pivot')
 }
 
-interface Undoing {
+interface CompensationContext {
   readonly step: Step
   readonly deed: Action | undefined
   readonly transaction: Transaction
   readonly principal: Principal
 }
 
-/** Undoes a step. Nothing where the gateway closes, or an approval is pending: it continues later. */
-async function undone(
-  { step, deed, transaction, principal }: Undoing,
-  { deps, deeds, retention }: Parts,
+/** Undoes a step. Undefined if the gateway closes, or an approval is pending: it continues later. */
+async function compensateStep(
+  { step, deed, transaction, principal }: CompensationContext,
+  { deps, actions, retention }: RollbackContext,
 ): Promise<CompensationStatus | undefined> {
   if (deed?.undoneAt !== undefined) return { step: step.id, status: 'compensated' }
-  const way: Compensation = deed?.way ?? { kind: 'none', reason: 'what it did is not known any more' }
-  if (way.kind === 'none')
-    return failed(step.id, `The step cannot be undone: ${way.reason}.`, 'no_compensation')
-  if (way.kind === 'nothing') return { step: step.id, status: 'compensated' }
-  const make = async (idempotencyKey: string): Promise<Outcome> => {
-    const { tool, arguments: args } = way
-    const order = {
+  const compensation: Compensation = deed?.way ?? { kind: 'none', reason: 'its effect is no longer known' }
+  if (compensation.kind === 'none')
+    return failed(step.id, `The step cannot be undone: ${compensation.reason}.`, 'no_compensation')
+  if (compensation.kind === 'nothing') return { step: step.id, status: 'compensated' }
+  const compensate = async (idempotencyKey: string): Promise<Outcome> => {
+    const { tool, arguments: args } = compensation
+    const internalCall = {
       purpose: 'compensate',
       principal,
       upstream: step.upstream,
       tool,
       arguments: args,
     } as const
-    return deps.invoker.call(deps.invoker.internal({ ...order, idempotencyKey, undoes: deed?.trace }))
+    return deps.invoker.call(deps.invoker.internal({ ...internalCall, idempotencyKey, undoes: deed?.trace }))
   }
   const key = keyOf(transaction.id, step.id)
-  let error = await attempt(() => make(key), transaction.startedAt)
-  // A key of an earlier transaction of the same id says nothing about this one.
+  let error = await attempt(() => compensate(key), transaction.startedAt)
+  // A key of an earlier transaction with the same id says nothing about this one.
   if (error?.code === STALE_KEY_CODE) {
-    error = await attempt(() => make(hashed(`${key} ${step.deed}`)), transaction.startedAt)
+    error = await attempt(() => compensate(hashed(`${key} ${step.deed}`)), transaction.startedAt)
   }
-  const isDoubtful = deed !== undefined && deed.status !== 'ok'
-  const isAsked = error?.code === 'CONFIRMATION_REQUIRED' && error.reason !== NO_APPROVER_REASON
-  const isPutOff = deps.gateway.closing.aborted || isAsked
-  if (error && isPutOff) return undefined
+  const isStepUncertain = deed !== undefined && deed.status !== 'ok'
+  const needsApproval = error?.code === 'CONFIRMATION_REQUIRED' && error.reason !== NO_APPROVER_REASON
+  const isPostponed = deps.gateway.closing.aborted || needsApproval
+  if (error && isPostponed) return undefined
   if (error)
-    return { step: step.id, status: 'compensation_failed', error: isDoubtful ? doubtful(error) : error }
-  await deeds.markUndone(step.deed, Date.now(), retention)
-  if (!isDoubtful || (await isRestored(deed, deps))) return { step: step.id, status: 'compensated' }
+    return {
+      step: step.id,
+      status: 'compensation_failed',
+      error: isStepUncertain ? withUncertainStep(error) : error,
+    }
+  await actions.markUndone(step.deed, Date.now(), retention)
+  if (!isStepUncertain || (await isRestored(deed, deps))) return { step: step.id, status: 'compensated' }
   return { step: step.id, status: 'compensated', error: outcomeUnknown }
 }
 
-/** Whether all is as before, whether or not the step was done: what was there before was put back. */
+/** Whether the previous state is restored in any case: the compensation restores a snapshot. */
 async function isRestored({ upstream, tool }: Action, { servers: { undoRule } }: Deps): Promise<boolean> {
   const rule = await Promise.resolve(undoRule(upstream, tool)).catch(() => undefined)
   return rule?.kind === 'restore'
 }
 
-/** A step that was not done, and was undone, may have cost what was there before. */
+/** A step that did not take effect, but was undone, may have removed something that existed before. */
 const outcomeUnknown = new GatewayError(
   'OUTCOME_UNKNOWN',
-  'It is unknown whether the step was done; it was undone in any case.',
+  'It is unknown whether the step took effect; it was undone in any case.',
   {
-    suggestion: 'See whether everything is as it was before the step.',
+    suggestion: 'Check whether everything is as it was before the step.',
   },
 ).data
 
 type ErrorData = Readonly<Record<string, unknown>>
 
-/** Makes a call until it works, or fails in a way that does not pass. Resolves with why it failed. */
-async function attempt(make: () => Promise<Outcome>, since: number): Promise<ErrorData | undefined> {
+/** Repeats a call until it succeeds or fails permanently. Resolves with the error, if any. */
+async function attempt(compensate: () => Promise<Outcome>, since: number): Promise<ErrorData | undefined> {
   for (let tries = 1; ; tries++) {
-    const error = await make().then(
+    const error = await compensate().then(
       (outcome) => failureOf(outcome, since),
       (thrown: unknown) => asGatewayError(thrown).data,
     )
@@ -204,7 +210,7 @@ async function attempt(make: () => Promise<Outcome>, since: number): Promise<Err
 
 const STALE_KEY_CODE = 'IDEMPOTENCY_CONFLICT'
 
-/** Why a call failed, as its result says; nothing where it did not. */
+/** The error of a call, from its result; undefined if it succeeded. */
 function failureOf(outcome: Outcome, since: number): ErrorData | undefined {
   if (outcome.kind === 'input_required') {
     return new GatewayError(
@@ -212,10 +218,10 @@ function failureOf(outcome: Outcome, since: number): ErrorData | undefined {
       'The server requested input, and no client is connected to answer.',
     ).data
   }
-  const { _meta: meta, isError } = outcome.result.fields
-  const told: ErrorData = isObject(meta) ? meta : {}
-  if (isError !== true) return isBefore(told, since) ? { code: STALE_KEY_CODE } : undefined
-  const error = told[ERROR_KEY]
+  const { _meta, isError } = outcome.result.fields
+  const meta: ErrorData = isObject(_meta) ? _meta : {}
+  if (isError !== true) return isBefore(meta, since) ? { code: STALE_KEY_CODE } : undefined
+  const error = meta[ERROR_KEY]
   return isObject(error) ? error : new GatewayError('UPSTREAM_ERROR', 'The tool failed.').data
 }
 
@@ -223,8 +229,8 @@ function isBefore({ was_replay: isReplay, original_timestamp: at }: ErrorData, s
   return isReplay === true && typeof at === 'string' && Date.parse(at) < since
 }
 
-/** The step itself may not have been done, so there may have been nothing to undo. */
-function doubtful(error: ErrorData): ErrorData {
+/** Marks that the step may not have taken effect, so there may have been nothing to undo. */
+function withUncertainStep(error: ErrorData): ErrorData {
   const details = isObject(error.details) ? error.details : {}
   return { ...error, details: { ...details, step_outcome: 'unknown' } }
 }
@@ -243,16 +249,16 @@ function hashed(key: string): string {
   return `compensate-${createHash('sha256').update(key).digest('hex')}`
 }
 
-function tell(transaction: Transaction, { log }: Deps): void {
+function logResult(transaction: Transaction, { log }: Deps): void {
   const { id, principal, reason, compensations, retry } = transaction
-  const said = { transaction: id, principal: principal.id, ...(reason !== undefined && { reason }) }
-  const left = compensations.filter(({ error }) => error !== undefined)
-  if (left.length === 0) return log.info('transaction.rolled_back', said)
-  const steps = left.map(({ step, error }) => `${step}: ${String(error?.code)}`)
-  // It was said the first time.
+  const fields = { transaction: id, principal: principal.id, ...(reason !== undefined && { reason }) }
+  const failedSteps = compensations.filter(({ error }) => error !== undefined)
+  if (failedSteps.length === 0) return log.info('transaction.rolled_back', fields)
+  const steps = failedSteps.map(({ step, error }) => `${step}: ${String(error?.code)}`)
+  // Already reported on the first attempt.
   if (retry && retry.tries > 1)
-    return log.debug('transaction.retried', { ...said, tries: retry.tries, steps })
-  log.error('transaction.needs_attention', { ...said, steps })
+    return log.debug('transaction.retried', { ...fields, tries: retry.tries, steps })
+  log.error('transaction.needs_attention', { ...fields, steps })
 }
 
 interface StepParts {
@@ -262,94 +268,96 @@ interface StepParts {
 
 interface Options {
   readonly signal?: AbortSignal
-  /** Whether a step that is not over is let be. */
-  isLeft?(transaction: Transaction, step: Step): Promise<boolean>
+  /** Whether a step that has not ended may be ignored. */
+  isIgnored?(transaction: Transaction, step: Step): Promise<boolean>
 }
 
-/** Interval between looks at another worker's step, in milliseconds. */
+/** The interval of polling another worker's step, in milliseconds. */
 const POLL_INTERVAL_MS = 50
 
 /**
- * The transaction, once no worker runs a step of it; a step whose gateway is gone has no known end.
+ * The transaction, once no worker runs a step of it; a step whose gateway is gone gets an unknown outcome.
  * @throws RESOURCE_NOT_FOUND, the signal's reason
  */
 export async function quiescent(
   key: string,
   { repository, worker }: StepParts,
-  { signal, isLeft }: Options = {},
+  { signal, isIgnored }: Options = {},
 ): Promise<Transaction> {
   for (;;) {
     const found = await repository.find(key)
     if (!found) throw unknownTransaction()
     const [step] = pendingSteps(found)
-    if (!step || (await isLeft?.(found, step))) return found
-    const isAtWork = !step.isOpen && (await worker.isAtWork(step.runner, stepWork(key, step.id)))
-    if (isAtWork) await pause(POLL_INTERVAL_MS, signal)
+    if (!step || (await isIgnored?.(found, step))) return found
+    const isWorkingOn = !step.isOpen && (await worker.isWorkingOn(step.runner, stepWork(key, step.id)))
+    if (isWorkingOn) await pause(POLL_INTERVAL_MS, signal)
     else await repository.change(key, stepLost(step, Date.now()))
   }
 }
 
-/** What a step that is under way is called. */
+/** The work key of a step in progress. */
 export function stepWork(key: string, step: string): string {
   return `${key} ${step}`
 }
 
-// This process as the runner of steps and rollbacks, known to other members.
+// The identity of this process as the runner of steps and rollbacks.
 
-/** Those of this process that did not end, by their own part of their names. */
-const living = new Set<string>()
+/** The live workers of this process, by the random part of their ids. */
+const liveWorkers = new Set<string>()
 
-/** Who works on transactions: one for each version of the settings of each gateway, so that none does another's. */
+/** The worker of transactions: one for each runtime of each gateway, so that none does another's work. */
 export class WorkerIdentity {
-  /** Names it in what is written down. */
+  /** Its id in stored records. */
   readonly id: string
   readonly #own = randomBytes(6).toString('hex')
   readonly #membership: Membership
-  readonly #underWay = new Set<string>()
+  readonly #inProgress = new Set<string>()
   #isClosed = false
 
   constructor(membership: Membership) {
     this.#membership = membership
     this.id = `${membership.id}#${this.#own}`
-    living.add(this.#own)
+    liveWorkers.add(this.#own)
   }
 
-  /** Makes others see that it lives; has to be awaited before it writes its name down. */
+  /** Announces it to other members; has to be awaited before its id is stored. */
   register(): Promise<void> {
     return this.#membership.register()
   }
 
-  /** Does some work that others must not take up meanwhile. */
+  /** Does some work that other workers must not take over in the meantime. */
   async during<Value>(work: string, run: () => Promise<Value>): Promise<Value> {
-    this.#underWay.add(work)
+    this.#inProgress.add(work)
     try {
       return await run()
     } finally {
-      this.#underWay.delete(work)
+      this.#inProgress.delete(work)
       this.#leave()
     }
   }
 
-  /** Whether the worker that took up some work is still at it. */
-  async isAtWork(who: string, work: string): Promise<boolean> {
-    return who === this.id ? this.#underWay.has(work) : this.isAlive(who)
+  /** Whether the worker that took over some work is still doing it. */
+  async isWorkingOn(workerId: string, work: string): Promise<boolean> {
+    return workerId === this.id ? this.#inProgress.has(work) : this.isAlive(workerId)
   }
 
   /** Whether a worker is still alive. */
-  async isAlive(who: string): Promise<boolean> {
-    const at = who.lastIndexOf('#')
-    const gateway = who.slice(0, at)
+  async isAlive(workerId: string): Promise<boolean> {
+    const at = workerId.lastIndexOf('#')
+    const gateway = workerId.slice(0, at)
     if (at === -1) return false
-    return gateway === this.#membership.id ? living.has(who.slice(at + 1)) : this.#membership.isAlive(gateway)
+    return gateway === this.#membership.id
+      ? liveWorkers.has(workerId.slice(at + 1))
+      : this.#membership.isAlive(gateway)
   }
 
-  /** Ends it once the work under way is done. */
+  /** Closes it once its work in progress is done. */
   close(): void {
     this.#isClosed = true
     this.#leave()
   }
 
   #leave(): void {
-    if (this.#isClosed && this.#underWay.size === 0) living.delete(this.#own)
+    if (this.#isClosed && this.#inProgress.size === 0) liveWorkers.delete(this.#own)
   }
 }

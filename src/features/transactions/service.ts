@@ -1,5 +1,5 @@
 /**
- * What the parts of the feature share: settings, records, worker, queue, and the rollback of a transaction.
+ * The shared parts of the feature: settings, records, worker, queue, and the rollback of a transaction.
  */
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
@@ -22,22 +22,22 @@ import { createRollback, type Rollback, stepWork, WorkerIdentity } from './rollb
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'>
 
-/** What everything about transactions works with. */
+/** The dependencies of all parts of the feature. */
 export interface TransactionService {
   readonly deps: Deps
   readonly settings: SettingsOf<Settings>
-  /** What holds for all transactions, whichever servers they touch. */
+  /** The settings of all transactions, whichever servers they involve. */
   readonly limits: Settings
   readonly repository: Transactions
-  readonly deeds: Actions
+  readonly actions: Actions
   readonly worker: WorkerIdentity
   readonly rollback: Rollback
   readonly reaper: TransactionReaper
-  /** Steps of one transaction wait for each other. */
+  /** Runs the steps of one transaction one after the other. */
   readonly queue: Queue
 }
 
-/** Puts it together. */
+/** Creates the service. */
 export function createTransactionService(
   given: SettingsOf<Settings | false>,
   deps: Deps,
@@ -49,20 +49,30 @@ export function createTransactionService(
   const settings = (upstream?: string): Settings => given(upstream) || limits
   const { retention } = limits
   const repository = new Transactions(deps.store, retention)
-  const deeds = new Actions(deps.store)
+  const actions = new Actions(deps.store)
   const worker = new WorkerIdentity(deps.identity.membership)
-  const rollback = createRollback({ deps, repository, deeds, worker, retention })
-  const watch = new TransactionReaper({ repository, rollback, worker, log: deps.log })
-  return { deps, settings, limits, repository, deeds, worker, rollback, reaper: watch, queue: createQueue() }
+  const rollback = createRollback({ deps, repository, actions, worker, retention })
+  const reaper = new TransactionReaper({ repository, rollback, worker, log: deps.log })
+  return {
+    deps,
+    settings,
+    limits,
+    repository,
+    actions,
+    worker,
+    rollback,
+    reaper: reaper,
+    queue: createQueue(),
+  }
 }
 
-/** Makes sure that a server's tools can be undone under keys of the gateway's own, or those of some. @throws UNSUPPORTED_OPERATION */
-export function mustHaveKeys(
-  { features: { isOn }, servers: { names: servers } }: Deps,
+/** Ensures that compensations can run under idempotency keys, on one server or on any. @throws UNSUPPORTED_OPERATION */
+export function requireIdempotency(
+  { features: { isOn }, servers: { names } }: Deps,
   upstream?: string,
 ): void {
-  const meant = upstream === undefined ? [undefined, ...servers()] : [upstream]
-  if (meant.some((name) => isOn('idempotency', name))) return
+  const servers = upstream === undefined ? [undefined, ...names()] : [upstream]
+  if (servers.some((name) => isOn('idempotency', name))) return
   const where = upstream === undefined ? '' : ` for ${upstream}`
   throw new GatewayError(
     'UNSUPPORTED_OPERATION',
@@ -70,30 +80,30 @@ export function mustHaveKeys(
   )
 }
 
-/** Where the transaction of an id is kept for who makes the call. */
+/** The store key of a transaction of the caller. */
 export function keyFor({ principal }: Call, id: string): string {
   return transactionKey(principal.id, id)
 }
 
-/** Interval between looks at another worker's rollback, in milliseconds. */
+/** The interval of polling another worker's rollback, in milliseconds. */
 const POLL_INTERVAL_MS = 250
 
-/** Rolls a transaction back, and waits for the end of it. @throws TRANSACTION_CONFLICT, the signal's reason */
+/** Rolls a transaction back, and waits until that is finished. @throws TRANSACTION_CONFLICT, the signal's reason */
 export async function rollBack(
   key: string,
   { reason, caller, signal }: { reason: string | undefined; caller: Principal; signal: AbortSignal },
-  { repository, worker, rollback, reaper: watch }: TransactionService,
+  { repository, worker, rollback, reaper: reaper }: TransactionService,
 ): Promise<Transaction> {
   await worker.register()
   const begin = rollingBack(reason)
-  // Another process may have begun it.
+  // Another process may have started the rollback.
   const isBegun = ({ status }: Transaction): boolean => status !== 'active' && status !== 'committed'
-  watch.track(key, await repository.change(key, (found) => (isBegun(found) ? found : begin(found))))
-  return rolledBackBy(key, { caller, signal }, { repository, rollback })
+  reaper.track(key, await repository.change(key, (found) => (isBegun(found) ? found : begin(found))))
+  return waitForRollback(key, { caller, signal }, { repository, rollback })
 }
 
-/** Waits until a transaction is rolled back, by whom ever. @throws the signal's reason */
-async function rolledBackBy(
+/** Waits until a transaction is rolled back, by any worker. @throws the signal's reason */
+async function waitForRollback(
   key: string,
   { caller, signal }: { readonly caller: Principal; readonly signal: AbortSignal },
   { repository, rollback }: Pick<TransactionService, 'repository' | 'rollback'>,
@@ -131,121 +141,130 @@ export const settingsSchema = {
     timeout: {
       ...durationSchema,
       default: '5m',
-      description: 'How long a transaction may be idle before it is rolled back, unless its caller says.',
+      description:
+        'How long a transaction may be idle before it is rolled back, unless its caller specifies it.',
     },
     max_lifetime: {
       ...durationSchema,
       default: '1h',
-      description: 'How long a transaction may take in all; then it is rolled back.',
+      description: 'The longest duration of a transaction; after that it is rolled back.',
     },
     uncompensable: {
       enum: ['reject', 'allow'],
       default: 'reject',
       description:
-        'What becomes of a step without a known compensation: it does not run, or it runs and is reported when the others are undone.',
+        'How steps without a known compensation are handled: rejected, or executed and reported when the others are undone.',
     },
     auto_undo: {
       type: 'boolean',
       default: false,
       description:
-        'Undo tools without an undo rule by another tool of their server, where names and schemas leave no doubt: what gatehouse plan calls sure.',
+        'Undo tools without an undo rule with another tool of their server, if names and schemas are unambiguous: what gatehouse plan calls sure.',
     },
     on_step_failure: {
       enum: ['keep', 'rollback'],
       default: 'keep',
-      description: 'What a step that fails does to its transaction: nothing, or it is rolled back at once.',
+      description:
+        'What happens to a transaction when a step fails: nothing, or it is rolled back immediately.',
     },
     retention: {
       ...durationSchema,
       default: '24h',
-      description: 'How long a transaction that is over can be asked about, and its id is taken.',
+      description: 'How long the status of an ended transaction is kept, and its id reserved.',
     },
     max_active: count(10_000, 100, 'How many transactions each caller may have at a time.'),
     max_steps: count(1000, 100, 'How many steps a transaction may have.'),
     compat: {
       type: 'boolean',
       default: true,
-      description: 'Whether what a step is also stands at `transaction` of its result.',
+      description: 'Whether facts about a step are also sent at `transaction` of its result.',
     },
   },
 } as const
 
-function count(most: number, usual: number, description: string) {
-  const errorMessage = `must be a number from 1 to ${most}`
-  return { type: 'integer', minimum: 1, maximum: most, default: usual, errorMessage, description } as const
+function count(maximum: number, defaultValue: number, description: string) {
+  const errorMessage = `must be a number from 1 to ${maximum}`
+  return {
+    type: 'integer',
+    minimum: 1,
+    maximum: maximum,
+    default: defaultValue,
+    errorMessage,
+    description,
+  } as const
 }
 
-/** Runs what has the same key one after the other, unless the signal is aborted before its turn. */
+/** Runs functions with the same key one after the other, unless the signal is aborted first. */
 type Queue = <Value>(key: string, signal: AbortSignal, run: () => Promise<Value>) => Promise<Value>
 
-/** Makes a queue. */
+/** Creates a queue. */
 export function createQueue(): Queue {
   const tails = new Map<string, Promise<void>>()
   return async (key, signal, run) => {
     const before = tails.get(key)
-    let leave = (): void => undefined
-    const left = new Promise<void>((resolve) => (leave = resolve))
-    const tail = before ? before.then(() => left) : left
+    let release = (): void => undefined
+    const released = new Promise<void>((resolve) => (release = resolve))
+    const tail = before ? before.then(() => released) : released
     tails.set(key, tail)
     try {
       if (before) await untilAborted(before, signal)
       return await run()
     } finally {
-      leave()
-      // The last one takes the key away.
+      release()
+      // The last one removes the key.
       if (tails.get(key) === tail) void tail.then(() => tails.get(key) === tail && tails.delete(key))
     }
   }
 }
 
-// Rolls back what is overdue and takes over what dead workers left. Looks into the store at intervals, as any
-// member may have died.
+// Rolls back expired transactions and takes over those of dead workers. Scans the store periodically, because any member
+// may have died.
 
-interface Parts {
+interface ReaperContext {
   readonly repository: Transactions
   readonly rollback: Rollback
   readonly worker: WorkerIdentity
   readonly log: Log
 }
 
-/** How often it is looked whose time is over, and what others left, in milliseconds. */
+/** How often deadlines are checked, and how often the store is scanned, in milliseconds. */
 const TICK_MS = 1000
 const SCAN_INTERVAL_MS = 2000
-/** Looking through the store takes at most this part of the time. */
+/** Scanning the store takes at most one part in so many of the time. */
 const SCAN_PAUSE_RATIO = 50
 
-/** Rolls back what was left alone for too long, and goes on with what others left half done. */
+/** Rolls back transactions that were idle too long, and continues what others left unfinished. */
 class TransactionReaper {
-  readonly #parts: Parts
-  /** When each active transaction is rolled back, by its key. What is not over is bounded for each caller. */
+  readonly #context: ReaperContext
+  /** When each active transaction expires, by its key. Unfinished transactions are bounded for each caller. */
   readonly #due = new Map<string, number>()
   readonly #busy = new Set<string>()
   #timer: NodeJS.Timeout | undefined
   #scanAt = 0
   #scanning: Promise<void> | undefined
 
-  constructor(parts: Parts) {
-    this.#parts = parts
+  constructor(context: ReaperContext) {
+    this.#context = context
   }
 
-  /** Begins; what an earlier process left is taken up at once. */
+  /** Starts; the work of earlier processes is taken over immediately. */
   async start(): Promise<void> {
     this.#timer ??= setInterval(() => this.#tick(), TICK_MS).unref()
-    await this.#scan().catch(unlessAway)
+    await this.#scan().catch(unlessUnavailable)
   }
 
   stop(): void {
     clearInterval(this.#timer)
   }
 
-  /** How many of the keys that begin so are active. */
+  /** How many active keys have this prefix. */
   count(prefix: string): number {
     let count = 0
     for (const key of this.#due.keys()) if (key.startsWith(prefix)) count++
     return count
   }
 
-  /** Counts one that is about to begin; what this gives takes that back, unless it was tracked. */
+  /** Counts a transaction that is about to start; the returned function reverts that, unless it was tracked. */
   expect(key: string): () => void {
     if (this.#due.has(key)) return () => undefined
     this.#due.set(key, Infinity)
@@ -254,7 +273,7 @@ class TransactionReaper {
     }
   }
 
-  /** Keeps in mind what has become of a transaction. */
+  /** Records the current state of a transaction. */
   track(key: string, transaction: Transaction): void {
     if (transaction.status === 'active') this.#due.set(key, transaction.expiresAt)
     else this.#due.delete(key)
@@ -263,53 +282,54 @@ class TransactionReaper {
   #tick(): void {
     const now = Date.now()
     for (const [key, due] of this.#due) if (now >= due) this.#work(key, () => this.#expire(key))
-    if (now >= this.#scanAt && !this.#scanning) background(this.#scan().catch(unlessAway), this.#parts.log)
+    if (now >= this.#scanAt && !this.#scanning)
+      background(this.#scan().catch(unlessUnavailable), this.#context.log)
   }
 
   #scan(): Promise<void> {
-    this.#scanning ??= this.#look().finally(() => (this.#scanning = undefined))
+    this.#scanning ??= this.#scanStore().finally(() => (this.#scanning = undefined))
     return this.#scanning
   }
 
-  async #look(): Promise<void> {
-    const { repository } = this.#parts
-    const began = Date.now()
-    this.#scanAt = began + SCAN_INTERVAL_MS
+  async #scanStore(): Promise<void> {
+    const { repository } = this.#context
+    const startedAt = Date.now()
+    this.#scanAt = startedAt + SCAN_INTERVAL_MS
     const found = await repository.unfinished()
     const seen = new Set(found.map(({ key }) => key))
     for (const { key, transaction } of found) {
       this.track(key, transaction)
       if (isDue(transaction)) this.#work(key, () => this.#retry(key))
-      if (transaction.status === 'rolling_back') this.#work(key, () => this.#takeUp(key, transaction))
+      if (transaction.status === 'rolling_back') this.#work(key, () => this.#takeOver(key, transaction))
     }
-    // What began meanwhile is not missing.
+    // Transactions that started in the meantime are not missing.
     for (const key of this.#due.keys())
       if (!seen.has(key) && !(await repository.find(key))) this.#due.delete(key)
-    this.#scanAt = Math.max(this.#scanAt, Date.now() + SCAN_PAUSE_RATIO * (Date.now() - began))
+    this.#scanAt = Math.max(this.#scanAt, Date.now() + SCAN_PAUSE_RATIO * (Date.now() - startedAt))
   }
 
-  async #takeUp(key: string, { runner }: Transaction): Promise<void> {
-    const { worker, rollback } = this.#parts
-    const isTaken = runner !== undefined && (await worker.isAtWork(runner, key))
+  async #takeOver(key: string, { runner }: Transaction): Promise<void> {
+    const { worker, rollback } = this.#context
+    const isTaken = runner !== undefined && (await worker.isWorkingOn(runner, key))
     if (!isTaken) await rollback.run(key)
   }
 
-  /** Tries again what could not be undone: that it is about to be is on record first, so that it outlives this process. */
+  /** Retries failed compensations; that is recorded first, so that it survives this process. */
   async #retry(key: string): Promise<void> {
-    const { repository, rollback, worker } = this.#parts
+    const { repository, rollback, worker } = this.#context
     await worker.register()
     const { status } = await repository.change(key, retried(Date.now()))
     if (status === 'rolling_back') await rollback.run(key)
   }
 
   async #expire(key: string): Promise<void> {
-    const { repository, rollback, worker } = this.#parts
+    const { repository, rollback, worker } = this.#context
     const found = await repository.find(key)
     if (!found || hasEnded(found)) return void this.#due.delete(key)
     const now = Date.now()
     if (found.status === 'active') {
       if (now < found.expiresAt) return this.track(key, found)
-      if (now < found.endsAt && (await this.#isAtWork(key, found))) return
+      if (now < found.endsAt && (await this.#isWorkingOn(key, found))) return
       await worker.register()
       await repository.change(key, (current) =>
         current.status === 'active' && now >= current.expiresAt ? rollingBack('timeout')(current) : current,
@@ -320,11 +340,11 @@ class TransactionReaper {
     if (after?.status === 'rolling_back') await rollback.run(key)
   }
 
-  /** A step that is under way is no idleness. */
-  async #isAtWork(key: string, transaction: Transaction): Promise<boolean> {
+  /** A transaction with a step in progress is not idle. */
+  async #isWorkingOn(key: string, transaction: Transaction): Promise<boolean> {
     const [step] = pendingSteps(transaction)
     if (!step || step.isOpen) return false
-    return this.#parts.worker.isAtWork(step.runner, stepWork(key, step.id))
+    return this.#context.worker.isWorkingOn(step.runner, stepWork(key, step.id))
   }
 
   #work(key: string, work: () => Promise<void>): void {
@@ -332,32 +352,32 @@ class TransactionReaper {
     this.#busy.add(key)
     background(
       work().finally(() => this.#busy.delete(key)),
-      this.#parts.log,
+      this.#context.log,
     )
   }
 }
 
-/** Whether it is time to try again what could not be undone. */
+/** Whether a retry is due. */
 function isDue({ status, retry }: Transaction): boolean {
   return status === 'partially_rolled_back' && retry !== undefined && Date.now() >= retry.at
 }
 
-/** The store tells by itself that it is away, once. */
-function unlessAway(error: unknown): void {
+/** The store itself reports that it is unavailable, once. */
+function unlessUnavailable(error: unknown): void {
   if (!(error instanceof GatewayError) || error.code !== 'SERVER_UNAVAILABLE') throw error
 }
 
-// Ids of transactions and steps as callers write them.
+// Ids of transactions and steps, as sent by callers.
 
-/** How long an id may be, in characters. */
+/** The maximum length of an id, in characters. */
 export const MAX_ID_LENGTH = 128
 
-/** An id a client chose. @throws INVALID_INPUT */
+/** An id chosen by a client. @throws INVALID_INPUT */
 export function readId(value: unknown, field: string): string {
-  // Half a surrogate pair has no form in UTF-8.
-  const isGood =
+  // An unpaired surrogate has no encoding in UTF-8.
+  const isValid =
     typeof value === 'string' && value !== '' && value.length <= MAX_ID_LENGTH && !/\p{C}/u.test(value)
-  if (isGood) return value
+  if (isValid) return value
   throw new GatewayError(
     'INVALID_INPUT',
     `Invalid params: ${field} must be a text of 1 to ${MAX_ID_LENGTH} characters, without control characters.`,

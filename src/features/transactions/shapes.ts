@@ -11,44 +11,44 @@ import { NS } from '../../protocol/meta-keys.ts'
 type Json = Readonly<Record<string, unknown>>
 type Result = Outcome & { readonly kind: 'result' }
 
-/** A result made here. */
+/** A result of the gateway itself. */
 export function answer(value: Json): Result {
   return { kind: 'result', result: Payload.of(value) }
 }
 
-/** What is said of a transaction that was rolled back. */
+/** The result of a rollback. */
 export function rollbackShape(transaction: Transaction): Json {
   const { id, status, reason, compensations } = transaction
   return {
     transaction_id: id,
     status,
     ...(reason !== undefined && { reason }),
-    steps_compensated: compensations.map(({ step, status: how, error }) => {
-      return { step_id: step, status: how, ...(error && { error }) }
+    steps_compensated: compensations.map(({ step, status: compensationStatus, error }) => {
+      return { step_id: step, status: compensationStatus, ...(error && { error }) }
     }),
     ...(needsAttention(transaction) && { needs_attention: true }),
     ...(transaction.retry && { next_retry_at: time(transaction.retry.at) }),
   }
 }
 
-/** What is said of a transaction that was committed. */
+/** The result of a commit. */
 export function commitShape(transaction: Transaction): Json {
   const { id, steps } = transaction
   const done = steps.filter(({ status }) => status === 'ok')
-  const doubtful = stepsInDoubt(transaction)
+  const uncertain = stepsInDoubt(transaction)
   return {
     status: 'committed',
     transaction_id: id,
     steps_completed: done.length,
-    ...(doubtful.length > 0 && {
-      steps_in_doubt: doubtful.map(stepShape),
-      message: `${doubtful.length === 1 ? 'One step' : `${doubtful.length} steps`} may have been done though no answer came: look at the server what is there.`,
+    ...(uncertain.length > 0 && {
+      steps_in_doubt: uncertain.map(stepShape),
+      message: `${uncertain.length === 1 ? 'One step' : `${uncertain.length} steps`} may have taken effect although the response was lost: check the state on the server.`,
     }),
     ...(needsAttention(transaction) && { needs_attention: true }),
   }
 }
 
-/** A transaction in few words. */
+/** A transaction in brief. */
 export function summaryShape(transaction: Transaction): Json {
   const { id, status, description, startedAt, steps } = transaction
   return {
@@ -62,7 +62,7 @@ export function summaryShape(transaction: Transaction): Json {
   }
 }
 
-/** All that is known of a transaction; `deeds` are those of its steps, by key. */
+/** The complete status of a transaction; `deeds` are the actions of its steps, by key. */
 export function statusShape(transaction: Transaction, deeds: ReadonlyMap<string, Action>): Json {
   const { endedAt, endsAt, acknowledged, steps } = transaction
   return {
@@ -84,28 +84,28 @@ function stepShape({ id, status, upstream, tool, error }: Step): Json {
   return { step_id: id, status, server_id: upstream, tool, ...(error && { error }) }
 }
 
-/** What is said of a step in the answer to its call. */
-interface Told {
+/** The facts about a step in the result of its call. */
+interface StepAnnotation {
   readonly transaction: Transaction
   readonly step: string
   readonly deed: Action | undefined
-  /** What undoing it does, in the words of the configuration. */
+  /** The configured description of its compensation. */
   readonly description: string | undefined
-  /** What the caller sent: it sees no more of the arguments that undo the step than that and the result. */
+  /** What the caller sent: of the compensation's arguments, it only sees values that it sent or received. */
   readonly sent: Payload
   readonly isCompatible: boolean
 }
 
-/** A result of a step that says so. */
+/** A step's result, annotated with the step. */
 export function withStep(
   result: Payload,
-  { transaction, step, deed, isCompatible, ...about }: Told,
+  { transaction, step, deed, isCompatible, ...annotation }: StepAnnotation,
 ): Payload {
   const found = transaction.steps.find(({ id }) => id === step)
   const compensation = compensationShape(
     deed,
-    leavesOf([about.sent.value, result.value, resultValue(result)]),
-    about.description,
+    leavesOf([annotation.sent.value, result.value, resultValue(result)]),
+    annotation.description,
   )
   const record = {
     transaction_id: transaction.id,
@@ -115,19 +115,21 @@ export function withStep(
     ...unavailable(deed),
     ...(found?.error && { error: found.error }),
   }
-  const whole = { ...record, transaction_status: transaction.status }
+  const metaRecord = { ...record, transaction_status: transaction.status }
   return result
     .with(isCompatible && !isObject(result.member('transaction')) ? { transaction: record } : {})
     .withMeta({
       [`${NS}/transaction`]:
-        transaction.compensations.length > 0 ? { ...whole, rollback: rollbackShape(transaction) } : whole,
+        transaction.compensations.length > 0
+          ? { ...metaRecord, rollback: rollbackShape(transaction) }
+          : metaRecord,
       transaction_id: transaction.id,
       step_id: step,
       ...(compensation && { compensation }),
     })
 }
 
-/** Why what a step did cannot be undone, where that turned out once it was done. */
+/** Why an executed step cannot be undone, if that only became known after its call. */
 function unavailable(deed: Action | undefined): Json {
   if (deed?.status !== 'ok' || deed.way.kind !== 'none') return {}
   const message = `The step cannot be undone: ${deed.way.reason}.`
@@ -142,7 +144,7 @@ function compensationShape(
 ): Json | undefined {
   if (!deed || !('tool' in deed.way)) return undefined
   const { tool, arguments: args } = deed.way
-  const parameters = shown(args, known)
+  const parameters = redactUnseen(args, known)
   return {
     server_id: deed.upstream,
     tool,
@@ -152,29 +154,29 @@ function compensationShape(
   }
 }
 
-/** How long a text may be that is shown. */
+/** The maximum length of a displayed text. */
 const MAX_TEXT_LENGTH = 1000
-/** In place of what the caller has not seen, or is long: what was there before may be anything. */
+/** Replaces values that the caller has not seen, and long texts: a snapshot may contain anything. */
 const OMITTED_TEXT = '[kept by the gateway]'
 
-/** The texts and numbers in what the caller sent and got, each of which it has seen whole. */
+/** The texts and numbers that the caller sent and received, each of which it has seen completely. */
 function leavesOf(values: readonly unknown[]): ReadonlySet<unknown> {
   const leaves = new Set<unknown>()
-  const waiting = [...values]
-  while (waiting.length > 0) {
-    const value = waiting.pop()
+  const queue = [...values]
+  while (queue.length > 0) {
+    const value = queue.pop()
     if (!isObject(value) && !Array.isArray(value)) leaves.add(value)
-    else for (const each of Object.values(value)) waiting.push(each)
+    else for (const each of Object.values(value)) queue.push(each)
   }
   return leaves
 }
 
-function shown(value: unknown, known: ReadonlySet<unknown>): unknown {
+function redactUnseen(value: unknown, known: ReadonlySet<unknown>): unknown {
   if (typeof value === 'string')
     return value.length <= MAX_TEXT_LENGTH && known.has(value) ? value : OMITTED_TEXT
-  if (Array.isArray(value)) return value.map((each) => shown(each, known))
+  if (Array.isArray(value)) return value.map((each) => redactUnseen(each, known))
   if (!isObject(value)) return typeof value === 'number' && !known.has(value) ? OMITTED_TEXT : value
-  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, shown(member, known)]))
+  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, redactUnseen(member, known)]))
 }
 
 function time(at: number): string {

@@ -22,11 +22,11 @@ import {
   settingsSchema,
   type TransactionService,
   keyFor,
-  mustHaveKeys,
+  requireIdempotency,
   rollBack,
 } from './service.ts'
 import { answer, commitShape, rollbackShape, statusShape, summaryShape } from './shapes.ts'
-import { makeStep, waited } from './steps.ts'
+import { makeStep, settledTransaction } from './steps.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'>
 
@@ -36,12 +36,12 @@ const reserved: Reserved = {
   schema: {
     type: 'string',
     maxLength: MAX_ID_LENGTH,
-    description: 'Optional. The transaction this call is a step of, as begin_transaction named it.',
+    description: 'Optional. The id of the transaction of which this call is a step, from begin_transaction.',
   },
   isFor: ({ classification }) => classification.op !== 'read',
 }
 
-/** Groups calls so that all of them can be undone. */
+/** Groups calls so that all of them can be undone together. */
 export const transactions: Feature<Settings | false> = {
   name: 'transactions',
   place: 'features',
@@ -78,9 +78,9 @@ export const transactions: Feature<Settings | false> = {
       reserved: (upstream) =>
         deps.gateway.hasTools && deps.features.isOn('idempotency', upstream) ? [reserved] : [],
       extensions: (upstream) => {
-        const isThere = settings(upstream) !== false && deps.features.isOn('idempotency', upstream)
-        // Without the tools no transaction can begin.
-        if (!isThere || !deps.gateway.isAsked) return {}
+        const isAvailable = settings(upstream) !== false && deps.features.isOn('idempotency', upstream)
+        // Without tools or methods no transaction can begin.
+        if (!isAvailable || !deps.gateway.isAsked) return {}
         const maxLifetimeSeconds = Math.floor(service.limits.max_lifetime / 1000)
         return { [`${NS}/transactions`]: { timeoutSeconds, maxLifetimeSeconds } }
       },
@@ -97,7 +97,7 @@ const id = {
   type: 'string',
   minLength: 1,
   maxLength: MAX_ID_LENGTH,
-  description: 'Names the transaction; chosen by the caller.',
+  description: 'The id of the transaction, chosen by the caller.',
 }
 
 const changing = { readOnlyHint: false, idempotentHint: true, openWorldHint: false }
@@ -115,7 +115,7 @@ const compensations = {
   },
 }
 
-/** The tool that begins a transaction, which is idle for so many seconds at most unless its caller says. */
+/** The tool that begins a transaction; `timeout` is the default idle timeout in seconds. */
 const beginTool = (timeout: number): BuiltinTool['definition'] => ({
   name: 'begin_transaction',
   title: 'Begin a transaction',
@@ -129,9 +129,9 @@ const beginTool = (timeout: number): BuiltinTool['definition'] => ({
         type: 'integer',
         minimum: 1,
         default: timeout,
-        description: 'After how many seconds without a step it is rolled back.',
+        description: 'After how many seconds without a step the transaction is rolled back.',
       },
-      description: { type: 'string', description: 'What it does, for people.' },
+      description: { type: 'string', description: 'Its purpose, for people.' },
     },
     required: ['transaction_id'],
   },
@@ -148,11 +148,11 @@ const beginTool = (timeout: number): BuiltinTool['definition'] => ({
   annotations: { ...changing, destructiveHint: false, idempotentHint: false },
 })
 
-/** The tool that ends a transaction well. */
+/** The tool that commits a transaction. */
 const commitTool = {
   name: 'commit_transaction',
   title: 'Commit a transaction',
-  description: 'Ends a transaction. What its steps did stays, and cannot be undone with it any more.',
+  description: 'Commits a transaction. The effects of its steps stay, and can no longer be undone with it.',
   inputSchema: {
     type: 'object',
     properties: { transaction_id: id },
@@ -174,17 +174,16 @@ const commitTool = {
   annotations: { ...changing, destructiveHint: false },
 } as const
 
-/** The tool that undoes a transaction. */
+/** The tool that rolls a transaction back. */
 const rollbackTool = {
   name: 'rollback_transaction',
   title: 'Roll a transaction back',
-  description:
-    'Undoes what the steps of a transaction did, the last one first, and tells what could not be undone.',
+  description: 'Undoes the steps of a transaction, the last one first, and reports what could not be undone.',
   inputSchema: {
     type: 'object',
     properties: {
       transaction_id: id,
-      reason: { type: 'string', description: 'Why, for people.' },
+      reason: { type: 'string', description: 'The reason, for people.' },
     },
     required: ['transaction_id'],
   },
@@ -204,12 +203,12 @@ const rollbackTool = {
   annotations: { ...changing, destructiveHint: true },
 } as const
 
-/** The tool that tells how a transaction stands. */
+/** The tool that returns the status of a transaction. */
 const statusTool = {
   name: 'get_transaction',
   title: 'Get a transaction',
   description:
-    'Tells how a transaction stands, step by step; without an id, all transactions of the caller in few words.',
+    'Returns the status of a transaction, step by step; without an id, a summary of all transactions of the caller.',
   inputSchema: { type: 'object', properties: { transaction_id: id } },
   outputSchema: {
     type: 'object',
@@ -227,15 +226,15 @@ const statusTool = {
 
 /** Answers `transaction/begin`. */
 function answerBegin(service: TransactionService): Handler {
-  const { deps, limits, repository, worker, reaper: watch } = service
+  const { deps, limits, repository, worker, reaper: reaper } = service
   return async (call) => {
-    mustHaveKeys(deps)
+    requireIdempotency(deps)
     const id = idOf(call)
     const description = textOf(call, 'description')
     const timeout = Math.min(timeoutOf(call) ?? limits.timeout, limits.max_lifetime)
-    if (watch.count(keyFor(call, '')) >= limits.max_active) throw tooMany(limits.max_active)
+    if (reaper.count(keyFor(call, '')) >= limits.max_active) throw tooMany(limits.max_active)
     const key = keyFor(call, id)
-    const forget = watch.expect(key)
+    const cancelExpectation = reaper.expect(key)
     const transaction = newTransaction({
       id,
       principal: toStoredPrincipal(call.principal),
@@ -247,14 +246,18 @@ function answerBegin(service: TransactionService): Handler {
     const isOpened = await worker
       .register()
       .then(() => repository.open(transaction))
-      .finally(forget)
+      .finally(cancelExpectation)
     if (!isOpened) {
-      throw new GatewayError('TRANSACTION_CONFLICT', 'There was a transaction of this id already.', {
-        field: 'transaction_id',
-        suggestion: 'Begin it with an id that was not used before.',
-      })
+      throw new GatewayError(
+        'TRANSACTION_CONFLICT',
+        'A transaction with this id already exists or existed.',
+        {
+          field: 'transaction_id',
+          suggestion: 'Begin it with an id that has not been used before.',
+        },
+      )
     }
-    watch.track(key, transaction)
+    reaper.track(key, transaction)
     return answer({
       status: 'begun',
       transaction_id: id,
@@ -266,23 +269,23 @@ function answerBegin(service: TransactionService): Handler {
 
 /** Answers `transaction/commit`. */
 function answerCommit(service: TransactionService): Handler {
-  const { repository, queue, reaper: watch, deeds, deps, limits } = service
+  const { repository, queue, reaper: reaper, actions, deps, limits } = service
   return async (call) => {
     const key = keyFor(call, idOf(call))
     return queue(key, call.signal, async () => {
-      const before = await waited(key, call.signal, service)
+      const before = await settledTransaction(key, call.signal, service)
       if (before.status === 'committed') return answer({ ...commitShape(before), was_replay: true })
       const transaction = await repository.change(key, committed(Date.now()))
-      watch.track(key, transaction)
+      reaper.track(key, transaction)
       reportInDoubt(transaction, deps)
-      const kept = transaction.steps.map(({ deed }) => deeds.keep(deed, limits.retention))
-      background(Promise.all(kept), deps.log)
+      const extended = transaction.steps.map(({ deed }) => actions.keep(deed, limits.retention))
+      background(Promise.all(extended), deps.log)
       return answer(commitShape(transaction))
     })
   }
 }
 
-/** Logs the steps of a committed transaction that may not have been done: an operator has to look at them. */
+/** Logs the steps of a committed transaction with an unknown outcome: an operator has to check them. */
 function reportInDoubt(transaction: Transaction, { log }: Deps): void {
   const { id, principal } = transaction
   const steps = stepsInDoubt(transaction).map((step) => `${step.id}: OUTCOME_UNKNOWN`)
@@ -290,7 +293,7 @@ function reportInDoubt(transaction: Transaction, { log }: Deps): void {
     log.error('transaction.needs_attention', { transaction: id, principal: principal.id, steps })
 }
 
-/** Answers `transaction/rollback`, once everything is undone as far as that can be. */
+/** Answers `transaction/rollback`, once everything is undone as far as possible. */
 function answerRollback(service: TransactionService): Handler {
   return async (call) => {
     const key = keyFor(call, idOf(call))
@@ -305,19 +308,19 @@ function answerRollback(service: TransactionService): Handler {
   }
 }
 
-/** How many transactions a list has at most. */
-const LISTED = 100
+/** How many transactions a list contains at most. */
+const MAX_LISTED = 100
 
-/** Answers `transaction/status`: of one transaction, or in few words of all its caller has. */
-function answerStatus({ repository, deeds }: TransactionService): Handler {
+/** Answers `transaction/status`: of one transaction, or a summary of all transactions of the caller. */
+function answerStatus({ repository, actions }: TransactionService): Handler {
   return async (call) => {
     if (call.params.fields.transaction_id === undefined) {
       const all = (await repository.list(call.principal.id)).map(({ transaction }) => transaction)
-      return answer({ transactions: all.toSorted(urgentFirst).slice(0, LISTED).map(summaryShape) })
+      return answer({ transactions: all.toSorted(urgentFirst).slice(0, MAX_LISTED).map(summaryShape) })
     }
     const transaction = await repository.find(keyFor(call, idOf(call)))
     if (!transaction) throw unknownTransaction()
-    const known = await deeds.findAll(transaction.steps.map(({ deed }) => deed))
+    const known = await actions.findAll(transaction.steps.map(({ deed }) => deed))
     return answer(statusShape(transaction, known))
   }
 }
@@ -326,7 +329,7 @@ function idOf({ params }: Call): string {
   return readId(params.fields.transaction_id, 'transaction_id')
 }
 
-/** How long a text for people may be; the rest is left out. */
+/** The maximum length of a text for people; the rest is cut off. */
 const MAX_TEXT_LENGTH = 1000
 
 function textOf({ params }: Call, field: string): string | undefined {
@@ -351,8 +354,8 @@ function invalid(field: string, what: string): GatewayError {
   })
 }
 
-function tooMany(most: number): GatewayError {
-  return new GatewayError('QUOTA_EXHAUSTED', `You have ${most} transactions under way, which is the most.`, {
+function tooMany(maximum: number): GatewayError {
+  return new GatewayError('QUOTA_EXHAUSTED', `You have ${maximum} active transactions, the maximum.`, {
     suggestion: 'Commit or roll back one of them first.',
   })
 }

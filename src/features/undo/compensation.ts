@@ -11,70 +11,70 @@ import { ERROR_KEY } from '../../protocol/meta-keys.ts'
 import { isKeepable, tooLarge, type Compensation } from '../../records/actions.ts'
 import type { Services } from '../feature.ts'
 
-/** What reading before the call gave: what was there, that there was nothing, or that this is unknown. */
+/** The result of the read before a call: a value, nothing, or an unknown state. */
 export type ReadSnapshot =
   | { readonly kind: 'found'; readonly value: unknown }
   | { readonly kind: 'absent' }
   | { readonly kind: 'unreadable'; readonly reason: string }
 
-/** What is known of a call. */
-interface Known {
+/** The known facts about a call. */
+interface CallFacts {
   readonly args: Readonly<Record<string, unknown>>
-  readonly look?: ReadSnapshot | undefined
-  /** What it gave, once it ended. */
+  readonly snapshot?: ReadSnapshot | undefined
+  /** Its result, once it has ended. */
   readonly result?: { readonly value: unknown }
 }
 
-/** How a call is undone, given what is known of it so far. */
-export function compensationFor(rule: UndoRule | undefined, known: Known): Compensation {
+/** The compensation of a call, from the facts known so far. */
+export function compensationFor(rule: UndoRule | undefined, facts: CallFacts): Compensation {
   if (!rule) return none('no undo is configured for it')
-  if (rule.kind === 'none') return none('it is configured to have no undo')
-  const expression = expressionOf(rule, known.look)
+  if (rule.kind === 'none') return none('its undo is configured as none')
+  const expression = expressionOf(rule, facts.snapshot)
   if (typeof expression === 'string') return none(expression)
-  if (!known.result && uses(expression).has('result')) return none(RESULT)
-  return compute(expression, rule, known)
+  if (!facts.result && uses(expression).has('result')) return none(RESULT_UNKNOWN)
+  return compute(expression, rule, facts)
 }
 
-/** Whether it is known only from what comes back how a call is undone. */
-export function takesResult(rule: UndoRule | undefined, look: ReadSnapshot | undefined): boolean {
+/** Whether the compensation depends on the result of the call. */
+export function needsResult(rule: UndoRule | undefined, snapshot: ReadSnapshot | undefined): boolean {
   if (!rule || rule.kind === 'none') return false
-  const expression = expressionOf(rule, look)
+  const expression = expressionOf(rule, snapshot)
   return typeof expression !== 'string' && uses(expression).has('result')
 }
 
 type Rule = Exclude<UndoRule, { readonly kind: 'none' }>
 
-const RESULT = 'what it takes to undo it is in its result, which is not known'
+const RESULT_UNKNOWN = 'the data needed to undo it is in its result, which is unknown'
 
 /** The expression that applies, or why there is none. */
-function expressionOf(rule: Rule, look: ReadSnapshot | undefined): Expression | string {
+function expressionOf(rule: Rule, snapshot: ReadSnapshot | undefined): Expression | string {
   if (rule.kind === 'call') return rule.call
-  if (!look) return 'what was there before was not read'
-  if (look.kind === 'unreadable') return `what was there before could not be read: ${look.reason}`
-  if (look.kind === 'found') return rule.restore
-  return rule.absent ?? 'there was nothing before it, and no undo is configured for that'
+  if (!snapshot) return 'the previous state was not read'
+  if (snapshot.kind === 'unreadable') return `the previous state could not be read: ${snapshot.reason}`
+  if (snapshot.kind === 'found') return rule.restore
+  return rule.absent ?? 'nothing existed before the call, and no undo is configured for that case'
 }
 
-/** What stands for bytes that are no text once they were read as text (Unicode, U+FFFD). */
-const NO_TEXT = '\uFFFD'
+/** Replaces bytes that are not text after decoding (Unicode, U+FFFD). */
+const REPLACEMENT_CHARACTER = '\uFFFD'
 
-function compute(expression: Expression, { isExact, description }: Rule, known: Known): Compensation {
-  const { args, look, result } = known
+function compute(expression: Expression, { isExact, description }: Rule, facts: CallFacts): Compensation {
+  const { args, snapshot, result } = facts
   try {
     const given = evaluate(expression, {
       args,
       ...(result && { result: result.value }),
-      ...(look?.kind === 'found' && { snapshot: look.value }),
+      ...(snapshot?.kind === 'found' && { snapshot: snapshot.value }),
     })
-    if (look?.kind === 'found' && JSON.stringify(given).includes(NO_TEXT))
-      return none('what was there before is no text, so it was not read as it is')
-    const way: Compensation = {
+    if (snapshot?.kind === 'found' && JSON.stringify(given).includes(REPLACEMENT_CHARACTER))
+      return none('the previous state is not text, so it was not read exactly')
+    const compensation: Compensation = {
       kind: isExact ? 'exact' : 'approximate',
       tool: expression.tool,
       arguments: given,
       description: description ?? displayCall(expression.tool, given),
     }
-    return isKeepable(way) ? way : tooLarge
+    return isKeepable(compensation) ? compensation : tooLarge
   } catch (error) {
     return none(error instanceof Error ? error.message : String(error))
   }
@@ -84,25 +84,25 @@ function none(reason: string): Compensation {
   return { kind: 'none', reason }
 }
 
-// Reads what was there before a call, through the chain, with the caller's rights.
+// Reads the state before a call, through the chain, with the caller's rights.
 
 type Deps = Pick<Services, 'invoker'>
 
 /**
- * Reads what is there before a call. The caller sees masked and shortened results, but what is put back must be
- * what was there: so results are taken where they come from the server.
+ * Reads the state before a call. The caller sees masked and shortened results, but a compensation must restore the exact
+ * state, so the results are taken as they come from the server.
  */
 export class SnapshotReader {
   readonly #deps: Deps
-  /** What servers sent, by the facts of the calls that read. */
+  /** The servers' results of reading calls, by the calls' log fields. */
   readonly #raw = new WeakMap<Call['logFields'], Payload>()
 
   constructor(deps: Deps) {
     this.#deps = deps
   }
 
-  /** Takes note of what a call that reads got from its server. */
-  heard(call: Call, outcome: Outcome): void {
+  /** Records the result of a reading call from its server. */
+  recordResult(call: Call, outcome: Outcome): void {
     if (outcome.kind === 'result') this.#raw.set(call.logFields, outcome.result)
   }
 
@@ -122,7 +122,7 @@ export class SnapshotReader {
         during: call,
       })
       const outcome = await this.#deps.invoker.call(internal)
-      if (outcome.kind === 'input_required') return unreadable('the server asks something first')
+      if (outcome.kind === 'input_required') return unreadable('the server requests input first')
       return this.#read(outcome.result, this.#raw.get(internal.logFields))
     } catch (error) {
       if (error instanceof Error) return unreadable(error.message)
@@ -130,23 +130,23 @@ export class SnapshotReader {
     }
   }
 
-  #read(told: Payload, raw: Payload | undefined): ReadSnapshot {
-    if (told.fields.isError === true) return failed(told)
+  #read(result: Payload, raw: Payload | undefined): ReadSnapshot {
+    if (result.fields.isError === true) return readFailure(result)
     if (!raw) return unreadable('it was not read from the server')
     return { kind: 'found', value: resultValue(raw) }
   }
 }
 
 /**
- * Only a server that says so says that there is nothing: what it merely failed to read may be there, and the way
- * back from writing it would remove it.
+ * Only an explicit "not found" of the server means that nothing exists: a failed read may hide existing data, which the
+ * compensation of a write would then remove.
  */
-function failed(told: Payload): ReadSnapshot {
-  const { _meta: meta } = told.fields
+function readFailure(result: Payload): ReadSnapshot {
+  const { _meta: meta } = result.fields
   const error = isObject(meta) ? meta[ERROR_KEY] : undefined
   const { code, message } = isObject(error)
     ? error
-    : { code: classify({ text: firstWords(told) }, []).code, message: firstWords(told) }
+    : { code: classify({ text: firstWords(result) }, []).code, message: firstWords(result) }
   if (code === 'RESOURCE_NOT_FOUND') return { kind: 'absent' }
   return unreadable(`${String(code)}: ${String(message)}`)
 }

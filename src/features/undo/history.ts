@@ -3,173 +3,180 @@ import type { Log } from '../../core/log.ts'
 import { within } from '../../core/time/waiting.ts'
 import { type Action, type Actions, encodeAction, oldestKeyAt } from '../../records/actions.ts'
 
-// How much of what a caller did is kept. What does not fit any more pushes out what is oldest, of the caller itself; and
-// where all callers together have too much, of the one that did nothing for longest. Invariant: what is said to be
-// pushed out is not counted any more, so it has to be removed from the store.
+// Bounds the history. An entry beyond the limit evicts the oldest entries of its caller; if all callers together have too
+// many, those of the caller that was inactive for longest. Invariant: evicted entries are no longer counted, so they have
+// to be removed from the store.
 
-/** How much may be kept: how many things, and how long they may be together as text. */
+/** A limit on the number of entries, and on their total length as text. */
 interface Limit {
   readonly count: number
   readonly size: number
 }
 
-interface Held {
-  /** The length of each by its key, the oldest first. */
+interface CallerHistory {
+  /** The length of each entry by its key, the oldest first. */
   readonly sizes: Map<string, number>
   size: number
 }
 
-/** Counts what is kept, by caller. */
+/** Tracks the entries of each caller. */
 export class HistoryQuota {
   readonly #each: Limit
   readonly #all: number
-  /** The caller that did nothing for longest first. */
-  readonly #callers = new Map<string, Held>()
+  /** The caller that was inactive for longest first. */
+  readonly #callers = new Map<string, CallerHistory>()
   #count = 0
 
-  /** `each` bounds one caller, `all` how many things there are of all callers. */
+  /** `each` limits one caller, `all` the number of entries of all callers. */
   constructor(each: Limit, all: number) {
     this.#each = each
     this.#all = all
   }
 
-  /** Takes in a thing of a caller. Returns the keys of what has to go for it. */
-  take(caller: string, key: string, size: number): readonly string[] {
-    const held = this.#callers.get(caller) ?? { sizes: new Map<string, number>(), size: 0 }
+  /** Adds an entry of a caller. Returns the keys of evicted entries. */
+  add(caller: string, key: string, size: number): readonly string[] {
+    const history = this.#callers.get(caller) ?? { sizes: new Map<string, number>(), size: 0 }
     this.#callers.delete(caller)
-    this.#callers.set(caller, held)
-    held.size += size - (held.sizes.get(key) ?? 0)
-    if (!held.sizes.delete(key)) this.#count++
-    held.sizes.set(key, size)
-    const gone: string[] = []
-    while (held.sizes.size > 1 && (held.sizes.size > this.#each.count || held.size > this.#each.size))
-      gone.push(...this.#pushOut(caller, held))
+    this.#callers.set(caller, history)
+    history.size += size - (history.sizes.get(key) ?? 0)
+    if (!history.sizes.delete(key)) this.#count++
+    history.sizes.set(key, size)
+    const evicted: string[] = []
+    while (
+      history.sizes.size > 1 &&
+      (history.sizes.size > this.#each.count || history.size > this.#each.size)
+    )
+      evicted.push(...this.#evict(caller, history))
     while (this.#count > this.#all) {
-      const [longest] = this.#callers
-      if (!longest) break
-      gone.push(...this.#pushOut(...longest))
+      const [idleCaller] = this.#callers
+      if (!idleCaller) break
+      evicted.push(...this.#evict(...idleCaller))
     }
-    return gone
+    return evicted
   }
 
-  /** Does not count those before `key` any more, of any caller: their time is over. Keys sort by time. */
-  forgetBefore(key: string): void {
-    for (const [caller, held] of this.#callers) {
-      for (const first of held.sizes.keys()) {
+  /** Stops counting entries before `key`, of any caller: they have expired. Keys sort by time. */
+  dropBefore(key: string): void {
+    for (const [caller, history] of this.#callers) {
+      for (const first of history.sizes.keys()) {
         if (first >= key) break
-        this.#pushOut(caller, held)
+        this.#evict(caller, history)
       }
     }
   }
 
-  #pushOut(caller: string, held: Held): readonly string[] {
-    const [oldest] = held.sizes
+  #evict(caller: string, history: CallerHistory): readonly string[] {
+    const [oldest] = history.sizes
     if (!oldest) return []
     const [key, size] = oldest
-    held.sizes.delete(key)
-    held.size -= size
+    history.sizes.delete(key)
+    history.size -= size
     this.#count--
-    if (held.sizes.size === 0) this.#callers.delete(caller)
+    if (history.sizes.size === 0) this.#callers.delete(caller)
     return [key]
   }
 }
 
-// The history of what was done outside of transactions. What is done within a moment is written together, after its
-// callers have their answers: nothing was promised of the history. So a process that is killed loses the last moment of
-// it, and nothing else; the steps of transactions do not come here.
+// The history of actions outside of transactions. Actions are written in batches, after their callers have their responses:
+// the history is not guaranteed. A process that is killed loses only the last batch; steps of transactions are recorded
+// elsewhere.
 
-/** For how long deeds are gathered, and how long writing them is waited for at the end, in milliseconds. */
+/** How long actions are collected, and how long closing waits for writes, in milliseconds. */
 const FLUSH_DELAY_MS = 50
 const CLOSE_TIMEOUT_MS = 2000
-/** How many deeds may wait to be written, and how long they may be together as text: a store may be slow. */
-const MAX_WAITING = { count: 2000, size: 64 * 1024 * 1024 }
-/** How many deeds of a caller are kept within the history, by each gateway, and how long they may be together as text. */
+/** How many actions may wait to be written, and their total length as text: a store may be slow. */
+const MAX_QUEUED = { count: 2000, size: 64 * 1024 * 1024 }
+/** How many actions of a caller each gateway keeps, and their total length as text. */
 const MAX_PER_CALLER = { count: 10_000, size: 64 * 1024 * 1024 }
-/** How many of all callers. */
+/** How many actions of all callers. */
 const MAX_ENTRIES = 200_000
-/** How often what is over is not counted any more, in milliseconds. */
+/** How often expired entries are removed from the count, in milliseconds. */
 const SWEEP_INTERVAL_MS = 60_000
 
-interface Waiting {
+interface QueuedAction {
   readonly key: string
   readonly caller: string
   readonly upstream: string
   readonly text: string
-  /** For how long it is kept, in milliseconds. */
+  /** How long it is kept, in milliseconds. */
   readonly ttl: number
 }
 
-/** Keeps what was done. */
+/** Records actions outside of transactions. */
 export class History {
-  readonly #deeds: Actions
+  readonly #actions: Actions
   readonly #log: Log
-  readonly #room: HistoryQuota
-  #waiting: Waiting[] = []
-  /** How long all that is not written yet is as text: what waits, and what is being written. */
+  readonly #quota: HistoryQuota
+  #queue: QueuedAction[] = []
+  /** The total length as text of all entries that are not written yet. */
   #size = 0
-  /** The longest time a deed is kept, in milliseconds. */
-  #longest = 0
+  /** The longest TTL of an entry, in milliseconds. */
+  #longestTtl = 0
   #timer: NodeJS.Timeout | undefined
   #writing: Promise<void> | undefined
   #sweptAt = 0
-  /** Whether what was done last is not on record. */
+  /** Whether the last actions were lost. */
   #isLosing = false
 
-  constructor(deeds: Actions, log: Log, room: HistoryQuota = new HistoryQuota(MAX_PER_CALLER, MAX_ENTRIES)) {
-    this.#deeds = deeds
+  constructor(
+    actions: Actions,
+    log: Log,
+    quota: HistoryQuota = new HistoryQuota(MAX_PER_CALLER, MAX_ENTRIES),
+  ) {
+    this.#actions = actions
     this.#log = log
-    this.#room = room
+    this.#quota = quota
   }
 
-  /** Takes in what was done; it is on record within a moment, as far as the store takes it. */
-  add(deed: Action, ttl: number): void {
-    const { key, principal, upstream } = deed
-    const text = encodeAction(deed)
-    if (this.#waiting.length >= MAX_WAITING.count || this.#size + text.length > MAX_WAITING.size)
-      return this.#lost(upstream, 'the store does not keep up')
-    this.#waiting.push({ key, caller: principal.id, upstream, text, ttl })
+  /** Adds an action; it is written within a moment, if the store accepts it. */
+  add(action: Action, ttl: number): void {
+    const { key, principal, upstream } = action
+    const text = encodeAction(action)
+    if (this.#queue.length >= MAX_QUEUED.count || this.#size + text.length > MAX_QUEUED.size)
+      return this.#reportLoss(upstream, 'the store does not keep up')
+    this.#queue.push({ key, caller: principal.id, upstream, text, ttl })
     this.#size += text.length
-    this.#longest = Math.max(this.#longest, ttl)
+    this.#longestTtl = Math.max(this.#longestTtl, ttl)
     this.#timer ??= setTimeout(() => void this.flush(), FLUSH_DELAY_MS).unref()
   }
 
-  /** Resolves once all that was taken in is written, or could not be. */
+  /** Resolves once all added actions are written, or failed to be. */
   async flush(): Promise<void> {
     clearTimeout(this.#timer)
     this.#timer = undefined
-    // One write after the other: what a later one pushes out is there by then.
+    // One batch after the other: what a later one evicts has been written by then.
     while (this.#writing) await this.#writing
-    if (this.#waiting.length === 0) return
-    const batch = this.#waiting
-    this.#waiting = []
+    if (this.#queue.length === 0) return
+    const batch = this.#queue
+    this.#queue = []
     this.#writing = this.#write(batch).finally(() => {
       this.#writing = undefined
     })
     await this.#writing
   }
 
-  /** The same, for no longer than a moment. */
+  /** The same, with a timeout. */
   async close(): Promise<void> {
     await within(this.flush(), CLOSE_TIMEOUT_MS, undefined)
   }
 
-  async #write(batch: readonly Waiting[]): Promise<void> {
-    const gone = await Promise.all(
+  async #write(batch: readonly QueuedAction[]): Promise<void> {
+    const evicted = await Promise.all(
       batch.map(async ({ key, caller, upstream, text, ttl }) => {
         try {
-          await this.#deeds.write(key, text, ttl)
+          await this.#actions.write(key, text, ttl)
           this.#isLosing = false
-          return this.#room.take(caller, key, text.length)
+          return this.#quota.add(caller, key, text.length)
         } catch (error) {
-          this.#lost(upstream, String(error))
+          this.#reportLoss(upstream, String(error))
           return []
         } finally {
           this.#size -= text.length
         }
       }),
     )
-    // An entry that cannot be removed expires by itself.
-    await Promise.allSettled(gone.flat().map((key) => this.#deeds.remove(key)))
+    // An entry that cannot be removed expires eventually.
+    await Promise.allSettled(evicted.flat().map((key) => this.#actions.remove(key)))
     this.#sweep()
   }
 
@@ -177,11 +184,11 @@ export class History {
     const now = Date.now()
     if (now - this.#sweptAt < SWEEP_INTERVAL_MS) return
     this.#sweptAt = now
-    this.#room.forgetBefore(oldestKeyAt(now - this.#longest))
+    this.#quota.dropBefore(oldestKeyAt(now - this.#longestTtl))
   }
 
-  /** Nothing was promised of the history, but who looks for it should learn why it is not whole. */
-  #lost(upstream: string, reason: string): void {
+  /** The history is not guaranteed, but operators should learn why it is incomplete. */
+  #reportLoss(upstream: string, reason: string): void {
     if (!this.#isLosing) this.#log.warn('undo.history_lost', { upstream, reason })
     this.#isLosing = true
   }

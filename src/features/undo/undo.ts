@@ -21,7 +21,7 @@ import { toolsToCheck } from '../describing.ts'
 import type { Feature } from '../feature.ts'
 import { noUndo } from '../missing-undo.ts'
 import type { Services } from '../feature.ts'
-import { SnapshotReader, type ReadSnapshot, takesResult, compensationFor } from './compensation.ts'
+import { SnapshotReader, type ReadSnapshot, needsResult, compensationFor } from './compensation.ts'
 import { History } from './history.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'descriptions' | 'features'>
@@ -31,7 +31,7 @@ interface Settings {
   readonly history: number | 'off'
 }
 
-/** Writes down what tools did for whom, and how it is undone. */
+/** Records what tools did for whom, and how it is undone. */
 export const undo: Feature<Settings> = {
   name: 'undo',
   place: 'features',
@@ -45,14 +45,14 @@ export const undo: Feature<Settings> = {
         default: '24h',
         errorMessage: 'must be off, or a duration such as 24h or 7d',
         description:
-          'For how long is kept what was done, and how to undo it, for `gatehouse undo`: of each caller the last 10,000 things and 64 MB, of each gateway. off keeps the steps of transactions alone.',
+          'How long actions and their compensations are kept for `gatehouse undo`: for each caller and gateway, at most the last 10,000 actions and 64 MB. off keeps only the steps of transactions.',
       },
     },
   },
   create: (settings, deps) => {
     const snapshots = new SnapshotReader(deps)
-    const deeds = new Actions(deps.store)
-    const journal = new History(deeds, deps.log)
+    const actions = new Actions(deps.store)
+    const journal = new History(actions, deps.log)
     const historyOf = (upstream: string): number => {
       const { history } = settings(upstream)
       return history === 'off' ? 0 : history
@@ -61,8 +61,8 @@ export const undo: Feature<Settings> = {
       middleware: ({ upstream, method, isBuiltin }) => {
         if (method !== 'tools/call' || isBuiltin || upstream === undefined) return undefined
         const history = historyOf(upstream)
-        const undoLog = new UndoLog({ deps, deeds, snapshots, journal, upstream, history })
-        return (next) => (call) => passed(call, { next, snapshots, undoLog })
+        const undoLog = new UndoLog({ deps, actions, snapshots, journal, upstream, history })
+        return (next) => (call) => record(call, { next, snapshots, undoLog })
       },
       toolFacts: (entry, all) => {
         const rule = entry.classification.op === 'read' ? undefined : deps.servers.undoRuleAmong(entry, all)
@@ -80,35 +80,34 @@ function factOf(rule: Exclude<UndoRule, { readonly kind: 'none' }>): NonNullable
   return { tool: call.tool, isExact: rule.isExact, description }
 }
 
-interface Around {
+interface UndoContext {
   readonly next: Handler
   readonly snapshots: SnapshotReader
   readonly undoLog: UndoLog
 }
 
-/** What only reads is passed on as it is. */
-function passed(call: Call, around: Around): Promise<Outcome> {
-  const { next, snapshots, undoLog } = around
+/** Calls that only read are passed on unrecorded. */
+function record(call: Call, context: UndoContext): Promise<Outcome> {
+  const { next, snapshots, undoLog } = context
   if (call.internal === 'compensate') return next(call)
-  if (call.internal === 'read') return heard(call, next, snapshots)
+  if (call.internal === 'read') return recordRead(call, next, snapshots)
   // A server that cannot list its tools may still serve calls.
   const entry = call.tool
   if (entry && asCalled(entry, call).classification.op === 'read') return next(call)
-  // What only says what it would do has done nothing that could be undone.
+  // A dry run has done nothing that could be undone.
   if (entry && isTrialCall(entry.definition, call.params.fields.arguments)) return next(call)
   return undoLog.record(call, entry?.name ?? String(call.params.fields.name), next)
 }
 
-async function heard(call: Call, next: Handler, snapshots: SnapshotReader): Promise<Outcome> {
+async function recordRead(call: Call, next: Handler, snapshots: SnapshotReader): Promise<Outcome> {
   const outcome = await next(call)
-  snapshots.heard(call, outcome)
+  snapshots.recordResult(call, outcome)
   return outcome
 }
 
-// Checks at the start that the calls the configuration undoes or verifies tools with go together with what servers
-// list.
+// Checks at startup that configured undo and verify calls match the tools that servers list.
 
-/** What of the calls that undo or verify does not go together with what servers list. */
+/** The mismatches between configured undo and verify calls and the tools of servers. */
 export async function liveProblems(deps: Deps): Promise<Finding[]> {
   const found = await Promise.all(deps.servers.names().map((name) => serverProblems(name, deps)))
   return found.flat()
@@ -116,11 +115,11 @@ export async function liveProblems(deps: Deps): Promise<Finding[]> {
 
 async function serverProblems(upstream: string, deps: Deps): Promise<Finding[]> {
   const settings = deps.servers.settings(upstream)?.tools ?? {}
-  const written = Object.entries(settings).flatMap(([glob, tool]) => writtenIn(glob, tool))
-  if (written.length === 0) return []
+  const configured = Object.entries(settings).flatMap(([glob, tool]) => configuredCalls(glob, tool))
+  if (configured.length === 0) return []
   const tools = await toolsToCheck(upstream, deps, 'undo.unchecked')
   if (!tools) return []
-  return written.flatMap(({ path, glob, key, ...each }) => {
+  return configured.flatMap(({ path, glob, key, ...each }) => {
     const subjects = tools.filter(({ name }) => settingOf(settings, name, key)?.glob === glob)
     const found = writtenMismatches({ ...each, subjects }, upstream, tools)
     return [...new Set(found)].map((message) => ({
@@ -130,24 +129,24 @@ async function serverProblems(upstream: string, deps: Deps): Promise<Finding[]> 
   })
 }
 
-/** A call of the configuration, and where it stands there. */
-type Placed = Omit<WrittenUndo, 'subjects'> & {
+/** A configured call, and its place in the configuration. */
+type ConfiguredCall = Omit<WrittenUndo, 'subjects'> & {
   readonly glob: string
   readonly key: 'undo' | 'verify'
   readonly path: readonly string[]
 }
 
-function writtenIn(glob: string, { undo, verify }: ToolSettings): Placed[] {
-  const undoing = undo === undefined ? [] : callsOf(readUndo(undo))
+function configuredCalls(glob: string, { undo, verify }: ToolSettings): ConfiguredCall[] {
+  const undoCalls = undo === undefined ? [] : callsOf(readUndo(undo))
   return [
-    ...undoing.map(({ key, ...call }): Placed => {
+    ...undoCalls.map(({ key, ...call }): ConfiguredCall => {
       return { ...call, glob, key: 'undo', path: [glob, 'undo', ...(typeof undo === 'string' ? [] : [key])] }
     }),
-    ...(verify === undefined ? [] : [verifying(glob, verify)]),
+    ...(verify === undefined ? [] : [verifyCall(glob, verify)]),
   ]
 }
 
-function verifying(glob: string, verify: string): Placed {
+function verifyCall(glob: string, verify: string): ConfiguredCall {
   const expression = parseExpression(verify)
   return { glob, key: 'verify', path: [glob, 'verify'], expression, mustRead: true, resultOf: 'itself' }
 }
@@ -156,35 +155,35 @@ function verifying(glob: string, verify: string): Placed {
 
 interface Options {
   readonly deps: Deps
-  readonly deeds: Actions
+  readonly actions: Actions
   readonly snapshots: SnapshotReader
   readonly journal: History
   readonly upstream: string
-  /** How long deeds that are no steps are kept, in milliseconds; 0 for not at all. */
+  /** How long actions outside of transactions are kept, in milliseconds; 0 for not at all. */
   readonly history: number
 }
 
-/** Something that is being done: what is written down of it, and what its way back is made of. */
-interface Beginning {
+/** An action in progress: its record, and what its compensation is computed from. */
+interface ActionInProgress {
   readonly deed: Action
   readonly rule: UndoRule | undefined
-  readonly look: ReadSnapshot | undefined
-  /** The server has begun in an earlier round, so it is on record already. */
+  readonly snapshot: ReadSnapshot | undefined
+  /** The server already started in an earlier round, so the action is recorded already. */
   readonly isResumed?: true
 }
 
-type Ending = Pick<Action, 'status' | 'way'>
+type ActionEnd = Pick<Action, 'status' | 'way'>
 
 /** How long steps are kept, in milliseconds: longer than any transaction takes. */
 const STEP_TTL_MS = 30 * 86_400_000
 
-/** The slot of a call's state that names the deed of what its server has begun. */
+/** The request state key of an action whose server already started. */
 const STATE_KEY = 'undo'
 
-/** Nothing is left to undo. */
-const nothing: Compensation = { kind: 'nothing' }
+/** There is nothing to undo. */
+const NOTHING_TO_UNDO: Compensation = { kind: 'nothing' }
 
-/** Writes down what the tools of a server do. */
+/** Records the actions of one server's tools. */
 class UndoLog {
   readonly #options: Options
 
@@ -192,37 +191,37 @@ class UndoLog {
     this.#options = options
   }
 
-  /** Makes a call and writes down what came of it. @throws COMPENSATION_UNAVAILABLE, SERVER_UNAVAILABLE */
+  /** Makes a call and records its outcome. @throws COMPENSATION_UNAVAILABLE, SERVER_UNAVAILABLE */
   async record(call: Call, tool: string, next: Handler): Promise<Outcome> {
     if (!call.step && this.#options.history === 0) return next(call)
-    const begun = (await this.#resumed(call)) ?? (await this.#begin(call, tool))
+    const started = (await this.#resume(call)) ?? (await this.#begin(call, tool))
     const outcome = await next(call).catch(async (error: unknown) => {
-      await this.#end(call, begun, failedWith(error, begun)).catch(() => undefined)
+      await this.#end(call, started, endOfFailure(error, started)).catch(() => undefined)
       throw error
     })
-    if (outcome.kind === 'input_required') return this.#asked(call, begun, outcome)
+    if (outcome.kind === 'input_required') return this.#inputRequested(call, started, outcome)
     const isFailed = outcome.result.member('isError') === true
-    // A task that goes on may come to anything.
+    // A task that continues may have any outcome.
     const status = isTaskAccepted(outcome.result) ? 'unknown' : 'ok'
-    const end: Ending = isFailed
-      ? { status: 'failed', way: nothing }
-      : { status, way: await this.#fitting(call, wayOf(begun, outcome.result)) }
-    await this.#end(call, begun, end)
+    const end: ActionEnd = isFailed
+      ? { status: 'failed', way: NOTHING_TO_UNDO }
+      : { status, way: await this.#validated(call, finalCompensation(started, outcome.result)) }
+    await this.#end(call, started, end)
     return outcome
   }
 
-  async #begin(call: Call, tool: string): Promise<Beginning> {
+  async #begin(call: Call, tool: string): Promise<ActionInProgress> {
     const { deps, snapshots, upstream } = this.#options
     const { step, principal, client, meta, params } = call
     const given = params.fields.arguments
     const args = isObject(given) ? given : {}
     const rule = await ruleOf(deps, upstream, tool)
-    const look =
+    const snapshot =
       rule?.kind === 'restore' ? await snapshots.read(call, rule.snapshot, { upstream, args }) : undefined
     const startedAt = Date.now()
-    const way = await this.#fitting(call, compensationFor(rule, { args, look }))
-    if (step?.mustBeUndoable && way.kind === 'none' && !takesResult(rule, look))
-      throw noUndo({ upstream, tool }, way.reason, 'See to that first.')
+    const way = await this.#validated(call, compensationFor(rule, { args, snapshot }))
+    if (step?.mustBeUndoable && way.kind === 'none' && !needsResult(rule, snapshot))
+      throw noUndo({ upstream, tool }, way.reason, 'Resolve that first.')
     const deed: Action = {
       key: step?.deed ?? newActionKey(startedAt),
       startedAt,
@@ -236,88 +235,93 @@ class UndoLog {
       status: 'pending',
       way,
     }
-    if (step) await this.#announce(deed)
-    return { deed, rule, look }
+    if (step) await this.#recordStep(deed)
+    return { deed, rule, snapshot }
   }
 
-  /** A way back whose call its server would refuse is none. */
-  async #fitting(call: Call, way: Compensation): Promise<Compensation> {
+  /** A compensation that its server would reject counts as none. */
+  async #validated(call: Call, way: Compensation): Promise<Compensation> {
     const { deps, upstream } = this.#options
     const reason = await compensationProblem(call, way, { upstream, deps })
     return reason === undefined ? way : { kind: 'none', reason }
   }
 
-  /** A step is on record before its server hears of it. */
-  async #announce(deed: Action): Promise<void> {
+  /** Records a step before its server is called. */
+  async #recordStep(deed: Action): Promise<void> {
     try {
-      await this.#options.deeds.put(deed, STEP_TTL_MS)
+      await this.#options.actions.put(deed, STEP_TTL_MS)
     } catch (cause) {
-      throw new GatewayError('SERVER_UNAVAILABLE', 'The step cannot be written down, so it was not done.', {
-        cause,
-        isUnsent: true,
-      })
+      throw new GatewayError(
+        'SERVER_UNAVAILABLE',
+        'The step could not be recorded, so it was not executed.',
+        {
+          cause,
+          isUnsent: true,
+        },
+      )
     }
   }
 
-  /** What was written down when the server, in the middle of the call, asked something that is answered here. */
-  async #resumed({ requestState: state, step, params }: Call): Promise<Beginning | undefined> {
-    const { deeds, deps } = this.#options
-    const slot = state[STATE_KEY]
-    const found = typeof slot === 'string' ? await deeds.find(slot).catch(() => undefined) : undefined
+  /** The recorded action of a call that resumes with input responses. */
+  async #resume({ requestState: state, step, params }: Call): Promise<ActionInProgress | undefined> {
+    const { actions, deps } = this.#options
+    const actionKey = state[STATE_KEY]
+    const found =
+      typeof actionKey === 'string' ? await actions.find(actionKey).catch(() => undefined) : undefined
     if (!found) return undefined
     const given = params.fields.arguments
     const rule = await ruleOf(deps, found.upstream, found.tool)
     return {
       deed: { ...found, key: step?.deed ?? found.key, arguments: isObject(given) ? given : {} },
-      // What was there before is part of the way back already: by now it may not be there any more.
+      // The snapshot is already part of the compensation; the current state may differ by now.
       rule: rule?.kind === 'call' ? rule : undefined,
-      look: undefined,
+      snapshot: undefined,
       isResumed: true,
     }
   }
 
-  /** A server that only asks has done nothing; one that has begun may go on whatever is answered. */
-  async #asked(
+  /** A server that requests input before it starts has done nothing; one that has started may continue in any case. */
+  async #inputRequested(
     call: Call,
-    { deed }: Beginning,
+    { deed }: ActionInProgress,
     outcome: Outcome & { kind: 'input_required' },
   ): Promise<Outcome> {
-    const { deeds, history } = this.#options
+    const { actions, history } = this.#options
     if (outcome.isOpen) {
-      if (!call.step) await deeds.put(deed, history).catch(() => undefined)
+      if (!call.step) await actions.put(deed, history).catch(() => undefined)
       return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: deed.key } }
     }
-    if (call.step) await deeds.remove(deed.key)
+    if (call.step) await actions.remove(deed.key)
     return outcome
   }
 
-  async #end(call: Call, { deed, isResumed }: Beginning, end: Ending): Promise<void> {
+  async #end(call: Call, { deed, isResumed }: ActionInProgress, end: ActionEnd): Promise<void> {
     const ended = { ...deed, ...end, endedAt: Date.now() }
     if (call.step) return this.#settle(ended)
-    // What came to nothing needs no undoing.
+    // A failed action needs no undo.
     if (end.status === 'failed' && !isResumed) return
     this.#options.journal.add(ended, this.#options.history)
   }
 
   async #settle(deed: Action): Promise<void> {
     try {
-      await this.#options.deeds.put(deed, STEP_TTL_MS)
+      await this.#options.actions.put(deed, STEP_TTL_MS)
     } catch (cause) {
-      throw new GatewayError('OUTCOME_UNKNOWN', 'What the step did cannot be written down.', {
+      throw new GatewayError('OUTCOME_UNKNOWN', 'The effect of the step could not be recorded.', {
         cause,
-        suggestion: 'Roll the transaction back, or look at the server what was done.',
+        suggestion: 'Roll the transaction back, or check on the server what was done.',
       })
     }
   }
 }
 
-/** How it is undone, now that it is known what it gave. */
-function wayOf({ deed, rule, look }: Beginning, result: Payload): Compensation {
-  if (!takesResult(rule, look)) return deed.way
-  return compensationFor(rule, { args: deed.arguments, look, result: { value: resultValue(result) } })
+/** The compensation, now that the result is known. */
+function finalCompensation({ deed, rule, snapshot }: ActionInProgress, result: Payload): Compensation {
+  if (!needsResult(rule, snapshot)) return deed.way
+  return compensationFor(rule, { args: deed.arguments, snapshot, result: { value: resultValue(result) } })
 }
 
-/** What is found out from a server's list cannot be where it does not list. */
+/** A rule derived from the tool list is unavailable if the list is. */
 async function ruleOf(deps: Deps, upstream: string, tool: string): Promise<UndoRule | undefined> {
   try {
     return await deps.servers.undoRule(upstream, tool)
@@ -326,23 +330,23 @@ async function ruleOf(deps: Deps, upstream: string, tool: string): Promise<UndoR
   }
 }
 
-/** What may have reached its server and was not answered may have been done. */
-function failedWith(error: unknown, { deed, isResumed }: Beginning): Ending {
+/** A call that may have reached its server without a response may have taken effect. */
+function endOfFailure(error: unknown, { deed, isResumed }: ActionInProgress): ActionEnd {
   const { relayed, isUnsent, details } = asGatewayError(error).extra
   const isRefused = relayed !== undefined || isRefusal(details?.['http_status'])
-  if (isRefused || (isUnsent && !isResumed)) return { status: 'failed', way: nothing }
+  if (isRefused || (isUnsent && !isResumed)) return { status: 'failed', way: NOTHING_TO_UNDO }
   return { status: 'unknown', way: deed.way }
 }
 
-/** HTTP statuses of servers that did not act. RFC 9110 §15.5, §15.6.4; a timeout says nothing. */
+/** HTTP statuses of requests that were not executed. RFC 9110 §15.5, §15.6.4; a timeout is inconclusive. */
 function isRefusal(status: unknown): boolean {
   return typeof status === 'number' && ((status >= 400 && status < 500 && status !== 408) || status === 503)
 }
 
-// Holds the call that undoes another one against the schema of its tool, once its arguments are known: one that its
-// server would refuse when it is needed is no way back.
+// Validates compensating calls against the schemas of their tools, once their arguments are known: a call that its server
+// would reject is not a compensation.
 
-/** Why the call of a way back would be refused; nothing where it fits, or where the server's list cannot be had. */
+/** Why a compensation would be rejected; undefined if it is valid, or if the tool list is unavailable. */
 async function compensationProblem(
   call: Call,
   way: Compensation,
@@ -362,13 +366,13 @@ async function compensationProblem(
   const schema = entry?.definition.inputSchema
   if (!entry || !isObject(schema)) return undefined
   const keyArgument = settingOf(deps.servers.settings(upstream)?.tools ?? {}, tool, 'keyArgument')?.value
-  // A compensation has a key, which the tool may want among its arguments.
+  // A compensation has an idempotency key, which the tool may require among its arguments.
   const given = withKeyArgument(internal, 'key', keyArgument, entry).params.fields.arguments
   try {
     const [problem] = validator(schema)(given)
     if (!problem) return undefined
     const where = problem.path.length === 0 ? 'its arguments' : problem.path.join('.')
-    return `${tool}, which undoes it, would be refused: ${where} ${problem.message}`
+    return `${tool}, which undoes it, would reject the call: ${where} ${problem.message}`
   } catch (error) {
     if (error instanceof UnusableSchema) return undefined
     throw error

@@ -1,4 +1,4 @@
-/** Checks arguments and results against the schemas of the server's tools, and repairs what is harmless. */
+/** Checks arguments and results against the schemas of the server's tools, and repairs harmless defects. */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError, unknownTool } from '../../core/error.ts'
@@ -25,7 +25,7 @@ interface Settings {
   readonly output: 'off' | 'warn' | 'strict'
 }
 
-/** Refuses calls a server could only fail at: of a tool it does not have, or with arguments that do not fit. */
+/** Refuses calls that can only fail: of unknown tools, or with invalid arguments. */
 export const validate: Feature<Settings> = {
   name: 'validate',
   place: 'features',
@@ -37,43 +37,47 @@ export const validate: Feature<Settings> = {
         enum: ['off', 'warn', 'strict'],
         default: 'warn',
         description:
-          'What happens where a result does not fit the output schema of its tool: nothing, one word in the log, or an error.',
+          'What happens if a result does not match the output schema of its tool: nothing, a log entry, or an error.',
       },
     },
   },
   create: (settings, deps) => {
     const checks = createChecks(deps.log)
-    const nulls = createNullTolerance(deps.log)
+    const nullTolerance = createNullTolerance(deps.log)
     return {
       middleware: ({ upstream, method }) => {
-        if (method === 'tools/list') return (next) => async (call) => repaired(await next(call))
+        if (method === 'tools/list') return (next) => async (call) => withInputSchemas(await next(call))
         if (method !== 'tools/call') return undefined
         const output = createOutputCheck(settings(upstream).output, checks, deps.log)
-        return (next) => (call) => checked(call, { next, checks, nulls, output, deps })
+        return (next) => (call) => checked(call, { next, checks, nullTolerance, output, deps })
       },
     }
   },
 }
 
-interface Around {
+interface ValidateContext {
   readonly next: Handler
   readonly checks: Checks
-  readonly nulls: NullTolerance
+  readonly nullTolerance: NullTolerance
   readonly output: OutputCheck
   readonly deps: Deps
 }
 
-function checked(call: Call, around: Around): Promise<Outcome> {
+function checked(call: Call, context: ValidateContext): Promise<Outcome> {
   const { name, arguments: given } = call.params.fields
   if (typeof name !== 'string' || name === '') return refuse('name', 'must be a string')
   if (given !== undefined && !isObject(given)) return refuse('arguments', 'must be an object')
-  // A server that cannot list its tools says itself what is wrong.
-  if (call.toolError !== undefined) return around.next(call)
-  return make(call, given ?? none, around)
+  // A server that cannot list its tools reports the problem itself.
+  if (call.toolError !== undefined) return context.next(call)
+  return validateAndRun(call, given ?? none, context)
 }
 
-function make(call: Call, given: Readonly<Record<string, unknown>>, around: Around): Promise<Outcome> {
-  const { next, checks, output } = around
+function validateAndRun(
+  call: Call,
+  given: Readonly<Record<string, unknown>>,
+  context: ValidateContext,
+): Promise<Outcome> {
+  const { next, checks, output } = context
   const { tool: entry } = call
   const { name } = call.params.fields
   if (!entry) return call.target.isBuiltin ? next(call) : Promise.reject(unknownTool(String(name)))
@@ -89,42 +93,42 @@ function make(call: Call, given: Readonly<Record<string, unknown>>, around: Arou
   if (problems === 'unchecked') call.logFields.set('validated', false)
   else if (
     problems.length > 0 &&
-    !around.nulls.isOnlyNulls(given, problems, { check, upstream, tool: entry.name })
+    !context.nullTolerance.isOnlyNulls(given, problems, { check, upstream, tool: entry.name })
   )
-    return makeWithKey(call, entry, { around, check, problems })
+    return runWithKey(call, entry, { context, check, problems })
   return output(next(call), entry)
 }
 
-interface Misfit {
-  readonly around: Around
+interface InvalidCall {
+  readonly context: ValidateContext
   readonly check: ReturnType<Checks['of']>
   readonly problems: readonly SchemaProblem[]
 }
 
-/** What the arguments lack may be the idempotency key, which the server gets among them. @throws INVALID_INPUT */
-async function makeWithKey(
+/** The missing argument may be the idempotency key, which the gateway adds. @throws INVALID_INPUT */
+async function runWithKey(
   call: Call,
   entry: Descriptor,
-  { around, check, problems }: Misfit,
+  { context, check, problems }: InvalidCall,
 ): Promise<Outcome> {
-  const filled = argumentsWithKey(call, entry, around.deps)
-  const left = filled === undefined ? problems : check(filled)
-  if (left !== 'unchecked' && left.length > 0) throw mismatchError(left)
-  return around.output(around.next(call), entry)
+  const filled = argumentsWithKey(call, entry, context.deps)
+  const remaining = filled === undefined ? problems : check(filled)
+  if (remaining !== 'unchecked' && remaining.length > 0) throw mismatchError(remaining)
+  return context.output(context.next(call), entry)
 }
 
 const none = {}
 
-/** How deep arguments may be nested. */
+/** The maximum nesting of arguments. */
 const MAX_DEPTH = 200
 
-function isDeep(value: unknown, left: number): boolean {
+function isDeep(value: unknown, remaining: number): boolean {
   if (typeof value !== 'object' || value === null) return false
-  if (left === 0) return true
+  if (remaining === 0) return true
   for (const key in value) {
-    // Its own members alone: it was parsed from JSON.
+    // Only own members, because it was parsed from JSON.
     const member: unknown = (value as Readonly<Record<string, unknown>>)[key]
-    if (typeof member === 'object' && isDeep(member, left - 1)) return true
+    if (typeof member === 'object' && isDeep(member, remaining - 1)) return true
   }
   return false
 }
@@ -138,13 +142,13 @@ function tooDeep(): GatewayError {
   })
 }
 
-function refuse(field: string, why: string): Promise<never> {
+function refuse(field: string, problemText: string): Promise<never> {
   return Promise.reject(
-    new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${why}.`, { field, reason: 'type' }),
+    new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${problemText}.`, { field, reason: 'type' }),
   )
 }
 
-/** The arguments of a call with its idempotency key where its server wants one; nothing where that adds nothing. @throws INVALID_INPUT */
+/** The arguments with the idempotency key, if the tool takes one as an argument; undefined if nothing is added. @throws INVALID_INPUT */
 function argumentsWithKey(call: Call, entry: Descriptor, deps: Deps): unknown {
   const { upstream, name } = entry
   if (call.target.isBuiltin || !hasIdempotencyKey(call) || !deps.features.isOn('idempotency', upstream))
@@ -154,48 +158,50 @@ function argumentsWithKey(call: Call, entry: Descriptor, deps: Deps): unknown {
   return filled === call ? undefined : filled.params.fields.arguments
 }
 
-/** One argument that does not fit, in words. */
+/** An invalid argument. */
 interface Mismatch {
-  /** Where: names and indexes with dots between them; empty for the arguments as a whole. */
+  /** Its path: names and indexes joined by dots; empty for the arguments as a whole. */
   readonly field: string
-  /** One word: the rule that is broken. */
+  /** The keyword of the violated rule. */
   readonly reason: string
   readonly text: string
 }
 
-/** How many misfits are named, and how long a name or a list of allowed values may be, in characters. */
-const most = { named: 5, listed: 20, field: 200, values: 200 }
+/** How many problems are named, and the maximum length of a name and of a list of allowed values, in characters. */
+const MAX_PROBLEM = { named: 5, listed: 20, field: 200, values: 200 }
 
-/** The refusal of arguments that do not fit the schema of a tool. It repeats no value. */
+/** The refusal of invalid arguments. It repeats no values. */
 function mismatchError(problems: readonly SchemaProblem[]): GatewayError {
-  const misfits = distinct(telling(problems).map(misfit))
-  const named = misfits.slice(0, most.named).map(({ text }) => text)
-  const others = misfits.length - named.length
+  const mismatches = distinct(withoutSummaries(problems).map(describeProblem))
+  const named = mismatches.slice(0, MAX_PROBLEM.named).map(({ text }) => text)
+  const others = mismatches.length - named.length
   const more = others > 0 ? ` (and ${others} more)` : ''
-  const [first] = misfits
+  const [first] = mismatches
   return new GatewayError('INVALID_INPUT', `Invalid arguments: ${named.join('; ')}${more}.`, {
     isResult: true,
     field: first?.field,
     reason: first?.reason,
-    suggestion: 'Correct the arguments to fit the input schema of the tool and call again.',
-    details: { problems: misfits.slice(0, most.listed).map(({ field, reason }) => ({ field, reason })) },
+    suggestion: 'Correct the arguments to match the input schema of the tool, and call it again.',
+    details: {
+      problems: mismatches.slice(0, MAX_PROBLEM.listed).map(({ field, reason }) => ({ field, reason })),
+    },
   })
 }
 
 const summaries = new Set(['anyOf', 'oneOf', 'allOf', 'if'])
 
-/** Without those that only sum up others. */
-function telling(problems: readonly SchemaProblem[]): readonly SchemaProblem[] {
+/** The problems without those that only summarise others. */
+function withoutSummaries(problems: readonly SchemaProblem[]): readonly SchemaProblem[] {
   const found = problems.filter(({ keyword }) => !summaries.has(keyword))
   return found.length > 0 ? found : problems
 }
 
-function misfit({ path, keyword, message, params }: SchemaProblem): Mismatch {
+function describeProblem({ path, keyword, message, params }: SchemaProblem): Mismatch {
   const inner = [params.missingProperty, params.additionalProperty, params.unevaluatedProperty].find(
     (each) => typeof each === 'string',
   )
-  const field = [...path, ...(typeof inner === 'string' ? [inner] : [])].join('.').slice(0, most.field)
-  return { field, reason: keyword, text: `${nameOf(field)} ${words(keyword, message, params)}` }
+  const field = [...path, ...(typeof inner === 'string' ? [inner] : [])].join('.').slice(0, MAX_PROBLEM.field)
+  return { field, reason: keyword, text: `${nameOf(field)} ${describeRule(keyword, message, params)}` }
 }
 
 function nameOf(field: string): string {
@@ -203,7 +209,7 @@ function nameOf(field: string): string {
   return /^[\w.$ -]{1,64}$/.test(field) ? `"${field}"` : 'an argument'
 }
 
-function words(keyword: string, message: string, params: Readonly<Record<string, unknown>>): string {
+function describeRule(keyword: string, message: string, params: Readonly<Record<string, unknown>>): string {
   switch (keyword) {
     case 'required':
       return 'is required'
@@ -221,72 +227,74 @@ function words(keyword: string, message: string, params: Readonly<Record<string,
 
 function listed(values: unknown): string {
   const text = (Array.isArray(values) ? values : []).map((each) => JSON.stringify(each)).join(', ')
-  return text.length > most.values ? `${text.slice(0, most.values)}…` : text
+  return text.length > MAX_PROBLEM.values ? `${text.slice(0, MAX_PROBLEM.values)}…` : text
 }
 
-function distinct(misfits: readonly Mismatch[]): readonly Mismatch[] {
-  return [...new Map(misfits.map((each) => [each.text, each])).values()]
+function distinct(mismatches: readonly Mismatch[]): readonly Mismatch[] {
+  return [...new Map(mismatches.map((each) => [each.text, each])).values()]
 }
 
-/** The schema of a tool that takes no arguments. */
-const nothing = { type: 'object', additionalProperties: false } as const
+/** The schema of a tool without arguments. */
+const NO_ARGUMENTS = { type: 'object', additionalProperties: false } as const
 
-/** A list of tools in which each has an input schema: clients refuse the whole list over one that has none. */
-function repaired(outcome: Outcome): Outcome {
+/** A tool list with an input schema for each tool: clients reject the whole list if one has none. */
+function withInputSchemas(outcome: Outcome): Outcome {
   if (outcome.kind !== 'result') return outcome
   const { tools } = outcome.result.fields
-  if (!Array.isArray(tools) || !tools.some(isBare)) return outcome
-  const sound = tools.map((tool: unknown) => (isBare(tool) ? { ...tool, inputSchema: nothing } : tool))
-  return { kind: 'result', result: outcome.result.with({ tools: sound }) }
+  if (!Array.isArray(tools) || !tools.some(lacksInputSchema)) return outcome
+  const repairedTools = tools.map((tool: unknown) =>
+    lacksInputSchema(tool) ? { ...tool, inputSchema: NO_ARGUMENTS } : tool,
+  )
+  return { kind: 'result', result: outcome.result.with({ tools: repairedTools }) }
 }
 
 /** The input schema of a tool as it is listed. */
 function listedSchema({ inputSchema }: Readonly<Record<string, unknown>>): unknown {
-  return inputSchema ?? nothing
+  return inputSchema ?? NO_ARGUMENTS
 }
 
-function isBare(tool: unknown): tool is Record<string, unknown> {
+function lacksInputSchema(tool: unknown): tool is Record<string, unknown> {
   return isObject(tool) && (tool.inputSchema === undefined || tool.inputSchema === null)
 }
 
-// Compiled checks of schemas, with their tolerance for nulls and for unusable schemas.
+// Compiled checks of schemas, tolerant of nulls and of unusable schemas.
 
-/** What became of looking at a value: the ways in which it does not fit, or why it was not looked at. */
-type Verdict = readonly SchemaProblem[] | 'unchecked'
+/** The problems of a value, or `unchecked`. */
+type CheckResult = readonly SchemaProblem[] | 'unchecked'
 
-/** Checks values against the schemas of servers; each schema is compiled once, when it is first used. */
+/** Checks values against the schemas of servers; each schema is compiled on first use. */
 interface Checks {
-  /** `what` names the schema in the log. */
-  of(schema: unknown, what: Readonly<Record<string, unknown>>): (value: unknown) => Verdict
+  /** `what` identifies the schema in the log. */
+  of(schema: unknown, what: Readonly<Record<string, unknown>>): (value: unknown) => CheckResult
 }
 
-/** Makes the checks of schemas. One that cannot be used is logged once, and accepts everything. */
+/** Creates the checks. An unusable schema is logged once, and accepts everything. */
 function createChecks(log: Log): Checks {
-  const known = new WeakMap<object, (value: unknown) => Verdict>()
+  const known = new WeakMap<object, (value: unknown) => CheckResult>()
   return {
     of: (schema, what) => {
       if (!isObject(schema)) return unchecked
       const found = known.get(schema)
       if (found) return found
-      const check = forgiving(schema, what, log)
+      const check = tolerantCheck(schema, what, log)
       known.set(schema, check)
       return check
     },
   }
 }
 
-const unchecked = (): Verdict => 'unchecked'
+const unchecked = (): CheckResult => 'unchecked'
 
-function forgiving(
+function tolerantCheck(
   schema: JsonSchema,
   what: Readonly<Record<string, unknown>>,
   log: Log,
-): (value: unknown) => Verdict {
-  let isTold = false
-  const tell = (error: unknown): Verdict => {
+): (value: unknown) => CheckResult {
+  let isLogged = false
+  const unusable = (error: unknown): CheckResult => {
     if (!(error instanceof UnusableSchema)) throw error
-    if (!isTold) log.warn('validate.schema_unusable', { ...what, reason: error.message.slice(0, 300) })
-    isTold = true
+    if (!isLogged) log.warn('validate.schema_unusable', { ...what, reason: error.message.slice(0, 300) })
+    isLogged = true
     return 'unchecked'
   }
   const onUnchecked = (pattern: string): void => {
@@ -298,18 +306,18 @@ function forgiving(
       check ??= validator(schema, { onUnchecked })
       return check(value)
     } catch (error) {
-      return tell(error)
+      return unusable(error)
     }
   }
 }
 
-// Arguments whose only fault is `null` where a value may be left out. Clients written in Python and others send an
-// optional argument that has no value as `null`, and most servers take that for its absence, though the schema of the
-// tool does not name the type. Invariant: what is sent to the server is what the client sent.
+// Arguments whose only defect is `null` for an optional value. Clients in Python and other languages send an optional
+// argument without a value as `null`, and most servers accept that, although the schema does not name the type.
+// Invariant: the server receives what the client sent.
 
-/** Finds such arguments. */
+/** Recognises such arguments. */
 interface NullTolerance {
-  /** Whether arguments that do not fit would, without the members that are `null`. It is logged once for each tool. */
+  /** Whether invalid arguments would be valid without their `null` members. Logged once for each tool. */
   isOnlyNulls(given: unknown, problems: readonly SchemaProblem[], checked: Checked): boolean
 }
 
@@ -319,19 +327,19 @@ interface Checked {
   readonly tool: string
 }
 
-/** For how many tools it is remembered that it was logged. */
+/** For how many tools it is remembered that this was logged. */
 const MAX_LOGGED = 1000
 
-/** Begins with nothing logged. */
+/** Creates the tolerance, with nothing logged. */
 function createNullTolerance(log: Log): NullTolerance {
   const logged = new Set<string>()
   return {
     isOnlyNulls: (given, problems, { check, upstream, tool }) => {
-      // What the schema does not name is not optional.
+      // An additional property is not an optional one.
       if (problems.some(({ keyword }) => keyword.endsWith('Properties'))) return false
       const without = withoutNulls(given)
-      const left = without === given ? problems : check(without)
-      if (left === 'unchecked' || left.length > 0) return false
+      const remaining = without === given ? problems : check(without)
+      if (remaining === 'unchecked' || remaining.length > 0) return false
       const key = `${upstream} ${tool}`
       if (!logged.has(key) && logged.size < MAX_LOGGED) {
         logged.add(key)
@@ -343,7 +351,7 @@ function createNullTolerance(log: Log): NullTolerance {
   }
 }
 
-/** A value without the members of objects that are `null`; the same value where it has none. */
+/** A value without `null` members of objects; the same value if it has none. */
 function withoutNulls(value: unknown): unknown {
   if (Array.isArray(value)) {
     const items = value.map(withoutNulls)
@@ -359,17 +367,17 @@ function withoutNulls(value: unknown): unknown {
   return isSame ? value : Object.fromEntries(kept)
 }
 
-/** Looks at what a tool answers. */
+/** Checks the results of a tool. */
 type OutputCheck = (answer: Promise<Outcome>, entry: Descriptor) => Promise<Outcome>
 
-/** Makes the check of answers: each has content, and structured content that fits where the tool promises it. */
+/** Creates the check: a result has content, and structured content that matches the output schema, if there is one. */
 function createOutputCheck(mode: 'off' | 'warn' | 'strict', checks: Checks, log: Log): OutputCheck {
-  /** Tools whose answers were found not to fit. */
-  const told = new WeakSet<object>()
+  /** Tools with known mismatches. */
+  const reported = new WeakSet<object>()
 
-  const look = (result: Payload, { definition, upstream, name }: Descriptor): void => {
+  const checkResult = (result: Payload, { definition, upstream, name }: Descriptor): void => {
     const { outputSchema } = definition
-    if (!isObject(outputSchema) || (mode === 'warn' && told.has(definition))) return
+    if (!isObject(outputSchema) || (mode === 'warn' && reported.has(definition))) return
     const structuredContent = result.member('structuredContent')
     const reason = (): string | undefined => {
       if (structuredContent === undefined) return 'it has no structured content'
@@ -378,28 +386,28 @@ function createOutputCheck(mode: 'off' | 'warn' | 'strict', checks: Checks, log:
       const [first] = problems === 'unchecked' ? [] : problems
       return first && `${['structuredContent', ...first.path].join('.')} ${first.message}`
     }
-    const why = reason()
-    if (why === undefined) return
-    if (!told.has(definition))
-      log.warn('validate.output', { upstream, tool: name, reason: why.slice(0, 300) })
-    told.add(definition)
+    const problemText = reason()
+    if (problemText === undefined) return
+    if (!reported.has(definition))
+      log.warn('validate.output', { upstream, tool: name, reason: problemText.slice(0, 300) })
+    reported.add(definition)
     if (mode === 'warn') return
     throw new GatewayError(
       'UPSTREAM_ERROR',
-      'The server answered with something its output schema forbids.',
+      'The result of the server does not match the output schema of the tool.',
       {
-        suggestion: 'The call may have taken effect: check before making it again.',
+        suggestion: 'The call may have taken effect: check before repeating it.',
         details: { classified_by: 'output_schema' },
       },
     )
   }
 
   return (answer, entry) => {
-    const isWatched = mode !== 'off' && isObject(entry.definition.outputSchema)
+    const isChecked = mode !== 'off' && isObject(entry.definition.outputSchema)
     return answer.then((outcome) => {
       if (outcome.kind !== 'result' || !isAnswer(outcome.result)) return outcome
       const { result } = outcome
-      if (isWatched) look(result, entry)
+      if (isChecked) checkResult(result, entry)
       if (result.member('content') !== undefined) return outcome
       if (result.member('structuredContent') !== undefined) return outcome
       return { kind: 'result', result: result.with({ content: [] }) }

@@ -98,7 +98,7 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
       expect.stringMatching(/^AT {2}anonymous {2}graph {2}create_entities\(/),
       '    exactly: delete_entities(entityNames=["ada"])',
       expect.stringMatching(/^AT {2}anonymous {2}files {2}write_file\(.*new\.txt/),
-      '    not at all: there was nothing before it, and no undo is configured for that',
+      '    not at all: nothing existed before the call, and no undo is configured for that case',
       expect.stringMatching(/^AT {2}anonymous {2}files {2}move_file\(/),
       expect.stringMatching(/^ {4}exactly: move_file\(source=.*b\.txt", destination=.*a\.txt"\)/),
       expect.stringMatching(/^AT {2}anonymous {2}files {2}write_file\(.*a\.txt/),

@@ -4,10 +4,10 @@ import type { ToolSettings } from '../../../src/core/settings.ts'
 import {
   inputsOf,
   inputTypes,
-  canBe,
+  matchesDeclared,
   dataUri,
   inBase64,
-  sniffed,
+  detectType,
   multimodal,
 } from '../../../src/features/multimodal.ts'
 import { answering, chain, fieldsOf, on } from '../../support/chain.ts'
@@ -73,13 +73,13 @@ describe('base64 data', () => {
   })
 
   it('the media type is detected by the first bytes', () => {
-    expect([sniffed(png), sniffed(gif), sniffed('JVBERi0xLjc='), sniffed('AAAA'), sniffed('')]).toEqual([
-      'image/png',
-      'image/gif',
-      'application/pdf',
-      undefined,
-      undefined,
-    ])
+    expect([
+      detectType(png),
+      detectType(gif),
+      detectType('JVBERi0xLjc='),
+      detectType('AAAA'),
+      detectType(''),
+    ]).toEqual(['image/png', 'image/gif', 'application/pdf', undefined, undefined])
   })
 
   it.each([
@@ -91,7 +91,7 @@ describe('base64 data', () => {
     ['image/gif', 'image/png', false],
     ['image/gif', 'application/octet-stream', true],
   ])('%s can be declared as %s: %s', (found, declared, expected) => {
-    expect(canBe(found, declared)).toBe(expected)
+    expect(matchesDeclared(found, declared)).toBe(expected)
   })
 })
 

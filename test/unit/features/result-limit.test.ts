@@ -52,7 +52,7 @@ describe('oversized results', () => {
     const [first, long, ...rest] = texts(found)
     expect(first).toBe('first')
     expect(long).toMatch(/^long long .*…$/)
-    expect(rest.at(-1)).toMatch(/Shortened by the gateway: this result has \d+ bytes, and at most 10000/)
+    expect(rest.at(-1)).toMatch(/Shortened by the gateway: this result has \d+ bytes, the limit is 10000/)
     expect(truncated(found)).toMatchObject({ original_bytes: expect.any(Number), limit_bytes: LIMIT })
     expect(found.at('_meta')?.fields['theirs']).toBe(1)
   })

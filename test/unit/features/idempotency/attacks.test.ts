@@ -153,7 +153,10 @@ describe('edge cases of an idempotency key', () => {
       _meta: { 'dev.gatehouse/unrecorded': true },
     })
     const again = await failureOf(make({}, keyed('k')))
-    expect(again).toMatchObject({ code: 'PAYLOAD_TOO_LARGE', message: expect.stringContaining('was executed') })
+    expect(again).toMatchObject({
+      code: 'PAYLOAD_TOO_LARGE',
+      message: expect.stringContaining('was executed'),
+    })
     expect(seen).toHaveLength(1)
   })
 

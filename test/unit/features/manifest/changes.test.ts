@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import type { Handler, Notification } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import type { ServerRecords, ServerRecord, ToolDetails } from '../../../../src/core/descriptor.ts'
-import { telling } from '../../../../src/features/manifest/manifest.ts'
+import { createChangeNotifier } from '../../../../src/features/manifest/manifest.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
 import { serverRecord } from '../../../support/server-record.ts'
 import { toolCall } from '../../../support/tool-call.ts'
@@ -26,18 +26,18 @@ const seen = { types: [], hasCursor: false }
 
 function bench(capabilities: ServerRecord['capabilities']) {
   let tools: readonly ToolDetails[] = [tool('a'), tool('b')]
-  const heard: ((upstream: string) => void)[] = []
+  const subscribe: ((upstream: string) => void)[] = []
   const record = (): ServerRecord => serverRecord({ capabilities, tools })
   const records: ServerRecords = {
     names: ['one'],
     of: record,
     last: record,
     renew: () => undefined,
-    onChange: (hear) => void heard.push(hear),
+    onChange: (hear) => void subscribe.push(hear),
   }
   const deps = featureDeps({ servers: () => ['one'], records: () => records })
   const told: Notification[] = []
-  const changes = telling(deps, () => true)
+  const changes = createChangeNotifier(deps, () => true)
   const ended = Promise.withResolvers<void>()
   const server: Handler = async (call) => {
     call.emit({
@@ -47,7 +47,7 @@ function bench(capabilities: ServerRecord['capabilities']) {
     await ended.promise
     return { kind: 'result', result: Payload.of({}) }
   }
-  const listening = changes.heard(server)(
+  const listening = changes.subscribe(server)(
     toolCall({
       method: 'subscriptions/listen',
       params: Payload.of({ notifications: { toolsListChanged: true } }),
@@ -62,7 +62,7 @@ function bench(capabilities: ServerRecord['capabilities']) {
     set: (next: readonly ToolDetails[]) => {
       tools = next
     },
-    hear: () => heard.forEach((hear) => hear('one')),
+    hear: () => subscribe.forEach((hear) => hear('one')),
     end: async () => {
       ended.resolve()
       await listening
@@ -114,7 +114,7 @@ describe('subscribers to tool list changes', () => {
       call.emit({ method: 'notifications/subscriptions/acknowledged' })
       return { kind: 'result', result: Payload.of({}) }
     }
-    await late.changes.heard(server)(
+    await late.changes.subscribe(server)(
       toolCall({
         method: 'subscriptions/listen',
         params: Payload.of({ notifications: { toolsListChanged: true } }),

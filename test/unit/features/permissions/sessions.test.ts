@@ -253,7 +253,7 @@ describe('a session token', () => {
       allowed: false,
       missing_scopes: ['write:files'],
       missing: ['write:files'],
-      reason: 'Missing scope: write:files (left out by the session alone)',
+      reason: 'Missing scope: write:files (excluded by the session only)',
     })
     expect(await here.ask('permissions/check', check, as('alice', 'read:files'))).toEqual({
       allowed: false,
@@ -436,7 +436,7 @@ describe('a refresh token', () => {
     vi.setSystemTime(end)
     expect(await outcome(here, 'get_file', session?.token, alice)).toBe('TOKEN_EXPIRED')
     expect(await negotiate(here, { refresh_token: session?.refresh_token }, alice)).toMatchObject({
-      error: { code: 'TOKEN_EXPIRED', message: 'The refresh token is not good any more.' },
+      error: { code: 'TOKEN_EXPIRED', message: 'The refresh token is no longer valid.' },
     })
   })
 
@@ -449,7 +449,7 @@ describe('a refresh token', () => {
     vi.setSystemTime(Date.now() + later)
     expect(await outcome(here, 'get_file', session?.token, alice)).toBe('TOKEN_EXPIRED')
     expect(await negotiate(here, { refresh_token: session?.refresh_token }, alice)).toMatchObject({
-      error: { code: 'TOKEN_EXPIRED', message: 'The refresh token is not good any more.' },
+      error: { code: 'TOKEN_EXPIRED', message: 'The refresh token is no longer valid.' },
     })
   })
 })

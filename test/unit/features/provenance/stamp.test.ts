@@ -23,7 +23,7 @@ test.each([
 ])('a stamp is JSON with the known members: %j %j', (source, known, told) => {
   const stamp = stampOf({ source: usual.source, ...source }, { at, ...known })
   expect(JSON.parse(stamp)).toEqual(told)
-  const result = stamped(Payload.text('{"n":1.0} '), [stamp], { server: 'files', isBeside: true })
+  const result = stamped(Payload.text('{"n":1.0} '), [stamp], { server: 'files', isOutsideMeta: true })
   const _meta = { 'dev.gatehouse/provenance': told }
   expect(result.text).toBe(`{"n":1.0,"provenance":${stamp},"_meta":{"dev.gatehouse/provenance":${stamp}}}`)
   expect(result.value).toEqual({ n: 1, provenance: told, _meta })
@@ -32,7 +32,7 @@ test.each([
 test('every result is stamped with its own retrieval time', () => {
   vi.useFakeTimers({ toFake: ['Date'] })
   try {
-    const stamp = stamper({ source: 'files:read' }, { server: 'files', isBeside: true })
+    const stamp = stamper({ source: 'files:read' }, { server: 'files', isOutsideMeta: true })
     const stampedAt = (time: number, text: string): unknown => {
       vi.setSystemTime(time)
       return JSON.parse(stamp(Payload.text(text)).text)

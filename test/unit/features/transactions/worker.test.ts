@@ -15,10 +15,10 @@ it('a closing worker is present until its work is done, also for other workers o
   const [old, next] = [new WorkerIdentity(membership), new WorkerIdentity(membership)]
   const work = gate()
   const done = old.during('t', () => work.opened)
-  expect(await old.isAtWork(old.id, 't')).toBe(true)
-  expect(await old.isAtWork(old.id, 'u')).toBe(false)
+  expect(await old.isWorkingOn(old.id, 't')).toBe(true)
+  expect(await old.isWorkingOn(old.id, 'u')).toBe(false)
   old.close()
-  expect(await next.isAtWork(old.id, 't')).toBe(true)
+  expect(await next.isWorkingOn(old.id, 't')).toBe(true)
   work.open()
   await done
   expect(await next.isAlive(old.id)).toBe(false)

@@ -15,7 +15,7 @@ test('the history quota is never exceeded, keeps the newest action of a caller a
       steps.forEach(({ caller, size }, index) => {
         const key = String(index).padStart(6, '0')
         kept.set(key, { caller, size })
-        for (const gone of room.take(caller, key, size)) expect(kept.delete(gone)).toBe(true)
+        for (const gone of room.add(caller, key, size)) expect(kept.delete(gone)).toBe(true)
         expect(kept.size).toBeLessThanOrEqual(all)
         expect(kept.has(key)).toBe(true)
         const own = [...kept.values()].filter((one) => one.caller === caller)
@@ -29,18 +29,18 @@ test('the history quota is never exceeded, keeps the newest action of a caller a
 
 test('the oldest action of the caller is evicted, or of the least recently active caller', () => {
   const room = new HistoryQuota({ count: 2, size: 100 }, 3)
-  expect(room.take('a', '1', 1)).toEqual([])
-  expect(room.take('b', '2', 1)).toEqual([])
-  expect(room.take('a', '3', 1)).toEqual([])
-  expect(room.take('a', '4', 1)).toEqual(['1'])
-  expect(room.take('c', '5', 1)).toEqual(['2'])
+  expect(room.add('a', '1', 1)).toEqual([])
+  expect(room.add('b', '2', 1)).toEqual([])
+  expect(room.add('a', '3', 1)).toEqual([])
+  expect(room.add('a', '4', 1)).toEqual(['1'])
+  expect(room.add('c', '5', 1)).toEqual(['2'])
 })
 
 test('a rewritten action counts once, and an expired one does not count', () => {
   const room = new HistoryQuota({ count: 2, size: 10 }, 10)
-  room.take('a', '1', 4)
-  expect(room.take('a', '1', 8)).toEqual([])
-  expect(room.take('a', '2', 2)).toEqual([])
-  room.forgetBefore('2')
-  expect(room.take('a', '3', 8)).toEqual([])
+  room.add('a', '1', 4)
+  expect(room.add('a', '1', 8)).toEqual([])
+  expect(room.add('a', '2', 2)).toEqual([])
+  room.dropBefore('2')
+  expect(room.add('a', '3', 8)).toEqual([])
 })

@@ -123,7 +123,7 @@ describe('the recorded action of a call', () => {
 
   test.each([
     [undefined, { kind: 'none', reason: 'no undo is configured for it' }],
-    ['none', { kind: 'none', reason: 'it is configured to have no undo' }],
+    ['none', { kind: 'none', reason: 'its undo is configured as none' }],
     ['close(id=$.result.number)', { kind: 'none', reason: 'there is no $.result.number' }],
     [
       { call: 'close(id=1)', exact: false },
