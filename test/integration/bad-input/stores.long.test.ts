@@ -49,7 +49,7 @@ describe('a store in a folder', () => {
       last = await client.request('tools/call', add('x'.repeat(20_000), { idempotency_key: `fill-${index}` }))
     }
     const done = server.calls.length
-    expect(JSON.stringify(last)).toMatch(/full|written down/)
+    expect(JSON.stringify(last)).toMatch(/full|be recorded/)
     const step = await client.request('tools/call', add('step', { transaction_id: 't' }))
     expect(codeOf(step)).toBe('SERVER_UNAVAILABLE')
     expect(server.calls).toHaveLength(done)
@@ -102,10 +102,10 @@ describe('a store in a folder', () => {
   )
 
   it.for([
-    ['that can only be read', 'cannot be written to'],
-    ['that holds a file of something else', 'it holds something else'],
+    ['that can only be read', 'is not writable'],
+    ['that holds a file of something else', 'it is not a store'],
     ['that was torn', 'its end is missing'],
-    ['that is a file', 'is a file'],
+    ['that is a file', 'a file of that name'],
   ] as const)(
     '%s keeps the gateway from starting, with the place, and is left as it was',
     async ([what, reason], { skip }) => {

@@ -267,7 +267,10 @@ describe('an intent', () => {
     const deps = featureDeps(shelves({ one: { tools, settings: { intent: rules } } }))
     const { problems } = intent.create(() => defaults, deps)
     expect(await problems?.()).toEqual([
-      { path: ['upstreams', 'one', 'intent', '0', 'when'], message: expect.stringContaining('no pattern') },
+      {
+        path: ['upstreams', 'one', 'intent', '0', 'when'],
+        message: expect.stringContaining('neither a valid pattern'),
+      },
       {
         path: ['upstreams', 'one', 'intent', '1', 'suggest'],
         message: 'one has no tool named list_directori; did you mean list_directory?',

@@ -328,7 +328,12 @@ describe('what is read before a call', () => {
   }
 
   test.each([
-    ['nothing, and no undo for that', missing, undefined, { kind: 'none', reason: /nothing before it/ }],
+    [
+      'nothing, and no undo for that',
+      missing,
+      undefined,
+      { kind: 'none', reason: /nothing existed before the call/ },
+    ],
     [
       'nothing, so what was made is removed',
       missing,
