@@ -61,8 +61,8 @@ function createCompleted(
     const known = cache.find((each) => each.description === description && each.text === result.text)
     if (known) return { kind: 'result', result: known.result }
     const completed = completedList(result, toolCompleter(deps, upstream, description))
-    const others = cache.filter((each) => each.description === description).slice(0, MAX_CACHED_LISTS - 1)
-    cache = [{ description, text: result.text, result: completed }, ...others]
+    const rest = cache.filter((each) => each.description === description).slice(0, MAX_CACHED_LISTS - 1)
+    cache = [{ description, text: result.text, result: completed }, ...rest]
     return { kind: 'result', result: completed }
   }
 }

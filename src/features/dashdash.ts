@@ -87,7 +87,7 @@ const described: ReadonlySet<string> = new Set(['tools/list', 'resources/list', 
 export function describeLists(
   deps: Deps,
   isOn: (upstream?: string) => boolean,
-): (asked: string) => Middleware | undefined {
+): (methodName: string) => Middleware | undefined {
   const known = new Map<string, readonly Described[]>()
 
   const describe = (call: Call, outcome: Outcome, description: ServerDescription | undefined): Outcome => {
@@ -127,7 +127,7 @@ export function describeLists(
         : describe(call, outcome, description)
     })
   }
-  return (asked) => (described.has(asked) ? middleware : undefined)
+  return (methodName) => (described.has(methodName) ? middleware : undefined)
 }
 
 interface ListContext {

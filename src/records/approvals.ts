@@ -273,9 +273,8 @@ interface OpenReference {
 }
 
 /** An approval that is open, and the text of the reference to it. */
-interface OpenApproval extends StoredApproval {
+interface OpenApproval extends StoredApproval, Pick<OpenReference, 'token'> {
   readonly openText: string
-  readonly token: string
 }
 
 /** There is no such approval, and another attempt would not change that. */
@@ -298,14 +297,7 @@ function openKeyOf(draft: Pick<Approval, 'caller' | 'digest' | 'kind' | 'needed'
 }
 
 function newApproval({ ttl, ...draft }: ApprovalRequest, createdAt: number): Approval {
-  return {
-    ...draft,
-    id: randomId(),
-    createdAt,
-    expiresAt: createdAt + ttl,
-    decisions: [],
-    status: 'pending',
-  }
+  return { ...draft, id: randomId(), createdAt, expiresAt: createdAt + ttl, decisions: [], status: 'pending' }
 }
 
 /** Repeats a change that lost against a concurrent one. */
@@ -354,14 +346,12 @@ function parseOpen(text: string): OpenReference | undefined {
 /** The reason of a refusal that waiting cannot change: nobody can be asked. */
 export const NO_APPROVER_REASON = 'nobody_to_ask'
 
-/** There is no approval to decide on. */
 function unknownApproval(): GatewayError {
   return new GatewayError('RESOURCE_NOT_FOUND', 'There is no such approval, or it has expired.', {
     suggestion: 'Repeat the call to request a new approval.',
   })
 }
 
-/** The decision belongs to another person. */
 function notAllowedToDecide({ kind }: Approval, { via }: Omit<Decision, 'at'>): GatewayError {
   const message =
     kind === 'out_of_band'
@@ -370,12 +360,10 @@ function notAllowedToDecide({ kind }: Approval, { via }: Omit<Decision, 'at'>): 
   return new GatewayError('PERMISSION_DENIED', message)
 }
 
-/** The approval is already decided. */
 function conflict(message: string): GatewayError {
   return new GatewayError('CONFLICT', message)
 }
 
-/** The approval applies to one call. */
 function notOffered(): GatewayError {
   return new GatewayError(
     'INVALID_INPUT',
@@ -386,7 +374,6 @@ function notOffered(): GatewayError {
   )
 }
 
-/** The caller has reached its limit of open approvals. */
 function tooMany(): GatewayError {
   return new GatewayError('QUOTA_EXHAUSTED', 'Too many calls of this caller wait for approval.', {
     suggestion: 'Have the waiting calls approved or denied, or wait until they expire.',
@@ -395,7 +382,6 @@ function tooMany(): GatewayError {
   })
 }
 
-/** The arguments are too long for a person to read. */
 function tooLarge(): GatewayError {
   return new GatewayError('PAYLOAD_TOO_LARGE', 'The arguments are too large for a person to approve.', {
     isResult: true,
@@ -438,15 +424,13 @@ function timeText(at: number): string {
   return new Date(at).toISOString()
 }
 
-/** Whether a person may decide. A bearer token never approves calls of its own kind `page`. */
+/** Whether a person may decide. A token that makes calls cannot approve them: `page` approvals never accept one. */
 export function mayDecide(
   { kind, caller, isEverybody, approvers }: Pick<Approval, 'kind' | 'caller' | 'isEverybody' | 'approvers'>,
   { by, via }: Pick<Decision, 'by' | 'via'>,
 ): boolean {
   const isOperator = via === 'code' || via === 'command_line'
-  if (kind === 'out_of_band') {
-    return by !== caller && (approvers.length === 0 || approvers.includes(by))
-  }
+  if (kind === 'out_of_band') return by !== caller && (approvers.length === 0 || approvers.includes(by))
   if (via === 'token') return false
   return isOperator || isEverybody === true || by === caller || approvers.includes(by)
 }

@@ -80,8 +80,10 @@ function countedTools(
   )
   if (reporting.size === 0) return own
   const known = new Set(own.map(({ name }) => name))
-  const others = description.tools.filter(({ name, upstream }) => reporting.has(upstream) && !known.has(name))
-  return [...own, ...others.map(({ name, upstream }) => ({ name, upstream }))]
+  const otherTools = description.tools.filter(
+    ({ name, upstream }) => reporting.has(upstream) && !known.has(name),
+  )
+  return [...own, ...otherTools.map(({ name, upstream }) => ({ name, upstream }))]
 }
 
 async function remainingQuotas(

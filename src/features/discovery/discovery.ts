@@ -155,10 +155,12 @@ const MIN_SCORE = 0.5
 
 /** The configured recommendations whose capability the query names, synonyms included. */
 function matchConfigured(capability: string, configured: readonly Recommendation[]): Recommended[] {
-  const asked = new Set(queryWords(capability).map(stem))
+  const queryStems = new Set(queryWords(capability).map(stem))
   return configured.flatMap(({ capability: offered, server, registryUrl, authFlow, confidence }) => {
     const words = wordsIn(offered).map(stem)
-    const named = words.filter((word) => asked.has(word) || synonymsOf(word).some((each) => asked.has(each)))
+    const named = words.filter(
+      (word) => queryStems.has(word) || synonymsOf(word).some((each) => queryStems.has(each)),
+    )
     const share = words.length === 0 ? 0 : named.length / words.length
     if (share < MIN_SCORE) return []
     return [{ server, score: Math.min(share, maxScoreOf(confidence)), registryUrl, authFlow }]

@@ -109,18 +109,18 @@ const roots = new Set(
 
 function path(sent: Sent, found: string): string {
   const end = /[.!]{1,3}$/.exec(found)?.[0] ?? ''
-  const whole = end === '' ? found : found.slice(0, -end.length)
-  const steps = whole
+  const body = end === '' ? found : found.slice(0, -end.length)
+  const steps = body
     .replace(/^file:\/\//, '')
     .split(/[\\/]/)
     .filter((step) => step !== '')
   const [first = ''] = steps
-  const isPlace = whole.startsWith('/')
+  const isPlace = body.startsWith('/')
   // A JSON pointer, or one step of a URL.
   if (isPlace && (sent.hasKey(first) || (steps.length < 2 && !roots.has(first.toLowerCase())))) return found
-  if (sent.has(whole)) return found
-  const tail = sent.tailOf(whole)
-  return tail === undefined ? `[path]${end}` : `[path]${whole.slice(-tail.length - 1)}${end}`
+  if (sent.has(body)) return found
+  const tail = sent.tailOf(body)
+  return tail === undefined ? `[path]${end}` : `[path]${body.slice(-tail.length - 1)}${end}`
 }
 
 const frames: readonly RegExp[] = [

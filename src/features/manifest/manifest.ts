@@ -217,8 +217,8 @@ async function withRemainingQuota(
   description: ServerDescription,
   { call, deps }: ManifestContext,
 ): Promise<Json> {
-  const [only, ...others] = deps.servers.names()
-  const upstream = call.target.upstream ?? (others.length === 0 ? only : undefined)
+  const [only, ...otherNames] = deps.servers.names()
+  const upstream = call.target.upstream ?? (otherNames.length === 0 ? only : undefined)
   if (!deps.features.isOn('quota', upstream)) return manifest
   const { principal } = call
   const counted = countedOf(description.tools)

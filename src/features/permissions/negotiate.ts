@@ -106,10 +106,10 @@ export function answerNegotiate(
       throw invalid('requested_scopes is missing', { field: 'requested_scopes', reason: 'required' })
     const isScope = (name: string): boolean =>
       !name.startsWith('temp:') || (!TEMPORARY_PATTERN.test(name) && isKnown(name, call))
-    const [asked, limits] = [requested.filter(isScope), requested.filter((name) => !isScope(name))]
+    const [scopeNames, limits] = [requested.filter(isScope), requested.filter((name) => !isScope(name))]
     const maxDuration = Math.min(...limits.map(parseTemporary), deps.gateway.auth.session.maxTtl)
     const ttl = ttlOf(call)
-    const evaluated = [...new Set(asked)].map((scope) => ({ scope, reason: denialOf(scope, call) }))
+    const evaluated = [...new Set(scopeNames)].map((scope) => ({ scope, reason: denialOf(scope, call) }))
     const needsApproval = evaluated.filter(({ reason }) => reason === ASK).map(({ scope }) => scope)
     const approvalResult = needsApproval.length > 0 ? await checkApproval(needsApproval, call) : undefined
     const sorted = evaluated.map((each) => (each.reason === ASK ? { ...each, reason: approvalResult } : each))
@@ -176,7 +176,7 @@ function ttlOf({ params }: Call): number {
 const units: Readonly<Record<string, number>> = { s: 1000, min: 60_000, h: 3_600_000, d: 86_400_000 }
 
 /** A pseudo-scope that limits the duration of the session. */
-const TEMPORARY_PATTERN = /^TEMPORARY_PATTERN:([1-9]\d{0,8})(s|min|h|d)$/
+const TEMPORARY_PATTERN = /^temp:([1-9]\d{0,8})(s|min|h|d)$/
 
 /** The milliseconds of a pseudo-scope such as `temp:30min`. @throws INVALID_INPUT */
 function parseTemporary(name: string): number {

@@ -61,7 +61,7 @@ export function createTransactionService(
     actions,
     worker,
     rollback,
-    reaper: reaper,
+    reaper,
     queue: createQueue(),
   }
 }
@@ -92,7 +92,7 @@ const POLL_INTERVAL_MS = 250
 export async function rollBack(
   key: string,
   { reason, caller, signal }: { reason: string | undefined; caller: Principal; signal: AbortSignal },
-  { repository, worker, rollback, reaper: reaper }: TransactionService,
+  { repository, worker, rollback, reaper }: TransactionService,
 ): Promise<Transaction> {
   await worker.register()
   const begin = rollingBack(reason)

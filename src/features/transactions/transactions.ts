@@ -226,7 +226,7 @@ const statusTool = {
 
 /** Answers `transaction/begin`. */
 function answerBegin(service: TransactionService): Handler {
-  const { deps, limits, repository, worker, reaper: reaper } = service
+  const { deps, limits, repository, worker, reaper } = service
   return async (call) => {
     requireIdempotency(deps)
     const id = idOf(call)
@@ -269,7 +269,7 @@ function answerBegin(service: TransactionService): Handler {
 
 /** Answers `transaction/commit`. */
 function answerCommit(service: TransactionService): Handler {
-  const { repository, queue, reaper: reaper, actions, deps, limits } = service
+  const { repository, queue, reaper, actions, deps, limits } = service
   return async (call) => {
     const key = keyFor(call, idOf(call))
     return queue(key, call.signal, async () => {

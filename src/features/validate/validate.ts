@@ -174,8 +174,8 @@ const MAX_PROBLEM = { named: 5, listed: 20, field: 200, values: 200 }
 function mismatchError(problems: readonly SchemaProblem[]): GatewayError {
   const mismatches = distinct(withoutSummaries(problems).map(describeProblem))
   const named = mismatches.slice(0, MAX_PROBLEM.named).map(({ text }) => text)
-  const others = mismatches.length - named.length
-  const more = others > 0 ? ` (and ${others} more)` : ''
+  const remainingCount = mismatches.length - named.length
+  const more = remainingCount > 0 ? ` (and ${remainingCount} more)` : ''
   const [first] = mismatches
   return new GatewayError('INVALID_INPUT', `Invalid arguments: ${named.join('; ')}${more}.`, {
     isResult: true,

@@ -47,7 +47,7 @@ describe('a store in a folder', () => {
       last = await client.request('tools/call', add('x'.repeat(20_000), { idempotency_key: `fill-${index}` }))
     }
     const done = server.calls.length
-    expect(JSON.stringify(last)).toMatch(/full|written down/)
+    expect(JSON.stringify(last)).toMatch(/full|be recorded/)
     const step = await client.request('tools/call', add('step', { transaction_id: 't' }))
     expect(codeOf(step)).toBe('SERVER_UNAVAILABLE')
     expect(server.calls).toHaveLength(done)
@@ -100,10 +100,10 @@ describe('a store in a folder', () => {
   )
 
   it.for([
-    ['that is read-only', 'cannot be written to'],
-    ['with a file of another program', 'it holds something else'],
-    ['with a truncated file', 'its end is missing'],
-    ['that is a file', 'is a file'],
+    ['that can only be read', 'is not writable'],
+    ['that holds a file of something else', 'it is not a store'],
+    ['that was torn', 'its end is missing'],
+    ['that is a file', 'a file of that name'],
   ] as const)(
     '%s keeps the gateway from starting, is named with its path, and is left unchanged',
     async ([what, reason], { skip }) => {

@@ -181,11 +181,8 @@ describe('the store in a folder', () => {
 
   it('reports what is wrong with an unusable folder, and leaves it unchanged', async () => {
     const cases: readonly [prepare: (folder: string) => void | Promise<void>, reason: string][] = [
-      [
-        (folder) => writeFileSync(join(folder, 'data.mdb'), 'something else entirely'),
-        'it holds something else',
-      ],
-      [(folder) => writeFileSync(join(folder, 'data.mdb'), Buffer.alloc(100_000)), 'it holds something else'],
+      [(folder) => writeFileSync(join(folder, 'data.mdb'), 'something else entirely'), 'it is not a store'],
+      [(folder) => writeFileSync(join(folder, 'data.mdb'), Buffer.alloc(100_000)), 'it is not a store'],
       [makeForeign, 'it is a database of another program'],
       [makeNewer, 'it was written by a newer version of Gatehouse (format 2)'],
       [(folder) => makeTorn(folder, (whole) => whole.subarray(0, 20_000)), 'its end is missing'],
@@ -207,7 +204,7 @@ describe('the store in a folder', () => {
 
   it('reports a path that is a file, and a folder without write permission', async () => {
     writeFileSync(join(directory, 'file'), '')
-    expect((await start(join(directory, 'file'))).unavailableReason).toContain('there is a file of that name')
+    expect((await start(join(directory, 'file'))).unavailableReason).toContain('a file of that name exists')
     expect((await start('/proc/gatehouse')).unavailableReason).toContain('cannot be used')
   })
 
@@ -215,7 +212,7 @@ describe('the store in a folder', () => {
     const folder = join(directory, 'readonly')
     mkdirSync(folder)
     chmodSync(folder, 0o500)
-    expect((await start(folder)).unavailableReason).toContain('it cannot be written to')
+    expect((await start(folder)).unavailableReason).toContain('it is not writable')
   })
 
   it(

@@ -115,7 +115,7 @@ describe('oversized results', () => {
       ],
     })
     const [image, resource, link] = found.fields['content'] as unknown[]
-    expect(image).toEqual({ type: 'text', text: expect.stringContaining('image/png, 20000 bytes, left out') })
+    expect(image).toEqual({ type: 'text', text: expect.stringContaining('image/png, 20000 bytes, omitted') })
     expect(resource).toMatchObject({
       type: 'resource',
       resource: { uri: 'file:///x', mimeType: 'text/plain' },

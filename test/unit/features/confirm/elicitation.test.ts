@@ -296,7 +296,7 @@ describe('one approval for several calls', () => {
     expect((await call({ step })).kind).toBe('input_required')
     expect((await call()).kind).toBe('result')
     const once = asked(await bench({ settings: { remember: { for: 600_000, max: 1 } } }).call())
-    expect(question(once)['message']).not.toContain('Agreeing holds')
+    expect(question(once)['message']).not.toContain('Your approval applies')
   })
 
   it('a denial is not remembered', async () => {

@@ -267,12 +267,18 @@ describe('the intent of a call', () => {
     const deps = featureDeps(shelves({ one: { tools, settings: { intent: rules } } }))
     const { problems } = intent.create(() => defaults, deps)
     expect(await problems?.()).toEqual([
-      { path: ['upstreams', 'one', 'intent', '0', 'when'], message: expect.stringContaining('no pattern') },
+      {
+        path: ['upstreams', 'one', 'intent', '0', 'when'],
+        message: expect.stringContaining('neither a valid pattern'),
+      },
       {
         path: ['upstreams', 'one', 'intent', '1', 'suggest'],
         message: 'one has no tool named list_directori; did you mean list_directory?',
       },
-      { path: ['upstreams', 'one', 'intent', '2', 'when'], message: expect.stringContaining('no words') },
+      {
+        path: ['upstreams', 'one', 'intent', '2', 'when'],
+        message: expect.stringContaining('neither a valid pattern'),
+      },
     ])
   })
 

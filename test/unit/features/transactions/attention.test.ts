@@ -66,7 +66,7 @@ describe('commit with steps in doubt', () => {
       needs_attention: true,
     }
     expect(answer).toMatchObject({ status: 'committed', ...left })
-    expect(answer['message']).toMatch(/One step may have been done/)
+    expect(answer['message']).toMatch(/One step may have taken effect/)
     expect(await gateway.ask('commit', t)).toMatchObject({ ...left, was_replay: true })
     expect(await gateway.ask('status', t)).toMatchObject({ status: 'committed', needs_attention: true })
     expect(await gateway.ask('status', {})).toMatchObject({ transactions: [{ needs_attention: true }] })

@@ -328,7 +328,12 @@ describe('the snapshot before a call', () => {
   }
 
   test.each([
-    ['absent, without an undo for that', missing, undefined, { kind: 'none', reason: /nothing before it/ }],
+    [
+      'absent, without an undo for that',
+      missing,
+      undefined,
+      { kind: 'none', reason: /nothing existed before the call/ },
+    ],
     [
       'absent, so that the created item is removed',
       missing,
