@@ -102,7 +102,7 @@ const STORE_KEY = 'key:forms'
 const KEY_TTL_MS = 365 * 24 * 60 * 60_000
 
 /** Tells forms this gateway made for a person from those other pages made a browser send. */
-interface FormGuard {
+export interface FormGuard {
   /** What a form for an approval and a person has to say. */
   token(id: string, visitor: Visitor): Promise<string>
   isRight(token: string, id: string, visitor: Visitor): Promise<boolean>
