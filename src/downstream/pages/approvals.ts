@@ -223,7 +223,7 @@ class ApprovalPages {
     // authorization header itself.
     const isIntended = isProgram(context)
       ? context.req.header('authorization') !== undefined && visitor.via !== 'code'
-      : await this.#guard.isRight(form.token ?? '', approval.id, visitor)
+      : await this.#guard.matches(form.token ?? '', approval.id, visitor)
     if (!isIntended) throw notFromHere()
     const { onDecided } = this.#options
     const result = await decide(approval, { visitor, form, approvals: this.#approvals, onDecided })
@@ -232,7 +232,7 @@ class ApprovalPages {
 
   #signIn(context: PageContext, code: string): Response {
     const { operator, settings, log } = this.#options
-    const value = isByCode(this.#auth()) ? operator.enter(code) : undefined
+    const value = isByCode(this.#auth()) ? operator.createSession(code) : undefined
     if (value === undefined) {
       log.warn('confirm.refused', { reason: 'wrong code' })
       return answerPage(context, codePage('The code is wrong.'), 403)

@@ -181,7 +181,7 @@ describe('gatehouse serve', () => {
     const { code, stdout, stderr } = await runCommand(['serve', '--port', `${port}`, '--', ...line])
     expect([code, stdout]).toEqual([1, ''])
     expect(stderr).toBe(
-      `gatehouse: 127.0.0.1:${port} is in use by another program. Choose another with --port.\n`,
+      `gatehouse: 127.0.0.1:${port} is in use by another program. Choose another port with --port.\n`,
     )
   })
 

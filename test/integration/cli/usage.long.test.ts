@@ -101,7 +101,7 @@ test('a folder in place of a file is named', async () => {
   const cwd = folder()
   const { code, stdout, stderr } = await runCommand(['check', '--config', cwd], { cwd })
   expect([code, stdout]).toEqual([1, ''])
-  expect(stderr).toBe(`gatehouse: ${cwd} is a folder. Name the file in it with --config\n`)
+  expect(stderr).toBe(`gatehouse: ${cwd} is a folder. Give the file in it with --config\n`)
 })
 
 const older = olderNode()

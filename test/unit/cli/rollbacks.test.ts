@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { mustRollBack, transactionsIn } from '../../../src/cli/tx.ts'
+import { requireTransactions, transactionsIn } from '../../../src/cli/tx.ts'
 import { loadSettings } from '../../../src/config/load.ts'
 import type { Settings } from '../../../src/core/settings.ts'
 import { acknowledged, begun } from '../../../src/records/transitions.ts'
@@ -31,6 +31,6 @@ it('what a command acknowledges is kept for as long as gateways keep it', async 
 })
 
 it('nothing is left to gateways that undo nothing', () => {
-  expect(() => mustRollBack(settingsWith('off'))).toThrow('switch it on')
-  expect(() => mustRollBack(settingsWith('{}'))).not.toThrow()
+  expect(() => requireTransactions(settingsWith('off'))).toThrow('switch it on')
+  expect(() => requireTransactions(settingsWith('{}'))).not.toThrow()
 })

@@ -43,11 +43,11 @@ describe('what was done', () => {
     [
       'may not have been done',
       { status: 'unknown' },
-      { how: 'exactly', why: 'it is unknown whether it was done' },
+      { how: 'exactly', why: 'it is unknown whether it took effect' },
     ],
-    ['has not ended', { status: 'pending' }, { how: 'not at all', why: 'it has not ended' }],
+    ['has not ended', { status: 'pending' }, { how: 'not at all', why: 'it has not finished' }],
   ])('%s', (_what, given, expected) => {
-    expect(choose([deed(given)], [])).toEqual([{ deed: deed(given), ...expected }])
+    expect(choose([deed(given)], [])).toEqual([{ action: deed(given), ...expected }])
   })
 
   test.each<[string, Partial<Action>]>([
@@ -117,9 +117,9 @@ describe('what people read', () => {
 
 test('nothing a server said stands on a line of its own', () => {
   const why = 'what was there before could not be read: x\n\u001b[2Kall is well'
-  const lines = chosenText({ deed: deed({ upstream: why }), how: 'not at all', why }).split('\n')
+  const lines = chosenText({ action: deed({ upstream: why }), how: 'not at all', why }).split('\n')
   expect(lines).toHaveLength(2)
-  expect(undoneText({ chosen: { deed: deed(), how: 'exactly' }, error: why })).not.toMatch(/\p{C}/u)
+  expect(undoneText({ chosen: { action: deed(), how: 'exactly' }, error: why })).not.toMatch(/\p{C}/u)
 })
 
 test('what several callers did is undone in the order it was done, from the end', () => {

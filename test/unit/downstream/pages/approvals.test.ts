@@ -321,7 +321,7 @@ describe('programs', () => {
   it('have nothing to say where people are known by the code of the terminal', async () => {
     const { ask, post, get, operator, status } = site(byCode)
     const id = await ask()
-    const cookie = `${operator.cookie}=${operator.enter(operator.code)}`
+    const cookie = `${operator.cookie}=${operator.createSession(operator.code)}`
     expect((await get(`/confirm/${id}`, program)).status).toBe(401)
     expect((await post(`/confirm/${id}`, { verdict: 'approved' }, program)).status).toBe(401)
     expect((await post(`/confirm/${id}`, { verdict: 'approved' }, { ...program, cookie })).status).toBe(403)
