@@ -72,7 +72,9 @@ class StoredKeys implements Keys {
     this.#options = options
   }
 
-  encryptionKeys(): readonly Buffer[] {
+  // Arrow functions, because the keys are passed on as functions.
+
+  readonly encryptionKeys = (): readonly Buffer[] => {
     const current = this.#store()
     const found = this.#encryptionKeys.get(current)
     const staleAfter = found ? KEY_STALE_MS : STORE_RETRY_DELAY_MS
@@ -84,26 +86,20 @@ class StoredKeys implements Keys {
     return found ?? [this.#processKey]
   }
 
-  async vault(): Promise<Buffer> {
-    // Never from the cache: it is rarely used, and grants encrypted with a key that the store lost are lost.
-    return Buffer.from(await this.#load('vault', secret, 0), 'base64url')
-  }
+  // Never from the cache: it is rarely used, and grants encrypted with a key that the store lost are lost.
+  readonly vault = async (): Promise<Buffer> => Buffer.from(await this.#load('vault', secret, 0), 'base64url')
 
-  sign(claims: Claims): Promise<string> {
-    return this.#signed({ ...claims, iss: this.#options.issuer() }, ({ kid }) => ({ kid: String(kid) }))
-  }
+  readonly sign = (claims: Claims): Promise<string> =>
+    this.#signed({ ...claims, iss: this.#options.issuer() }, ({ kid }) => ({ kid: String(kid) }))
 
-  prove(claims: Claims): Promise<string> {
-    return this.#signed(claims, ({ kty, crv, x, y }) => ({ jwk: { kty, crv, x, y } }))
-  }
+  readonly prove = (claims: Claims): Promise<string> =>
+    this.#signed(claims, ({ kty, crv, x, y }) => ({ jwk: { kty, crv, x, y } }))
 
-  async thumbprint(): Promise<string> {
-    return String((await this.#signingKey()).jwk['kid'])
-  }
+  readonly thumbprint = async (): Promise<string> => String((await this.#signingKey()).jwk['kid'])
 
-  async published(): Promise<{ readonly keys: readonly unknown[] }> {
-    return { keys: [publicPart((await this.#signingKey()).jwk)] }
-  }
+  readonly published = async (): Promise<{ readonly keys: readonly unknown[] }> => ({
+    keys: [publicPart((await this.#signingKey()).jwk)],
+  })
 
   /** The cached key; read from the store, or generated there, once it is older than `staleAfter` milliseconds. */
   #load(

@@ -360,7 +360,7 @@ function whoMayDecide({ kind, approvers, caller }: Approval, { by, via }: Visito
 
 const titles: Readonly<Record<number, string>> = {
   400: 'Invalid request',
-  401: 'Sign-in required',
+  401: 'Sign in',
   403: 'You may not decide this call',
   404: 'Approval not found',
   405: 'Method not allowed',

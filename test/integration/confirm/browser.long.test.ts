@@ -74,7 +74,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     const url = pageOf(await call({ disk: 'a' }, token))
     const page = await (await contextOf({ javaScriptEnabled: true })).newPage()
     await page.goto(url)
-    expect(await title(page)).toBe('Who are you?')
+    expect(await title(page)).toBe('Sign in')
     await page.getByRole('link', { name: 'Sign in' }).click()
     await page.waitForURL(url)
     expect(await title(page)).toBe('Approve this call?')
@@ -93,7 +93,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     await page.getByRole('button', { name: 'Sign out' }).click()
     await page.getByRole('link', { name: 'Sign in at the issuer' }).waitFor()
     await page.goto(url)
-    expect(await title(page)).toBe('Who are you?')
+    expect(await title(page)).toBe('Sign in')
   })
 
   test('Enter in a field decides nothing', async () => {
@@ -172,7 +172,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     const { call, ran } = approving
     const page = await opened(approving, pageOf(await call({ disk: 'a' })))
     await expect.poll(async () => (await page.goto(page.url()))?.status(), { timeout: 10_000 }).toBe(410)
-    expect(await title(page)).toBe('It is too late')
+    expect(await title(page)).toBe('Approval expired')
     expect((await call({ disk: 'a' }))['isError']).toBe(true)
     expect(ran).toEqual([])
   })

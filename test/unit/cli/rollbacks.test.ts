@@ -31,6 +31,6 @@ it('what a command acknowledges is kept for as long as gateways keep it', async 
 })
 
 it('nothing is left to gateways that undo nothing', () => {
-  expect(() => requireTransactions(settingsWith('off'))).toThrow('switch it on')
+  expect(() => requireTransactions(settingsWith('off'))).toThrow('turn it on')
   expect(() => requireTransactions(settingsWith('{}'))).not.toThrow()
 })

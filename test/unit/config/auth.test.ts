@@ -227,6 +227,6 @@ describe('auth', () => {
   it('warns of tokens that travel unencrypted', () => {
     const listen = 'listen: { public_url: "http://mcp.example.com" }\nfeatures: none'
     const { warnings } = load(`${listen}\nauth: { ${jwt} }`)
-    expect(warnings.map(({ message }) => message)).toEqual(['tokens travel here unencrypted: use https://'])
+    expect(warnings.map(({ message }) => message)).toEqual(['tokens are sent unencrypted: use https://'])
   })
 })

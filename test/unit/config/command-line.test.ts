@@ -35,8 +35,8 @@ describe('splitCommand', () => {
     ['a `b`', 'a backtick needs a shell'],
     ['a $HOME', 'with braces'],
     ['a ~/b', 'write ${HOME}'],
-    ["a 'b", 'a single quote is never closed'],
-    ['a "b', 'a double quote is never closed'],
+    ["a 'b", 'a single quote is not closed'],
+    ['a "b', 'a double quote is not closed'],
     ['a \\', 'a backslash ends it'],
   ])('refuses %j', (line, expected) => {
     const split = splitCommand(line)

@@ -40,7 +40,7 @@ function warnings(text: string, env: Environment = {}): string[] {
 
 describe('slips of the pen are named for what they are', () => {
   const deeper =
-    'this is indented further than the line above, which has a value already: align the two, or remove that value'
+    'this is indented further than the line above, which already has a value: align the two, or remove that value'
   test.each([
     ['upstreams:\n  it:\n    command: npx\n      args: [x]\n', `f:4:7 ${deeper}`],
     ['upstreams:\n  it:\n    url: http://x/mcp\n      # a comment\n', undefined],
@@ -419,7 +419,7 @@ describe('problems', () => {
       'the name must be a header name',
     ],
     ['a url of another kind', one('url: ftp://h'), 'upstreams.it.url: must start with http:// or https://'],
-    ['a url that is none', one('url: "http://"'), 'must be a whole URL'],
+    ['a url that is none', one('url: "http://"'), 'must be a complete URL'],
     ['a url with a password', one('url: https://u:p@h'), 'cannot hold a user and password'],
     ['a missing folder', one('command: x, cwd: nowhere'), 'upstreams.it.cwd: this directory does not exist'],
     [

@@ -129,7 +129,7 @@ describe('Cursor', () => {
 `)
     expect(notes).toEqual([
       '"tool": its `envFile` is not read here: name its variables under `env` as ${NAME}, and set them for the gateway',
-      '"tool": "${command:pick}" means nothing here and was kept as plain text',
+      '"tool": "${command:pick}" is not supported and was kept as plain text',
     ])
   })
 })
@@ -236,7 +236,7 @@ describe('servers left out', () => {
 
 test.each([
   ['text that is no JSON', '{ "mcpServers": { "a": ghp_secret', 'is not valid JSON'],
-  ['a list', '[]', 'is not the configuration of a client'],
+  ['a list', '[]', 'is not the configuration of an MCP client'],
   ['no servers', '{"a":1}', 'names no MCP servers'],
   [
     'only this gateway by its address',

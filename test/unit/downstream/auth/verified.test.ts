@@ -38,9 +38,9 @@ describe('what a token allows', () => {
     expect(principalOf('token', { sub: 'a' }, 'scope', {}).id).toBe('user:a')
     expect(principalOf('token', { client_id: 'a' }, 'scope', {}).id).toBe('client:a')
     for (const sub of ['', 7, {}])
-      expect(() => principalOf('token', { sub, client_id: 'a' }, 'scope', {})).toThrow('names no subject')
+      expect(() => principalOf('token', { sub, client_id: 'a' }, 'scope', {})).toThrow('has no subject')
     for (const claims of [{}, { sub: '' }, { sub: 7 }, { sub: 'a'.repeat(513) }])
-      expect(() => principalOf('token', claims, 'scope', {})).toThrow('names no subject')
+      expect(() => principalOf('token', claims, 'scope', {})).toThrow('has no subject')
   })
 
   it('is read from a text or a list', () => {

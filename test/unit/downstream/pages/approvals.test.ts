@@ -150,7 +150,7 @@ describe('the page of an approval', () => {
     wait(300_001)
     const page = await get(`/confirm/${id}`, anna)
     expect(page.status).toBe(410)
-    expect(await page.text()).toContain('The time to decide this is over.')
+    expect(await page.text()).toContain('The time to decide this call is over.')
   })
 
   it('tells a person who may not decide why, and nothing of the call', async () => {
@@ -159,7 +159,7 @@ describe('the page of an approval', () => {
     const page = await get(`/confirm/${id}`, anna)
     const text = await page.text()
     expect(page.status).toBe(403)
-    expect(text).toContain('You are anna. This call takes an approval of bert, carl.')
+    expect(text).toContain('You are anna. This call needs the approval of one of bert, carl.')
     expect(text).not.toContain('/srv/a')
   })
 
@@ -397,7 +397,9 @@ describe('the list', () => {
   })
 
   it('says so where there is nothing', async () => {
-    expect(await (await site().get('/confirm', anna)).text()).toContain('There is none that you may decide.')
+    expect(await (await site().get('/confirm', anna)).text()).toContain(
+      'There are no calls that you may decide.',
+    )
   })
 })
 
@@ -419,7 +421,7 @@ describe('a name and password for other paths', () => {
     const id = await ask()
     const page = await get(`/confirm/${id}`, scraper)
     expect(page.status).toBe(403)
-    expect(await page.text()).toContain('scraper is not among those who approve calls.')
+    expect(await page.text()).toContain('scraper may not approve calls.')
     expect(await status(id)).toBe('pending')
   })
 })
