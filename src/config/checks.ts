@@ -2,7 +2,7 @@
 import { resolve } from 'node:path'
 import { isObject } from '../core/json/json.ts'
 import { isHttpUrl, isLoopback } from './names.ts'
-import { pageWarnings, asksForTokens, checkAuth } from './sections/auth-checks.ts'
+import { pageWarnings, requiresTokens, checkAuth } from './sections/auth-checks.ts'
 import { idleMasks, maskProblems } from './sections/tool-checks.ts'
 import { placeAt, type Checked, type Finding } from './problem.ts'
 import { checkUpstream } from './sections/upstream.ts'
@@ -26,7 +26,7 @@ export function checkTogether(value: unknown, directory: string): Checked {
   const isReachable = isOpenHost(listen) || listen.public_url !== undefined
   const servers = Object.fromEntries(upstreams)
   const ofGrants = [
-    ...sharedGrants(servers, isReachable && !asksForTokens(value.auth)),
+    ...sharedGrants(servers, isReachable && !requiresTokens(value.auth)),
     ...missingTokens(servers, value.auth),
   ]
   const all = [checkAuth(value), checkStore(value.store, directory), ...checked]
@@ -72,7 +72,7 @@ function redisProblem(text: string): string | undefined {
 function checkListen(listen: Values, { auth, profile }: Values): Finding[] {
   const problems: Finding[] = []
   const isOpen = isOpenHost(listen)
-  if (isOpen && auth !== 'none' && !asksForTokens(auth)) {
+  if (isOpen && auth !== 'none' && !requiresTokens(auth)) {
     const message =
       'everyone who can reach this address could call every tool: configure `auth`, write `auth: none` at the top level of the file if that is intended, or listen on 127.0.0.1'
     problems.push({ path: ['listen', 'host'], message })

@@ -69,7 +69,7 @@ export function loadSettings(
 
   const directory = dirname(resolve(file))
   const schema = fileSchema(features)
-  const isNeeded = (path: readonly string[]): boolean => !isForStore || isKept(path)
+  const isNeeded = (path: readonly string[]): boolean => !isForStore || isStoreOrAudit(path)
   const expanded = expand(document.value ?? {}, { env, directory, isNeeded }, document.source)
   const value = withListen(readNumbers(expanded.value, schema, expanded.interpolated), listen)
   const misfits = explain(validator(narrowed(schema, value), { trusted: true })(value), schema, value)
@@ -96,7 +96,7 @@ export function locateFindings(findings: readonly Finding[], text: string, file:
 }
 
 /** Whether a key configures the store or the audit log. */
-function isKept([section, part]: readonly string[]): boolean {
+function isStoreOrAudit([section, part]: readonly string[]): boolean {
   return section === 'store' || (section === 'observe' && part === 'audit')
 }
 

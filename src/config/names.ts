@@ -27,8 +27,8 @@ export function nameOfUrl(url: string): string {
 
 /** A name for the server of a command: its package or script, without common prefixes and suffixes. */
 export function nameOfCommand(words: readonly string[]): string {
-  const telling = words.filter((word, index) => !isTrimming(word, words[index - 1]))
-  const word = telling[0] ?? words[0] ?? ''
+  const significant = words.filter((word, index) => !isTrimming(word, words[index - 1]))
+  const word = significant[0] ?? words[0] ?? ''
   const path = word.startsWith('@') ? (word.split('/')[1] ?? word) : scriptName(word)
   const name = path.replace(/(?<=.)[@:=].*$/, '').replace(/\.\w+$/, '')
   const short = name.replace(/^(mcp-)?server-|^mcp-/, '').replace(/-(mcp-)?server$|-mcp$/, '')
@@ -48,10 +48,10 @@ function isTrimming(word: string, before: string | undefined): boolean {
 }
 
 function scriptName(path: string): string {
-  const telling = path.split(/[\\/]/).filter((part) => {
+  const significant = path.split(/[\\/]/).filter((part) => {
     return !/^(\.*|dist|build|src|lib|bin|out|(index|main|server|cli)(\.\w+)?)$/.test(part)
   })
-  return telling.at(-1) ?? path
+  return significant.at(-1) ?? path
 }
 
 function fit(text: string): string {

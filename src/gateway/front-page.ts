@@ -8,7 +8,7 @@ import { self } from '../core/identity.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { within } from '../core/time/waiting.ts'
 import { type ServerPanel, serverPanel } from '../descriptions/formats/front-page.ts'
-import type { Link } from '../descriptions/model/description.ts'
+import type { DocumentLink } from '../descriptions/model/description.ts'
 import type { DocumentPath } from '../downstream/http/edge.ts'
 import { documentAt } from '../downstream/http/routes.ts'
 import { type PageLink, renderPage } from '../downstream/pages/front-page.ts'
@@ -135,7 +135,7 @@ function endpointsOf({ runtime: { settings }, base }: Options): Record<string, s
 }
 
 /** The documents of a server, with paths relative to the page. */
-function documentsOf(name: string, documents: readonly DocumentPath[]): Link[] {
+function documentsOf(name: string, documents: readonly DocumentPath[]): DocumentLink[] {
   const paths = [
     ['SKILL.md', `/skills/${name}/SKILL.md`],
     ['Guide', `/ai-help/${name}`],

@@ -136,7 +136,7 @@ const colours = { debug: 'gray', info: 'cyan', warn: 'yellow', error: 'red' } as
 function pretty(time: string, level: Level, event: string, fields: Fields = {}): string {
   const rest = Object.entries(fields)
     .filter(([, value]) => value !== undefined)
-    .map(([key, value]) => `${styleText('dim', `${key}=`)}${isTelling(key) ? '***' : shown(value)}`)
+    .map(([key, value]) => `${styleText('dim', `${key}=`)}${isTelling(key) ? '***' : valueText(value)}`)
   return [
     styleText('dim', time.slice(11, 23)),
     styleText(colours[level], level.padEnd(5)),
@@ -145,7 +145,7 @@ function pretty(time: string, level: Level, event: string, fields: Fields = {}):
   ].join(' ')
 }
 
-function shown(value: unknown): string {
+function valueText(value: unknown): string {
   if (typeof value === 'string') return plain(value)
   const masked: unknown = JSON.parse(JSON.stringify(value, masking) ?? 'null')
   return inspect(masked, { breakLength: Infinity })

@@ -56,7 +56,7 @@ export async function openTracing(settings: TraceSettings, log: Log): Promise<Tr
       'service.version': self.version,
     }),
     spanProcessors: [
-      new sdk.BatchSpanProcessor({ exporter: telling(exporter, log), scheduledDelayMillis: 1000 }),
+      new sdk.BatchSpanProcessor({ exporter: withFailureLog(exporter, log), scheduledDelayMillis: 1000 }),
     ],
   })
   const tracer = provider.getTracer(self.name, self.version)
@@ -141,7 +141,7 @@ function end(span: Span, { outcome, code, rpc }: Ending, failed: 2): void {
 }
 
 /** Logs failed exports. */
-function telling(exporter: SpanExporter, log: Log): SpanExporter {
+function withFailureLog(exporter: SpanExporter, log: Log): SpanExporter {
   return {
     export: (spans, done) => {
       exporter.export(spans, (result) => {

@@ -61,8 +61,10 @@ export function convertEnv(name: string, value: string, context: SecretContext):
 export function convertHeader(name: string, value: string, context: SecretContext): string {
   if (value === '' || hasReference(value) || harmless.test(name)) return convertText(value, context)
   const [, scheme = '', rest = value] = /^((?:Bearer|Basic|Token)\s+)(.*)$/is.exec(value) ?? []
-  const wanted = /^authorization$/i.test(name) ? `${context.server}_TOKEN` : `${context.server}_${name}`
-  return scheme + reference(rest, wanted, `header ${name}`, context)
+  const preferredName = /^authorization$/i.test(name)
+    ? `${context.server}_TOKEN`
+    : `${context.server}_${name}`
+  return scheme + reference(rest, preferredName, `header ${name}`, context)
 }
 
 /** Converts the arguments of a command; secrets in options become references. */
@@ -107,9 +109,9 @@ export function convertUrl(url: string, context: SecretContext): string {
   const parameters = query.split('&').map((parameter) => {
     const [name = '', value = ''] = parameter.split(/=(.*)/s)
     const isSecret = value !== '' && !hasReference(value) && (namesSecret(name) || isTelling(value))
-    const wanted = `${context.server}_${name}`
+    const preferredName = `${context.server}_${name}`
     return isSecret
-      ? `${name}=${reference(value, wanted, `${name} in its URL`, context)}`
+      ? `${name}=${reference(value, preferredName, `${name} in its URL`, context)}`
       : convertText(parameter, context)
   })
   return `${convertText(start, context)}?${parameters.join('&')}`
@@ -138,12 +140,12 @@ function optionName(before: string): string {
 
 function reference(
   value: string,
-  wanted: string,
+  preferredName: string,
   place: string,
   { server, variables }: SecretContext,
 ): string {
   const meaning = `the value that ${server} has in ${place}`
-  return `\${${variables.forValue(value, { name: wanted, server, meaning })}}`
+  return `\${${variables.forValue(value, { name: preferredName, server, meaning })}}`
 }
 
 function isTelling(value: string): boolean {
@@ -159,7 +161,7 @@ function isPath(value: string): boolean {
 /** Collects the environment variables of an imported configuration. */
 interface Variables {
   /** Assigns a variable to a secret value; equal values get the same variable. */
-  forValue(value: string, wanted: Wanted): string
+  forValue(value: string, preferred: PreferredVariable): string
   /** Records a variable that the file already refers to. */
   refer(name: string, meaning: string): void
   /** All variables, with the meaning of their values. */
@@ -167,7 +169,7 @@ interface Variables {
 }
 
 /** The preferred name of a variable, its server, and the meaning of its value. */
-interface Wanted {
+interface PreferredVariable {
   readonly name: string
   readonly server: string
   readonly meaning: string

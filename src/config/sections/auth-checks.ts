@@ -27,12 +27,12 @@ export function checkAuth({ auth, listen, profile }: Values): Checked {
 }
 
 /** Whether the values of `auth` require callers to authenticate. */
-export function asksForTokens(auth: unknown): boolean {
+export function requiresTokens(auth: unknown): boolean {
   return isObject(auth) && (auth.jwt !== undefined || auth.opaque !== undefined)
 }
 
 function profileProblem(profile: unknown, auth: Values): Finding | undefined {
-  if (profile !== 'corporate' || asksForTokens(auth)) return undefined
+  if (profile !== 'corporate' || requiresTokens(auth)) return undefined
   return {
     path: ['profile'],
     message: 'corporate needs `auth` with `jwt` or `opaque` at the top level of the file',
@@ -146,7 +146,7 @@ function oauthProblems({ oauth, jwt, opaque }: Values): (Finding | undefined)[] 
 
 /** Public lists require authentication for everything else. */
 function pointless(auth: Values): Finding | undefined {
-  if (auth.anonymous === undefined || asksForTokens(auth)) return undefined
+  if (auth.anonymous === undefined || requiresTokens(auth)) return undefined
   return {
     path: ['auth', 'anonymous'],
     at: 'key',
@@ -164,7 +164,7 @@ function urlProblem(value: unknown, path: Path, otherwise = ''): Finding | undef
 }
 
 function plainTextWarning(auth: Values, { public_url: publicUrl }: Values): Finding[] {
-  if (!asksForTokens(auth) || typeof publicUrl !== 'string' || !isHttpUrl(publicUrl)) return []
+  if (!requiresTokens(auth) || typeof publicUrl !== 'string' || !isHttpUrl(publicUrl)) return []
   const { protocol, hostname } = new URL(publicUrl)
   if (protocol === 'https:' || isLoopback(hostname)) return []
   return [{ path: ['listen', 'public_url'], message: 'tokens are sent unencrypted: use https://' }]
@@ -176,7 +176,7 @@ function isOn(value: unknown): boolean {
 
 /** Warns if calls wait for approval on a page that no browser can authenticate to. */
 export function pageWarnings({ auth, features, profile, store }: Values): Finding[] {
-  if (!isObject(auth) || !asksForTokens(auth)) return []
+  if (!isObject(auth) || !requiresTokens(auth)) return []
   const { jwt, basic } = auth
   const users = isObject(basic) && Array.isArray(basic.users) ? basic.users : []
   const isOpened = isObject(jwt) && jwt.client_id !== undefined

@@ -132,7 +132,7 @@ interface AuditValues {
   readonly keep?: number
 }
 
-interface Around {
+interface ObserveContext {
   readonly profile: 'open' | 'corporate'
   /** The configuration file, if there is one. */
   readonly file?: string
@@ -143,9 +143,9 @@ interface Around {
 const MAX_SIZE = 100 * 1024 ** 2
 
 /** Converts the values of `observe` to settings. */
-export function observeSettings(values: ObserveValues, around: Around): ObserveSettings {
+export function observeSettings(values: ObserveValues, context: ObserveContext): ObserveSettings {
   const { metrics, log, traces } = values
-  const audit = auditSettings(values.audit, around)
+  const audit = auditSettings(values.audit, context)
   return {
     metrics,
     ...(log.level !== undefined && { logLevel: log.level }),
@@ -166,14 +166,14 @@ function traceSettings(traces: NonNullable<ObserveValues['traces']>): TraceSetti
 
 function auditSettings(
   audit: ObserveValues['audit'],
-  { profile, file, directory }: Around,
+  { profile, file, directory }: ObserveContext,
 ): AuditSettings | undefined {
-  const isWanted = audit ?? (profile === 'corporate' && file !== undefined)
-  if (isWanted === false) return undefined
+  const chosen = audit ?? (profile === 'corporate' && file !== undefined)
+  if (chosen === false) return undefined
   const values: AuditValues =
-    typeof isWanted === 'object'
-      ? isWanted
-      : { max_size: MAX_SIZE, ...(typeof isWanted === 'string' && { file: isWanted }) }
+    typeof chosen === 'object'
+      ? chosen
+      : { max_size: MAX_SIZE, ...(typeof chosen === 'string' && { file: chosen }) }
   const place = file === undefined ? directory : dirname(file)
   const { key, keep, max_size: maxSize } = values
   return {

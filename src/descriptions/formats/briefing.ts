@@ -6,7 +6,7 @@ import {
   clippedBytes,
   code,
   firstListed,
-  inline,
+  inlineText,
   listed,
   sentence,
   toolCode,
@@ -33,33 +33,33 @@ export function agentBriefing(description: ServerDescription): string {
 function briefing(description: ServerDescription, count: number): string {
   const { title, purpose, useWhen, notFor, parts, tools } = description
   const short = (lines: readonly string[]): string =>
-    bullets(lines.slice(0, count).map((line) => clipped(inline(line), 140)))
+    bullets(lines.slice(0, count).map((line) => clipped(inlineText(line), 140)))
   const names = firstListed(
     tools.map(({ name }) => code(name)),
     count * 3,
   )
   const isOne = parts.length === 0
-  const said = [
-    `${inline(clipped(title, 80))}: ${inline(clipped(purpose, 400))}`,
+  const paragraphs = [
+    `${inlineText(clipped(title, 80))}: ${inlineText(clipped(purpose, 400))}`,
     isOne && useWhen.length > 0 ? `Choose it when the user asks to:\n\n${short(useWhen)}` : '',
     isOne ? '' : `Choose it for what one of its servers is for:\n\n${short(parts.map(partLine))}`,
     notFor.length > 0 ? `Do not choose it for:\n\n${short(notFor)}` : 'Do not choose it for anything else.',
     `Limits:\n\n${bullets(keyLimits(description).slice(0, count + 2))}`,
     isOne && tools.length > 0 ? `Tools: ${names}.` : '',
   ]
-  return said.filter((part) => part !== '').join('\n\n')
+  return paragraphs.filter((part) => part !== '').join('\n\n')
 }
 
 function partLine({ name, purpose }: ServerDescription): string {
   return `${name}: ${purpose}`
 }
 
-/** Instructions for an agent that uses it: each tool, limits, how to repeat safely, what people are asked. */
+/** Instructions for an agent that uses it: each tool, limits, how to repeat safely, what people are confirmed. */
 export function agentPrompt(description: ServerDescription): string {
   const { title, purpose, tools } = description
   const head = [
-    `# How to use ${inline(title)}`,
-    inline(purpose),
+    `# How to use ${inlineText(title)}`,
+    inlineText(purpose),
     whenToUse(description).markdown,
     `## Rules\n\n${bullets([...bestPractices(description), ...keyLimits(description)])}`,
     `## Answers\n\n${bullets(answers)}`,
@@ -81,7 +81,7 @@ const answers = [
 ]
 
 function keyLimits({ tools, front, accessLevel }: ServerDescription): string[] {
-  const asked = tools.filter(({ facts }) => facts.confirmation).map(toolCode)
+  const confirmed = tools.filter(({ facts }) => facts.confirmation).map(toolCode)
   const destructive = tools
     .filter(({ classification }) => classification.risk === 'destructive')
     .map(toolCode)
@@ -91,10 +91,10 @@ function keyLimits({ tools, front, accessLevel }: ServerDescription): string[] {
     destructive.length > 0
       ? `It can destroy or overwrite: ${firstListed(destructive, MAX_NAMED_TOOLS)}.`
       : '',
-    asked.length > 0 ? `A person is asked before ${firstListed(asked, MAX_NAMED_TOOLS)}.` : '',
-    front.rates.length > 0 ? `At most ${listed(front.rates.map(inline))} for each caller.` : '',
+    confirmed.length > 0 ? `A person is asked before ${firstListed(confirmed, MAX_NAMED_TOOLS)}.` : '',
+    front.rates.length > 0 ? `At most ${listed(front.rates.map(inlineText))} for each caller.` : '',
     isSigned ? 'Callers need a token; some tools need scopes.' : '',
-    ...front.limits.map((limit) => sentence(inline(limit))),
+    ...front.limits.map((limit) => sentence(inlineText(limit))),
     'Calls that take too long end, and may still take effect.',
     front.isRecorded ? 'Every call is written to an audit log.' : '',
   ].filter((line) => line !== '')

@@ -1,7 +1,7 @@
 /** The changelog of a server's contract. */
 import type { ContractHistory, ContractVersion, KeptChange } from '../../core/contract.ts'
 import { dayOf } from './dashdash.ts'
-import { bullets, code, inline, sentence } from '../model/text.ts'
+import { bullets, code, inlineText, sentence } from '../model/text.ts'
 
 /** The parts of a changelog, in their order. */
 const kinds = [
@@ -23,7 +23,7 @@ export function contractChangelog(histories: readonly ContractHistory[]): string
     const versions = history.versions.map((each, index) =>
       versionText(each, isOne ? '##' : '###', isFirst(history, index)),
     )
-    return isOne ? versions.join('\n\n') : [`## ${inline(history.upstream)}`, ...versions].join('\n\n')
+    return isOne ? versions.join('\n\n') : [`## ${inlineText(history.upstream)}`, ...versions].join('\n\n')
   })
   return `${[...head, ...parts].join('\n\n')}\n`
 }
@@ -74,7 +74,7 @@ function versionText(
 
 function changeLine({ subject, text, level, isEarly }: KeptChange): string {
   const [, what = subject, name] = /^(.+?) (\S+)$/.exec(subject) ?? []
-  const whole = name === undefined ? inline(what) : `${inline(what)} ${code(name)}`
-  const said = sentence(`${level === 'major' ? 'Breaking: ' : ''}${whole} ${inline(text)}`)
-  return isEarly ? `${said} It was not announced long enough before.` : said
+  const whole = name === undefined ? inlineText(what) : `${inlineText(what)} ${code(name)}`
+  const line = sentence(`${level === 'major' ? 'Breaking: ' : ''}${whole} ${inlineText(text)}`)
+  return isEarly ? `${line} It was not announced long enough before.` : line
 }

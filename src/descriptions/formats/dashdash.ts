@@ -39,7 +39,7 @@ export function alternativeAccess({
   return { cliUrl: links.cli, apiUrl: links.api, webUrl: links.web }
 }
 
-/** What is said of a tool for those who write skills about it. */
+/** What is members of a tool for those who write skills about it. */
 export function toolObject(tool: ToolDescription): Json {
   const { classification, facts, words, effects } = tool
   const isRead = classification.op === 'read'
@@ -68,12 +68,12 @@ export function toolObject(tool: ToolDescription): Json {
 export function listedToolObject(tool: ToolDescription): Json {
   const { examples, errors, ...object } = toolObject(tool)
   const { words } = tool
-  const said = {
+  const members = {
     ...object,
     ...((words.examples?.length ?? 0) > 0 && { examples }),
     ...((words.errors?.length ?? 0) > 0 && { errors: ownErrors(tool) }),
   }
-  return Object.fromEntries(Object.entries(said).filter(([, value]) => !isDefault(value)))
+  return Object.fromEntries(Object.entries(members).filter(([, value]) => !isDefault(value)))
 }
 
 /** Whether a member says no more than its absence. */
@@ -87,7 +87,7 @@ export function listedResourceObject(definition: EntryDefinition, canSubscribe: 
   return Object.fromEntries(entries.filter(([, value]) => !isDefault(value)))
 }
 
-/** What is said of a resource or a template of resources of a server. */
+/** What is members of a resource or a template of resources of a server. */
 export function resourceObject(definition: EntryDefinition, canSubscribe: boolean): Json {
   const address = oneLine(definition.ownUri ?? definition.uri ?? definition.uriTemplate)
   const [scheme = ''] = address.split(':')

@@ -3,7 +3,12 @@ import type { EntryDefinition } from '../../core/descriptor.ts'
 import { wordsOf } from '../../core/text/words.ts'
 import { costOf, latencyOf } from '../model/facts.ts'
 import { parametersOf } from '../model/parameters.ts'
-import { type Link, linksIn, type ServerDescription, type ToolDescription } from '../model/description.ts'
+import {
+  type DocumentLink,
+  linksIn,
+  type ServerDescription,
+  type ToolDescription,
+} from '../model/description.ts'
 import { clean, clipped, listed, oneLine, sentence, upper } from '../model/text.ts'
 
 /** One server as people read about it: texts that are clean, but not yet HTML. */
@@ -17,7 +22,7 @@ export interface ServerPanel {
   /** The names of what it has besides tools. */
   readonly prompts: readonly string[]
   readonly resources: readonly string[]
-  readonly links: readonly Link[]
+  readonly links: readonly DocumentLink[]
 }
 
 /** One tool as people read about it. */

@@ -6,7 +6,7 @@ import { frontMatter } from './skill.ts'
 import type { ServerDescription, ToolDescription, Section } from '../model/description.ts'
 import { toolData, toolReference } from '../sections/reference.ts'
 import { type Detail, sectionsOf } from '../sections/sections.ts'
-import { clippedBytes, inline, listed } from '../model/text.ts'
+import { clippedBytes, inlineText, listed } from '../model/text.ts'
 
 /** How large an answer may be, in bytes. */
 const MAX_RESPONSE_BYTES = 200 * 1024
@@ -49,7 +49,7 @@ export function helpText(description: ServerDescription): string {
 /** A guide of some sections, with the title and what it is for. */
 export function guideOf(description: ServerDescription, sections: readonly Section[]): string {
   const { emoji = '', title, purpose } = description
-  const heading = `# ${inline(`${emoji} ${title}`)}\n\n> ${inline(purpose)}`
+  const heading = `# ${inlineText(`${emoji} ${title}`)}\n\n> ${inlineText(purpose)}`
   return `${frontMatter(description)}\n${[heading, ...sections.map(titled)].join('\n\n')}\n`
 }
 
@@ -100,11 +100,11 @@ function json(
 }
 
 /** A section by its key or heading, or the reference of one tool by its name. */
-function sectionNamed(description: ServerDescription, asked: unknown): Section {
-  const wanted = fold(asked)
+function sectionNamed(description: ServerDescription, requested: unknown): Section {
+  const key = fold(requested)
   const all = sectionsOf(description, 'signatures')
   const section = all.find(({ heading, data }) =>
-    [heading, ...Object.keys(data)].some((name) => fold(name) === wanted),
+    [heading, ...Object.keys(data)].some((name) => fold(name) === key),
   )
   if (section) {
     const full =
@@ -113,12 +113,12 @@ function sectionNamed(description: ServerDescription, asked: unknown): Section {
         : section
     return full && fits(full.markdown) ? full : section
   }
-  const found = toolsNamed(description, asked)
+  const found = toolsNamed(description, requested)
   if (found.length > 0) return ofTools(found)
   const keys = all.flatMap(({ data }) => Object.keys(data))
   const close =
-    typeof asked === 'string'
-      ? nearest(asked, [...keys, ...description.tools.map(({ name }) => name)])
+    typeof requested === 'string'
+      ? nearest(requested, [...keys, ...description.tools.map(({ name }) => name)])
       : undefined
   const hint = close === undefined ? '' : ` Did you mean ${close}?`
   throw new GatewayError(
@@ -129,9 +129,9 @@ function sectionNamed(description: ServerDescription, asked: unknown): Section {
 }
 
 /** The tools of a name: each of several servers that are not offered together may have one. */
-function toolsNamed({ tools }: ServerDescription, asked: unknown): readonly ToolDescription[] {
-  const named = tools.filter(({ name }) => name === asked)
-  return named.length > 0 ? named : tools.filter(({ alias }) => alias === asked)
+function toolsNamed({ tools }: ServerDescription, requested: unknown): readonly ToolDescription[] {
+  const named = tools.filter(({ name }) => name === requested)
+  return named.length > 0 ? named : tools.filter(({ alias }) => alias === requested)
 }
 
 function ofTools(tools: readonly ToolDescription[]): Section {
@@ -141,7 +141,7 @@ function ofTools(tools: readonly ToolDescription[]): Section {
   const markdown = tools.length > 1 ? texts : texts.map((text) => text.slice(text.indexOf('\n\n') + 2))
   return {
     key: name,
-    heading: inline(name),
+    heading: inlineText(name),
     markdown: markdown.join('\n\n'),
     data: { toolReference: tools.map(toolData) },
   }

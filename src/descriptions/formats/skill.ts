@@ -5,7 +5,7 @@ import { isObject } from '../../core/json/json.ts'
 import { escapeHidden } from '../../core/text/escape.ts'
 import type { ServerDescription } from '../model/description.ts'
 import { endpointsOf } from '../model/facts.ts'
-import { bullets, code, inline, jsonBlock, listed, sentence, oneLine } from '../model/text.ts'
+import { bullets, code, inlineText, jsonBlock, listed, sentence, oneLine } from '../model/text.ts'
 import { clientSnippet, bestPractices } from '../sections/practices.ts'
 import { quickReference } from '../sections/reference.ts'
 import { whenToUse } from '../sections/sections.ts'
@@ -31,8 +31,8 @@ export function skillOf(server: ServerDescription): SkillFile {
     },
   }
   const body = [
-    `# ${inline(`${emoji} ${title}`)}`,
-    inline(purpose),
+    `# ${inlineText(`${emoji} ${title}`)}`,
+    inlineText(purpose),
     `## When to Use\n\n${whenToUse(server).markdown}`,
     `## Quick Reference\n\n${quickReference(server)}`,
     `## Setup\n\n${setup(server)}`,
@@ -66,7 +66,7 @@ function setup(server: ServerDescription): string {
   const [[name, url] = [], ...others] = Object.entries(endpointsOf(server))
   if (others.length > 0)
     return `Each server has an MCP endpoint of its own. Where its tools are missing, add it to the MCP client:\n\n${snippet}`
-  const at = url === undefined ? 'the gateway, started by the client' : `the MCP endpoint ${inline(url)}`
+  const at = url === undefined ? 'the gateway, started by the client' : `the MCP endpoint ${inlineText(url)}`
   return `The tools are those of ${at}. Where they are missing, add it to the MCP client as ${code(name ?? server.name)}:\n\n${snippet}`
 }
 
@@ -77,8 +77,8 @@ function rules(server: ServerDescription): string[] {
   return [
     // The guide is named at the end.
     ...bestPractices({ ...server, front: { ...front, isHelpListed: false } }),
-    ...(front.rates.length > 0 ? [`At most ${listed(front.rates.map(inline))} for each caller.`] : []),
-    ...front.limits.map((limit) => sentence(inline(limit))),
+    ...(front.rates.length > 0 ? [`At most ${listed(front.rates.map(inlineText))} for each caller.`] : []),
+    ...front.limits.map((limit) => sentence(inlineText(limit))),
     retry,
   ]
 }

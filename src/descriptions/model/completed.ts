@@ -2,7 +2,7 @@
 import type { Classification, EntryDefinition, ToolFacts } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
 import { spaced } from '../../core/text/words.ts'
-import { clean, inline, oneLine, sentence, upper } from './text.ts'
+import { clean, inlineText, oneLine, sentence, upper } from './text.ts'
 
 /** A tool whose entry is to be completed. */
 export interface Incomplete {
@@ -24,8 +24,8 @@ export function completedDescription(tool: Incomplete): string {
 
 /** The title of a tool, made of its name where it has none. */
 export function titleOf(definition: EntryDefinition): string {
-  const told = ownTitle(definition)
-  if (told !== '') return told
+  const title = ownTitle(definition)
+  if (title !== '') return title
   return upper(spaced(oneLine(definition.name)).replaceAll(/[\s_./:-]+/g, ' '))
 }
 
@@ -59,7 +59,7 @@ function added({ classification, facts, effects, isRecorded }: Incomplete): stri
   }
   const danger = classification.risk === 'destructive' ? ', it can destroy or overwrite what is there' : ''
   return [
-    `Risk: ${risk}${danger}. Side effects: ${effects.map(inline).join('; ') || 'it may change data'}.${undo(facts)}`,
+    `Risk: ${risk}${danger}. Side effects: ${effects.map(inlineText).join('; ') || 'it may change data'}.${undo(facts)}`,
     `Idempotency: ${idempotency(classification, facts)}`,
     'Retry: only after errors of the category transient or rate_limited, after retry_after_seconds.' +
       timeout(facts, classification.idempotent) +
@@ -87,13 +87,13 @@ function seconds(milliseconds: number): string {
 }
 
 function limits({ rates = [] }: ToolFacts): string {
-  return rates.length > 0 ? ` Limit: ${rates.map(inline).join(', ')}.` : ''
+  return rates.length > 0 ? ` Limit: ${rates.map(inlineText).join(', ')}.` : ''
 }
 
 function undo({ undo: known }: ToolFacts): string {
   if (!known) return ''
   const how = oneLine(known.description) || (known.tool === undefined ? '' : `with ${known.tool}`)
-  return how === '' ? ' It can be undone.' : ` Undo: ${sentence(inline(how))}`
+  return how === '' ? ' It can be undone.' : ` Undo: ${sentence(inlineText(how))}`
 }
 
 function approval({ confirmation }: ToolFacts): string {

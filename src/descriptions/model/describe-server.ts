@@ -245,8 +245,8 @@ function semver(version: unknown): { readonly version: string; readonly wireVers
 /** What the owner of a tool says of it. */
 function wordsOfTool(tools: Readonly<Record<string, ToolSettings>>, name: string): ToolWords {
   const found = keys.flatMap((key) => {
-    const said = settingOf(tools, name, key)
-    return said ? [[key, said.value] as const] : []
+    const setting = settingOf(tools, name, key)
+    return setting ? [[key, setting.value] as const] : []
   })
   return Object.fromEntries(found)
 }

@@ -135,7 +135,7 @@ export function asksForToken({ auth }: Front): boolean {
 }
 
 /** A page elsewhere on the web. */
-export interface Link {
+export interface DocumentLink {
   readonly label: string
   readonly url: string
 }
@@ -151,7 +151,7 @@ const labels = {
 } as const satisfies Record<keyof Links, string>
 
 /** The pages that are known, in an order, each once. */
-export function linksIn(links: Links, order: readonly (keyof Links)[]): Link[] {
+export function linksIn(links: Links, order: readonly (keyof Links)[]): DocumentLink[] {
   const seen = new Set<string>()
   return order.flatMap((key) => {
     const url = links[key]

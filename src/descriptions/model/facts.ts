@@ -26,8 +26,8 @@ export function outputTypesOf({
   definition,
 }: ToolDescription): readonly string[] {
   const structured = isObject(definition.outputSchema) ? ['application/json'] : []
-  const shown = new Set([...structured, ...(seen?.types ?? []).toSorted()])
-  return facts.outputTypes ?? words.returns ?? [...shown]
+  const observed = new Set([...structured, ...(seen?.types ?? []).toSorted()])
+  return facts.outputTypes ?? words.returns ?? [...observed]
 }
 
 const paging: ReadonlySet<string> = new Set(

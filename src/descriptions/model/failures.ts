@@ -36,7 +36,7 @@ export function possibleErrors({
   scopes,
 }: ToolDescription): Failure[] {
   const own = ownErrors({ words })
-  const told = new Set(own.map(({ code }) => code))
+  const ownCodes = new Set(own.map(({ code }) => code))
   const codes: ErrorCode[] = []
   if (hasArguments(definition.inputSchema)) codes.push('INVALID_INPUT')
   if (scopes.length > 0) codes.push('SCOPE_INSUFFICIENT')
@@ -45,7 +45,7 @@ export function possibleErrors({
   if (facts.rates !== undefined && facts.rates.length > 0) codes.push('RATE_LIMIT_EXCEEDED')
   if (facts.timeout !== undefined) codes.push('OPERATION_TIMEOUT')
   const others = codes
-    .filter((code) => !told.has(code))
+    .filter((code) => !ownCodes.has(code))
     .map((code) => failure(code, classification.idempotent))
   return [...own, ...others]
 }

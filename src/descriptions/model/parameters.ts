@@ -41,8 +41,8 @@ function membersOf(schema: Schema, reading: Reading): readonly Parameter[] {
   return Object.entries(properties)
     .slice(0, MAX_MEMBERS)
     .map(([name, value]) => {
-      const told = described(isObject(value) ? value : {}, reading)
-      return { name: oneLine(name), isRequired: needed.has(name), ...told }
+      const details = described(isObject(value) ? value : {}, reading)
+      return { name: oneLine(name), isRequired: needed.has(name), ...details }
     })
 }
 
@@ -115,15 +115,15 @@ function limitsOf(schema: Schema): string[] {
 }
 
 function range(least: unknown, most: unknown, unit: string): string {
-  const from = isTold(least) && !(unit !== '' && least === 0) ? least : undefined
-  const to = isTold(most) ? most : undefined
+  const from = isMeaningful(least) && !(unit !== '' && least === 0) ? least : undefined
+  const to = isMeaningful(most) ? most : undefined
   if (from !== undefined && to !== undefined) return `${from} to ${to}${unit}`
   if (from !== undefined) return `at least ${from}${from === 1 ? unit.replace(/s$/, '') : unit}`
   return to === undefined ? '' : `at most ${to}${to === 1 ? unit.replace(/s$/, '') : unit}`
 }
 
 /** Bounds that only say how far numbers go are not worth telling. */
-function isTold(bound: unknown): bound is number {
+function isMeaningful(bound: unknown): bound is number {
   return typeof bound === 'number' && Math.abs(bound) < Number.MAX_SAFE_INTEGER
 }
 

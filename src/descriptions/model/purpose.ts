@@ -21,11 +21,11 @@ export function purposeOf(
 ) {
   const own = oneLine(about.about)
   if (own !== '') return sentence(clipped(own, MAX_PURPOSE_LENGTH))
-  const told = firstSentence(instructions, MAX_PURPOSE_LENGTH)
-  const isTelling = told.length > 10 && !/\b(?:these instructions|this document|audience)\b/i.test(told)
-  const said =
-    (isTelling && told) || firstSentence(info.description, MAX_PURPOSE_LENGTH) || oneLine(info.title)
-  if (said !== '') return sentence(clipped(said, MAX_PURPOSE_LENGTH))
+  const text = firstSentence(instructions, MAX_PURPOSE_LENGTH)
+  const isUseful = text.length > 10 && !/\b(?:these instructions|this document|audience)\b/i.test(text)
+  const summary =
+    (isUseful && text) || firstSentence(info.description, MAX_PURPOSE_LENGTH) || oneLine(info.title)
+  if (summary !== '') return sentence(clipped(summary, MAX_PURPOSE_LENGTH))
   const topics = [...new Set(tools.map(({ category }) => category))].filter((each) => each !== name)
   const most = topics
     .toSorted((one, other) => countOf(tools, other) - countOf(tools, one))
@@ -61,12 +61,12 @@ export function describe(purpose: string, useWhen: readonly string[], written = 
   const short = clipped(purpose, MAX_PURPOSE_LENGTH)
   if (/\buse (?:this |it )?when\b/i.test(written) && /\buse (?:this |it )?when\b/i.test(short)) return short
   const room = MAX_DESCRIPTION_LENGTH - short.length - 40
-  const kept: string[] = []
+  const phrases: string[] = []
   for (const each of useWhen) {
-    const phrase = clipped(asked(each), 200)
-    if (kept.join(', ').length + phrase.length + 6 <= room) kept.push(phrase)
+    const phrase = clipped(requestPhrase(each), 200)
+    if (phrases.join(', ').length + phrase.length + 6 <= room) phrases.push(phrase)
   }
-  const when = kept.length > 0 ? `the user asks to ${listed(kept, 'or')}` : 'the user asks for it'
+  const when = phrases.length > 0 ? `the user asks to ${listed(phrases, 'or')}` : 'the user asks for it'
   return `${short} Use when ${when}.`
 }
 
@@ -115,9 +115,9 @@ export function accessOf(tools: readonly ToolDescription[]): ServerDescription['
 export function asksOf(tools: readonly ToolDescription[]): string[] {
   const phrases = distinctive(tools).map(({ summary, title, name }) => {
     const [verb = ''] = wordsOf(summary)
-    const told = summary.replace(/[.!]$/, '')
+    const text = summary.replace(/[.!]$/, '')
     const isOrder = summary !== title && (verb === wordsOf(name)[0] || orders.has(verb))
-    return isOrder && told.length <= PHRASE && !told.endsWith('…') ? lower(told) : titlePhrase(title)
+    return isOrder && text.length <= PHRASE && !text.endsWith('…') ? lower(text) : titlePhrase(title)
   })
   return unique(phrases)
 }
@@ -170,7 +170,7 @@ function noun(word: string): string[] {
 }
 
 /** What is written for use_when may begin as the sentence does. */
-function asked(text: string): string {
+function requestPhrase(text: string): string {
   return text
     .replace(/^(?:use )?when (?:the )?users? asks? (?:you )?(?:to|for|about) /i, '')
     .replace(/[.;,]$/, '')

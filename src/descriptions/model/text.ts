@@ -51,7 +51,7 @@ export function sentence(text: string): string {
 }
 
 /** Foreign text as inline markdown: it stays one line and opens no markup. */
-export function inline(text: unknown): string {
+export function inlineText(text: unknown): string {
   return escapeStart(escapeInline(oneLine(text)))
 }
 

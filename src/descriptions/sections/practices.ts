@@ -8,26 +8,35 @@ import {
   type Section,
 } from '../model/description.ts'
 import { pagingArguments, scopesOf, endpointsOf, type ScopeDescription } from '../model/facts.ts'
-import { code, firstListed, inline, listed, toolCode, bullets, sentence, jsonBlock } from '../model/text.ts'
+import {
+  code,
+  firstListed,
+  inlineText,
+  listed,
+  toolCode,
+  bullets,
+  sentence,
+  jsonBlock,
+} from '../model/text.ts'
 
 /** How to use it well, each in a sentence of markdown. */
 export function bestPractices({ tools, front }: ServerDescription): string[] {
   const changing = tools.filter(({ classification }) => classification.op !== 'read')
-  const asked = tools.filter(({ facts }) => facts.confirmation)
+  const confirmed = tools.filter(({ facts }) => facts.confirmation)
   const keyed = changing.filter(
     ({ facts, classification }) => facts.isIdempotentWithKey === true && !classification.idempotent,
   )
   const undone = changing.filter(({ facts }) => facts.undo)
   const paged = tools.filter((tool) => pagingArguments(tool).length > 0)
-  const said = [
+  const advice = [
     changing.length > 0 && changing.length < tools.length
       ? 'Read before you change, and check with a read after.'
       : '',
     keyed.length > 0
       ? `Where your client can set \`_meta\`, give each changing call an idempotency key of its own in \`_meta["${NS}/idempotency_key"]\`; to retry, send the same call with the same key, and nothing happens twice.`
       : '',
-    asked.length > 0
-      ? `Before ${names(asked)} a person is asked. Say first what you are about to do; never look for another way when the answer is no.`
+    confirmed.length > 0
+      ? `Before ${names(confirmed)} a person is confirmed. Say first what you are about to do; never look for another way when the answer is no.`
       : '',
     undone.length > 0 ? `${names(undone)} can be undone.` : '',
     undone.length > 0 && front.extensions.includes('transactions') ? transactions[front.ownTools] : '',
@@ -36,14 +45,14 @@ export function bestPractices({ tools, front }: ServerDescription): string[] {
       : '',
     ...tools.flatMap((tool) =>
       tool.isDeprecated && tool.words.deprecated !== undefined
-        ? `${toolCode(tool)} is deprecated: ${inline(tool.words.deprecated)}`
+        ? `${toolCode(tool)} is deprecated: ${inlineText(tool.words.deprecated)}`
         : [],
     ),
     front.isHelpListed
       ? 'Ask `ai_help` for one section, or for one tool by its name, rather than for everything.'
       : '',
   ]
-  return said.filter((line) => line !== '')
+  return advice.filter((line) => line !== '')
 }
 
 /** How several changes become one, by how the tools for it are there: a model calls only what lists have. */
@@ -71,7 +80,7 @@ export function authNotice(description: ServerDescription): string {
   const { auth, profile } = description.front
   const isOpen = !asksForToken(description.front)
   const claims = Object.entries(auth.claims ?? {}).map(
-    ([name, use]) => `${code(name)}: ${sentence(inline(use))}`,
+    ([name, use]) => `${code(name)}: ${sentence(inlineText(use))}`,
   )
   const opened = isOpen ? [] : scopeLines(scopesOf(description))
   return joined([
@@ -132,9 +141,9 @@ export function headersNotice({ front }: ServerDescription): string {
   ]
   return joined([
     '# HTTP headers',
-    `## Of the protocol\n\n${bullets(standard.filter(isSaid))}`,
-    `## Beyond the protocol\n\n${bullets(own.filter(isSaid))}`,
-    `## In answers\n\n${bullets(sent.filter(isSaid))}`,
+    `## Of the protocol\n\n${bullets(standard.filter(isNotEmpty))}`,
+    `## Beyond the protocol\n\n${bullets(own.filter(isNotEmpty))}`,
+    `## In answers\n\n${bullets(sent.filter(isNotEmpty))}`,
   ])
 }
 
@@ -143,12 +152,12 @@ export function versionNotice({ front }: ServerDescription): string {
   return front.version
 }
 
-function isSaid(line: string): boolean {
+function isNotEmpty(line: string): boolean {
   return line !== ''
 }
 
 function joined(parts: readonly string[]): string {
-  return `${parts.filter(isSaid).join('\n\n')}\n`
+  return `${parts.filter(isNotEmpty).join('\n\n')}\n`
 }
 
 // Sections about installation, authentication and scopes.
@@ -161,7 +170,7 @@ export function accessSections(description: ServerDescription): Section[] {
 function installation(description: ServerDescription): Section {
   const { install, requires } = description
   const snippet = clientSnippet(description)
-  const own = Object.entries(install).map(([manager, what]) => `${inline(manager)}: ${code(what)}`)
+  const own = Object.entries(install).map(([manager, what]) => `${inlineText(manager)}: ${code(what)}`)
   const behind =
     own.length > 0
       ? `The gateway runs the server itself; on its own it is installed with:\n\n${bullets(own)}`
@@ -220,15 +229,15 @@ function authentication(description: ServerDescription): Section {
 
 /** What each scope opens, on a line. */
 function scopeLines(scopes: readonly ScopeDescription[]): string[] {
-  return scopes.map(({ name, description }) => `${code(name)}: ${sentence(inline(description))}`)
+  return scopes.map(({ name, description }) => `${code(name)}: ${sentence(inlineText(description))}`)
 }
 
 /** Who issues tokens, in a sentence where that is known. */
 function issuedBy({ issuers = [] }: Front['auth']): string[] {
-  return issuers.length > 0 ? [`Tokens are issued by ${listed(issuers.map(inline))}.`] : []
+  return issuers.length > 0 ? [`Tokens are issued by ${listed(issuers.map(inlineText))}.`] : []
 }
 
 /** Where more rights are asked for, in a sentence where there is such a place. */
 function elevation({ elevateUrl }: Front['auth']): string[] {
-  return elevateUrl === undefined ? [] : [`More rights are asked for at ${inline(elevateUrl)} .`]
+  return elevateUrl === undefined ? [] : [`More rights are asked for at ${inlineText(elevateUrl)} .`]
 }

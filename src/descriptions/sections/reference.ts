@@ -7,7 +7,7 @@ import { examplesOf, type Parameter, parametersOf } from '../model/parameters.ts
 import {
   bullets,
   code,
-  inline,
+  inlineText,
   jsonCode,
   listed,
   oneLine,
@@ -27,13 +27,13 @@ export function toolReference(tool: ToolDescription): string {
   const given = parameters.length > 0 ? `Parameters:\n\n${parameterLines(parameters)}` : 'Parameters: none'
   const returned = returns(tool)
   const [example] = examplesOf(tool)
-  const shown = example ? jsonCode(example.input, 600) : ''
+  const exampleText = example ? jsonCode(example.input, 600) : ''
   return [
-    `### ${inline(tool.of === undefined ? tool.name : `${tool.name} of ${tool.of}`)}`,
+    `### ${inlineText(tool.of === undefined ? tool.name : `${tool.name} of ${tool.of}`)}`,
     quotation(tool.description),
     given,
     returned === '' ? '' : `Returns: ${returned}`,
-    shown === '' || shown === '`{}`' ? '' : `Example: ${shown}`,
+    exampleText === '' || exampleText === '`{}`' ? '' : `Example: ${exampleText}`,
     ownErrors(tool),
     bullets(notes(tool)),
   ]
@@ -46,7 +46,7 @@ export function toolSignature(tool: ToolDescription): string {
   const parameters = parametersOf(tool.definition.inputSchema, 0)
   const names = parameters.slice(0, 12).map(({ name, isRequired }) => (isRequired ? name : `${name}?`))
   const more = parameters.length > names.length ? [...names, '…'] : names
-  return `${toolCode({ ...tool, name: `${tool.name}(${more.join(', ')})` })}: ${inline(tool.summary)}`
+  return `${toolCode({ ...tool, name: `${tool.name}(${more.join(', ')})` })}: ${inlineText(tool.summary)}`
 }
 
 /** Everything about one tool, as data. */
@@ -108,30 +108,32 @@ function parameterLines(parameters: readonly Parameter[], indent = ''): string {
 
 function parameterLine(parameter: Parameter): string {
   const { name, type, isRequired, description = '', choices, limits = [] } = parameter
-  const told = [
-    sentence(inline(description)),
+  const details = [
+    sentence(inlineText(description)),
     choices ? `One of ${choices.map((each) => jsonCode(each)).join(', ')}.` : '',
     parameter.default === undefined ? '' : `Default ${jsonCode(parameter.default) || 'see the schema'}.`,
-    limits.length > 0 ? `Limits: ${limits.map(inline).join('; ')}.` : '',
+    limits.length > 0 ? `Limits: ${limits.map(inlineText).join('; ')}.` : '',
   ].filter((part) => part !== '')
-  const head = `${code(name)} (${isRequired ? 'required' : 'optional'}, ${inline(type)})`
-  return told.length > 0 ? `${head}: ${told.join(' ')}` : head
+  const head = `${code(name)} (${isRequired ? 'required' : 'optional'}, ${inlineText(type)})`
+  return details.length > 0 ? `${head}: ${details.join(' ')}` : head
 }
 
 function returns(tool: ToolDescription): string {
   const fields = parametersOf(tool.definition.outputSchema, 0)
   if (fields.length > 0) {
-    return `${fields.map(({ name, type }) => `${code(name)} (${inline(type)})`).join(', ')}.`
+    return `${fields.map(({ name, type }) => `${code(name)} (${inlineText(type)})`).join(', ')}.`
   }
   const types = outputTypesOf(tool)
-  return types.length > 0 ? `${types.map(inline).join(', ')}.` : ''
+  return types.length > 0 ? `${types.map(inlineText).join(', ')}.` : ''
 }
 
 /** The errors only its owner knows of; those of the gateway stand together in one place. */
 function ownErrors({ words }: ToolDescription): string {
   if (!words.errors) return ''
   const lines = words.errors.map(({ code: name, description, resolution = '' }) => {
-    return [`${code(name)}: ${sentence(inline(description))}`, sentence(inline(resolution))].join(' ').trim()
+    return [`${code(name)}: ${sentence(inlineText(description))}`, sentence(inlineText(resolution))]
+      .join(' ')
+      .trim()
   })
   return `Errors:\n\n${bullets(lines)}`
 }
@@ -144,16 +146,16 @@ function notes(tool: ToolDescription): string[] {
   const cost = costOf(tool)
   const price = [cost?.units, cost?.label].filter((each) => each !== undefined).join(' ')
   return [
-    words.deprecated === undefined ? '' : `Deprecated: ${sentence(inline(words.deprecated))}`,
+    words.deprecated === undefined ? '' : `Deprecated: ${sentence(inlineText(words.deprecated))}`,
     classification.op === 'read'
       ? 'Reads only.'
-      : `Side effects: ${effects.map(inline).join('; ') || 'none known'}. Risk: ${riskWords[classification.risk]}.`,
+      : `Side effects: ${effects.map(inlineText).join('; ') || 'none known'}. Risk: ${riskWords[classification.risk]}.`,
     confirmationOf(tool),
     undoOf(tool),
     repetitionOf(tool),
     scopes.length > 0 ? `Scopes: ${listed(scopes)}.` : '',
-    facts.rates && facts.rates.length > 0 ? `Limit: ${listed(facts.rates.map(inline))}.` : '',
-    cost ? `Cost: ${price === '' ? cost.category.replace('_', ' ') : inline(price)}.` : '',
+    facts.rates && facts.rates.length > 0 ? `Limit: ${listed(facts.rates.map(inlineText))}.` : '',
+    cost ? `Cost: ${price === '' ? cost.category.replace('_', ' ') : inlineText(price)}.` : '',
     latency ? `Takes: ${latencyWords[latency]}.` : '',
     words.cli === undefined ? '' : `CLI equivalent: ${code(words.cli)}`,
     words.api === undefined ? '' : `API equivalent: ${code(words.api)}`,
@@ -167,13 +169,13 @@ const latencyWords = { instant: 'less than a second', seconds: 'seconds', minute
 function confirmationOf({ facts: { confirmation } }: ToolDescription): string {
   if (!confirmation) return ''
   const who = confirmation.isOutOfBand ? 'Others are asked first, on a page' : 'A person is asked first'
-  return `${who}: "${inline(confirmation.message)}"`
+  return `${who}: "${inlineText(confirmation.message)}"`
 }
 
 function undoOf({ facts: { undo }, undoneBy, classification }: ToolDescription): string {
   if (!undo) return classification.op === 'read' ? '' : 'Undo: none known.'
   const how = oneLine(undo.description)
-  const what = how === '' && undoneBy !== undefined ? code(undoneBy) : inline(how)
+  const what = how === '' && undoneBy !== undefined ? code(undoneBy) : inlineText(how)
   return `Undo: ${sentence(what)}${undo.isExact ? '' : ' Not everything is as before then.'}`
 }
 
@@ -224,12 +226,12 @@ export function quickReference(description: ServerDescription): string {
   let left = 0
   const parts = groups.map(({ group, tools }) => {
     const rest = tools.slice(share).map(({ name }) => code(name))
-    const kept = rest.slice(0, Math.max(0, MAX_NAMED_TOOLS - named))
-    named += kept.length
-    left += rest.length - kept.length
+    const listedNames = rest.slice(0, Math.max(0, MAX_NAMED_TOOLS - named))
+    named += listedNames.length
+    left += rest.length - listedNames.length
     const lines = bullets(tools.slice(0, share).map(toolLine))
-    const also = kept.length > 0 ? `\n- also ${kept.join(', ')}` : ''
-    return groups.length > 1 ? `**${inline(upper(group))}:**\n\n${lines}${also}` : `${lines}${also}`
+    const also = listedNames.length > 0 ? `\n- also ${listedNames.join(', ')}` : ''
+    return groups.length > 1 ? `**${inlineText(upper(group))}:**\n\n${lines}${also}` : `${lines}${also}`
   })
   const more = left > 0 ? [`${left} more tools stand in tools/list.`] : []
   return [...parts, ...more].join('\n\n')
@@ -242,7 +244,7 @@ function toolLine({ name, summary, classification, facts, isDeprecated }: ToolDe
     facts.confirmation ? 'a person is asked first' : '',
     isDeprecated ? 'deprecated' : '',
   ].filter((each) => each !== '')
-  return `${code(name)}: ${sentence(inline(summary))}${minds.length > 0 ? ` (${minds.join(', ')})` : ''}`
+  return `${code(name)}: ${sentence(inlineText(summary))}${minds.length > 0 ? ` (${minds.join(', ')})` : ''}`
 }
 
 /** What is deprecated comes last. */

@@ -5,7 +5,7 @@ import { alternativeAccess } from '../formats/dashdash.ts'
 import { linksIn, type ServerDescription, type Section } from '../model/description.ts'
 import { isApart } from '../model/facts.ts'
 import { wireFailures } from '../model/failures.ts'
-import { bullets, code, inline, oneLine, sentence, upper, jsonBlock, listed } from '../model/text.ts'
+import { bullets, code, inlineText, oneLine, sentence, upper, jsonBlock, listed } from '../model/text.ts'
 import { accessSections, bestPractices } from './practices.ts'
 import {
   grouped,
@@ -37,29 +37,29 @@ export function sectionsOf(description: ServerDescription, detail: Detail = 'ful
 
 /** When to use it, and when not. */
 export function whenToUse({ useWhen, notFor, parts, front }: ServerDescription): Section {
-  const asks = useWhen.length > 0 ? useWhen.map(upper) : ['Work with what this server is for']
+  const requests = useWhen.length > 0 ? useWhen.map(upper) : ['Work with what this server is for']
   const one = isApart({ front, parts })
     ? 'Use one of these servers when the user asks for what it does'
     : 'Use this endpoint when the user asks for what one of its servers does'
   const uses =
     parts.length > 0
       ? `${one}:\n\n${bullets(parts.map(partLine))}`
-      : `Use this server when the user asks to:\n\n${bullets(asks.map(inline))}`
+      : `Use this server when the user asks to:\n\n${bullets(requests.map(inlineText))}`
   const others =
     notFor.length > 0
-      ? `Do NOT use ${parts.length > 0 ? 'it' : 'this server'} for:\n\n${bullets(notFor.map((each) => inline(upper(each))))}`
+      ? `Do NOT use ${parts.length > 0 ? 'it' : 'this server'} for:\n\n${bullets(notFor.map((each) => inlineText(upper(each))))}`
       : ''
   return {
     key: 'whenToUse',
     heading: 'When to Use',
     markdown: [uses, others].filter((part) => part !== '').join('\n\n'),
-    data: { whenToUse: asks, whenNotToUse: notFor },
+    data: { whenToUse: requests, whenNotToUse: notFor },
   }
 }
 
 function partLine({ name, purpose, useWhen, isUp }: ServerDescription): string {
-  const asks = useWhen.length > 0 ? ` Such as: ${useWhen.map(inline).join('; ')}.` : ''
-  return `**${inline(name)}**${isUp ? '' : ' (unavailable just now)'}: ${inline(purpose)}${asks}`
+  const examples = useWhen.length > 0 ? ` Such as: ${useWhen.map(inlineText).join('; ')}.` : ''
+  return `**${inlineText(name)}**${isUp ? '' : ' (unavailable just now)'}: ${inlineText(purpose)}${examples}`
 }
 
 function reference(description: ServerDescription): Section {
@@ -98,7 +98,7 @@ const MAX_ENTRIES = 100
 function resources({ resources: own, templates }: ServerDescription): Section {
   const lines = [...own, ...templates].slice(0, MAX_ENTRIES).map((each) => {
     const about = oneLine(each.description) || oneLine(each.title) || oneLine(each.name)
-    return `${code(each.uri ?? each.uriTemplate)}${about === '' ? '' : `: ${sentence(inline(about))}`}`
+    return `${code(each.uri ?? each.uriTemplate)}${about === '' ? '' : `: ${sentence(inlineText(about))}`}`
   })
   const left = own.length + templates.length - lines.length
   const more = left > 0 ? [`and ${left} more, in resources/list`] : []
@@ -130,8 +130,8 @@ function prompts({ prompts: own }: ServerDescription): Section {
     return { name: oneLine(prompt.name), description: about, arguments: names }
   })
   const lines = known.map(({ name, description, arguments: given }) => {
-    const shown = given.map((each) => (each.required ? each.name : `${each.name}?`)).join(', ')
-    return `${code(`${name}(${shown})`)}${description === '' ? '' : `: ${sentence(inline(description))}`}`
+    const argumentList = given.map((each) => (each.required ? each.name : `${each.name}?`)).join(', ')
+    return `${code(`${name}(${argumentList})`)}${description === '' ? '' : `: ${sentence(inlineText(description))}`}`
   })
   return { key: 'prompts', heading: 'Prompts', markdown: bullets(lines), data: { prompts: known } }
 }
@@ -140,7 +140,7 @@ function prompts({ prompts: own }: ServerDescription): Section {
 const order = ['cli', 'api', 'web', 'homepage', 'repository', 'documentation', 'statusPage'] as const
 
 function alternatives(description: ServerDescription): Section {
-  const lines = linksIn(description.links, order).map(({ label, url }) => `${label}: ${inline(url)}`)
+  const lines = linksIn(description.links, order).map(({ label, url }) => `${label}: ${inlineText(url)}`)
   return {
     key: 'alternativeAccess',
     heading: 'Alternative Access Methods',
@@ -171,9 +171,9 @@ function rateLimits({ front, tools }: ServerDescription): Section {
     facts.rates && facts.rates.length > 0 ? [{ name, rates: facts.rates }] : [],
   )
   const lines = [
-    front.rates.length > 0 ? `All calls of one caller: ${listed(front.rates.map(inline))}.` : '',
-    ...own.slice(0, 50).map(({ name, rates }) => `${code(name)}: ${listed(rates.map(inline))}.`),
-    ...front.limits.map((limit) => sentence(inline(limit))),
+    front.rates.length > 0 ? `All calls of one caller: ${listed(front.rates.map(inlineText))}.` : '',
+    ...own.slice(0, 50).map(({ name, rates }) => `${code(name)}: ${listed(rates.map(inlineText))}.`),
+    ...front.limits.map((limit) => sentence(inlineText(limit))),
   ].filter((line) => line !== '')
   const isRated = front.rates.length > 0 || own.length > 0
   const unset = 'The gateway sets no rate limit here; the server behind it may have its own.'

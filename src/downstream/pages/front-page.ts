@@ -6,7 +6,7 @@ import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Refusal } from '../../core/events.ts'
 import { anonymous, type Principal } from '../../core/principal.ts'
 import { escapeHtml as escape, htmlPage, pageHeaders } from '../../core/web.ts'
-import type { Link } from '../../descriptions/model/description.ts'
+import type { DocumentLink } from '../../descriptions/model/description.ts'
 import type { Edge } from '../http/edge.ts'
 import { documentAt } from '../http/routes.ts'
 import { type ClientSnippet, clientSnippets } from './client-snippets.ts'
@@ -229,7 +229,7 @@ interface PageAccess {
 }
 
 /** A link with a description. */
-export interface PageLink extends Link {
+export interface PageLink extends DocumentLink {
   readonly description: string
 }
 

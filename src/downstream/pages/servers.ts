@@ -1,7 +1,7 @@
 /** The sections of the front page about servers and their tools, with search. */
 import { escapeHtml as escape } from '../../core/web.ts'
 import type { ParameterPanel, ServerPanel, ToolPanel } from '../../descriptions/formats/front-page.ts'
-import type { Link } from '../../descriptions/model/description.ts'
+import type { DocumentLink } from '../../descriptions/model/description.ts'
 
 /** One server on the page. */
 export interface ServerRow {
@@ -20,7 +20,7 @@ export interface ServerRow {
   /** Its details; absent if it never responded, or the reader may not see them. */
   readonly panel?: ServerPanel
   /** Links to its documents. */
-  readonly documents: readonly Link[]
+  readonly documents: readonly DocumentLink[]
 }
 
 /** How a section is rendered. */
@@ -129,7 +129,7 @@ function names(all: readonly string[]): string {
   return all.map((name) => `<code>${escape(name)}</code>`).join(', ')
 }
 
-function linkList(documents: readonly Link[], elsewhere: readonly Link[]): string {
+function linkList(documents: readonly DocumentLink[], elsewhere: readonly DocumentLink[]): string {
   const items = [
     ...documents.map(({ label, url }) => `<li><a href="${escape(url)}">${escape(label)}</a></li>`),
     ...elsewhere.map(

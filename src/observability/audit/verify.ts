@@ -11,7 +11,7 @@ interface Break {
 }
 
 /** The result for one audit log, with its files in order. */
-export interface Verdict {
+export interface LogVerification {
   readonly files: readonly string[]
   readonly lines: number
   readonly last?: Head
@@ -31,13 +31,13 @@ interface Expected {
 export async function verifyAudit(
   files: readonly string[],
   { head, anchorOf }: Expected = {},
-): Promise<Verdict[]> {
+): Promise<LogVerification[]> {
   const logs = new Map<string, string[]>()
   for (const file of files) {
     const log = file.replace(/\.\d+$/, '')
     logs.set(log, [...(logs.get(log) ?? []), file])
   }
-  const verdicts: Verdict[] = []
+  const verdicts: LogVerification[] = []
   let isFound = false
   for (const [log, each] of logs) {
     const chain = new Chain(head, await anchorOf?.(log))
@@ -67,7 +67,7 @@ class Chain {
     this.#anchor = anchor
   }
 
-  async verify(given: readonly string[]): Promise<Verdict> {
+  async verify(given: readonly string[]): Promise<LogVerification> {
     const files = await inOrder(given)
     this.#written = [writtenHead(files.at(-1) ?? ''), this.#anchor].filter((each) => each !== undefined)
     const problem = await this.#walk(files)

@@ -95,7 +95,7 @@ describe('gatehouse lint', () => {
     const mended = report.assertions.find(({ id }) => id === 'C127')
     expect(mended).toMatchObject({
       status: 'repaired',
-      evidence: ['clients see it mended', expect.stringContaining('DeleteAll')],
+      evidence: ['repaired for clients', expect.stringContaining('DeleteAll')],
     })
   })
 

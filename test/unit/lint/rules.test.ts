@@ -118,7 +118,7 @@ describe('a rule that is broken says where', () => {
     ],
     ['tools that are not declared', 'C088', { ...tool({}), capabilities: {} }, /1 tools/],
     ['logging that is not declared', 'C089', { capabilities: {} }, /logging/],
-    ['an answer to a method nobody has', 'C100', { stranger: answered({}) }, /with a result/],
+    ['an answer to a method nobody has', 'C100', { unknownMethod: answered({}) }, /with a result/],
     [
       'a page that is too long',
       'C102',
@@ -230,13 +230,13 @@ describe('a server without fault', () => {
   it('C174 keeps the form of its results, where each tool has an output schema', () => {
     expect(verdict('C174', { tools: [toolOf()] }).status).toBe('pass')
     const unsaid = verdict('C174', tool({ outputSchema: undefined }))
-    expect(unsaid).toMatchObject({ status: 'not applicable', isOwners: true })
+    expect(unsaid).toMatchObject({ status: 'not applicable', isOwnerOnly: true })
     expect(unsaid.evidence.join()).toContain('get_note')
   })
 
   it('C123 has an output schema for each tool, or its owner is asked', () => {
     expect(verdict('C123', { tools: [toolOf()] }).status).toBe('pass')
-    expect(verdict('C123', tool({ outputSchema: undefined })).isOwners).toBe(true)
+    expect(verdict('C123', tool({ outputSchema: undefined })).isOwnerOnly).toBe(true)
   })
 
   it('may write schemas of draft-07 that say so', () => {
@@ -279,7 +279,7 @@ describe('what the gateway keeps for a server', () => {
     const promising = { tools: [toolOf()], guards }
     expect(verdict('C150', promising).status).toBe('repaired')
     const warned = verdict('C150', { ...promising, guards: new Map([['validate', { output: 'warn' }]]) })
-    expect(warned.isOwners).toBe(true)
+    expect(warned.isOwnerOnly).toBe(true)
     expect(verdict('C150', { ...promising, guards: new Map() }).status).toBe('fail')
   })
 
@@ -292,7 +292,7 @@ describe('what the gateway keeps for a server', () => {
     expect(verdict('C167', { resources: [{ uri: 'use://auth' }] }).status).toBe('pass')
     expect(verdict('C165', { resources: [{ uri: 'notes://agent/brief' }] }).status).toBe('fail')
     expect(verdict('C153', { prompts: [{ name: 'agent_brief' }] }).status).toBe('pass')
-    expect(verdict('C156', { prompts: [{ name: 'agent_brief' }] }).isOwners).toBe(true)
+    expect(verdict('C156', { prompts: [{ name: 'agent_brief' }] }).isOwnerOnly).toBe(true)
   })
 
   it('is repaired where what is offered has versions', () => {
@@ -300,12 +300,12 @@ describe('what the gateway keeps for a server', () => {
       expect(verdict(id, { guards: new Map([['contract', {}]]) }).status).toBe('repaired')
     }
     expect(verdict('C016', {}).status).toBe('fail')
-    expect(verdict('C215', {}).isOwners).toBe(true)
+    expect(verdict('C215', {}).isOwnerOnly).toBe(true)
   })
 
   it('finds what will go and does not say so, or until when', () => {
     const old = (description: string): Difference => ({ ...tool({ description }) })
-    expect(verdict('C214', {}).isOwners).toBe(true)
+    expect(verdict('C214', {}).isOwnerOnly).toBe(true)
     expect(verdict('C214', old('Deprecated, returns the note.')).evidence).toEqual([
       'get_note: its description does not begin with [DEPRECATED]',
       'get_note: does not say until when it stays',
@@ -324,7 +324,7 @@ describe('what the gateway keeps for a server', () => {
       evidence: ['old: is gone before its time'],
     })
     expect(verdict('C216', { settings, guards: new Map([['contract', {}]]) }).status).toBe('repaired')
-    expect(verdict('C216', { ...tool({ name: 'old' }), settings }).isOwners).toBe(true)
+    expect(verdict('C216', { ...tool({ name: 'old' }), settings }).isOwnerOnly).toBe(true)
   })
 
   it('finds what descriptions of tools that change something do not say', () => {
@@ -344,7 +344,7 @@ describe('what the gateway keeps for a server', () => {
   it('is repaired where results are masked, and else for the owner to say', () => {
     for (const id of ['C176', 'C231']) {
       expect(verdict(id, { guards: new Map([['mask', {}]]) }).status).toBe('repaired')
-      expect(verdict(id, {}).isOwners).toBe(true)
+      expect(verdict(id, {}).isOwnerOnly).toBe(true)
     }
   })
 
@@ -358,7 +358,7 @@ describe('what the gateway keeps for a server', () => {
   it('is repaired where clients see the fault no more', () => {
     const bad = subjectOf(tool({ name: 'get-note' }))
     const [found] = audit(bad, subjectOf(tool({}))).assertions.filter(({ id }) => id === 'C119')
-    expect(found).toMatchObject({ status: 'repaired', evidence: ['clients see it mended', 'get-note'] })
+    expect(found).toMatchObject({ status: 'repaired', evidence: ['repaired for clients', 'get-note'] })
     expect(found?.fix).toBeUndefined()
     const [same] = audit(bad, bad).assertions.filter(({ id }) => id === 'C119')
     expect(same?.status).toBe('fail')

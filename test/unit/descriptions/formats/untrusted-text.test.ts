@@ -7,7 +7,7 @@ import { helpText } from '../../../../src/descriptions/formats/help.ts'
 import { llmsText } from '../../../../src/descriptions/formats/briefing.ts'
 import { skillOf } from '../../../../src/descriptions/formats/skill.ts'
 import { toolReference } from '../../../../src/descriptions/sections/reference.ts'
-import { firstSentence, inline, quotation } from '../../../../src/descriptions/model/text.ts'
+import { firstSentence, inlineText, quotation } from '../../../../src/descriptions/model/text.ts'
 import { describedServer } from '../../../support/described-server.ts'
 
 const nasty = fc.oneof(
@@ -136,7 +136,7 @@ describe('whatever a server writes', () => {
   }, 30_000)
 
   test('one line stays one line', () => {
-    fc.assert(fc.property(nasty, (text) => !/[\n\r]/.test(inline(text))))
+    fc.assert(fc.property(nasty, (text) => !/[\n\r]/.test(inlineText(text))))
   })
 })
 
