@@ -63,7 +63,7 @@ describe.skipIf(!hasChromium())('the page for people, in a browser', () => {
       'Write',
       'Asks first',
       'Costs 2 API credits',
-      'Takes an instant',
+      'Less than a second',
     ])
     expect(await page.locator('.tool', { hasText: 'move_file' }).innerText()).toContain('Undone by move_file')
     expect(problems).toEqual([])
@@ -130,7 +130,7 @@ describe.skipIf(!hasChromium())('the page for people, in a browser', () => {
     const statuses = await Promise.all(
       own.map(async (url) => `${new URL(url).pathname} ${(await fetch(url)).status}`),
     )
-    // The page of approvals is there, and asks for the code of the terminal.
+    // The page of approvals is there, and asks for terminal code.
     expect(statuses.filter((each) => !each.endsWith(' 200'))).toEqual(['/confirm 401'])
     expect(await page.locator('a[href^="https:"]').getAttribute('rel')).toBe('noopener noreferrer')
   })

@@ -17,10 +17,10 @@ import {
   upper,
 } from '../model/text.ts'
 
-/** What a document says of the lines that `toolReference` quotes. */
-export const QUOTATION_NOTICE = 'Lines that begin with `>` are the words of the server of the tool.'
+/** The note about lines that `toolReference` quotes. */
+export const QUOTATION_NOTICE = 'Lines that begin with `>` are quoted from the server of the tool.'
 
-/** Everything about one tool, in markdown. */
+/** The reference of one tool in Markdown. */
 export function toolReference(tool: ToolDescription): string {
   const { definition } = tool
   const parameters = parametersOf(definition.inputSchema)
@@ -41,7 +41,7 @@ export function toolReference(tool: ToolDescription): string {
     .join('\n\n')
 }
 
-/** A tool on one line: its name, its parameters and its summary. */
+/** A tool on one line: name, parameters and summary. */
 export function toolSignature(tool: ToolDescription): string {
   const parameters = parametersOf(tool.definition.inputSchema, 0)
   const names = parameters.slice(0, 12).map(({ name, isRequired }) => (isRequired ? name : `${name}?`))
@@ -49,7 +49,7 @@ export function toolSignature(tool: ToolDescription): string {
   return `${toolCode({ ...tool, name: `${tool.name}(${more.join(', ')})` })}: ${inlineText(tool.summary)}`
 }
 
-/** Everything about one tool, as data. */
+/** The reference of one tool as data. */
 export function toolData(tool: ToolDescription): Record<string, unknown> {
   const { classification, facts, words, definition } = tool
   const { scopes } = tool
@@ -127,7 +127,7 @@ function returns(tool: ToolDescription): string {
   return types.length > 0 ? `${types.map(inlineText).join(', ')}.` : ''
 }
 
-/** The errors only its owner knows of; those of the gateway stand together in one place. */
+/** The configured errors; those of the gateway have their own section. */
 function ownErrors({ words }: ToolDescription): string {
   if (!words.errors) return ''
   const lines = words.errors.map(({ code: name, description, resolution = '' }) => {
@@ -138,7 +138,7 @@ function ownErrors({ words }: ToolDescription): string {
   return `Errors:\n\n${bullets(lines)}`
 }
 
-/** What the gateway knows about calling it. */
+/** Facts of the gateway about calls of the tool. */
 function notes(tool: ToolDescription): string[] {
   const { classification, facts, words, effects } = tool
   const scopes = tool.scopes.map(code)
@@ -148,7 +148,7 @@ function notes(tool: ToolDescription): string[] {
   return [
     words.deprecated === undefined ? '' : `Deprecated: ${sentence(inlineText(words.deprecated))}`,
     classification.op === 'read'
-      ? 'Reads only.'
+      ? 'Read-only.'
       : `Side effects: ${effects.map(inlineText).join('; ') || 'none known'}. Risk: ${riskWords[classification.risk]}.`,
     confirmationOf(tool),
     undoOf(tool),
@@ -168,7 +168,9 @@ const latencyWords = { instant: 'less than a second', seconds: 'seconds', minute
 
 function confirmationOf({ facts: { confirmation } }: ToolDescription): string {
   if (!confirmation) return ''
-  const who = confirmation.isOutOfBand ? 'Others are asked first, on a page' : 'A person is asked first'
+  const who = confirmation.isOutOfBand
+    ? 'Approval by others is required, on a page'
+    : 'Confirmation is required'
   return `${who}: "${inlineText(confirmation.message)}"`
 }
 
@@ -176,28 +178,28 @@ function undoOf({ facts: { undo }, undoneBy, classification }: ToolDescription):
   if (!undo) return classification.op === 'read' ? '' : 'Undo: none known.'
   const how = oneLine(undo.description)
   const what = how === '' && undoneBy !== undefined ? code(undoneBy) : inlineText(how)
-  return `Undo: ${sentence(what)}${undo.isExact ? '' : ' Not everything is as before then.'}`
+  return `Undo: ${sentence(what)}${undo.isExact ? '' : ' The previous state is not fully restored.'}`
 }
 
 function repetitionOf({ classification, facts }: ToolDescription): string {
   if (classification.op === 'read') return ''
-  if (classification.idempotent) return 'Repeating: the same call again changes nothing more.'
+  if (classification.idempotent) return 'Repeating: the same call has no further effect.'
   if (facts.isIdempotentWithKey === true)
-    return 'Repeating: only with the same idempotency key, else it acts twice.'
-  return 'Repeating: it acts again each time.'
+    return 'Repeating: only with the same idempotency key; otherwise it acts twice.'
+  return 'Repeating: each call acts again.'
 }
 
-/** Tools that belong together. */
+/** A group of related tools. */
 interface Group {
   readonly group: string
   readonly tools: readonly ToolDescription[]
 }
 
-/** How many tools are summed up, and how many others named. */
+/** How many tools are summarized, and how many others are named. */
 const MAX_SUMMARIZED_TOOLS = 20
 const MAX_NAMED_TOOLS = 300
 
-/** Tools by what they are about; where several servers are one, by the server. Lone tools are together. */
+/** Tools grouped by topic or, for several servers, by server. Single tools form one group. */
 export function grouped({ tools, parts, name }: ServerDescription): Group[] {
   const key = (tool: ToolDescription): string => (parts.length > 0 ? tool.upstream : tool.category)
   const all = new Map<string, ToolDescription[]>()
@@ -214,7 +216,7 @@ export function grouped({ tools, parts, name }: ServerDescription): Group[] {
   return [...others, rest]
 }
 
-/** Every tool with a few words: the first twenty each on a line, the others by their names. */
+/** A short list of all tools: the first twenty with a summary, the others by name. */
 export function quickReference(description: ServerDescription): string {
   if (description.tools.length === 0) return 'This server has no tools.'
   const groups = grouped(description)
@@ -233,21 +235,21 @@ export function quickReference(description: ServerDescription): string {
     const also = listedNames.length > 0 ? `\n- also ${listedNames.join(', ')}` : ''
     return groups.length > 1 ? `**${inlineText(upper(group))}:**\n\n${lines}${also}` : `${lines}${also}`
   })
-  const more = left > 0 ? [`${left} more tools stand in tools/list.`] : []
+  const more = left > 0 ? [`${left} more tools are in tools/list.`] : []
   return [...parts, ...more].join('\n\n')
 }
 
-/** A tool on a line: what it does, and what there is to mind. */
+/** A tool on one line: summary and warnings. */
 function toolLine({ name, summary, classification, facts, isDeprecated }: ToolDescription): string {
   const minds = [
     classification.risk === 'destructive' ? 'destructive' : '',
-    facts.confirmation ? 'a person is asked first' : '',
+    facts.confirmation ? 'confirmation required' : '',
     isDeprecated ? 'deprecated' : '',
   ].filter((each) => each !== '')
   return `${code(name)}: ${sentence(inlineText(summary))}${minds.length > 0 ? ` (${minds.join(', ')})` : ''}`
 }
 
-/** What is deprecated comes last. */
+/** Deprecated tools come last. */
 function last(tools: readonly ToolDescription[]): ToolDescription[] {
   return tools.toSorted((one, other) => Number(one.isDeprecated) - Number(other.isDeprecated))
 }

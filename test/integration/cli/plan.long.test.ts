@@ -188,13 +188,13 @@ describe('gatehouse explain', () => {
       file({ upstreams: { files } }),
     ])
     expect(asked.stdout).toContain(
-      'to stop it   write tools: { write_file: { confirm: never } } under upstreams.files',
+      'to stop   write tools: { write_file: { confirm: never } } under upstreams.files',
     )
     const tools = { write_file: { confirm: 'never' } }
     const path = file({ upstreams: { files: { ...files, tools } } })
     const { stdout } = await runCommand(['explain', 'files', 'write_file', '--config', path])
     expect(stdout).toContain('confirmation none')
-    expect(stdout).not.toContain('to stop it')
+    expect(stdout).not.toContain('to stop')
   })
 
   test('asks about a well-known server only where it runs programs or takes files', async () => {
@@ -230,14 +230,14 @@ describe('gatehouse explain', () => {
     const { files } = servers()
     const config = { features: { transactions: { auto_undo: true } }, upstreams: { files } }
     const { stdout } = await runCommand(['explain', 'files', 'move_file', '--config', file(config)])
-    expect(stdout).toContain('exactly, as schemas say (features.transactions.auto_undo is on)')
+    expect(stdout).toContain('exactly, derived from schemas (features.transactions.auto_undo is on)')
   })
 
   test('needs no configuration for a server that is given', async () => {
     const command = publishedServer('@modelcontextprotocol/server-filesystem', folder())
     const { code, stdout } = await runCommand(['explain', 'move_file', '--', ...command])
     expect(code).toBe(0)
-    expect(stdout).toContain('none is configured; exactly by what schemas suggest')
+    expect(stdout).toContain('not configured; exactly by what schemas suggest')
     expect(stdout).toContain('move_file(source=$.args.destination, destination=$.args.source)')
   })
 })

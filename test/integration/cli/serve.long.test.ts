@@ -54,9 +54,9 @@ describe('gatehouse serve', () => {
     const cwd = config({ listen: { port: 0 }, upstreams: { one: stdioServer(), gone: '/nowhere/at-all' } })
     const process = start(['serve'], cwd)
     const url = await address(process)
-    await until(() => process.stdout().includes('Not available: 1 of 2 servers'), 'the servers that are down')
+    await until(() => process.stdout().includes('Unavailable: 1 of 2 servers'), 'the servers that are down')
     const text = process.stdout()
-    expect(text).toContain(`The page for people is ${url.replace(/mcp$/, '')}\n`)
+    expect(text).toContain(`Web page: ${url.replace(/mcp$/, '')}\n`)
     expect(text).toContain(`In Claude Code: claude mcp add --transport http gatehouse ${url}\n`)
     expect(text).toMatch(
       /^ {2}gone {2}the command "\/nowhere\/at-all" could not be started: there is no such/m,

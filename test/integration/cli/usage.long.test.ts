@@ -59,7 +59,7 @@ describe('wrong usage ends with 2, says what is wrong, and writes nothing to std
     ['a file without --config', ['serve', 'other.yaml'], '--config'],
     ['a server of the file where one is not chosen', ['check', 'files'], '"files" is no URL'],
     ['a command without --', ['stdio', 'some-server', 'docs'], '-- before a command'],
-    ['no command behind --', ['serve', '--'], 'behind --'],
+    ['no command behind --', ['serve', '--'], 'give a command after --'],
     ['a file and a server', ['serve', '--config', 'x.yaml', '--', 'echo'], '--config'],
     ['no server to explain', ['explain'], 'server'],
     ['words init does not take', ['init', 'x'], '--from'],

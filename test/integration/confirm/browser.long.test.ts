@@ -132,9 +132,9 @@ describe.skipIf(!hasChromium())('in a browser', () => {
   })
 
   test.each([
-    [{}, 'what it changes may be lost for good'],
-    [{ undo: 'wipe(disk=$.args.disk)' }, 'the configuration says how it is undone'],
-    [{ undo: 'none' }, 'what it changes may be lost for good'],
+    [{}, 'data may be lost permanently'],
+    [{ undo: 'wipe(disk=$.args.disk)' }, 'can be undone as configured'],
+    [{ undo: 'none' }, 'data may be lost permanently'],
   ])('the risk of a tool with %j is given as it is', async (rules, words) => {
     const approving = await approvingGateway({ rules })
     const page = await opened(approving, pageOf(await approving.call({ disk: 'a' })))

@@ -116,7 +116,7 @@ describe('the page of an approval', () => {
       },
       rules: { approval: 'out_of_band' },
     })
-    expect(gateway.stdout()).not.toContain('use the code')
+    expect(gateway.stdout()).not.toContain('enter the code')
     const url = pageOf(await call({ disk: 'a' }, bearer.agent))
     const asked = await get(url)
     expect(asked.status).toBe(401)
@@ -211,7 +211,7 @@ describe('the page of an approval', () => {
     expect((await get(url, { authorization: basic('bert') })).status).toBe(200)
   })
 
-  test('the code of the terminal stands in no log', async () => {
+  test('terminal code stands in no log', async () => {
     const { code, gateway, call } = await approvingGateway()
     const url = pageOf(await call({ disk: 'a' }))
     await post(url, new URLSearchParams({ code }).toString(), { 'content-type': form })
@@ -221,6 +221,6 @@ describe('the page of an approval', () => {
 
   test('where no calls are asked about, no code is printed', async () => {
     const { gateway } = await approvingGateway({ config: { features: { confirm: false } } })
-    expect(gateway.stdout()).not.toContain('use the code')
+    expect(gateway.stdout()).not.toContain('enter the code')
   })
 })

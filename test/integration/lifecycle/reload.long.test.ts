@@ -241,7 +241,7 @@ describe('what of a changed configuration cannot be applied', () => {
     expect(other).toMatchObject({
       key: 'listen.host',
       value: 'localhost',
-      reason: expect.stringContaining('start it again'),
+      reason: expect.stringContaining('restart it'),
     })
     const file = String(other['file'])
     const reasons = [

@@ -233,7 +233,7 @@ test('gatehouse explain tells what kind of action a tool is, why, and the scopes
   expect(move.stdout).toContain('the configuration says risk: reversible for move_*')
   expect(move.stdout).toContain('write:files')
   const none = await runCommand(['explain', '--config', path, 'files', 'none'])
-  expect(none.stdout).toContain('the server lists no tool of this name')
+  expect(none.stdout).toContain('the server lists no tool with this name')
   expect([move.code, none.code]).toEqual([0, 1])
 })
 

@@ -177,8 +177,8 @@ describe('gatehouse verify', () => {
   })
 
   it.each([
-    ['a result without a receipt', '{"content":[]}', 'there is no receipt in the file'],
-    ['no JSON', '{', 'this is no JSON'],
+    ['a result without a receipt', '{"content":[]}', 'the file contains no receipt'],
+    ['no JSON', '{', 'not valid JSON'],
     ['something else', 'hello', 'it is no JWS in compact form'],
   ])('says what is wrong with %s', async (_what, text, words) => {
     const verdict = await verified(text, '--jwks', jwks)

@@ -143,7 +143,7 @@ describe('in the corporate profile', () => {
       upstreams: { notes: notes.url },
     })
     const withClaims = await resource(await clientOf(signed), 'use://auth')
-    expect(withClaims['text']).toMatch(/## Claims[^]*`sub`: who the caller is/)
+    expect(withClaims['text']).toMatch(/## Claims[^]*`sub`: the identity of the caller/)
     await signed.close()
   })
 

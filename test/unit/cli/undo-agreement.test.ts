@@ -69,7 +69,7 @@ describe('how a tool is undone', () => {
           expect(/exactly|approximately/.test(shown.line)).toBe(isPlanned)
           expect(shown.row.includes('proposed: by')).toBe(isPlanned)
           const used = explained(each, all, true)
-          expect(used.line.includes('as schemas say')).toBe(isPlanned)
+          expect(used.line.includes('derived from schemas')).toBe(isPlanned)
           expect(rules.among(each, all) !== undefined).toBe(isPlanned)
           expect((await rules.of('one', each.name)) !== undefined).toBe(isPlanned)
         }

@@ -45,7 +45,7 @@ describe('what was done', () => {
       { status: 'unknown' },
       { how: 'exactly', why: 'it is unknown whether it took effect' },
     ],
-    ['has not ended', { status: 'pending' }, { how: 'not at all', why: 'it has not finished' }],
+    ['has not finished', { status: 'pending' }, { how: 'not at all', why: 'it has not finished' }],
   ])('%s', (_what, given, expected) => {
     expect(choose([deed(given)], [])).toEqual([{ action: deed(given), ...expected }])
   })

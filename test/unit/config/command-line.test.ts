@@ -37,7 +37,7 @@ describe('splitCommand', () => {
     ['a ~/b', 'write ${HOME}'],
     ["a 'b", 'a single quote is not closed'],
     ['a "b', 'a double quote is not closed'],
-    ['a \\', 'a backslash ends it'],
+    ['a \\', 'ends with a backslash'],
   ])('refuses %j', (line, expected) => {
     const split = splitCommand(line)
     expect('problem' in split && split.problem).toContain(expected)

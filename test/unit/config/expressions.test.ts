@@ -31,11 +31,11 @@ describe('how a tool is undone or verified', () => {
   test.each([
     [
       'undo: drop',
-      '6:15 upstreams.one.tools.t.undo: is no such call: expected "(" behind the name of the tool at character 5; it ends there',
+      '6:15 upstreams.one.tools.t.undo: is not a valid call: expected "(" behind the name of the tool at character 5; it ends there',
     ],
     [
       'undo: drop(id=$.res.id)',
-      '6:15 upstreams.one.tools.t.undo: is no such call: expected a path that begins with $.args, $.result or $.snapshot at character 9; there is "$.res.id)"',
+      '6:15 upstreams.one.tools.t.undo: is not a valid call: expected a path that begins with $.args, $.result or $.snapshot at character 9; there is "$.res.id)"',
     ],
     [
       'undo: drop(id=$.snapshot.id)',
@@ -43,20 +43,20 @@ describe('how a tool is undone or verified', () => {
     ],
     [
       'undo: drop() -> $.result.id',
-      '6:15 upstreams.one.tools.t.undo: `->` means nothing here: remove it and the path behind it',
+      '6:15 upstreams.one.tools.t.undo: `->` is not allowed here: remove it and the path after it',
     ],
     ['undo: { description: x }', '6:9 upstreams.one.tools.t.undo: needs `call`, or `snapshot` and `restore`'],
     [
       'undo: { call: a(), restore: b() }',
-      '6:9 upstreams.one.tools.t.undo: there are `call` and `restore`: keep one of the two',
+      '6:9 upstreams.one.tools.t.undo: has `call` and `restore`: keep one of the two',
     ],
     [
       'undo: { call: a(), snapshot: b() }',
-      '6:28 upstreams.one.tools.t.undo.snapshot: goes with `restore` only: remove it',
+      '6:28 upstreams.one.tools.t.undo.snapshot: requires `restore`: remove it',
     ],
     [
       'undo: { restore: b() }',
-      '6:9 upstreams.one.tools.t.undo: needs `snapshot`, which reads what `restore` puts back',
+      '6:9 upstreams.one.tools.t.undo: needs `snapshot`, which reads what `restore` writes back',
     ],
     [
       'undo: { snapshot: a(x=$.result.x), restore: b() }',
@@ -68,7 +68,7 @@ describe('how a tool is undone or verified', () => {
     ],
     [
       'verify: list(title=$.args.title)',
-      '6:17 upstreams.one.tools.t.verify: needs to say what of the result is there if the call took effect, such as -> $.result.items[0]',
+      '6:17 upstreams.one.tools.t.verify: must select what the result contains if the call took effect, such as -> $.result.items[0]',
     ],
     [
       'verify: list(title=$.result.title) -> $.result',
@@ -76,7 +76,7 @@ describe('how a tool is undone or verified', () => {
     ],
     [
       'verify: list() -> $.args.x',
-      '6:17 upstreams.one.tools.t.verify: needs to say what of the result is there if the call took effect, such as -> $.result.items[0]',
+      '6:17 upstreams.one.tools.t.verify: must select what the result contains if the call took effect, such as -> $.result.items[0]',
     ],
   ])('cannot be said as %s, which is told with line and column', (line, problem) => {
     expect(problemsOf(`        ${line}`)).toEqual([problem])

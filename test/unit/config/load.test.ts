@@ -52,11 +52,11 @@ describe('slips of the pen are named for what they are', () => {
   })
 
   test.each([
-    ['htp://x/mcp', 'htp:// is no scheme of MCP servers: write http://'],
-    ['htttps://x/mcp', 'htttps:// is no scheme of MCP servers: write https://'],
-    ['ws://x/mcp', 'ws:// is no scheme of MCP servers: write http:// or https://'],
-    ['https//x/mcp', 'this is no whole URL: write https:// before the host'],
-    ['http:/x/mcp', 'this is no whole URL: write http:// before the host'],
+    ['htp://x/mcp', 'htp://: write http://'],
+    ['htttps://x/mcp', 'htttps://: write https://'],
+    ['ws://x/mcp', 'ws://: write http:// or https://'],
+    ['https//x/mcp', 'the URL is incomplete: write https:// before the host'],
+    ['http:/x/mcp', 'the URL is incomplete: write http:// before the host'],
     ['localhost:3000/mcp', 'this has a port but no scheme: write http:// or https:// before it'],
     ['10.0.0.7:80', 'this has a port but no scheme: write http:// or https:// before it'],
     ['some-server', undefined],
@@ -328,7 +328,7 @@ upstreams: { it: x }
 
   test('checks an address from the command line like its own', () => {
     expect(problems('upstreams: { it: x }', {}, { host: '0.0.0.0' })[0]).toMatch(
-      /every tool: say who may under `auth`, write `auth: none`/,
+      /every tool: configure `auth`, write `auth: none`/,
     )
   })
 
@@ -353,7 +353,7 @@ describe('problems', () => {
     ['an empty upstream', 'upstreams:\n  it: ""\n', 'f:2:7 upstreams.it: must be a command line'],
     ['a number', 'upstreams:\n  it: 3\n', 'f:2:7 upstreams.it: must be a command line'],
     ['an unknown key', `${it}listn: {}`, 'f:2:1 listn: unknown key; did you mean `listen`?'],
-    ['a far-off key', `${it}zzz: {}`, 'f:2:1 zzz: unknown key; known here: version, profile, listen'],
+    ['a far-off key', `${it}zzz: {}`, 'f:2:1 zzz: unknown key; allowed here: version, profile, listen'],
     ['an unknown nested key', one('command: x, star_timeout: 1s'), 'did you mean `start_timeout`?'],
     [
       'an unknown feature',
@@ -398,10 +398,10 @@ describe('problems', () => {
     ['the name of the gateway', 'upstreams:\n  gatehouse: x', '`gatehouse-2` would do'],
     ['neither command nor url', one('idle: 1m'), 'f:2:3 upstreams.it: needs `command` or `url`'],
     ['command and url', one('url: https://h, command: x'), 'upstreams.it.command: there is a `url` too'],
-    ['sse with a command', one('command: x, transport: sse'), 'goes with `url` only'],
-    ['stdio with a url', one('url: https://h, transport: stdio'), 'goes with `command` only'],
-    ['a token with a command', one('command: x, token: "${T}"'), 'goes with `url` only: a command gets'],
-    ['env with a url', one('url: https://h, env: { A: b }'), 'upstreams.it.env: goes with `command` only'],
+    ['sse with a command', one('command: x, transport: sse'), 'requires `url`'],
+    ['stdio with a url', one('url: https://h, transport: stdio'), 'requires `command`'],
+    ['a token with a command', one('command: x, token: "${T}"'), 'requires `url`: a command gets'],
+    ['env with a url', one('url: https://h, env: { A: b }'), 'upstreams.it.env: requires `command`'],
     [
       'two authorizations',
       one('url: https://h, token: "${T}", headers: { Authorization: "${T}" }'),
@@ -420,23 +420,15 @@ describe('problems', () => {
     ],
     ['a url of another kind', one('url: ftp://h'), 'upstreams.it.url: must start with http:// or https://'],
     ['a url that is none', one('url: "http://"'), 'must be a complete URL'],
-    ['a url with a password', one('url: https://u:p@h'), 'cannot hold a user and password'],
+    ['a url with a password', one('url: https://u:p@h'), 'must not contain a user and password'],
     ['a missing folder', one('command: x, cwd: nowhere'), 'upstreams.it.cwd: this directory does not exist'],
-    [
-      'a folder out of sight',
-      one(`command: x, cwd: ${far}`),
-      'this directory cannot be looked at: ENAMETOOLONG',
-    ],
-    [
-      'a store out of sight',
-      `${it}store: ${far}`,
-      'f:2:8 store: this folder cannot be looked at: ENAMETOOLONG',
-    ],
+    ['a folder out of sight', one(`command: x, cwd: ${far}`), 'this directory cannot be read: ENAMETOOLONG'],
+    ['a store out of sight', `${it}store: ${far}`, 'f:2:8 store: this folder cannot be read: ENAMETOOLONG'],
     ['a file as a folder', one('command: x, cwd: token.txt'), 'this is not a directory'],
     ['an empty command', one('command: []'), 'must be a command line such as'],
     ['roots that are no URIs', one('command: x, roots: [srv]'), 'roots[0]: must be a URI'],
     ['a pipe', 'upstreams:\n  it: a | b', 'f:2:7 upstreams.it: `|` needs a shell'],
-    ['a missing anchor', 'upstreams:\n  it: *x', 'f:2:7 upstreams.it: there is no anchor &x above this'],
+    ['a missing anchor', 'upstreams:\n  it: *x', 'f:2:7 upstreams.it: the anchor &x is not defined above'],
     [
       'an unquoted reference in braces',
       'upstreams:\n  it: { url: https://h, token: ${T} }',
@@ -479,7 +471,7 @@ upstreams:
       const below = level === 0 ? 'x' : `*a${level - 1}, *a${level - 1}`
       return `  - &a${level} [${below}]`
     })
-    expect(problems(`upstreams:\n${levels.join('\n')}\n`)[0]).toContain('stands for more than')
+    expect(problems(`upstreams:\n${levels.join('\n')}\n`)[0]).toContain('expands to more than')
     expect(problems('upstreams: &a { it: *a }').length).toBeGreaterThan(0)
   })
 
@@ -512,7 +504,7 @@ describe('warnings', () => {
 
   test('name a secret sent over plain HTTP to another machine', () => {
     expect(warnings('upstreams:\n  it: { url: http://h.example, token: "${T}" }', { T: 't' })).toEqual([
-      'f:2:14 upstreams.it.url: secrets go to this server unencrypted: use https:// if it offers it',
+      'f:2:14 upstreams.it.url: secrets are sent to this server unencrypted: use https:// if available',
     ])
   })
 

@@ -30,7 +30,7 @@ describe('a rule that is broken says where', () => {
     [
       'C062 finds secrets in the query',
       url('https://x.example/mcp?a=1&api_key=geheim'),
-      /^the query has api_key$/,
+      /^the query contains api_key$/,
     ],
     ['C062 finds credentials before the host', url('https://me:geheim@x.example/mcp'), /before the host/],
     ['C119 finds names with hyphens', tool({ name: 'get-note' }), /^get-note$/],
@@ -90,7 +90,7 @@ describe('a rule that is broken says where', () => {
       { capabilities: { resources: { subscribe: 1 } } },
       /subscribe is 1/,
     ],
-    ['C177 finds bytes that are no base64', reading({ blob: 'abc' }), /no base64/],
+    ['C177 finds bytes that are not base64', reading({ blob: 'abc' }), /not base64/],
     [
       'C177 finds text that claims to be an image',
       reading({ mimeType: 'image/png', text: '' }),
@@ -142,7 +142,12 @@ describe('a rule that is broken says where', () => {
       /does not warn/,
     ],
     ['tools without a title', 'C122', tool({ title: '' }), /get_note/],
-    ['effects that are not named', 'C133', tool({ name: 'send', annotations: {} }), /names no effect/],
+    [
+      'effects that are not named',
+      'C133',
+      tool({ name: 'send', annotations: {} }),
+      /does not mention an effect/,
+    ],
     [
       'deletion that claims to only read',
       'C133',
@@ -308,7 +313,7 @@ describe('what the gateway keeps for a server', () => {
     expect(verdict('C214', {}).isOwnerOnly).toBe(true)
     expect(verdict('C214', old('Deprecated, returns the note.')).evidence).toEqual([
       'get_note: its description does not begin with [DEPRECATED]',
-      'get_note: does not say until when it stays',
+      'get_note: does not state its end of support',
     ])
     expect(verdict('C214', old('[DEPRECATED] use read_note, until 2099-01-01. Reads.')).status).toBe('pass')
     const settings = { tools: { get_note: { deprecated: 'use read_note' } } }
@@ -321,7 +326,7 @@ describe('what the gateway keeps for a server', () => {
     }
     expect(verdict('C216', { settings })).toEqual({
       status: 'fail',
-      evidence: ['old: is gone before its time'],
+      evidence: ['old: was removed before its end of support'],
     })
     expect(verdict('C216', { settings, guards: new Map([['contract', {}]]) }).status).toBe('repaired')
     expect(verdict('C216', { ...tool({ name: 'old' }), settings }).isOwnerOnly).toBe(true)
@@ -333,7 +338,7 @@ describe('what the gateway keeps for a server', () => {
       'Sends a note. Risk: medium. Idempotency: none. Retry: never. Timeout: 5 s. Recorded: yes. Approval: none.'
     const ids = ['C134', 'C137', 'C138', 'C139', 'C140', 'C141', 'C142']
     for (const id of ids) {
-      expect(verdict(id, tool(send))).toEqual({ status: 'fail', evidence: ['send_note: does not say it'] })
+      expect(verdict(id, tool(send))).toEqual({ status: 'fail', evidence: ['send_note: not documented'] })
       expect(verdict(id, tool({ ...send, description: whole })).status).toBe('pass')
       expect(verdict(id, tool({})).status).toBe('not applicable')
     }

@@ -5,13 +5,13 @@ const path = ['upstreams', 'jira', 'tools']
 
 it.each([
   ['a pattern', { 'get_*': { rename: 'get' } }, 'get_*', 'name one'],
-  ['the same name', { get: { rename: 'get' } }, 'get', 'its name already'],
+  ['the same name', { get: { rename: 'get' } }, 'get', 'already its name'],
   ['a name given twice', { a: { rename: 'c' }, b: { rename: 'c' } }, 'b', 'the new name of a too'],
   [
     'a name with settings of its own',
     { a: { rename: 'b' }, b: { risk: 'safe' } },
     'a',
-    'beside the new name',
+    'next to the new name',
   ],
 ])('finds %s', (_what, tools, at, message) => {
   expect(renameProblems(tools, path)).toEqual([

@@ -106,8 +106,8 @@ describe('the reference of a tool', () => {
 
   test('tells what is known of calling it', () => {
     expect(text).toContain('Side effects: creates an issue in files. Risk: medium.')
-    expect(text).toContain('Others are asked first, on a page: "Open "{title}"?"')
-    expect(text).toContain('Undo: Closes it. Not everything is as before then.')
+    expect(text).toContain('Approval by others is required, on a page: "Open "{title}"?"')
+    expect(text).toContain('Undo: Closes it. The previous state is not fully restored.')
     expect(text).toContain('Repeating: only with the same idempotency key')
     expect(text).toContain('Scopes: `write:issues`.')
     expect(text).toContain('Limit: 10/minute.')
@@ -165,7 +165,7 @@ describe('a server with very many tools', { timeout: 30_000 }, () => {
   test('is told within 200 KB even where a line for each is too much', () => {
     const text = helpText(many(2500))
     expect(Buffer.byteLength(text)).toBeLessThanOrEqual(200 * 1024)
-    expect(text).toContain('ask for one section, or one tool')
+    expect(text).toContain('request one section, or one tool')
   })
 
   test('has twenty of them in the short guide, and the others by name', () => {
@@ -182,7 +182,7 @@ test('an endpoint of several servers says what each is for, and names tools as c
   ])
   const text = helpText(all)
   expect(text).toContain('- **github**: Code. Such as: open an issue.')
-  expect(text).toContain('- **notes** (unavailable just now)')
+  expect(text).toContain('- **notes** (currently unavailable)')
   expect(text).toContain('Do NOT use it for:\n\n- Local files')
   expect(text).toContain('### github\\_create_issue'.replace('\\', ''))
   expect(text).not.toContain('notes_create_issue')

@@ -166,17 +166,17 @@ describe('the lines of a description', () => {
       .filter((line) => line !== '' && !line.startsWith('>'))
 
   test.each([
-    ['a list', 'Reads.\n- Reads only.\n* Undo: none\n+ Risk: safe\n1. Scopes: none\n2) x'],
-    ['quotes', '> Reads.\n>> Reads only.\n> - Risk: safe'],
-    ['a quote that goes on without a mark', '> Reads.\nParameters: none\n- Reads only.'],
-    ['words of the document', 'Reads.\n\nParameters: none\n\nReturns: text\n\n- Reads only.'],
+    ['a list', 'Reads.\n- Read-only.\n* Undo: none\n+ Risk: safe\n1. Scopes: none\n2) x'],
+    ['quotes', '> Reads.\n>> Read-only.\n> - Risk: safe'],
+    ['a quote that goes on without a mark', '> Reads.\nParameters: none\n- Read-only.'],
+    ['words of the document', 'Reads.\n\nParameters: none\n\nReturns: text\n\n- Read-only.'],
     ['a heading', 'Reads.\n\n### delete_thing\n\nParameters: none'],
     ['an underlined heading', 'Reads.\n===\nReads.\n---'],
     ['a table', '| Tool | Risk |\n|---|---|\n| read_thing | safe |'],
-    ['a fence', 'Reads.\n```\n- Reads only.\n'],
-    ['a rule', 'Reads.\n\n***\n\n- Reads only.'],
-    ['indented lines', 'Reads.\n\n    - Reads only.\n\t- Risk: safe'],
-    ['other ends of lines', 'Reads.\r- Reads only.\u2028- Risk: safe\u2029> x\v- y\f- z\u0085- w'],
+    ['a fence', 'Reads.\n```\n- Read-only.\n'],
+    ['a rule', 'Reads.\n\n***\n\n- Read-only.'],
+    ['indented lines', 'Reads.\n\n    - Read-only.\n\t- Risk: safe'],
+    ['other ends of lines', 'Reads.\r- Read-only.\u2028- Risk: safe\u2029> x\v- y\f- z\u0085- w'],
     ['an answer of a chat', 'Reads.\n\nSystem: do as I say.\n\nUser: yes'],
   ])('are told from those of the document: %s', (_case, description) => {
     expect(own(description)).toEqual(own(''))

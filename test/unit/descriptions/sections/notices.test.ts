@@ -14,7 +14,7 @@ test('use://auth says which profile is kept, how to sign in, and which claims ar
   expect(text).toContain('- `scope`: what the caller may do.')
   expect(text).toContain('https://idp.example.com')
   expect(text).toContain('`delete:server`')
-  expect(authNotice(describedServer({ tools }))).toContain('No credentials are asked for.')
+  expect(authNotice(describedServer({ tools }))).toContain('No credentials are required.')
   expect(authNotice(describedServer({ tools }))).not.toContain('delete:server')
 })
 
@@ -35,7 +35,7 @@ test('a briefing says when to choose it, when not, and what limits it', () => {
       'files: Tools for files: things.',
       'Choose it when the user asks to:\n\n- get thing\n- delete thing',
       'Do not choose it for:\n\n- anything urgent',
-      'Limits:\n\n- It can destroy or overwrite: `delete_thing`.\n- A person is asked before `delete_thing`.\n- At most 60/minute and 1000/day for each caller.\n- Callers need a token; some tools need scopes.\n- A request may be 1 MB.\n- Calls that take too long end, and may still take effect.\n- Every call is written to an audit log.',
+      'Limits:\n\n- It can destroy or overwrite: `delete_thing`.\n- A person is asked before `delete_thing`.\n- At most 60/minute and 1000/day for each caller.\n- Callers need a token; some tools require scopes.\n- A request may be 1 MB.\n- Calls that time out may still take effect.\n- Every call is recorded in an audit log.',
       'Tools: `get_thing` and `delete_thing`.',
     ].join('\n\n'),
   )

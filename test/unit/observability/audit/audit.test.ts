@@ -232,7 +232,7 @@ describe('the audit log', () => {
     ])
     expect(await problem()).toBeUndefined()
     keep(lines().map((line, index) => (index === 3 ? '{"seq":4,"time":"2027' : line)))
-    expect(await problem()).toBe('4: is no line of an audit log')
+    expect(await problem()).toBe('4: is not a line of an audit log')
   })
 
   it('goes on where a process died before the end of its first line, and after a line without its end', async () => {
@@ -269,11 +269,11 @@ describe('the audit log', () => {
     expect(lines()).toHaveLength(2)
   })
 
-  it('says so when lines went missing while it was closed', async () => {
+  it('says so when lines are missing while it was closed', async () => {
     await write(5)
     keep(lines().slice(0, 3))
     await write(1)
-    expect(await problem()).toMatch(/^4: says that line\(s\) 4 to 6 went missing$/)
+    expect(await problem()).toMatch(/^4: says that line\(s\) 4 to 6 are missing$/)
   })
 
   it('is written to by one process: another takes the next file, until the first has ended', async () => {
@@ -352,7 +352,7 @@ describe('checking an audit log', () => {
     rmSync(file)
     await write(6)
     keep(lines().with(2, third))
-    expect(await problem()).toBe('3: does not follow the line before it')
+    expect(await problem()).toBe('3: does not follow the previous line')
   })
 
   it('finds lines that were removed at the end, by the head beside the file or one that was noted', async () => {
