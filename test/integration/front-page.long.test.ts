@@ -130,7 +130,7 @@ describe.skipIf(!hasChromium())('the page for people, in a browser', () => {
     const statuses = await Promise.all(
       own.map(async (url) => `${new URL(url).pathname} ${(await fetch(url)).status}`),
     )
-    // The page of approvals is there, and asks for terminal code.
+    // The page of approvals is there, and asks for the code of the terminal.
     expect(statuses.filter((each) => !each.endsWith(' 200'))).toEqual(['/confirm 401'])
     expect(await page.locator('a[href^="https:"]').getAttribute('rel')).toBe('noopener noreferrer')
   })

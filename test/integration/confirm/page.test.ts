@@ -211,7 +211,7 @@ describe('the page of an approval', () => {
     expect((await get(url, { authorization: basic('bert') })).status).toBe(200)
   })
 
-  test('terminal code stands in no log', async () => {
+  test('the code of the terminal stands in no log', async () => {
     const { code, gateway, call } = await approvingGateway()
     const url = pageOf(await call({ disk: 'a' }))
     await post(url, new URLSearchParams({ code }).toString(), { 'content-type': form })

@@ -130,7 +130,7 @@ describe('auth', () => {
     ],
     [
       'auth: { jwt: { issuer: me, jwks: "https://a.b/keys", algorithms: [HS256] } }',
-      'auth.jwt.algorithms: HS256 requires `secret',
+      'auth.jwt.algorithms: HS256 requires `secret`',
     ],
     [
       'auth: { jwt: { issuer: me, jwks: "https://a.b/keys", algorithms: [none] } }',
@@ -208,7 +208,7 @@ describe('auth', () => {
     ['signed tokens alone', jwt, '', ['auth.jwt: set `client_id` here']],
     ['listed tokens alone', known, '', ['auth.opaque: add users with `approves_as`']],
     ['people without a say', `${jwt}, basic: { users: [{ ${person} }] }`, '', ['auth.jwt: set `client_id`']],
-    ['a store that no command reads', jwt, 'store: memory', ['takes a client that supports elicitation']],
+    ['a store that no command reads', jwt, 'store: memory', ['needs a client that supports elicitation']],
     ['people who approve', `${jwt}, basic: { users: [{ ${person}, approves_as: a }] }`, '', []],
     ['a sign-in', 'jwt: { issuer: "https://idp.example.com", client_id: pages }', '', []],
     ['calls that need no confirmation', jwt, 'features: { confirm: off }', []],
@@ -219,7 +219,7 @@ describe('auth', () => {
   ])('warns of pages that no browser can open, with %s', (_case, text, rest, expected) => {
     const found = load(`auth: { ${text} }\n${rest}`).warnings.map(
       ({ path, message }) =>
-        `${path}: ${message.replace(/^no browser can open the page of .* send no tokens: /, '')}`,
+        `${path}: ${message.replace(/^no browser can open the approval page, .* not send tokens: /, '')}`,
     )
     expect(found).toEqual(expected.map((each) => expect.stringContaining(each)))
   })

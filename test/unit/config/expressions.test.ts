@@ -39,7 +39,7 @@ describe('how a tool is undone or verified', () => {
     ],
     [
       'undo: drop(id=$.snapshot.id)',
-      '6:15 upstreams.one.tools.t.undo: $.snapshot is not known there: paths begin with $.args or $.result',
+      '6:15 upstreams.one.tools.t.undo: $.snapshot is not available here: paths begin with $.args or $.result',
     ],
     [
       'undo: drop() -> $.result.id',
@@ -60,11 +60,11 @@ describe('how a tool is undone or verified', () => {
     ],
     [
       'undo: { snapshot: a(x=$.result.x), restore: b() }',
-      '6:27 upstreams.one.tools.t.undo.snapshot: $.result is not known there: paths begin with $.args',
+      '6:27 upstreams.one.tools.t.undo.snapshot: $.result is not available here: paths begin with $.args',
     ],
     [
       'undo: { snapshot: a(), restore: b(), absent: "c(x=$.snapshot.x)" }',
-      '6:54 upstreams.one.tools.t.undo.absent: $.snapshot is not known there: paths begin with $.args or $.result',
+      '6:54 upstreams.one.tools.t.undo.absent: $.snapshot is not available here: paths begin with $.args or $.result',
     ],
     [
       'verify: list(title=$.args.title)',
@@ -72,7 +72,7 @@ describe('how a tool is undone or verified', () => {
     ],
     [
       'verify: list(title=$.result.title) -> $.result',
-      '6:17 upstreams.one.tools.t.verify: $.result is not known there: paths begin with $.args',
+      '6:17 upstreams.one.tools.t.verify: $.result is not available here: paths begin with $.args',
     ],
     [
       'verify: list() -> $.args.x',

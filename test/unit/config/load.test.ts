@@ -52,9 +52,9 @@ describe('slips of the pen are named for what they are', () => {
   })
 
   test.each([
-    ['htp://x/mcp', 'htp://: write http://'],
-    ['htttps://x/mcp', 'htttps://: write https://'],
-    ['ws://x/mcp', 'ws://: write http:// or https://'],
+    ['htp://x/mcp', 'MCP servers do not use the scheme htp://: write http://'],
+    ['htttps://x/mcp', 'MCP servers do not use the scheme htttps://: write https://'],
+    ['ws://x/mcp', 'MCP servers do not use the scheme ws://: write http:// or https://'],
     ['https//x/mcp', 'the URL is incomplete: write https:// before the host'],
     ['http:/x/mcp', 'the URL is incomplete: write http:// before the host'],
     ['localhost:3000/mcp', 'this has a port but no scheme: write http:// or https:// before it'],
@@ -241,7 +241,7 @@ describe('references', () => {
       'f:4:12 upstreams.it.args[0]: the environment variable B is not set: set it, or write ${B:-default}',
       'f:4:25 upstreams.it.args[1]: the file /nowhere cannot be read: it does not exist',
       'f:4:45 upstreams.it.args[2]: this is not a reference: write ${C}, or $${ for a literal ${',
-      'f:4:57 upstreams.it.args[3]: a `${` is never closed: write ${NAME}, or $${ for a literal ${',
+      'f:4:57 upstreams.it.args[3]: a `${` is not closed: write ${NAME}, or $${ for a literal ${',
     ])
   })
 })
@@ -390,22 +390,22 @@ describe('problems', () => {
     [
       'any origin on an open address',
       `${it}auth: none\nlisten: { host: "::", origins: ["*"] }`,
-      '`*` lets any web page',
+      '`*` allows any web page',
     ],
     ['another auth', `${it}auth: { jwt: {} }`, 'f:2:9 auth.jwt: needs `issuer`'],
     ['a bad name', 'upstreams:\n  My_Files: x', 'f:2:3 upstreams.My_Files: the name must be lower-case'],
-    ['a reserved name', 'upstreams:\n  server-card: x', '`server-card-2` would do'],
-    ['the name of the gateway', 'upstreams:\n  gatehouse: x', '`gatehouse-2` would do'],
+    ['a reserved name', 'upstreams:\n  server-card: x', 'for example `server-card-2`'],
+    ['the name of the gateway', 'upstreams:\n  gatehouse: x', 'for example `gatehouse-2`'],
     ['neither command nor url', one('idle: 1m'), 'f:2:3 upstreams.it: needs `command` or `url`'],
-    ['command and url', one('url: https://h, command: x'), 'upstreams.it.command: there is a `url` too'],
+    ['command and url', one('url: https://h, command: x'), 'upstreams.it.command: `url` is also set'],
     ['sse with a command', one('command: x, transport: sse'), 'requires `url`'],
     ['stdio with a url', one('url: https://h, transport: stdio'), 'requires `command`'],
-    ['a token with a command', one('command: x, token: "${T}"'), 'requires `url`: a command gets'],
+    ['a token with a command', one('command: x, token: "${T}"'), 'requires `url`: set secrets of a command'],
     ['env with a url', one('url: https://h, env: { A: b }'), 'upstreams.it.env: requires `command`'],
     [
       'two authorizations',
       one('url: https://h, token: "${T}", headers: { Authorization: "${T}" }'),
-      '`token` sets this',
+      '`token` already sets this',
     ],
     [
       'a header of the gateway',
@@ -435,7 +435,7 @@ describe('problems', () => {
       'must be quoted: "${NAME}"',
     ],
     ['a tab', 'upstreams:\n\tit: x', 'f:2:1 a tab cannot be used'],
-    ['two documents', 'upstreams: { it: x }\n---\na: 1', 'f:2:1 the file must hold one document'],
+    ['two documents', 'upstreams: { it: x }\n---\na: 1', 'f:2:1 the file must contain one document'],
   ])('name %s', (_what, text, expected) => {
     const found = problems(text, { T: 't' })
     expect(found).toHaveLength(1)

@@ -67,7 +67,7 @@ describe('oauth of an upstream', () => {
   it.each(['authorization_code', 'token_exchange'])('never shares connections with %s', (grant) => {
     const text = `{ url: "${url}", isolation: shared, oauth: { grant: ${grant}, client_id: a } }`
     expect(problems(text)).toEqual([
-      expect.stringContaining('upstreams.it.isolation: each caller has credentials'),
+      expect.stringContaining('upstreams.it.isolation: each caller has its own credentials'),
     ])
   })
 
@@ -100,7 +100,7 @@ describe('oauth of an upstream', () => {
       const { warnings } = loadSettings(text, { file: '/srv/gateway.config.yaml', env: {} })
       return warnings.map(({ path, message }) => `${path}: ${message}`)
     }
-    const missing = [expect.stringMatching(/^upstreams\.it\.oauth\.grant: no caller comes with a token/)]
+    const missing = [expect.stringMatching(/^upstreams\.it\.oauth\.grant: callers have no token/)]
     expect(of('auth: none')).toEqual(missing)
     const hash = `sha256:5b1f0c9e7a:${'0'.repeat(64)}`
     expect(of(`auth: { opaque: { tokens: [{ id: one, hash: "${hash}" }] } }`)).toEqual(missing)

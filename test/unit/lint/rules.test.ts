@@ -134,7 +134,7 @@ describe('a rule that is broken says where', () => {
     ['tasks that no tool takes', 'C118', { capabilities: { tasks: { requests: { tools: {} } } } }, /no tool/],
     ['tasks that are not declared', 'C118', tool({ execution: { taskSupport: 'required' } }), /get_note/],
     ['tools without a description', 'C120', tool({ description: '' }), /no description/],
-    ['descriptions that say nothing', 'C120', tool({ description: 'A note.' }), /no more than/],
+    ['descriptions that say nothing', 'C120', tool({ description: 'A note.' }), /description is only/],
     [
       'destruction that is not warned of',
       'C120',
@@ -177,7 +177,7 @@ describe('a rule that is broken says where', () => {
       'arguments of prompts that are no list',
       'C158',
       { prompts: [{ name: 'brief', arguments: {} }] },
-      /no list/,
+      /not a list/,
     ],
     [
       'reserved schemes used for something else',

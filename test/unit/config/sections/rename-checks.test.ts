@@ -4,9 +4,9 @@ import { renameProblems } from '../../../../src/config/sections/upstream.ts'
 const path = ['upstreams', 'jira', 'tools']
 
 it.each([
-  ['a pattern', { 'get_*': { rename: 'get' } }, 'get_*', 'name one'],
+  ['a pattern', { 'get_*': { rename: 'get' } }, 'get_*', 'give one name'],
   ['the same name', { get: { rename: 'get' } }, 'get', 'already its name'],
-  ['a name given twice', { a: { rename: 'c' }, b: { rename: 'c' } }, 'b', 'the new name of a too'],
+  ['a name given twice', { a: { rename: 'c' }, b: { rename: 'c' } }, 'b', 'also the new name of a'],
   [
     'a name with settings of its own',
     { a: { rename: 'b' }, b: { risk: 'safe' } },

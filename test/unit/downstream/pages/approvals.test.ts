@@ -318,7 +318,7 @@ describe('programs', () => {
     expect(parse(await broken.text())).toMatchObject({ error: { code: 'INVALID_INPUT' } })
   })
 
-  it('have nothing to say where people are known by terminal code', async () => {
+  it('have nothing to say where people are known by the code of the terminal', async () => {
     const { ask, post, get, operator, status } = site(byCode)
     const id = await ask()
     const cookie = `${operator.cookie}=${operator.createSession(operator.code)}`
@@ -329,7 +329,7 @@ describe('programs', () => {
   })
 })
 
-describe('terminal code', () => {
+describe('the code of the terminal', () => {
   it('is asked for before anything of a call is shown', async () => {
     const { ask, get } = site(byCode)
     const page = await get(`/confirm/${await ask()}`)

@@ -246,7 +246,7 @@ describe('the audit log', () => {
 
   it('does not write to a file that is something else', async () => {
     writeFileSync(file, 'upstreams:\n  a: b\n')
-    expect(() => open()).toThrow('no audit log')
+    expect(() => open()).toThrow('not an audit log')
     expect(readFileSync(file, 'utf8')).toBe('upstreams:\n  a: b\n')
   })
 
@@ -273,7 +273,7 @@ describe('the audit log', () => {
     await write(5)
     keep(lines().slice(0, 3))
     await write(1)
-    expect(await problem()).toMatch(/^4: says that line\(s\) 4 to 6 are missing$/)
+    expect(await problem()).toMatch(/^4: reports that line\(s\) 4 to 6 are missing$/)
   })
 
   it('is written to by one process: another takes the next file, until the first has ended', async () => {
