@@ -68,7 +68,7 @@ export function createAuthGate({ auth, listen, port, pageSignIn, log }: Options)
   const resources = createResources(auth, listen, port)
   const {
     caller,
-    serviceAccount: serviceAccount,
+    serviceAccount,
     probes,
   } = createAuthenticator({ auth, resources, now: Date.now })
   const open = new Set([...opening, ...auth.anonymous])
