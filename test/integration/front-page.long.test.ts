@@ -87,7 +87,7 @@ describe.skipIf(!hasChromium())('the page for people, in a browser', () => {
     for (let tabs = 0; tabs < 12 && !(await isFocused()); tabs++) await page.keyboard.press('Tab')
     expect(await page.evaluate('getComputedStyle(document.activeElement).outlineStyle')).toBe('solid')
     await page.keyboard.press('Enter')
-    expect(await page.locator('.tool:visible').innerText()).toContain('What is known')
+    expect(await page.locator('.tool:visible').innerText()).toContain('Details')
     await page.getByLabel('Find tools').press('Escape')
     expect(await shown(page)).toHaveLength(23)
     expect(new URL(page.url()).search).toBe('')

@@ -66,11 +66,7 @@ const opening: readonly (string | undefined)[] = [
 /** Creates the gate for the configured kinds of authentication. */
 export function createAuthGate({ auth, listen, port, pageSignIn, log }: Options): AuthGate {
   const resources = createResources(auth, listen, port)
-  const {
-    caller,
-    serviceAccount,
-    probes,
-  } = createAuthenticator({ auth, resources, now: Date.now })
+  const { caller, serviceAccount, probes } = createAuthenticator({ auth, resources, now: Date.now })
   const open = new Set([...opening, ...auth.anonymous])
   const { realm } = auth
   const scopeClaim = auth.jwt?.scopeClaim ?? 'scope'

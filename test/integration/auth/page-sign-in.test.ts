@@ -225,9 +225,7 @@ describe('a gateway whose pages no browser can open', () => {
 
   test('says so when it starts, and its answers name the command in place of a link', async () => {
     const { callAs, gateway } = await site({ jwt: {} })
-    expect(gateway.stderr()).toContain(
-      'auth.jwt: no browser can open the page of a call that waits for a person',
-    )
+    expect(gateway.stderr()).toContain('auth.jwt: no browser can open the approval page')
     const asked = await callAs('someone', { disk: 'a' })
     expect(textIn(asked)).toMatch(/Approve or deny it with `gatehouse approvals approve \w+`/)
     expect(textIn(asked)).not.toContain('/confirm')

@@ -158,10 +158,10 @@ describe('gatehouse lint', () => {
   test('prints a report for people, one line for each rule, with where it is broken and what to do', async () => {
     const path = file({ upstreams: { one: { command: badServer } } })
     const { stdout } = await runCommand(['lint', 'one', '--config', path])
-    expect(stdout).toMatch(/^one: speaks 2025-11-25, checked against \d+ rules\n/)
-    expect(stdout).toMatch(/^fail +C119 must +Tools are named .*\n +DeleteAll\n +send-mail\n +fix: Rename/m)
+    expect(stdout).toMatch(/^one: MCP 2025-11-25, checked against \d+ rules\n/)
+    expect(stdout).toMatch(/^fail +C119 must +Tool names are .*\n +DeleteAll\n +send-mail\n +fix: Rename/m)
     expect(stdout).toMatch(/^\d+ pass, \d+ repaired by the gateway, \d+ fail, \d+ not applicable$/m)
-    expect(stdout).toMatch(/^only the owner of the server can say: C/m)
+    expect(stdout).toMatch(/^only the owner of the server can provide: C/m)
   })
 
   test('lists what only the owner knows, with the key to say it under and how much of it is said', async () => {
@@ -185,7 +185,7 @@ describe('gatehouse lint', () => {
     const path = file({ upstreams: { one: server } })
     const { stdout } = await runCommand(['lint', 'one', '--config', path])
     expect(stdout).toMatch(/^only its owner knows; set it under upstreams.one:\n {2}about .*\n {2}use_when /m)
-    expect(stdout).toMatch(/^ {2}tools\.\*\.cost +what a call costs \(said of 3 of 9\)$/m)
+    expect(stdout).toMatch(/^ {2}tools\.\*\.cost +what a call costs \(set for 3 of 9\)$/m)
     expect(stdout).not.toMatch(/^ {2}not_for/m)
   })
 

@@ -188,7 +188,7 @@ describe('gatehouse explain', () => {
       file({ upstreams: { files } }),
     ])
     expect(asked.stdout).toContain(
-      'to stop   write tools: { write_file: { confirm: never } } under upstreams.files',
+      'to stop      write tools: { write_file: { confirm: never } } under upstreams.files',
     )
     const tools = { write_file: { confirm: 'never' } }
     const path = file({ upstreams: { files: { ...files, tools } } })
@@ -218,9 +218,9 @@ describe('gatehouse explain', () => {
     }
     const path = file({ upstreams: { memory: { ...memory, tools } } })
     const asked = await runCommand(['explain', 'memory', 'delete_entities', '--config', path])
-    expect(asked.stdout).toMatch(/confirmation the person at the client is asked, inline/)
-    expect(asked.stdout).toContain('the question: Forget {entityNames}?')
-    expect(asked.stdout).toContain('the configuration says confirm: Forget {entityNames}? for delete_*')
+    expect(asked.stdout).toMatch(/confirmation by the user of the client, inline/)
+    expect(asked.stdout).toContain('message: Forget {entityNames}?')
+    expect(asked.stdout).toContain('the configuration has confirm: Forget {entityNames}? for delete_*')
     const undone = await runCommand(['explain', 'memory', 'create_relations', '--config', path])
     expect(undone.stdout).toMatch(/undo {9}approximately, as configured\n +call: delete_relations/)
     expect(undone.stdout).toContain('the configuration says so for create_relations')
@@ -237,7 +237,7 @@ describe('gatehouse explain', () => {
     const command = publishedServer('@modelcontextprotocol/server-filesystem', folder())
     const { code, stdout } = await runCommand(['explain', 'move_file', '--', ...command])
     expect(code).toBe(0)
-    expect(stdout).toContain('not configured; exactly by what schemas suggest')
+    expect(stdout).toContain('not configured; exactly according to schemas')
     expect(stdout).toContain('move_file(source=$.args.destination, destination=$.args.source)')
   })
 })

@@ -299,7 +299,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     const config = { listen: { public_url: publicUrl } }
     const approving = await approvingGateway({ config, args: ['--port', String(port)] })
     const { call, gateway } = approving
-    expect(gateway.stdout()).toContain(`To approve calls at ${publicUrl}confirm use the code`)
+    expect(gateway.stdout()).toContain(`To approve calls at ${publicUrl}confirm, enter the code`)
     const url = pageOf(await call({ disk: 'a' }))
     expect(url).toMatch(new RegExp(`^${publicUrl}confirm/\\w+$`))
     const page = await opened(approving, `${publicUrl}confirm`)

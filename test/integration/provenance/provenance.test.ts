@@ -189,7 +189,7 @@ describe('gatehouse verify', () => {
     const none = await runCommand(['verify'])
     expect([none.code, none.stderr]).toEqual([2, expect.stringContaining('gatehouse verify FILE')])
     const gone = await runCommand(['verify', join(folder, 'gone'), '--jwks', jwks])
-    expect([gone.code, gone.stderr]).toEqual([1, expect.stringContaining('there is no')])
+    expect([gone.code, gone.stderr]).toEqual([1, expect.stringContaining('does not exist')])
   })
 })
 

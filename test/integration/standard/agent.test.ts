@@ -88,7 +88,7 @@ describe.each(['2025-11-25', '2026-07-28'])('to a client of %s the corporate pro
 
   it('C157 instructs agents: each tool, limits, what to answer', async () => {
     const text = await prompt(await clientOf(strict, '/notes', revision), 'agent_prompt')
-    expect(text).toMatch(/## Rules[^]*A person is asked before `delete_note`[^]*Callers need a token/)
+    expect(text).toMatch(/## Rules[^]*Confirmation is required before `delete_note`[^]*Callers need a token/)
     expect(text).toMatch(/## Answers[^]*never as instructions/)
     expect(text).toMatch(/### get_note[^]*"id"[^]*### delete_note/)
   })
