@@ -1,12 +1,12 @@
 /**
- * Judges a folder of tool lists against their labels, and writes what the test needs of them.
+ * Compares judgements of a folder of tool lists with their labels, and writes fixtures for the test.
  *
  *   node scripts/judgement-corpus.ts LISTS [FIXTURES]
  *
  * LISTS holds `<server>.json` (`server`, `package`, `version`, `tools`: entries of `tools/list`) and
- * `<server>.labels.json` (`tools`: a label and a reason by name). FIXTURES gets a file for each server, without the
- * server's texts: of descriptions only the words that the judge knows are kept, all others become `x`. The judgement
- * of the reduced tool must be that of the whole one.
+ * `<server>.labels.json` (`tools`: a label and a reason by name). FIXTURES receives one file for each server, without the
+ * server's texts: only words of descriptions that the judge knows are kept, all others become `x`. The judgement of the
+ * reduced tool must equal that of the original.
  */
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -62,7 +62,7 @@ function labelled(name: string): LabelledServer {
   return { server, package: lists.package, ...(version !== undefined && { version }), tools }
 }
 
-/** What a judgement decides, without its wording. */
+/** The decisions of a judgement, without its texts. */
 function decision(definition: Readonly<Record<string, unknown>>, context: Context) {
   const { effect, baseEffect: least, conditions, dryRun } = judge(definition, context)
   return { effect, least, dryRun, conditions: conditions.map(({ effect: worst, when }) => ({ worst, when })) }

@@ -3,8 +3,8 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Ran, standardReport } from '../test/support/standard-report.ts'
 
-// Runs the tests whose names start with a row of the corporate standard, and writes what became of each row.
-// With the name of a JSON report of vitest, reads that in place of running anything.
+// Runs the tests whose names start with a row of the corporate profile, and writes the result of each row.
+// Given a JSON report of vitest, reads that instead of running the tests.
 const root = join(import.meta.dirname, '..')
 const [given] = process.argv.slice(2)
 const report = standardReport(testsIn(given ?? run()))
@@ -37,11 +37,11 @@ interface VitestReport {
 function testsIn(file: string): Ran[] {
   const { testResults }: VitestReport = JSON.parse(readFileSync(file, 'utf8'))
   return testResults.flatMap(({ name, status, assertionResults }) => {
-    // A file that cannot be loaded may hold the tests of any row.
+    // A file that cannot be loaded may contain tests of any row.
     if (status === 'failed' && assertionResults.length === 0) return [{ names: [name], state: 'not loaded' }]
     return (
       assertionResults
-        // What the name pattern left out is no result.
+        // Tests excluded by the name pattern are not results.
         .filter((each) => each.status !== 'skipped' && each.status !== 'pending')
         .map((each) => ({ names: [...each.ancestorTitles, each.title], state: each.status }))
     )

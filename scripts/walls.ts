@@ -5,11 +5,11 @@ import type { OxlintOverride } from 'oxlint'
 interface Wall {
   /** A folder of `src`, a folder in it, or one file that differs from its folder. */
   readonly part: string
-  /** The folders and files of `src` it may import, besides its own. */
+  /** The folders and files of `src` it may import, in addition to its own. */
   readonly may?: readonly string[]
-  /** The packages and Node modules it may import, besides those open to all. */
+  /** The packages and Node modules it may import, in addition to the common ones. */
   readonly uses?: readonly string[]
-  /** What of its own folder it may import; everything unless said otherwise. */
+  /** The files of its own folder it may import. Default: all. */
   readonly own?: readonly string[]
 }
 
@@ -18,7 +18,7 @@ const files = ['node:fs', 'node:os', 'node:path', 'node:url']
 const sockets = ['node:http', 'node:net', 'node:stream']
 const timers = ['node:timers/promises']
 
-/** Everything that the composition puts together. */
+/** All modules that the composition imports. */
 const parts = ['core', 'protocol', 'store', 'records', 'observability', 'catalog', 'upstream'].concat([
   'features',
   'descriptions',
@@ -124,12 +124,12 @@ const walls: readonly Wall[] = [
   { part: 'main.ts', may: ['cli', 'gateway', 'config', 'core'], uses: ['node:module'], own: [] },
 ]
 
-/** The lint overrides that keep every wall of `src`; a file that no wall names may import nothing. */
+/** The lint overrides for all walls of `src`; a file without a wall may import nothing. */
 export function importWalls(): OxlintOverride[] {
   return [allowOnly('src/**', 'a file that no wall names', []), ...walls.flatMap(overridesOf)]
 }
 
-/** The lint overrides for globals that belong to one place of `src`. */
+/** The lint overrides for globals that only one module may use. */
 export function globalWalls(): OxlintOverride[] {
   return [
     forbid(['src/**'], [environment, exit, output]),
@@ -169,7 +169,7 @@ function overridesOf({ part, may = [], uses = [], own = ['*.ts', '[a-z]*/*.ts'] 
   ]
 }
 
-/** How a file in the folder `place` of `src` names `path`. */
+/** The import specifiers of `path` in a file in the folder `place` of `src`. */
 function specifier(place: string, path: string): string {
   const relative = posix.relative(place, path)
   return relative.startsWith('.') ? relative : `./${relative}`

@@ -3,8 +3,8 @@
  *
  *   node scripts/write-packs.ts PACK LIST…
  *
- * PACK is the file of a pack, each LIST a file with `tools`: the entries of `tools/list` of one version. Read what a
- * new version says of the tools first: by its hash a definition is taken for what the pack says.
+ * PACK is the file of a pack, each LIST a file with `tools`: the entries of `tools/list` of one version. Review the
+ * definitions of a new version first: the pack applies to every definition with a listed hash.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { definitionHash, type Pack } from '../src/catalog/classify.ts'

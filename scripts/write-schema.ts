@@ -2,5 +2,5 @@ import { writeFileSync } from 'node:fs'
 import { schemaText } from '../src/config/schema.ts'
 import { features } from '../src/features/index.ts'
 
-// Writes the JSON Schema of the configuration that is shipped for editors.
+// Writes the JSON Schema of the configuration that is published for editors.
 writeFileSync(new URL('../gateway.schema.json', import.meta.url), schemaText(features))

@@ -1,5 +1,5 @@
 /**
- * `gatehouse approvals`: lists pending approvals and decides them, on the store alone; no gateway has to run.
+ * `gatehouse approvals`: lists pending approvals and decides them. It works on the store; no gateway needs to run.
  */
 import { rememberText } from '../core/remember.ts'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
@@ -17,8 +17,8 @@ import {
 } from '../records/approvals.ts'
 import { didYouMean, parseWords, readSource, storeAlone, UsageError, userName } from './options.ts'
 
-/** What the command can be told. */
-const known = {
+/** The options of the command. */
+const optionTypes = {
   config: { type: 'string', short: 'c' },
   'env-file': { type: 'string' },
   store: { type: 'string' },
@@ -28,21 +28,21 @@ const known = {
   remember: { type: 'boolean' },
 } as const
 
-/** How much of an id has to be given. */
+/** The shortest accepted prefix of an id. */
 const MIN_ID_LENGTH = 6
 
 const verdicts = { approve: 'approved', deny: 'denied' } as const
 
-/** `gatehouse approvals list | show | approve | deny`: shows calls that wait for people, and decides them. */
+/** `gatehouse approvals list | show | approve | deny`: lists the calls that wait for approval, and decides them. */
 export async function approvals(args: readonly string[]): Promise<number> {
-  const told = read(args)
+  const options = parse(args)
   const { settings } =
-    told.store === undefined ? readSource({ ...told, isForStore: true }) : storeAlone(told.store)
+    options.store === undefined ? readSource({ ...options, isForStore: true }) : storeAlone(options.store)
   const log = openLog('warn', process.stderr.isTTY)
   const store = await openSharedStore(settings, log)
   try {
-    const recorded: Recorded = (decide) => audited(settings, log, decide)
-    const text = await act(createApprovals(store, Date.now), told, recorded)
+    const withAudit: WithAudit = (decide) => audited(settings, log, decide)
+    const text = await act(createApprovals(store, Date.now), options, withAudit)
     process.stdout.write(`${text}\n`)
   } finally {
     await store.close()
@@ -50,25 +50,25 @@ export async function approvals(args: readonly string[]): Promise<number> {
   return 0
 }
 
-/** Makes a decision that is recorded. */
-type Recorded = (decide: (audit: Audit | undefined) => Promise<Approval>) => Promise<Approval>
+/** Runs a decision with the audit log it is withAudit in. */
+type WithAudit = (decide: (audit: Audit | undefined) => Promise<Approval>) => Promise<Approval>
 
 async function act(
-  kept: Approvals,
-  { action, id, isJson, reason, typed, isRemembered }: Told,
-  recorded: Recorded,
+  records: Approvals,
+  { action, id, isJson, reason, typed, isRemembered }: ApprovalOptions,
+  withAudit: WithAudit,
 ): Promise<string> {
   if (action === 'list') {
-    // Those that wait come first.
-    const all = (await kept.list()).toSorted((one, other) => listingOrder(one) - listingOrder(other))
+    // Pending approvals come first.
+    const all = (await records.list()).toSorted((one, other) => listingOrder(one) - listingOrder(other))
     if (isJson) return JSON.stringify({ approvals: all.map(approvalView) }, null, 2)
-    return all.length === 0 ? 'No call waits for approval.' : all.map(approvalLine).join('\n')
+    return all.length === 0 ? 'No calls wait for approval.' : all.map(approvalLine).join('\n')
   }
-  const approval = await named(kept, id)
+  const approval = await findApproval(records, id)
   if (action === 'show') return isJson ? asJson(approval) : approvalText(approval)
   const verdict = verdicts[action]
   if (isMistyped(approval, { verdict, entered: typed }))
-    throw new Error(`to approve ${approval.id} give --typed ${escapeHidden(JSON.stringify(approval.typed))}`)
+    throw new Error(`to approve ${approval.id}, add --typed ${escapeHidden(JSON.stringify(approval.typed))}`)
   const decision = {
     by: userName(),
     via: 'command_line',
@@ -76,8 +76,8 @@ async function act(
     ...(reason !== undefined && { reason }),
     ...(isRemembered && { remember: true as const }),
   } as const
-  const after = await recorded(async (audit) => {
-    const decided = await kept.decide(approval.id, decision)
+  const after = await withAudit(async (audit) => {
+    const decided = await records.decide(approval.id, decision)
     audit?.decided(stepOf(decided, decision))
     return decided
   })
@@ -88,19 +88,20 @@ function asJson(approval: Approval): string {
   return JSON.stringify(approvalView(approval), null, 2)
 }
 
-/** Finds an approval by its id, or by the beginning of it. @throws Error */
-async function named(kept: Approvals, id: string): Promise<Approval> {
-  const whole = await kept.find(id)
+/** Finds an approval by its id or a prefix of it. @throws Error */
+async function findApproval(records: Approvals, id: string): Promise<Approval> {
+  const whole = await records.find(id)
   if (whole) return whole
-  if (await kept.isExpired(id)) throw new Error(`the time to decide ${id} is over`)
-  const found = id.length < MIN_ID_LENGTH ? [] : (await kept.list()).filter((each) => each.id.startsWith(id))
+  if (await records.isExpired(id)) throw new Error(`the time to decide ${id} is over`)
+  const found =
+    id.length < MIN_ID_LENGTH ? [] : (await records.list()).filter((each) => each.id.startsWith(id))
   const [first] = found
   if (first && found.length === 1) return first
-  if (first) throw new Error(`${found.length} approvals begin with ${id}: write more of it`)
-  throw new Error(`there is no approval ${JSON.stringify(id)}. See gatehouse approvals list`)
+  if (first) throw new Error(`${found.length} approvals begin with ${id}: give more characters`)
+  throw new Error(`no such approval: ${JSON.stringify(id)}. See gatehouse approvals list`)
 }
 
-interface Told {
+interface ApprovalOptions {
   readonly action: 'list' | 'show' | 'approve' | 'deny'
   readonly id: string
   readonly config: string | undefined
@@ -112,25 +113,27 @@ interface Told {
   readonly isRemembered: boolean
 }
 
-function read(args: readonly string[]): Told {
-  const { values, positionals } = parseWords(args, known)
+function parse(args: readonly string[]): ApprovalOptions {
+  const { values, positionals } = parseWords(args, optionTypes)
   const [word, id, ...more] = positionals
   const actions = ['list', 'show', 'approve', 'deny'] as const
   const action = actions.find((each) => each === word)
   if (!action)
     throw new UsageError(
-      `write gatehouse approvals list, show, approve or deny${didYouMean(word ?? '', actions)}`,
+      `use gatehouse approvals list, show, approve or deny${didYouMean(word ?? '', actions)}`,
     )
-  if (action !== 'list' && id === undefined) throw new UsageError(`name what to ${action}: an id`)
+  if (action !== 'list' && id === undefined) throw new UsageError(`${action} needs the id of an approval`)
   if (more.length > 0 || (action === 'list' && id !== undefined))
-    throw new UsageError('name one approval at a time')
+    throw new UsageError('give one approval at a time')
   const { config, 'env-file': envFile, store, json = false, ...decision } = values
   const { reason, typed, remember: isRemembered = false } = decision
   if (store !== undefined && config !== undefined) throw new UsageError('give either --config or --store')
   if (reason !== undefined && action !== 'approve' && action !== 'deny')
-    throw new UsageError('--reason has no meaning here')
-  if (typed !== undefined && action !== 'approve') throw new UsageError('--typed has no meaning here')
-  if (isRemembered && action !== 'approve') throw new UsageError('--remember has no meaning here')
+    throw new UsageError('--reason is not an option of this command')
+  if (typed !== undefined && action !== 'approve')
+    throw new UsageError('--typed is not an option of this command')
+  if (isRemembered && action !== 'approve')
+    throw new UsageError('--remember is not an option of this command')
   return {
     action,
     id: id ?? '',
@@ -148,7 +151,7 @@ function listingOrder({ status }: Approval): number {
   return status === 'pending' ? 0 : 1
 }
 
-// Approvals as text for a terminal. Foreign text is escaped.
+// Approvals as text for a terminal. Text from servers and callers is escaped.
 
 /** One approval in a list. */
 export function approvalLine(approval: Approval): string {
@@ -157,7 +160,7 @@ export function approvalLine(approval: Approval): string {
   return `${id}  ${status.padEnd(8)}  ${risk.padEnd(11)}  ${what}, by ${oneLine(caller)}, until ${timeText(expiresAt)}`
 }
 
-/** Everything about an approval. */
+/** The details of an approval. */
 export function approvalText(approval: Approval): string {
   const { id, status, message, tool, upstream, risk, caller, expiresAt, typed, offer, stop, sent } = approval
   const { approvers, needed, decisions } = approval
@@ -165,7 +168,7 @@ export function approvalText(approval: Approval): string {
   return [
     `approval   ${id}`,
     `status     ${status}`,
-    `asked      ${indented(escapeHidden(message), '           ')}`,
+    `message    ${indented(escapeHidden(message), '           ')}`,
     `tool       ${oneLine(tool)}`,
     `server     ${oneLine(upstream)}`,
     `risk       ${risk}`,
@@ -174,23 +177,25 @@ export function approvalText(approval: Approval): string {
     `approvals  ${approvedCount(approval)} of ${needed}${by}`,
     ...(typed === undefined ? [] : [`to type    ${oneLine(typed)}`]),
     ...(stop
-      ? [`stop       to be asked no more, write ${oneLine(stop.write)} under ${oneLine(stop.under)}`]
+      ? [`stop       to stop being asked, write ${oneLine(stop.write)} under ${oneLine(stop.under)}`]
       : []),
-    ...(offer ? [`remember   with --remember it holds for ${rememberText(offer)}`] : []),
+    ...(offer ? [`remember   with --remember it applies for ${rememberText(offer)}`] : []),
     'arguments',
     `  ${indented(escapeHidden(JSON.stringify(approval.arguments, null, 2)), '  ')}`,
-    ...(sent === undefined ? [] : ['arguments as they were sent, which say more', `  ${oneLine(sent)}`]),
+    ...(sent === undefined
+      ? []
+      : ['arguments as sent (differ from the parsed values)', `  ${oneLine(sent)}`]),
     ...decisions.map(decisionText),
   ].join('\n')
 }
 
-/** What became of an approval by a decision. */
+/** The outcome of a decision. */
 export function decidedLine(approval: Approval, verdict: Decision['verdict']): string {
   const { id, status, needed, tool, upstream } = approval
   const what = `${oneLine(tool)} on ${oneLine(upstream)} (${id})`
   if (verdict === 'denied') return `Denied ${what}.`
   if (status === 'pending') return `Approved ${what}: ${approvedCount(approval)} of ${needed}.`
-  return `Approved ${what}: it runs when the call is made again, once.`
+  return `Approved ${what}: it runs once, when the call is repeated.`
 }
 
 function decisionText({ by, via, verdict, at, reason, remember }: Decision): string {

@@ -12,58 +12,58 @@ const options = {
   json: { type: 'boolean' },
 } as const
 
-/** `gatehouse audit verify FILE…`: finds the first line of an audit log that was removed, altered or moved. */
+/** `gatehouse audit verify FILE…`: finds the first line of an audit log that was removed, altered or moved. Exits with 1 if there is one. */
 export async function audit(args: readonly string[]): Promise<number> {
   const { values, positionals } = parseWords(args, options)
   const [action, ...files] = positionals
   if (action !== 'verify')
-    throw new UsageError(`write gatehouse audit verify FILE${didYouMean(action ?? '', ['verify'])}`)
-  if (files.length === 0) throw new UsageError('name the file of an audit log')
-  for (const file of files) if (!existsSync(file)) throw new Error(`there is no ${file}`)
-  const verdicts = await verdictsOn(files, values)
-  const isWhole = verdicts.every(({ problem }) => !problem)
+    throw new UsageError(`use gatehouse audit verify FILE${didYouMean(action ?? '', ['verify'])}`)
+  if (files.length === 0) throw new UsageError('give the file of an audit log')
+  for (const file of files) if (!existsSync(file)) throw new Error(`${file} does not exist`)
+  const results = await verifyAll(files, values)
+  const isWhole = results.every(({ problem }) => !problem)
   if (values.json) {
-    const logs = verdicts.map(({ last, anchored = null, ...verdict }) => ({
-      ...verdict,
+    const logs = results.map(({ last, anchored = null, ...result }) => ({
+      ...result,
       ...(last && { head: last.hash }),
       anchored,
     }))
     process.stdout.write(`${JSON.stringify({ ok: isWhole, logs }, null, 2)}\n`)
     return isWhole ? 0 : 1
   }
-  for (const { files: own, lines, last, anchored, problem } of verdicts) {
+  for (const { files: logFiles, lines, last, anchored, problem } of results) {
     if (problem) {
       const place = problem.line === undefined ? '' : `:${problem.line}`
       process.stderr.write(`${problem.file}${place}: ${problem.reason}\n`)
     } else {
       process.stdout.write(
-        `${own.join(', ')}: ${lines} lines, unbroken; head ${last?.hash}${endText(anchored, values.head)}\n`,
+        `${logFiles.join(', ')}: ${lines} lines, intact; head ${last?.hash}${endText(anchored, values.head)}\n`,
       )
     }
   }
   return isWhole ? 0 : 1
 }
 
-/** What vouches for the end of a log, besides what is in its own folder. */
+/** What proves the end of a log, apart from the files in its own folder. */
 function endText(anchored: number | undefined, head: string | undefined): string {
   if (anchored !== undefined) return `; anchored in the store up to line ${anchored}`
   if (head !== undefined) return ''
-  return '; the end is not anchored: lines cut off together with the .head file would not be missed (name --config of the gateway, or --head)'
+  return '; the end is not anchored: the removal of the last lines together with the .head file would go unnoticed (give --config of the gateway, or --head)'
 }
 
-type Verdicts = ReturnType<typeof verifyAudit>
+type Results = ReturnType<typeof verifyAudit>
 
-/** Verifies against the store of the gateways too, where a configuration names one that is there. */
-async function verdictsOn(
+/** Also verifies against the anchor in the store, if a configuration names an existing store. */
+async function verifyAll(
   files: readonly string[],
   { head, config, 'env-file': envFile }: { head?: string; config?: string; 'env-file'?: string },
-): Verdicts {
+): Results {
   const isGiven = config !== undefined
   const store = await storeOf({ config, envFile }).catch((error: unknown) => {
-    // Whoever only happens to stand beside a configuration still gets the chain verified.
+    // A configuration that merely is in the current folder must not prevent the verification of the chain.
     if (isGiven) throw error
     const reason = error instanceof Error ? error.message : String(error)
-    process.stderr.write(`gatehouse: the store was not asked: ${reason}\n`)
+    process.stderr.write(`gatehouse: the store was not checked: ${reason}\n`)
   })
   try {
     const anchorOf = async (file: string) => store?.anchors?.read(resolve(file))

@@ -1,15 +1,15 @@
-/** `gatehouse changelog`: prints the contract versions that gateways recorded of servers. */
+/** `gatehouse changelog`: prints the contract versions of servers, as recorded by gateways. */
 import { changelogView, contractChangelog } from '../descriptions/formats/changelog.ts'
 import { openLog } from '../gateway/gateway.ts'
 import { openSharedStore } from '../gateway/offline.ts'
 import { Contracts } from '../records/contracts.ts'
 import { readOptions, readSource, serverNamed, UsageError } from './options.ts'
 
-/** `gatehouse changelog [server]`: what servers offer, and what of it changed, from the store of running gateways. */
+/** `gatehouse changelog [server]`: prints what servers offer and how it changed, from the store of running gateways. */
 export async function changelog(args: readonly string[]): Promise<number> {
   const options = readOptions(args, ['config', 'json'])
   const [upstream, ...others] = options.words
-  if (others.length > 0) throw new UsageError('name one server, or none for all')
+  if (others.length > 0) throw new UsageError('give one server, or none for all')
   const { settings } = readSource({ config: options.config, envFile: options.envFile, isForStore: true })
   const store = await openSharedStore(settings, openLog('warn', process.stderr.isTTY))
   try {
@@ -18,7 +18,9 @@ export async function changelog(args: readonly string[]): Promise<number> {
     if (upstream !== undefined && found.length === 0) {
       // A server that was removed from the configuration still has a history.
       const { name } = serverNamed(upstream, settings)
-      throw new Error(`nothing is known yet of ${name}: start the gateway once, with features.contract on`)
+      throw new Error(
+        `no contract of ${name} is recorded yet: start the gateway once, with features.contract on`,
+      )
     }
     const text = options.json
       ? JSON.stringify(changelogView(found), null, 2)

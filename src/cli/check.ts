@@ -14,7 +14,7 @@ import { Gateway, issuerProblem, openLog } from '../gateway/gateway.ts'
 import { isStoreDoubtful, openSharedStore } from '../gateway/offline.ts'
 import { readOptions, readServed, type Source } from './options.ts'
 
-/** What `gatehouse check --json` prints. */
+/** The output of `gatehouse check --json`. */
 interface Report {
   readonly ok: boolean
   readonly problems: readonly ConfigProblem[]
@@ -24,7 +24,7 @@ interface Report {
 interface ServerReport {
   readonly name: string
   readonly state: 'ready' | 'not_tried' | 'unavailable'
-  /** The revision of MCP it speaks. */
+  /** The negotiated MCP revision. */
   readonly revision?: string
   readonly problem?: string
   readonly stderr?: readonly string[]
@@ -45,11 +45,11 @@ export async function check(args: readonly string[]): Promise<number> {
   return report({ ok: found.length === 0, problems: problemsOf(found, source), servers }, source.text)
 }
 
-/** What is wrong once the servers, the store and the issuer of tokens were asked. */
+/** The problems found by connecting to the servers, the store and the token issuer. */
 async function examine(
   source: Source,
 ): Promise<{ readonly found: readonly Finding[]; readonly servers: readonly ServerReport[] }> {
-  // It only looks: what another gateway left unfinished is not taken up.
+  // Read-only: work that another gateway left unfinished is not resumed.
   const settings: Settings = { ...source.settings, store: { kind: 'memory' } }
   const gateway = new Gateway(settings, { variables: environment(), log: openLog('error', true) })
   const found: Finding[] = [...(await gateway.start()), ...(await storeProblems(source.settings))]
@@ -67,7 +67,7 @@ async function examine(
   return { found, servers }
 }
 
-/** The text of the file that could not be used, to show lines of it. */
+/** The text of the invalid file, for excerpts. */
 function textOf({ problems }: ConfigError): string | undefined {
   const file = problems.find(({ line }) => line > 0)?.file
   return file !== undefined && existsSync(file) ? readFileSync(file, 'utf8') : undefined
@@ -80,9 +80,9 @@ function writeJson(report: Report): number {
 
 function writeText({ ok, problems, servers }: Report, text: string | undefined): number {
   for (const { name, state, revision } of servers) {
-    if (state === 'ready') process.stdout.write(`${name}: ready, speaks ${revision}\n`)
+    if (state === 'ready') process.stdout.write(`${name}: ready, MCP ${revision}\n`)
     if (state === 'not_tried')
-      process.stdout.write(`${name}: not tried, since each caller has credentials of its own\n`)
+      process.stdout.write(`${name}: not tried, because each caller has its target credentials\n`)
   }
   for (const problem of problems) {
     process.stderr.write(`${problemLine(problem)}\n`)
@@ -102,16 +102,16 @@ function counted(number: number, thing: string): string {
   return `${number === 0 ? 'no' : number} ${thing}${number === 1 ? '' : 's'}`
 }
 
-/** The problems of the store that show at start, before any client is served. */
-export async function foresee({ settings }: Source): Promise<readonly Finding[]> {
+/** The problems of the store that are detected at startup, before any client is served. */
+export async function checkStore({ settings }: Source): Promise<readonly Finding[]> {
   return isStoreDoubtful(settings) ? storeProblems(settings) : []
 }
 
-/** Why the store cannot be used, where there is one. */
+/** Reports a store that cannot be used. */
 async function storeProblems(settings: Settings): Promise<Finding[]> {
   const { store } = settings
   if (store.kind === 'memory') return []
-  // A folder that is not there yet is made at the start, unless what was promised there is gone.
+  // A missing folder is created at startup, unless it existed before and its data is lost.
   if (store.kind === 'folder' && !existsSync(store.path) && !isStoreDoubtful(settings)) return []
   const opened = openSharedStore(settings, openLog('error', true))
   return opened.then(
@@ -128,20 +128,20 @@ async function storeProblems(settings: Settings): Promise<Finding[]> {
   )
 }
 
-/** Tells people at the terminal what was found. */
-export function tell(found: readonly Finding[], source: Source): void {
+/** Prints problems to stderr. */
+export function printProblems(found: readonly Finding[], source: Source): void {
   for (const each of problemsOf(found, source)) process.stderr.write(`gatehouse: ${problemLine(each)}\n`)
 }
 
-/** Tells what was found once the servers were asked. Whether the gateway serves nevertheless. */
-export function goesOn(found: readonly Finding[], source: Source, log: Log): boolean {
+/** Reports problems found after connecting to the servers. Returns whether the gateway can serve nevertheless. */
+export function reportStartup(found: readonly Finding[], source: Source, log: Log): boolean {
   const isServing = found.every(({ isMinor }) => isMinor === true)
   if (isServing) logProblems(found, log)
-  else tell(found, source)
+  else printProblems(found, source)
   return isServing
 }
 
-/** What was found later on, at its place in the file. */
+/** Findings with their positions in the configuration file. */
 export function problemsOf(found: readonly Finding[], { file, text }: Source): readonly ConfigProblem[] {
   if (file !== undefined && text !== undefined) return locateFindings(found, text, file)
   return found.map(({ path, message }) => ({
@@ -154,39 +154,39 @@ export function problemsOf(found: readonly Finding[], { file, text }: Source): r
 }
 
 // The line of a configuration that a problem points at, with a caret under the column. Values that are or may be
-// secrets are never shown: those under keys such as `env`, `headers` and `auth`, whatever looks like one, and those
-// beside a key that is a mistake, which may be a misspelt one. Of a line that is no single key with a plain value (JSON,
-// lists, quotes that do not end) only the words that can be keys of the configuration are shown.
+// secrets are never shown: those under keys such as `env`, `headers` and `auth`, anything that looks like a secret, and
+// values next to an unknown key, which may be a misspelt one. Of a line that is not a single key with a plain value
+// (JSON, lists, unterminated quotes), only words that can be configuration keys are shown.
 
-/** How much of a line is shown on each side of the column, in characters. */
-const MAX_SIDE = 60
-/** Keys whose values are secrets, or may be. */
+/** The maximum length of the excerpt on each side of the column, in characters. */
+const MAX_SIDE_LENGTH = 60
+/** Keys whose values are or may be secrets. */
 const SECRET_PARENTS = /^(?:env|headers|auth|oauth|token|tokens|users|traces)$/
 
-/** A key with a plain value, or with none: what stands there is read as it is written. */
+/** A key with an unquoted value or none. */
 const PLAIN_LINE = /^\s*(?:-\s+)?[\w.-]+\s*:(?:\s+[^\s"'{}[\],#&*!|>%@`-][^"'{}[\],#]*)?$/
-/** Keys of the configuration; names of servers and tools, and what is no key at all, may be something else. */
-const OWN_KEY = /^[a-z][a-z_]{0,23}$/
-/** Values that no secret is. */
-const HARMLESS = /^(?:\d{1,6}|on|off|true|false)$/
+/** The shape of configuration keys; other names, such as those of servers and tools, may be anything. */
+const CONFIG_KEY = /^[a-z][a-z_]{0,23}$/
+/** Values that cannot be secrets. */
+const NOT_SECRET = /^(?:\d{1,6}|on|off|true|false)$/
 
-/** The excerpt, indented and on lines of its own; nothing where the problem points at no line of the text. */
+/** The excerpt as indented lines; empty if the problem has no position in the text. */
 export function excerptOf({ line, column }: ConfigProblem, text: string): string {
   const lines = text.split('\n')
-  const own = lines[line - 1]?.replaceAll('\t', ' ').trimEnd()
-  if (own === undefined || own === '' || column < 1) return ''
-  const [head, tail] = [own.slice(0, column - 1), own.slice(column - 1)]
-  const isPlain = PLAIN_LINE.test(own)
-  const isSecret = isUnderSecret(lines, line - 1) || endsTelling(head)
+  const target = lines[line - 1]?.replaceAll('\t', ' ').trimEnd()
+  if (target === undefined || target === '' || column < 1) return ''
+  const [head, tail] = [target.slice(0, column - 1), target.slice(column - 1)]
+  const isPlain = PLAIN_LINE.test(target)
+  const isSecret = isUnderSecret(lines, line - 1) || endsWithSecretKey(head)
   const before = isPlain ? head : onlyKeys(head)
-  const after = isPlain ? shownFrom(tail, isSecret) : onlyKeys(tail)
-  const left = before.length > MAX_SIDE ? `…${before.slice(-MAX_SIDE)}` : before
-  const right = after.length > MAX_SIDE ? `${after.slice(0, MAX_SIDE)}…` : after
+  const after = isPlain ? maskedFrom(tail, isSecret) : onlyKeys(tail)
+  const left = before.length > MAX_SIDE_LENGTH ? `…${before.slice(-MAX_SIDE_LENGTH)}` : before
+  const right = after.length > MAX_SIDE_LENGTH ? `${after.slice(0, MAX_SIDE_LENGTH)}…` : after
   const number = String(line).padStart(5)
   return `${number} | ${left}${right}\n${' '.repeat(number.length)} | ${' '.repeat(left.length)}^\n`
 }
 
-/** Whether a line, or one it stands under, has a key whose values may be secrets. */
+/** Whether a line, or one of its parent keys, has a key whose values may be secrets. */
 function isUnderSecret(lines: readonly string[], at: number): boolean {
   let indent = Infinity
   for (let index = at; index >= 0; index--) {
@@ -202,24 +202,24 @@ function isUnderSecret(lines: readonly string[], at: number): boolean {
   return false
 }
 
-/** Whether a value follows whose key says that it is a secret. */
-function endsTelling(before: string): boolean {
+/** Whether the text ends with a key whose name marks its value as a secret. */
+function endsWithSecretKey(before: string): boolean {
   const key = /["']?([\w.-]+)["']?\s*:\s*$/.exec(before)?.[1]
   return key !== undefined && isSecretKey(key)
 }
 
-/** A piece without anything but brackets, commas, and words that can be keys of the configuration before a colon. */
+/** Masks everything but brackets, commas, and words before a colon that can be configuration keys. */
 function onlyKeys(text: string): string {
   return text.replaceAll(
     /(["']?)([^\s"'{}[\],:]+)\1(?=["']?\s*:)|[^\s{}[\],:]+/g,
-    (found, _quote, key?: string) => (key !== undefined && OWN_KEY.test(key) ? found : '***'),
+    (found, _quote, key?: string) => (key !== undefined && CONFIG_KEY.test(key) ? found : '***'),
   )
 }
 
-/** The piece of a plain line that begins at the column: with its key, or with its value. */
-function shownFrom(text: string, isSecret: boolean): string {
+/** The part of a plain line from the column on, which begins with its key or its value. */
+function maskedFrom(text: string, isSecret: boolean): string {
   const [, key, value = ''] = /^([\w.-]+\s*:)(?:\s+(.*))?$/.exec(text) ?? []
   if (key === undefined) return isSecret ? '***' : withoutSecrets(text)
   if (value === '') return key
-  return !isSecret && HARMLESS.test(value) ? text : `${key} ***`
+  return !isSecret && NOT_SECRET.test(value) ? text : `${key} ***`
 }

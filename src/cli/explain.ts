@@ -1,5 +1,5 @@
 /**
- * `gatehouse explain`: shows what the gateway would do with the calls of a tool, and why. Makes no call of it.
+ * `gatehouse explain`: shows how the gateway would handle calls of a tool, and why. It does not call the tool.
  */
 import { environment } from '../config/secrets.ts'
 import { riskWords } from '../core/descriptor.ts'
@@ -7,9 +7,9 @@ import type { UpstreamSettings, UndoSettings } from '../core/settings.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { withoutSecrets } from '../core/text/redact.ts'
 import { Gateway, openLog } from '../gateway/gateway.ts'
-import { looking, readNamed, UsageError } from './options.ts'
+import { readOnlySettings, readNamed, UsageError } from './options.ts'
 
-/** `gatehouse explain <server> [tool]`: prints what happens to a call, and where each value comes from. */
+/** `gatehouse explain <server> [tool]`: prints how a call is handled, and where each value comes from. */
 export async function explain(args: readonly string[]): Promise<number> {
   const {
     source,
@@ -17,11 +17,11 @@ export async function explain(args: readonly string[]): Promise<number> {
     words,
     isJson,
   } = readNamed(args, ['config', 'log-level', 'json'], { isOne: true })
-  if (!settings) throw new UsageError('name a server of the configuration')
+  if (!settings) throw new UsageError('give a server of the configuration')
   const [tool, ...others] = words
-  if (others.length > 0) throw new UsageError('name one tool, or none')
+  if (others.length > 0) throw new UsageError('give one tool, or none')
   const { name: upstream } = settings
-  const only = looking(source.settings, [settings])
+  const only = readOnlySettings(source.settings, [settings])
   const gateway = new Gateway(only, { variables: environment(), log: openLog('error', true) })
   await gateway.start()
   const status = await gateway.explore(upstream)
@@ -42,7 +42,13 @@ export async function explain(args: readonly string[]): Promise<number> {
       isolation: settings.isolation,
       trust: settings.trust,
       tools: inspected.map(toolObject),
-      passes: { method, features: chain.map(({ feature, settings: own }) => ({ feature, settings: own })) },
+      passes: {
+        method,
+        features: chain.map(({ feature, settings: featureOptions }) => ({
+          feature,
+          settings: featureOptions,
+        })),
+      },
     }
     process.stdout.write(`${JSON.stringify(report, null, 2)}\n`)
     return code
@@ -50,18 +56,23 @@ export async function explain(args: readonly string[]): Promise<number> {
   const lines = [
     `${upstream}${tool === undefined ? '' : ` ${tool}`}`,
     `  reached by   ${reachOf(settings)}`,
-    `  speaks       ${spoken(status?.revision, settings.revision)}`,
+    `  revision     ${describeRevision(status?.revision, settings.revision)}`,
     ...(status?.olderRevision === undefined
       ? []
-      : [`  to older     ${status.olderRevision}, on connections of their own (revision: follow)`]),
+      : [
+          `  older        ${status.olderRevision} for older clients, on separate connections (revision: follow)`,
+        ]),
     ...(status?.problem === undefined ? [] : [`  problem      ${status.problem}`]),
-    ...(status?.stderr ?? []).map((line) => `  it wrote     ${line}`),
+    ...(status?.stderr ?? []).map((line) => `  stderr       ${line}`),
     `  isolation    ${settings.isolation}`,
-    `  believed     ${settings.trust ? 'yes' : 'no'} (trust: what it says of its own tools)`,
+    `  trusted      ${settings.trust ? 'yes' : 'no'} (trust: whether its tool annotations are believed)`,
     ...(tool === undefined ? toolTable(inspected) : toolLines(inspected[0])),
-    `  a call of ${method} passes`,
+    `  a ${method} request passes through`,
     '    observe      one log line',
-    ...chain.map(({ feature, settings: own }) => `    ${feature.padEnd(12)} ${JSON.stringify(own)}`),
+    ...chain.map(
+      ({ feature, settings: featureOptions }) =>
+        `    ${feature.padEnd(12)} ${JSON.stringify(featureOptions)}`,
+    ),
     `    ${upstream.padEnd(12)} the server`,
   ]
   process.stdout.write(`${lines.map(oneLine).join('\n')}\n`)
@@ -84,56 +95,56 @@ async function inspectAll(
 
 function reachOf({ reach, transport }: UpstreamSettings): string {
   if (reach.kind === 'command') return `a child process: ${shownWords([reach.command, ...reach.args])}`
-  return `${withoutSecrets(reach.url)} (${transport === 'auto' ? 'transport found out' : `transport ${transport}, as configured`})`
+  return `${withoutSecrets(reach.url)} (${transport === 'auto' ? 'transport detected' : `transport ${transport}, as configured`})`
 }
 
-/** A command line without what was put in for a reference to a secret, as far as that can be seen. */
+/** A command line with recognizable secrets masked, since references to secrets are already expanded. */
 function shownWords(words: readonly string[]): string {
   const line = withoutSecrets(words.join(' '))
   return line.replace(/(--?[\w-]*(?:token|secret|passw(?:or)?d|key|credentials?)\s+)[^\s-]\S*/gi, '$1***')
 }
 
-function spoken(revision: string | undefined, pinned: string): string {
-  if (revision === undefined) return 'unknown: it was not reached'
-  if (pinned === 'auto' || pinned === 'follow') return `${revision} (found out by asking)`
-  return `${revision} (${revision === pinned ? 'as configured' : `its answer to ${pinned}, which is configured`})`
+function describeRevision(revision: string | undefined, pinned: string): string {
+  if (revision === undefined) return 'unknown: the server was not reached'
+  if (pinned === 'auto' || pinned === 'follow') return `${revision} (negotiated)`
+  return `${revision} (${revision === pinned ? 'as configured' : `negotiated; ${pinned} is configured`})`
 }
 
-// What `gatehouse explain` prints of tools: as lines, a table, or JSON.
+// Tools in the output of `gatehouse explain`: as lines, a table, or JSON.
 
-/** A tool, and what the gateway does about it. */
+/** A tool, and how the gateway handles it. */
 type Inspected = NonNullable<Awaited<ReturnType<Gateway['inspect']>>>
 
-type Asking = Inspected['asking']
+type Asking = Inspected['confirmation']
 type Undoing = Inspected['undoing']
 
-/** The lines about one tool, with reasons. */
+/** The text about one tool, with reasons. */
 export function toolLines(inspected: Inspected | undefined): string[] {
-  if (!inspected) return ['  the server lists no tool of this name']
-  const { entry, asking, undoing } = inspected
+  if (!inspected) return ['  the server lists no tool with this name']
+  const { entry, confirmation, undoing } = inspected
   const { op, risk, idempotent, evidence } = entry.classification
   const scopes = inspected.scopes.map((group) => group.join(' or ')).join(', ')
-  const { stop } = asking
-  const message = asking.message === undefined ? [] : [`the question: ${asking.message}`]
+  const { stop } = confirmation
+  const message = confirmation.message === undefined ? [] : [`message: ${confirmation.message}`]
   return [
     `  op           ${op}`,
     `  risk         ${riskWords[risk]}`,
     `  idempotent   ${idempotent ? 'yes' : 'no'}`,
     ...reasons(evidence),
-    `  confirmation ${askedWhom(asking)}`,
-    ...reasons([...message, ...asking.why]),
-    ...(stop ? [`  to stop it   write ${oneLine(stop.write)} under ${oneLine(stop.under)}`] : []),
+    `  confirmation ${confirmationText(confirmation)}`,
+    ...reasons([...message, ...confirmation.why]),
+    ...(stop ? [`  to stop      write ${oneLine(stop.write)} under ${oneLine(stop.under)}`] : []),
     `  undo         ${undone(undoing)}`,
     ...expressions(undoing.undo).map((line) => `               ${oneLine(line)}`),
     ...reasons([...undoing.why, ...undoing.caveats.map((doubt) => `but: ${doubt}`)]),
-    `  scopes       ${scopes === '' ? 'none' : scopes} (needed where callers authenticate)`,
+    `  scopes       ${scopes === '' ? 'none' : scopes} (required if callers authenticate)`,
   ]
 }
 
-/** What is known of one tool, for programs. */
-function toolObject({ entry, scopes, asking, undoing }: Inspected): Readonly<Record<string, unknown>> {
+/** One tool as JSON. */
+function toolObject({ entry, scopes, confirmation, undoing }: Inspected): Readonly<Record<string, unknown>> {
   const { op, risk, idempotent, evidence } = entry.classification
-  const { when, isOutOfBand, fallback, message, stop, why } = asking
+  const { when, isOutOfBand, fallback, message, stop, why } = confirmation
   return {
     name: entry.name,
     op,
@@ -149,13 +160,13 @@ function toolObject({ entry, scopes, asking, undoing }: Inspected): Readonly<Rec
 /** A table of all tools of a server. */
 export function toolTable(tools: readonly Inspected[]): string[] {
   if (tools.length === 0) return []
-  const rows = tools.map(({ entry, asking, undoing }) => {
+  const rows = tools.map(({ entry, confirmation, undoing }) => {
     const { risk, idempotent } = entry.classification
     return [
       oneLine(entry.name),
       riskWords[risk],
       idempotent ? 'yes' : 'no',
-      askedShortly(asking),
+      askedShortly(confirmation),
       undoneShortly(undoing),
     ]
   })
@@ -168,17 +179,17 @@ function reasons(lines: readonly string[]): string[] {
   return lines.map((each, index) => `${index === 0 ? '  because     ' : '              '} ${oneLine(each)}`)
 }
 
-function askedWhom({ when, isOutOfBand, fallback = 'page' }: Asking): string {
+function confirmationText({ when, isOutOfBand, fallback = 'page' }: Asking): string {
   if (when === 'never') return 'none'
   const whom = isOutOfBand
-    ? 'other people are asked, out of band'
-    : `the person at the client is asked, inline; ${otherwise[fallback]} where it cannot ask`
-  return when === 'always' ? whom : `${whom}, for steps of transactions`
+    ? 'approval by other people, out of band'
+    : `by the user of the client, inline; ${fallbackText[fallback]} if the client cannot ask`
+  return when === 'always' ? whom : `${whom}, in transactions only`
 }
 
-const otherwise: Readonly<Record<NonNullable<Asking['fallback']>, string>> = {
+const fallbackText: Readonly<Record<NonNullable<Asking['fallback']>, string>> = {
   page: 'on a page of the gateway',
-  two_step: 'by a token the host repeats the call with',
+  two_step: 'with a token, with which the host repeats the call',
   deny: 'the call is denied',
 }
 
@@ -192,15 +203,17 @@ function undone({ from, how }: Undoing): string {
   if (from === 'nowhere') return 'none'
   if (from === 'configuration')
     return how === 'impossible' ? 'not possible as configured' : `${degrees[how]}, as configured`
-  if (how === 'unsure') return 'none is configured; what the list suggests is not sure (see gatehouse plan)'
-  if (from === 'derivation') return `${degrees[how]}, as schemas say (features.transactions.auto_undo is on)`
-  return `none is configured; ${degrees[how]} by what schemas suggest (see gatehouse plan)`
+  if (how === 'unsure')
+    return 'not configured; the proposal from the tool list is uncertain (see gatehouse plan)'
+  if (from === 'derivation')
+    return `${degrees[how]}, derived from schemas (features.transactions.auto_undo is on)`
+  return `not configured; ${degrees[how]} according to schemas (see gatehouse plan)`
 }
 
 const degrees: Readonly<Record<Undoing['how'], string>> = {
   exact: 'exactly',
   approximate: 'approximately',
-  unsure: 'not surely',
+  unsure: 'uncertain',
   impossible: 'not at all',
   unneeded: 'nothing to undo',
 }
@@ -210,12 +223,12 @@ function undoneShortly({ from, how, undo }: Undoing): string {
   if (from === 'nowhere') return 'none'
   const text = expressions(undo).at(-1) ?? ''
   const tool = /^(?:\w+: )?([^(]+)\(/.exec(text)?.[1] ?? ''
-  if (how === 'unsure') return `none; not sure: by ${tool}`
+  if (how === 'unsure') return `none; uncertain: by ${tool}`
   const about = how === 'exact' ? '' : how === 'approximate' ? ', approximately' : ', which is not possible'
   return from === 'proposal' ? `proposed: by ${tool}${about}` : `by ${tool}${about}`
 }
 
-/** What is called to undo, a line each. */
+/** The undo rule, one line for each part. */
 function expressions(undo: string | UndoSettings | undefined): string[] {
   if (undo === undefined) return []
   if (typeof undo === 'string') return [undo]

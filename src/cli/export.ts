@@ -1,4 +1,4 @@
-/** `gatehouse skill` and `gatehouse export`: connect to a server once and print a document about it. */
+/** `gatehouse skill` and `gatehouse export`: connect to a server and print a document about it. */
 import { environment } from '../config/secrets.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { ownUrl } from '../core/web.ts'
@@ -6,37 +6,37 @@ import { registryEntry } from '../descriptions/formats/registry.ts'
 import { skillOf } from '../descriptions/formats/skill.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { Gateway, openLog } from '../gateway/gateway.ts'
-import { readNamed, looking } from './options.ts'
+import { readNamed, readOnlySettings } from './options.ts'
 import { UsageError } from './options.ts'
 
-/** `gatehouse export registry [server]`: prints how a registry lists a server, or all together. */
+/** `gatehouse export registry [server]`: prints the registry entry of a server, or of all servers together. */
 export async function exportEntry(args: readonly string[]): Promise<number> {
   const [kind, ...rest] = args
-  if (kind !== 'registry') throw new UsageError('say what to export: registry')
+  if (kind !== 'registry') throw new UsageError('use gatehouse export registry')
   const { source, server, words } = readNamed(rest, ['config', 'log-level'])
-  if (words.length > 0) throw new UsageError('name one server, or none')
+  if (words.length > 0) throw new UsageError('give one server, or none')
   const entry = await described(source.settings, server, registryEntry)
   process.stdout.write(`${JSON.stringify(entry, null, 2)}\n`)
   return 0
 }
 
-/** `gatehouse skill [server]`: prints the SKILL.md of a server, or of all together. */
+/** `gatehouse skill [server]`: prints the SKILL.md of a server, or of all servers together. */
 export async function skill(args: readonly string[]): Promise<number> {
   const { source, server, words } = readNamed(args, ['config', 'log-level'])
-  if (words.length > 0) throw new UsageError('name one server, or none')
+  if (words.length > 0) throw new UsageError('give one server, or none')
   const { text } = await described(source.settings, server, skillOf)
   process.stdout.write(text)
   return 0
 }
 
-/** A document about a server of a configuration, or about all of them. @throws what listing the server throws */
+/** Creates a document about one server, or all servers, of a configuration. @throws what listing the server throws */
 async function described<Made>(
   settings: Settings,
   server: UpstreamSettings | undefined,
   make: (description: ServerDescription) => Made,
 ): Promise<Made> {
   const { host, port } = settings.listen
-  const gateway = new Gateway(looking(settings, settings.upstreams), {
+  const gateway = new Gateway(readOnlySettings(settings, settings.upstreams), {
     variables: environment(),
     log: openLog('error', true),
     origin: ownUrl(host, port),

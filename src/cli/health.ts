@@ -1,6 +1,6 @@
 /**
- * `gatehouse health`: asks a gateway that runs whether it answers, for probes of containers and supervisors. It reads
- * where the gateway listens and nothing else, so it needs no secret of the configuration.
+ * `gatehouse health`: checks whether a running gateway responds, for probes of containers and supervisors. It reads
+ * only the listen address from the configuration, so it needs no secret.
  */
 import { existsSync } from 'node:fs'
 import { request } from 'undici'
@@ -9,10 +9,10 @@ import { isObject, readJson } from '../core/json/json.ts'
 import { ownUrl } from '../core/web.ts'
 import { parseWords, portOf, readSource, UsageError } from './options.ts'
 
-/** How long the gateway may take to answer, in milliseconds. */
+/** The time the gateway has to respond, in milliseconds. */
 const ANSWER_TIMEOUT_MS = 4000
 
-const known = {
+const optionTypes = {
   config: { type: 'string', short: 'c' },
   'env-file': { type: 'string' },
   host: { type: 'string' },
@@ -20,25 +20,25 @@ const known = {
   ready: { type: 'boolean' },
 } as const
 
-/** Prints the state of a gateway; 0 where it answers, and with `--ready` where it can serve calls. */
+/** Prints the state of a gateway; returns 0 if it responds or, with `--ready`, if it can serve calls. */
 export async function health(args: readonly string[]): Promise<number> {
-  const { values, positionals } = parseWords(args, known)
+  const { values, positionals } = parseWords(args, optionTypes)
   const [url, ...others] = positionals
-  if (others.length > 0) throw new UsageError('name one URL, or none')
-  if (url !== undefined && !isHttpUrl(url)) throw new UsageError(`"${url}" is no http:// or https:// URL`)
+  if (others.length > 0) throw new UsageError('give one URL, or none')
+  if (url !== undefined && !isHttpUrl(url)) throw new UsageError(`"${url}" is not an http:// or https:// URL`)
   const origin = url === undefined ? originOf(values) : new URL(url).origin
   const address = `${origin}${values.ready ? '/ready' : '/health'}`
   try {
     const { statusCode, body } = await request(address, { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) })
     const value = readJson(await body.text())
     const status = isObject(value) && typeof value.status === 'string' ? value.status : undefined
-    if (status === undefined) throw new Error(`HTTP ${statusCode}, and not from Gatehouse`)
+    if (status === undefined) throw new Error(`HTTP ${statusCode}, and not a Gatehouse response`)
     const isFine = statusCode === 200
     if (isFine) process.stdout.write(`${address}: ${status}\n`)
     else process.stderr.write(`gatehouse: ${address}: ${status} (HTTP ${statusCode})\n`)
     return isFine ? 0 : 1
   } catch (error) {
-    process.stderr.write(`gatehouse: no answer from ${address}: ${reasonOf(error)}\n`)
+    process.stderr.write(`gatehouse: no response from ${address}: ${reasonOf(error)}\n`)
     return 1
   }
 }
@@ -50,11 +50,11 @@ interface Given {
   readonly port?: string | undefined
 }
 
-/** Where the gateway of this machine listens: as the command line says, else the configuration, else by default. */
+/** The address of the gateway on this machine: from the command line, else the configuration, else the default. */
 function originOf({ config, 'env-file': envFile, host, port }: Given): string {
   const isThere = config !== undefined || existsSync('gateway.config.yaml')
   const listen = isThere ? readSource({ config, envFile, isForStore: true }).settings.listen : DEFAULT
-  // A gateway that listens on all addresses is reached on this machine.
+  // A gateway that listens on all addresses is reachable on the loopback address.
   return ownUrl(host ?? listen.host, portOf(port) ?? listen.port)
 }
 
@@ -62,6 +62,6 @@ const DEFAULT = { host: '127.0.0.1', port: 8900 }
 
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
-  if (error.name === 'TimeoutError') return `nothing within ${ANSWER_TIMEOUT_MS / 1000} s`
+  if (error.name === 'TimeoutError') return `none within ${ANSWER_TIMEOUT_MS / 1000} s`
   return error.message === '' && 'code' in error ? String(error.code) : error.message
 }

@@ -8,16 +8,17 @@ import { readOptions, UsageError } from './options.ts'
 
 const FILE = 'gateway.config.yaml'
 
-/** `gatehouse init`: writes a first configuration, from that of an MCP client if one is named. */
+/** `gatehouse init`: writes a first configuration, from that of an MCP client if one is given. */
 export async function init(args: readonly string[]): Promise<number> {
   const options = readOptions(args, ['from', 'config', 'force'])
-  if (options.words.length > 0) throw new UsageError('init takes no words; import a file with --from FILE')
+  if (options.words.length > 0)
+    throw new UsageError('init takes no arguments; import a file with --from FILE')
   const target = resolve(options.config ?? FILE)
   if (existsSync(target) && !options.force) {
-    process.stderr.write(`gatehouse: ${target} exists. Write over it with --force.\n`)
+    process.stderr.write(`gatehouse: ${target} exists. Overwrite it with --force.\n`)
     return 1
   }
-  if (!existsSync(dirname(target))) throw new UsageError(`there is no folder ${dirname(target)}`)
+  if (!existsSync(dirname(target))) throw new UsageError(`the folder ${dirname(target)} does not exist`)
   const { yaml, notes } =
     options.from === undefined ? starter(schemaFor(target)) : imported(options.from, schemaFor(target))
   writeFileSync(target, yaml)
@@ -25,7 +26,7 @@ export async function init(args: readonly string[]): Promise<number> {
   return 0
 }
 
-/** Where editors find the schema of the new file: that of this very program. */
+/** The schema for editors: the one installed with this program. */
 function schemaFor(target: string): string {
   const file = fileURLToPath(new URL('../../gateway.schema.json', import.meta.url))
   const path = relative(dirname(target), file)
@@ -36,16 +37,16 @@ function schemaFor(target: string): string {
 
 function imported(from: string, schema: string): { yaml: string; notes: readonly string[] } {
   const file = resolve(from)
-  if (!existsSync(file)) throw new UsageError(`there is no ${file}`)
+  if (!existsSync(file)) throw new UsageError(`${file} does not exist`)
   return importClients(readText(file), { file, schema })
 }
 
 function starter(schema: string): { yaml: string; notes: readonly string[] } {
   const yaml = `# yaml-language-server: $schema=${schema}
-# Gatehouse: which MCP servers stand behind the gateway, and how.
+# Gatehouse: the MCP servers behind the gateway.
 
 upstreams:
-  # A command line starts a server as a child process; a URL reaches one over HTTP.
+  # A command line starts a server as a child process; a URL connects to one over HTTP.
   files: npx -y @modelcontextprotocol/server-filesystem .
   # github: { url: https://api.githubcopilot.com/mcp/, token: "\${GITHUB_TOKEN}" }
 `

@@ -1,5 +1,5 @@
 /**
- * Parses the arguments that commands share, and finds the configuration they are about: a file, a URL or a
+ * Parses the arguments that commands share, and finds the configuration they refer to: a file, a URL or a
  * command line.
  */
 import { existsSync, statSync } from 'node:fs'
@@ -14,31 +14,31 @@ import { readText, whyUnreadable, variablesFor } from '../config/secrets.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { nearest } from '../core/text/words.ts'
 
-/** A command line that cannot be understood. */
+/** An invalid command line; the exit code is 2. */
 export class UsageError extends Error {}
 
 /** The options of a command. */
-export interface Options {
+export interface CliOptions {
   readonly config: string | undefined
-  /** A file of variables. */
+  /** A file with environment variables. */
   readonly envFile: string | undefined
   readonly host: string | undefined
   readonly port: number | undefined
-  /** The key of the gateway that the server on the command line is. */
+  /** The gateway key of the server on the command line, which is a gateway itself. */
   readonly gatewayKey: string | undefined
-  /** Absent where the command line does not say. */
+  /** Absent if the option is not given. */
   readonly logLevel: 'debug' | 'info' | 'warn' | 'error' | undefined
   readonly from: string | undefined
   readonly force: boolean
   readonly json: boolean
   readonly strict: boolean
   readonly write: boolean
-  /** Words that are no options. */
+  /** Positional arguments. */
   readonly words: readonly string[]
 }
 
-/** What the command can be told. */
-const known = {
+/** The options of all commands. */
+const optionTypes = {
   config: { type: 'string', short: 'c' },
   'env-file': { type: 'string' },
   host: { type: 'string' },
@@ -55,17 +55,17 @@ const known = {
 const levels = ['debug', 'info', 'warn', 'error'] as const
 
 /** Reads the options of a command. @throws UsageError */
-export function readOptions(args: readonly string[], allowed: readonly string[]): Options {
+export function readOptions(args: readonly string[], allowed: readonly string[]): CliOptions {
   const separator = args.indexOf('--')
-  const own = separator === -1 ? args : args.slice(0, separator)
-  const { values, positionals } = parseWords(own, known)
+  const ownArgs = separator === -1 ? args : args.slice(0, separator)
+  const { values, positionals } = parseWords(ownArgs, optionTypes)
   for (const name of Object.keys(values)) {
     const isAllowed = allowed.includes(name) || (name === 'env-file' && allowed.includes('config'))
-    if (!isAllowed) throw new UsageError(`--${name} has no meaning here`)
+    if (!isAllowed) throw new UsageError(`--${name} is not an option of this command`)
   }
   const logLevel = levels.find((each) => each === values['log-level'])
   if (values['log-level'] !== undefined && !logLevel)
-    throw new UsageError(`--log-level is one of ${levels.join(', ')}`)
+    throw new UsageError(`--log-level must be one of ${levels.join(', ')}`)
   return {
     config: values.config,
     envFile: values['env-file'],
@@ -82,60 +82,60 @@ export function readOptions(args: readonly string[], allowed: readonly string[])
   }
 }
 
-/** A server of the configuration. @throws UsageError where there is none of the name */
+/** A server of the configuration. @throws UsageError if no server has this name */
 export function serverNamed(name: string, { upstreams }: Settings): UpstreamSettings {
   const found = upstreams.find((each) => each.name === name)
   if (found) return found
   throw new UsageError(
-    `there is no server "${name}"${didYouMean(
+    `no server is named "${name}"${didYouMean(
       name,
       upstreams.map((each) => each.name),
     )}; there are ${upstreams.map((each) => each.name).join(', ')}`,
   )
 }
 
-/** The configuration a command works with, and the text it came from if it is a file. */
+/** The configuration of a command, and its text if it comes from a file. */
 export interface Source {
   readonly settings: Settings
   readonly file?: string
   readonly text?: string
-  /** Reads a later version of the file. @throws ConfigError */
+  /** Reads a changed version of the file. @throws ConfigError */
   read(text: string): Settings
 }
 
-/** Reads what a command serves: a file, a URL, or a command behind `--`. @throws UsageError, ConfigError */
-export function readServed(args: readonly string[], allowed: readonly string[]): [Options, Source] {
+/** Reads the configuration that a command serves: a file, a URL, or a command after `--`. @throws UsageError, ConfigError */
+export function readServed(args: readonly string[], allowed: readonly string[]): [CliOptions, Source] {
   const options = readOptions(args, [...allowed, 'gateway-key'])
   const separator = args.indexOf('--')
   const behind = separator === -1 ? 0 : args.length - separator - 1
-  if (separator !== -1 && behind === 0) throw new UsageError('name a command behind --')
+  if (separator !== -1 && behind === 0) throw new UsageError('give a command after --')
   const before = options.words.slice(0, options.words.length - behind)
-  // Without `--` a word may be a file or a server of the file just as well: it is not run.
+  // Without `--` a word might be a file or the name of a server: it is not run as a command.
   const stray = before.find((word) => !/^https?:/i.test(word) && !/\s/.test(word))
   if (stray !== undefined) {
     const mistake = urlMistake(stray)
     if (mistake !== undefined) throw new UsageError(`"${stray}": ${mistake}`)
-    throw new UsageError(`"${stray}" is no URL; write --config before a file, and -- before a command`)
+    throw new UsageError(`"${stray}" is not a URL; write --config before a file, and -- before a command`)
   }
   return [options, readSource(options)]
 }
 
-/** Settings for a folder with a store, where no file says anything. @throws ConfigError */
+/** Settings for the store in a folder, without a configuration file. @throws ConfigError */
 export function storeAlone(folder: string): Pick<Source, 'settings'> {
   const path = resolve(folder)
-  if (!existsSync(path)) throw new Error(`there is no store in ${path}`)
+  if (!existsSync(path)) throw new Error(`${path} contains no store`)
   const text = JSON.stringify({ store: path, upstreams: { none: 'none' } })
   return { settings: loadSettings(text, { file: 'command line', env: {}, isForStore: true }).settings }
 }
 
 interface Wanted extends Partial<
-  Pick<Options, 'config' | 'envFile' | 'gatewayKey' | 'host' | 'port' | 'words'>
+  Pick<CliOptions, 'config' | 'envFile' | 'gatewayKey' | 'host' | 'port' | 'words'>
 > {
-  /** The store is looked into: secrets of servers and callers need not be there. */
+  /** Only the store is read: secrets of servers and callers may be missing. */
   readonly isForStore?: boolean
 }
 
-/** Reads the configuration: that of the command line if it names a server, else the file. @throws ConfigError */
+/** Reads the configuration: from the command line if it names a server, else from the file. @throws ConfigError */
 export function readSource({
   config,
   envFile,
@@ -153,15 +153,15 @@ export function readSource({
   }
   if (gatewayKey !== undefined)
     throw new UsageError(
-      '--gateway-key is for a server on the command line; in a file it is gateway_key of a server',
+      '--gateway-key is for a server on the command line; in a file, set gateway_key of a server',
     )
   const file = resolve(config ?? 'gateway.config.yaml')
   if (!existsSync(file)) {
     throw new Error(
-      `there is no ${file}. Make one with gatehouse init, or name a server: gatehouse serve -- <command>`,
+      `${file} does not exist. Create one with gatehouse init, or give a server: gatehouse serve -- <command>`,
     )
   }
-  if (statSync(file).isDirectory()) throw new Error(`${file} is a folder. Name the file in it with --config`)
+  if (statSync(file).isDirectory()) throw new Error(`${file} is a folder. Give the file in it with --config`)
   const read = (text: string): Settings => {
     const env = variablesFor(file, envFile)
     const { settings, warnings } = loadSettings(text, { file, env, listen, isForStore })
@@ -185,14 +185,14 @@ function configText(file: string): string {
 export function portOf(text: string | undefined): number | undefined {
   if (text === undefined) return undefined
   const port = Number(text)
-  if (!/^\d+$/.test(text) || port > 65_535) throw new UsageError('--port is a number from 0 to 65535')
+  if (!/^\d+$/.test(text) || port > 65_535) throw new UsageError('--port must be a number from 0 to 65535')
   return port
 }
 
-/** Reads the words and options of a command. @throws UsageError */
-export function parseWords<const Known extends ParseArgsOptionsConfig>(
+/** Parses the positional arguments and options of a command. @throws UsageError */
+export function parseWords<const OptionTypes extends ParseArgsOptionsConfig>(
   args: readonly string[],
-  options: Known,
+  options: OptionTypes,
 ) {
   try {
     return parseArgs({ args: withKeys(args), allowPositionals: true, options })
@@ -204,7 +204,7 @@ export function parseWords<const Known extends ParseArgsOptionsConfig>(
   }
 }
 
-/** Binds a gateway key to its option: a thumbprint may begin with a hyphen, which `parseArgs` takes for an option. */
+/** Joins a gateway key to its option: a thumbprint may begin with a hyphen, which `parseArgs` reads as an option. */
 function withKeys(args: readonly string[]): string[] {
   const isKey = (at: number) => args[at - 1] === '--gateway-key' && /^-[\w-]{42}$/.test(args[at] ?? '')
   return args.flatMap((word, at) => {
@@ -213,32 +213,32 @@ function withKeys(args: readonly string[]): string[] {
   })
 }
 
-/** A sentence to put behind a complaint: `; did you mean "serve"?`, or nothing where no word is near. */
+/** A suffix for an error message: `; did you mean serve?`, or empty if no word is similar. */
 export function didYouMean(word: string, words: readonly string[]): string {
   const found = nearest(word, words)
   return found === undefined || found === word ? '' : `; did you mean ${found}?`
 }
 
-/** Who runs the command, as the system knows that person. */
+/** The name of the user of this process. */
 export function userName(): string {
   try {
     return userInfo().username
   } catch {
-    // The user of a container may have a number alone.
+    // The user of a container may have an id but no name.
     return `user ${process.getuid?.() ?? 'unknown'}`
   }
 }
 
 // Parses the arguments of commands about one server: its name in a configuration, a URL, or a command line.
 
-/** The configuration a command looks into, the server it is to look at where one is named, and other words. */
+/** The configuration of a command, the server if one is given, and the other arguments. */
 interface Named {
   readonly source: Source
   readonly server?: UpstreamSettings
   readonly words: readonly string[]
-  /** Print for programs. */
+  /** Print JSON. */
   readonly isJson: boolean
-  /** Write into the configuration file. */
+  /** Write to the configuration file. */
   readonly isWriting: boolean
 }
 
@@ -253,7 +253,7 @@ export function readNamed(
   const [first, ...rest] = options.words
   const isUrl = first !== undefined && /^https?:/i.test(first)
   if (separator === -1 && !isUrl) {
-    if (first === undefined && isOne) throw new UsageError('name a server of the configuration')
+    if (first === undefined && isOne) throw new UsageError('give a server of the configuration')
     const source = readSource({ config: options.config, envFile: options.envFile })
     return {
       source,
@@ -264,7 +264,7 @@ export function readNamed(
     }
   }
   const command = args.slice(separator + 1)
-  if (separator !== -1 && command.length === 0) throw new UsageError('name a command behind --')
+  if (separator !== -1 && command.length === 0) throw new UsageError('give a command after --')
   const source = readSource({
     config: options.config,
     envFile: options.envFile,
@@ -280,7 +280,7 @@ export function readNamed(
   }
 }
 
-/** Settings for a gateway that only looks: it leaves no traces, and takes up nothing others left. */
-export function looking(settings: Settings, upstreams: readonly UpstreamSettings[]): Settings {
+/** Settings for a read-only gateway: it stores nothing and resumes no work of others. */
+export function readOnlySettings(settings: Settings, upstreams: readonly UpstreamSettings[]): Settings {
   return { ...settings, upstreams, store: { kind: 'memory' }, observe: { metrics: false } }
 }

@@ -14,18 +14,18 @@ import { judgeUndo } from '../core/undo/judge-undo.ts'
 import { readingOf, indexOf } from '../core/undo/name-readings.ts'
 import { shapeOf, type ToolShape } from '../core/undo/tool-shape.ts'
 import { Gateway, openLog } from '../gateway/gateway.ts'
-import { looking, readNamed, type Source, UsageError } from './options.ts'
+import { readOnlySettings, readNamed, type Source, UsageError } from './options.ts'
 
-/** `gatehouse plan [server]`: prints how tools could be undone, as settings to paste, or writes them into the file. */
+/** `gatehouse plan [server]`: prints proposed undo rules as settings to paste, or writes them to the file. */
 export async function plan(args: readonly string[]): Promise<number> {
   const named = readNamed(args, ['config', 'log-level', 'json', 'write'])
   const { source, server, words, isJson, isWriting } = named
   if (words.length > 0) throw new UsageError('name one server, or none for all')
   if (isJson && isWriting) throw new UsageError('give either --json or --write, not both')
   if (isWriting && source.file === undefined)
-    throw new UsageError('--write needs a configuration file: make one with gatehouse init')
+    throw new UsageError('--write needs a configuration file: create one with gatehouse init')
   const upstreams = server ? [server] : source.settings.upstreams
-  const settings = looking(source.settings, upstreams)
+  const settings = readOnlySettings(source.settings, upstreams)
   const gateway = new Gateway(settings, { variables: environment(), log: openLog('error', true) })
   const planned: Planned[] = []
   const problems: string[] = []
@@ -52,7 +52,7 @@ function objectOf(planned: readonly Planned[]): object {
   }
 }
 
-/** Writes what is sure into the configuration file. Whether that was possible. */
+/** Writes the certain proposals to the configuration file. Returns whether it could. */
 function write(planned: readonly Planned[], { file = '', text = '', read }: Source): boolean {
   const additions = planned.flatMap((each) =>
     proposalsOf(each).flatMap(({ tool, notes, settings }): ToolAddition[] =>
@@ -62,18 +62,18 @@ function write(planned: readonly Planned[], { file = '', text = '', read }: Sour
     ),
   )
   if (additions.length === 0) {
-    process.stdout.write('There is nothing to add.\n')
+    process.stdout.write('Nothing to add.\n')
     return true
   }
   const refused = (why: string): boolean => {
     process.stderr.write(
-      `gatehouse: ${file} is left as it is: ${why}. Paste what gatehouse plan prints into it instead.\n`,
+      `gatehouse: ${file} was not changed: ${why}. Paste the output of gatehouse plan into it instead.\n`,
     )
     return false
   }
   const added = addToolSettings(text, additions)
   if ('problem' in added) return refused(added.problem)
-  if (readFileSync(file, 'utf8') !== text) return refused('it was changed meanwhile')
+  if (readFileSync(file, 'utf8') !== text) return refused('it changed in the meantime')
   try {
     read(added.text)
   } catch (error) {
@@ -82,24 +82,26 @@ function write(planned: readonly Planned[], { file = '', text = '', read }: Sour
   writeFileSync(file, added.text)
   const tools = additions.map(({ upstream, tool }) => `  ${upstream} ${tool}\n`)
   process.stdout.write(`Added ${added.count} settings to ${file}, for\n${tools.join('')}`)
-  process.stdout.write('Read them before you rely on them: gatehouse explain SERVER TOOL says why.\n')
+  process.stdout.write(
+    'Review them before you rely on them: gatehouse explain SERVER TOOL shows the reasons.\n',
+  )
   return true
 }
 
-// What `gatehouse plan` prints: proposals as YAML to paste, with their doubts as comments.
+// The output of `gatehouse plan`: proposals as YAML to paste, with their doubts as comments.
 
-/** The tools of a server, and what the configuration says of them. */
+/** The tools of a server, and their settings in the configuration. */
 interface Planned {
   readonly upstream: string
   readonly tools: Readonly<Record<string, ToolSettings>>
   readonly entries: readonly Descriptor[]
 }
 
-/** What a configuration could say of the tools of servers, as YAML with reasons. */
+/** Proposed tool settings of servers as YAML, with reasons as comments. */
 export function planText(servers: readonly Planned[]): string {
   return [
-    '# What the lists of the servers suggest. Paste what is right into the configuration;',
-    '# what is not sure is only a comment.',
+    '# Proposals from the tool lists of the servers. Paste those that are right into the configuration;',
+    '# uncertain ones are comments.',
     'upstreams:',
     ...servers.flatMap(serverLines),
     '',
@@ -109,37 +111,39 @@ export function planText(servers: readonly Planned[]): string {
 function serverLines(planned: Planned): string[] {
   const { upstream } = planned
   const proposals = proposalsOf(planned)
-  const parts = proposals.map(({ tool, notes, settings: own }) => ({
+  const parts = proposals.map(({ tool, notes, settings: proposed }) => ({
     notes: notes.map((note) => `# ${note}`),
-    settings: settingLines(tool, own),
+    settings: settingLines(tool, proposed),
   }))
-  const settings = parts.filter(({ settings: own }) => own.length > 0)
+  const settings = parts.filter(({ settings: proposed }) => proposed.length > 0)
   const isBare = settings.length === 0
   return [
     `  ${yamlKey(upstream)}:`,
-    ...(proposals.length === 0 ? ['    # It lists no tool that does more than read.'] : []),
-    ...parts.filter(({ settings: own }) => own.length === 0).flatMap(({ notes }) => notes.map(indented(4))),
+    ...(proposals.length === 0 ? ['    # All listed tools are read-only.'] : []),
+    ...parts
+      .filter(({ settings: proposed }) => proposed.length === 0)
+      .flatMap(({ notes }) => notes.map(indented(4))),
     isBare ? '    tools: {}' : '    tools:',
-    ...settings.flatMap(({ notes, settings: own }) => [...notes, ...own].map(indented(6))),
+    ...settings.flatMap(({ notes, settings: proposed }) => [...notes, ...proposed].map(indented(6))),
   ]
 }
 
-/** What there is to say of a tool, and the settings it could have: none where nothing is sure. */
+/** Notes about a tool and its proposed settings; without settings if none is certain. */
 interface Proposal {
   readonly tool: string
   readonly risk: string
-  /** The reasons, for people. */
+  /** The reasons as text. */
   readonly notes: readonly string[]
   readonly settings: Proposed
 }
 
 interface Proposed {
-  readonly undo?: Written
+  readonly undo?: UndoRule
   readonly pivot?: true
   readonly confirm?: string
 }
 
-/** What the list of a server suggests for each tool that does more than read. */
+/** The proposals for the tools of a server that are not read-only. */
 function proposalsOf({ tools, entries }: Planned): readonly Proposal[] {
   const reads = readsOf(entries)
   return entries
@@ -147,14 +151,14 @@ function proposalsOf({ tools, entries }: Planned): readonly Proposal[] {
     .map((entry) => proposalOf(entry, { all: entries, reads, tools }))
 }
 
-interface Around {
+interface ProposalContext {
   readonly all: readonly Descriptor[]
-  /** The definitions of those that only read. */
+  /** The definitions of the read-only tools. */
   readonly reads: readonly Descriptor['definition'][]
   readonly tools: Planned['tools']
 }
 
-function proposalOf(entry: Descriptor, { all, reads, tools }: Around): Proposal {
+function proposalOf(entry: Descriptor, { all, reads, tools }: ProposalContext): Proposal {
   const { name, definition, classification } = entry
   const about = oneLine(`${name}: ${riskWords[classification.risk]}, ${classification.evidence[0] ?? ''}`)
   const part = { tool: name, risk: classification.risk }
@@ -162,20 +166,20 @@ function proposalOf(entry: Descriptor, { all, reads, tools }: Around): Proposal 
   const configured = settingOf(tools, name, 'undo')
   if (configured) {
     const notes = [
-      `undo is configured already, for ${configured.glob}`,
+      `undo is already configured, for ${configured.glob}`,
       ...doubts.map((doubt) => `but: ${doubt}`),
     ]
-    return { ...part, notes: [about, ...because(notes)], settings: {} }
+    return { ...part, notes: [about, ...reasonLines(notes)], settings: {} }
   }
   const verify = classification.idempotent ? undefined : verifyHint(definition, reads)
   const probe =
     verify === undefined
       ? []
-      : [oneLine('If what this finds can only be of this call:'), oneLine(`verify: ${verify}`)]
+      : [oneLine('If this read can only find the result of this call:'), oneLine(`verify: ${verify}`)]
   if (from === 'proposal' && how !== 'unsure' && undo !== undefined)
-    return { ...part, notes: [about, ...because(why), ...probe], settings: { undo } }
+    return { ...part, notes: [about, ...reasonLines(why), ...probe], settings: { undo } }
   const unsure = undo === undefined ? [] : unsureLines(undo, doubts)
-  const notes = [about, ...because(why), ...unsure, ...probe]
+  const notes = [about, ...reasonLines(why), ...unsure, ...probe]
   if (classification.risk !== 'destructive') return { ...part, notes, settings: {} }
   const settings: Proposed = {
     ...(!settingOf(tools, name, 'pivot') && { pivot: true }),
@@ -184,7 +188,7 @@ function proposalOf(entry: Descriptor, { all, reads, tools }: Around): Proposal 
   return { ...part, notes, settings }
 }
 
-/** The settings of a tool as YAML; none where there are none. */
+/** The settings of a tool as YAML; empty without settings. */
 function settingLines(tool: string, { undo, pivot, confirm }: Proposed): string[] {
   const lines = [
     ...(undo === undefined ? [] : undoLines(undo)),
@@ -194,11 +198,11 @@ function settingLines(tool: string, { undo, pivot, confirm }: Proposed): string[
   return lines.length === 0 ? [] : [`${yamlKey(tool)}:`, ...lines]
 }
 
-/** What may undo more or less than the call: only the owner of the server can make it a setting. */
-function unsureLines(undo: Written, doubts: readonly string[]): string[] {
+/** A rule that may undo more or less than the call: only the owner of the server can confirm it. */
+function unsureLines(undo: UndoRule, doubts: readonly string[]): string[] {
   return [
-    'Not sure, so it is no setting:',
-    ...because(doubts),
+    'Uncertain, so not a setting:',
+    ...reasonLines(doubts),
     ...undoLines(undo).map((line) => line.slice(2)),
   ]
 }
@@ -207,26 +211,28 @@ function readsOf(all: readonly Descriptor[]): readonly Descriptor['definition'][
   return all.filter(({ classification }) => classification.op === 'read').map(({ definition }) => definition)
 }
 
-type Written = string | UndoSettings
+type UndoRule = string | UndoSettings
 
-function undoLines(undo: Written): string[] {
+function undoLines(undo: UndoRule): string[] {
   if (typeof undo === 'string') return [`  undo: ${scalar(undo)}`]
   const { exact, ...texts }: UndoSettings = undo
   const lines = Object.entries(texts).map(([name, text]) => `    ${name}: ${scalar(text)}`)
   return ['  undo:', ...lines, ...(exact === undefined ? [] : [`    exact: ${exact}`])]
 }
 
-/** What a person could be asked before the tool runs: its name in words, and the arguments it must have. */
+/** A confirmation message: the name of the tool in words, and its required arguments. */
 function question(definition: Descriptor['definition']): string {
   const { words, name, inputs = [] } = shapeOf(definition)
-  const said = words.length === 0 ? name : words.join(' ')
-  const told = inputs.filter(({ isRequired, name: each }) => isRequired && /^[\w-]+$/.test(each)).slice(0, 3)
-  const values = told.map((each) => `{${each.name}}`)
-  return `${said.charAt(0).toUpperCase()}${said.slice(1)}${values.length === 0 ? '' : ` ${values.join(', ')}`}?`
+  const text = words.length === 0 ? name : words.join(' ')
+  const required = inputs
+    .filter(({ isRequired, name: each }) => isRequired && /^[\w-]+$/.test(each))
+    .slice(0, 3)
+  const values = required.map((each) => `{${each.name}}`)
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}${values.length === 0 ? '' : ` ${values.join(', ')}`}?`
 }
 
-/** Reasons come from servers: none of them may end its line. */
-function because(reasons: readonly string[]): string[] {
+/** Reasons may contain text of servers: a line break must not end the comment. */
+function reasonLines(reasons: readonly string[]): string[] {
   return reasons.map((each) => oneLine(`- ${each}`))
 }
 
@@ -241,32 +247,34 @@ function indented(columns: number): (line: string) => string {
 
 type Definition = Readonly<Record<string, unknown>>
 
-const makers = new Set('create add insert upload register send post open write append make submit'.split(' '))
-const finders = 'list search find query lookup get read'.split(' ')
+const creatingVerbs = new Set(
+  'create add insert upload register send post open write append make submit'.split(' '),
+)
+const findingVerbs = 'list search find query lookup get read'.split(' ')
 
-/** A read that could tell whether a tool took effect: what `verify` may say, where the server lists one. */
+/** A proposed `verify` rule: a read that could show whether a tool took effect; undefined if the server lists none. */
 function verifyHint(definition: Definition, reads: readonly Definition[]): string | undefined {
   const tool = shapeOf(definition)
-  const said = readingOf(tool.words).find(({ verb }) => makers.has(verb))
-  if (!said) return undefined
-  const finding = indexOf(reads)
-    .withNouns(finders, said.nouns)
-    .flatMap((read) => lookingPlan(tool, read, said.nouns.at(-1)) ?? [])
-  return finding.toSorted((one, other) => other.given - one.given)[0]?.text
+  const created = readingOf(tool.words).find(({ verb }) => creatingVerbs.has(verb))
+  if (!created) return undefined
+  const plans = indexOf(reads)
+    .withNouns(findingVerbs, created.nouns)
+    .flatMap((read) => readPlan(tool, read, created.nouns.at(-1)) ?? [])
+  return plans.toSorted((one, other) => other.given - one.given)[0]?.text
 }
 
-/** A call of a read that names something the call of the tool named, and what is there if it took effect. */
-function lookingPlan(
+/** A call of a read with arguments from the call of the tool, and where the result shows that it took effect. */
+function readPlan(
   tool: ToolShape,
   read: ToolShape,
   noun: string | undefined,
 ): { readonly given: number; readonly text: string } | undefined {
   const args = fromFields('args', tool.inputs ?? [], { noun, origin: 'arguments' })
   const names = new Set(tool.inputs?.filter(({ isRequired }) => isRequired).map(({ name }) => name))
-  const filled = mapArguments(read, [args], ({ name }) => names.has(name))
-  if (!filled || 'missing' in filled || filled.call.arguments.size === 0) return undefined
+  const mapped = mapArguments(read, [args], ({ name }) => names.has(name))
+  if (!mapped || 'missing' in mapped || mapped.call.arguments.size === 0) return undefined
   const list = read.outputs?.find(({ schema }) => schema.type === 'array')
   if (!list) return undefined
   const find = { root: 'result', steps: [list.name, 0] } as const
-  return { given: filled.call.arguments.size, text: printExpression({ ...filled.call, find }) }
+  return { given: mapped.call.arguments.size, text: printExpression({ ...mapped.call, find }) }
 }

@@ -1,6 +1,6 @@
 /**
- * Finds the command in the arguments, loads its file only then, runs it, and turns its end into an exit code
- * (0 good, 1 a problem, 2 wrong usage).
+ * Finds the command in the arguments, loads its module on demand, runs it, and returns the exit code (0 success,
+ * 1 a problem was found, 2 wrong usage).
  */
 import { ConfigError, problemLine } from '../config/problem.ts'
 import { urlMistake } from '../config/names.ts'
@@ -10,7 +10,7 @@ import { helpOf, overview, version } from './help-text.ts'
 type Command = (words: readonly string[]) => Promise<number>
 type Load = () => Promise<Command>
 
-// Each is loaded when it is run: a gateway that serves holds nothing of the others.
+// Each is loaded on demand: a serving gateway does not keep the other commands in memory.
 const commands: { readonly [name: string]: Load; readonly serve: Load } = {
   serve: async () => (await import('./serve.ts')).serve,
   stdio: async () => (await import('./serve.ts')).stdio,
@@ -31,40 +31,38 @@ const commands: { readonly [name: string]: Load; readonly serve: Load } = {
   export: async () => (await import('./export.ts')).exportEntry,
 }
 
-/** Runs a command line; the exit code: 0 good, 1 found a problem, 2 wrong usage. */
+/** Runs a command line and returns the exit code: 0 success, 1 a problem was found, 2 wrong usage. */
 export async function run(words: readonly string[]): Promise<number> {
   const [first, ...rest] = words
   const isCommand = first !== undefined && Object.hasOwn(commands, first)
   const name = isCommand ? first : 'serve'
   const others = isCommand ? rest : words
   if (first === 'help') return help(rest[0])
-  const own = others.includes('--') ? others.slice(0, others.indexOf('--')) : others
-  if (own.includes('--version') || first === '-v') return print(version)
-  if (own.includes('--help') || own.includes('-h')) return print(isCommand ? helpOf(name) : overview)
+  const beforeCommand = others.includes('--') ? others.slice(0, others.indexOf('--')) : others
+  if (beforeCommand.includes('--version') || first === '-v') return print(version)
+  if (beforeCommand.includes('--help') || beforeCommand.includes('-h'))
+    return print(isCommand ? helpOf(name) : overview)
   if (!isCommand && first !== undefined && !/^(?:-|https?:)/.test(first)) {
     const mistake = urlMistake(first)
-    if (mistake !== undefined) return complain([`"${first}": ${mistake}`], 2)
+    if (mistake !== undefined) return printErrors([`"${first}": ${mistake}`], 2)
     const meant = `Run gatehouse --help, or gatehouse serve -- ${words.join(' ')}`
-    return complain(
-      [`there is no command "${first}"${didYouMean(first, Object.keys(commands))}. ${meant}`],
-      2,
-    )
+    return printErrors([`unknown command "${first}"${didYouMean(first, Object.keys(commands))}. ${meant}`], 2)
   }
   try {
     const command = await (commands[name] ?? commands.serve)()
     return await command(others)
   } catch (error) {
-    if (error instanceof UsageError) return complain([`${error.message}. Run gatehouse ${name} --help`], 2)
-    if (error instanceof ConfigError) return complain(error.problems.map(problemLine), 1)
-    return complain([error instanceof Error ? error.message : String(error)], 1)
+    if (error instanceof UsageError) return printErrors([`${error.message}. Run gatehouse ${name} --help`], 2)
+    if (error instanceof ConfigError) return printErrors(error.problems.map(problemLine), 1)
+    return printErrors([error instanceof Error ? error.message : String(error)], 1)
   }
 }
 
 function help(command: string | undefined): number {
   if (command === undefined) return print(overview)
   if (Object.hasOwn(commands, command)) return print(helpOf(command))
-  return complain(
-    [`there is no command "${command}"${didYouMean(command, Object.keys(commands))}. Run gatehouse --help`],
+  return printErrors(
+    [`unknown command "${command}"${didYouMean(command, Object.keys(commands))}. Run gatehouse --help`],
     2,
   )
 }
@@ -74,7 +72,7 @@ function print(text: string): number {
   return 0
 }
 
-function complain(messages: readonly string[], code: number): number {
+function printErrors(messages: readonly string[], code: number): number {
   for (const message of messages) process.stderr.write(`gatehouse: ${message}\n`)
   return code
 }

@@ -19,28 +19,28 @@ import { acceptStore, isStoreDoubtful, openSharedStore } from '../gateway/offlin
 import type { StoreEntry, PortableStore } from '../store/store.ts'
 import { didYouMean, readOptions, readSource, UsageError } from './options.ts'
 
-/** What the first line of an export says of the others. */
+/** The first line of an export: its format. */
 const HEADER = { format: 'gatehouse-store', version: 1 }
-/** How much is written together. */
+/** How many entries are written in parallel. */
 const MAX_BATCH_ENTRIES = 200
 
-/** `gatehouse store info | export | import | accept`: describes the store, moves its content, goes on without what it lost. */
+/** `gatehouse store info | export | import | accept`: describes the store, exports or imports its entries, or accepts a loss of data. */
 export async function store(args: readonly string[]): Promise<number> {
   const options = readOptions(args, ['config', 'json', 'force'])
   const [action, file, ...more] = options.words
-  if (more.length > 0) throw new UsageError('one file is enough')
+  if (more.length > 0) throw new UsageError('give one file')
   const run = actions[action ?? '']
   const isAccept = action === 'accept'
   if (!run && !isAccept)
     throw new UsageError(
-      `write gatehouse store info, export, import or accept${didYouMean(action ?? '', [...Object.keys(actions), 'accept'])}`,
+      `use gatehouse store info, export, import or accept${didYouMean(action ?? '', [...Object.keys(actions), 'accept'])}`,
     )
   if ((isAccept || action === 'info') && file !== undefined)
     throw new UsageError(`store ${action} takes no file`)
-  if (action === 'import' && file === undefined) throw new UsageError('name the file to import')
+  if (action === 'import' && file === undefined) throw new UsageError('give the file to import')
   const { settings } = readSource({ config: options.config, envFile: options.envFile, isForStore: true })
   if (!run) return accept(settings)
-  if (action !== 'import') checkThere(settings)
+  if (action !== 'import') requireStore(settings)
   const opened = await openSharedStore(settings, openLog('error', process.stderr.isTTY))
   try {
     return await run(opened, { file: file ?? '', isJson: options.json, isForced: options.force })
@@ -53,34 +53,34 @@ async function accept(settings: Settings): Promise<number> {
   const isChanged = await acceptStore(settings, openLog('error', process.stderr.isTTY))
   print(
     isChanged
-      ? 'The store is used as it is from now on. Gateways that run with it have to be started again.'
-      : 'Nothing is missing from the store: it was left as it was.',
+      ? 'The store is accepted as it is. Restart the gateways that use it.'
+      : 'The store has lost no data: nothing was changed.',
   )
   return 0
 }
 
-/** Whoever looks at a store makes none. @throws Error where there is none */
-function checkThere(settings: Settings): void {
-  const { store: kept } = settings
-  // Where a store is missing that was there, opening it says so.
-  if (kept.kind !== 'folder' || existsSync(kept.path) || isStoreDoubtful(settings)) return
+/** Reading a store must not create one. @throws Error if there is no store */
+function requireStore(settings: Settings): void {
+  const { store: configured } = settings
+  // If the store existed before and is missing, opening it reports that.
+  if (configured.kind !== 'folder' || existsSync(configured.path) || isStoreDoubtful(settings)) return
   throw new Error(
-    `there is no store in ${kept.path}: no gateway with this configuration has kept anything yet`,
+    `${configured.path} contains no store: no gateway with this configuration has stored anything yet`,
   )
 }
 
-interface Told {
-  /** Empty for none. */
+interface ActionOptions {
+  /** Empty if not given. */
   readonly file: string
   readonly isJson: boolean
   readonly isForced: boolean
 }
 
-type Action = (store: PortableStore, told: Told) => Promise<number>
+type Action = (store: PortableStore, options: ActionOptions) => Promise<number>
 
-const actions: Readonly<Record<string, Action>> = { info: tell, export: exportAll, import: importAll }
+const actions: Readonly<Record<string, Action>> = { info: describe, export: exportAll, import: importAll }
 
-async function tell(opened: PortableStore, { isJson }: Told): Promise<number> {
+async function describe(opened: PortableStore, { isJson }: ActionOptions): Promise<number> {
   const owners = new Map<string, number>()
   let bytes = 0
   for await (const { key, value } of opened.entries()) {
@@ -94,7 +94,7 @@ async function tell(opened: PortableStore, { isJson }: Told): Promise<number> {
   if (isJson) {
     print(JSON.stringify({ ...about, entries, ...(problem !== undefined && { problem }) }, null, 2))
   } else {
-    for (const [name, value] of Object.entries(about)) print(`${name.padEnd(12)}${shown(value)}`)
+    for (const [name, value] of Object.entries(about)) print(`${name.padEnd(12)}${valueText(value)}`)
     print(`${'entries'.padEnd(12)}${[...owners.values()].reduce((sum, each) => sum + each, 0)}`)
     const width = Math.max(10, ...[...owners.keys()].map((owner) => owner.length + 1))
     for (const [owner, count] of Object.entries(entries)) print(`  ${owner.padEnd(width)}${count}`)
@@ -103,9 +103,9 @@ async function tell(opened: PortableStore, { isJson }: Told): Promise<number> {
   return problem === undefined ? 0 : 1
 }
 
-async function exportAll(opened: PortableStore, { file, isForced }: Told): Promise<number> {
+async function exportAll(opened: PortableStore, { file, isForced }: ActionOptions): Promise<number> {
   if (file !== '' && existsSync(file) && !isForced)
-    throw new Error(`${file} is there already; --force overwrites it`)
+    throw new Error(`${file} already exists; --force overwrites it`)
   let count = 0
   const lines = async function* (): AsyncGenerator<string> {
     yield `${JSON.stringify(HEADER)}\n`
@@ -122,11 +122,11 @@ async function exportAll(opened: PortableStore, { file, isForced }: Told): Promi
   return 0
 }
 
-/** A file for its owner alone, also where it was there before: there are keys among the values. */
+/** A file that only its owner can read, even if it existed before: the entries include keys. */
 function privateFile(file: string): Writable {
   const fd = openSync(file, 'a', 0o600)
   try {
-    // What others may read is not written to, and only what is to be written to is emptied.
+    // Restrict the permissions before anything is written; only a regular file is truncated.
     if (fstatSync(fd).isFile()) {
       fchmodSync(fd, 0o600)
       ftruncateSync(fd)
@@ -138,39 +138,40 @@ function privateFile(file: string): Writable {
   return createWriteStream(file, { fd })
 }
 
-async function importAll(opened: PortableStore, { file, isForced }: Told): Promise<number> {
-  if (!existsSync(file)) throw new Error(`there is no ${file}`)
-  // Nothing is written before all of it is known to be good.
-  const whole = read(file)
-  while ((await whole.next()).done !== true) continue
-  const counts = { imported: 0, there: 0, over: 0 }
+async function importAll(opened: PortableStore, { file, isForced }: ActionOptions): Promise<number> {
+  if (!existsSync(file)) throw new Error(`${file} does not exist`)
+  // The validation file is validated before anything is written.
+  const validation = readEntries(file)
+  while ((await validation.next()).done !== true) continue
+  const counts = { imported: 0, existing: 0, expired: 0 }
   const write = async ({ key, value, until }: StoreEntry): Promise<void> => {
     const ttl = until - Date.now()
     if (ttl <= 0) {
-      counts.over++
+      counts.expired++
       return
     }
     const found = isForced ? await opened.put(key, value, ttl) : await opened.setIfAbsent(key, value, ttl)
     if (found === undefined) counts.imported++
-    else counts.there++
+    else counts.existing++
   }
-  let part: StoreEntry[] = []
-  for await (const entry of read(file)) {
-    part.push(entry)
-    if (part.length < MAX_BATCH_ENTRIES) continue
-    await Promise.all(part.map(write))
-    part = []
+  let batch: StoreEntry[] = []
+  for await (const entry of readEntries(file)) {
+    batch.push(entry)
+    if (batch.length < MAX_BATCH_ENTRIES) continue
+    await Promise.all(batch.map(write))
+    batch = []
   }
-  await Promise.all(part.map(write))
-  const left = counts.there === 0 ? '' : `, left ${counts.there} as they were (--force overwrites them)`
+  await Promise.all(batch.map(write))
+  const kept =
+    counts.existing === 0 ? '' : `, kept ${counts.existing} existing ones (--force overwrites them)`
   print(
-    `imported ${counts.imported} entries${left}${counts.over === 0 ? '' : `, left out ${counts.over} whose time is over`}`,
+    `imported ${counts.imported} entries${kept}${counts.expired === 0 ? '' : `, skipped ${counts.expired} expired ones`}`,
   )
   return 0
 }
 
-/** The entries of an export. @throws Error with the line that is wrong */
-async function* read(file: string): AsyncGenerator<StoreEntry> {
+/** Reads the entries of an export. @throws Error with the invalid line */
+async function* readEntries(file: string): AsyncGenerator<StoreEntry> {
   let number = 0
   for await (const line of createInterface({ input: createReadStream(file), crlfDelay: Infinity })) {
     number++
@@ -178,19 +179,18 @@ async function* read(file: string): AsyncGenerator<StoreEntry> {
     if (number === 1) checkHeader(value, file)
     else if (line !== '') {
       const entry = entryOf(value)
-      if (!entry)
-        throw new Error(`${file}:${number}: this is no entry: it has to have a key, a value and until when`)
+      if (!entry) throw new Error(`${file}:${number}: not an entry: key, value and until are required`)
       yield entry
     }
   }
-  if (number === 0) throw new Error(`${file} is empty: it is no export of gatehouse store export`)
+  if (number === 0) throw new Error(`${file} is empty, so it is not a file of gatehouse store export`)
 }
 
 function checkHeader(value: unknown, file: string): void {
   const { format, version } = isObject(value) ? value : {}
-  if (format !== HEADER.format) throw new Error(`${file}:1: this is no export of gatehouse store export`)
+  if (format !== HEADER.format) throw new Error(`${file}:1: not a file of gatehouse store export`)
   if (version !== HEADER.version)
-    throw new Error(`${file}:1: it was exported by another version of Gatehouse (format ${String(version)})`)
+    throw new Error(`${file}:1: exported by an incompatible version of Gatehouse (format ${String(version)})`)
 }
 
 function entryOf(value: unknown): StoreEntry | undefined {
@@ -207,7 +207,7 @@ function parsed(line: string): unknown {
   }
 }
 
-function shown(value: string | number): string {
+function valueText(value: string | number): string {
   return typeof value === 'string' ? value : `${(value / 1024 / 1024).toFixed(1)} MB`
 }
 

@@ -1,6 +1,6 @@
 /**
- * `gatehouse tx`: lists transactions, rolls one back, acknowledges what is left. Works on the store; a running
- * gateway does the calls.
+ * `gatehouse tx`: lists transactions, rolls one back, acknowledges one. It works on the store; a running gateway
+ * makes the compensating calls.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { environment } from '../config/secrets.ts'
@@ -26,17 +26,17 @@ import { acknowledged, rollingBack } from '../records/transitions.ts'
 import type { Store } from '../store/store.ts'
 import { didYouMean, parseWords, readSource, UsageError, userName } from './options.ts'
 
-/** Something that was done, and what can be done about it. */
+/** An action, and whether it can be undone. */
 export interface Chosen {
-  readonly deed: Action
-  /** How well it can be undone. */
+  readonly action: Action
+  /** How precisely it can be undone. */
   readonly how: 'exactly' | 'approximately' | 'not at all'
-  /** Why it cannot be, or what to keep in mind. */
+  /** Why it cannot be undone, or a caveat. */
   readonly why?: string
 }
 
-/** What the command can be told. */
-const known = {
+/** The options of the command. */
+const optionTypes = {
   config: { type: 'string', short: 'c' },
   'env-file': { type: 'string' },
   json: { type: 'boolean' },
@@ -44,51 +44,51 @@ const known = {
   principal: { type: 'string' },
 } as const
 
-/** `gatehouse tx list | show | rollback | ack`: shows transactions, undoes them, and acknowledges what is left. */
+/** `gatehouse tx list | show | rollback | ack`: lists transactions, rolls them back, and acknowledges them. */
 export async function tx(args: readonly string[]): Promise<number> {
-  const told = read(args)
-  const { settings } = readSource({ ...told, isForStore: true })
+  const options = parse(args)
+  const { settings } = readSource({ ...options, isForStore: true })
   const log = openLog('warn', process.stderr.isTTY)
   const store = await openSharedStore(settings, log)
   try {
     const repository = transactionsIn(store, settings)
-    return await act(told, { repository, deeds: new Actions(store), settings, log })
+    return await act(options, { repository, actions: new Actions(store), settings, log })
   } finally {
     await store.close()
   }
 }
 
-interface Around {
+interface TxContext {
   readonly repository: Transactions
-  readonly deeds: Actions
+  readonly actions: Actions
   readonly settings: Settings
   readonly log: Log
 }
 
-async function act(told: Told, around: Around): Promise<number> {
-  const { repository, deeds } = around
-  const { isJson, principal } = told
+async function act(options: TxOptions, context: TxContext): Promise<number> {
+  const { repository, actions } = context
+  const { isJson, principal } = options
   const all = (await repository.list(principal)).toSorted((one, other) =>
     urgentFirst(one.transaction, other.transaction),
   )
-  if (told.action === 'list') {
+  if (options.action === 'list') {
     const transactions = all.map(({ transaction }) => transaction)
     if (isJson) {
-      const views = transactions.map((transaction) => transactionView({ transaction, deeds: new Map() }))
+      const views = transactions.map((transaction) => transactionView({ transaction, actions: new Map() }))
       return print(JSON.stringify({ transactions: views }, null, 2))
     }
-    return print(all.length === 0 ? 'There are no transactions.' : transactionList(transactions))
+    return print(all.length === 0 ? 'No transactions.' : transactionList(transactions))
   }
-  const found = named(all, told.id)
-  if (told.action === 'rollback') return rollBack(found, told, around)
-  const transaction = told.action === 'ack' ? await acknowledge(found, around) : found.transaction
-  const whole = { transaction, deeds: await deedsOf(transaction, deeds) }
+  const found = findTransaction(all, options.id)
+  if (options.action === 'rollback') return rollBack(found, options, context)
+  const transaction = options.action === 'ack' ? await acknowledge(found, context) : found.transaction
+  const whole = { transaction, actions: await actionsOf(transaction, actions) }
   return print(isJson ? JSON.stringify(transactionView(whole), null, 2) : transactionText(whole))
 }
 
 function acknowledge(
   { key }: StoredTransaction,
-  { repository, settings, log }: Around,
+  { repository, settings, log }: TxContext,
 ): Promise<Transaction> {
   return audited(settings, log, async (audit) => {
     const by = userName()
@@ -100,53 +100,53 @@ function acknowledge(
 
 async function rollBack(
   { key, transaction }: StoredTransaction,
-  told: Told,
-  around: Around,
+  options: TxOptions,
+  context: TxContext,
 ): Promise<number> {
-  mustRollBack(around.settings)
+  requireTransactions(context.settings)
   if (transaction.status === 'committed' || hasEnded(transaction))
     throw new Error(
-      `${escapeHidden(transaction.id)} is over: it is ${transaction.status.replaceAll('_', ' ')}`,
+      `${escapeHidden(transaction.id)} cannot be rolled back: it is ${transaction.status.replaceAll('_', ' ')}`,
     )
-  const { config, envFile } = told
+  const { config, envFile } = options
   const by = userName()
-  const reason = ['operator', by].join(' ') + (told.reason === undefined ? '' : `: ${told.reason}`)
+  const reason = ['operator', by].join(' ') + (options.reason === undefined ? '' : `: ${options.reason}`)
   const begin = rollingBack(reason)
   const { id, principal } = transaction
-  const [ended] = await audited(around.settings, around.log, async (audit) => {
-    await around.repository.change(key, (each) => (each.status === 'rolling_back' ? each : begin(each)))
+  const [ended] = await audited(context.settings, context.log, async (audit) => {
+    await context.repository.change(key, (each) => (each.status === 'rolling_back' ? each : begin(each)))
     audit?.ordered({ order: 'rollback', by, transaction: id, caller: principal.id })
     return finishRollbacks([async () => key], {
-      ...around,
+      ...context,
       whole: () => readSource({ config, envFile }).settings,
       audit,
     })
   })
-  if (!ended || !hasEnded(ended)) throw new Error('it is not rolled back yet: see gatehouse tx show')
-  const deeds = await deedsOf(ended, around.deeds)
+  if (!ended || !hasEnded(ended)) throw new Error('the rollback has not finished: see gatehouse tx show')
+  const actions = await actionsOf(ended, context.actions)
   print(
-    told.isJson
-      ? JSON.stringify(transactionView({ transaction: ended, deeds }), null, 2)
+    options.isJson
+      ? JSON.stringify(transactionView({ transaction: ended, actions }), null, 2)
       : rollbackText(ended),
   )
   return ended.status === 'rolled_back' ? 0 : 1
 }
 
-/** The transaction of an id. Callers choose ids, so several may have chosen the same. @throws Error */
-function named(all: readonly StoredTransaction[], id: string): StoredTransaction {
+/** The transaction with an id. Callers choose the ids, so they need not be unique. @throws Error */
+function findTransaction(all: readonly StoredTransaction[], id: string): StoredTransaction {
   const found = all.filter(({ transaction }) => transaction.id === id)
   const [first] = found
   if (first && found.length === 1) return first
   if (!first)
-    throw new Error(`there is no transaction ${escapeHidden(JSON.stringify(id))}. See gatehouse tx list`)
+    throw new Error(`no such transaction: ${escapeHidden(JSON.stringify(id))}. See gatehouse tx list`)
   const whose = found.map(({ transaction }) => transaction.principal.id).join(', ')
   throw new Error(
-    `several callers have a transaction ${escapeHidden(`${id}; name one with --principal: ${whose}`)}`,
+    `several callers have a transaction ${escapeHidden(`${id}; choose one with --principal: ${whose}`)}`,
   )
 }
 
-function deedsOf({ steps }: Transaction, deeds: Actions): Promise<ReadonlyMap<string, Action>> {
-  return deeds.findAll(steps.map(({ deed }) => deed))
+function actionsOf({ steps }: Transaction, actions: Actions): Promise<ReadonlyMap<string, Action>> {
+  return actions.findAll(steps.map(({ deed }) => deed))
 }
 
 function print(text: string): number {
@@ -154,7 +154,7 @@ function print(text: string): number {
   return 0
 }
 
-interface Told {
+interface TxOptions {
   readonly action: 'list' | 'show' | 'rollback' | 'ack'
   readonly id: string
   readonly principal: string | undefined
@@ -164,18 +164,19 @@ interface Told {
   readonly reason: string | undefined
 }
 
-function read(args: readonly string[]): Told {
-  const { values, positionals } = parseWords(args, known)
+function parse(args: readonly string[]): TxOptions {
+  const { values, positionals } = parseWords(args, optionTypes)
   const [word, id, ...more] = positionals
   const actions = ['list', 'show', 'rollback', 'ack'] as const
   const action = actions.find((each) => each === word)
   if (!action)
-    throw new UsageError(`write gatehouse tx list, show, rollback or ack${didYouMean(word ?? '', actions)}`)
-  if (action !== 'list' && id === undefined) throw new UsageError(`name what to ${action}: an id`)
+    throw new UsageError(`use gatehouse tx list, show, rollback or ack${didYouMean(word ?? '', actions)}`)
+  if (action !== 'list' && id === undefined) throw new UsageError(`${action} needs the id of a transaction`)
   if (more.length > 0 || (action === 'list' && id !== undefined))
-    throw new UsageError('name one transaction at a time')
+    throw new UsageError('give one transaction at a time')
   const { config, 'env-file': envFile, json = false, reason, principal } = values
-  if (reason !== undefined && action !== 'rollback') throw new UsageError('--reason has no meaning here')
+  if (reason !== undefined && action !== 'rollback')
+    throw new UsageError('--reason is not an option of this command')
   return {
     action,
     id: id ?? '',
@@ -187,97 +188,101 @@ function read(args: readonly string[]): Told {
   }
 }
 
-// Hands rollbacks to a running gateway, or builds one for the purpose, and waits for their end.
+// Leaves rollbacks to a running gateway, or starts one in this process, and waits until they finish.
 
-interface Options {
-  /** The whole configuration, with what servers need; read once it is needed. @throws ConfigError */
+interface RollbackOptions {
+  /** The complete configuration, including the secrets of servers; read on demand. @throws ConfigError */
   whole(): Settings
   readonly repository: Transactions
   readonly log: Log
-  /** Where the calls are recorded that this process makes itself. */
+  /** The audit log for calls that this process makes. */
   readonly audit?: Audit | undefined
 }
 
-/** How long what is over can be asked about where no gateway has transactions, in milliseconds. */
-const RETENTION = 86_400_000
+/** How long finished transactions are kept if the feature is not configured, in milliseconds. */
+const RETENTION_MS = 86_400_000
 
-/** The transactions in a store, as the gateways of a configuration keep them. */
+/** The transactions in the store of a configuration. */
 export function transactionsIn(store: Store, settings: Settings): Transactions {
-  const own = featureSettings(settings, FEATURE)
-  const retention = isObject(own) ? own.retention : undefined
-  return new Transactions(store, typeof retention === 'number' ? retention : RETENTION)
+  const feature = featureSettings(settings, FEATURE)
+  const retention = isObject(feature) ? feature.retention : undefined
+  return new Transactions(store, typeof retention === 'number' ? retention : RETENTION_MS)
 }
 
-/** Sees to it that there is a gateway that rolls back. @throws Error */
-export function mustRollBack({ features }: Settings): void {
+/** Checks that the transactions feature is on: it performs rollbacks. @throws Error */
+export function requireTransactions({ features }: Settings): void {
   if (features[FEATURE] === undefined)
-    throw new Error(`features.${FEATURE} is off, so no gateway undoes anything: switch it on`)
+    throw new Error(`features.${FEATURE} is off, so nothing can be undone: turn it on`)
 }
 
 const FEATURE = 'transactions'
 
-/** How long running gateways have to take up what is left to them, at most; they look every two seconds. */
+/** How long to wait for a running gateway to take over a rollback; gateways poll every two seconds. */
 const TAKEOVER_TIMEOUT_MS = 5000
-/** How long rolling back may take in all, and how often it is looked how far it is, in milliseconds. */
+/** The total time for all rollbacks, and the polling interval, in milliseconds. */
 const ROLLBACK_TIMEOUT_MS = 600_000
 const POLL_INTERVAL_MS = 100
 
 /**
- * Has transactions rolled back as far as they can be, one after the other: each of `begins` leaves one to be rolled
- * back, and tells where it is kept. A gateway that runs does it, for it may have servers that only it can reach; where
- * none does, this process does it itself.
+ * Rolls back transactions as far as possible, one after the other: each of `begins` starts the rollback of one and
+ * returns its store key. A running gateway performs it, because some servers may be reachable only from there; if none
+ * is running, this process does.
  */
 export async function finishRollbacks(
   begins: readonly (() => Promise<string>)[],
-  options: Options,
+  options: RollbackOptions,
 ): Promise<readonly Transaction[]> {
   const { log, audit } = options
   const until = performance.now() + ROLLBACK_TIMEOUT_MS
   const found: Transaction[] = []
-  let own: Gateway | undefined
-  const help = async (): Promise<void> => {
-    if (own) return
-    own = new Gateway(options.whole(), { variables: environment(), log, ...(audit && { audit }) })
-    await own.start()
+  let gateway: Gateway | undefined
+  const startGateway = async (): Promise<void> => {
+    if (gateway) return
+    gateway = new Gateway(options.whole(), { variables: environment(), log, ...(audit && { audit }) })
+    await gateway.start()
   }
   try {
     for (const begin of begins) {
-      const transaction = await finished(await begin(), { ...options, until, help })
+      const transaction = await finished(await begin(), { ...options, until, startGateway })
       if (transaction) found.push(transaction)
       if (performance.now() > until) break
     }
     return found
   } finally {
-    await own?.close()
+    await gateway?.close()
   }
 }
 
-/** A transaction once it is rolled back, or as it is when it takes too long. */
+/** Waits until a transaction is rolled back; returns its last state at the timeout. */
 async function finished(
   key: string,
-  { repository, until, help }: Options & { readonly until: number; help(): Promise<void> },
+  {
+    repository,
+    until,
+    startGateway,
+  }: RollbackOptions & { readonly until: number; startGateway(): Promise<void> },
 ): Promise<Transaction | undefined> {
   const began = performance.now()
   for (;;) {
     const found = await repository.find(key)
     const now = performance.now()
     if (!found || hasEnded(found) || now > until) return found
-    // Whoever took it up may be gone: an own gateway finds out.
+    // The gateway that took over may be gone: a gateway in this process detects that.
     if (now - began > (found.runner === undefined ? TAKEOVER_TIMEOUT_MS : 3 * TAKEOVER_TIMEOUT_MS))
-      await help()
+      await startGateway()
     await pause(POLL_INTERVAL_MS)
   }
 }
 
 // Transactions and undone actions as text for a terminal.
 
-/** A transaction, and what its steps did, by the keys of their deeds. */
+/** A transaction, and the actions of its steps by their keys. */
 interface TransactionView {
   readonly transaction: Transaction
-  readonly deeds: ReadonlyMap<string, Action>
+  readonly actions: ReadonlyMap<string, Action>
 }
 
-/** Transactions for people, each in one line. */
+/** Transactions as text, one line each. */
 export function transactionList(transactions: readonly Transaction[]): string {
   const width = Math.max(...transactions.map((each) => stateOf(each).length))
   return transactions.map((each) => transactionLine(each, width)).join('\n')
@@ -292,8 +297,8 @@ function transactionLine(transaction: Transaction, width: number): string {
   )
 }
 
-/** All that is known of a transaction, for people. */
-export function transactionText({ transaction, deeds }: TransactionView): string {
+/** The details of a transaction as text. */
+export function transactionText({ transaction, actions }: TransactionView): string {
   const { id, principal, description, reason, startedAt, endedAt, expiresAt, acknowledged } = transaction
   const lines = [
     `${id}: ${stateOf(transaction)}`,
@@ -302,33 +307,35 @@ export function transactionText({ transaction, deeds }: TransactionView): string
     `  began        ${timeText(startedAt)}`,
     ...(transaction.status === 'active' ? [`  expires      ${timeText(expiresAt)}`] : []),
     ...(endedAt === undefined ? [] : [`  ended        ${timeText(endedAt)}`]),
-    ...(reason === undefined ? [] : [`  undone for   ${reason}`]),
+    ...(reason === undefined ? [] : [`  reason       ${reason}`]),
     ...(transaction.retry
       ? [`  next try     ${timeText(transaction.retry.at)} (number ${transaction.retry.tries})`]
       : []),
     ...(acknowledged ? [`  acknowledged ${timeText(acknowledged.at)} by ${acknowledged.by}`] : []),
-    ...transaction.steps.flatMap((step) => stepLines(step, transaction.compensations, deeds.get(step.deed))),
+    ...transaction.steps.flatMap((step) =>
+      stepLines(step, transaction.compensations, actions.get(step.deed)),
+    ),
   ]
   return lines.map(oneLine).join('\n')
 }
 
-/** What became of rolling one back, for people: what was undone and what is left. */
+/** The result of a rollback as text: what was undone and what was not. */
 export function rollbackText(transaction: Transaction): string {
   const { id, compensations } = transaction
   const lines = compensations.map((each) => `  ${each.step.padEnd(12)} ${endOf(each)}`)
   const again = transaction.retry
     ? [
-        `What failed for a reason that may pass is tried again at ${timeText(transaction.retry.at)}, and then on.`,
+        `Steps that failed with a transient error are retried at ${timeText(transaction.retry.at)}, and later.`,
       ]
     : []
   const next = needsAttention(transaction)
-    ? [...again, `When you have seen to it: gatehouse tx ack ${id}`]
+    ? [...again, `After you have handled it: gatehouse tx ack ${id}`]
     : []
   return [`${id}: ${stateOf(transaction)}`, ...lines, ...next].map(oneLine).join('\n')
 }
 
-/** The same for programs. */
-function transactionView({ transaction, deeds }: TransactionView): Readonly<Record<string, unknown>> {
+/** The same as JSON. */
+function transactionView({ transaction, actions }: TransactionView): Readonly<Record<string, unknown>> {
   const { id, principal, status, startedAt, endedAt, description, reason, acknowledged } = transaction
   return {
     transaction_id: id,
@@ -340,16 +347,18 @@ function transactionView({ transaction, deeds }: TransactionView): Readonly<Reco
     started_at: new Date(startedAt).toISOString(),
     ...(endedAt !== undefined && { ended_at: new Date(endedAt).toISOString() }),
     steps: transaction.steps.map((step) => {
-      const deed = deeds.get(step.deed)
+      const action = actions.get(step.deed)
       return {
         step_id: step.id,
         status: step.status,
         server_id: step.upstream,
         tool: step.tool,
-        ...(deed && { arguments: deed.arguments }),
+        ...(action && { arguments: action.arguments }),
         ...(step.error && { error: step.error }),
-        ...(deed &&
-          'tool' in deed.way && { compensation: { tool: deed.way.tool, arguments: deed.way.arguments } }),
+        ...(action &&
+          'tool' in action.way && {
+            compensation: { tool: action.way.tool, arguments: action.way.arguments },
+          }),
       }
     }),
     steps_compensated: transaction.compensations.map(({ step, status: how, error }) => {
@@ -367,11 +376,11 @@ function transactionView({ transaction, deeds }: TransactionView): Readonly<Reco
 function stepLines(
   step: Step,
   compensations: readonly CompensationStatus[],
-  deed: Action | undefined,
+  action: Action | undefined,
 ): string[] {
   const end = compensations.find((each) => each.step === step.id)
-  const call = deed ? displayCall(deed.tool, deed.arguments) : step.tool
-  const way = deed && 'tool' in deed.way ? deed.way.description : undefined
+  const call = action ? displayCall(action.tool, action.arguments) : step.tool
+  const way = action && 'tool' in action.way ? action.way.description : undefined
   return [
     `  ${step.id.padEnd(12)} ${step.status.padEnd(8)} ${step.upstream}  ${call}`,
     ...(step.error ? [`               ${String(step.error.code)}`] : []),
@@ -392,39 +401,39 @@ function stateOf(transaction: Transaction): string {
   return needsAttention(transaction) ? 'needs attention' : transaction.status.replaceAll('_', ' ')
 }
 
-/** What became of something that was to be undone. */
+/** The result of undoing an action. */
 export interface Undone {
   readonly chosen: Chosen
-  /** Why it was not; absent where it was. */
+  /** Why it was not undone; absent on success. */
   readonly error?: string
 }
 
-/** Something that was done, for people. */
-export function chosenText({ deed, how, why }: Chosen): string {
-  const { startedAt, principal, upstream, tool, way } = deed
-  const call = displayCall(tool, deed.arguments)
+/** An action as text. */
+export function chosenText({ action, how, why }: Chosen): string {
+  const { startedAt, principal, upstream, tool, way } = action
+  const call = displayCall(tool, action.arguments)
   const back = way.kind === 'exact' || way.kind === 'approximate' ? `: ${way.description}` : ''
-  const said = how === 'not at all' ? `: ${why}` : `${back}${why === undefined ? '' : ` (${why})`}`
-  const lines = [`${timeText(startedAt)}  ${principal.id}  ${upstream}  ${call}`, `    ${how}${said}`]
+  const detail = how === 'not at all' ? `: ${why}` : `${back}${why === undefined ? '' : ` (${why})`}`
+  const lines = [`${timeText(startedAt)}  ${principal.id}  ${upstream}  ${call}`, `    ${how}${detail}`]
   return lines.map(oneLine).join('\n')
 }
 
-/** How many of them can be undone how well, in one sentence. */
+/** How many actions can be undone exactly, approximately and not at all. */
 export function countText(chosen: readonly Chosen[]): string {
   const count = (how: Chosen['how']): number => chosen.filter((each) => each.how === how).length
   return `Of ${chosen.length}, ${count('exactly')} can be undone exactly, ${count('approximately')} approximately, ${count('not at all')} not at all.`
 }
 
-/** What became of it, for people. */
-export function undoneText({ chosen: { deed }, error }: Undone): string {
-  const { startedAt, upstream, tool } = deed
+/** The result of undoing an action as text. */
+export function undoneText({ chosen: { action }, error }: Undone): string {
+  const { startedAt, upstream, tool } = action
   const what = `${timeText(startedAt)}  ${upstream}  ${tool}`
   return oneLine(error === undefined ? `undone      ${what}` : `not undone  ${what}: ${error}`)
 }
 
-/** The same for programs. */
-export function chosenView({ deed, how, why }: Chosen): Readonly<Record<string, unknown>> {
-  const { key, startedAt, principal, session, upstream, tool, transaction, status, way } = deed
+/** The same as JSON. */
+export function chosenView({ action, how, why }: Chosen): Readonly<Record<string, unknown>> {
+  const { key, startedAt, principal, session, upstream, tool, transaction, status, way } = action
   const isThere = way.kind === 'exact' || way.kind === 'approximate'
   return {
     key,
@@ -433,7 +442,7 @@ export function chosenView({ deed, how, why }: Chosen): Readonly<Record<string, 
     ...(session !== undefined && { session }),
     upstream,
     tool,
-    arguments: deed.arguments,
+    arguments: action.arguments,
     ...(transaction !== undefined && { transaction }),
     status,
     undo: how.replaceAll(' ', '_'),
@@ -442,7 +451,7 @@ export function chosenView({ deed, how, why }: Chosen): Readonly<Record<string, 
   }
 }
 
-/** A time, in milliseconds since 1970, for people and for sorting. */
+/** A time in milliseconds since 1970 as ISO 8601, to the second. */
 function timeText(at: number): string {
   return new Date(at).toISOString().replace(/\.\d+Z$/, 'Z')
 }

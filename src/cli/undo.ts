@@ -17,7 +17,7 @@ import type { Store } from '../store/store.ts'
 import { parseWords, readSource, serverNamed, UsageError, userName } from './options.ts'
 import {
   finishRollbacks,
-  mustRollBack,
+  requireTransactions,
   transactionsIn,
   chosenText,
   chosenView,
@@ -27,8 +27,8 @@ import {
   type Chosen,
 } from './tx.ts'
 
-/** What the command can be told. */
-const known = {
+/** The options of the command. */
+const optionTypes = {
   config: { type: 'string', short: 'c' },
   'env-file': { type: 'string' },
   since: { type: 'string' },
@@ -40,50 +40,50 @@ const known = {
   json: { type: 'boolean' },
 } as const
 
-/** `gatehouse undo --since WHEN`: shows what was done and how it can be undone, the last thing first; then undoes it. */
+/** `gatehouse undo --since WHEN`: lists actions and how each can be undone, newest first, and then undoes them. */
 export async function undo(args: readonly string[]): Promise<number> {
-  const told = read(args, Date.now())
-  const { settings } = readSource({ ...told, isForStore: true })
-  if (told.wanted.upstream !== undefined) serverNamed(told.wanted.upstream, settings)
+  const options = parse(args, Date.now())
+  const { settings } = readSource({ ...options, isForStore: true })
+  if (options.filter.upstream !== undefined) serverNamed(options.filter.upstream, settings)
   const log = openLog('warn', process.stderr.isTTY)
   const store = await openSharedStore(settings, log)
   try {
-    const whole = (): Settings => readSource({ config: told.config, envFile: told.envFile }).settings
-    return await act(told, { settings, whole, store, log })
+    const whole = (): Settings => readSource({ config: options.config, envFile: options.envFile }).settings
+    return await act(options, { settings, whole, store, log })
   } finally {
     await store.close()
   }
 }
 
-interface Around {
+interface Services {
   readonly settings: Settings
-  /** With what servers need. @throws ConfigError */
+  /** The complete configuration, including the secrets of servers. @throws ConfigError */
   whole(): Settings
   readonly store: Store
   readonly log: Log
 }
 
-async function act(told: Told, around: Around): Promise<number> {
-  const repository = transactionsIn(around.store, around.settings)
-  const deeds = new Actions(around.store)
-  const look = async (): Promise<readonly Chosen[]> => {
-    const found = await deeds.list(told.wanted)
+async function act(options: UndoOptions, services: Services): Promise<number> {
+  const repository = transactionsIn(services.store, services.settings)
+  const actions = new Actions(services.store)
+  const findActions = async (): Promise<readonly Chosen[]> => {
+    const found = await actions.list(options.filter)
     const transactions = await repository.list()
     return choose(
       found,
       transactions.map(({ transaction }) => transaction),
     )
   }
-  const chosen = await look()
+  const chosen = await findActions()
   const open = chosen.filter(canBeUndone)
-  if (!told.isJson) print(listing(chosen))
-  if (open.length === 0 || told.isDry) return told.isJson ? print(json(chosen)) : 0
-  mustRollBack(around.settings)
-  if (!told.isSure && !(await isAgreed(open.length))) return 1
-  const undone = await audited(around.settings, around.log, (audit) =>
-    undoReserved(open, { ...around, repository, deeds, look, audit }),
+  if (!options.isJson) print(listing(chosen))
+  if (open.length === 0 || options.isDry) return options.isJson ? print(json(chosen)) : 0
+  requireTransactions(services.settings)
+  if (!options.isConfirmed && !(await isConfirmed(open.length))) return 1
+  const undone = await audited(services.settings, services.log, (audit) =>
+    undoReserved(open, { ...services, repository, actions, findActions, audit }),
   )
-  print(told.isJson ? json(chosen, undone) : undone.map(undoneText).join('\n'))
+  print(options.isJson ? json(chosen, undone) : undone.map(undoneText).join('\n'))
   return undone.some(({ error }) => error !== undefined) ? 1 : 0
 }
 
@@ -92,7 +92,7 @@ function canBeUndone({ how }: Chosen): boolean {
 }
 
 function listing(chosen: readonly Chosen[]): string {
-  if (chosen.length === 0) return 'Nothing was done in that time that is not undone.'
+  if (chosen.length === 0) return 'There are no actions in that time that are not undone.'
   return [...chosen.map(chosenText), '', countText(chosen)].join('\n')
 }
 
@@ -109,54 +109,60 @@ function json(chosen: readonly Chosen[], undone: readonly Undone[] = []): string
   return JSON.stringify({ deeds: views }, null, 2)
 }
 
-async function isAgreed(count: number): Promise<boolean> {
+async function isConfirmed(count: number): Promise<boolean> {
   if (!process.stdin.isTTY)
-    throw new UsageError('add --yes to undo what can be undone, or --dry-run to only see what that is')
-  const asking = createInterface({ input: process.stdin, output: process.stderr })
-  const answer = await asking.question(`Undo ${count === 1 ? 'it' : `these ${count}`}? [y/N] `)
-  asking.close()
+    throw new UsageError('add --yes to undo the actions, or --dry-run to only list them')
+  const terminal = createInterface({ input: process.stdin, output: process.stderr })
+  const answer = await terminal.question(
+    `Undo ${count === 1 ? 'this action' : `these ${count} actions`}? [y/N] `,
+  )
+  terminal.close()
   return /^y(es)?$/i.test(answer.trim())
 }
 
-interface UndoContext extends Around {
+interface UndoContext extends Services {
   readonly repository: Transactions
-  readonly deeds: Actions
-  /** What there is to undo just then. */
-  look(): Promise<readonly Chosen[]>
-  /** Where one is kept. */
+  readonly actions: Actions
+  /** The actions that match, with their current state. */
+  findActions(): Promise<readonly Chosen[]>
+  /** The audit log, if one is configured. */
   readonly audit: Audit | undefined
 }
 
-/** Undoes actions that no other process has begun to undo meanwhile. */
+/** Undoes the actions that no other process is undoing. */
 async function undoReserved(open: readonly Chosen[], context: UndoContext): Promise<Undone[]> {
-  const { deeds } = context
-  const keys = open.map(({ deed }) => deed.key)
-  const free = await Promise.all(keys.map(async (key) => ((await deeds.reserve(key)) ? [key] : [])))
+  const { actions } = context
+  const keys = open.map(({ action }) => action.key)
+  const free = await Promise.all(keys.map(async (key) => ((await actions.reserve(key)) ? [key] : [])))
   const reserved = new Set(free.flat())
   try {
-    // Looked at again once it is reserved: it may have been undone just before.
-    const left = (await context.look()).filter((each) => canBeUndone(each) && reserved.has(each.deed.key))
+    // Read again after the reservation: another process may have undone them just before.
+    const left = (await context.findActions()).filter(
+      (each) => canBeUndone(each) && reserved.has(each.action.key),
+    )
     const ended = await undoAll(left, context)
     return open.map((chosen) => {
-      const isLeft = left.some(({ deed }) => deed.key === chosen.deed.key)
-      const error = isLeft ? failureOf(chosen.deed, ended) : 'another process undoes it, or has done so'
+      const isLeft = left.some(({ action }) => action.key === chosen.action.key)
+      const error = isLeft
+        ? failureOf(chosen.action, ended)
+        : 'another process is undoing it, or has undone it'
       return { chosen, ...(error !== undefined && { error }) }
     })
   } finally {
-    await Promise.all([...reserved].map((key) => deeds.release(key)))
+    await Promise.all([...reserved].map((key) => actions.release(key)))
   }
 }
 
-/** Undoes things, the last one first. */
+/** Undoes actions, newest first. */
 function undoAll(
   left: readonly Chosen[],
   { whole, log, repository, audit }: UndoContext,
 ): Promise<readonly Transaction[]> {
-  const parts = partsOf(left.map(({ deed }) => deed))
-  const begins = parts.map((deeds) => async (): Promise<string> => {
+  const parts = partsOf(left.map(({ action }) => action))
+  const begins = parts.map((actions) => async (): Promise<string> => {
     const id = `undo-${randomBytes(8).toString('hex')}`
     const by = userName()
-    const transaction = newUndoTransaction(deeds, { id, by: `gatehouse undo by ${by}`, now: Date.now() })
+    const transaction = newUndoTransaction(actions, { id, by: `gatehouse undo by ${by}`, now: Date.now() })
     await repository.open(transaction)
     const { id: caller } = transaction.principal
     audit?.ordered({ order: 'undo', by, transaction: id, caller })
@@ -165,33 +171,33 @@ function undoAll(
   return finishRollbacks(begins, { whole, repository, log, audit })
 }
 
-/** Why something was not undone. */
+/** Why an action was not undone. */
 function failureOf({ key }: Action, ended: readonly Transaction[]): string | undefined {
   for (const { steps, compensations } of ended) {
     const step = steps.find(({ deed }) => deed === key)
     if (!step) continue
     const end = compensations.find((each) => each.step === step.id)
     if (end?.status === 'compensated') return undefined
-    if (end) return isObject(end.error) ? `${String(end.error['message'])}` : 'it failed'
-    return 'it is not done yet: see gatehouse tx list'
+    if (end) return isObject(end.error) ? `${String(end.error['message'])}` : 'the compensation failed'
+    return 'it has not finished: see gatehouse tx list'
   }
-  return 'it was not begun, as the others took too long: run it again'
+  return 'it was not started, because the others took too long: run the command again'
 }
 
-interface Told {
+interface UndoOptions {
   readonly config: string | undefined
   readonly envFile: string | undefined
-  readonly wanted: ActionFilter
+  readonly filter: ActionFilter
   readonly isDry: boolean
-  readonly isSure: boolean
+  readonly isConfirmed: boolean
   readonly isJson: boolean
 }
 
-function read(args: readonly string[], now: number): Told {
-  const { values, positionals } = parseWords(args, known)
+function parse(args: readonly string[], now: number): UndoOptions {
+  const { values, positionals } = parseWords(args, optionTypes)
   const { config, 'env-file': envFile, since, until, session, upstream } = values
-  if (positionals.length > 0) throw new UsageError(`"${positionals[0]}" has no meaning here`)
-  if (since === undefined) throw new UsageError('say since when, such as --since 10m')
+  if (positionals.length > 0) throw new UsageError(`unexpected argument "${positionals[0]}"`)
+  if (since === undefined) throw new UsageError('--since is required, such as --since 10m')
   const from = timeOf(since, '--since', now)
   const to = until === undefined ? undefined : timeOf(until, '--until', now)
   if (from > now) throw new UsageError('--since is in the future')
@@ -199,19 +205,19 @@ function read(args: readonly string[], now: number): Told {
   return {
     config,
     envFile,
-    wanted: {
+    filter: {
       since: from,
       ...(to !== undefined && { until: to }),
       ...(session !== undefined && { session }),
       ...(upstream !== undefined && { upstream }),
     },
     isDry: values['dry-run'] ?? false,
-    isSure: values.yes ?? false,
+    isConfirmed: values.yes ?? false,
     isJson: values.json ?? false,
   }
 }
 
-/** A time ago such as `10m`, or a time such as `2026-11-21T10:00Z`, in milliseconds since 1970. */
+/** Parses a duration ago such as `10m`, or a time such as `2026-11-21T10:00Z`, to milliseconds since 1970. */
 function timeOf(text: string, option: string, now: number): number {
   if (/^\d{4}-\d\d-\d\d/.test(text)) {
     const at = Date.parse(text)
@@ -220,7 +226,9 @@ function timeOf(text: string, option: string, now: number): number {
   try {
     return now - milliseconds(text)
   } catch {
-    throw new UsageError(`${option} is a time ago such as 10m or 2h, or a time such as 2026-11-21T10:00Z`)
+    throw new UsageError(
+      `${option} must be a duration such as 10m or 2h, or a time such as 2026-11-21T10:00Z`,
+    )
   }
 }
 
@@ -229,39 +237,39 @@ function print(text: string): number {
   return 0
 }
 
-// Decides which actions `gatehouse undo` can undo and in which parts. Pure.
+// Selects the actions that `gatehouse undo` can undo, and groups them. Pure functions.
 
-/** What can be undone of some deeds; what is undone already, or came to nothing, is left out. */
-export function choose(deeds: readonly Action[], transactions: readonly Transaction[]): readonly Chosen[] {
+/** How each action can be undone; actions that are already undone, failed or had no effect are left out. */
+export function choose(actions: readonly Action[], transactions: readonly Transaction[]): readonly Chosen[] {
   const holders = holdersOf(transactions)
-  return deeds.flatMap((deed): Chosen[] => {
-    const { status, way, undoneAt } = deed
+  return actions.flatMap((action): Chosen[] => {
+    const { status, way, undoneAt } = action
     if (undoneAt !== undefined || status === 'failed' || way.kind === 'nothing') return []
-    const found = holders.get(deed.key) ?? []
-    if (found.some((each) => isUndone(each, deed))) return []
-    const why = hindrance(deed, found)
-    if (why !== undefined) return [{ deed, how: 'not at all', why }]
-    if (way.kind === 'none') return [{ deed, how: 'not at all', why: way.reason }]
+    const found = holders.get(action.key) ?? []
+    if (found.some((each) => isUndone(each, action))) return []
+    const why = obstacleOf(action, found)
+    if (why !== undefined) return [{ action, how: 'not at all', why }]
+    if (way.kind === 'none') return [{ action, how: 'not at all', why: way.reason }]
     const how = way.kind === 'exact' ? 'exactly' : 'approximately'
-    return [{ deed, how, ...(status !== 'ok' && { why: 'it is unknown whether it was done' }) }]
+    return [{ action, how, ...(status !== 'ok' && { why: 'it is unknown whether it took effect' }) }]
   })
 }
 
 /**
- * Deeds, the last one first, in parts of one caller each, to be undone one part after the other: what another caller
- * did in between is undone in between, else what is put back would be what was there later.
+ * Groups actions, newest first, into runs of one caller each. The groups are undone in order: an action of another
+ * caller in between must be undone in between, or a restore would write a state from after it.
  */
-export function partsOf(deeds: readonly Action[]): readonly (readonly Action[])[] {
+export function partsOf(actions: readonly Action[]): readonly (readonly Action[])[] {
   const parts: Action[][] = []
-  for (const deed of deeds) {
+  for (const action of actions) {
     const part = parts.at(-1)
-    if (part?.[0]?.principal.id === deed.principal.id) part.push(deed)
-    else parts.push([deed])
+    if (part?.[0]?.principal.id === action.principal.id) part.push(action)
+    else parts.push([action])
   }
   return parts
 }
 
-/** The transactions each deed is a step of: the one it was done in, and those that undid it. */
+/** The transactions each action is a step of: its own, and those that undid it. */
 function holdersOf(transactions: readonly Transaction[]): ReadonlyMap<string, readonly Transaction[]> {
   const holders = new Map<string, Transaction[]>()
   for (const transaction of transactions) {
@@ -277,13 +285,13 @@ function isUndone({ steps, compensations }: Transaction, { key }: Action): boole
   return compensations.some((each) => each.step === step?.id && each.status === 'compensated')
 }
 
-/** Why something must be left alone. */
-function hindrance({ status, transaction }: Action, holders: readonly Transaction[]): string | undefined {
+/** Why an action cannot be undone now. */
+function obstacleOf({ status, transaction }: Action, holders: readonly Transaction[]): string | undefined {
   const open = holders.find((each) => !hasEnded(each))
   if (open?.status === 'rolling_back') return 'it is being undone'
   if (open) return `its transaction is still open: see gatehouse tx rollback ${open.id}`
-  const own = holders.find(({ id }) => id === transaction)
-  if (own && own.status !== 'committed')
-    return `its transaction was rolled back: see gatehouse tx show ${own.id}`
-  return status === 'pending' ? 'it has not ended' : undefined
+  const origin = holders.find(({ id }) => id === transaction)
+  if (origin && origin.status !== 'committed')
+    return `its transaction was rolled back: see gatehouse tx show ${origin.id}`
+  return status === 'pending' ? 'it has not finished' : undefined
 }

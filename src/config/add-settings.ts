@@ -1,26 +1,26 @@
 /**
- * Adds settings of tools to the text of a configuration file. Comments, quotes and the order of what stands there stay;
- * nothing that stands there is changed. Where the text cannot be kept like that, nothing is made of it.
+ * Adds settings of tools to the text of a configuration file. Comments, quotes and the order of the existing content are
+ * kept, and no existing setting is changed. If that is not possible, no text is returned.
  */
 import { type Document, isMap, isScalar, parseDocument, YAMLMap } from 'yaml'
 import { isHttpUrl } from './names.ts'
 
-/** A setting of a tool that is to be added, with the reason for it. */
+/** Settings to add to a tool, with a comment. */
 export interface ToolAddition {
   readonly upstream: string
   readonly tool: string
   readonly settings: Readonly<Record<string, unknown>>
-  /** Lines without `#`. */
+  /** Comment lines, without `#`. */
   readonly comment: readonly string[]
 }
 
-/** The new text, or why there is none. */
+/** The changed text, or why it cannot be changed. */
 export type Added = { readonly text: string; readonly count: number } | { readonly problem: string }
 
 /** Adds settings to a YAML text. */
 export function addToolSettings(text: string, additions: readonly ToolAddition[]): Added {
   const document = parseDocument(text)
-  if (document.errors.length > 0) return { problem: 'the file is no valid YAML' }
+  if (document.errors.length > 0) return { problem: 'the file is not valid YAML' }
   let count = 0
   for (const addition of additions) {
     const found = add(document, addition)
@@ -31,17 +31,16 @@ export function addToolSettings(text: string, additions: readonly ToolAddition[]
   const lost = lostLine(text, written, additions)
   return lost === undefined
     ? { text: written, count }
-    : { problem: `line ${lost} of the file would be changed, which has nothing to do with it` }
+    : { problem: `line ${lost} of the file would change, which is unrelated` }
 }
 
-/** How many settings were added, or why none can be. */
+/** The number of added settings, or why none can be added. */
 function add(document: Document, { upstream, tool, settings, comment }: ToolAddition): number | string {
   const server = mapAt(document, ['upstreams', upstream]) ?? serverMap(document, upstream)
-  if (!server) return `upstreams.${upstream} is an alias, or nothing that settings can be added to`
+  if (!server) return `upstreams.${upstream} is an alias, or not a mapping`
   const tools = childMap(document, server, 'tools')
   const own = tools && childMap(document, tools, tool)
-  if (!tools || !own)
-    return `upstreams.${upstream}.tools is an alias, or nothing that settings can be added to`
+  if (!tools || !own) return `upstreams.${upstream}.tools is an alias, or not a mapping`
   const fresh = Object.entries(settings).filter(([name]) => !own.has(name))
   for (const [name, value] of fresh) own.set(document.createNode(name), document.createNode(value))
   const pair = tools.items.find(({ key }) => isScalar(key) && key.value === tool)
@@ -52,7 +51,7 @@ function add(document: Document, { upstream, tool, settings, comment }: ToolAddi
   return fresh.length
 }
 
-/** A server in short, a command line or a URL, written out. */
+/** Expands the short form of a server, a command line or URL, to a mapping. */
 function serverMap(document: Document, upstream: string): YAMLMap | undefined {
   const upstreams = mapAt(document, ['upstreams'])
   const pair = upstreams?.items.find(({ key }) => isScalar(key) && key.value === upstream)
@@ -77,7 +76,7 @@ function childMap(document: Document, parent: YAMLMap, name: string): YAMLMap | 
   return map
 }
 
-/** Whether the whole text is one flow mapping, as JSON is. */
+/** Whether the whole text is one flow mapping, such as JSON. */
 function isJson({ contents }: Document): boolean {
   return isMap(contents) && contents.flow === true
 }
@@ -87,10 +86,10 @@ function mapAt(document: Document, path: readonly string[]): YAMLMap | undefined
   return isMap(found) ? found : undefined
 }
 
-/** The number of the first line that is lost. Those of servers and tools in short are written out; their comments stay. */
+/** The number of the first lost line. Lines with expanded short forms do not count, but their comments must be kept. */
 function lostLine(before: string, after: string, additions: readonly ToolAddition[]): number | undefined {
   const left = new Map<string, number>()
-  // Spaces may change: in an indentation, or between the members of a flow collection.
+  // Whitespace may change: indentation, or between the members of a flow collection.
   const bare = (line: string): string => line.replaceAll(/\s+/g, '')
   for (const line of after.split('\n').map(bare)) left.set(line, (left.get(line) ?? 0) + 1)
   const names = new Set(['tools', ...additions.flatMap(({ upstream, tool }) => [upstream, tool])])

@@ -12,20 +12,20 @@ import { type Environment, environment } from './secrets.ts'
 import { settle, withListen, type ListenOverride } from './settings.ts'
 import type { FeatureSchema } from './sections/features.ts'
 
-/** What settings from the command line need besides its words. */
+/** The inputs for settings from the command line, other than its words. */
 export interface ArgumentOptions {
-  /** The features that have settings; all there are, unless named. */
+  /** The features with settings. Default: all. */
   readonly features?: readonly FeatureSchema[]
   readonly listen?: ListenOverride
-  /** The key of the gateway that the server is, if it is one. */
+  /** The gateway key of the server, if it is a gateway. */
   readonly gatewayKey?: string | undefined
-  /** That of the process, unless given. */
+  /** Default: the environment of the process. */
   readonly env?: Environment
 }
 
 /**
  * Settings for one upstream given on the command line: a URL, the words of a command, or one command line.
- * @throws ConfigError when the words are neither
+ * @throws ConfigError if they are none of these
  */
 export function fromArguments(
   words: readonly string[],
@@ -36,7 +36,7 @@ export function fromArguments(
   const { problems } = checkTogether(value, directory)
   const [first] = problems
   if (first) throw complaint(first.message)
-  if (!isObject(value)) throw complaint('names no server')
+  if (!isObject(value)) throw complaint('the configuration has no server')
   return settle(value, { schema: fileSchema(features), features, directory, env })
 }
 
@@ -54,7 +54,8 @@ function upstreamOf(words: readonly string[]): Upstreams {
   const [first, ...rest] = words
   if (first === undefined || first === '') throw complaint('give a URL, or `--` and a command')
   if (/^https?:\/\//i.test(first)) {
-    if (rest.length > 0) throw complaint('a URL stands alone: several servers need a configuration file')
+    if (rest.length > 0)
+      throw complaint('a URL must be the only argument: several servers need a configuration file')
     if (!URL.canParse(first)) throw complaint('the URL is not valid')
     return { [nameOfUrl(first)]: { url: first } }
   }

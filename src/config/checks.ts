@@ -1,16 +1,16 @@
-/** Checks of what a schema cannot say: values that do not go together. */
+/** Checks that a schema cannot express: consistency between values. */
 import { resolve } from 'node:path'
 import { isObject } from '../core/json/json.ts'
 import { isHttpUrl, isLoopback } from './names.ts'
-import { pageWarnings, asksForTokens, checkAuth } from './sections/auth-checks.ts'
+import { pageWarnings, requiresTokens, checkAuth } from './sections/auth-checks.ts'
 import { idleMasks, maskProblems } from './sections/tool-checks.ts'
 import { placeAt, type Checked, type Finding } from './problem.ts'
 import { checkUpstream } from './sections/upstream.ts'
 import { missingTokens, sharedGrants } from './sections/upstream-oauth.ts'
 
 /**
- * Checks what a schema cannot say of a file's expanded values: how keys go together, and whether URLs and
- * directories are real. It assumes nothing of their types.
+ * Checks a file's expanded values beyond the schema: consistency between keys, and whether URLs are valid and
+ * directories exist. It makes no assumptions about types.
  */
 export function checkTogether(value: unknown, directory: string): Checked {
   if (!isObject(value)) return { problems: [], warnings: [] }
@@ -26,7 +26,7 @@ export function checkTogether(value: unknown, directory: string): Checked {
   const isReachable = isOpenHost(listen) || listen.public_url !== undefined
   const servers = Object.fromEntries(upstreams)
   const ofGrants = [
-    ...sharedGrants(servers, isReachable && !asksForTokens(value.auth)),
+    ...sharedGrants(servers, isReachable && !requiresTokens(value.auth)),
     ...missingTokens(servers, value.auth),
   ]
   const all = [checkAuth(value), checkStore(value.store, directory), ...checked]
@@ -55,33 +55,33 @@ function storeProblem(store: unknown, directory: string): string | undefined {
   if (/^rediss?:/.test(store)) return redisProblem(store)
   const place = placeAt(resolve(directory, store))
   if (place === 'nothing' || place === 'directory') return undefined
-  if (place === 'other') return 'this is a file: name a folder, which is made where it does not exist'
-  return `this folder cannot be looked at: ${place.hidden}`
+  if (place === 'other') return 'this is a file: give a folder, which is created if it does not exist'
+  return `this folder cannot be read: ${place.hidden}`
 }
 
 function redisProblem(text: string): string | undefined {
   if (!URL.canParse(text)) return 'must be a URL such as redis://127.0.0.1:6379'
   const { pathname, username, password } = new URL(text)
   if (!/^(\/\d*)?$/.test(pathname))
-    return 'must name the database by its number, as in redis://127.0.0.1:6379/1'
-  // An unescaped character would otherwise surface only when the connection is made.
+    return 'must give the database by its number, as in redis://127.0.0.1:6379/1'
+  // An unescaped character would otherwise be reported only when the store connects.
   const isEscaped = /^([^%]|%[0-9a-f]{2})*$/i.test(username + password)
-  return isEscaped ? undefined : 'has a % in its name or password that has to be written as %25'
+  return isEscaped ? undefined : 'has a % in its name or password, which must be written as %25'
 }
 
 function checkListen(listen: Values, { auth, profile }: Values): Finding[] {
   const problems: Finding[] = []
   const isOpen = isOpenHost(listen)
-  if (isOpen && auth !== 'none' && !asksForTokens(auth)) {
+  if (isOpen && auth !== 'none' && !requiresTokens(auth)) {
     const message =
-      'everyone who can reach this address could call every tool: say who may under `auth`, write `auth: none` at the top level of the file if that is meant, or listen on 127.0.0.1'
+      'everyone who can reach this address could call every tool: configure `auth`, write `auth: none` at the top level of the file if that is intended, or listen on 127.0.0.1'
     problems.push({ path: ['listen', 'host'], message })
   }
   const origins = Array.isArray(listen.origins) ? listen.origins : [listen.origins]
   const isKnownOutside = isOpen || typeof listen.public_url === 'string' || profile === 'corporate'
   if (isKnownOutside && origins.includes('*')) {
     const message =
-      '`*` lets any web page call the tools, so it is refused on an address others can reach, and in the profile corporate: list the origins'
+      '`*` allows any web page to call the tools, so it is not accepted on an address that others can reach, nor in the profile corporate: list the origins'
     problems.push({ path: ['listen', 'origins'], message })
   }
   if (typeof listen.public_url === 'string' && !isHttpUrl(listen.public_url)) {

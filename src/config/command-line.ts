@@ -1,9 +1,9 @@
-/** Splits and joins command lines as a POSIX shell quotes them; runs no shell. */
+/** Splits and joins command lines with the quoting rules of a POSIX shell, without running one. */
 
-/** The words of a command line, or why it has none. `${…}` references are left in the words as they stand. */
+/** The words of a command line, or a problem. `${…}` references in the words are not expanded. */
 export type Split = { readonly words: readonly string[] } | { readonly problem: string }
 
-/** Splits a command line at spaces as a shell does, with quotes and backslashes but nothing else of a shell. */
+/** Splits a command line at spaces like a shell, with quotes and backslashes but no other shell syntax. */
 export function splitCommand(text: string): Split {
   const words: string[] = []
   let rest = skipSpace(text)
@@ -16,7 +16,7 @@ export function splitCommand(text: string): Split {
   return { words }
 }
 
-/** Writes words as one command line that `splitCommand` splits into the same words. */
+/** Joins words to a command line that `splitCommand` splits into the same words. */
 export function joinCommand(words: readonly string[]): string {
   return words.map(quote).join(' ')
 }
@@ -52,7 +52,7 @@ function readPart(rest: string): Read {
 
 function singleQuoted(rest: string): Read {
   const end = rest.indexOf("'", 1)
-  if (end === -1) return { problem: 'a single quote is never closed' }
+  if (end === -1) return { problem: 'a single quote is not closed' }
   return { text: rest.slice(1, end), length: end + 1 }
 }
 
@@ -60,7 +60,7 @@ function doubleQuoted(rest: string): Read {
   let text = ''
   let at = 1
   while (rest.charAt(at) !== '"') {
-    if (at >= rest.length) return { problem: 'a double quote is never closed' }
+    if (at >= rest.length) return { problem: 'a double quote is not closed' }
     const part = readInDoubleQuotes(rest.slice(at))
     if ('problem' in part) return part
     text += part.text
@@ -78,10 +78,10 @@ function readInDoubleQuotes(rest: string): Read {
 
 function escaped(rest: string, escapable: RegExp): Read {
   const next = rest.charAt(1)
-  if (next === '') return { problem: 'a backslash ends it with nothing to escape' }
+  if (next === '') return { problem: 'it ends with a backslash that escapes nothing' }
   if (!escapable.test(next)) return { text: '\\', length: 1 }
   if (next === '\n') return { text: '', length: 2 }
-  // What follows is interpolated later, so the escape is handed on.
+  // References are expanded later, so the escape is kept.
   return { text: next === '$' && rest.charAt(2) === '{' ? '$$' : next, length: 2 }
 }
 

@@ -1,4 +1,4 @@
-/** The names and globs that a configuration uses, for comparison with what servers list. */
+/** The names and globs in a configuration, for comparison with the lists of servers. */
 import { fits } from '../core/text/pattern.ts'
 import { readDeprecation } from '../core/contract.ts'
 import { isObject } from '../core/json/json.ts'
@@ -8,9 +8,9 @@ import type { Finding } from './problem.ts'
 import { resolved, schemaOf } from './schema-lookup.ts'
 
 /**
- * Collects every name and pattern of a configuration that stands for something servers list: tools, prompts,
- * resources, arguments, scopes. A schema says so with `x-names`, on a text or on the names of members; nothing else
- * has to know which settings those are. What `optional` of a server covers is left out.
+ * Collects every name and pattern in a configuration that refers to something servers list: tools, prompts, resources,
+ * arguments, scopes. A schema marks them with `x-names`, on a string or on member names, so no other code needs to know
+ * these settings. Names that `optional` of a server covers are omitted.
  */
 export function configuredNames(value: unknown, schema: JsonSchema): readonly ConfiguredName[] {
   const found: ConfiguredName[] = []
@@ -29,7 +29,7 @@ export function configuredNames(value: unknown, schema: JsonSchema): readonly Co
       const exposed = kind === 'tool' && isObject(each) && typeof each.rename === 'string' ? each.rename : key
       const isHidden = kind === 'tool' && isObject(each) && each.hide === true
       const below = within(at, key, kind, exposed)
-      // A tool that is to go may be gone already.
+      // A hidden tool may already be removed from the server.
       const isGone = kind === 'tool' && isObject(each) && each.deprecated !== undefined
       if (!isGone) {
         const keyed = namesIn(key, kind, { ...below, owner: at.owner })
@@ -47,7 +47,7 @@ export function configuredNames(value: unknown, schema: JsonSchema): readonly Co
   return found.filter((name) => !isOptional(name, value))
 }
 
-/** Patterns under `optional` that cover nothing of the settings they stand in. */
+/** Patterns under `optional` that match no name in the settings of their server. */
 export function idleOptions(value: unknown, schema: JsonSchema): Finding[] {
   const upstreams = isObject(value) && isObject(value.upstreams) ? value.upstreams : {}
   const without = Object.entries(upstreams).map(([name, upstream]) => {
@@ -59,7 +59,7 @@ export function idleOptions(value: unknown, schema: JsonSchema): Finding[] {
     return optionsOf(upstreams[upstream]).flatMap((pattern, index): Finding[] => {
       if (own.some((each) => covers(pattern, each.pattern))) return []
       const path = ['upstreams', upstream, 'optional', String(index)]
-      return [{ path, message: 'no other setting of this server names this: remove it' }]
+      return [{ path, message: 'no other setting of this server uses this name: remove it' }]
     })
   })
 }
@@ -74,7 +74,7 @@ function within(at: Place, key: string, kind: unknown, exposed: string): Place {
   return { path: [...at.path, key], owner: isOwner ? { kind, pattern: exposed } : at.owner }
 }
 
-/** What a text that a schema calls a name stands for. */
+/** The configured name for a string that the schema marks as a name. */
 function namesIn(text: string, kind: unknown, { path, owner }: Place): ConfiguredName[] {
   const upstream = path[0] === 'upstreams' ? path[1] : undefined
   const isGuard = kind === 'item' || (kind === 'argument' && owner?.kind === 'item')
@@ -106,7 +106,7 @@ function namesIn(text: string, kind: unknown, { path, owner }: Place): Configure
   }
 }
 
-/** Words that stand in place of a name. */
+/** Words with a special meaning instead of a name. */
 function isWord(text: string): boolean {
   return /^(?:on|off|true|false|never)$/.test(text)
 }

@@ -1,4 +1,4 @@
-/** Words for violations of the schema, with what was probably meant. */
+/** Messages for violations of the schema, with suggestions. */
 import { isObject } from '../core/json/json.ts'
 import type { JsonSchema, SchemaProblem } from '../core/schema/schema.ts'
 import { upstreamName } from './names.ts'
@@ -6,7 +6,7 @@ import { nearest } from '../core/text/words.ts'
 import type { Finding } from './problem.ts'
 import { schemaAt, schemaOf } from './schema-lookup.ts'
 
-/** Says in plain words what does not fit the schema of the file, and how to put it right. */
+/** Explains a violation of the schema, and how to fix it. */
 export function explain(problems: readonly SchemaProblem[], schema: JsonSchema, value: unknown): Finding[] {
   return withoutEchoes(problems).map((problem) => {
     const owner = schemaAt(problem.schemaPath.replace(/\/[^/]*$/, ''), schema)
@@ -38,8 +38,8 @@ function unknownKey(key: string, { properties }: JsonSchema): string {
   const meant = nearest(key, known)
   if (meant !== undefined) return `unknown key; did you mean \`${meant}\`?`
   return known.length === 0
-    ? 'unknown key; none is known here'
-    : `unknown key; known here: ${known.join(', ')}`
+    ? 'unknown key; no keys are allowed here'
+    : `unknown key; allowed here: ${known.join(', ')}`
 }
 
 function missing(key: string, schema: JsonSchema): string {
@@ -51,7 +51,7 @@ function badName(path: readonly string[], name: string, { propertyNames }: JsonS
   const rule = isObject(propertyNames) ? propertyNames.errorMessage : undefined
   const message = typeof rule === 'string' ? `the name ${rule}` : 'this name cannot be used'
   const isUpstream = path.length === 1 && path[0] === 'upstreams'
-  const advice = isUpstream ? `; \`${upstreamName(name)}\` would do` : ''
+  const advice = isUpstream ? `; for example \`${upstreamName(name)}\`` : ''
   return { path: [...path, name], at: 'key', message: message + advice }
 }
 
@@ -102,7 +102,7 @@ function choiceWords(choices: unknown): string {
   return `must be ${ways.join(', or ')}`
 }
 
-// A choice fails once for itself and once for each way in it: the way meant by the value's type says most.
+// A choice reports one problem for itself and others for each alternative: the alternative that matches the type of the value is the most relevant.
 function withoutEchoes(problems: readonly SchemaProblem[]): SchemaProblem[] {
   const choices = problems.filter(({ keyword }) => keyword === 'anyOf' || keyword === 'oneOf')
   const dropped = new Set<SchemaProblem>()

@@ -1,6 +1,6 @@
 /**
- * From the text of a configuration to settings: parse, expand, validate, check; all problems at once, each
- * with its place.
+ * Loads settings from the text of a configuration: parse, expand, validate, check. Reports all problems at once, each
+ * with its position.
  */
 import { dirname, resolve } from 'node:path'
 import {
@@ -39,26 +39,26 @@ import {
 import { settle, withListen, type ListenOverride } from './settings.ts'
 import type { FeatureSchema } from './sections/features.ts'
 
-/** What loading needs besides the text. */
+/** The inputs for loading, other than the text. */
 interface LoadOptions {
-  /** The file the text is from, as it is shown in problems; relative paths in it are relative to its folder. */
+  /** The file of the text, as shown in problems; relative paths are relative to its folder. */
   readonly file: string
-  /** The features whose settings may stand in the file; all there are, unless named. */
+  /** The features whose settings are allowed. Default: all. */
   readonly features?: readonly FeatureSchema[]
   readonly env: Environment
-  /** An address given on the command line, which wins over that of the file. */
+  /** The listen address on the command line, which takes precedence over the file. */
   readonly listen?: ListenOverride
-  /** Only what is kept is looked at: references elsewhere may stand for nothing, and the settings of servers are of no use. */
+  /** Load only what the store and the audit log need: other references may be unresolved, and server settings are unusable. */
   readonly isForStore?: boolean
 }
 
-/** Settings, and what deserves a word without stopping the start. */
+/** Settings, and warnings that do not prevent the start. */
 interface Loaded {
   readonly settings: Settings
   readonly warnings: readonly ConfigProblem[]
 }
 
-/** Reads the text of a configuration file. @throws ConfigError with every problem found */
+/** Loads the text of a configuration file. @throws ConfigError with all problems */
 export function loadSettings(
   text: string,
   { file, features = known, env, listen, isForStore = false }: LoadOptions,
@@ -69,7 +69,7 @@ export function loadSettings(
 
   const directory = dirname(resolve(file))
   const schema = fileSchema(features)
-  const isNeeded = (path: readonly string[]): boolean => !isForStore || isKept(path)
+  const isNeeded = (path: readonly string[]): boolean => !isForStore || isStoreOrAudit(path)
   const expanded = expand(document.value ?? {}, { env, directory, isNeeded }, document.source)
   const value = withListen(readNumbers(expanded.value, schema, expanded.interpolated), listen)
   const misfits = explain(validator(narrowed(schema, value), { trusted: true })(value), schema, value)
@@ -90,22 +90,22 @@ export function loadSettings(
   }
 }
 
-/** What was found wrong later on, as problems at their places in the text of the file. */
+/** Locates findings from later checks in the text of the file. */
 export function locateFindings(findings: readonly Finding[], text: string, file: string): ConfigProblem[] {
   return locate(findings, readDocument(text), file)
 }
 
-/** Whether a key says where something is kept, or how it is recorded. */
-function isKept([section, part]: readonly string[]): boolean {
+/** Whether a key configures the store or the audit log. */
+function isStoreOrAudit([section, part]: readonly string[]): boolean {
   return section === 'store' || (section === 'observe' && part === 'audit')
 }
 
-/** Whether a finding is about a value, or something in it. */
+/** Whether a finding is about a value or one of its members. */
 function isAbout(path: readonly string[], value: readonly string[]): boolean {
   return value.every((segment, index) => path[index] === segment)
 }
 
-// What is already known to be wrong with a key explains what a later step finds there.
+// A problem from an earlier step explains problems of later steps at the same key.
 function withoutEchoes(known: readonly Finding[], later: readonly Finding[]): Finding[] {
   const paths = new Set(known.map(({ path }) => pathText(path)))
   return [...known, ...later.filter(({ path }) => !paths.has(pathText(path)))]
@@ -118,7 +118,7 @@ function locate(findings: readonly Finding[], document: ConfigDocument, file: st
   return located.toSorted((one, other) => one.line - other.line || one.column - other.column)
 }
 
-/** Warns of secrets that stand in the file itself; `value` is the file before references are replaced. */
+/** Warns about secrets in the file itself; `value` is the file before references are expanded. */
 function literalSecrets(value: unknown, path: readonly string[] = []): Finding[] {
   if (Array.isArray(value))
     return value.flatMap((item, index) => literalSecrets(item, [...path, String(index)]))
@@ -126,7 +126,7 @@ function literalSecrets(value: unknown, path: readonly string[] = []): Finding[]
     return Object.entries(value).flatMap(([key, item]) => literalSecrets(item, [...path, key]))
   if (typeof value !== 'string' || !isSecret(value, path)) return []
   const message =
-    'this looks like a secret: put it in the environment or a file, and write ${NAME} or ${file:/path} here'
+    'this looks like a secret: store it in the environment or a file, and write ${NAME} or ${file:/path} here'
   return [{ path, message }]
 }
 
@@ -142,7 +142,7 @@ function isSecret(text: string, path: readonly string[]): boolean {
   return path.length === 4 && (key === 'env' || key === 'headers') && namesSecret(name)
 }
 
-/** Turns text that came out of a reference, as in `port: ${PORT}`, into a number where the schema wants one. */
+/** Converts text from a reference, as in `port: ${PORT}`, to a number where the schema requires one. */
 function readNumbers(value: unknown, schema: JsonSchema, interpolated: ReadonlySet<string>): unknown {
   const visit = (item: unknown, rules: JsonSchema | undefined, path: readonly string[]): unknown => {
     if (rules === undefined) return item
@@ -156,7 +156,7 @@ function readNumbers(value: unknown, schema: JsonSchema, interpolated: ReadonlyS
     if (typeof item !== 'string' || !interpolated.has(path.join('\n'))) return item
     const types = [own.type].flat()
     const isNumber = types.includes('integer') || types.includes('number')
-    // Where text is taken too, its form tells: a size without a unit is a number.
+    // If strings are allowed too, the format decides: a size without a unit is a number.
     const isText =
       types.includes('string') && new RegExp(typeof own.pattern === 'string' ? own.pattern : '').test(item)
     return isNumber && !isText && /^-?\d+(\.\d+)?$/.test(item) ? Number(item) : item
@@ -164,22 +164,22 @@ function readNumbers(value: unknown, schema: JsonSchema, interpolated: ReadonlyS
   return visit(value, schema, [])
 }
 
-// The YAML document with the place of every value, and syntax errors in words.
+// The YAML document with the position of every value, and syntax errors as messages.
 
-/** A YAML text as plain values that still know where they stood. */
+/** A YAML text as plain values with their positions. */
 interface ConfigDocument {
   readonly value: unknown
   readonly problems: readonly Finding[]
   readonly warnings: readonly Finding[]
-  /** Whether the text is so broken that its values mean nothing. */
+  /** Whether syntax errors make the values meaningless. */
   readonly isBroken: boolean
-  /** Where a finding points: its key or value, else the nearest key above it. */
+  /** The position of a finding: its key or value, else the nearest parent key. */
   place(finding: Finding): Position
-  /** A scalar as it is written, so that `1.10` does not become `1.1`. */
+  /** The source text of a scalar, so that `1.10` does not become `1.1`. */
   source(path: readonly string[]): string | undefined
 }
 
-/** Reads a YAML text, collecting every problem. */
+/** Parses a YAML text and collects all problems. */
 function readDocument(text: string): ConfigDocument {
   const lines = new LineCounter()
   const document = parseDocument(text, { prettyErrors: false, lineCounter: lines })
@@ -216,7 +216,7 @@ function readValues(
     if (nodes > most.nodes || path.length > most.depth) return undefined
     if (isAlias(node)) {
       const target = node.resolve(document)
-      if (!target) complain(node, path, `there is no anchor &${node.source} above this`)
+      if (!target) complain(node, path, `the anchor &${node.source} is not defined above`)
       return target && read(target, path)
     }
     if (isSeq(node)) return node.items.map((item, index) => read(item, [...path, String(index)]))
@@ -225,12 +225,12 @@ function readValues(
   }
   const entry = (pair: Pair, path: readonly string[]): readonly [string, unknown] => {
     const key = keyText(pair)
-    if (key === undefined) complain(pair.key, path, 'a key must be a plain word')
+    if (key === undefined) complain(pair.key, path, 'a key must be a plain scalar')
     return [key ?? '', read(pair.value, [...path, key ?? ''])]
   }
   const value = read(document.contents, [])
-  // Anchors can make a small text stand for an endless value.
-  if (nodes > most.nodes) complain(document.contents, [], `stands for more than ${most.nodes} values`)
+  // Anchors can expand a small text to a huge value.
+  if (nodes > most.nodes) complain(document.contents, [], `expands to more than ${most.nodes} values`)
   return { value, problems }
 }
 
@@ -271,7 +271,7 @@ function sourceOf(document: Document, path: readonly string[]): string | undefin
   return typeof node.value === 'string' ? node.value : (node.source ?? String(node.value))
 }
 
-/** What a YAML parser complains of, as findings: the first of each line, since the rest follow from it. */
+/** The errors of the YAML parser as findings: the first of each line, because the others follow from it. */
 function syntaxFindings(
   errors: readonly YAMLError[],
   text: string,
@@ -295,11 +295,11 @@ function syntaxFindings(
 }
 
 const NESTING_PATTERN =
-  'this is indented further than the line above, which has a value already: align the two, or remove that value'
+  'this is indented further than the line above, which already has a value: align the two, or remove that value'
 
 /**
- * Where a key begins that stands below a value and further to the right, which a parser takes for the rest of the value:
- * it complains of the line above, where nothing is wrong.
+ * The position of a key below a value and further to the right, which a parser reads as a continuation of the value:
+ * it reports the line above, which is correct.
  */
 function deeperLine({ code, pos: [start] }: YAMLError, text: string): number | undefined {
   if (code !== 'BLOCK_AS_IMPLICIT_KEY' && code !== 'MULTILINE_IMPLICIT_KEY') return undefined
@@ -307,14 +307,14 @@ function deeperLine({ code, pos: [start] }: YAMLError, text: string): number | u
   const [, rest = '', gap = '', indent = ''] =
     /^([^\n]*)(\n(?:[ ]*(?:#[^\n]*)?\n)*)([ ]*)[^\s#]/.exec(text.slice(start)) ?? []
   const own = /^ */.exec(line)?.[0].length ?? 0
-  // A second `: ` on its own line is another mistake.
+  // A second `: ` on the same line is another mistake.
   if (gap === '' || indent.length <= own || /:\s/.test(rest)) return undefined
   return start + rest.length + gap.length + indent.length
 }
 
-// The parser's own words are not used where they repeat a piece of the file, which may be a secret.
+// Messages of the parser may quote the file, which may contain a secret, so they are not used.
 function meaning(error: YAMLError, line: string, text: string): string {
-  if (error.code === 'DUPLICATE_KEY') return `the key ${keyAt(text, error.pos[0])} is given twice: keep one`
+  if (error.code === 'DUPLICATE_KEY') return `the key ${keyAt(text, error.pos[0])} is duplicated: keep one`
   if (/[{[,].*\$\{/.test(line)) return 'a ${…} inside { } or [ ] must be quoted: "${NAME}"'
   return meanings[error.code] ?? 'this is not valid YAML'
 }
@@ -327,37 +327,35 @@ const meanings: Partial<Record<YAMLError['code'], string>> = {
   ALIAS_PROPS: 'an alias cannot have an anchor or tag',
   BAD_ALIAS: 'this alias is not valid',
   BAD_DQ_ESCAPE: 'this backslash escape is not valid in double quotes: use single quotes, or write \\\\',
-  BAD_INDENT: 'the indentation does not fit the lines above',
+  BAD_INDENT: 'the indentation does not match the lines above',
   BAD_SCALAR_START: 'a value cannot start with this character: put it in quotes',
   BLOCK_AS_IMPLICIT_KEY: 'there is a second `: ` on this line: put the value in quotes',
-  BLOCK_IN_FLOW: 'a block value cannot stand inside { } or [ ]',
+  BLOCK_IN_FLOW: 'a block value is not allowed inside { } or [ ]',
   MISSING_CHAR: 'something is missing here: a closing quote or bracket, or the colon after a key',
   MULTILINE_IMPLICIT_KEY: 'a key must be on one line: a colon may be missing',
   MULTIPLE_ANCHORS: 'a value can have only one anchor',
-  MULTIPLE_DOCS: 'the file must hold one document: remove this `---` and what follows',
+  MULTIPLE_DOCS: 'the file must contain one document: remove this `---` and everything after it',
   MULTIPLE_TAGS: 'a value can have only one tag',
   TAB_AS_INDENT: 'a tab cannot be used for indentation: use spaces',
-  TAG_RESOLVE_FAILED:
-    'this tag is not known and has no effect: remove it, or put a value that starts with ! in quotes',
-  UNEXPECTED_TOKEN:
-    'this was not expected here: a quote, bracket or colon may be missing or in the wrong place',
+  TAG_RESOLVE_FAILED: 'this tag is unknown and has no effect: remove it, or quote a value that starts with !',
+  UNEXPECTED_TOKEN: 'unexpected text: a quote, bracket or colon may be missing or misplaced',
 }
 
 // Expands references and shorthand forms of a configuration.
 
-/** A file's values with references replaced and short forms written out. */
+/** A file's values with references and short forms expanded. */
 interface Expanded {
   readonly value: unknown
   readonly problems: readonly Finding[]
-  /** The paths, joined by newlines, of values that came out of references. */
+  /** The paths, joined by newlines, of values from references. */
   readonly interpolated: ReadonlySet<string>
-  /** The paths of values that are not needed, whose references are not resolved. */
+  /** The paths of unneeded values, whose references are not resolved. */
   readonly unresolved: readonly (readonly string[])[]
 }
 
 /**
- * Replaces references in every string, makes `name: command line` and `name: URL` objects, splits commands,
- * and drops keys without a value. `source` gives a scalar as it is written.
+ * Expands references in every string, converts `name: command line` and `name: URL` to objects, splits commands, and
+ * drops keys without a value. `source` returns the source text of a scalar.
  */
 function expand(
   value: unknown,
@@ -418,7 +416,7 @@ function isUpstreams(path: readonly string[]): boolean {
   return path[0] === 'upstreams'
 }
 
-// The text of `1.10` counts in an environment variable or header, not its value.
+// In an environment variable or header, the source text of `1.10` is used, not its value.
 function isVerbatim(path: readonly string[]): boolean {
   return path.length === 4 && isUpstreams(path) && (path[2] === 'env' || path[2] === 'headers')
 }

@@ -1,13 +1,13 @@
 /** Names of servers, and addresses that are local. */
 import { nearest } from '../core/text/words.ts'
 
-/** What the gateway itself is found at: beside the servers, or as one of them. */
+/** Paths that the gateway uses itself, so no server can have these names. */
 export const reservedNames: readonly string[] = ['gatehouse', 'server-card']
 
 /** The pattern of an upstream's name. */
 export const namePattern = `^(?!(?:${reservedNames.join('|')})$)[a-z][a-z0-9-]{0,30}$`
 
-/** A name like `text` that fits the pattern and is not among those taken. */
+/** A valid name similar to `text` that is not taken. */
 export function upstreamName(text: string, taken: ReadonlySet<string> = new Set()): string {
   const base = fit(text)
   if (!taken.has(base) && !reservedNames.includes(base)) return base
@@ -17,7 +17,7 @@ export function upstreamName(text: string, taken: ReadonlySet<string> = new Set(
   }
 }
 
-/** A name for the server at a URL: the telling part of its host. */
+/** A name for the server at a URL: the significant part of its host. */
 export function nameOfUrl(url: string): string {
   const host = new URL(url).hostname
   if (/^[\d.]+$|^\[/.test(host)) return 'server'
@@ -25,10 +25,10 @@ export function nameOfUrl(url: string): string {
   return upstreamName(labels.length > 1 ? (labels.at(-2) ?? host) : (labels[0] ?? host))
 }
 
-/** A name for the server a command starts: its package or script, without the usual trimmings. */
+/** A name for the server of a command: its package or script, without common prefixes and suffixes. */
 export function nameOfCommand(words: readonly string[]): string {
-  const telling = words.filter((word, index) => !isTrimming(word, words[index - 1]))
-  const word = telling[0] ?? words[0] ?? ''
+  const significant = words.filter((word, index) => !isTrimming(word, words[index - 1]))
+  const word = significant[0] ?? words[0] ?? ''
   const path = word.startsWith('@') ? (word.split('/')[1] ?? word) : scriptName(word)
   const name = path.replace(/(?<=.)[@:=].*$/, '').replace(/\.\w+$/, '')
   const short = name.replace(/^(mcp-)?server-|^mcp-/, '').replace(/-(mcp-)?server$|-mcp$/, '')
@@ -48,10 +48,10 @@ function isTrimming(word: string, before: string | undefined): boolean {
 }
 
 function scriptName(path: string): string {
-  const telling = path.split(/[\\/]/).filter((part) => {
+  const significant = path.split(/[\\/]/).filter((part) => {
     return !/^(\.*|dist|build|src|lib|bin|out|(index|main|server|cli)(\.\w+)?)$/.test(part)
   })
-  return telling.at(-1) ?? path
+  return significant.at(-1) ?? path
 }
 
 function fit(text: string): string {
@@ -63,7 +63,7 @@ function fit(text: string): string {
   return trimmed === '' ? 'server' : trimmed
 }
 
-/** Whether only this machine can reach a host. */
+/** Whether a host is loopback. */
 export function isLoopback(host: string): boolean {
   return /^(localhost|127(\.\d+){3}|\[?::1\]?)$/i.test(host)
 }
@@ -73,17 +73,17 @@ export function isHttpUrl(text: string): boolean {
   return URL.canParse(text) && /^https?:$/.test(new URL(text).protocol)
 }
 
-// Tells a URL with a slip of the pen from a command: both are one word where a server is named in short. Only what no
-// program is called is taken for a URL, so a command is never refused.
+// Detects a mistyped URL in the short form of a server, which may also be a one-word command. Only words that cannot be
+// the name of a program are reported, so a command is never rejected.
 
-/** What a text that was meant as a URL should be; nothing for any other text. Names no part of it but its scheme. */
+/** A message for a mistyped URL; undefined for other texts. Quotes only the scheme. */
 export function urlMistake(text: string): string | undefined {
   const word = text.trim()
   if (/\s/.test(word) || /^https?:\/\//i.test(word)) return undefined
   const scheme = /^([a-z][a-z0-9+.-]{0,20}):\/\//i.exec(word)?.[1]
-  if (scheme !== undefined) return `${scheme}:// is no scheme of MCP servers: write ${meant(scheme)}`
+  if (scheme !== undefined) return `MCP servers do not use the scheme ${scheme}://: write ${meant(scheme)}`
   const broken = /^(h?tt?ps?|https?)(?::\/(?!\/)|\/\/|:(?=[a-z0-9.-]+(?:[:/]|$)))/i.exec(word)?.[1]
-  if (broken !== undefined) return `this is no whole URL: write ${meant(broken)} before the host`
+  if (broken !== undefined) return `the URL is incomplete: write ${meant(broken)} before the host`
   if (/^(?:localhost|(?:\d{1,3}\.){3}\d{1,3}|[\w-]+(?:\.[\w-]+)+):\d{1,5}(?:\/|$)/i.test(word))
     return 'this has a port but no scheme: write http:// or https:// before it'
   return undefined

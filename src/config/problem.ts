@@ -1,19 +1,19 @@
-/** Problems and warnings of a configuration, and their places. */
+/** Problems and warnings of a configuration, and their positions. */
 import { statSync } from 'node:fs'
 import type { Finding as KeyFinding } from '../core/finding.ts'
 
-/** One thing wrong with the configuration. Line and column count from 1; they are 0 where there is no file. */
+/** One problem of the configuration. Line and column count from 1; they are 0 without a file. */
 export interface ConfigProblem {
   readonly file: string
   readonly line: number
   readonly column: number
   /** The key, such as `upstreams.files.args[0]`; empty for the file as a whole. */
   readonly path: string
-  /** What is wrong and how to put it right; never holds a configured value. */
+  /** The problem and how to fix it; never contains a configured value. */
   readonly message: string
 }
 
-/** The configuration cannot be used: every problem found, one line each in the message. */
+/** The configuration is invalid: all problems, one line each in the message. */
 export class ConfigError extends Error {
   readonly problems: readonly ConfigProblem[]
 
@@ -24,19 +24,19 @@ export class ConfigError extends Error {
   }
 }
 
-/** A problem before its place in the file is known. */
+/** A problem without its position in the file. */
 export interface Finding extends KeyFinding {
-  /** The place itself, where it is not that of a key or value. */
+  /** The position, if it is not that of a key or value. */
   readonly place?: Position
 }
 
-/** What a check found: what stops the start, and what only deserves a word. */
+/** The result of a check: problems that prevent the start, and warnings. */
 export interface Checked {
   readonly problems: readonly Finding[]
   readonly warnings: readonly Finding[]
 }
 
-/** A place in a text, counted from 1. */
+/** A position in a text, counted from 1. */
 export interface Position {
   readonly line: number
   readonly column: number
@@ -48,7 +48,7 @@ export function problemLine({ file, line, column, path, message }: ConfigProblem
   return path === '' ? `${place} ${message}` : `${place} ${path}: ${message}`
 }
 
-/** A key's path as people write it. */
+/** A path as text, such as `upstreams.files.args[0]`. */
 export function pathText(path: readonly string[]): string {
   return path.map(segmentText).join('').replace(/^\./, '')
 }
@@ -58,10 +58,10 @@ function segmentText(segment: string): string {
   return /^[\w-]+$/.test(segment) ? `.${segment}` : `[${JSON.stringify(segment)}]`
 }
 
-/** What is at a path: nothing, a directory, something else, or why that cannot be seen. */
+/** What exists at a path: nothing, a directory, something else, or why that is unknown. */
 export type Place = 'nothing' | 'directory' | 'other' | { readonly hidden: string }
 
-/** Looks what is at a path. Never throws. */
+/** Determines what exists at a path. Never throws. */
 export function placeAt(path: string): Place {
   try {
     const found = statSync(path, { throwIfNoEntry: false })

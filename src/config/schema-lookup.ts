@@ -1,15 +1,15 @@
-/** Finds the schema of a path, and narrows alternatives to the one that was meant. */
+/** Finds the schema of a path, and selects the alternative that a value matches. */
 import { isObject } from '../core/json/json.ts'
 import type { JsonSchema } from '../core/schema/schema.ts'
 
-/** A schema with its `$ref` into `root` followed. */
+/** Resolves the `$ref` of a schema in `root`. */
 export function resolved(schema: JsonSchema, root: JsonSchema): JsonSchema {
   if (typeof schema.$ref !== 'string') return schema
   const target = schemaAt(schema.$ref, root)
   return isObject(target) ? target : schema
 }
 
-/** What a `#/…` pointer names in `root`. */
+/** The schema at a `#/…` pointer in `root`. */
 export function schemaAt(pointer: string, root: JsonSchema): unknown {
   let found: unknown = root
   for (const segment of pointer.split('/').slice(1)) {
@@ -29,8 +29,8 @@ export function schemaOf(schema: JsonSchema, key: string): JsonSchema | undefine
 }
 
 /**
- * The schema without the rules for members that a value does not have: it finds the same problems, and to compile
- * the rules for everything a file could hold takes longer than all else that is done with one.
+ * The schema without the rules for members that a value does not have: it finds the same problems, and compiling the
+ * complete schema would take longer than the rest of loading.
  */
 export function narrowed(schema: JsonSchema, value: unknown): JsonSchema {
   return narrow(schema, [value])
@@ -59,7 +59,7 @@ function narrow(schema: JsonSchema, values: readonly unknown[]): JsonSchema {
   }
 }
 
-/** The keywords that hold several schemas for the same value. */
+/** The keywords with several schemas for the same value. */
 const branching = ['allOf', 'anyOf', 'oneOf'] as const
 
 function branches(key: string, schemas: unknown, values: readonly unknown[]): [string, unknown][] {
@@ -67,7 +67,7 @@ function branches(key: string, schemas: unknown, values: readonly unknown[]): [s
   return [[key, schemas.map((each: unknown) => (isObject(each) ? narrow(each, values) : each))]]
 }
 
-/** What nothing has to fit takes anything. */
+/** An empty schema accepts everything. */
 function inner(schema: unknown, values: readonly unknown[]): unknown {
   if (values.length === 0) return true
   return isObject(schema) ? narrow(schema, values) : schema

@@ -1,4 +1,4 @@
-/** The JSON Schema of the whole file, composed from the sections and the features. */
+/** The JSON Schema of the whole file, composed of the sections and the features. */
 import { isObject } from '../core/json/json.ts'
 import type { JsonSchema } from '../core/schema/schema.ts'
 import { authSchema } from './sections/auth.ts'
@@ -24,14 +24,14 @@ export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
       version: {
         const: 1,
         default: 1,
-        errorMessage: 'must be 1, the only version this release reads',
-        description: 'The version of this format.',
+        errorMessage: 'must be 1, the only supported version',
+        description: 'The version of the configuration format.',
       },
       profile: {
         enum: ['open', 'corporate'],
         default: 'open',
         errorMessage: 'must be open or corporate',
-        description: '`corporate` asks for authentication and takes the strict side of every choice.',
+        description: '`corporate` requires authentication and uses the strict default of every setting.',
       },
       listen: listenSchema,
       auth: authSchema,
@@ -43,15 +43,14 @@ export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
         enum: ['hidden', 'listed', 'off', false],
         default: 'hidden',
         errorMessage: 'must be hidden, listed or off',
-        description:
-          'Whether the tools of the gateway itself stand in lists of tools, can only be called, or are not there.',
+        description: 'Whether the built-in tools of the gateway are listed, can only be called, or are off.',
       },
       methods: {
         type: 'boolean',
         default: true,
         errorMessage: 'must be on or off',
         description:
-          'Whether the gateway answers methods that MCP does not have, such as `ai_help`; what they do can be done with its tools too.',
+          'Whether the gateway handles non-standard methods, such as `ai_help`; its built-in tools do the same.',
       },
       features: featuresSchema(features, ''),
       upstreams: {
@@ -73,7 +72,7 @@ export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
   })
 }
 
-/** The same as the text of the file that is shipped for editors. */
+/** The schema as the text of the published file. */
 export function schemaText(features: readonly FeatureSchema[]): string {
   return `${JSON.stringify(fileSchema(features), null, 2)}\n`
 }
@@ -103,8 +102,8 @@ function featuresSchema(features: readonly FeatureSchema[], suffix: string): Jso
     additionalProperties: false,
     description:
       suffix === ''
-        ? 'Which features are on, and how; those not named here keep their defaults. `none` switches all off.'
-        : 'What is different for this upstream.',
+        ? 'The settings of features; those not named here keep their defaults. `none` turns all off.'
+        : 'Overrides for this upstream.',
   }
 }
 
@@ -125,15 +124,15 @@ function limitsSchema(features: readonly FeatureSchema[], more?: JsonSchema): Js
     type: 'object',
     errorMessage: 'must be a mapping such as { timeout: 30s }',
     description: more
-      ? 'How much is let through, and for how long.'
-      : 'What is different for this upstream. Rates and concurrency are counted for it alone, besides those of all.',
+      ? 'Limits of rates, concurrency, sizes and times.'
+      : 'Overrides for this upstream. Rates and concurrency are counted for it separately, in addition to the common limits.',
     additionalProperties: false,
     ...(more && { default: {} }),
     properties: { ...more, ...Object.fromEntries(own) },
   }
 }
 
-/** Whether a feature's settings stand under its own name. */
+/** Whether a feature's settings are under its own name. */
 function isNamed({ place }: FeatureSchema): boolean {
   return place !== 'limits'
 }
@@ -148,7 +147,7 @@ function definition({ schema }: FeatureSchema): JsonSchema {
   }
 }
 
-// An override says only what differs, so nothing is required of it.
+// An override contains only differences, so no member is required.
 function overrideOf({ required: _required, default: _default, ...schema }: JsonSchema): JsonSchema {
   return schema
 }

@@ -1,4 +1,4 @@
-/** Variables and files that values refer to. The only reader of the environment. */
+/** References to variables and files in values. The only module that reads the environment. */
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { parseEnv } from 'node:util'
@@ -6,15 +6,15 @@ import { parseEnv } from 'node:util'
 /** Environment variables by name. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** The environment the gateway was started with. */
+/** The environment of the process. */
 export function environment(): Environment {
   return process.env
 }
 
 /**
- * The variables that references of a configuration file stand for: those of the process, else those of a file of
- * `NAME=value` lines: the one that is named, else `.env` beside the configuration where there is one.
- * @throws Error where the file that is named cannot be read
+ * The variables for references in a configuration file: those of the process, else those of a file of
+ * `NAME=value` lines: the given one, else `.env` next to the configuration, if it exists.
+ * @throws Error if the given file cannot be read
  */
 export function variablesFor(file: string, named?: string): Environment {
   const own = named === undefined ? variablesIn(join(dirname(file), '.env')) : variablesIn(named)
@@ -34,13 +34,13 @@ function variablesIn(
   }
 }
 
-/** Where references are looked up: variables in `env`, relative files from `directory`. */
+/** The sources of references: variables in `env`, and files relative to `directory`. */
 export interface References {
   readonly env: Environment
   readonly directory: string
 }
 
-/** Replaces every `${NAME}`, `${NAME:-default}` and `${file:/path}`; `$${` is a literal `${`. */
+/** Expands `${NAME}`, `${NAME:-default}` and `${file:/path}`; `$${` is a literal `${`. */
 export function interpolate(
   text: string,
   references: References,
@@ -66,7 +66,7 @@ export function hasReference(text: string): boolean {
 
 type Found = { readonly value: string } | { readonly problem: string }
 
-const unclosed: Found = { problem: 'a `${` is never closed: write ${NAME}, or $${ for a literal ${' }
+const unclosed: Found = { problem: 'a `${` is not closed: write ${NAME}, or $${ for a literal ${' }
 
 function lookUp(body: string, { env, directory }: References): Found {
   if (body.startsWith('file:')) return fileText(resolve(directory, body.slice('file:'.length)))
@@ -106,12 +106,12 @@ const shapes = [
 const secretName =
   /(^|[_-])(token|secret|passwords?|passwd|pwd|credentials?|cookie|pat|dsn|authorization|auth)$|(api|access|private|secret|auth|subscription|encryption|app)[_-]?key$|^key$|(token|secret|password|authorization)$/i
 
-/** Whether a text holds something shaped like an access token or private key. */
+/** Whether a text contains something that looks like an access token or private key. */
 export function looksLikeToken(text: string): boolean {
   return shapes.some((shape) => shape.test(text))
 }
 
-/** Whether a variable, header or option of this name usually holds a secret. */
+/** Whether a variable, header or option with this name usually contains a secret. */
 export function namesSecret(name: string): boolean {
   return secretName.test(name)
 }
@@ -128,17 +128,16 @@ export function looksRandom(text: string): boolean {
   )
 }
 
-// Reads a file of bounded size, or says why it cannot be read.
+// Reads files with a size limit, or explains why they cannot be read.
 
-// Reads small files that a configuration or a command line names. Only regular files are read, and only so much of
-// them: a pipe or a device may never end, or never begin.
+// Only regular files up to a size limit are read: reading a pipe or a device may never finish, or never start.
 
-/** How large a file may be that holds a secret, variables, or the configuration of a client, in bytes. */
+/** The maximum size of a file with a secret, variables, or the configuration of a client, in bytes. */
 const MAX_BYTES = 1_048_576
 
-/** The text of a regular file of up to 1 MB. @throws Error with the reason, or that of the system */
+/** The text of a regular file of up to 1 MB. @throws Error with the reason, or the system error */
 export function readText(path: string): string {
-  // A pipe without a writer would block `open` itself.
+  // O_NONBLOCK: `open` would block on a pipe without a writer.
   const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
   try {
     if (!fstatSync(file).isFile()) throw new Error('it is not a regular file')
@@ -153,11 +152,11 @@ export function readText(path: string): string {
   }
 }
 
-/** Why a file could not be read, for people. */
+/** Why a file could not be read, as text. */
 export function whyUnreadable(error: unknown): string {
   const code = error instanceof Error && 'code' in error ? error.code : undefined
   if (code === 'ENOENT') return 'it does not exist'
-  if (code === 'EACCES') return 'permission is denied'
+  if (code === 'EACCES') return 'permission denied'
   if (code === 'EISDIR') return 'it is a directory'
   if (typeof code === 'string') return code
   return error instanceof Error ? error.message : 'it is not readable'

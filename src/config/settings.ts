@@ -1,4 +1,4 @@
-/** From validated values to settings, with the defaults of the profile. */
+/** Converts validated values to settings, with the defaults of the profile. */
 import { resolve } from 'node:path'
 import { isObject } from '../core/json/json.ts'
 import type { JsonSchema } from '../core/schema/schema.ts'
@@ -23,19 +23,19 @@ import { defaultStoreFolder, sentinelFolder } from './sections/store.ts'
 import { renamesOf, toolSettings, type ToolValues } from './sections/tool.ts'
 import { oauthSettings, type OAuthValues } from './sections/upstream-oauth.ts'
 
-/** Where settings came from: the features they are for, and the file where there is one. */
+/** The origin of settings: the known features, and the file, if there is one. */
 interface Origin {
   readonly schema: JsonSchema
   readonly features: readonly FeatureSchema[]
   readonly file?: string
-  /** What relative paths are relative to. */
+  /** The base of relative paths. */
   readonly directory: string
   readonly env: Environment
 }
 
-/** Turns the checked values of a file into settings, with every default filled in. */
+/** Converts the validated values of a file to settings, with all defaults. */
 export function settle(values: Readonly<Record<string, unknown>>, origin: Origin): Settings {
-  // The values fit the schema, which has these types and gives these defaults.
+  // The values are validated by the schema, which has these types and defaults.
   const file = complete(values, inline(origin.schema)) as FileValues
   return {
     ...(origin.file !== undefined && { file: origin.file }),
@@ -54,13 +54,13 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
   }
 }
 
-/** An address given on the command line. */
+/** A listen address on the command line. */
 export interface ListenOverride {
   readonly host?: string
   readonly port?: number
 }
 
-/** The values of a file with an address from the command line in place of its own. */
+/** The values of a file with the listen address from the command line. */
 export function withListen(value: unknown, listen: ListenOverride = {}): unknown {
   if (!isObject(value) || Object.keys(listen).length === 0) return value
   return { ...value, listen: { ...(isObject(value.listen) && value.listen), ...listen } }
@@ -110,7 +110,7 @@ interface UpstreamValues extends AboutValues {
 
 type ArgumentValues = Readonly<Record<string, string>> | boolean
 
-// The settings of features are completed on their own, since an upstream's stand on the common ones.
+// The settings of features are completed separately, because those of an upstream are based on the common ones.
 function inline({ $defs: _definitions, ...schema }: JsonSchema): JsonSchema {
   return schema
 }
@@ -153,7 +153,7 @@ function upstreamSettings(name: string, upstream: UpstreamValues, origin: Origin
     startTimeout: Math.min(startTimeout, MAX_TIMER_MS),
     idle,
     renames: renamesOf(upstream.tools),
-    // Beyond its server a renamed tool has its new name alone.
+    // Outside of its server, a renamed tool has only its new name.
     tools: Object.fromEntries(
       Object.entries(upstream.tools).map(([name, values]) => [values.rename ?? name, toolSettings(values)]),
     ),
@@ -170,7 +170,7 @@ function upstreamSettings(name: string, upstream: UpstreamValues, origin: Origin
   }
 }
 
-/** A tool named without arguments is named whatever its arguments are. */
+/** A tool without argument globs matches with any arguments. */
 function argumentRule(rule: ArgumentValues): Readonly<Record<string, string>> | true {
   return typeof rule === 'boolean' ? true : rule
 }
@@ -208,15 +208,15 @@ function urlReach(url: string, { headers = {}, token, oauth }: UpstreamValues): 
   }
 }
 
-/** What a profile decides where the file says nothing. */
+/** The defaults of a profile. */
 interface Profile {
-  /** Requests must be to the letter: both types in `Accept`, one message at a time. */
+  /** Strict checks of requests: both media types in `Accept`, no batches. */
   readonly isStrict: boolean
-  /** Settings of features, by the name of the feature, that stand below those of the file; `on` switches it on. */
+  /** Default settings of features, by name; `on` turns a feature on. */
   readonly features: Readonly<Record<string, Readonly<Record<string, unknown>> | 'on'>>
 }
 
-/** Every default that depends on the profile. */
+/** The defaults that depend on the profile. */
 const profiles: Readonly<Record<Settings['profile'], Profile>> = {
   open: { isStrict: false, features: {} },
   corporate: {

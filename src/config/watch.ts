@@ -1,49 +1,73 @@
-/** Watches the configuration file and its references; half-written files are waited for. */
+/** Watches the configuration file; a file that is still being written is not read. */
 import { watch, type FSWatcher } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { readText } from './secrets.ts'
 
-/** What to watch and when to speak. */
+/** What to watch, and the callbacks. */
 export interface WatchOptions {
-  /** The text as it was last read, so that a change between reading and watching is seen. */
+  /** The text as it was last read, so that a change between reading and watching is noticed. */
   readonly text: string
   /** Called with the text of the file when it differs from the last; never while the file is missing or empty. Must not throw. */
   readonly onChange: (text: string) => void
-  /** Called once when the file is found missing or empty, twice in a row: editors empty and replace files. */
-  readonly onUnusable?: (state: 'missing' | 'empty') => void
-  /** How long, in milliseconds, the file must be left alone before it is read. */
+  /** Called once when the file is missing or empty in two consecutive checks: editors empty and replace files. */
+  readonly onUnusable?: (state: UnusableState) => void
+  /** How long, in milliseconds, the file must be unchanged before it is read. */
   readonly quiet?: number
-  /** How often, in milliseconds, it is looked at in any case. */
+  /** The polling interval in milliseconds, in addition to events of the file system. */
   readonly every?: number
 }
 
-/** A watch that holds until it is closed; it does not keep the process alive. */
+type UnusableState = 'missing' | 'empty'
+
+/** An open watch; it does not keep the process alive. */
 export interface FileWatcher {
   close(): void
 }
 
 /**
- * Watches one file, however it is changed: written in place, replaced by a rename, deleted and made again, or
- * reached through a symbolic link that is pointed elsewhere.
+ * Watches one file, whether it is written in place, replaced by a rename, deleted and created again, or reached
+ * through a symbolic link whose target changes.
  */
 export function watchFile(file: string, options: WatchOptions): FileWatcher {
-  const { text, onChange, onUnusable, quiet = 100, every = 2000 } = options
-  // A file's own watch is lost when it is replaced, so the folder is watched. Where that is not possible, or
-  // the link's target is in another folder, looking again every so often finds the change.
-  const path = resolve(file)
-  let last = text
-  let isClosed = false
-  let unusable: { readonly state: 'missing' | 'empty'; isTold: boolean } | undefined
-  let soon: NodeJS.Timeout | undefined
-  let folder = watchFolder()
-  const often = setInterval(check, every).unref()
+  return new PollingWatcher(file, options)
+}
 
-  function watchFolder(): FSWatcher | undefined {
+/**
+ * The watch of a file is lost when the file is replaced, so the folder is watched. Where that is not possible, or the
+ * target of the link is in another folder, polling finds the change.
+ */
+class PollingWatcher implements FileWatcher {
+  readonly #path: string
+  readonly #options: WatchOptions
+  readonly #polling: NodeJS.Timeout
+  #last: string
+  #isClosed = false
+  #unusable: { readonly state: UnusableState; isReported: boolean } | undefined
+  #pendingCheck: NodeJS.Timeout | undefined
+  #folder: FSWatcher | undefined
+
+  constructor(file: string, options: WatchOptions) {
+    this.#path = resolve(file)
+    this.#options = options
+    this.#last = options.text
+    this.#folder = this.#watchFolder()
+    this.#polling = setInterval(this.#check, options.every ?? 2000).unref()
+  }
+
+  close(): void {
+    this.#isClosed = true
+    clearTimeout(this.#pendingCheck)
+    clearInterval(this.#polling)
+    this.#folder?.close()
+  }
+
+  #watchFolder(): FSWatcher | undefined {
+    if (this.#isClosed) return undefined
     try {
-      const watcher = watch(dirname(path), { persistent: false }, later)
+      const watcher = watch(dirname(this.#path), { persistent: false }, this.#checkSoon)
       watcher.on('error', () => {
         watcher.close()
-        folder = undefined
+        this.#folder = undefined
       })
       return watcher
     } catch {
@@ -51,52 +75,43 @@ export function watchFile(file: string, options: WatchOptions): FileWatcher {
     }
   }
 
-  function later(): void {
-    clearTimeout(soon)
-    if (!isClosed) soon = setTimeout(check, quiet).unref()
+  readonly #checkSoon = (): void => {
+    clearTimeout(this.#pendingCheck)
+    if (!this.#isClosed) this.#pendingCheck = setTimeout(this.#check, this.#options.quiet ?? 100).unref()
   }
 
-  function check(): void {
+  readonly #check = (): void => {
     let current: string
     try {
-      current = readText(path)
+      current = readText(this.#path)
     } catch {
-      // The folder may have gone with the file, and a watch on it would stay with the one that is gone.
-      folder?.close()
-      folder = isClosed ? undefined : watchFolder()
-      reportUnusable('missing')
+      // The folder may have been deleted too, and a watch would stay on the deleted one.
+      this.#folder?.close()
+      this.#folder = this.#watchFolder()
+      this.#reportUnusable('missing')
       return
     }
-    compare(current)
+    this.#compare(current)
   }
 
-  function reportUnusable(state: 'missing' | 'empty'): void {
-    if (isClosed) return
-    if (unusable?.state !== state) {
-      unusable = { state, isTold: false }
-      return later()
+  #compare(current: string): void {
+    this.#folder ??= this.#watchFolder()
+    if (this.#isClosed) return
+    if (current.trim() === '') return this.#reportUnusable('empty')
+    this.#unusable = undefined
+    if (current === this.#last) return
+    this.#last = current
+    this.#options.onChange(current)
+  }
+
+  #reportUnusable(state: UnusableState): void {
+    if (this.#isClosed) return
+    if (this.#unusable?.state !== state) {
+      this.#unusable = { state, isReported: false }
+      return this.#checkSoon()
     }
-    if (unusable.isTold) return
-    unusable.isTold = true
-    onUnusable?.(state)
-  }
-
-  function compare(current: string): void {
-    folder ??= isClosed ? undefined : watchFolder()
-    if (isClosed) return
-    if (current.trim() === '') return reportUnusable('empty')
-    unusable = undefined
-    if (current === last) return
-    last = current
-    onChange(current)
-  }
-
-  return {
-    close() {
-      isClosed = true
-      clearTimeout(soon)
-      clearInterval(often)
-      folder?.close()
-    },
+    if (this.#unusable.isReported) return
+    this.#unusable.isReported = true
+    this.#options.onUnusable?.(state)
   }
 }

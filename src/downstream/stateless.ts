@@ -1,4 +1,4 @@
-/** A call of a 2026-07-28 client, over any transport: opens its request state, and seals the next one. */
+/** Serves one request of a 2026-07-28 client, over any transport: decrypts its request state, and encrypts the next. */
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { asGatewayError, GatewayError, isCancelled } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
@@ -24,17 +24,17 @@ interface Options {
   readonly seal: RequestStateCodec
   readonly upstream: string | undefined
   readonly principal: Principal
-  /** The request's HTTP headers, which must agree with it; absent where it did not come over HTTP. */
+  /** The HTTP headers, which must match the request; absent on other transports. */
   readonly headers?: Headers
-  /** The connection's one client, where it has but one. */
+  /** The client of the connection, if the transport has only one. */
   readonly session?: string
-  /** Aborted when the client gives the request up. */
+  /** Aborted when the client cancels the request. */
   readonly controller: AbortController
-  /** A check of the call before it is made. */
+  /** Checks the call before it is made. */
   check?(call: Call): Promise<void> | undefined
 }
 
-/** Serves one request of 2026-07-28. Throws only what is refused before the call is made. */
+/** Serves one request of 2026-07-28. @throws only errors from before the call is made */
 export async function serveStateless(
   request: JsonRpcRequest,
   reply: ResponseSink,
@@ -76,7 +76,7 @@ export async function serveStateless(
   } catch (error) {
     if (isCancelled(signal)) reply.end()
     else {
-      // What listens knows only that it is over, not why.
+      // The subscription only sees the abort, not the reason.
       const failure = asGatewayError(isListening && signal.aborted ? signal.reason : error)
       reply.refuse?.(failure)
       const object = modernError(failure, requestId)
@@ -97,7 +97,7 @@ function resultOf(
   return subscription ? result.withMeta({ [metaKeys.subscription]: subscription }) : result
 }
 
-/** A retry takes up the state it was given. @throws STATE_INVALID, STATE_EXPIRED */
+/** Restores the request state of a repeated call. @throws STATE_INVALID, STATE_EXPIRED */
 function withState(call: Call, seal: RequestStateCodec): Call {
   const answers = readInputResponses(call.params)
   const { requestState } = call.params.fields

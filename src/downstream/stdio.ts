@@ -1,4 +1,4 @@
-/** Serves one client over a pair of streams. The first message tells its era. */
+/** Serves one client over a pair of streams. The first message determines its era. */
 import { randomUUID } from 'node:crypto'
 import type { Readable, Writable } from 'node:stream'
 import type { Handler } from '../core/call.ts'
@@ -35,18 +35,18 @@ interface Options {
   readonly seal: RequestStateCodec
   readonly upstream?: string
   readonly principal: Principal
-  /** The longest line taken, in bytes. */
+  /** The maximum length of a line, in bytes. */
   readonly limit: number
-  /** Whether messages come one at a time, whatever the revision has. */
+  /** Whether batches are rejected in every revision. */
   isStrict?(): boolean
-  /** Hears of every message that is turned away. */
+  /** Called for every rejected message. */
   onRefused?(refusal: Refusal): void
-  /** Aborted when the gateway ends. */
+  /** Aborted when the gateway closes. */
   readonly closing?: AbortSignal
   readonly log: Log
 }
 
-/** Serves one client over a pair of streams. Resolves when the client has closed one of them. */
+/** Serves one client over a pair of streams. Resolves when either of them is closed. */
 export function serveStdio(input: Readable, output: Writable, options: Options): Promise<void> {
   const front = new StdioFront(output, options)
   const onOverflow = (bytes: number): void => front.refuse(tooLong(bytes, options.limit))
@@ -62,17 +62,17 @@ export function serveStdio(input: Readable, output: Writable, options: Options):
     input.once('end', end)
     input.once('close', end)
     input.once('error', end)
-    // Who does not listen any more does not ask either.
+    // A client that no longer reads will not send requests either.
     output.on('error', end)
   })
 }
 
-/** One client on stdio. Its first message settles the era for good. */
+/** One client on stdio. Its first message determines the era of the connection. */
 class StdioFront {
   readonly #output: Writable
   readonly #options: Options
   readonly #session: ClientSession
-  /** Several gateways may keep what they know in one store. */
+  /** Unique, because several gateways may share a store. */
   readonly #id = `stdio-${randomUUID()}`
   readonly #running = new Map<Id, AbortController>()
   #era: 'legacy' | 'modern' | undefined
@@ -102,11 +102,11 @@ class StdioFront {
 
   refuse(error: GatewayError, id: Id = 'null'): void {
     const requestId = newRequestId()
-    this.#tell(error, requestId)
+    this.#reportRefusal(error, requestId)
     this.#write(encodeError(id, error, requestId))
   }
 
-  /** Answers what runs in the session. What has none ends with its server. */
+  /** Ends the session, and cancels the requests outside it. */
   end(): void {
     background(this.#session.end(), this.#options.log)
   }
@@ -152,7 +152,7 @@ class StdioFront {
     }
     if (message.method === 'initialize') throw pinned(message.params.fields.protocolVersion)
     if (this.#running.has(message.id))
-      throw new GatewayError('INVALID_REQUEST', 'Invalid request: this id is in use.')
+      throw new GatewayError('INVALID_REQUEST', 'Invalid request: a request with this id is in flight.')
     const controller = new AbortController()
     this.#running.set(message.id, controller)
     const reply = this.#reply()
@@ -166,7 +166,7 @@ class StdioFront {
     })
     const answered = served.catch((thrown: unknown) => {
       const error = asGatewayError(thrown)
-      this.#tell(error, reply.requestId)
+      this.#reportRefusal(error, reply.requestId)
       this.#write(encodeErrorObject(message.id, modernError(error, reply.requestId)))
     })
     background(
@@ -175,7 +175,7 @@ class StdioFront {
     )
   }
 
-  #tell(error: GatewayError, requestId: string): void {
+  #reportRefusal(error: GatewayError, requestId: string): void {
     const { principal, onRefused } = this.#options
     onRefused?.({ requestId, error, request: 'stdio', principal: principal.id })
   }
@@ -195,11 +195,11 @@ class StdioFront {
   }
 }
 
-/** A client that began without a handshake cannot go over to one with. */
+/** Rejects `initialize` on a connection that started without a handshake. */
 function pinned(requested: unknown): GatewayError {
   return new GatewayError(
     'UNSUPPORTED_VERSION',
-    'Unsupported protocol version: this connection has no handshake.',
+    'Unsupported protocol version: this connection started without a handshake.',
     {
       data: { supported: modernRevisions, requested },
     },
@@ -211,5 +211,5 @@ function notUtf8(): GatewayError {
 }
 
 function tooLong(bytes: number, limit: number): GatewayError {
-  return new GatewayError('PAYLOAD_TOO_LARGE', `The message of ${bytes} bytes is longer than ${limit}.`)
+  return new GatewayError('PAYLOAD_TOO_LARGE', `The message has ${bytes} bytes; the limit is ${limit}.`)
 }

@@ -1,6 +1,6 @@
 /**
- * Makes descriptions of servers from their records, cached until something of them changes; readers with fewer
- * rights get a part. Secrets of the configuration are removed from every document.
+ * Creates descriptions of servers from their records, cached until a record changes. Callers with fewer scopes
+ * receive a filtered description. Secrets of the configuration are removed from every document.
  */
 import { aliasOf } from '../core/text/alias.ts'
 import type { Call, Handler } from '../core/call.ts'
@@ -21,33 +21,33 @@ import { oneLine } from '../descriptions/model/text.ts'
 interface Options {
   readonly settings: Settings
   records(): ServerRecords
-  /** Whether a server can be reached just now. */
+  /** Whether a server is currently reachable. */
   isUp(upstream: string): boolean
-  /** Whether a feature is on, for one server or at all. */
+  /** Whether a feature is on for a server or, without a name, at all. */
   isOn(feature: string, upstream?: string): boolean
-  /** Callers are told apart, or the profile is `corporate`. */
+  /** Callers are authenticated, or the profile is `corporate`. */
   readonly isGuarded: boolean
-  /** The page of the gateway at a path; nothing where it serves none. */
+  /** The URL of a page of the gateway; undefined if it serves none. */
   page(path: string): string | undefined
-  /** Whether some callers are not shown everything a server lists. */
+  /** Whether the lists of a server are filtered for some callers. */
   isHiding(upstream: string | undefined): boolean
-  /** Makes a call of a client. */
+  /** Handles a call of a client. */
   readonly handle: Handler
 }
 
-/** The service that features use, and what the gateway itself makes documents with. */
+/** The description service of features, plus what the gateway itself needs. */
 export interface Descriptions extends DescriptionService {
-  /** A document without secrets of the configuration. */
-  clean<Made>(made: Made): Made
+  /** Removes secrets of the configuration from a document. */
+  clean<Document>(made: Document): Document
 }
 
-/** For how long a description is taken as it is, in milliseconds. */
+/** How long a description is used without a check for changes, in milliseconds. */
 const STALE_AFTER_MS = 10_000
-/** How many documents of a description are kept, and for how many kinds of callers who see less. */
-const DOCUMENTS = 500
-const MAX_CALLERS = 100
+/** How many documents of a description are cached, and filtered descriptions for how many sets of scopes. */
+const MAX_DOCUMENTS = 500
+const MAX_SCOPE_SETS = 100
 
-/** A description, and what it was made of. */
+/** A description, and the key of the records it was created from. */
 interface CachedDescription {
   readonly key: string
   readonly description: ServerDescription
@@ -55,20 +55,20 @@ interface CachedDescription {
   readonly until: number
 }
 
-/** Creates the service. A description is made again only when something of it changed. */
+/** Creates the service. A description is created again only when its records changed. */
 export function createDescriptions(options: Options): Descriptions {
   const { settings, isUp, page, isHiding } = options
   const servers = new Map(settings.upstreams.map((each) => [each.name, each]))
   const [only] = settings.upstreams.length === 1 ? settings.upstreams : []
-  const drawn = new Map<string | undefined, CachedDescription>()
+  const cached = new Map<string | undefined, CachedDescription>()
   let known: ServerRecords | undefined
   const records = (): ServerRecords => {
     if (known) return known
     known = options.records()
     known.onChange((changed) => {
       for (const name of [changed, undefined]) {
-        const last = drawn.get(name)
-        if (last) drawn.set(name, { ...last, until: 0 })
+        const last = cached.get(name)
+        if (last) cached.set(name, { ...last, until: 0 })
       }
     })
     return known
@@ -77,48 +77,48 @@ export function createDescriptions(options: Options): Descriptions {
     upstream === undefined ? [...servers.keys()] : [upstream]
   const upOf = (names: readonly string[]): string => `${page('/')} ${names.map(isUp).join()}`
 
-  const draw = (upstream: string | undefined, found: readonly ServerRecord[]): ServerDescription => {
+  const refresh = (upstream: string | undefined, found: readonly ServerRecord[]): ServerDescription => {
     const up = upOf(namesOf(upstream))
     const key = JSON.stringify([up, ...found.map(versionOf)])
-    const before = drawn.get(upstream)
+    const before = cached.get(upstream)
     const description =
       before?.key === key ? before.description : describeOf(found, upstream, { options, servers })
-    drawn.set(upstream, { key, description, up, until: performance.now() + STALE_AFTER_MS })
+    cached.set(upstream, { key, description, up, until: performance.now() + STALE_AFTER_MS })
     return description
   }
 
-  const whole = (asked: string | undefined): ServerDescription | Promise<ServerDescription> => {
-    const upstream = asked ?? only?.name
+  const complete = (requested: string | undefined): ServerDescription | Promise<ServerDescription> => {
+    const upstream = requested ?? only?.name
     const names = namesOf(upstream)
-    const last = drawn.get(upstream)
+    const last = cached.get(upstream)
     if (last && performance.now() < last.until && last.up === upOf(names)) return last.description
-    const asking = names.map((name) => records().of(name))
-    return asking.some((each) => each instanceof Promise)
-      ? Promise.all(asking.map(async (each) => each)).then((found) => draw(upstream, found))
-      : draw(upstream, asking.filter(isRecord))
+    const found = names.map((name) => records().of(name))
+    return found.some((each) => each instanceof Promise)
+      ? Promise.all(found.map(async (each) => each)).then((records) => refresh(upstream, records))
+      : refresh(upstream, found.filter(isRecord))
   }
 
-  const partly = createPartly(options.handle)
+  const filter = createFilter(options.handle)
   const redactor = new Redactor()
   redactor.learn(secretsIn(settings))
   const documents = new WeakMap<ServerDescription, Map<string, unknown>>()
   return {
     of: (upstream, call) => {
-      const found = whole(upstream)
+      const found = complete(upstream)
       if (!call?.principal.scopes || !isHiding(upstream ?? only?.name)) return found
-      return Promise.resolve(found).then((description) => partly(description, call))
+      return Promise.resolve(found).then((description) => filter(description, call))
     },
-    document: <Made>(
+    document: <Document>(
       description: ServerDescription,
       key: string,
-      make: (description: ServerDescription) => Made,
-    ): Made => {
-      const own = documents.get(description) ?? new Map<string, unknown>()
-      documents.set(description, own)
-      if (own.size > DOCUMENTS) own.clear()
-      if (!own.has(key)) own.set(key, cleaned(make(description), redactor))
-      // Under a key stands what was made with it.
-      return own.get(key) as Made
+      make: (description: ServerDescription) => Document,
+    ): Document => {
+      const cachedDocuments = documents.get(description) ?? new Map<string, unknown>()
+      documents.set(description, cachedDocuments)
+      if (cachedDocuments.size > MAX_DOCUMENTS) cachedDocuments.clear()
+      if (!cachedDocuments.has(key)) cachedDocuments.set(key, cleaned(make(description), redactor))
+      // The caller uses each key with one type of document.
+      return cachedDocuments.get(key) as Document
     },
     clean: (made) => cleaned(made, redactor),
   }
@@ -128,7 +128,7 @@ function isRecord(found: ServerRecord | Promise<ServerRecord>): found is ServerR
   return !(found instanceof Promise)
 }
 
-/** What of a record documents would tell in other words, were it different. */
+/** The parts of a record that appear in documents: a change makes them stale. */
 function versionOf({ name, isUp, contentVersion, changedAt, tools }: ServerRecord): unknown {
   const seen = tools.flatMap(({ entry, statistics: calls }) =>
     calls ? [[entry.name, latencyOf({ words: {}, statistics: calls }), calls.types, calls.hasCursor]] : [],
@@ -136,7 +136,7 @@ function versionOf({ name, isUp, contentVersion, changedAt, tools }: ServerRecor
   return [name, isUp, contentVersion, changedAt, seen]
 }
 
-interface Around {
+interface DescriptionContext {
   readonly options: Options
   readonly servers: ReadonlyMap<string, UpstreamSettings>
 }
@@ -144,38 +144,38 @@ interface Around {
 function describeOf(
   found: readonly ServerRecord[],
   upstream: string | undefined,
-  around: Around,
+  context: DescriptionContext,
 ): ServerDescription {
-  const { options, servers } = around
+  const { options, servers } = context
   const { isStrict, aggregate } = options.settings.listen
-  // Servers that are not offered together are reached, and name their tools, each by itself.
+  // Servers that are not aggregated have separate endpoints and tool names.
   const isApart = upstream === undefined && !aggregate
   const naming = upstream === undefined && aggregate ? namingOfAll(isStrict) : namingOfOne(isStrict)
   const front = frontOf(upstream, options)
-  const draw = (record: ServerRecord): ServerDescription[] => {
+  const refresh = (record: ServerRecord): ServerDescription[] => {
     const settings = servers.get(record.name)
     if (!settings) return []
-    const own = isApart ? frontOf(record.name, options) : front
-    return [describeServer({ record, settings }, own, { ...naming, isApart })]
+    const serverFront = isApart ? frontOf(record.name, options) : front
+    return [describeServer({ record, settings }, serverFront, { ...naming, isApart })]
   }
-  const parts = found.flatMap(draw)
+  const parts = found.flatMap(refresh)
   const [first] = parts
   if (upstream === undefined || !first) return describeAllServers(parts, front)
-  return { ...first, notFor: [...first.notFor, ...forOthers(upstream, options)] }
+  return { ...first, notFor: [...first.notFor, ...otherPurposes(upstream, options)] }
 }
 
-/** How many other servers a description names. */
-const NEIGHBOURS = 8
+/** How many other servers a description refers to. */
+const MAX_OTHER_SERVERS = 8
 
-/** What the other servers are for that are offered together with one, as far as their owner says it. */
-function forOthers(upstream: string, { settings, isOn }: Options): string[] {
+/** The purposes of the other aggregated servers, as far as they are configured. */
+function otherPurposes(upstream: string, { settings, isOn }: Options): string[] {
   if (!settings.listen.aggregate) return []
   const others = settings.upstreams.flatMap(({ name, about: { about } }) =>
     about !== undefined && name !== upstream && isOn('help', name)
       ? [`${oneLine(about).replace(/\.$/, '')} (see ${name})`]
       : [],
   )
-  return others.slice(0, NEIGHBOURS)
+  return others.slice(0, MAX_OTHER_SERVERS)
 }
 
 function namingOfOne(isStrict: boolean): Naming {
@@ -188,73 +188,73 @@ function namingOfAll(isStrict: boolean): Naming {
   return { name: (upstream, name) => aliasOf(exposedName(upstream, name)), uri: ownUri }
 }
 
-/** Leaves out of a description what its reader is not shown in lists. */
-function createPartly(
+/** Creates a function that removes from a description what its reader cannot list. */
+function createFilter(
   handle: Handler,
 ): (description: ServerDescription, call: Call) => Promise<ServerDescription> {
   const known = new WeakMap<ServerDescription, Map<string, Promise<ServerDescription>>>()
   const make = async (description: ServerDescription, call: Call): Promise<ServerDescription> => {
     const { upstream } = call.target
     const target = { method: call.method, ...(upstream !== undefined && { upstream }) }
-    // Others may wait for it too, so it does not end with the call that began it.
-    const own = new AbortController()
-    const asking: Call = {
+    // Other calls may share the result, so it is not cancelled with the call that started it.
+    const controller = new AbortController()
+    const listCall: Call = {
       ...call,
       target,
       internal: 'read',
-      signal: own.signal,
-      abort: (reason) => own.abort(reason),
+      signal: controller.signal,
+      abort: (reason) => controller.abort(reason),
       emit: () => undefined,
     }
-    const shown = async (list: string, key: string): Promise<ReadonlySet<unknown>> =>
-      new Set((await listAllPages(handle, asking, list)).map(({ fields }) => fields[key]))
+    const listed = async (list: string, key: string): Promise<ReadonlySet<unknown>> =>
+      new Set((await listAllPages(handle, listCall, list)).map(({ fields }) => fields[key]))
     const [tools, prompts, resources, templates] = await Promise.all([
-      shown('tools/list', 'name'),
-      shown('prompts/list', 'name'),
-      shown('resources/list', 'uri'),
-      shown('resources/templates/list', 'uriTemplate'),
+      listed('tools/list', 'name'),
+      listed('prompts/list', 'name'),
+      listed('resources/list', 'uri'),
+      listed('resources/templates/list', 'uriTemplate'),
     ])
-    const shownOf = (each: ServerDescription): ServerDescription => ({
+    const filtered = (each: ServerDescription): ServerDescription => ({
       ...each,
       tools: each.tools.filter(({ name }) => tools.has(name)),
       prompts: each.prompts.filter(({ name }) => prompts.has(name)),
       resources: each.resources.filter(({ uri }) => resources.has(uri)),
       templates: each.templates.filter(({ uriTemplate }) => templates.has(uriTemplate)),
-      parts: each.parts.map(shownOf),
+      parts: each.parts.map(filtered),
     })
-    return shownOf(description)
+    return filtered(description)
   }
   return (description, call) => {
-    const own = known.get(description) ?? new Map<string, Promise<ServerDescription>>()
-    known.set(description, own)
+    const byScopes = known.get(description) ?? new Map<string, Promise<ServerDescription>>()
+    known.set(description, byScopes)
     const key = [...(call.principal.scopes ?? [])].toSorted().join(' ')
-    const found = own.get(key)
+    const found = byScopes.get(key)
     if (found) return found
-    if (own.size >= MAX_CALLERS) own.clear()
-    const made = make(description, call)
-    own.set(key, made)
-    made.catch(() => own.delete(key))
-    return made
+    if (byScopes.size >= MAX_SCOPE_SETS) byScopes.clear()
+    const result = make(description, call)
+    byScopes.set(key, result)
+    result.catch(() => byScopes.delete(key))
+    return result
   }
 }
 
-/** What may stand in no document. A plain word under a harmless name is no secret, and may well stand in one. */
+/** The texts that must not appear in documents. A plain word under a harmless name is not a secret and may appear. */
 function secretsIn(settings: Settings): string[] {
   const upstreams = settings.upstreams.map(({ reach, ...rest }) => {
     if (reach.kind === 'url') return { ...rest, reach }
-    const telling = Object.entries(reach.env).filter(
+    const secretEntries = Object.entries(reach.env).filter(
       ([name, value]) => isSecretKey(name) || !/^[a-z]{1,20}$/i.test(value.reveal()),
     )
-    return { ...rest, reach: { ...reach, env: Object.fromEntries(telling) } }
+    return { ...rest, reach: { ...reach, env: Object.fromEntries(secretEntries) } }
   })
   return secretsOf({ ...settings, upstreams })
 }
 
-/** A document with its texts cleaned, and the names of its members: schemas of servers stand in it. */
-function cleaned<Made>(made: Made, redactor: Redactor): Made {
-  if (!redactor.finds(JSON.stringify(made) ?? '')) return made
-  // The shape stays as it is.
-  return withTexts(made, (text) => redactor.text(text)) as Made
+/** Redacts texts and member names of a document: it may contain schemas of servers. */
+function cleaned<Document>(document: Document, redactor: Redactor): Document {
+  if (!redactor.finds(JSON.stringify(document) ?? '')) return document
+  // Only texts change, so the type stays the same.
+  return withTexts(document, (text) => redactor.text(text)) as Document
 }
 
 function withTexts(value: unknown, change: (text: string) => string): unknown {

@@ -1,4 +1,4 @@
-/** Creates the features that are on, and answers questions about all of them together. */
+/** Creates the features that are on, and combines their contributions. */
 import type { Middleware, Target } from '../core/call.ts'
 import type { Descriptor, ToolFacts } from '../core/descriptor.ts'
 import type { Settings } from '../core/settings.ts'
@@ -13,15 +13,15 @@ import {
 import type { Services } from '../features/feature.ts'
 import { features } from '../features/index.ts'
 
-/** A feature that is on, for some server or all. */
+/** A feature that is on for at least one server. */
 export interface ActiveFeature {
   readonly name: string
   readonly instance: FeatureInstance
-  /** Whether it is on for a server, or at all. */
+  /** Whether it is on for a server or, without a name, at all. */
   isOn(upstream?: string): boolean
 }
 
-/** Makes the features that are on, in the order in which calls pass them. */
+/** Creates the features that are on, in the order of the middleware chain. */
 export function activeFeatures(settings: Settings, services: Services): readonly ActiveFeature[] {
   return features.flatMap((feature) =>
     settings.features[feature.name] ? [activate(feature, settings, services)] : [],
@@ -30,7 +30,7 @@ export function activeFeatures(settings: Settings, services: Services): readonly
 
 function activate<Own>(feature: Feature<Own>, settings: Settings, services: Services): ActiveFeature {
   const settingsOf = (upstream?: string) => settingsFor(feature, settings, upstream)
-  // A feature whose settings cannot be `false` is passed by where it is off for a server.
+  // The middleware of a feature whose settings cannot be `false` is skipped for servers where it is off.
   const instance = feature.create(settingsOf as SettingsOf<Own>, services)
   return { name: feature.name, instance, isOn: (upstream) => settingsOf(upstream) !== false }
 }
@@ -45,7 +45,7 @@ export function middlewaresOf(
   )
 }
 
-/** What they know of a tool, prompt or resource, together. */
+/** The combined facts of all features about a tool, prompt or resource. */
 export function factsOf(
   active: readonly ActiveFeature[],
   entry: Descriptor,
@@ -57,12 +57,12 @@ export function factsOf(
   return Object.assign({}, ...known)
 }
 
-/** The values for them that models may write among the arguments of a server's tools. */
+/** The values for features that models may add to the arguments of a server's tools. */
 export function reservedOf(active: readonly ActiveFeature[], upstream: string): readonly Reserved[] {
   return active.flatMap(({ instance, isOn }) => (isOn(upstream) ? (instance.reserved?.(upstream) ?? []) : []))
 }
 
-/** The values for them that callers send beside the arguments of a server's tools. */
+/** The values for features that callers send next to the arguments of a server's tools. */
 export function callerValuesOf(active: readonly ActiveFeature[], upstream: string): readonly CallerValue[] {
   return active.flatMap(({ instance, isOn }) => (isOn(upstream) ? (instance.values ?? []) : []))
 }

@@ -1,4 +1,4 @@
-/** Collects what the page at `/` shows: servers, tools, pending calls, links. */
+/** Collects the content of the page at `/`: servers, tools, pending calls, links. */
 import { visitorNamed } from '../downstream/pages/visitors.ts'
 import type { Runtime } from './runtime.ts'
 import { exposedName } from '../catalog/names.ts'
@@ -8,7 +8,7 @@ import { self } from '../core/identity.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { within } from '../core/time/waiting.ts'
 import { type ServerPanel, serverPanel } from '../descriptions/formats/front-page.ts'
-import type { Link } from '../descriptions/model/description.ts'
+import type { DocumentLink } from '../descriptions/model/description.ts'
 import type { DocumentPath } from '../downstream/http/edge.ts'
 import { documentAt } from '../downstream/http/routes.ts'
 import { type PageLink, renderPage } from '../downstream/pages/front-page.ts'
@@ -20,32 +20,32 @@ import type { Status } from '../upstream/connector.ts'
 import { ownCall } from '../protocol/lift.ts'
 
 interface Options {
-  readonly built: Runtime
+  readonly runtime: Runtime
   readonly documents: readonly DocumentPath[]
-  /** Where clients reach the gateway. */
+  /** The base URL of the gateway for clients. */
   readonly base: string
-  /** Where people begin to sign in, who then come to a page; undefined where they do not. */
+  /** The link at which a person signs in and then returns to `next`; undefined where browser sign-in is not configured. */
   signInLink(next: string): string | undefined
-  /** The calls that wait for a person; undefined where the store does not answer. */
+  /** The calls that wait for approval; undefined if the store does not respond. */
   pendingApprovals(): Promise<readonly Approval[] | undefined>
 }
 
-/** How long a server may take to say what it has, in milliseconds. */
+/** The time a server has to list what it offers, in milliseconds. */
 const DESCRIPTION_TIMEOUT_MS = 1500
 
-/** The page for people, as its reader may see it. */
+/** Renders the front page with what its reader may see. */
 export async function frontPage(reader: Reader, options: Options): Promise<string> {
-  const { built } = options
-  const { auth } = built.settings
+  const { runtime } = options
+  const { auth } = runtime.settings
   const { principal, problem, query } = reader
   const signInUrl = options.signInLink('/')
-  const rows = built.settings.upstreams.map((server) => rowOf(server, principal, options))
+  const rows = runtime.settings.upstreams.map((server) => rowOf(server, principal, options))
   return renderPage({
     version: self.version,
     endpoints: endpointsOf(options),
     access: {
       isProtected: isProtected(auth),
-      isIn: principal !== undefined,
+      isAuthenticated: principal !== undefined,
       hasPasswords: auth.users.length > 0,
       issuers: auth.authorizationServers,
       ...(problem !== undefined && { problem }),
@@ -54,19 +54,19 @@ export async function frontPage(reader: Reader, options: Options): Promise<strin
     },
     servers: await Promise.all(rows),
     ...(principal &&
-      built.services.features.isOn('confirm') && { waiting: await waitingFor(principal, options) }),
+      runtime.services.features.isOn('confirm') && { waiting: await waitingFor(principal, options) }),
     links: linksOf(options, principal !== undefined),
     query,
   })
 }
 
-/** The calls that wait for a person: those the reader may decide, and its own. Absent where the store cannot be read. */
+/** The calls that wait for approval: those the reader may decide, and the reader's own. Undefined if the store cannot be read. */
 async function waitingFor(
   principal: Principal,
-  { built, pendingApprovals }: Options,
+  { runtime, pendingApprovals }: Options,
 ): Promise<readonly WaitingCall[] | undefined> {
   const { id } = principal
-  const visitor = visitorNamed(principal, built.settings.auth)
+  const visitor = visitorNamed(principal, runtime.settings.auth)
   const found = await pendingApprovals()
   const now = Date.now()
   return found
@@ -79,17 +79,17 @@ async function waitingFor(
 async function rowOf(
   server: UpstreamSettings,
   principal: Principal | undefined,
-  { built, base, documents }: Options,
+  { runtime, base, documents }: Options,
 ): Promise<ServerRow> {
   const { name } = server
-  const { listen, auth, upstreams } = built.settings
-  const status = built.upstreams.get(name)?.status ?? { connections: 0 }
-  const panel = principal && (await panelOf(name, principal, built))
+  const { listen, auth, upstreams } = runtime.settings
+  const status = runtime.upstreams.get(name)?.status ?? { connections: 0 }
+  const panel = principal && (await panelOf(name, principal, runtime))
   const isTogether = listen.aggregate && upstreams.length > 1
   return {
     name,
     state: stateOf(status),
-    // With authentication, only signed-in readers see why it fails.
+    // With authentication enabled, failure details are not shown on the page.
     ...(status.problem !== undefined &&
       !isProtected(auth) && { problem: [status.problem, ...(status.stderr ?? [])].join('\n') }),
     address: `${base}/mcp/${name}`,
@@ -102,16 +102,16 @@ async function rowOf(
   }
 }
 
-/** What is known of a server, where that can be told soon. */
+/** The details of a server, if they are available in time. */
 async function panelOf(
   upstream: string,
   principal: Principal,
   { services }: Runtime,
 ): Promise<ServerPanel | undefined> {
   const call = ownCall({ principal, target: { upstream, method: 'tools/list' }, method: 'tools/list' })
-  const asked = Promise.resolve(services.descriptions.of(upstream, call)).catch(() => undefined)
-  const description = await within(asked, DESCRIPTION_TIMEOUT_MS, undefined)
-  // A server that never answered has said nothing.
+  const pending = Promise.resolve(services.descriptions.of(upstream, call)).catch(() => undefined)
+  const description = await within(pending, DESCRIPTION_TIMEOUT_MS, undefined)
+  // A server that never responded has no content.
   return description && description.contentVersion !== ''
     ? services.descriptions.document(description, 'front-page', serverPanel)
     : undefined
@@ -128,14 +128,14 @@ function transportOf({ reach, transport }: UpstreamSettings): string {
   return transport === 'streamable' ? 'Streamable HTTP' : 'HTTP'
 }
 
-function endpointsOf({ built: { settings }, base }: Options): Record<string, string> {
+function endpointsOf({ runtime: { settings }, base }: Options): Record<string, string> {
   const { listen, upstreams } = settings
   if (listen.aggregate || upstreams.length === 1) return { [self.name]: `${base}/mcp` }
   return Object.fromEntries(upstreams.map(({ name }) => [name, `${base}/mcp/${name}`]))
 }
 
-/** The documents of a server; their paths go from where the page is. */
-function documentsOf(name: string, documents: readonly DocumentPath[]): Link[] {
+/** The documents of a server, with paths relative to the page. */
+function documentsOf(name: string, documents: readonly DocumentPath[]): DocumentLink[] {
   const paths = [
     ['SKILL.md', `/skills/${name}/SKILL.md`],
     ['Guide', `/ai-help/${name}`],
@@ -147,36 +147,39 @@ function documentsOf(name: string, documents: readonly DocumentPath[]): Link[] {
   )
 }
 
-/** Pages of the gateway, and what stands there. */
-const pages: readonly (readonly [path: string, meaning: string])[] = [
-  ['/llms.txt', 'What there is, in short, for models'],
-  ['/llms-full.txt', 'All of it in one text'],
-  ['/ai-help', 'The guide to all servers, in markdown'],
-  ['/capabilities', 'The manifest: servers, tools and limits, as JSON'],
-  ['/.well-known/mcp/catalog.json', 'The catalogue of servers, for registries'],
+/** Documents of the gateway, and what they contain. */
+const pages: readonly (readonly [path: string, description: string])[] = [
+  ['/llms.txt', 'Summary of the servers, for language models'],
+  ['/llms-full.txt', 'Everything in one document, for language models'],
+  ['/ai-help', 'Guide to all servers, as Markdown'],
+  ['/capabilities', 'Manifest: servers, tools and limits, as JSON'],
+  ['/.well-known/mcp/catalog.json', 'Server catalog, for registries'],
 ]
 
-function linksOf({ built: { settings, services }, documents }: Options, isIn: boolean): PageLink[] {
-  const written = pages.flatMap(([path, meaning]) => {
+function linksOf(
+  { runtime: { settings, services }, documents }: Options,
+  isAuthenticated: boolean,
+): PageLink[] {
+  const documentLinks = pages.flatMap(([path, description]) => {
     const found = documentAt(path, documents)
-    return found && (isIn || found.document.isOpen?.() === true) ? [linkTo(path, meaning)] : []
+    return found && (isAuthenticated || found.document.isOpen?.() === true) ? [linkTo(path, description)] : []
   })
   return [
-    ...written,
-    ...(isIn && services.features.isOn('confirm')
-      ? [linkTo('/confirm', 'Calls that wait for the approval of a person')]
+    ...documentLinks,
+    ...(isAuthenticated && services.features.isOn('confirm')
+      ? [linkTo('/confirm', 'Calls that wait for approval')]
       : []),
-    linkTo('/ready', 'Whether calls can be served, and the state of each part'),
-    linkTo('/health', 'Whether the process answers'),
-    ...(isIn && hasMetrics(settings) ? [linkTo('/metrics', 'Measurements, for Prometheus')] : []),
+    linkTo('/ready', 'Readiness, with the state of each dependency'),
+    linkTo('/health', 'Liveness of the process'),
+    ...(isAuthenticated && hasMetrics(settings) ? [linkTo('/metrics', 'Metrics, for Prometheus')] : []),
   ]
 }
 
-/** Names and passwords are asked for there, even where other requests need no authentication. */
+/** Whether to link /metrics: it may require a password even if other requests need no authentication. */
 function hasMetrics({ observe, auth }: Settings): boolean {
   return observe.metrics && (isProtected(auth) || auth.users.length === 0)
 }
 
-function linkTo(path: string, meaning: string): PageLink {
-  return { label: path, url: path.slice(1), meaning }
+function linkTo(path: string, description: string): PageLink {
+  return { label: path, url: path.slice(1), description }
 }

@@ -1,10 +1,10 @@
 /**
- * What lasts as long as the process: store, keys, listeners, observers. It owns the current `Runtime` and
- * replaces it on reload; calls in flight end in the runtime they began in.
+ * The parts that last as long as the process: store, keys, listeners, observers. Owns the current `Runtime` and
+ * replaces it on reload; in-flight calls finish in the runtime they started in.
  */
 import type { Readable, Writable } from 'node:stream'
 import { addConfirmPages } from '../downstream/pages/approvals.ts'
-import { anchorsIn, usable, startWithStore } from './startup.ts'
+import { anchorsIn, openedStore, startWithStore } from './startup.ts'
 import { createOperator, isByCode } from '../downstream/pages/visitors.ts'
 import { createRequestStateCodec } from '../protocol/request-state.ts'
 import { closeFeatures, type ProcessState, retireRuntime, Runtime } from './runtime.ts'
@@ -39,28 +39,28 @@ import type { Status } from '../upstream/connector.ts'
 import { type Challenge, PIPE, proofClaims } from '../protocol/gateway-proof.ts'
 import { ownCall } from '../protocol/lift.ts'
 
-// For commands, which reach the parts of a gateway through this file and offline.ts alone.
+// For commands, which import parts of a gateway only through this file and offline.ts.
 export { issuerProblem } from '../downstream/auth/jwt.ts'
 export { clientSnippets } from '../downstream/pages/client-snippets.ts'
 export { fetchJson } from '../downstream/http/fetch-json.ts'
 export { signingKeyIn } from './keys.ts'
 
 interface Options {
-  /** The environment variables every child process gets. */
+  /** The environment variables of every child process. */
   readonly variables: Variables
   readonly log: Log
-  /** Where calls are recorded that are made without clients; it is closed with the gateway. */
+  /** The audit log of a gateway without clients; it is closed with the gateway. */
   readonly audit?: Audit
-  /** Where a gateway with these settings is reached, for those who only describe it. */
+  /** The origin at which a gateway with these settings is reached, for commands that only describe it. */
   readonly origin?: string
 }
 
-/** Everything between the clients and the servers. */
+/** The gateway between clients and servers. */
 export class Gateway {
   readonly #log: Log
   readonly #origin: string | undefined
   readonly #keys: Keys
-  /** Where users come back to from signing in to servers. */
+  /** Handles the OAuth redirect after users sign in to servers. */
   readonly #signIns: OAuthCallbackHandler
   /** The sign-in of people to the gateway's own pages. */
   readonly #pageSignIn: ReturnType<typeof createPageSignIn>
@@ -71,8 +71,8 @@ export class Gateway {
   #process: ProcessState
   #runtime: Runtime
   #listener: Listener | undefined
-  #warmed: Promise<readonly Finding[]> | undefined
-  #isWarm = false
+  #started: Promise<readonly Finding[]> | undefined
+  #hasStarted = false
   #versions = 0
 
   constructor(initial: Settings, { variables, log, audit, origin }: Options) {
@@ -112,7 +112,7 @@ export class Gateway {
     this.#runtime = new Runtime(initial, new Map(), this.#process)
   }
 
-  /** Makes a call of a client in the runtime there is now; the call stays in it to its end. */
+  /** Handles a call of a client in the current runtime; the call stays in it until it finishes. */
   readonly handle: Handler = (call) => this.#runtime.catalog.handle(call)
 
   get settings(): Settings {
@@ -123,41 +123,42 @@ export class Gateway {
     return new Map([...this.#runtime.upstreams].map(([name, upstream]) => [name, upstream.status]))
   }
 
-  /** What people type on the pages of approvals, where they are known by nothing else. */
+  /** The code for the approval pages; undefined if people authenticate in another way. */
   get operatorCode(): string | undefined {
     return isByCode(this.settings.auth) ? this.#operator.code : undefined
   }
 
-  /** How a server is spoken to, clients of older revisions included: it is tried for them too. */
+  /** Connects to a server for modern and for older clients, and returns its status. */
   async explore(name: string): Promise<Status | undefined> {
     const upstream = this.#runtime.upstreams.get(name)
     const { client } = ownCall()
-    // What keeps an older client out does not keep out the others; the status says what does.
+    // A failure for older clients does not affect the others; the status reports it.
     await upstream?.start(ownCall({ client: { ...client, session: 'explore' } })).catch(() => undefined)
     return upstream?.status
   }
 
-  /** Connects to each server once. Resolves with what is wrong with the settings, given what servers list. */
+  /** Connects to each server once. Resolves with the problems of the settings, given what the servers list. */
   start(): Promise<readonly Finding[]> {
-    this.#warmed ??= Promise.all([this.#warmUp(), this.#observing.opened])
+    this.#started ??= Promise.all([this.#connectServers(), this.#observing.opened])
       .then(([found]) => found)
       .finally(() => {
-        this.#isWarm = true
+        this.#hasStarted = true
       })
-    return this.#warmed
+    return this.#started
   }
 
   /**
-   * Goes on with other settings. Calls under way end as they began; servers that did not change are kept.
-   * @throws where the audit log or the store cannot be used: then nothing has changed
+   * Replaces the settings. In-flight calls finish with the previous ones; unchanged servers are kept.
+   * @throws if the audit log or the store cannot be used: then nothing has changed
    */
   async reload(settings: Settings): Promise<void> {
     const version = ++this.#versions
     const { store: before } = this.#process
     const isSameAsBefore = isSameStore(settings.store, this.settings.store)
-    const store = isSameAsBefore ? before : await usable(this.#open(settings), settings)
+    const store = isSameAsBefore ? before : await openedStore(this.#open(settings), settings)
     try {
-      if (version !== this.#versions || this.#closing.signal.aborted) throw new Error('it came too late')
+      if (version !== this.#versions || this.#closing.signal.aborted)
+        throw new Error('it was superseded by a later change')
       this.#observing.apply(settings)
     } catch (error) {
       if (!isSameAsBefore) await store.close()
@@ -168,8 +169,8 @@ export class Gateway {
     this.#runtime = new Runtime(settings, old.upstreams, this.#process)
     retireRuntime(old, this.#runtime, this.#process)
     if (!isSameAsBefore) background(this.#retired.retire(before), this.#log)
-    const telling = this.#warmUp().then((found) => logProblems(found, this.#log))
-    background(telling, this.#log)
+    const report = this.#connectServers().then((found) => logProblems(found, this.#log))
+    background(report, this.#log)
   }
 
   /** Serves clients over HTTP. */
@@ -185,10 +186,10 @@ export class Gateway {
       jwks: this.#keys.published,
       ready: (needed) =>
         readiness({
-          isWarm: this.#isWarm,
+          isWarm: this.#hasStarted,
           upstreams: this.statuses,
-          // A gateway without its store still serves: limits then hold for it alone.
-          probes: { ...needed, store: { isNeeded: false, works: () => this.#isStoreThere() } },
+          // A gateway still serves without its store: rate limits then apply to this process only.
+          probes: { ...needed, store: { isNeeded: false, works: () => this.#isStoreAvailable() } },
         }),
       metrics: () => this.#observing.page(),
       addPages: (app, enter) => this.#addPages(app, enter),
@@ -201,7 +202,7 @@ export class Gateway {
     return this.#listener
   }
 
-  /** Serves one client over a pair of streams, until it closes its side. */
+  /** Serves one client over a pair of streams, until the client closes its side. */
   stdio(input: Readable, output: Writable): Promise<void> {
     this.#observing.serve({ transport: 'pipe' })
     return serveStdio(input, output, {
@@ -216,7 +217,7 @@ export class Gateway {
     })
   }
 
-  /** The features that wrap the calls of a target, outermost first, with their settings. */
+  /** The features with middleware for a target, outermost first, with their settings. */
   chain(target: Target): readonly { readonly feature: string; readonly settings: unknown }[] {
     const { active, settings } = this.#runtime
     return active.flatMap(({ name, instance, isOn }) => {
@@ -225,7 +226,7 @@ export class Gateway {
     })
   }
 
-  /** What is known of a tool, and what is done about it. @throws what listing throws */
+  /** Describes a tool and how it is handled. @throws what listing throws */
   async inspect(upstream: string, tool: string): Promise<Inspected | undefined> {
     const runtime = this.#runtime
     const { servers } = runtime.services
@@ -235,20 +236,20 @@ export class Gateway {
     return entry && inspect(entry, await servers.tools(upstream), runtime)
   }
 
-  /** The tools of a server, as it lists them. @throws what listing throws */
+  /** The tools that a server lists. @throws what listing throws */
   entries(upstream: string): Promise<readonly Descriptor[]> {
     return this.#runtime.services.servers.tools(upstream)
   }
 
-  /** A document about a server, or about all of them, without secrets. */
-  describe<Made>(
+  /** Creates a document about one server, or about all of them, without secrets. */
+  describe<Document>(
     upstream: string | undefined,
-    make: (description: ServerDescription) => Made,
-  ): Promise<Made> {
+    make: (description: ServerDescription) => Document,
+  ): Promise<Document> {
     return this.#runtime.describe(upstream, make)
   }
 
-  /** The key a gateway in front may name; undefined where the store does not answer. */
+  /** The gateway key of this gateway (`gateway_key` of one in front); undefined if the store does not respond. */
   key(): Promise<string | undefined> {
     const found = this.#keys.thumbprint().catch(() => undefined)
     return within(found, STORE_TIMEOUT_MS, undefined)
@@ -262,7 +263,7 @@ export class Gateway {
     await Promise.allSettled([...runtime.upstreams.values()].map((upstream) => upstream.close()))
     await closeFeatures(runtime)
     await Promise.all([this.#process.membership.close(), this.#pageSignIn.close()])
-    // The end of the audit log is noted in the store.
+    // Closing the audit log writes its head to the store, so the store is closed last.
     await this.#observing.close()
     await Promise.all([this.#process.store.close(), this.#retired.close()])
   }
@@ -283,11 +284,11 @@ export class Gateway {
     return timed(openStore(settings.store, this.#log), this.#observing)
   }
 
-  #isStoreThere(): boolean {
+  #isStoreAvailable(): boolean {
     return this.#process.store.unavailableReason === undefined
   }
 
-  /** The calls that wait for a person; undefined where the store does not answer. */
+  /** The calls that wait for approval; undefined if the store does not respond. */
   #pendingApprovals(): Promise<readonly Approval[] | undefined> {
     const pending = createApprovals(this.#process.store, Date.now).pending()
     return within(
@@ -297,11 +298,11 @@ export class Gateway {
     )
   }
 
-  #warmUp(): Promise<readonly Finding[]> {
-    const warming = startWithStore(this.#runtime, this.#process.store, this.#log)
-    // Known before the first state is sealed, where that can be.
+  #connectServers(): Promise<readonly Finding[]> {
+    const starting = startWithStore(this.#runtime, this.#process.store, this.#log)
+    // Load the shared key early, so that it is likely known before the first state is encrypted.
     this.#keys.encryptionKeys()
-    return warming
+    return starting
   }
 
   async #prove(challenge: Challenge): Promise<string | undefined> {
@@ -313,10 +314,10 @@ export class Gateway {
     return isOwn ? this.#keys.prove(proofClaims(challenge)) : undefined
   }
 
-  /** The URL of one of the gateway's own pages; undefined where it serves none. */
+  /** The URL of one of the gateway's pages; undefined if it serves none. */
   #pageUrl(path: string): string | undefined {
-    const own = this.#listener?.url ?? this.#origin
-    const base = own && (this.settings.listen.publicUrl ?? own)
+    const origin = this.#listener?.url ?? this.#origin
+    const base = origin && (this.settings.listen.publicUrl ?? origin)
     return base && `${base.replace(/\/$/, '')}${path}`
   }
 
@@ -335,7 +336,7 @@ export class Gateway {
   #frontPage(reader: Reader): Promise<string> {
     const runtime = this.#runtime
     return frontPage(reader, {
-      built: runtime,
+      runtime,
       documents: runtime.documents,
       base: (this.#pageUrl('') ?? '').replace(/\/$/, ''),
       signInLink: this.#pageSignIn.link,
@@ -344,10 +345,10 @@ export class Gateway {
   }
 }
 
-/** A log as the terminal or a collector wants it. */
+/** Opens a log: pretty for a terminal, JSON lines otherwise. */
 export function openLog(level: Level | undefined, isPretty: boolean): OpenLog {
   return createLog({ level, isPretty })
 }
 
-/** How long the store may take to say which calls wait for a person, in milliseconds. */
+/** The time the store has to return pending approvals or keys, in milliseconds. */
 const STORE_TIMEOUT_MS = 1000

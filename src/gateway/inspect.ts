@@ -1,4 +1,4 @@
-/** What is known of one tool and decided about it, for `gatehouse explain`. */
+/** How the gateway classifies and handles one tool, for `gatehouse explain`. */
 import { settingsFor } from '../features/feature.ts'
 import { type Runtime, isUndoDerived } from './runtime.ts'
 import type { Descriptor } from '../core/descriptor.ts'
@@ -11,30 +11,30 @@ import { needsConfirmation, ruleOf } from '../features/confirm/rules.ts'
 import type { Settings as ConfirmSettings } from '../features/confirm/rules.ts'
 import { type Requirement, requirementOf } from '../features/permissions/gate.ts'
 
-/** A tool, and what the gateway does about it. */
+/** A tool, and how the gateway handles it. */
 export interface Inspected {
   readonly entry: Descriptor
-  /** The scopes a caller needs: of each group one. */
+  /** The scopes a caller needs: one of each group. */
   readonly scopes: Requirement
-  readonly asking: Asking
+  readonly confirmation: ConfirmationRule
   readonly undoing: UndoJudgement
 }
 
-/** Whether a person is asked before a tool runs. */
-interface Asking {
+/** Whether confirmation is required before a tool runs. */
+interface ConfirmationRule {
   readonly when: 'always' | 'in_transactions' | 'never'
-  /** Others are asked, not the person at the client. */
+  /** Other people decide, not the user of the client. */
   readonly isOutOfBand: boolean
-  /** What happens where the client cannot ask a person. */
+  /** What happens if the client cannot ask its user. */
   readonly fallback?: ConfirmSettings['fallback']
   readonly message?: string
-  /** What to write to be asked no more. */
+  /** The setting that turns the confirmation off. */
   readonly stop?: StopAsking
-  /** For people. */
+  /** The reasons as text. */
   readonly why: readonly string[]
 }
 
-/** Tells what is done about a tool, given all tools of its server. */
+/** Describes how a tool is handled, given all tools of its server. */
 export function inspect(
   entry: Descriptor,
   all: readonly Descriptor[],
@@ -42,24 +42,24 @@ export function inspect(
 ): Inspected | undefined {
   const server = settings.upstreams.find(({ name }) => name === entry.upstream)
   if (!server) return undefined
-  const own = settingsFor(confirm, settings, server.name) || undefined
+  const confirmSettings = settingsFor(confirm, settings, server.name) || undefined
   const isDerived = isUndoDerived(settings, server.name)
   return {
     entry,
     scopes: entry.isBuiltin ? [] : requirementOf(entry, server),
-    asking: askingOf(entry, server, own),
+    confirmation: confirmationOf(entry, server, confirmSettings),
     undoing: judgeUndo(entry, all, { tools: server.tools, isDerived }),
   }
 }
 
-function askingOf(
+function confirmationOf(
   entry: Descriptor,
   server: UpstreamSettings,
   settings: ConfirmSettings | undefined,
-): Asking {
+): ConfirmationRule {
   if (!settings) return { when: 'never', isOutOfBand: false, why: ['features.confirm is off'] }
   const rule = ruleOf(entry.name, server, settings)
-  const why = [...said(entry, server, settings), `its risk is ${entry.classification.risk}`]
+  const why = [...configuredReasons(entry, server, settings), `its risk is ${entry.classification.risk}`]
   if (!rule) return { when: 'never', isOutOfBand: false, why }
   if (!needsConfirmation(rule, entry) && !rule.isPivot) return { when: 'never', isOutOfBand: false, why }
   const when = needsConfirmation(rule, entry) ? 'always' : 'in_transactions'
@@ -82,11 +82,15 @@ const keys = [
   ['approvers', 'approvers'],
 ] as const
 
-/** What the configuration says that has to do with asking. */
-function said({ name }: Descriptor, { tools }: UpstreamSettings, { level }: ConfirmSettings): string[] {
+/** The settings that decide about confirmation. */
+function configuredReasons(
+  { name }: Descriptor,
+  { tools }: UpstreamSettings,
+  { level }: ConfirmSettings,
+): string[] {
   const found = keys.flatMap(([key, written]) => {
     const setting = settingOf(tools, name, key)
-    return setting ? [`the configuration says ${written}: ${String(setting.value)} for ${setting.glob}`] : []
+    return setting ? [`the configuration has ${written}: ${String(setting.value)} for ${setting.glob}`] : []
   })
-  return found.length > 0 ? found : [`features.confirm asks from this level on: ${level}`]
+  return found.length > 0 ? found : [`features.confirm requires confirmation from level ${level} on`]
 }

@@ -1,11 +1,11 @@
-/** Calls that the gateway makes itself, with the rights of a caller. */
+/** Calls that the gateway makes itself, with the permissions of a caller. */
 import type { Call } from '../core/call.ts'
 import { Payload } from '../core/payload.ts'
 import type { InternalCall } from '../features/feature.ts'
 import { NS } from '../protocol/meta-keys.ts'
 import { ownCall } from '../protocol/lift.ts'
 
-/** A call of a tool that the gateway makes itself. */
+/** Creates a tool call of the gateway itself. */
 export function internalCall({
   purpose,
   principal,

@@ -1,93 +1,148 @@
 /**
- * The gateway's own keys: encryption of request state, the token vault, and signatures. They live in the
- * store, so that all members share them, and are cached for a minute.
+ * The gateway's own keys: for encryption of request state, for the token vault, and for signatures. They are in
+ * the store, so that all members share them, and are cached for a minute.
  */
 import { randomBytes } from 'node:crypto'
 import { asGatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 
-/** The gateway's own keys. They are made once and kept in the store, so gateways that share a store share them. */
+/** The gateway's own keys, generated once and stored, so that all gateways that share a store share them. */
 export interface Keys {
-  /** What states are sealed with: by the first, and opened by any. */
+  /** The keys of request state: the first encrypts, any of them decrypts. */
   encryptionKeys(): readonly Buffer[]
-  /** What the vault of users' grants is locked with. @throws SERVER_UNAVAILABLE */
+  /** The key that encrypts the vault of users' grants. @throws SERVER_UNAVAILABLE */
   vault(): Promise<Buffer>
-  /** Claims as a compact JWS, with who signed them and when. @throws SERVER_UNAVAILABLE */
-  sign(claims: Readonly<Record<string, unknown>>): Promise<string>
-  /** Claims as a compact JWS that holds the key it is verified with. @throws SERVER_UNAVAILABLE */
-  prove(claims: Readonly<Record<string, unknown>>): Promise<string>
-  /** The thumbprint of the key that signs (RFC 7638). @throws SERVER_UNAVAILABLE */
+  /** Signs claims as a compact JWS, with issuer and time. @throws SERVER_UNAVAILABLE */
+  sign(claims: Claims): Promise<string>
+  /** Signs claims as a compact JWS that embeds the public key. @throws SERVER_UNAVAILABLE */
+  prove(claims: Claims): Promise<string>
+  /** The thumbprint of the signing key (RFC 7638). @throws SERVER_UNAVAILABLE */
   thumbprint(): Promise<string>
-  /** What signatures are verified with, as a JSON Web Key Set. @throws SERVER_UNAVAILABLE */
+  /** The public signing key as a JSON Web Key Set. @throws SERVER_UNAVAILABLE */
   published(): Promise<{ readonly keys: readonly unknown[] }>
 }
 
-/** How long to wait before the store is asked again, in milliseconds. */
+type Claims = Readonly<Record<string, unknown>>
+
+/** The delay after which the store is read again, in milliseconds. */
 const STORE_RETRY_DELAY_MS = 5000
 /**
- * How long a key is taken to be in the store, in milliseconds. One that a store lost which was emptied is put back
- * then, or else gateways that are started later would have others than those that run.
+ * How long a key is assumed to be in the store, in milliseconds. After that, a key that an emptied store lost is
+ * written again: otherwise gateways started later would use other keys than those that run.
  */
 const KEY_STALE_MS = 60_000
 const ALGORITHM = 'ES256'
-/** The name of the key that signs. */
+/** The name of the signing key. */
 const SIGNING = 'signing'
 
 type Jose = typeof import('jose')
+type Jwk = Record<string, unknown>
 
-/** A key as it was found, and when. */
-interface Kept {
+/** A key and when it was read, by `performance.now()`. */
+interface CachedKey {
   readonly text: Promise<string>
   readonly at: number
 }
 
-/** Keys in a store, which may become another one. `issuer` says who signs. */
-export function createKeys(store: () => Store, { issuer, log }: { issuer(): string; log: Log }): Keys {
-  const own = randomBytes(32)
-  const kept = new WeakMap<Store, Map<string, Kept>>()
-  const seals = new WeakMap<Store, readonly Buffer[]>()
-  let askedAt = -Infinity
-  let asked: Store | undefined
-  let isWarned = false
+interface KeysOptions {
+  /** The `iss` claim of signatures. */
+  issuer(): string
+  readonly log: Log
+}
 
-  const keep = (
+/** Creates the keys of a store; a reload may replace the store. */
+export function createKeys(store: () => Store, options: KeysOptions): Keys {
+  return new StoredKeys(store, options)
+}
+
+class StoredKeys implements Keys {
+  readonly #store: () => Store
+  readonly #options: KeysOptions
+  /** Encrypts until the shared key is known. */
+  readonly #processKey = randomBytes(32)
+  readonly #cached = new WeakMap<Store, Map<string, CachedKey>>()
+  readonly #encryptionKeys = new WeakMap<Store, readonly Buffer[]>()
+  #loadedAt = -Infinity
+  #loadedFrom: Store | undefined
+  #hasWarned = false
+
+  constructor(store: () => Store, options: KeysOptions) {
+    this.#store = store
+    this.#options = options
+  }
+
+  // Arrow functions, because the keys are passed on as functions.
+
+  readonly encryptionKeys = (): readonly Buffer[] => {
+    const current = this.#store()
+    const found = this.#encryptionKeys.get(current)
+    const staleAfter = found ? KEY_STALE_MS : STORE_RETRY_DELAY_MS
+    if (this.#loadedFrom !== current || performance.now() - this.#loadedAt > staleAfter) {
+      this.#loadedFrom = current
+      this.#loadedAt = performance.now()
+      void this.#loadEncryptionKey()
+    }
+    return found ?? [this.#processKey]
+  }
+
+  // Never from the cache: it is rarely used, and grants encrypted with a key that the store lost are lost.
+  readonly vault = async (): Promise<Buffer> => Buffer.from(await this.#load('vault', secret, 0), 'base64url')
+
+  readonly sign = (claims: Claims): Promise<string> =>
+    this.#signed({ ...claims, iss: this.#options.issuer() }, ({ kid }) => ({ kid: String(kid) }))
+
+  readonly prove = (claims: Claims): Promise<string> =>
+    this.#signed(claims, ({ kty, crv, x, y }) => ({ jwk: { kty, crv, x, y } }))
+
+  readonly thumbprint = async (): Promise<string> => String((await this.#signingKey()).jwk['kid'])
+
+  readonly published = async (): Promise<{ readonly keys: readonly unknown[] }> => ({
+    keys: [publicPart((await this.#signingKey()).jwk)],
+  })
+
+  /** The cached key; read from the store, or generated there, once it is older than `staleAfter` milliseconds. */
+  #load(
     name: string,
-    make: () => Promise<string> | string,
-    trust: number = KEY_STALE_MS,
-  ): Promise<string> => {
-    const current = store()
-    const keys = kept.get(current) ?? new Map<string, Kept>()
-    kept.set(current, keys)
+    generate: () => Promise<string> | string,
+    staleAfter: number = KEY_STALE_MS,
+  ): Promise<string> {
+    const current = this.#store()
+    const keys = this.#cached.get(current) ?? new Map<string, CachedKey>()
+    this.#cached.set(current, keys)
     const known = keys.get(name)
-    if (known && performance.now() - known.at < trust) return known.text
+    if (known && performance.now() - known.at < staleAfter) return known.text
     const text = known
-      ? findOrMake(current, keyOf(name), () => known.text).catch(() => known.text)
-      : findOrMake(current, keyOf(name), make)
+      ? findOrCreate(current, keyOf(name), () => known.text).catch(() => known.text)
+      : findOrCreate(current, keyOf(name), generate)
     keys.set(name, { text, at: performance.now() })
     text.catch(() => keys.delete(name))
     return text
   }
 
-  const ask = async (): Promise<void> => {
-    const current = store()
+  async #loadEncryptionKey(): Promise<void> {
+    const current = this.#store()
     try {
-      // One that is still being reached is not away.
+      // A store that is still connecting is not unavailable.
       await current.opened?.()
-      const key = Buffer.from(await keep('seal', secret), 'base64url')
-      const [before] = seals.get(current) ?? []
-      // What was sealed before it was known can still be opened.
-      seals.set(current, before === undefined || before.equals(key) ? [key, own] : [key, before, own])
+      const key = Buffer.from(await this.#load('seal', secret), 'base64url')
+      const [before] = this.#encryptionKeys.get(current) ?? []
+      // The process key stays: state that it encrypted must still decrypt.
+      const keys =
+        before === undefined || before.equals(key) ? [key, this.#processKey] : [key, before, this.#processKey]
+      this.#encryptionKeys.set(current, keys)
     } catch (error) {
-      if (!isWarned)
-        log.warn('key.own', { use: 'states are sealed for this process alone', ...reasonOf(error) })
-      isWarned = true
+      if (!this.#hasWarned) {
+        const use = 'request state is encrypted with a key of this process only'
+        this.#options.log.warn('key.own', { use, ...reasonOf(error) })
+      }
+      this.#hasWarned = true
     }
   }
 
-  const signing = async (): Promise<{ jose: Jose; jwk: Record<string, unknown> }> => {
+  async #signingKey(): Promise<{ jose: Jose; jwk: Jwk }> {
     const jose = await import('jose')
-    const text = await keep(SIGNING, async () => {
+    const text = await this.#load(SIGNING, async () => {
       const { privateKey } = await jose.generateKeyPair(ALGORITHM, { extractable: true })
       const jwk = await jose.exportJWK(privateKey)
       return JSON.stringify({
@@ -100,40 +155,16 @@ export function createKeys(store: () => Store, { issuer, log }: { issuer(): stri
     return { jose, jwk: JSON.parse(text) }
   }
 
-  const signed = async (
-    claims: Readonly<Record<string, unknown>>,
-    header: (jwk: Record<string, unknown>) => Readonly<Record<string, unknown>>,
-  ): Promise<string> => {
-    const { jose, jwk } = await signing()
+  async #signed(claims: Claims, headerOf: (jwk: Jwk) => Readonly<Jwk>): Promise<string> {
+    const { jose, jwk } = await this.#signingKey()
     return new jose.SignJWT({ ...claims })
-      .setProtectedHeader({ alg: ALGORITHM, typ: 'JWT', ...header(jwk) })
+      .setProtectedHeader({ alg: ALGORITHM, typ: 'JWT', ...headerOf(jwk) })
       .setIssuedAt()
       .sign(await jose.importJWK(jwk, ALGORITHM))
   }
-
-  return {
-    encryptionKeys: () => {
-      const current = store()
-      const found = seals.get(current)
-      if (asked !== current || performance.now() - askedAt > (found ? KEY_STALE_MS : STORE_RETRY_DELAY_MS)) {
-        asked = current
-        askedAt = performance.now()
-        void ask()
-      }
-      return found ?? [own]
-    },
-    // It is seldom used, and what was locked with another is lost.
-    vault: async () => Buffer.from(await keep('vault', secret, 0), 'base64url'),
-    sign: (claims) => signed({ ...claims, iss: issuer() }, ({ kid }) => ({ kid: String(kid) })),
-    prove: (claims) => signed(claims, ({ kty, crv, x, y }) => ({ jwk: { kty, crv, x, y } })),
-    thumbprint: async () => String((await signing()).jwk['kid']),
-    published: async () => {
-      return { keys: [publicPart((await signing()).jwk)] }
-    },
-  }
 }
 
-/** What signatures of the gateways that share a store are verified with; nothing where none of them signed yet. */
+/** The public signing key of the gateways that share a store; undefined before the first signature. */
 export async function signingKeyIn(store: Pick<Store, 'get'>): Promise<unknown> {
   const text = await store.get(keyOf(SIGNING))
   if (text === undefined) return undefined
@@ -145,16 +176,20 @@ function publicPart({ d: _private, ...jwk }: Record<string, unknown>): Record<st
   return jwk
 }
 
-/** Where a key is kept. */
+/** The key of the store under which it is. */
 function keyOf(name: string): string {
   return `key:${name}`
 }
 
-async function findOrMake(store: Store, key: string, make: () => Promise<string> | string): Promise<string> {
+async function findOrCreate(
+  store: Store,
+  key: string,
+  create: () => Promise<string> | string,
+): Promise<string> {
   const found = await store.get(key)
   if (found !== undefined) return found
-  const made = await make()
-  return (await store.setIfAbsent(key, made, FOREVER)) ?? made
+  const created = await create()
+  return (await store.setIfAbsent(key, created, FOREVER)) ?? created
 }
 
 function secret(): string {

@@ -1,4 +1,4 @@
-/** Connects the observers to a gateway: levels for gauges, timed store operations, the way of a call. */
+/** Connects metrics, tracing and the audit log to a gateway: values of gauges, timed store operations, peer addresses. */
 import type { Call, Target } from '../core/call.ts'
 import { errorCodes } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
@@ -10,19 +10,19 @@ import type { Store } from '../store/store.ts'
 import type { Upstream } from '../upstream/upstream.ts'
 import { isProtocolMethod } from '../protocol/methods.ts'
 
-/** What of the gateway is looked at from outside, as it is just then. */
+/** The current state of the gateway that is observed. */
 interface View {
   upstreams(): ReadonlyMap<string, Upstream>
   features(): readonly { readonly instance: { readonly methods?: Readonly<Record<string, unknown>> } }[]
-  /** How many sessions of clients there are. */
+  /** The number of client sessions. */
   sessions(): number
-  /** How many calls wait for the approval of a person; unknown where the store does not answer. */
+  /** The number of calls that wait for approval; undefined if the store does not respond. */
   pendingApprovals(): Promise<number | undefined>
-  /** Where the heads of audit logs are kept besides the files. */
+  /** The store of audit log heads, in addition to the files. */
   anchors?(): Anchors | undefined
 }
 
-/** Everything that observes the calls of a gateway. */
+/** Creates the observers of the calls of a gateway. */
 export function createObserving(log: Log, view: View): Observing {
   const isOwnMethod = (name: string): boolean =>
     view.features().some(({ instance: { methods = {} } }) => Object.hasOwn(methods, name))
@@ -42,12 +42,12 @@ export function createObserving(log: Log, view: View): Observing {
   })
 }
 
-/** Whether a server can be reached; unknown of one that was never tried, as it is for users who signed in alone. */
+/** Whether a server is reachable; undefined before the first attempt, for example if it requires users to sign in. */
 const isUp = { ok: true, failing: false, starting: undefined } as const
 
 const outcomes = new Set([...errorCodes, 'ok', 'tool_error', 'ask'])
 
-/** Whether a server's list, where that is known, has the tool a call came to. */
+/** Whether the known tool list of the server contains the called tool. */
 function isListed(upstream: Upstream | undefined, call: Call, target: Target): boolean {
   const { name } = target
   if (!upstream || name === undefined || upstream.status.connections === 0) return false
@@ -57,7 +57,7 @@ function isListed(upstream: Upstream | undefined, call: Call, target: Target): b
   return false
 }
 
-/** How a server is reached, for those who look at the way of a call. */
+/** The transport and address of a server, for traces. */
 export function wayTo(upstream: Upstream | undefined, call: Call): Way {
   if (!upstream || upstream.settings.reach.kind === 'command') return { transport: 'pipe' }
   const { hostname, port, protocol } = new URL(upstream.settings.reach.url)
@@ -66,7 +66,7 @@ export function wayTo(upstream: Upstream | undefined, call: Call): Way {
   return { transport: 'tcp', address: hostname, port: port === '' ? usual : Number(port), revision }
 }
 
-/** The same store, with each operation timed. */
+/** Wraps a store so that each operation is timed. */
 export function timed(store: Store, { metrics }: Observing): Store {
   const timing = <Result>(name: string, operation: () => Promise<Result>): Promise<Result> => {
     const start = performance.now()

@@ -9,14 +9,14 @@ export type { Audit }
 export { anchorsIn } from './startup.ts'
 export { verifyAudit } from '../observability/audit/verify.ts'
 
-/** Whether the store has to be opened to know that it can be: usually it opens later, at the first use. */
+/** Whether the store must be opened at startup to know that it is usable; normally it opens at the first use. */
 export function isStoreDoubtful({ store }: Settings): boolean {
   return mayBeUnusable(store)
 }
 
 /**
- * Has a store go on with what is there, where what it promised is gone. Whether there was anything to accept.
- * @throws Error where it is forgotten with its process, or cannot be used even so
+ * Accepts the current content of a store that lost data. Returns whether there was a loss to accept.
+ * @throws Error if the store is in memory, or cannot be used
  */
 export async function acceptStore(settings: Settings, log: Log): Promise<boolean> {
   const { store } = settings
@@ -34,11 +34,11 @@ export async function acceptStore(settings: Settings, log: Log): Promise<boolean
   return true
 }
 
-/** The store of gateways that may be running, for a command. @throws Error where it is forgotten with its process */
+/** Opens the store of gateways that may be running. @throws Error if the store is in memory, or cannot be used */
 export async function openSharedStore({ store: settings }: Settings, log: Log): Promise<PortableStore> {
   if (settings.kind === 'memory')
     throw new Error(
-      'store: memory is forgotten with the process that has it, so nothing can be seen from here. Remove it for the default, a folder, or name Redis',
+      'store: memory exists only inside the process of the gateway, so a command cannot read it. Remove the setting to use the default, a folder, or use Redis',
     )
   const store = openPortable(settings, log)
   await store.opened?.()
@@ -49,8 +49,8 @@ export async function openSharedStore({ store: settings }: Settings, log: Log): 
 }
 
 /**
- * Does what stands in the audit log of the gateways, where they keep one: it is open before anything is done. While a
- * gateway writes to its file, this one has a file of its own beside it. @throws Error where it cannot be opened
+ * Runs `act` with the audit log, if one is configured, opened first. While a gateway writes to the file, this process
+ * writes to a separate file next to it. @throws Error if the log cannot be opened
  */
 export async function audited<Result>(
   { observe: { audit: settings } }: Settings,

@@ -1,6 +1,6 @@
 /**
- * One generation of the configuration: upstreams, catalog, chains, features and their services. Never changed
- * in place; a reload builds the next one and keeps the servers whose settings are equal.
+ * One generation of the configuration: upstreams, catalog, middleware chains, features and their services. It is
+ * immutable; a reload creates the next one and keeps the servers whose settings are equal.
  */
 import { type HiddenName, hiddenText } from '../catalog/aggregate.ts'
 import { createCallStatistics } from '../catalog/server-records.ts'
@@ -60,7 +60,7 @@ import {
 import { internalCall } from './internal-call.ts'
 import { wayTo } from './observers.ts'
 
-/** What lasts longer than one version of the settings. */
+/** The parts that outlive one version of the settings. */
 export interface ProcessState {
   readonly variables: Variables
   readonly log: Log
@@ -75,7 +75,7 @@ export interface ProcessState {
 }
 
 /**
- * Everything that one version of the configuration makes. Its parts never change; `ended` is aborted when another
+ * Everything created from one version of the configuration. Its parts never change; `ended` is aborted when another
  * runtime takes over.
  */
 export class Runtime implements HttpRuntime {
@@ -84,9 +84,9 @@ export class Runtime implements HttpRuntime {
   readonly services: Services
   readonly active: readonly ActiveFeature[]
   readonly catalog: Catalog
-  /** What the names in the configuration are held against servers by. */
+  /** Checks the tool names in the configuration against the lists of servers. */
   readonly names: NameCheck
-  /** Aborted when other settings take over. */
+  /** Aborted when another runtime takes over. */
   readonly ended = new AbortController()
   readonly documents: readonly DocumentPath[]
   readonly statusMapping: StatusMapping | undefined
@@ -96,7 +96,7 @@ export class Runtime implements HttpRuntime {
   readonly #statistics = createCallStatistics()
   #records: ServerRecords | undefined
 
-  /** Puts the parts together; servers that are configured as `before` are kept. */
+  /** Creates the parts; servers in `before` with equal settings are kept. */
   constructor(settings: Settings, before: ReadonlyMap<string, Upstream>, process: ProcessState) {
     const { log } = process
     this.settings = settings
@@ -129,7 +129,7 @@ export class Runtime implements HttpRuntime {
     return this.upstreams.has(upstream)
   }
 
-  /** What the server's own list says of the tool a call names. */
+  /** The called tool in the list of its server. */
   tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined> {
     return this.upstreams.get(call.target.upstream ?? '')?.tool(call)
   }
@@ -143,26 +143,26 @@ export class Runtime implements HttpRuntime {
     return found instanceof Promise ? found.then(mirrorOf) : mirrorOf(found)
   }
 
-  /** Whether the caller is permitted to make a call of a tool; the call is not made. */
+  /** Whether the caller may make a tool call; the call is not made. */
   async isPermitted(call: Call): Promise<boolean> {
     const found = await this.catalog.resolve(call)
     const guard = this.active.find(({ name }) => name === permissions.name)
     if (!found || !guard?.isOn(found.target.upstream)) return true
-    const policy = guard.instance.middleware?.(found.target)
+    const middleware = guard.instance.middleware?.(found.target)
     return compose(
-      this.#withTool(found.target, [policy]),
-      async () => nothing,
+      this.#withTool(found.target, [middleware]),
+      async () => emptyResult,
     )(found).then(
       () => true,
       () => false,
     )
   }
 
-  /** A document about a server, or about all of them, without secrets. */
-  async describe<Made>(
+  /** Creates a document about one server, or about all of them, without secrets. */
+  async describe<Document>(
     upstream: string | undefined,
-    make: (description: ServerDescription) => Made,
-  ): Promise<Made> {
+    make: (description: ServerDescription) => Document,
+  ): Promise<Document> {
     return this.#descriptions.clean(make(await this.#descriptions.of(upstream)))
   }
 
@@ -271,9 +271,9 @@ export class Runtime implements HttpRuntime {
       isGuarded: services.gateway.isGuarded,
       page: this.#process.page,
       isHiding: (upstream) => {
-        const asked = upstream === undefined ? [undefined, ...upstreams.keys()] : [upstream]
-        const chosen = asked.map((name) => settingsFor(permissions, settings, name))
-        return chosen.some((each) => each && each.hide_unpermitted === true)
+        const names = upstream === undefined ? [undefined, ...upstreams.keys()] : [upstream]
+        const permissionSettings = names.map((name) => settingsFor(permissions, settings, name))
+        return permissionSettings.some((each) => each && each.hide_unpermitted === true)
       },
       handle: services.invoker.call,
     })
@@ -284,7 +284,7 @@ export class Runtime implements HttpRuntime {
     const { observing, log } = this.#process
     return createCatalog({
       upstreams: new Map([...this.upstreams].map(([name, upstream]) => [name, upstream.handle])),
-      policies: (target) => this.#policies(target),
+      policies: (target) => this.#middlewares(target),
       observe: observe(observing),
       viewMiddleware: (method) => active.map(({ instance }) => instance.responseMiddleware?.(method)),
       isAggregate: settings.listen.aggregate,
@@ -297,13 +297,13 @@ export class Runtime implements HttpRuntime {
     })
   }
 
-  /** What calls of a target pass, outermost first. */
-  #policies(target: Target): readonly (Middleware | undefined)[] {
+  /** The middleware of a target, outermost first. */
+  #middlewares(target: Target): readonly (Middleware | undefined)[] {
     const { observing } = this.#process
     const upstream = target.isBuiltin ? undefined : this.upstreams.get(target.upstream ?? '')
     return [
       observeTarget(observing, target),
-      // Features look at the lists of a server, which may be for users who signed in alone.
+      // Features read the lists of a server, which may require the user to sign in.
       upstream?.guard,
       ...this.#withTool(target, middlewaresOf(this.active, target)),
       this.#records && this.#statistics.middleware(target),
@@ -311,7 +311,7 @@ export class Runtime implements HttpRuntime {
     ]
   }
 
-  /** Some middleware below the one that resolves the tool, where there is any: a list costs time. */
+  /** Adds the middleware that resolves the tool, if there is any below it: listing tools takes time. */
   #withTool(target: Target, below: readonly (Middleware | undefined)[]): readonly (Middleware | undefined)[] {
     const { method, upstream = '', name = '' } = target
     if (method !== 'tools/call' || below.every((each) => each === undefined)) return below
@@ -320,7 +320,7 @@ export class Runtime implements HttpRuntime {
   }
 }
 
-/** The servers of a configuration; those that are configured as before are kept. */
+/** The servers of a configuration; those with unchanged settings are kept. */
 function upstreamsOf(
   settings: Settings,
   before: ReadonlyMap<string, Upstream>,
@@ -328,23 +328,22 @@ function upstreamsOf(
 ): ReadonlyMap<string, Upstream> {
   return new Map(
     settings.upstreams.map((each) => {
-      const same = before.get(each.name)
-      if (same && settingsEqual(same.settings, each)) return [each.name, same]
-      const own = withFields(log, { upstream: each.name })
-      return [each.name, createUpstream(each, { variables, oauth, log: own })]
+      const previous = before.get(each.name)
+      if (previous && settingsEqual(previous.settings, each)) return [each.name, previous]
+      const upstreamLog = withFields(log, { upstream: each.name })
+      return [each.name, createUpstream(each, { variables, oauth, log: upstreamLog })]
     }),
   )
 }
 
-/** Whether callers are told apart, or the profile is `corporate`. */
+/** Whether callers are authenticated, or the profile is `corporate`. */
 function isGuarded({ profile, auth }: Settings): boolean {
   return profile === 'corporate' || isProtected(auth)
 }
 
 /**
- * The command that approves a call. Whoever started a gateway on stdio, or one that only this machine can reach and
- * that authenticates no caller, runs the command too: it names the configuration or the store, so that it works from
- * any folder. Remote callers see no path of this machine.
+ * The command that approves a call. It includes the configuration file or store only if the reader is on this machine
+ * (stdio, or an unauthenticated gateway on loopback), so that it works from any folder. Remote callers see no local path.
  */
 function approvalCommand(id: string, { file, store, listen, auth }: Settings, isHttp: boolean): string {
   const command = ['gatehouse', 'approvals', 'approve', id]
@@ -354,13 +353,13 @@ function approvalCommand(id: string, { file, store, listen, auth }: Settings, is
   return joinCommand(store.kind === 'folder' ? [...command, '--store', store.path] : command)
 }
 
-/** Together with other servers it has other names there than alone. */
+/** The endpoints of a server; its tools may have different names when it is aggregated with others. */
 function entrancesOf(name: string, { upstreams, listen }: Settings): readonly string[] {
   const shared = upstreams.length === 1 ? ['/mcp'] : listen.aggregate ? ['/mcp of all servers'] : []
   return ['stdio', `/mcp/${name}`, ...shared, ...(listen.legacySse ? ['/sse'] : [])]
 }
 
-/** The tools a server lists by itself. @throws SERVER_UNAVAILABLE, and what it answers */
+/** The tools that a server lists. @throws SERVER_UNAVAILABLE, and the errors of the server */
 async function listedBy(upstream: Upstream | undefined): Promise<readonly Payload[]> {
   if (!upstream) return []
   const { problem } = upstream.status
@@ -370,16 +369,16 @@ async function listedBy(upstream: Upstream | undefined): Promise<readonly Payloa
   return listAllPages(upstream.handle, call, 'tools/list')
 }
 
-/** Whether it may be found out from a server's own tools how one of them is undone. */
+/** Whether undo rules are derived from the tools of a server. */
 export function isUndoDerived(settings: Settings, upstream: string): boolean {
-  const own = settingsFor(transactions, settings, upstream)
-  return own && own.auto_undo === true
+  const feature = settingsFor(transactions, settings, upstream)
+  return feature && feature.auto_undo === true
 }
 
-/** How many names that are left out are remembered as reported. */
+/** How many reported hidden names are remembered. */
 const MAX_REPORTED_NAMES = 1000
 
-/** Logs each name that is left out once. */
+/** Logs each hidden name once. */
 function reportOnce(log: Log): (hidden: HiddenName) => void {
   const reported = new Set<string>()
   return (hidden) => {
@@ -389,9 +388,9 @@ function reportOnce(log: Log): (hidden: HiddenName) => void {
   }
 }
 
-const nothing: Outcome = { kind: 'result', result: Payload.of({}) }
+const emptyResult: Outcome = { kind: 'result', result: Payload.of({}) }
 
-/** Reaches each server once. Resolves with what does not go together with what they list. */
+/** Connects to each server once. Resolves with the settings that contradict what the servers list. */
 export async function startUp(
   { upstreams, catalog, active, names, ended }: Runtime,
   log: Log,
@@ -407,7 +406,7 @@ export async function startUp(
     names.all(),
     ...active.map(async ({ instance }) => (await instance.problems?.()) ?? []),
   ])
-  // What cannot be taken up just then, as the store is away, is no reason not to serve.
+  // A feature that cannot start because the store is unavailable does not prevent serving.
   if (!ended.signal.aborted)
     for (const { instance } of active) if (instance.start) background(instance.start(), log)
   return [
@@ -418,12 +417,12 @@ export async function startUp(
   ]
 }
 
-/** Resolves once the features have ended what they had begun, whatever became of it. */
+/** Resolves once all features are closed, whether they succeeded or not. */
 export async function closeFeatures({ active }: Runtime): Promise<void> {
   await Promise.allSettled(active.map(async ({ instance }) => instance.close?.()))
 }
 
-/** Ends what was put together before; servers that go on are kept. */
+/** Closes the previous runtime; servers that the next one uses are kept. */
 export function retireRuntime(
   before: Runtime,
   { upstreams }: Runtime,
@@ -437,39 +436,39 @@ export function retireRuntime(
   background(closeFeatures(before), log)
 }
 
-interface Asked {
+interface QuotaRequest {
   readonly principal: Principal
-  /** The server, and its tool as it knows it. */
+  /** The server, and the name of its tool on that server. */
   readonly upstream: string | undefined
   readonly name: string | undefined
-  /** What a server says is left of its own limit. */
+  /** The remaining rate limit that a server reports. */
   quota(upstream: string): Quota | undefined
 }
 
 /**
- * What is left to a caller to call: of its budget, where a call costs something; else of the limit that leaves it
- * least, be it one of the gateway or that of the server.
+ * The remaining quota of a caller: of its budget if calls have a cost, else of the most restrictive limit of the
+ * gateway or the server.
  */
 async function remainingQuotaOf(
   active: readonly ActiveFeature[],
-  { principal, upstream, name, quota }: Asked,
+  { principal, upstream, name, quota }: QuotaRequest,
 ): Promise<RemainingQuota | undefined> {
   const target: Target = {
     method: 'tools/call',
     ...(upstream !== undefined && { upstream }),
     ...(name !== undefined && { name }),
   }
-  const own = await Promise.all(
+  const limits = await Promise.all(
     active.map(async ({ instance, isOn }) =>
-      // Numbers are left out where the store that counts is away.
+      // Omitted if the store with the counters is unavailable.
       isOn(upstream) ? instance.remainingQuota?.(target, principal).catch(() => undefined) : undefined,
     ),
   )
   const server = upstream === undefined ? undefined : quota(upstream)
   const all = [
-    ...own.flatMap((each) => each ?? []),
+    ...limits.flatMap((each) => each ?? []),
     ...(server ? [{ ...server, of: 'server' } as const] : []),
   ]
-  const [least] = all.toSorted((one, other) => one.remaining - other.remaining)
-  return all.find((each) => each.of === 'budget') ?? least
+  const [lowest] = all.toSorted((one, other) => one.remaining - other.remaining)
+  return all.find((each) => each.of === 'budget') ?? lowest
 }

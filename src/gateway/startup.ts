@@ -1,4 +1,4 @@
-/** Reaches every server once at start, when the store is ready, and reports what does not fit together. */
+/** Connects to every server at startup, once the store is ready, and reports inconsistencies. */
 import { hostname } from 'node:os'
 import type { Finding } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
@@ -8,40 +8,40 @@ import { type Store, FOREVER } from '../store/store.ts'
 import { type Runtime, startUp } from './runtime.ts'
 
 /**
- * Reaches the store and each server once. What is kept in a folder has to be there before anything is promised;
- * Redis may be away for a while.
+ * Connects to the store and to each server. A folder must be openedStore before the gateway serves; Redis may be
+ * temporarily unavailable.
  */
-export async function startWithStore(built: Runtime, store: Store, log: Log): Promise<readonly Finding[]> {
-  const warming = startUp(built, log)
-  // It is looked at below, unless the store is in the way.
-  warming.catch(() => undefined)
-  const problem = await problemOf(store, built.settings)
-  return problem === undefined ? warming : [{ path: ['store'], message: problem }]
+export async function startWithStore(runtime: Runtime, store: Store, log: Log): Promise<readonly Finding[]> {
+  const starting = startUp(runtime, log)
+  // Awaited below, unless the store has a problem.
+  starting.catch(() => undefined)
+  const problem = await problemOf(store, runtime.settings)
+  return problem === undefined ? starting : [{ path: ['store'], message: problem }]
 }
 
-/** A store once it is open. @throws Error where it is a folder that cannot be used; it is closed then */
-export async function usable(store: Store, settings: Settings): Promise<Store> {
+/** Waits until a store is open. @throws Error if it is a folder that cannot be used; the store is closed then */
+export async function openedStore(store: Store, settings: Settings): Promise<Store> {
   const problem = await problemOf(store, settings)
   if (problem === undefined) return store
   await store.close()
   throw new Error(`store: ${problem}`)
 }
 
-/** Why the folder of a store cannot be used, once that is known. Redis may be away for a while. */
+/** Why the folder of a store cannot be used. Redis may be temporarily unavailable. */
 async function problemOf(store: Store, settings: Settings): Promise<string | undefined> {
   await store.opened?.()
   return settings.store.kind === 'folder' ? store.unavailableReason : undefined
 }
 
-// Joins audit logs and the store: where the head of a log is kept besides its files, for the gateway that writes it and for
-// the command that verifies it. Both name a log alike, or the command finds nothing.
+// Anchors of audit logs: the head of a log is also in the store. The gateway that writes a log and the command that
+// verifies it must use the same key.
 
-/** The heads of audit logs in a store; undefined where the store is forgotten with its process. */
+/** The heads of audit logs in a store; undefined for a store in memory. */
 export function anchorsIn(
   { store: { kind } }: Pick<Settings, 'store'>,
   store: () => Pick<Store, 'get' | 'put'>,
 ): Anchors | undefined {
   if (kind === 'memory') return undefined
-  // A folder is of one machine, whatever that is called today.
+  // A folder belongs to one machine, whose hostname may change.
   return createAnchors(store, { host: kind === 'redis' ? hostname() : '', ttl: FOREVER })
 }

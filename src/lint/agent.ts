@@ -1,12 +1,12 @@
-/** Assertions about documents for agents and about versions. */
+/** Assertions about documents for agents, and about versions. */
 import { readDeprecation } from '../core/contract.ts'
 import { settingOf } from '../core/settings.ts'
 import {
   type Assertion,
   type Level,
-  type Verdict,
+  type RuleResult,
   fail,
-  ownersToSay,
+  ownerOnly,
   pass,
   repaired,
   unless,
@@ -16,36 +16,46 @@ import type { Subject, AuditedTool } from './subject.ts'
 const FEATURE = 'agent_profile'
 const fix = 'Set features.agent_profile for this upstream, or let the server publish it.'
 
-/** What agents and people read beside tools: briefings, and documents under reserved schemes. */
+/** Assertions about briefings, and about documents under reserved schemes. */
 export const agent: readonly Assertion[] = [
-  resource('C011', 'must', 'It is documented which profile the server keeps.', 'use://auth'),
-  resource('C022', 'should', 'project://version says the version.', 'project://version'),
-  resource('C069', 'must', 'Unusual ways to prove who one is are documented.', 'use://http-headers'),
-  resource('C084', 'must', 'The claims that are read are documented.', 'use://auth'),
+  resource('C011', 'must', 'The profile of the server is documented.', 'use://auth'),
+  resource('C022', 'should', 'project://version contains the version.', 'project://version'),
+  resource('C069', 'must', 'Non-standard authentication is documented.', 'use://http-headers'),
+  resource('C084', 'must', 'The evaluated token claims are documented.', 'use://auth'),
   prompt('C153', 'There is a prompt agent_brief.', 'agent_brief'),
   prompt('C154', 'There is a prompt agent_prompt.', 'agent_prompt'),
-  prompt('C155', 'The briefing says when to choose the server, and when not.', 'agent_brief', 'when that is'),
-  prompt('C156', 'The briefing is short.', 'agent_brief', 'whether its own is'),
+  prompt(
+    'C155',
+    'The briefing states when to choose the server, and when not.',
+    'agent_brief',
+    'when to choose it',
+  ),
+  prompt('C156', 'The briefing is short.', 'agent_brief', 'whether its own briefing is short'),
   prompt(
     'C157',
-    'The instructions go through each tool, its limits and examples.',
+    'The instructions cover each tool, its limits and examples.',
     'agent_prompt',
-    'whether its own do',
+    'whether its own instructions do',
   ),
   {
     id: 'C165',
     level: 'should',
-    text: 'The briefing and the instructions for agents are resources too.',
+    text: 'The briefing and the instructions for agents are also resources.',
     fix,
     check: (subject) => {
       const uris = ['brief', 'prompt'].map((name) => `${subject.upstream}://agent/${name}`)
       return uris.every((uri) => has(subject, uri)) ? pass(...uris) : gateways(subject, uris.join(', '))
     },
   },
-  resource('C166', 'must', 'Unusual headers are documented under use://http-headers.', 'use://http-headers'),
-  resource('C167', 'should', 'use://auth says how to prove who one is.', 'use://auth'),
-  resource('C168', 'should', 'project://version is there.', 'project://version'),
-  resource('C169', 'may', 'doc://readme is there.', 'doc://readme'),
+  resource(
+    'C166',
+    'must',
+    'Non-standard headers are documented under use://http-headers.',
+    'use://http-headers',
+  ),
+  resource('C167', 'should', 'use://auth documents how to authenticate.', 'use://auth'),
+  resource('C168', 'should', 'project://version exists.', 'project://version'),
+  resource('C169', 'may', 'doc://readme exists.', 'doc://readme'),
 ]
 
 function resource(id: string, level: Level, text: string, uri: string): Assertion {
@@ -58,8 +68,8 @@ function resource(id: string, level: Level, text: string, uri: string): Assertio
   }
 }
 
-/** A rule about a prompt; what only people can judge of it is `asks`. */
-function prompt(id: string, text: string, name: string, asks?: string): Assertion {
+/** A rule about a prompt; `ownerQuestion` is what only people can judge. */
+function prompt(id: string, text: string, name: string, ownerQuestion?: string): Assertion {
   return {
     id,
     level: 'should',
@@ -67,7 +77,9 @@ function prompt(id: string, text: string, name: string, asks?: string): Assertio
     fix,
     check: (subject) => {
       if (!subject.prompts.some((each) => each.name === name)) return gateways(subject, name)
-      return asks === undefined || subject.guards.has(FEATURE) ? pass(name) : ownersToSay(asks)
+      return ownerQuestion === undefined || subject.guards.has(FEATURE)
+        ? pass(name)
+        : ownerOnly(ownerQuestion)
     },
   }
 }
@@ -76,69 +88,69 @@ function has({ resources }: Subject, uri: string): boolean {
   return resources.some((each) => each.uri === uri)
 }
 
-function gateways({ guards }: Subject, what: string): Verdict {
+function gateways({ guards }: Subject, what: string): RuleResult {
   return guards.has(FEATURE)
     ? repaired(`the gateway: features.${FEATURE}`)
-    : fail(`${what} is not there, and features.${FEATURE} is off for this upstream`)
+    : fail(`${what} does not exist, and features.${FEATURE} is off for this upstream`)
 }
 
 const CONTRACT_FEATURE = 'contract'
-const ENDING = 'which of its tools will go, and when'
+const ENDING = 'which of its tools will be removed, and when'
 
-/** That what is offered has versions, and that what will go is announced. */
+/** Assertions about versions and deprecation. */
 export const contract: readonly Assertion[] = [
-  versioned('C016', 'must', 'What is offered has a version of its own.'),
-  versioned('C017', 'must', 'A change that breaks callers raises the first number of the version.'),
-  versioned('C018', 'must', 'An addition raises the second number of the version.'),
-  versioned('C019', 'must', 'Without a change only the third number is raised.'),
-  versioned('C212', 'must', 'It is known what callers rely on, and compared with what was.'),
-  versioned('C213', 'must', 'Additions and longer texts are told apart from breaks.'),
+  versioned('C016', 'must', 'The contract of the server has its own version.'),
+  versioned('C017', 'must', 'A breaking change raises the major version.'),
+  versioned('C018', 'must', 'An addition raises the minor version.'),
+  versioned('C019', 'must', 'Other changes raise only the patch version.'),
+  versioned('C212', 'must', 'The contract is recorded, and compared with the previous one.'),
+  versioned('C213', 'must', 'Additions and changed texts are distinguished from breaking changes.'),
   {
     id: 'C214',
     level: 'must',
-    text: 'What will go says so, and until when it stays.',
+    text: 'Deprecated items state that, and their end of support.',
     fix: 'Set deprecated of the tool, with a date: "use log_work, support ends 2027-03-31".',
     check: (subject) => {
       const ending = subject.tools.filter((tool) => isEnding(tool, subject))
-      if (ending.length === 0) return ownersToSay(ENDING)
-      return unless(ending.flatMap(endProblems), `${ending.length} looked at`)
+      if (ending.length === 0) return ownerOnly(ENDING)
+      return unless(ending.flatMap(endProblems), `${ending.length} checked`)
     },
   },
   {
     id: 'C215',
     level: 'must',
-    text: 'What will go is announced in the changelog.',
+    text: 'Deprecations are announced in the changelog.',
     fix: `Set features.${CONTRACT_FEATURE} for this upstream.`,
     check: (subject) => {
       if (subject.guards.has(CONTRACT_FEATURE))
         return repaired('gatehouse changelog, for tools with the setting deprecated')
       return subject.tools.some((tool) => isEnding(tool, subject))
         ? fail(`features.${CONTRACT_FEATURE} is off for this upstream`)
-        : ownersToSay(ENDING)
+        : ownerOnly(ENDING)
     },
   },
   {
     id: 'C216',
     level: 'must',
-    text: 'Nothing goes before its time.',
+    text: 'Nothing is removed before its end of support.',
     fix: `Set features.${CONTRACT_FEATURE} for this upstream, and deprecated of the tool.`,
     check: (subject) => {
       const gone = goneEarly(subject)
-      if (gone.length === 0) return ownersToSay('how long what it drops was announced')
+      if (gone.length === 0) return ownerOnly('how long before a removal it was announced')
       if (!subject.guards.has(CONTRACT_FEATURE))
-        return fail(...gone.map((name) => `${name}: is gone before its time`))
+        return fail(...gone.map((name) => `${name}: was removed before its end of support`))
       return repaired(
-        ...gone.map((name) => `${name}: calls are answered by the gateway until its time is over`),
+        ...gone.map((name) => `${name}: calls are answered by the gateway until the end of support`),
       )
     },
   },
-  versioned('C217', 'must', 'Who uses something hears of its change.'),
-  versioned('C218', 'must', 'Changes are written up in a changelog.'),
+  versioned('C217', 'must', 'Callers are notified of changes.'),
+  versioned('C218', 'must', 'Changes are recorded in a changelog.'),
   {
     id: 'C219',
     level: 'must',
-    text: 'The README says what is offered and within which limits.',
-    check: () => ownersToSay('what its README says'),
+    text: 'The README describes what is offered, and its limits.',
+    check: () => ownerOnly('what its README describes'),
   },
 ]
 
@@ -161,14 +173,14 @@ function isEnding({ name, definition }: AuditedTool, { settings }: Subject): boo
 }
 
 function endProblems({ name, definition }: AuditedTool): string[] {
-  const said = typeof definition.description === 'string' ? definition.description : ''
+  const text = typeof definition.description === 'string' ? definition.description : ''
   return [
-    ...(said.startsWith('[DEPRECATED]') ? [] : [`${name}: its description does not begin with [DEPRECATED]`]),
-    ...(readDeprecation(said).until === undefined ? [`${name}: does not say until when it stays`] : []),
+    ...(text.startsWith('[DEPRECATED]') ? [] : [`${name}: its description does not begin with [DEPRECATED]`]),
+    ...(readDeprecation(text).until === undefined ? [`${name}: does not state its end of support`] : []),
   ]
 }
 
-/** Tools by name that the configuration says will go, that are gone, and whose time is not over. */
+/** The names of tools that are deprecated in the configuration, and removed before their end of support. */
 function goneEarly({ settings, tools }: Subject): string[] {
   return Object.entries(settings.tools).flatMap(([name, { deprecated }]) => {
     if (deprecated === undefined || /[*?[\]{}]/.test(name)) return []

@@ -1,4 +1,4 @@
-/** Requests of the linter to a server: lists page by page, resources, prompts. */
+/** Requests of the linter to a server: paginated lists, resources, prompts. */
 import type { Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { canonical, isObject } from '../core/json/json.ts'
@@ -10,26 +10,26 @@ import { method } from '../protocol/methods.ts'
 /** The members of a JSON object. */
 export type Json = Readonly<Record<string, unknown>>
 
-/** What a server answered. */
+/** The response of a server. */
 export type Answer =
   | { readonly result: Payload; readonly error?: undefined }
   | { readonly error: GatewayError; readonly result?: undefined }
 
-/** Asks a server something. Never throws. */
-export type Ask = (method: string, params?: Readonly<Record<string, unknown>>) => Promise<Answer>
+/** Sends a request to a server. Never throws. */
+export type SendRequest = (method: string, params?: Readonly<Record<string, unknown>>) => Promise<Answer>
 
-/** How long one answer may take, in milliseconds. */
+/** The timeout of one request, in milliseconds. */
 const RESPONSE_TIMEOUT_MS = 10_000
 
-/** Asks one server through its handler, as a client that cannot be asked anything. */
-export function asker(handle: Handler, { name: upstream }: UpstreamSettings): Ask {
+/** Creates a function that sends requests to one server, as a client without capabilities. */
+export function createSender(handle: Handler, { name: upstream }: UpstreamSettings): SendRequest {
   return async (name, fields = {}) => {
     const { nameIn } = method(name)
     const subject = nameIn === undefined ? undefined : fields[nameIn]
     const controller = new AbortController()
     const late = new GatewayError(
       'OPERATION_TIMEOUT',
-      `It did not answer within ${RESPONSE_TIMEOUT_MS / 1000} seconds.`,
+      `It did not respond within ${RESPONSE_TIMEOUT_MS / 1000} seconds.`,
     )
     const timer = setTimeout(() => controller.abort(late), RESPONSE_TIMEOUT_MS)
     try {
@@ -42,7 +42,7 @@ export function asker(handle: Handler, { name: upstream }: UpstreamSettings): As
       })
       const outcome = await handle({ ...call, client: { ...call.client, nonInteractive: true } })
       if (outcome.kind === 'result') return { result: outcome.result }
-      return { error: new GatewayError('UPSTREAM_ERROR', 'It answered with a question.') }
+      return { error: new GatewayError('UPSTREAM_ERROR', 'It responded with an input request.') }
     } catch (error) {
       return { error: controller.signal.aborted ? late : asGatewayError(error) }
     } finally {
@@ -56,36 +56,36 @@ export function errorText({ rpc, message }: GatewayError): string {
   return `${rpc} ${message.slice(0, 120)}`
 }
 
-/** The methods that list something. */
+/** The list methods. */
 export type ListMethod = 'tools/list' | 'prompts/list' | 'resources/list' | 'resources/templates/list'
 
-/** What a server lists. */
+/** A list of a server. */
 export interface List {
   readonly items: readonly unknown[]
-  /** How many entries each page had. */
+  /** The number of entries of each page. */
   readonly pages: readonly number[]
-  /** Listing it twice gave the same entries in the same order. */
+  /** Whether two reads returned the same entries in the same order. */
   readonly isStable: boolean
   readonly error?: GatewayError
 }
 
-/** A server that never ends a list is read this far. */
+/** The maximum number of pages, for a server whose list never ends. */
 const MAX_PAGES = 100
 
-/** Reads a list to its end, twice. */
-export async function readList(ask: Ask, name: ListMethod): Promise<List> {
-  const first = await walk(ask, name)
+/** Reads all pages of a list, twice. */
+export async function readList(send: SendRequest, name: ListMethod): Promise<List> {
+  const first = await readPages(send, name)
   if (first.error) return { ...first, isStable: true }
-  const second = await walk(ask, name)
+  const second = await readPages(send, name)
   return { ...first, isStable: namesOf(first.items) === namesOf(second.items) }
 }
 
-async function walk(ask: Ask, name: ListMethod): Promise<Omit<List, 'isStable'>> {
+async function readPages(send: SendRequest, name: ListMethod): Promise<Omit<List, 'isStable'>> {
   const items: unknown[] = []
   const pages: number[] = []
   let cursor: unknown
   while (pages.length < MAX_PAGES) {
-    const { result, error } = await ask(name, cursor === undefined ? {} : { cursor })
+    const { result, error } = await send(name, cursor === undefined ? {} : { cursor })
     if (error) return { items, pages, error }
     const found = result.fields[method(name).list ?? '']
     const page: readonly unknown[] = Array.isArray(found) ? found : []
@@ -101,12 +101,12 @@ function namesOf(items: readonly unknown[]): string {
   return canonical(items.map((each) => (isObject(each) ? (each.uri ?? each.uriTemplate ?? each.name) : each)))
 }
 
-/** A resource that was read. */
+/** The result of reading a resource. */
 export interface Reading {
   readonly uri: string
-  /** What the list says of its type. */
+  /** The type in the list. */
   readonly listed: unknown
-  /** The `contents` of the answer, whatever they are. */
+  /** The `contents` of the response, unvalidated. */
   readonly contents?: unknown
   readonly error?: GatewayError
 }
@@ -117,28 +117,31 @@ export interface Fetched {
   readonly error?: GatewayError
 }
 
-/** How many resources are read, and how large one may say it is, in bytes. */
+/** How many resources are read, and the maximum declared size, in bytes. */
 const most = { reads: 8, size: 1_000_000 }
 
 /** Reads the first few resources. */
-export async function readResources(ask: Ask, resources: readonly Json[]): Promise<readonly Reading[]> {
+export async function readResources(
+  send: SendRequest,
+  resources: readonly Json[],
+): Promise<readonly Reading[]> {
   const small = resources.filter(({ size }) => typeof size !== 'number' || size <= most.size)
   const readings: Reading[] = []
   for (const { uri, mimeType } of small.slice(0, most.reads)) {
     if (typeof uri !== 'string') continue
-    const { result, error } = await ask('resources/read', { uri })
+    const { result, error } = await send('resources/read', { uri })
     const found = error ? { error } : { contents: result.fields.contents }
     readings.push({ uri, listed: mimeType, ...found })
   }
   return readings
 }
 
-/** Fetches the first prompt that needs no arguments; nothing where there is none. */
-export async function fetchPrompt(ask: Ask, prompts: readonly Json[]): Promise<Fetched | undefined> {
+/** Fetches the first prompt without required arguments; undefined if there is none. */
+export async function fetchPrompt(send: SendRequest, prompts: readonly Json[]): Promise<Fetched | undefined> {
   const plain = prompts.find((prompt) => typeof prompt.name === 'string' && !needsArguments(prompt))
   if (!plain) return undefined
   const name = String(plain.name)
-  const { error } = await ask('prompts/get', { name })
+  const { error } = await send('prompts/get', { name })
   return { name, ...(error && { error }) }
 }
 

@@ -1,15 +1,15 @@
-/** Runs all assertions of the corporate profile on a server, and what only its owner can say. */
+/** Runs all assertions of the corporate profile on a server, and reports what only its owner can provide. */
 import type { About } from '../core/descriptor.ts'
 import { type ToolWords, settingOf } from '../core/settings.ts'
 import { agent, contract } from './agent.ts'
-import { type Assertion, type Level, type Status, type Verdict, repaired } from './subject.ts'
+import { type Assertion, type Level, type Status, type RuleResult, repaired } from './subject.ts'
 import { described, duties, guarded } from './duties.ts'
 import { prompts, resources } from './resources.ts'
 import { server } from './server.ts'
 import type { Subject } from './subject.ts'
 import { schemas, tools } from './tools.ts'
 
-/** How a server stands to one rule. */
+/** The result of one rule for a server. */
 export interface Audited {
   readonly id: string
   readonly level: Level
@@ -19,26 +19,26 @@ export interface Audited {
   readonly fix?: string
 }
 
-/** How a server stands to every rule, and how often which way. */
+/** The results of all rules for a server, with a summary. */
 export interface AuditReport {
   readonly upstream: string
   readonly revision: string
   readonly assertions: readonly Audited[]
-  /** What documents cannot say unless its owner does. */
-  readonly owner: readonly OwnersWord[]
+  /** Facts that only the owner can provide. */
+  readonly owner: readonly OwnerFact[]
   readonly summary: {
     readonly pass: number
     readonly repaired: number
     readonly fail: number
     readonly notApplicable: number
-    /** The broken rules that say must or forbid. */
+    /** The broken rules of level `must` or `forbidden`. */
     readonly serious: readonly string[]
-    /** The rules only the owner of the server can say something about. */
+    /** The rules that only the owner of the server can judge. */
     readonly owner: readonly string[]
   }
 }
 
-/** Every rule, by its number. */
+/** All rules, by number. */
 export const assertions: readonly Assertion[] = [
   ...server,
   ...tools,
@@ -52,9 +52,9 @@ export const assertions: readonly Assertion[] = [
   ...contract,
 ].toSorted((one, other) => one.id.localeCompare(other.id))
 
-/** Holds every rule against a server as it is; `shown` is what clients see of it through the gateway. */
-export function audit(subject: Subject, shown: Subject): AuditReport {
-  const checked = assertions.map((each) => ({ ...each, ...judge(each, subject, shown) }))
+/** Holds every rule against a server as it is; `exposed` is what clients see of it through the gateway. */
+export function audit(subject: Subject, exposed: Subject): AuditReport {
+  const checked = assertions.map((each) => ({ ...each, ...judge(each, subject, exposed) }))
   const count = (status: Status): number => checked.filter((each) => each.status === status).length
   const serious = checked.filter(({ status, level }) => status === 'fail' && isSerious(level))
   return {
@@ -63,67 +63,67 @@ export function audit(subject: Subject, shown: Subject): AuditReport {
     assertions: checked.map(({ id, level, status, text, evidence, fix }) => {
       return { id, level, status, text, evidence, ...(status === 'fail' && fix !== undefined && { fix }) }
     }),
-    owner: ownersWords(subject),
+    owner: ownerFacts(subject),
     summary: {
       pass: count('pass'),
       repaired: count('repaired'),
       fail: count('fail'),
       notApplicable: count('not applicable'),
       serious: serious.map(({ id }) => id),
-      owner: checked.flatMap(({ id, isOwners }) => (isOwners ? [id] : [])),
+      owner: checked.flatMap(({ id, isOwnerOnly }) => (isOwnerOnly ? [id] : [])),
     },
   }
 }
 
-/** What is broken at the server, but not any more where clients see it, is repaired. */
-function judge({ check }: Assertion, subject: Subject, shown: Subject): Verdict {
+/** A rule that the server breaks but that passes as seen by clients is repaired. */
+function judge({ check }: Assertion, subject: Subject, exposed: Subject): RuleResult {
   const found = check(subject)
-  if (found.status !== 'fail' || check(shown).status !== 'pass') return found
-  return repaired('clients see it mended', ...found.evidence)
+  if (found.status !== 'fail' || check(exposed).status !== 'pass') return found
+  return repaired('repaired for clients', ...found.evidence)
 }
 
 function isSerious(level: Level): boolean {
   return level === 'must' || level === 'forbidden'
 }
 
-/** Something documents leave out, or can only guess from names, unless the owner of the server says it. */
-interface OwnersWord {
-  /** The key under `upstreams.<name>` where it is said. */
+/** A fact that documents omit or guess from names unless the owner of the server provides it. */
+interface OwnerFact {
+  /** The key under `upstreams.<name>`. */
   readonly key: string
   readonly text: string
-  /** Of how much it is said: of the server, or of so many of its tools. */
+  /** For how many it is set: the server, or some of its tools. */
   readonly said: number
   readonly of: number
 }
 
-/** What only the owner of a server knows, and how much of it the configuration says. */
-function ownersWords({ settings, tools }: Pick<Subject, 'settings' | 'tools'>): OwnersWord[] {
-  const ofServer = serverKeys.map(([key, name, text]): OwnersWord => {
+/** The facts that only the owner of a server knows, and how many are configured. */
+function ownerFacts({ settings, tools }: Pick<Subject, 'settings' | 'tools'>): OwnerFact[] {
+  const ofServer = serverKeys.map(([key, name, text]): OwnerFact => {
     return { key, text, said: settings.about[name] === undefined ? 0 : 1, of: 1 }
   })
-  const ofTools = toolKeys.map(([key, text]): OwnersWord => {
-    const said = tools.filter(({ name }) => settingOf(settings.tools, name, key) !== undefined)
-    return { key: `tools.*.${key}`, text, said: said.length, of: tools.length }
+  const ofTools = toolKeys.map(([key, text]): OwnerFact => {
+    const configured = tools.filter(({ name }) => settingOf(settings.tools, name, key) !== undefined)
+    return { key: `tools.*.${key}`, text, said: configured.length, of: tools.length }
   })
   return [...ofServer, ...ofTools.filter((each) => each.of > 0)]
 }
 
 const serverKeys: readonly (readonly [key: string, name: keyof About, text: string])[] = [
-  ['about', 'about', 'what it is for, in a sentence'],
-  ['use_when', 'useWhen', 'what users ask for when it is the right one'],
-  ['not_for', 'notFor', 'what it is not for'],
-  ['cli', 'cli', 'a command line tool for the same'],
-  ['api', 'api', 'an API for the same'],
-  ['web', 'web', 'a web page for the same'],
-  ['install', 'install', 'how it is installed, where its command does not say'],
+  ['about', 'about', 'its purpose, in one sentence'],
+  ['use_when', 'useWhen', 'requests of users for which it is the right server'],
+  ['not_for', 'notFor', 'what it is not suitable for'],
+  ['cli', 'cli', 'an equivalent command line tool'],
+  ['api', 'api', 'an equivalent API'],
+  ['web', 'web', 'an equivalent web page'],
+  ['install', 'install', 'how it is installed, if its command does not show it'],
   ['homepage', 'homepage', 'its home page'],
-  ['repository', 'repository', 'where its source is'],
+  ['repository', 'repository', 'its source repository'],
 ]
 
 const toolKeys: readonly (readonly [key: keyof ToolWords | 'cost', text: string])[] = [
   ['cost', 'what a call costs'],
-  ['cli', 'the same on a command line'],
-  ['api', 'the same as a request'],
-  ['examples', 'calls with what comes back'],
-  ['effects', 'what it changes besides'],
+  ['cli', 'an equivalent command line'],
+  ['api', 'an equivalent HTTP request'],
+  ['examples', 'example calls with results'],
+  ['effects', 'side effects'],
 ]

@@ -1,109 +1,109 @@
-/** Assertions that the gateway itself fulfils for a server, and those about its descriptions. */
+/** Assertions that the gateway itself satisfies for a server, and those about its descriptions. */
 import { isObject } from '../core/json/json.ts'
-import { type Assertion, fail, notApplicable, ownersToSay, repaired, each } from './subject.ts'
+import { type Assertion, fail, notApplicable, ownerOnly, repaired, each } from './subject.ts'
 import type { AuditedTool, Subject } from './subject.ts'
 
-/** What the gateway does for every server, whatever is configured. */
+/** Rules that the gateway satisfies for every server, independent of the configuration. */
 export const duties: readonly Assertion[] = [
   {
     id: 'C027',
     level: 'must',
-    text: 'A call gives the same result over each transport.',
+    text: 'A call returns the same result over each transport.',
     check: ({ settings: { reach } }) =>
       repaired(
-        `reached over ${reach.kind === 'command' ? 'stdio' : 'HTTP'}, served over stdio, HTTP and SSE alike`,
+        `connected over ${reach.kind === 'command' ? 'stdio' : 'HTTP'}, served over stdio, HTTP and SSE`,
       ),
   },
   {
     id: 'C028',
     level: 'must',
-    text: 'On stdio, nothing but messages reaches the client.',
+    text: 'On stdio, only messages are sent to the client.',
     check: ({ settings: { reach } }) =>
       reach.kind === 'command'
-        ? repaired('what else its process prints goes to the log')
-        : notApplicable('it is reached over HTTP'),
+        ? repaired('other output of its process is logged')
+        : notApplicable('it uses HTTP'),
   },
   {
     id: 'C045',
     level: 'must',
-    text: 'A failure is JSON-RPC, never a web page.',
+    text: 'An error is a JSON-RPC response, never a web page.',
     check: ({ settings: { reach } }) =>
       reach.kind === 'url'
-        ? repaired('other answers of its address become JSON-RPC errors')
+        ? repaired('other HTTP responses become JSON-RPC errors')
         : notApplicable('it is a child process'),
   },
   {
     id: 'C091',
     level: 'must',
-    text: 'Nothing is asked of a client that did not say it can answer.',
-    check: () => repaired('questions the client did not declare are refused for it'),
+    text: 'Clients receive only requests for which they declared the capability.',
+    check: () => repaired('requests without the capability are rejected for the client'),
   },
   {
     id: 'C106',
     level: 'should',
-    text: 'A call under way can be cancelled.',
-    check: () => repaired('the client need not wait for the server'),
+    text: 'An in-flight call can be cancelled.',
+    check: () => repaired('the client does not wait for the server'),
   },
   {
     id: 'C107',
     level: 'should',
-    text: 'Cancelled work ends at the server too.',
+    text: 'Cancellation reaches the server.',
     check: ({ settings: { reach } }) =>
       repaired(
-        `the server is notified${reach.kind === 'url' ? ', or its stream is closed' : ''}; whether it stops is its own`,
+        `the server is notified${reach.kind === 'url' ? ', or its stream is closed' : ''}; whether it stops is up to the server`,
       ),
   },
   {
     id: 'C112',
     level: 'must',
-    text: 'Progress is sent for calls in flight only, and only where requested.',
-    check: () => repaired('other progress is left out'),
+    text: 'Progress is sent only for in-flight calls, and only if requested.',
+    check: () => repaired('other progress is dropped'),
   },
   {
     id: 'C113',
     level: 'must',
-    text: 'Progress grows.',
-    check: () => repaired('a value that does not grow is left out'),
+    text: 'Progress increases.',
+    check: () => repaired('a value that does not increase is dropped'),
   },
   {
     id: 'C115',
     level: 'must',
-    text: 'No progress comes after the answer.',
-    check: () => repaired('late progress is left out'),
+    text: 'No progress is sent after the response.',
+    check: () => repaired('late progress is dropped'),
   },
   {
     id: 'C116',
     level: 'must',
     text: 'Progress does not flood the client.',
-    check: () => repaired('progress is left out while the client does not keep up'),
+    check: () => repaired('progress is dropped while the client is slow'),
   },
   {
     id: 'C188',
     level: 'must',
-    text: 'Requests have a largest size.',
-    check: () => repaired('the gateway refuses larger ones (limits.body)'),
+    text: 'Requests have a maximum size.',
+    check: () => repaired('the gateway rejects larger ones (limits.body)'),
   },
   {
     id: 'C198',
     level: 'should',
     text: 'The trace context of the client reaches the server.',
-    check: () => repaired('traceparent and tracestate are passed on'),
+    check: () => repaired('traceparent and tracestate are forwarded'),
   },
   {
     id: 'C200',
     level: 'must',
-    text: 'Each call has an id that the log names.',
-    check: () => repaired('each call gets one'),
+    text: 'Each call has an id in the log.',
+    check: () => repaired('each call is assigned one'),
   },
   {
     id: 'C201',
     level: 'must',
-    text: 'Each call of a tool leaves a line in the log: name, id, duration and outcome.',
+    text: 'Each tool call is logged: name, id, duration and outcome.',
     check: () => repaired('one line for each call'),
   },
 ]
 
-/** Where the settings of each feature stand. */
+/** The configuration key of each feature. */
 const places: Readonly<Record<string, string>> = {
   limits: 'limits.timeout',
   rate_limit: 'limits.rate',
@@ -111,83 +111,87 @@ const places: Readonly<Record<string, string>> = {
   result_limit: 'limits.result',
 }
 
-/** What features of the gateway do for a server where they are on. */
+/** Rules that features of the gateway satisfy for a server. */
 export const guarded: readonly Assertion[] = [
   {
     id: 'C082',
     level: 'must',
-    text: 'Who may do what is decided before the server is called.',
+    text: 'Calls are authorized before the server is called.',
     fix: 'Configure auth, or rules: scopes, allow and deny of the upstream.',
     check: (subject) => access(subject),
   },
   {
     id: 'C083',
     level: 'should',
-    text: 'It is decided for each tool and resource.',
+    text: 'Authorization is per tool and resource.',
     fix: 'Give the upstream scopes, or allow and deny.',
     check: (subject) => access(subject),
   },
   {
     id: 'C135',
     level: 'should',
-    text: 'A call the model can correct is answered with isError.',
-    check: () => ownersToSay('whether its tools do so; refusals of the gateway say so'),
+    text: 'An error that the model can correct is a result with isError.',
+    check: () => ownerOnly('whether its tools do so; refusals of the gateway do'),
   },
-  by('C145', 'must', 'A tool that does not exist is refused before the server is asked.', 'validate'),
-  by('C146', 'should', 'Arguments that do not fit are refused with words a model can act on.', 'validate'),
-  by('C147', 'must', 'An internal failure says nothing of the inside.', 'errors'),
+  by('C145', 'must', 'A call of an unknown tool is rejected before the server is called.', 'validate'),
+  by('C146', 'should', 'Invalid arguments are rejected with a message that a model can act on.', 'validate'),
+  by('C147', 'must', 'Internal errors reveal no internals.', 'errors'),
   by('C148', 'must', 'A successful call has content.', 'validate'),
   by(
     'C149',
     'must',
-    'Arguments are checked against the input schema before the server sees them.',
+    'Arguments are validated against the input schema before the server receives them.',
     'validate',
   ),
   {
     id: 'C150',
     level: 'must',
-    text: 'What a tool with an output schema answers fits the schema.',
-    fix: 'Set features.validate.output to strict to have other answers refused.',
+    text: 'Results of tools with an output schema match the schema.',
+    fix: 'Set features.validate.output to strict to reject other results.',
     check: ({ tools, guards }) => {
       const promising = tools.filter(hasOutput)
       if (promising.length === 0) return notApplicable('no tool has an output schema')
       const settings = guards.get('validate')
-      if (!isObject(settings) || settings.output === 'off')
-        return fail('features.validate does not look at it')
-      if (settings.output === 'strict') return repaired('other answers are refused')
-      return ownersToSay(`whether ${promising.length} tools keep theirs; the gateway warns in its log`)
+      if (!isObject(settings) || settings.output === 'off') return fail('features.validate does not check it')
+      if (settings.output === 'strict') return repaired('other results are rejected')
+      return ownerOnly(`whether ${promising.length} tools match theirs; the gateway logs warnings`)
     },
   },
   {
     id: 'C151',
     level: 'should',
-    text: 'Structured content stands in a text block too.',
+    text: 'Structured content is also in a text block.',
     check: ({ tools }) => {
       const promising = tools.filter(hasOutput)
       if (promising.length === 0) return notApplicable('no tool has an output schema')
-      return ownersToSay(
-        'whether its tools do so; for clients that read text alone the gateway adds what is missing',
+      return ownerOnly(
+        'whether its tools do so; for clients that only read text, the gateway adds a missing block',
       )
     },
   },
-  by('C175', 'must', 'A result that was shortened says so.', 'result_limit'),
-  by('C178', 'must', 'Errors of the protocol and of tools are told apart.', 'errors'),
-  by('C179', 'must', 'Errors have the codes and names of one table.', 'errors'),
-  by('C181', 'forbidden', 'No stack trace leaves the house.', 'errors'),
-  by('C182', 'forbidden', 'No error names a secret.', 'errors'),
-  by('C183', 'forbidden', 'No error names a path the caller did not name.', 'errors'),
-  by('C184', 'forbidden', 'No error shows a query with its values.', 'errors'),
-  by('C185', 'forbidden', 'No error names an internal host or service.', 'errors'),
-  by('C186', 'forbidden', 'No error repeats what a person entered.', 'errors'),
-  by('C187', 'should', 'An error names the request, the field, the reason and when to try again.', 'errors'),
-  by('C189', 'must', 'Results have a largest size.', 'result_limit'),
-  by('C190', 'must', 'A call ends in time.', 'limits'),
-  by('C191', 'should', 'Each caller may only make so many calls in a time.', 'rate_limit'),
-  by('C192', 'should', 'Each caller may only have so many calls under way.', 'concurrency'),
-  by('C194', 'must', 'A call that takes too long fails with -32004.', 'limits'),
+  by('C175', 'must', 'A truncated result is marked as such.', 'result_limit'),
+  by('C178', 'must', 'Protocol errors and tool errors are distinguished.', 'errors'),
+  by('C179', 'must', 'Errors have codes and names from one table.', 'errors'),
+  by('C181', 'forbidden', 'No stack trace is exposed.', 'errors'),
+  by('C182', 'forbidden', 'No error contains a secret.', 'errors'),
+  by('C183', 'forbidden', 'No error contains a path that the caller did not send.', 'errors'),
+  by('C184', 'forbidden', 'No error contains a query with its values.', 'errors'),
+  by('C185', 'forbidden', 'No error contains an internal host or service.', 'errors'),
+  by('C186', 'forbidden', 'No error repeats personal input.', 'errors'),
+  by(
+    'C187',
+    'should',
+    'An error contains the request id, the field, the reason and when to retry.',
+    'errors',
+  ),
+  by('C189', 'must', 'Results have a maximum size.', 'result_limit'),
+  by('C190', 'must', 'Calls have a timeout.', 'limits'),
+  by('C191', 'should', 'Each caller has a rate limit.', 'rate_limit'),
+  by('C192', 'should', 'Each caller has a concurrency limit.', 'concurrency'),
+  by('C194', 'must', 'A call that times out fails with -32004.', 'limits'),
 ]
 
-/** A rule one feature of the gateway keeps, where it is on. */
+/** A rule that a feature of the gateway satisfies if it is on. */
 function by(id: string, level: Assertion['level'], text: string, feature: string): Assertion {
   const place = places[feature] ?? `features.${feature}`
   return {
@@ -204,7 +208,7 @@ function access({ settings, guards, isProtected }: Subject) {
   const { allow, deny, scopes } = settings
   if (!guards.has('permissions')) return fail('features.permissions is off for this upstream')
   const rules = Object.entries({ allow, deny, scopes }).filter(([, rule]) => Object.keys(rule).length > 0)
-  if (isProtected) return repaired('callers prove who they are (auth)', ...rules.map(([key]) => key))
+  if (isProtected) return repaired('callers authenticate (auth)', ...rules.map(([key]) => key))
   if (rules.length === 0)
     return fail('every caller may call everything: neither auth nor rules are configured')
   return repaired(...rules.map(([key]) => key))
@@ -217,54 +221,50 @@ function hasOutput({ definition: { outputSchema } }: AuditedTool): boolean {
 const NONE = 'no tool changes anything'
 const risk = /\brisk(?: level)?\W{1,3}(?:low|medium|high)\b/i
 
-/** What the description of a tool that changes something says beside what it does. */
+/** Assertions about the descriptions of tools that change something. */
 export const described: readonly Assertion[] = [
-  said('C134', 'A tool that changes something says how risky it is: low, medium or high.', risk),
+  documents('C134', 'A tool that changes something documents its risk: low, medium or high.', risk),
   {
     id: 'C136',
     level: 'may',
-    text: 'The risk stands in the annotations too.',
+    text: 'The risk is also in the annotations.',
     fix: 'Set features.complete for this upstream, or annotations.destructiveHint of the tool.',
     check: ({ tools }) =>
       each(changing(tools), NONE, ({ name, definition: { annotations } }) =>
         isObject(annotations) && typeof annotations.destructiveHint === 'boolean'
           ? []
-          : [`${name}: destructiveHint is not given`],
+          : [`${name}: destructiveHint is missing`],
       ),
   },
-  said('C137', 'The risk can be read in the description.', risk),
-  said('C138', 'How a call can be repeated safely is documented.', /idempoten|same key|repeated? safely/i),
-  said('C139', 'When to try again is documented.', /\bretr(?:y|ies|ied)\b|try again/i),
-  said(
-    'C140',
-    'What happens to a call that takes too long is documented.',
-    /\btime[ds -]?outs?\b|takes? too long/i,
-  ),
-  said('C141', 'What is recorded of a call is documented.', /\baudit|\brecorded\b|\bis logged\b/i),
-  said('C142', 'Whether a call needs approval is documented.', /\bapprov|\bconfirm/i),
+  documents('C137', 'The risk is in the description.', risk),
+  documents('C138', 'How to repeat a call safely is documented.', /idempoten|same key|repeated? safely/i),
+  documents('C139', 'When to retry is documented.', /\bretr(?:y|ies|ied)\b|try again/i),
+  documents('C140', 'The timeout behavior of a call is documented.', /\btime[ds -]?outs?\b|takes? too long/i),
+  documents('C141', 'What is recorded of a call is documented.', /\baudit|\brecorded\b|\bis logged\b/i),
+  documents('C142', 'Whether a call needs approval is documented.', /\bapprov|\bconfirm/i),
   {
     id: 'C176',
     level: 'must',
-    text: 'Personal data in results is handled by a policy.',
-    check: (subject) => masked(subject, 'which of its results hold personal data'),
+    text: 'Personal data in results is subject to a policy.',
+    check: (subject) => masked(subject, 'which of its results contain personal data'),
   },
   {
     id: 'C231',
     level: 'forbidden',
-    text: 'No answer holds more personal data than the policy allows.',
+    text: 'No result contains more personal data than the policy allows.',
     check: (subject) => masked(subject, 'what the policy is'),
   },
 ]
 
-function said(id: string, text: string, words: RegExp): Assertion {
+function documents(id: string, text: string, words: RegExp): Assertion {
   return {
     id,
     level: 'must',
     text,
-    fix: 'Set features.complete for this upstream, or let the description of the tool say it.',
+    fix: 'Set features.complete for this upstream, or add it to the description of the tool.',
     check: ({ tools }) =>
       each(changing(tools), NONE, ({ name, definition: { description } }) =>
-        typeof description === 'string' && words.test(description) ? [] : [`${name}: does not say it`],
+        typeof description === 'string' && words.test(description) ? [] : [`${name}: not documented`],
       ),
   }
 }
@@ -273,6 +273,6 @@ function changing(tools: readonly AuditedTool[]): AuditedTool[] {
   return tools.filter(({ classification }) => classification.op !== 'read')
 }
 
-function masked({ guards }: Subject, asks: string) {
-  return guards.has('mask') ? repaired('the gateway: mask of the upstream') : ownersToSay(asks)
+function masked({ guards }: Subject, ownerQuestion: string) {
+  return guards.has('mask') ? repaired('the gateway: mask of the upstream') : ownerOnly(ownerQuestion)
 }

@@ -6,13 +6,13 @@ import type { Subject } from './subject.ts'
 
 const NONE = 'it has no resources'
 
-/** What the resources and their templates are like, and some of them read. */
+/** Assertions about resources, their templates, and some of their contents. */
 export const resources: readonly Assertion[] = [
   {
     id: 'C161',
     level: 'must',
-    text: "The server's own resources are under a URI scheme that is its own name.",
-    fix: 'Use <name of the server>://… for what is its own.',
+    text: "The server's own resources use a URI scheme with its name.",
+    fix: 'Use <name of the server>://… for its own resources.',
     check: (subject) =>
       eachAddress(subject, (uri, scheme) =>
         isOwn(subject, scheme) || isReserved(scheme) || scheme === SKILL ? [] : [uri],
@@ -21,7 +21,7 @@ export const resources: readonly Assertion[] = [
   {
     id: 'C162',
     level: 'forbidden',
-    text: 'No resource is under a URI scheme that belongs to others.',
+    text: 'No resource uses a URI scheme that belongs to others.',
     fix: 'Move it under a scheme of the server.',
     check: (subject) =>
       eachAddress(subject, (uri, scheme) => (FOREIGN.has(scheme) && !isOwn(subject, scheme) ? [uri] : [])),
@@ -33,7 +33,7 @@ export const resources: readonly Assertion[] = [
     fix: 'Use them for the documents they are for, as text.',
     check: (subject) => {
       const reserved = addressesOf(subject).filter((uri) => isReserved(schemeOf(uri)))
-      return each(reserved, 'it uses none of them', (uri) => {
+      return each(reserved, 'it does not use these schemes', (uri) => {
         const reading = subject.readings.find((each) => each.uri === uri)
         const { contents } = reading ?? {}
         const isText =
@@ -45,7 +45,7 @@ export const resources: readonly Assertion[] = [
   {
     id: 'C164',
     level: 'forbidden',
-    text: 'Nothing of its own is put under the schemes use, project and doc.',
+    text: 'The schemes use, project and doc have no other resources.',
     fix: 'Move it under a scheme of the server.',
     check: (subject) =>
       eachAddress(subject, (uri, scheme) => (isReserved(scheme) && !FIXED.has(uri) ? [uri] : [])),
@@ -54,7 +54,7 @@ export const resources: readonly Assertion[] = [
     id: 'C170',
     level: 'must',
     text: 'Each resource has a URI and a name.',
-    fix: 'Add what is missing.',
+    fix: 'Add the missing fields.',
     check: ({ resources: all }) =>
       each(all, NONE, ({ uri, name }) => {
         if (typeof uri !== 'string' || schemeOf(uri) === '')
@@ -65,15 +65,15 @@ export const resources: readonly Assertion[] = [
   {
     id: 'C171',
     level: 'must',
-    text: 'What is read is a list of contents, each with its URI, its type, and text or bytes.',
+    text: 'A read returns a list of contents, each with its URI, its type, and text or bytes.',
     fix: 'Fill uri, mimeType, and text or blob of each.',
     check: ({ readings }) => each(readings, 'nothing was read', contentProblems),
   },
   {
     id: 'C172',
     level: 'must',
-    text: 'Resource templates have a URI template and a name, and come with the capability.',
-    fix: 'Add what is missing, and declare the capability resources.',
+    text: 'Resource templates have a URI template and a name, and the capability is declared.',
+    fix: 'Add the missing fields, and declare the capability resources.',
     check: ({ templates, capabilities }) =>
       each(templates, 'it has no resource templates', ({ uriTemplate, name }) => {
         if (!isObject(capabilities.resources)) return [`${String(uriTemplate)}: resources are not declared`]
@@ -86,7 +86,7 @@ export const resources: readonly Assertion[] = [
   {
     id: 'C173',
     level: 'must',
-    text: 'Subscriptions and notices of change are declared with true or false.',
+    text: 'subscribe and listChanged are declared as booleans.',
     fix: 'Make subscribe and listChanged booleans.',
     check: ({ capabilities }) => {
       const { resources: declared } = capabilities
@@ -101,20 +101,20 @@ export const resources: readonly Assertion[] = [
   {
     id: 'C177',
     level: 'must',
-    text: 'Bytes come as base64, under a type that fits them.',
-    fix: 'Send bytes in blob, with the mimeType of what they are.',
+    text: 'Bytes are base64, with a matching type.',
+    fix: 'Send bytes in blob, with their mimeType.',
     check: ({ readings }) => each(readings, 'nothing was read', byteProblems),
   },
 ]
 
-/** Schemes that others gave a meaning to. */
+/** Schemes with an established meaning. */
 const FOREIGN = new Set(
   'file http https git ftp ftps sftp ssh mailto data blob urn tel ws wss s3 gs jdbc ldap ui skill'.split(' '),
 )
-/** What the extension for skills lists its own under. */
+/** The resources of the skills extension. */
 const SKILL = 'skill'
 const RESERVED = new Set(['use', 'project', 'doc'])
-/** All that the reserved schemes are for. */
+/** The defined URIs of the reserved schemes. */
 const FIXED = new Set(['use://http-headers', 'use://auth', 'project://version', 'doc://readme'])
 
 function eachAddress(subject: Subject, problemsOf: (uri: string, scheme: string) => readonly string[]) {
@@ -142,14 +142,15 @@ function isReserved(scheme: string): boolean {
   return RESERVED.has(scheme)
 }
 
-/** Whether braces are balanced and hold something (RFC 6570). */
+/** Whether braces are balanced and not empty (RFC 6570). */
 function isTemplate(text: string): boolean {
   return /^(?:[^{}]|\{[^{}]+\})+$/.test(text)
 }
 
 function contentsOf({ uri, error, contents }: Reading): readonly Json[] | string {
   if (error) return `${uri}: ${errorText(error)}`
-  if (!Array.isArray(contents) || !contents.every(isObject)) return `${uri}: contents are no list of objects`
+  if (!Array.isArray(contents) || !contents.every(isObject))
+    return `${uri}: contents is not a list of objects`
   return contents
 }
 
@@ -171,7 +172,7 @@ function byteProblems(reading: Reading): string[] {
   if (typeof contents === 'string') return []
   return contents.flatMap(({ mimeType, text, blob }) => {
     const type = typeof mimeType === 'string' ? mimeType.toLowerCase() : ''
-    if (typeof blob === 'string' && !isBase64(blob)) return [`${reading.uri}: blob is no base64`]
+    if (typeof blob === 'string' && !isBase64(blob)) return [`${reading.uri}: blob is not base64`]
     const isBytes = /^(?:image|audio|video|font)\/(?!svg)/.test(type)
     return typeof text === 'string' && isBytes ? [`${reading.uri}: text of type ${type}`] : []
   })
@@ -181,12 +182,12 @@ function isBase64(text: string): boolean {
   return text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text)
 }
 
-/** What the prompts are like. */
+/** Assertions about prompts. */
 export const prompts: readonly Assertion[] = [
   {
     id: 'C152',
     level: 'must',
-    text: 'A server with prompts declares them, lists them and hands them out.',
+    text: 'A server with prompts declares, lists and returns them.',
     fix: 'Declare the capability prompts, and answer prompts/list and prompts/get.',
     check: ({ capabilities, prompts: all, lists, prompt }) => {
       const { error } = lists['prompts/list']
@@ -213,8 +214,8 @@ export const prompts: readonly Assertion[] = [
   {
     id: 'C159',
     level: 'must',
-    text: 'The arguments of a prompt are no JSON Schema.',
-    fix: 'Use the list of the protocol in place of a schema.',
+    text: 'The arguments of a prompt are not a JSON Schema.',
+    fix: 'Use the list of the protocol instead of a schema.',
     check: (subject) =>
       eachPrompt(subject, ({ name, arguments: given }) => {
         const isSchema =
@@ -225,7 +226,7 @@ export const prompts: readonly Assertion[] = [
   {
     id: 'C160',
     level: 'should',
-    text: 'What an argument of a prompt may be is described.',
+    text: 'The arguments of prompts are described.',
     fix: 'Describe the argument.',
     check: (subject) =>
       eachPrompt(subject, ({ name, arguments: given }) =>
@@ -244,12 +245,12 @@ function eachPrompt({ prompts: all }: Subject, problemsOf: (prompt: Json) => rea
 }
 
 function shapeProblems({ name, arguments: given }: Json): string[] {
-  if (!Array.isArray(given)) return [`${String(name)}: arguments are no list`]
+  if (!Array.isArray(given)) return [`${String(name)}: arguments is not a list`]
   return given.flatMap((each) => {
     if (!isObject(each) || typeof each.name !== 'string')
       return [`${String(name)}: an argument without a name`]
     const isOdd = each.required !== undefined && typeof each.required !== 'boolean'
-    return isOdd ? [`${String(name)}: required of ${each.name} is no boolean`] : []
+    return isOdd ? [`${String(name)}: required of ${each.name} is not a boolean`] : []
   })
 }
 

@@ -6,28 +6,28 @@ import { errorText, type ListMethod } from './asking.ts'
 import { type Assertion, fail, notApplicable, pass, unless } from './subject.ts'
 import type { Subject } from './subject.ts'
 
-/** More entries than this on one page are too many. */
+/** The maximum number of entries on one page. */
 const LONG_PAGE = 200
 
-/** What a server says of itself as a whole, and whether it is so. */
+/** Assertions about the capabilities and lists of a server. */
 export const server: readonly Assertion[] = [
   {
     id: 'C008',
     level: 'must',
-    text: 'Nothing is offered that was not declared as a capability.',
-    fix: 'Declare the capability, or stop answering its methods.',
+    text: 'Everything that is offered is declared as a capability.',
+    fix: 'Declare the capability, or stop serving its methods.',
     check: (subject) =>
       unless(
         listMethods(subject)
           .filter((name) => !isDeclared(subject, name) && subject.lists[name].items.length > 0)
-          .map((name) => `${name}: answers with entries, capability ${capabilityOf(name)} is not declared`),
+          .map((name) => `${name}: has entries, but capability ${capabilityOf(name)} is not declared`),
         `declared: ${Object.keys(subject.capabilities).join(', ') || 'nothing'}`,
       ),
   },
   {
     id: 'C021',
     level: 'must',
-    text: 'The server says which version it is, as a semantic version.',
+    text: 'The server reports its version as a semantic version.',
     fix: 'Set serverInfo.version to a version such as 1.4.0.',
     check: ({ serverInfo: { version } }) =>
       typeof version === 'string' && SEMVER.test(version)
@@ -37,18 +37,18 @@ export const server: readonly Assertion[] = [
   {
     id: 'C062',
     level: 'forbidden',
-    text: 'No secret stands in the address of the server.',
+    text: 'The URL of the server contains no secret.',
     fix: 'Send it in a header: see token and headers of the upstream.',
     check: ({ settings: { reach } }) => {
       if (reach.kind === 'command') return notApplicable('it is started as a child process')
-      return unless(secretsIn(reach.url), 'none of the words that name secrets')
+      return unless(secretsIn(reach.url), 'no parameter that looks like a secret')
     },
   },
   {
     id: 'C087',
     level: 'must',
     text: 'Each declared capability is implemented.',
-    fix: 'Answer the methods of the capability, or stop declaring it.',
+    fix: 'Implement the methods of the capability, or stop declaring it.',
     check: (subject) =>
       unless(
         listMethods(subject).flatMap((name) => {
@@ -75,7 +75,7 @@ export const server: readonly Assertion[] = [
   {
     id: 'C089',
     level: 'should',
-    text: 'The server can send log messages, and declares it.',
+    text: 'The server declares the logging capability.',
     fix: 'Declare the capability logging.',
     check: ({ capabilities }) =>
       isObject(capabilities.logging) ? pass('declared') : fail('logging is not declared'),
@@ -83,7 +83,7 @@ export const server: readonly Assertion[] = [
   {
     id: 'C097',
     level: 'may',
-    text: 'Resource templates and subscriptions are there where they are declared.',
+    text: 'Resource templates and subscriptions are implemented if declared.',
     check: (subject) => {
       const { resources } = subject.capabilities
       if (!isObject(resources)) return notApplicable('resources are not declared')
@@ -95,18 +95,18 @@ export const server: readonly Assertion[] = [
   {
     id: 'C100',
     level: 'must',
-    text: 'A method the server does not know is answered with -32601.',
-    fix: 'Answer with a JSON-RPC error of code -32601.',
-    check: ({ stranger: { error } }) => {
-      if (!error) return fail('it answered a method that does not exist with a result')
+    text: 'An unknown method is answered with -32601.',
+    fix: 'Respond with a JSON-RPC error with code -32601.',
+    check: ({ unknownMethod: { error } }) => {
+      if (!error) return fail('it answered an unknown method with a result')
       return error.rpc === -32601 ? pass('answered with -32601') : fail(errorText(error))
     },
   },
   {
     id: 'C102',
     level: 'must',
-    text: 'Long lists come in pages.',
-    fix: `Give at most ${LONG_PAGE} entries at once, and a nextCursor.`,
+    text: 'Long lists are paginated.',
+    fix: `Return at most ${LONG_PAGE} entries per page, and a nextCursor.`,
     check: ({ lists }) =>
       unless(
         Object.entries(lists).flatMap(([name, { pages }]) =>
@@ -120,12 +120,12 @@ export const server: readonly Assertion[] = [
   {
     id: 'C105',
     level: 'must',
-    text: 'The order of a list is the same each time, over all its pages.',
-    fix: 'Sort the entries before they are cut into pages.',
+    text: 'The order of a list is stable over all its pages.',
+    fix: 'Sort the entries before pagination.',
     check: ({ lists }) =>
       unless(
         Object.entries(lists).flatMap(([name, { isStable }]) =>
-          isStable ? [] : [`${name}: two readings differ`],
+          isStable ? [] : [`${name}: two reads differ`],
         ),
         'each list was read twice',
       ),
@@ -133,8 +133,8 @@ export const server: readonly Assertion[] = [
   {
     id: 'C118',
     level: 'forbidden',
-    text: 'Tasks are not declared by a server that has none.',
-    fix: 'Stop declaring tasks, or let a tool run as one (execution.taskSupport).',
+    text: 'Tasks are declared only if they are implemented.',
+    fix: 'Stop declaring tasks, or mark a tool with execution.taskSupport.',
     check: (subject) => checkTasks(subject),
   },
 ]
@@ -143,17 +143,17 @@ function checkTasks({ capabilities, tools, taskList }: Subject) {
   const { tasks, extensions } = capabilities
   const takers = tools.filter(({ definition: { execution } }) => isObject(execution) && runsAsTask(execution))
   if (isObject(extensions) && extensions[tasksExtension] !== undefined) {
-    return pass('declared as an extension; a server then decides at each call')
+    return pass('declared as an extension; the server decides per call')
   }
   if (!isObject(tasks)) {
     if (takers.length === 0) return notApplicable('it has no tasks')
-    return fail(...takers.map(({ name }) => `${name}: runs as a task, which the server does not declare`))
+    return fail(...takers.map(({ name }) => `${name}: runs as a task, but tasks are not declared`))
   }
   const isForTools = isObject(tasks.requests) && tasks.requests.tools !== undefined
   return unless(
     [
       ...(taskList?.error ? [`tasks/list: ${errorText(taskList.error)}`] : []),
-      ...(isForTools && takers.length === 0 ? ['no tool says that it can run as a task'] : []),
+      ...(isForTools && takers.length === 0 ? ['no tool has taskSupport'] : []),
     ],
     `${takers.length} tools can run as tasks`,
   )
@@ -181,7 +181,7 @@ function capabilityOf(name: ListMethod): string {
   return method(name).capability ?? ''
 }
 
-/** A server with resources need not have templates. */
+/** Templates are optional for a server with resources. */
 function isOptional(name: ListMethod): boolean {
   return name === 'resources/templates/list'
 }
@@ -193,12 +193,12 @@ function pagesOf(lists: Subject['lists']): string {
     .join(', ')
 }
 
-/** The words in an address that look like secrets; never what they stand for. */
+/** The parameter names in a URL that look like secrets; never their values. */
 function secretsIn(address: string): string[] {
   const { searchParams, username, password } = new URL(address)
   const named = [...searchParams.keys()]
     .filter((key) => SECRET.test(key))
-    .map((key) => `the query has ${key}`)
+    .map((key) => `the query contains ${key}`)
   return [
     ...named,
     ...(username !== '' || password !== '' ? ['a user name or password before the host'] : []),

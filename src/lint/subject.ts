@@ -1,4 +1,4 @@
-/** What assertions look at, read from the server once. */
+/** The data that assertions check, read from the server once. */
 import { classify } from '../catalog/classify.ts'
 import type { Handler } from '../core/call.ts'
 import type { Classification } from '../core/descriptor.ts'
@@ -7,8 +7,8 @@ import type { UpstreamSettings } from '../core/settings.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'
 import {
   type Answer,
-  type Ask,
-  asker,
+  type SendRequest,
+  createSender,
   type List,
   type ListMethod,
   readList,
@@ -19,15 +19,15 @@ import {
   type Json,
 } from './asking.ts'
 
-/** A tool of the server, and what kind of action it seems to be. */
+/** A tool of the server, with its classification. */
 export interface AuditedTool {
   readonly name: string
   readonly definition: Json
   readonly classification: Classification
 }
 
-/** Everything an audit looks at, gathered beforehand. */
-export interface Subject extends House {
+/** All data of an audit, collected in advance. */
+export interface Subject extends AuditContext {
   readonly upstream: string
   readonly capabilities: Json
   readonly serverInfo: Json
@@ -36,43 +36,43 @@ export interface Subject extends House {
   readonly prompts: readonly Json[]
   readonly resources: readonly Json[]
   readonly templates: readonly Json[]
-  /** Some of the resources, read. */
+  /** The contents of some resources. */
   readonly readings: readonly Reading[]
-  /** A prompt that needs no arguments, fetched. */
+  /** A fetched prompt without required arguments. */
   readonly prompt?: Fetched
-  /** What it said to a method that does not exist. */
-  readonly stranger: Answer
-  /** What it said to `tasks/list`, where it declares that it has it. */
+  /** The response to an unknown method. */
+  readonly unknownMethod: Answer
+  /** The response to `tasks/list`, if declared. */
   readonly taskList?: Answer
 }
 
-/** What is known of the server and of the gateway before anything is asked. */
-interface House {
+/** The settings of the server and the gateway. */
+interface AuditContext {
   readonly settings: UpstreamSettings
   readonly revision: string
-  /** Callers must prove who they are. */
+  /** Whether callers must authenticate. */
   readonly isProtected: boolean
-  /** The features of the gateway that wrap calls of its tools, with their settings. */
+  /** The features of the gateway that apply to its tools, with their settings. */
   readonly guards: ReadonlyMap<string, unknown>
 }
 
-/** Asks a server for all an audit looks at. Reads only: no tool is ever called. @throws what hinders reaching it */
-export async function gather(handle: Handler, house: House): Promise<Subject> {
-  const { settings } = house
-  const ask = asker(handle, settings)
-  const discovered = await ask('server/discover')
+/** Reads all data of an audit from a server. Read-only: no tool is called. @throws if the server is unavailable */
+export async function gather(handle: Handler, context: AuditContext): Promise<Subject> {
+  const { settings } = context
+  const send = createSender(handle, settings)
+  const discovered = await send('server/discover')
   if (discovered.error) throw discovered.error
   const { capabilities, serverInfo, _meta: meta } = discovered.result.fields
   const own = isObject(capabilities) ? capabilities : {}
   const info = isObject(meta) ? meta[metaKeys.serverInfo] : serverInfo
-  const lists = await readLists(ask)
+  const lists = await readLists(send)
   const resources = lists['resources/list'].items.filter(isObject)
   const prompts = lists['prompts/list'].items.filter(isObject)
-  const prompt = await fetchPrompt(ask, prompts)
+  const prompt = await fetchPrompt(send, prompts)
   const { tasks } = own
   const listsTasks = isObject(tasks) && tasks.list !== undefined
   return {
-    ...house,
+    ...context,
     upstream: settings.name,
     capabilities: own,
     serverInfo: isObject(info) ? info : {},
@@ -85,88 +85,88 @@ export async function gather(handle: Handler, house: House): Promise<Subject> {
     prompts,
     resources,
     templates: lists['resources/templates/list'].items.filter(isObject),
-    readings: await readResources(ask, resources),
+    readings: await readResources(send, resources),
     ...(prompt && { prompt }),
-    stranger: await ask(STRANGER),
-    ...(listsTasks && { taskList: await ask('tasks/list') }),
+    unknownMethod: await send(UNKNOWN_METHOD),
+    ...(listsTasks && { taskList: await send('tasks/list') }),
   }
 }
 
-async function readLists(ask: Ask): Promise<Subject['lists']> {
+async function readLists(send: SendRequest): Promise<Subject['lists']> {
   return {
-    'tools/list': await readList(ask, 'tools/list'),
-    'prompts/list': await readList(ask, 'prompts/list'),
-    'resources/list': await readList(ask, 'resources/list'),
-    'resources/templates/list': await readList(ask, 'resources/templates/list'),
+    'tools/list': await readList(send, 'tools/list'),
+    'prompts/list': await readList(send, 'prompts/list'),
+    'resources/list': await readList(send, 'resources/list'),
+    'resources/templates/list': await readList(send, 'resources/templates/list'),
   }
 }
 
-/** A method no server has. */
-const STRANGER = 'dev.gatehouse/no-such-method'
+/** A method that no server implements. */
+const UNKNOWN_METHOD = 'dev.gatehouse/no-such-method'
 
-// The contract of an assertion, and help to word its verdict.
+// The type of assertions, and functions for their results.
 
-/** How much a rule binds: `forbidden` must not be, `may` is a choice. */
+/** The level of a rule: `forbidden` is MUST NOT, `may` is optional. */
 export type Level = 'must' | 'should' | 'forbidden' | 'may'
 
-/** How a server stands to a rule; `repaired` where only the gateway in front of it keeps the rule. */
+/** The status of a rule; `repaired` if only the gateway satisfies it. */
 export type Status = 'pass' | 'repaired' | 'fail' | 'not applicable'
 
-/** What was found, with the tools, prompts or resources it was found at. */
-export interface Verdict {
+/** The result of a check, with evidence. */
+export interface RuleResult {
   readonly status: Status
   readonly evidence: readonly string[]
-  /** Nothing but the owner of the server can say whether the rule is kept. */
-  readonly isOwners?: true
+  /** Only the owner of the server can judge the rule. */
+  readonly isOwnerOnly?: true
 }
 
-/** One rule a server is audited against. */
+/** One rule of the profile. */
 export interface Assertion {
   /** Its number: `C` and three digits. */
   readonly id: string
   readonly level: Level
   readonly text: string
-  /** What to do where it is broken. */
+  /** How to fix a violation. */
   readonly fix?: string
-  check(subject: Subject): Verdict
+  check(subject: Subject): RuleResult
 }
 
-/** The rule is kept. */
-export function pass(...evidence: string[]): Verdict {
+/** The rule is satisfied. */
+export function pass(...evidence: string[]): RuleResult {
   return { status: 'pass', evidence }
 }
 
-/** The rule is broken, and nothing repairs it. */
-export function fail(...evidence: string[]): Verdict {
+/** The rule is broken and not repaired. */
+export function fail(...evidence: string[]): RuleResult {
   return { status: 'fail', evidence }
 }
 
-/** The gateway keeps the rule, whatever the server does. */
-export function repaired(...evidence: string[]): Verdict {
+/** The gateway satisfies the rule, independent of the server. */
+export function repaired(...evidence: string[]): RuleResult {
   return { status: 'repaired', evidence }
 }
 
-/** The rule is about something this server does not have, or that cannot be seen from here. */
-export function notApplicable(...evidence: string[]): Verdict {
+/** The rule concerns something that the server does not have, or that cannot be observed. */
+export function notApplicable(...evidence: string[]): RuleResult {
   return { status: 'not applicable', evidence }
 }
 
-/** Only the owner of the server knows. */
-export function ownersToSay(what: string): Verdict {
-  return { status: 'not applicable', evidence: [`only its owner can say: ${what}`], isOwners: true }
+/** Only the owner of the server can judge the rule. */
+export function ownerOnly(what: string): RuleResult {
+  return { status: 'not applicable', evidence: [`only its owner knows: ${what}`], isOwnerOnly: true }
 }
 
-/** Broken where there are problems, else kept. */
-export function unless(problems: readonly string[], otherwise: string): Verdict {
+/** Fails if there are problems, else passes. */
+export function unless(problems: readonly string[], otherwise: string): RuleResult {
   return problems.length > 0 ? fail(...problems) : pass(otherwise)
 }
 
-/** A rule about each of several things: `none` says why there is nothing to look at. */
+/** A rule about several items; `none` is the reason if there are none. */
 export function each<Item>(
   items: readonly Item[],
   none: string,
   problemsOf: (item: Item) => readonly string[],
-): Verdict {
+): RuleResult {
   if (items.length === 0) return notApplicable(none)
-  return unless(items.flatMap(problemsOf), `${items.length} looked at`)
+  return unless(items.flatMap(problemsOf), `${items.length} checked`)
 }

@@ -3,19 +3,19 @@ import { verbOf } from '../catalog/classify.ts'
 import { isObject } from '../core/json/json.ts'
 import { UnusableSchema, validator } from '../core/schema/schema.ts'
 import { isPlainName } from '../core/text/alias.ts'
-import { type Assertion, each, notApplicable, ownersToSay, pass, type Verdict } from './subject.ts'
+import { type Assertion, each, notApplicable, ownerOnly, pass, type RuleResult } from './subject.ts'
 import type { AuditedTool, Subject } from './subject.ts'
 import type { Json } from './asking.ts'
 
 const NONE = 'it has no tools'
 
-/** What the server says of each of its tools, besides schemas. */
+/** Assertions about the definitions of tools, except schemas. */
 export const tools: readonly Assertion[] = [
   {
     id: 'C119',
     level: 'must',
-    text: 'Tools are named in lower-case words joined by underscores, at most 64 characters.',
-    fix: 'Rename the tool, such as get_sum for get-sum.',
+    text: 'Tool names are snake_case with at most 64 characters.',
+    fix: 'Rename the tool, such as get-sum to get_sum.',
     check: ({ tools: all }) =>
       each(all, NONE, ({ name, definition }) => {
         if (typeof definition.name !== 'string') return ['a tool without a name']
@@ -25,34 +25,34 @@ export const tools: readonly Assertion[] = [
   {
     id: 'C120',
     level: 'must',
-    text: 'Each tool is described: what it is for, and what harm it can do.',
-    fix: 'Write a sentence on what it does and when to use it; where it destroys something, say so.',
+    text: 'Each tool has a description of its purpose and risk.',
+    fix: 'Describe what it does and when to use it, and warn if it is destructive.',
     check: ({ tools: all }) => each(all, NONE, descriptionProblems),
   },
   {
     id: 'C122',
     level: 'should',
-    text: 'Each tool has a title for people.',
+    text: 'Each tool has a title.',
     fix: 'Add a title.',
     check: ({ tools: all }) => each(all, NONE, ({ name, definition }) => (titleOf(definition) ? [] : [name])),
   },
   {
     id: 'C123',
     level: 'should',
-    text: 'A tool that answers with structured content has an output schema.',
+    text: 'A tool with structured content has an output schema.',
     fix: 'Add an outputSchema.',
     check: ({ tools: all }) => {
       if (all.length === 0) return notApplicable(NONE)
       const without = all.filter(({ definition }) => !isObject(definition.outputSchema))
-      if (without.length === 0) return pass(`${all.length} looked at`)
-      return ownersToSay(`whether these answer with structured content: ${namesOf(without)}`)
+      if (without.length === 0) return pass(`${all.length} checked`)
+      return ownerOnly(`whether these return structured content: ${namesOf(without)}`)
     },
   },
   {
     id: 'C124',
     level: 'may',
-    text: 'Annotations, icons and execution have the form the protocol gives them.',
-    fix: 'Make hints true or false, icons a list of objects with src, taskSupport one of its three words.',
+    text: 'Annotations, icons and execution have the format of the protocol.',
+    fix: 'Make hints booleans, icons a list of objects with src, and taskSupport one of its three values.',
     check: ({ tools: all }) => {
       const using = all.filter(({ definition: { annotations, icons, execution } }) =>
         [annotations, icons, execution].some((found) => found !== undefined),
@@ -63,8 +63,8 @@ export const tools: readonly Assertion[] = [
   {
     id: 'C133',
     level: 'must',
-    text: 'A tool that changes something says what it changes, and does not claim to only read.',
-    fix: 'Name the effect in the description, and correct readOnlyHint.',
+    text: 'A tool that changes something documents that, and does not claim to be read-only.',
+    fix: 'Describe the effect, and correct readOnlyHint.',
     check: (subject) => {
       const changing = subject.tools.filter((tool) => isChanging(tool, subject))
       return each(changing, 'no tool changes anything', (tool) => effectProblems(tool, subject))
@@ -73,13 +73,13 @@ export const tools: readonly Assertion[] = [
   {
     id: 'C143',
     level: 'should',
-    text: 'A tool that only reads says so with readOnlyHint: true.',
+    text: 'A read-only tool has readOnlyHint: true.',
     fix: 'Set annotations.readOnlyHint to true.',
     check: (subject) => {
       const reading = subject.tools.filter(
         ({ name, classification: { op } }) => (verbOf(name, subject.upstream)?.op ?? op) === 'read',
       )
-      return each(reading, 'no tool only reads', ({ name, definition }) => {
+      return each(reading, 'no tool is read-only', ({ name, definition }) => {
         const { readOnlyHint } = hintsOf(definition)
         return readOnlyHint === true
           ? []
@@ -90,19 +90,19 @@ export const tools: readonly Assertion[] = [
   {
     id: 'C174',
     level: 'must',
-    text: 'The form of the results of each tool is documented and does not change from call to call.',
-    fix: 'Add an outputSchema, or describe the form of the text.',
+    text: 'The format of the results of each tool is documented and stable.',
+    fix: 'Add an outputSchema, or describe the format of the text.',
     check: ({ tools: all }) => {
       if (all.length === 0) return notApplicable(NONE)
       const without = all.filter(({ definition }) => !isObject(definition.outputSchema))
       if (without.length === 0) return pass('each tool has an outputSchema')
-      return ownersToSay(`what the results of these look like: ${namesOf(without)}`)
+      return ownerOnly(`the format of the results of these: ${namesOf(without)}`)
     },
   },
 ]
 
 const TASK_SUPPORT_VALUES: ReadonlySet<unknown> = new Set(['forbidden', 'optional', 'required'])
-/** Fewer characters cannot say what a tool is for. */
+/** The minimum length of a useful description, in characters. */
 const MIN_DESCRIPTION_LENGTH = 20
 const WARNING =
   /delet|remov|destr|drop|eras|wip|purg|overwrit|replac|truncat|permanent|irrevers|undone|undo|danger|caution|warning|risk|reset|revok|terminat/i
@@ -116,14 +116,14 @@ const EFFECT = new RegExp(
 function descriptionProblems({ name, definition: { description }, classification }: AuditedTool): string[] {
   if (typeof description !== 'string' || description.trim() === '') return [`${name}: no description`]
   if (description.trim().length < MIN_DESCRIPTION_LENGTH)
-    return [`${name}: says no more than "${description.trim()}"`]
+    return [`${name}: the description is only "${description.trim()}"`]
   if (classification.risk === 'destructive' && !WARNING.test(description)) {
-    return [`${name}: destroys something (${classification.evidence[0] ?? ''}) and does not warn of it`]
+    return [`${name}: is destructive (${classification.evidence[0] ?? ''}) and does not warn about it`]
   }
   return []
 }
 
-/** Whether its name says that it changes something; where the name says nothing, whether it does not deny it. */
+/** Whether a tool changes something, by its name or else because it does not claim to be read-only. */
 function isChanging(
   { name, definition, classification: { op } }: AuditedTool,
   { upstream }: Subject,
@@ -136,23 +136,25 @@ function isChanging(
 function effectProblems({ name, definition }: AuditedTool, { upstream }: Subject): string[] {
   const { readOnlyHint } = hintsOf(definition)
   const verb = verbOf(name, upstream)
-  const said = typeof definition.description === 'string' ? definition.description : ''
-  const isTold = EFFECT.test(said)
-  if (readOnlyHint !== true) return isTold ? [] : [`${name}: its description names no effect`]
-  // What opens or links something may well only read.
-  const isDenied = verb !== undefined && (verb.op !== 'write' || isTold)
-  return isDenied ? [`${name}: claims readOnlyHint: true, yet its name begins with "${verb.verb}"`] : []
+  const text = typeof definition.description === 'string' ? definition.description : ''
+  const mentionsEffect = EFFECT.test(text)
+  if (readOnlyHint !== true)
+    return mentionsEffect ? [] : [`${name}: its description does not mention an effect`]
+  // A tool that opens or links something may be read-only.
+  const isDenied = verb !== undefined && (verb.op !== 'write' || mentionsEffect)
+  return isDenied ? [`${name}: claims readOnlyHint: true, but its name begins with "${verb.verb}"`] : []
 }
 
 function formProblems({ name, definition: { annotations, icons, execution } }: AuditedTool): string[] {
   const problems: string[] = []
-  if (annotations !== undefined && !isObject(annotations)) problems.push(`${name}: annotations are no object`)
+  if (annotations !== undefined && !isObject(annotations))
+    problems.push(`${name}: annotations is not an object`)
   for (const [key, value] of Object.entries(isObject(annotations) ? annotations : {})) {
-    if (key.endsWith('Hint') && typeof value !== 'boolean') problems.push(`${name}: ${key} is no boolean`)
+    if (key.endsWith('Hint') && typeof value !== 'boolean') problems.push(`${name}: ${key} is not a boolean`)
   }
   const isIcons =
     Array.isArray(icons) && icons.every((icon) => isObject(icon) && typeof icon.src === 'string')
-  if (icons !== undefined && !isIcons) problems.push(`${name}: icons are no list of objects with src`)
+  if (icons !== undefined && !isIcons) problems.push(`${name}: icons is not a list of objects with src`)
   const support = isObject(execution) ? execution.taskSupport : undefined
   if (support !== undefined && !TASK_SUPPORT_VALUES.has(support)) {
     problems.push(`${name}: taskSupport is ${JSON.stringify(support)}`)
@@ -173,7 +175,7 @@ function namesOf(all: readonly AuditedTool[]): string {
   return all.map(({ name }) => name).join(', ')
 }
 
-/** What the input schemas of the tools are like. */
+/** Assertions about the input schemas of tools. */
 export const schemas: readonly Assertion[] = [
   {
     id: 'C121',
@@ -190,8 +192,8 @@ export const schemas: readonly Assertion[] = [
   {
     id: 'C126',
     level: 'must',
-    text: 'A schema that is not of 2020-12 says so with $schema.',
-    fix: 'Write it in the words of 2020-12, or name draft-07 in $schema.',
+    text: 'A schema of another dialect than 2020-12 declares it with $schema.',
+    fix: 'Convert it to 2020-12, or declare draft-07 in $schema.',
     check: (subject) => eachSchema(subject, ({ name }, schema) => dialectProblems(name, schema)),
   },
   {
@@ -207,7 +209,7 @@ export const schemas: readonly Assertion[] = [
   {
     id: 'C128',
     level: 'should',
-    text: 'An input schema says type: object.',
+    text: 'An input schema has type: object.',
     fix: 'Add "type": "object".',
     check: (subject) =>
       eachSchema(subject, ({ name }, { type }) =>
@@ -217,7 +219,7 @@ export const schemas: readonly Assertion[] = [
   {
     id: 'C129',
     level: 'should',
-    text: 'An input schema lists its properties, even where there are none.',
+    text: 'An input schema has properties, even if empty.',
     fix: 'Add "properties".',
     check: (subject) =>
       eachSchema(subject, ({ name }, { properties }) => (isObject(properties) ? [] : [name])),
@@ -225,7 +227,7 @@ export const schemas: readonly Assertion[] = [
   {
     id: 'C130',
     level: 'should',
-    text: 'An input schema lists what is required, even where nothing is.',
+    text: 'An input schema has required, even if empty.',
     fix: 'Add "required".',
     check: (subject) =>
       eachSchema(subject, ({ name }, { required }) => (Array.isArray(required) ? [] : [name])),
@@ -233,7 +235,7 @@ export const schemas: readonly Assertion[] = [
   {
     id: 'C131',
     level: 'should',
-    text: 'An input schema refuses arguments it does not know.',
+    text: 'An input schema rejects unknown arguments.',
     fix: 'Add "additionalProperties": false.',
     check: (subject) =>
       eachSchema(subject, ({ name }, { additionalProperties, unevaluatedProperties }) =>
@@ -254,7 +256,7 @@ export const schemas: readonly Assertion[] = [
   },
 ]
 
-/** Why a schema cannot be used; nothing where it can. */
+/** Why a schema is invalid; undefined if it is valid. */
 function problemOf(schema: Json): string | undefined {
   try {
     validator(schema)({})
@@ -265,14 +267,14 @@ function problemOf(schema: Json): string | undefined {
   }
 }
 
-function eachTool({ tools }: Subject, problemsOf: (tool: AuditedTool) => readonly string[]): Verdict {
+function eachTool({ tools }: Subject, problemsOf: (tool: AuditedTool) => readonly string[]): RuleResult {
   return each(tools, 'it has no tools', problemsOf)
 }
 
 function eachSchema(
   { tools }: Subject,
   problemsOf: (tool: AuditedTool, schema: Json) => readonly string[],
-): Verdict {
+): RuleResult {
   const usable = tools.filter(({ definition }) => isObject(definition.inputSchema))
   return each(usable, 'no tool has an input schema', (tool) => {
     const { inputSchema } = tool.definition
@@ -290,22 +292,21 @@ function dialectProblems(name: string, schema: Json): string[] {
     return isKnown ? [] : [`${name}: $schema is ${JSON.stringify($schema)}`]
   }
   const found = oldWords(schema)
-  if (found.length > 0)
-    return [`${name}: says nothing of its dialect and uses ${found.join(', ')} of draft-07`]
+  if (found.length > 0) return [`${name}: declares no dialect and uses ${found.join(', ')} of draft-07`]
   const isOnlyOld =
     problemOf({ ...schema, $schema: LATEST }) !== undefined &&
     problemOf({ ...schema, $schema: DRAFT_07 }) === undefined
-  return isOnlyOld ? [`${name}: says nothing of its dialect and is valid under draft-07 only`] : []
+  return isOnlyOld ? [`${name}: declares no dialect and is valid only under draft-07`] : []
 }
 
-/** Keywords that 2020-12 does not have or reads differently. */
+/** Keywords that 2020-12 removed or changed. */
 function oldWords(schema: Json): string[] {
   const found = new Set<string>()
   look(schema, 0, found)
   return [...found]
 }
 
-/** Hand-written schemas are not deeper. */
+/** The maximum depth of the search: hand-written schemas are not deeper. */
 const MAX_DEPTH = 32
 
 function look(schema: unknown, depth: number, found: Set<string>): void {

@@ -1,14 +1,14 @@
-/** How a call ended, as log, metrics, traces and audit name it. */
+/** How a call ended, as reported in logs, metrics, traces and the audit log. */
 import type { Outcome } from '../core/call.ts'
 import type { ErrorCode, GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { ERROR_KEY } from '../protocol/meta-keys.ts'
 
-/** How a call ended, in the words logs, metrics, spans and the audit log share. */
+/** How a call ended, in the terms shared by logs, metrics, spans and the audit log. */
 export interface Ending {
   /** `ok`, `tool_error`, `ask`, or the code of the error. */
   readonly outcome: string
-  /** The code of the error, or of the refusal a tool's result tells of. */
+  /** The code of the error, or of the refusal in the result of a tool. */
   readonly code?: string
   /** The JSON-RPC error code. */
   readonly rpc?: number
@@ -19,7 +19,7 @@ export interface Ending {
 const ok = 'ok'
 const TOOL_ERROR = 'tool_error'
 
-/** The ending of a call with an outcome. */
+/** The ending for an outcome. */
 export function endingOf(outcome: Outcome, ms: number): Ending {
   if (outcome.kind === 'input_required') return { outcome: 'ask', ms }
   const { result } = outcome
@@ -29,7 +29,7 @@ export function endingOf(outcome: Outcome, ms: number): Ending {
   return { outcome: TOOL_ERROR, ms, ...(typeof code === 'string' && { code }) }
 }
 
-/** The ending of a call that failed. */
+/** The ending for an error. */
 export function failureOf(error: GatewayError, ms: number): Ending {
   return {
     outcome: error.code,
@@ -53,27 +53,27 @@ const refusals = new Set<string>([
   'CONFIRMATION_TOKEN_INVALID',
 ] satisfies ErrorCode[])
 
-/** Whether a code says that a rule forbade the call. */
+/** Whether a code means that a rule denied the call. */
 export function isRefusal(code: string | undefined): boolean {
   return code !== undefined && refusals.has(code)
 }
 
-/** Whether a code says that the caller is not known, or may not do this. */
+/** Whether a code means that the caller is not authenticated or not permitted. */
 export function isAuthFailure(code: string | undefined): boolean {
   return code === 'AUTHENTICATION_REQUIRED' || code === 'TOKEN_EXPIRED' || code === 'SCOPE_INSUFFICIENT'
 }
 
-/** Whether a code says that there were too many calls. */
+/** Whether a code means that a rate or quota was exceeded. */
 export function isRateLimit(code: string | undefined): boolean {
   return code === 'RATE_LIMIT_EXCEEDED' || code === 'QUOTA_EXHAUSTED'
 }
 
-/** A URI as it is written down: what stands before its host, in its query or after `#` may be a secret. */
+/** A URI for logs: without user info, query and fragment, which may contain secrets. */
 export function displayUri(uri: string): string {
   return uri.replace(/^([a-z][a-z0-9+.-]*:\/\/)[^/@?#]*@/i, '$1').replace(/([?#]).*$/s, '$1…')
 }
 
-/** The name of what a call is for, as it is written down. */
+/** The target name of a call for logs. */
 export function displayName(method: string, name: string | undefined): string | undefined {
   return name !== undefined && method.startsWith('resources/') ? displayUri(name) : name
 }

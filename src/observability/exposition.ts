@@ -1,26 +1,26 @@
-/** The page of `/metrics`. prom-client is loaded at the first request. */
+/** The content of `/metrics`. prom-client is loaded at the first request. */
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
 import { self } from '../core/identity.ts'
 import type { Levels, Series, Exposition } from './metrics.ts'
 
-/** What was counted so far. */
+/** The current counts. */
 interface Counted {
   readonly calls: ReadonlyMap<string, Series>
   readonly authFailures: ReadonlyMap<string, number>
   readonly rateLimited: ReadonlyMap<string, number>
   levels(): Levels
-  /** How many calls wait for the approval of a person; unknown where the store cannot be read. */
+  /** The number of calls that wait for approval; undefined if the store cannot be read. */
   pendingApprovals(): Promise<number | undefined>
 }
 
-/** Gauges that are named like counters, which `promtool check metrics` complains about. */
+/** Default gauges with names of counters, which `promtool check metrics` rejects. */
 const misnamed = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
   'nodejs_active_resources_total',
 ]
 
-/** Tells what was counted, and how the process fares. */
+/** Renders the counts, and the metrics of the process. */
 export function expose({ calls, authFailures, rateLimited, levels, pendingApprovals }: Counted): Exposition {
   const registry = new Registry()
   const registers = [registry]
@@ -61,32 +61,37 @@ export function expose({ calls, authFailures, rateLimited, levels, pendingApprov
     })
 
   const labels = ['method', 'upstream', 'tool', 'outcome']
-  counter('gatehouse_calls_total', 'Calls by what they ended with.', labels, (made) => {
+  counter('gatehouse_calls_total', 'Calls by outcome.', labels, (made) => {
     for (const series of calls.values())
       for (const [outcome, { count }] of series.outcomes) made.labels(...series.labels, outcome).inc(count)
   })
-  const refused = 'Requests refused because of who made them, or because the caller was not authenticated.'
+  const refused = 'Requests rejected because authentication or authorization failed.'
   counter('gatehouse_auth_failures_total', refused, ['reason'], (made) => {
     for (const [reason, count] of authFailures) made.labels(reason).inc(count)
   })
-  counter('gatehouse_rate_limited_total', 'Calls refused by a rate or quota.', ['upstream'], (made) => {
-    for (const [upstream, count] of rateLimited) made.labels(upstream).inc(count)
-  })
-  perUpstream('gatehouse_upstream_up', 'Whether a server can be reached.', ({ isUp }) =>
+  counter(
+    'gatehouse_rate_limited_total',
+    'Calls rejected by a rate limit or quota.',
+    ['upstream'],
+    (made) => {
+      for (const [upstream, count] of rateLimited) made.labels(upstream).inc(count)
+    },
+  )
+  perUpstream('gatehouse_upstream_up', 'Whether a server is reachable.', ({ isUp }) =>
     isUp === undefined ? undefined : Number(isUp),
   )
   perUpstream('gatehouse_upstream_connections', 'Open connections to a server.', (each) => each.connections)
-  gauge('gatehouse_sessions', 'Open sessions of clients.', [], (made) => made.set(levels().sessions))
-  gauge('gatehouse_parked_calls', 'Calls that wait for an answer of their caller.', [], (made) =>
+  gauge('gatehouse_sessions', 'Open client sessions.', [], (made) => made.set(levels().sessions))
+  gauge('gatehouse_parked_calls', 'Calls that wait for input of their caller.', [], (made) =>
     made.set(levels().upstreams.reduce((sum, { parked }) => sum + parked, 0)),
   )
-  const pending = 'Calls that wait for the approval of a person, in the store that gateways share.'
+  const pending = 'Calls that wait for approval, in the shared store.'
   gauge('gatehouse_pending_approvals', pending, [], async (made) => {
     const found = await pendingApprovals()
     if (found === undefined) made.remove()
     else made.set(found)
   })
-  gauge('gatehouse_build_info', 'The version that runs.', ['version', 'node'], (made) =>
+  gauge('gatehouse_build_info', 'The running version.', ['version', 'node'], (made) =>
     made.set({ version: self.version, node: process.versions.node }, 1),
   )
   return { text: () => registry.metrics(), type: registry.contentType }

@@ -1,24 +1,24 @@
 /** Readiness: the state of servers, store and keys. */
 import type { Probe, Probes } from '../core/log.ts'
 
-/** How a part of the gateway does; why it fails is for the log alone. */
+/** The state of a dependency; the reason of a failure is only in the log. */
 type Check = 'ok' | 'failing' | 'starting'
 
 interface Parts {
-  /** Every server was tried once. */
+  /** Whether every server was tried once. */
   readonly isWarm: boolean
   readonly upstreams: ReadonlyMap<string, { readonly problem?: string; readonly revision?: string }>
-  /** The other parts, by name. */
+  /** The other dependencies, by name. */
   readonly probes: Probes
 }
 
-/** What `/ready` answers. */
+/** The result of `/ready`. */
 export interface Readiness {
   readonly isReady: boolean
   readonly checks: Readonly<Record<string, Check | Readonly<Record<string, Check>>>>
 }
 
-/** Calls can be served once each server was tried, one at least can be reached, and every needed part works. */
+/** Calls can be served once each server was tried, at least one is reachable, and every required dependency works. */
 export async function readiness({ isWarm, upstreams, probes }: Parts): Promise<Readiness> {
   const servers = [...upstreams].map(([name, status]) => [name, checkOf(status)] as const)
   const others = await Promise.all(
@@ -34,7 +34,7 @@ export async function readiness({ isWarm, upstreams, probes }: Parts): Promise<R
   }
 }
 
-/** How a server does, by how the last attempt to reach it ended. */
+/** The state of a server, by its last connection attempt. */
 export function checkOf({
   problem,
   revision,

@@ -1,4 +1,4 @@
-/** JSON lines on stderr, or readable ones on a terminal; secrets are masked. */
+/** Logs JSON lines to stderr, or pretty ones to a terminal; secrets are masked. */
 import { writeSync } from 'node:fs'
 import { inspect, styleText } from 'node:util'
 import { isoTime } from '../core/time/waiting.ts'
@@ -9,17 +9,17 @@ const levels = ['debug', 'info', 'warn', 'error'] as const
 export type Level = (typeof levels)[number]
 
 interface Options {
-  /** The least important lines that are written; told later where absent, `info` until then. */
+  /** The minimum level; if absent, it is configured later, and `info` until then. */
   readonly level?: Level | undefined
-  /** Lines for people instead of JSON. */
+  /** Whether to write pretty lines instead of JSON. */
   readonly isPretty: boolean
   /** The file descriptor to write to. */
   readonly to?: number
 }
 
-/** A log that can be told how to go on. */
+/** A log that can be reconfigured. */
 export interface OpenLog extends Log {
-  /** Which secrets must not appear in it, and which lines are written where that was not said when it was opened. */
+  /** Sets the secrets to mask, and the minimum level unless it was given at the start. */
   configure(settings: { readonly secrets: readonly string[]; readonly level?: Level | undefined }): void
 }
 
@@ -27,11 +27,11 @@ type Fields = Readonly<Record<string, unknown>>
 
 const INFO = levels.indexOf('info')
 
-/** How long lines may wait to be written together, in milliseconds. */
+/** The flush interval, in milliseconds. */
 const WRITE_DELAY_MS = 20
 const MAX_WAITING = 64 * 1024
 
-/** A log of one line per event. Lines are written in batches, and the rest when the process ends. */
+/** A log with one line per event. Lines are written in batches, and flushed when the process exits. */
 export function createLog({ level, isPretty, to = 2 }: Options): OpenLog {
   const redactor = new Redactor()
   let least = levels.indexOf(level ?? 'info')
@@ -49,7 +49,7 @@ export function createLog({ level, isPretty, to = 2 }: Options): OpenLog {
     try {
       writeSync(to, text)
     } catch {
-      // A reader that went away, or is too slow, must not stop the gateway.
+      // A closed or slow stderr must not stop the gateway.
     }
   }
   process.on('exit', flush)
@@ -81,7 +81,7 @@ export function createLog({ level, isPretty, to = 2 }: Options): OpenLog {
   }
 }
 
-/** A log whose lines all have some fields more. */
+/** A log that adds fields to all lines. */
 export function withFields(log: Log, more: Fields): Log {
   return {
     get isInfo() {
@@ -94,7 +94,7 @@ export function withFields(log: Log, more: Fields): Log {
   }
 }
 
-/** One JSON object, field by field: cheaper than making the object first. */
+/** Encodes a line field by field: cheaper than building the object first. */
 function json(time: string, level: Level, event: string, fields: Fields = {}): string {
   let text = `{"time":"${time}","level":"${level}","event":${JSON.stringify(event)}`
   for (const key in fields) {
@@ -113,15 +113,15 @@ function encoded(value: unknown): string {
 
 const MASKED = '"***"'
 
-/** What stands under a telling key within a value. */
+/** Masks nested values whose key marks them as secret. */
 function masking(key: string, value: unknown): unknown {
   return key !== '' && isSecretKey(key) ? '***' : value
 }
 
-/** Longer text is looked at by those who are made for it. */
+/** Longer text is encoded by JSON.stringify. */
 const MAX_SHORT_LENGTH = 64
 
-/** Whether text is short and needs no escape. */
+/** Whether text is short and needs no escaping. */
 function isPlain(text: string): boolean {
   if (text.length > MAX_SHORT_LENGTH) return false
   for (let at = 0; at < text.length; at++) {
@@ -136,7 +136,7 @@ const colours = { debug: 'gray', info: 'cyan', warn: 'yellow', error: 'red' } as
 function pretty(time: string, level: Level, event: string, fields: Fields = {}): string {
   const rest = Object.entries(fields)
     .filter(([, value]) => value !== undefined)
-    .map(([key, value]) => `${styleText('dim', `${key}=`)}${isSecretKey(key) ? '***' : shown(value)}`)
+    .map(([key, value]) => `${styleText('dim', `${key}=`)}${isSecretKey(key) ? '***' : valueText(value)}`)
   return [
     styleText('dim', time.slice(11, 23)),
     styleText(colours[level], level.padEnd(5)),
@@ -145,13 +145,13 @@ function pretty(time: string, level: Level, event: string, fields: Fields = {}):
   ].join(' ')
 }
 
-function shown(value: unknown): string {
+function valueText(value: unknown): string {
   if (typeof value === 'string') return plain(value)
   const masked: unknown = JSON.parse(JSON.stringify(value, masking) ?? 'null')
   return inspect(masked, { breakLength: Infinity })
 }
 
-/** What a server wrote must not steer the terminal. */
+/** Removes control characters, so that text of a server cannot control the terminal. */
 function plain(text: string): string {
   return text.replaceAll(/\p{Cc}/gu, ' ')
 }

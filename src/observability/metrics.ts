@@ -1,8 +1,8 @@
-/** Counters and histograms of calls, for Prometheus. Labels are bounded. */
+/** Counters and histograms of calls, for Prometheus. The number of label values is limited. */
 import type { Target } from '../core/call.ts'
 import { oneLine } from '../core/text/escape.ts'
 
-/** What was counted, in the text format of Prometheus. */
+/** Metrics in the text format of Prometheus. */
 export interface Exposition {
   text(): Promise<string>
   /** Its media type. */
@@ -14,7 +14,7 @@ interface Duration {
   observe(seconds: number): void
 }
 
-/** How many took at most so long, for each bound and, last, for all others; and how long they took together. */
+/** The counts of each bucket, the last one without an upper bound, and the sum of durations. */
 class Counts implements Duration {
   readonly #bounds: readonly number[]
   readonly #counts: Float64Array
@@ -32,7 +32,7 @@ class Counts implements Duration {
     this.#sum += seconds
   }
 
-  /** The lines of this set of labels. */
+  /** The lines for this set of labels. */
   lines(name: string, labels: string): string[] {
     const prefix = labels === '' ? '' : `${labels},`
     let total = 0
@@ -48,13 +48,13 @@ interface DurationsOptions {
   readonly name: string
   readonly help: string
   readonly labels: readonly string[]
-  /** The upper bounds in seconds, each higher than the one before. */
+  /** The upper bounds in seconds, ascending. */
   readonly bounds: readonly number[]
 }
 
 /**
- * A histogram of durations in the text format of Prometheus. Every call is counted here: the library takes a
- * hundred times as long to find the labels again.
+ * A histogram of durations in the text format of Prometheus. It is on the hot path of every call: the library takes a
+ * hundred times as long to look up labels.
  */
 class Durations {
   readonly #options: DurationsOptions
@@ -64,7 +64,7 @@ class Durations {
     this.#options = options
   }
 
-  /** The durations with these values of the labels. */
+  /** The durations for these label values. */
   with(...values: readonly string[]): Duration {
     const pairs = this.#options.labels.map((label, at) => `${label}="${escaped(values[at] ?? '')}"`)
     const labels = pairs.join(',')
@@ -88,14 +88,14 @@ function escaped(value: string): string {
     .replaceAll('\n', String.raw`\n`)
 }
 
-/** What is counted only when the metrics are read. */
+/** Values that are read when the metrics are requested. */
 export interface Levels {
   readonly upstreams: readonly {
     readonly name: string
-    /** Unknown until it was tried. */
+    /** Undefined before the first attempt. */
     readonly isUp: boolean | undefined
     readonly connections: number
-    /** How many of its calls wait for an answer of their caller. */
+    /** How many of its calls wait for input of their caller. */
     readonly parked: number
   }[]
   readonly sessions: number
@@ -103,27 +103,27 @@ export interface Levels {
 
 /** Counts the calls of one target. */
 export interface Meter {
-  /** `isListed` tells whether the server lists the tool; asked only where its name was never good for anything. */
+  /** `isListed` returns whether the server lists the tool; called only if no call of that name has succeeded. */
   count(outcome: string, seconds: number | undefined, isListed: () => boolean): void
 }
 
 interface Options {
-  /** Whether a method is one that is known; others are counted together. */
+  /** Whether a method is known; unknown ones share one label value. */
   isMethod(name: string): boolean
-  /** Whether an outcome is one of those there are. */
+  /** Whether an outcome is known. */
   isOutcome(outcome: string): boolean
   levels(): Levels
-  /** How many calls wait for the approval of a person; unknown where the store cannot be read. */
+  /** The number of calls that wait for approval; undefined if the store cannot be read. */
   pendingApprovals(): Promise<number | undefined>
 }
 
-/** How many tools of one server are counted apart; the rest together. */
+/** How many tools of one server have their own label value; the others share one. */
 const MAX_TOOL_LABELS = 500
 const OTHER = 'other'
 const CALL_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
 const STORE_SECONDS = [0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5]
 
-/** Everything that is counted, for Prometheus. */
+/** All metrics, for Prometheus. */
 export class Metrics {
   readonly #options: Options
   readonly #series = new Map<string, Series>()
@@ -131,7 +131,7 @@ export class Metrics {
   readonly #operations = new Map<string, Duration>()
   readonly #duration = new Durations({
     name: 'gatehouse_call_duration_seconds',
-    help: 'How long calls took.',
+    help: 'Duration of calls.',
     labels: ['method', 'upstream', 'tool'],
     bounds: CALL_SECONDS,
   })
@@ -139,7 +139,7 @@ export class Metrics {
   readonly #rateLimited = new Map<string, number>()
   readonly #store = new Durations({
     name: 'gatehouse_store_seconds',
-    help: 'How long the store took.',
+    help: 'Duration of store operations.',
     labels: ['operation'],
     bounds: STORE_SECONDS,
   })
@@ -150,9 +150,9 @@ export class Metrics {
     this.#options = options
   }
 
-  /** Everything as Prometheus reads it, and its media type. */
+  /** All metrics in the text format, and its media type. */
   async page(): Promise<{ readonly text: string; readonly type: string }> {
-    // The library and what it watches of the process are loaded only at the first request.
+    // The library, with its process metrics, is loaded at the first request.
     this.#exposition ??= import('./exposition.ts').then(({ expose }) =>
       expose({
         calls: this.#series,
@@ -193,7 +193,7 @@ export class Metrics {
     count(this.#rateLimited, upstream)
   }
 
-  /** Takes the time an operation of the store took. */
+  /** Records the duration of a store operation. */
   stored(operation: string, seconds: number): void {
     const found = this.#operations.get(operation) ?? this.#store.with(operation)
     this.#operations.set(operation, found)
@@ -204,7 +204,7 @@ export class Metrics {
     return this.#tools.get(upstream)?.has(tool) === true
   }
 
-  /** The name a tool is counted under. */
+  /** The label value of a tool. */
   #learn(upstream: string, tool: string): string {
     const tools = this.#tools.get(upstream) ?? new Set()
     this.#tools.set(upstream, tools)
@@ -218,7 +218,7 @@ export class Metrics {
     const found = this.#series.get(key)
     if (found) return found
     const [method, upstream, tool] = given
-    // Names are a server's words, and the page may be read in a terminal.
+    // Names come from servers, and the page may be shown in a terminal.
     const labels = [method, upstream, oneLine(tool)] as const
     const outcomes = new Map<string, Tally>()
     const series: Series = {
@@ -242,7 +242,7 @@ function count(counts: Map<string, number>, label: string): void {
   counts.set(label, (counts.get(label) ?? 0) + 1)
 }
 
-/** The counters of one set of labels. */
+/** The counters for one set of labels. */
 export interface Series {
   readonly labels: readonly [method: string, upstream: string, tool: string]
   readonly outcomes: ReadonlyMap<string, Tally>

@@ -1,5 +1,5 @@
 /**
- * Wraps calls: one log line, metrics, span and audit entry at their end. Costs nothing where nothing is
+ * Middleware that reports calls: a log line, metrics, a span and an audit entry at their end. No overhead if nothing is
  * observed.
  */
 import type { Call, Handler, Middleware, Target } from '../core/call.ts'
@@ -22,28 +22,28 @@ import type { Tracing, Way } from './tracing.ts'
 export interface Observers {
   readonly log: Log
   readonly metrics: Metrics
-  /** Whether successful calls are not observed at all: they are then skipped. */
+  /** Whether successful calls are not observed at all. */
   readonly isQuiet: boolean
   readonly audit?: Audit | undefined
-  /** Whether spans are made, even if what makes them is still being loaded. */
+  /** Whether spans are enabled, even if the library is still loading. */
   readonly isTraced: boolean
   readonly tracing?: Tracing | undefined
-  /** The way clients come. */
+  /** The transport of clients. */
   readonly way: Way
-  /** Whether the server lists the tool a call names, as far as that is known. */
+  /** Whether the known list of the server has the called tool. */
   isListed(call: Call, target: Target): boolean
 }
 
-/** The name of the fact that tells which target a call came to. It is for this file alone. */
+/** The log field for the target that a call reached. Private to this file. */
 const TARGET_FIELD = 'target'
 
-/** A target calls came to, and what counts them. */
+/** A target of calls, and its counter. */
 interface Reached {
   readonly target: Target
   readonly meter: Meter
 }
 
-/** The outermost frame: one log line for each call, counted, traced and recorded. */
+/** The outermost middleware: one log line for each call, with metrics, a span and an audit entry. */
 export function observe(observers: Observers): Middleware {
   return (next) => {
     const watched = watching(observers, next)
@@ -51,7 +51,7 @@ export function observe(observers: Observers): Middleware {
   }
 }
 
-/** Reports an internal failure where the observers are off. */
+/** Reports an internal error if the observers are off. */
 function complain(observers: Observers, call: Call): (thrown: unknown) => never {
   return (thrown) => {
     const error = asGatewayError(thrown)
@@ -87,7 +87,7 @@ function watching(observers: Observers, next: Handler): Handler {
   }
 }
 
-/** The frame around what one target does: it tells the outermost one where the call came to. */
+/** The middleware of one target: it records the target for the outermost middleware. */
 export function observeTarget(observers: Observers, target: Target): Middleware {
   const { metrics } = observers
   const reached: Reached = { target, meter: metrics.meter(target) }
@@ -104,7 +104,7 @@ export function observeTarget(observers: Observers, target: Target): Middleware 
   }
 }
 
-/** The frame around the server itself: a span of what it does. Nothing where no spans are made. */
+/** The middleware around the server: a span of its work; undefined if spans are off. */
 export function observeServer(
   observers: Observers,
   target: Target,
@@ -143,13 +143,13 @@ function record(observers: Observers, call: Call, ending: Ending): void {
   }
 }
 
-/** What lasts as long as a client listens is no operation. */
+/** A subscription lasts as long as the client listens, so its duration is not observed. */
 function isLasting({ method }: Pick<Call, 'method'>): boolean {
   return method === 'subscriptions/listen'
 }
 
 function reachedBy({ logFields }: Call): Reached | undefined {
-  // Set only by the frame above.
+  // Set only by the middleware above.
   return logFields.get(TARGET_FIELD) as Reached | undefined
 }
 
@@ -175,7 +175,7 @@ function line(call: Call, { outcome, code, rpc, reason, ms }: Ending): Record<st
   return fields
 }
 
-/** The longest part of a JSON-RPC id that is logged. */
+/** The maximum length of a JSON-RPC id in logs. */
 const MAX_ID_LENGTH = 64
 
 function since(start: number): number {

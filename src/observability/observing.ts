@@ -21,11 +21,11 @@ interface Options {
   isMethod(name: string): boolean
   isListed(call: Call, target: Target): boolean
   isOutcome(outcome: string): boolean
-  /** Where the heads of audit logs are kept besides the files; absent where nothing outlives the process. */
+  /** The store of audit log heads, in addition to the files; undefined for a store in memory. */
   anchors?(): Anchors | undefined
 }
 
-/** Everything that observes calls, by the current settings. */
+/** The observers of calls, by the current settings. */
 export class Observing implements Observers {
   readonly log: Log
   readonly metrics: Metrics
@@ -56,12 +56,12 @@ export class Observing implements Observers {
     return this.#settings?.traces !== undefined
   }
 
-  /** Resolves once spans are made where they should be. */
+  /** Resolves once tracing is ready, if it is enabled. */
   get opened(): Promise<void> {
     return this.#opening ?? Promise.resolve()
   }
 
-  /** Goes on with these settings. @throws the system's error where the audit log cannot be opened */
+  /** Applies settings. @throws the system error if the audit log cannot be opened */
   apply(settings: Settings): void {
     const { observe } = settings
     if (this.#isServing) this.#applyAudit(observe)
@@ -72,14 +72,14 @@ export class Observing implements Observers {
     if (textOf(before?.traces) !== textOf(observe.traces)) this.#applyTraces(observe)
   }
 
-  /** Clients are served from here on, who come this way. @throws the system's error where the audit log cannot be opened */
+  /** Called before clients are served on a transport. @throws the system error if the audit log cannot be opened */
   serve(way: Way): void {
     this.way = way
     this.#isServing = true
     if (this.#settings) this.#applyAudit(this.#settings)
   }
 
-  /** Takes note of a request that was turned away. */
+  /** Records a rejected request. */
   readonly refused = (refusal: Refusal): void => {
     const { requestId, error, request, address } = refusal
     const { code } = error
@@ -90,17 +90,17 @@ export class Observing implements Observers {
     this.audit?.refused(refusal)
   }
 
-  /** Takes note of a step of a user who signs in to a server. */
+  /** Records a step of a sign-in to a server. */
   readonly signedIn = (step: SignInStep): void => this.audit?.signedIn(step)
 
-  /** Takes note of what a person decided on a call. */
+  /** Records the decision of a person on a call. */
   readonly decided = (step: ApprovalStep): void => {
     const { approval, by, via, verdict, upstream, tool } = step
     this.log.info('approval.decided', { approval, by, via, verdict, upstream, tool })
     this.audit?.decided(step)
   }
 
-  /** What `/metrics` answers; nothing where it is off. */
+  /** The content of `/metrics`; undefined if it is off. */
   async page(): Promise<{ readonly text: string; readonly type: string } | undefined> {
     if (this.#settings?.metrics === false) return undefined
     return this.metrics.page()
@@ -128,7 +128,7 @@ export class Observing implements Observers {
   async #open(traces: NonNullable<ObserveSettings['traces']>): Promise<void> {
     try {
       const tracing = await openTracing(traces, this.log)
-      // Other settings may have come meanwhile.
+      // The settings may have changed in the meantime.
       if (this.#settings?.traces === traces) this.tracing = tracing
       else await tracing.close()
     } catch (error) {
@@ -137,12 +137,12 @@ export class Observing implements Observers {
   }
 }
 
-/** Why a caller is refused, in one of few words. */
+/** The reason of a rejection, from a limited set of labels. */
 function reasonOf({ code, extra: { reason } }: GatewayError): string {
   return reason !== undefined && /^[a-z_]{1,32}$/.test(reason) ? reason : code.toLowerCase()
 }
 
-/** The same text for the same settings, secrets included. */
+/** A text that is equal for equal settings, including secrets. */
 function textOf(settings: unknown): string {
   return JSON.stringify([settings, secretsOf(settings)])
 }

@@ -1,4 +1,4 @@
-/** OpenTelemetry spans of calls, exported over OTLP. The library is loaded where traces are on. */
+/** OpenTelemetry spans of calls, exported over OTLP. The library is loaded only if traces are on. */
 import type { Attributes, Context, Span, SpanContext, SpanKind } from '@opentelemetry/api'
 import type { SpanExporter } from '@opentelemetry/sdk-trace'
 import type { Call, Target } from '../core/call.ts'
@@ -7,35 +7,35 @@ import type { TraceSettings } from '../core/settings.ts'
 import { self } from '../core/identity.ts'
 import { type Ending, displayUri } from './ending.ts'
 
-/** A span of a call, and the call as it goes on within it. */
+/** A span, and the call with its trace context. */
 interface CallSpan {
   readonly call: Call
   end(ending: Ending): void
 }
 
-/** What is known of the way a call goes. */
+/** The transport of a call. */
 export interface Way {
   readonly transport: 'tcp' | 'pipe'
   readonly address?: string
   readonly port?: number
-  /** The protocol revision spoken. */
+  /** The protocol revision. */
   readonly revision?: string | undefined
 }
 
-/** Makes spans by the MCP conventions of OpenTelemetry. */
+/** Creates spans by the MCP semantic conventions of OpenTelemetry. */
 export interface Tracing {
-  /** The call as its client sees it. */
+  /** Starts the server span of a call. */
   received(call: Call, way: Way): CallSpan
-  /** The part of a call a server does. */
+  /** Starts the client span of a call to an upstream. */
   sent(call: Call, target: Target, way: Way): CallSpan
-  /** Sends what is left. */
+  /** Exports the remaining spans. */
   close(): Promise<void>
 }
 
-/** How long sending spans may be tried, also the last ones, in milliseconds. */
+/** The timeout of an export, including the last one, in milliseconds. */
 const EXPORT_TIMEOUT_MS = 3000
 
-/** Loads what sends spans. Without traces none of it is ever loaded. */
+/** Loads the exporter. Never called if traces are off. */
 export async function openTracing(settings: TraceSettings, log: Log): Promise<Tracing> {
   const [api, sdk, { OTLPTraceExporter }, { resourceFromAttributes }] = await Promise.all([
     import('@opentelemetry/api'),
@@ -56,7 +56,7 @@ export async function openTracing(settings: TraceSettings, log: Log): Promise<Tr
       'service.version': self.version,
     }),
     spanProcessors: [
-      new sdk.BatchSpanProcessor({ exporter: telling(exporter, log), scheduledDelayMillis: 1000 }),
+      new sdk.BatchSpanProcessor({ exporter: withFailureLog(exporter, log), scheduledDelayMillis: 1000 }),
     ],
   })
   const tracer = provider.getTracer(self.name, self.version)
@@ -74,7 +74,7 @@ export async function openTracing(settings: TraceSettings, log: Log): Promise<Tr
     const { method } = call
     const isNamed = method === 'tools/call' || method === 'prompts/get'
     const name = isNamed && target.name !== undefined ? `${method} ${target.name}` : method
-    // What is undone may have been done long ago, by another gateway.
+    // The undone call may be old and from another gateway, so it is a link.
     const links = call.undoes === undefined ? [] : [{ context: spanContext(call.undoes) }]
     const span = tracer.startSpan(name.slice(0, NAME), { kind, attributes, links }, parentOf(call))
     const { traceId, spanId, traceFlags } = span.spanContext()
@@ -98,13 +98,13 @@ export async function openTracing(settings: TraceSettings, log: Log): Promise<Tr
   }
 }
 
-/** A `traceparent`, which was checked where it came in (W3C Trace Context). */
+/** Parses a `traceparent` that was already validated (W3C Trace Context). */
 function spanContext(traceparent: string): SpanContext {
   const [, traceId = '', spanId = '', flags = '00'] = traceparent.split('-')
   return { traceId, spanId, traceFlags: Number.parseInt(flags, 16) & 1, isRemote: true }
 }
 
-/** How long names and ids may be. */
+/** The maximum length of names and ids. */
 const NAME = 200
 const MAX_ID_LENGTH = 64
 
@@ -140,8 +140,8 @@ function end(span: Span, { outcome, code, rpc }: Ending, failed: 2): void {
   span.end()
 }
 
-/** Says so when spans could not be sent. */
-function telling(exporter: SpanExporter, log: Log): SpanExporter {
+/** Logs failed exports. */
+function withFailureLog(exporter: SpanExporter, log: Log): SpanExporter {
   return {
     export: (spans, done) => {
       exporter.export(spans, (result) => {

@@ -275,7 +275,7 @@ describe('client snippets', () => {
       const { code, stderr } = await runCommand(['init', '--from', join(folder, name), '--config', target])
       expect(code).toBe(1)
       for (const server of ['gatehouse-by-url', 'gatehouse-by-stdio']) {
-        expect(stderr).toContain(`"${server}": is this gateway itself and was left out`)
+        expect(stderr).toContain(`"${server}": is this gateway itself and was skipped`)
       }
       expect(existsSync(target)).toBe(false)
     },

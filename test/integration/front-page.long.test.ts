@@ -63,7 +63,7 @@ describe.skipIf(!hasChromium())('the front page in a browser', () => {
       'Write',
       'Asks first',
       'Costs 2 API credits',
-      'Takes an instant',
+      'Less than a second',
     ])
     expect(await page.locator('.tool', { hasText: 'move_file' }).innerText()).toContain('Undone by move_file')
     expect(problems).toEqual([])
@@ -87,7 +87,7 @@ describe.skipIf(!hasChromium())('the front page in a browser', () => {
     for (let tabs = 0; tabs < 12 && !(await isFocused()); tabs++) await page.keyboard.press('Tab')
     expect(await page.evaluate('getComputedStyle(document.activeElement).outlineStyle')).toBe('solid')
     await page.keyboard.press('Enter')
-    expect(await page.locator('.tool:visible').innerText()).toContain('What is known')
+    expect(await page.locator('.tool:visible').innerText()).toContain('Details')
     await page.getByLabel('Find tools').press('Escape')
     expect(await shown(page)).toHaveLength(23)
     expect(new URL(page.url()).search).toBe('')

@@ -74,7 +74,7 @@ export async function approvingGateway(options: ApprovingOptions = {}): Promise<
   onTestFinished(() => gateway.close())
   return {
     gateway,
-    code: /use the code (\S+)/.exec(gateway.stdout())?.[1] ?? '',
+    code: /enter the code (\S+)/.exec(gateway.stdout())?.[1] ?? '',
     ran,
     call: async (args, token) => {
       const auth = token === undefined ? {} : { authorization: `Bearer ${token}` }

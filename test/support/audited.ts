@@ -36,7 +36,7 @@ export function subjectOf({ settings, tools = [], ...rest }: Difference = {}): S
     resources: [],
     templates: [],
     readings: [],
-    stranger: { error: new GatewayError('UNSUPPORTED_OPERATION', 'Method not found') },
+    unknownMethod: { error: new GatewayError('UNSUPPORTED_OPERATION', 'Method not found') },
     isProtected: false,
     guards: new Map(),
     ...rest,
@@ -49,7 +49,7 @@ export function listOf(items: readonly unknown[], more: Partial<List> = {}): Lis
 }
 
 /** An answer of a server. */
-export function answered(result: Json): Subject['stranger'] {
+export function answered(result: Json): Subject['unknownMethod'] {
   return { result: Payload.of(result) }
 }
 

@@ -42,7 +42,7 @@ export const fullFront: Front = {
   profile: 'corporate',
   auth: {
     methods: ['bearer_token'],
-    claims: { sub: 'who the caller is', scope: 'what the caller may do' },
+    claims: { sub: 'the identity of the caller', scope: 'the scopes of the caller' },
     issuers: ['https://idp.example.com'],
     sessionTtl: 1800,
     elevateUrl: 'https://idp.example.com/request-access',

@@ -16,22 +16,22 @@ import {
   variables,
 } from './values.ts'
 
-/** A configuration made from a client's, and what its owner should know. */
+/** A configuration converted from a client's, and notes for its owner. */
 interface Imported {
   readonly yaml: string
   readonly notes: readonly string[]
 }
 
-/** Where the text is from, and where editors find the schema of the result. */
+/** The file of the text, and the schema reference for editors. */
 interface ImportOptions {
   readonly file: string
   readonly schema: string
 }
 
 /**
- * Makes a configuration file from the MCP servers of Claude Desktop, Claude Code, Cursor or VS Code. Secrets
+ * Converts the MCP servers of Claude Desktop, Claude Code, Cursor or VS Code to a configuration file. Secrets
  * are not copied: they become references to environment variables, listed in a comment.
- * @throws ConfigError when the text is not such a configuration
+ * @throws ConfigError if the text is not such a configuration
  */
 export function importClients(text: string, { file, schema }: ImportOptions): Imported {
   const { servers, inputs } = readClientFile(text, file)
@@ -57,7 +57,7 @@ export function importClients(text: string, { file, schema }: ImportOptions): Im
         line: 0,
         column: 0,
         path: '',
-        message: ['it names no server to put behind the gateway', ...notes].join('; '),
+        message: ['it has no server that can be imported', ...notes].join('; '),
       },
     ])
   }
@@ -71,13 +71,13 @@ export function importClients(text: string, { file, schema }: ImportOptions): Im
 function convertServer({ entry, project }: ClientServer, context: SecretContext): unknown {
   const { command, url = entry.serverUrl } = entry
   if (entry.disabled === true || entry.enabled === false)
-    return context.note('is switched off there and was left out')
+    return context.note('is disabled there and was skipped')
   noteLosses(entry, context)
-  if (typeof url === 'string' && isOwnUrl(url)) return context.note('is this gateway itself and was left out')
+  if (typeof url === 'string' && isOwnUrl(url)) return context.note('is this gateway itself and was skipped')
   if (typeof url === 'string') return convertRemote(url, entry, context)
-  if (typeof command !== 'string') return context.note('has neither a command nor a URL and was left out')
+  if (typeof command !== 'string') return context.note('has neither a command nor a URL and was skipped')
   const args = (Array.isArray(entry.args) ? entry.args : []).map(String)
-  if ([command, ...args].some(isGateway)) return context.note('is this gateway itself and was left out')
+  if ([command, ...args].some(isGateway)) return context.note('is this gateway itself and was skipped')
   const words = [convertText(command, context), ...convertArguments(args, context)]
   const env = convertValues(entry.env, (name, value) => convertEnv(name, value, context))
   const cwd = workingFolder(entry.cwd, project !== undefined || words.some(isRelative), context)
@@ -86,7 +86,7 @@ function convertServer({ entry, project }: ClientServer, context: SecretContext)
   return { command: line, ...(env && { env }), ...(cwd !== undefined && { cwd }) }
 }
 
-/** The address the gateway has unless told otherwise. */
+/** The default address of the gateway. */
 function isOwnUrl(url: string): boolean {
   return /^http:\/\/(?:127\.0\.0\.1|localhost|\[::1\]):8900\/(?:mcp|sse)(?:[/?#]|$)/i.test(url)
 }
@@ -133,11 +133,10 @@ function workingFolder(cwd: unknown, isBound: boolean, context: SecretContext): 
 
 const lost: Readonly<Record<string, string>> = {
   envFile:
-    'its `envFile` is not read here: name its variables under `env` as ${NAME}, and set them for the gateway',
-  headersHelper: 'its `headersHelper` is not available here: give the headers as ${NAME}',
-  oauth:
-    'its `oauth` settings were not taken over: write `oauth` under this server, or give a token as ${NAME}',
-  auth: 'its `auth` settings were not taken over: write `oauth` under this server, or give a token as ${NAME}',
+    'its `envFile` is not supported: list its variables under `env` as ${NAME}, and set them for the gateway',
+  headersHelper: 'its `headersHelper` is not supported: write the headers with ${NAME}',
+  oauth: 'its `oauth` settings were not imported: write `oauth` under this server, or set a token as ${NAME}',
+  auth: 'its `auth` settings were not imported: write `oauth` under this server, or set a token as ${NAME}',
 }
 
 function noteLosses(entry: ClientServer['entry'], { note }: SecretContext): void {
@@ -180,32 +179,32 @@ function render(upstreams: ReadonlyMap<string, unknown>, { origins, schema, from
   const set = list.map(([name, meaning]) => `#   ${name}: ${meaning.replaceAll(/\s+/g, ' ')}`)
   const head = [
     `# yaml-language-server: $schema=${schema}`,
-    `# Made from ${from}. \`gatehouse check\` tells whether it works.`,
-    ...(set.length > 0 ? ['#', '# Set these variables before the start:', ...set] : []),
+    `# Imported from ${from}. Run \`gatehouse check\` to test it.`,
+    ...(set.length > 0 ? ['#', '# Set these variables before you start the gateway:', ...set] : []),
   ]
   return `${head.join('\n')}\n\n${document.toString({ lineWidth: 0 })}`
 }
 
 // Reads the files of MCP clients, with comments.
 
-/** A server as a client's own configuration has it. */
+/** A server in the configuration of a client. */
 interface ClientServer {
   readonly name: string
   readonly entry: Readonly<Record<string, unknown>>
-  /** The folder it belongs to, where the file keeps servers per project. */
+  /** The project folder of the server, if the file has servers per project. */
   readonly project?: string
 }
 
-/** What a client's configuration file says of MCP servers. */
+/** The MCP servers in the configuration file of a client. */
 interface ClientFile {
   readonly servers: readonly ClientServer[]
-  /** What VS Code asks the user for: description by id. */
+  /** The inputs that VS Code prompts for: descriptions by id. */
   readonly inputs: ReadonlyMap<string, string>
 }
 
 /**
- * Reads the configuration of Claude Desktop, Claude Code, Cursor or VS Code, telling them apart by their keys.
- * @throws ConfigError when it is not JSON or names no servers
+ * Reads the configuration of Claude Desktop, Claude Code, Cursor or VS Code, distinguished by their keys.
+ * @throws ConfigError if it is not JSON or has no servers
  */
 function readClientFile(text: string, file: string): ClientFile {
   const value = parsed(text, file)
@@ -218,7 +217,7 @@ function readClientFile(text: string, file: string): ClientFile {
     ...serversIn(editor.servers),
     ...projectServers(value.projects),
   ]
-  if (servers.length === 0) throw unreadable(file, 'names no MCP servers under `mcpServers` or `servers`')
+  if (servers.length === 0) throw unreadable(file, 'has no MCP servers under `mcpServers` or `servers`')
   return { servers, inputs: inputsIn(value.inputs ?? editor.inputs) }
 }
 
@@ -229,7 +228,7 @@ function parsed(text: string, file: string): Readonly<Record<string, unknown>> {
   } catch (error) {
     throw unreadable(file, error instanceof SyntaxError ? error.message : 'cannot be read')
   }
-  if (!isObject(value)) throw unreadable(file, 'is not the configuration of a client')
+  if (!isObject(value)) throw unreadable(file, 'is not the configuration of an MCP client')
   return value
 }
 
@@ -264,7 +263,7 @@ const string = /"(?:\\.|[^"\\])*"/.source
 const comments = new RegExp(`${string}|//[^\\n]*|/\\*[^]*?\\*/`, 'g')
 const commas = new RegExp(`${string}|,(?=\\s*[}\\]])`, 'g')
 
-/** Reads JSON that may hold comments and trailing commas. @throws SyntaxError */
+/** Parses JSON with comments and trailing commas. @throws SyntaxError */
 export function readJsonc(text: string): unknown {
   const bare = text
     .replace(/^\uFEFF/, '')
@@ -274,7 +273,7 @@ export function readJsonc(text: string): unknown {
     const value: unknown = JSON.parse(bare)
     return value
   } catch {
-    // The parser's own message repeats a piece of the text, which may be a secret.
+    // The message of the parser may quote a secret.
     throw new SyntaxError('is not valid JSON')
   }
 }

@@ -3,7 +3,7 @@ import { basename, sep } from 'node:path'
 import { hasReference } from '../secrets.ts'
 import { holdsPassword, looksLikeToken, looksRandom, namesSecret } from '../secrets.ts'
 
-/** What the variables in a client's configuration stand for. */
+/** The values of variables in a client's configuration. */
 interface TextContext {
   readonly workspace: string
   readonly inputs: ReadonlyMap<string, string>
@@ -11,7 +11,7 @@ interface TextContext {
   readonly note: (text: string) => void
 }
 
-/** Rewrites the `${…}` forms of Claude Code, Cursor and VS Code into those of the gateway's configuration. */
+/** Converts the `${…}` forms of Claude Code, Cursor and VS Code to those of the gateway's configuration. */
 export function convertText(text: string, context: TextContext): string {
   return text.replaceAll(/\$\{([^}]*)\}?/g, (whole: string, body: string) => converted(whole, body, context))
 }
@@ -27,10 +27,10 @@ function converted(whole: string, body: string, { workspace, inputs, variables, 
   if (body.startsWith('input:')) {
     const id = body.slice('input:'.length)
     const input = variableName(id)
-    variables.refer(input, inputs.get(id) || `what the editor asks for as ${JSON.stringify(id)}`)
+    variables.refer(input, inputs.get(id) || `the editor input ${JSON.stringify(id)}`)
     return `\${${input}}`
   }
-  note(`${JSON.stringify(whole)} means nothing here and was kept as plain text`)
+  note(`${JSON.stringify(whole)} is not supported and was kept as plain text`)
   return `$${whole}`
 }
 
@@ -45,27 +45,29 @@ function places(workspace: string): Readonly<Record<string, string>> {
   }
 }
 
-/** Whose values are rewritten, and in what context. */
+/** The server whose values are converted, and the context. */
 export interface SecretContext extends TextContext {
   readonly server: string
 }
 
-/** An environment value for the gateway's file: a reference where it is a secret. */
+/** Converts an environment value: a reference if it is a secret. */
 export function convertEnv(name: string, value: string, context: SecretContext): string {
   const isSecret = (namesSecret(name) && !isPath(value)) || isTelling(value)
   if (value === '' || hasReference(value) || !isSecret) return convertText(value, context)
   return reference(value, name, `env ${name}`, context)
 }
 
-/** A header value for the gateway's file: a reference unless it is known to be harmless. */
+/** Converts a header value: a reference unless it is known not to be secret. */
 export function convertHeader(name: string, value: string, context: SecretContext): string {
   if (value === '' || hasReference(value) || harmless.test(name)) return convertText(value, context)
   const [, scheme = '', rest = value] = /^((?:Bearer|Basic|Token)\s+)(.*)$/is.exec(value) ?? []
-  const wanted = /^authorization$/i.test(name) ? `${context.server}_TOKEN` : `${context.server}_${name}`
-  return scheme + reference(rest, wanted, `header ${name}`, context)
+  const preferredName = /^authorization$/i.test(name)
+    ? `${context.server}_TOKEN`
+    : `${context.server}_${name}`
+  return scheme + reference(rest, preferredName, `header ${name}`, context)
 }
 
-/** The arguments of a command, with secrets given as options replaced by references. */
+/** Converts the arguments of a command; secrets in options become references. */
 export function convertArguments(words: readonly string[], context: SecretContext): string[] {
   return words.map((word, index) => {
     const [, option, value] = /^(--?[\w-]+=|[A-Z_][A-Z0-9_]*=)(.+)$/s.exec(word) ?? []
@@ -74,7 +76,7 @@ export function convertArguments(words: readonly string[], context: SecretContex
   })
 }
 
-/** The user and password in a URL as a header of their own, and the URL without them: neither may stand in a file. */
+/** Moves the user and password of a URL to a header: a URL in the file must not contain them. */
 export function withoutUser(
   url: string,
   context: SecretContext,
@@ -82,7 +84,7 @@ export function withoutUser(
   const [, start = '', user = '', rest = ''] = /^([a-z][a-z0-9+.-]*:\/\/)([^/?#]*)@(.*)$/is.exec(url) ?? []
   if (start === '' || user === '') return { url }
   if (hasReference(user)) {
-    context.note('has a user in its URL, which cannot stand there: write it into `headers` as authorization')
+    context.note('has a user in its URL, which is not allowed: write it in `headers` as authorization')
     return { url: start + rest }
   }
   const value = Buffer.from(decoded(user)).toString('base64')
@@ -100,16 +102,16 @@ function decoded(text: string): string {
   }
 }
 
-/** A URL, with a secret in its query replaced by a reference. */
+/** Converts a URL; a secret in its query becomes a reference. */
 export function convertUrl(url: string, context: SecretContext): string {
   const [start = '', query] = url.split(/\?(.*)/s)
   if (query === undefined) return convertText(url, context)
   const parameters = query.split('&').map((parameter) => {
     const [name = '', value = ''] = parameter.split(/=(.*)/s)
     const isSecret = value !== '' && !hasReference(value) && (namesSecret(name) || isTelling(value))
-    const wanted = `${context.server}_${name}`
+    const preferredName = `${context.server}_${name}`
     return isSecret
-      ? `${name}=${reference(value, wanted, `${name} in its URL`, context)}`
+      ? `${name}=${reference(value, preferredName, `${name} in its URL`, context)}`
       : convertText(parameter, context)
   })
   return `${convertText(start, context)}?${parameters.join('&')}`
@@ -121,7 +123,7 @@ function convertArgument(value: string, before: string, context: SecretContext):
   const option = optionName(before)
   const isOption = value.startsWith('-') && !before.endsWith('=')
   const isNamed = namesSecret(option) && !isOption && !isPath(value)
-  // A header on the command line, as in `--header "Authorization: Bearer …"`.
+  // A header on the command line, such as `--header "Authorization: Bearer …"`.
   const [, header, content] = /^([A-Za-z][\w-]*):\s*(\S.*)$/s.exec(value) ?? []
   if (hasReference(value)) return convertText(value, context)
   if (header !== undefined && content !== undefined && namesSecret(header)) {
@@ -138,12 +140,12 @@ function optionName(before: string): string {
 
 function reference(
   value: string,
-  wanted: string,
+  preferredName: string,
   place: string,
   { server, variables }: SecretContext,
 ): string {
   const meaning = `the value that ${server} has in ${place}`
-  return `\${${variables.forValue(value, { name: wanted, server, meaning })}}`
+  return `\${${variables.forValue(value, { name: preferredName, server, meaning })}}`
 }
 
 function isTelling(value: string): boolean {
@@ -156,24 +158,24 @@ function isPath(value: string): boolean {
   )
 }
 
-/** Collects the environment variables an imported configuration refers to. */
+/** Collects the environment variables of an imported configuration. */
 interface Variables {
-  /** Names a variable for a secret value that stood in the file; the same value gets the same variable. */
-  forValue(value: string, wanted: Wanted): string
-  /** Notes a variable the file refers to already. */
+  /** Assigns a variable to a secret value; equal values get the same variable. */
+  forValue(value: string, preferred: PreferredVariable): string
+  /** Records a variable that the file already refers to. */
   refer(name: string, meaning: string): void
-  /** Every variable with what its value is to be. */
+  /** All variables, with the meaning of their values. */
   list(): readonly (readonly [name: string, meaning: string])[]
 }
 
-/** The name a variable should have, the server it is for, and where its value stands now. */
-interface Wanted {
+/** The preferred name of a variable, its server, and the meaning of its value. */
+interface PreferredVariable {
   readonly name: string
   readonly server: string
   readonly meaning: string
 }
 
-/** An empty collection of variables. */
+/** Creates an empty collection. */
 export function variables(): Variables {
   const known = new Map<string, { readonly value: string | undefined; readonly meaning: string }>()
 
@@ -199,7 +201,7 @@ export function variables(): Variables {
   }
 }
 
-/** A text as the name of an environment variable. */
+/** Converts a text to the name of an environment variable. */
 function variableName(text: string): string {
   const name = text
     .toUpperCase()

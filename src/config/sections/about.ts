@@ -1,4 +1,4 @@
-/** What owners say of servers and tools for descriptions. */
+/** Descriptions of servers and tools by their owners. */
 import type { About, Cost } from '../../core/descriptor.ts'
 import type { IntentRule, Recommendation } from '../../core/settings.ts'
 import { sizeSchema } from '../../core/time/units.ts'
@@ -17,40 +17,45 @@ const url = {
 }
 const sentences = { ...list, errorMessage: 'must be a list of texts' }
 
-/** The JSON Schema of what the owner of a server says of it. */
+/** The JSON Schema of the description of a server. */
 export const aboutProperties = {
-  about: { ...sentence, description: 'What the server is for, in a sentence.' },
-  use_when: { ...sentences, description: 'What users ask for when it is the right one.' },
-  not_for: { ...sentences, description: 'What it is not for.' },
-  emoji: { type: 'string', minLength: 1, maxLength: 16, description: 'One emoji for it.' },
+  about: { ...sentence, description: 'The purpose of the server, in one sentence.' },
+  use_when: { ...sentences, description: 'Requests of users for which this server is the right one.' },
+  not_for: { ...sentences, description: 'What the server is not suitable for.' },
+  emoji: {
+    type: 'string',
+    minLength: 1,
+    maxLength: 16,
+    description: 'One emoji that represents the server.',
+  },
   access: {
     enum: ['read', 'interact', 'full'],
-    description: 'How far it reaches, for documents alone; by default it follows from its tools.',
+    description: 'The scope of its effects, for documents only. Default: derived from its tools.',
   },
-  cli: { ...url, description: 'Where a command line tool for the same is found.' },
-  api: { ...url, description: 'Where an API for the same is described.' },
-  web: { ...url, description: 'A web page for the same.' },
+  cli: { ...url, description: 'The URL of an equivalent command line tool.' },
+  api: { ...url, description: 'The URL of the documentation of an equivalent API.' },
+  web: { ...url, description: 'The URL of an equivalent web page.' },
   install: {
     type: 'object',
     errorMessage: 'must be a mapping such as { npm: "npm install -g some-server" }',
     additionalProperties: sentence,
-    description: 'How it is installed, by package manager; by default read from `command`.',
+    description: 'Installation commands by package manager. Default: derived from `command`.',
   },
   requires: {
     type: 'object',
     additionalProperties: false,
     errorMessage: 'must be a mapping of auth, env and scopes to lists',
     properties: {
-      auth: { ...sentences, description: 'How callers prove who they are.' },
+      auth: { ...sentences, description: 'How callers authenticate.' },
       env: { ...sentences, description: 'Names of environment variables.' },
-      scopes: { ...sentences, description: 'Scopes of the service behind it.' },
+      scopes: { ...sentences, description: 'Scopes of the underlying service.' },
     },
-    description: 'What it needs; by default read from the settings of the server.',
+    description: 'Requirements. Default: derived from the settings of the server.',
   },
-  homepage: { ...url, description: 'Its home page.' },
-  repository: { ...url, description: 'Where its source is.' },
-  status_page: { ...url, description: 'The page that shows its status.' },
-  documentation: { ...url, description: 'Where it is documented.' },
+  homepage: { ...url, description: 'The home page of the server.' },
+  repository: { ...url, description: 'The source code repository.' },
+  status_page: { ...url, description: 'The status page of the service.' },
+  documentation: { ...url, description: 'The documentation of the server.' },
   intent: {
     type: 'array',
     default: [],
@@ -61,12 +66,15 @@ export const aboutProperties = {
       additionalProperties: false,
       errorMessage: 'must be a rule such as { when: recent incident, suggest: list_issues }',
       properties: {
-        when: { ...sentence, description: 'Words that all stand in the intent, or a /regular expression/.' },
+        when: {
+          ...sentence,
+          description: 'Words that must all be in the intent, or a /regular expression/.',
+        },
         on: {
           type: 'string',
           default: '*',
           'x-names': 'tool',
-          description: 'The tools it holds for, by name or glob.',
+          description: 'The tools to which the rule applies, by name or glob.',
         },
         suggest: { ...sentence, description: 'The tool to use instead.' },
         reason: { ...sentence, description: 'Why.' },
@@ -84,10 +92,10 @@ export const aboutProperties = {
       additionalProperties: false,
       errorMessage: 'must be a mapping such as { capability: wiki, server: confluence }',
       properties: {
-        capability: { ...sentence, description: 'What is wanted.' },
-        server: { ...sentence, description: 'The server that has it.' },
-        registry_url: { ...url, description: 'Where it is found.' },
-        auth_flow: { ...sentence, description: 'How one signs in there.' },
+        capability: { ...sentence, description: 'The capability.' },
+        server: { ...sentence, description: 'The server with this capability.' },
+        registry_url: { ...url, description: 'The URL of the server in a registry.' },
+        auth_flow: { ...sentence, description: 'How to authenticate there.' },
         confidence: { enum: ['high', 'medium', 'low'], default: 'high' },
       },
     },
@@ -95,15 +103,18 @@ export const aboutProperties = {
   },
 }
 
-/** What kinds of cost there are. */
+/** The kinds of cost. */
 const costCategories = ['free', 'metered', 'requires_approval'] as const
 
-/** The JSON Schema of what the owner of a tool says of it. */
+/** The JSON Schema of the description of a tool. */
 export const toolWords = {
-  category: { ...sentence, description: 'What it belongs to, for documents.' },
-  effects: { ...sentences, description: 'What else it changes, for documents.' },
-  cli: { ...sentence, description: 'The same on a command line, such as `gh issue create --title {title}`.' },
-  api: { ...sentence, description: 'The same as a request, such as `POST /repos/{owner}/{repo}/issues`.' },
+  category: { ...sentence, description: 'The category of the tool, for documents.' },
+  effects: { ...sentences, description: 'Side effects, for documents.' },
+  cli: { ...sentence, description: 'An equivalent command line, such as `gh issue create --title {title}`.' },
+  api: {
+    ...sentence,
+    description: 'An equivalent HTTP request, such as `POST /repos/{owner}/{repo}/issues`.',
+  },
   examples: {
     type: 'array',
     errorMessage: 'must be a list such as { input: { title: Broken } }',
@@ -122,7 +133,7 @@ export const toolWords = {
         output: {},
       },
     },
-    description: 'Calls of it, for documents.',
+    description: 'Example calls, for documents.',
   },
   errors: {
     type: 'array',
@@ -134,7 +145,7 @@ export const toolWords = {
       errorMessage: 'must be a mapping such as { code: NOT_FOUND, description: No such issue }',
       properties: { code: sentence, description: sentence, resolution: sentence },
     },
-    description: 'How it fails, for documents.',
+    description: 'Error codes, for documents.',
   },
   cost: {
     type: ['object', 'string'],
@@ -142,27 +153,27 @@ export const toolWords = {
     additionalProperties: false,
     required: ['category'],
     properties: {
-      category: { enum: costCategories, description: 'What kind of cost it is.' },
+      category: { enum: costCategories, description: 'The kind of cost.' },
       units: {
         type: 'number',
         minimum: 0,
         errorMessage: 'must be a number',
-        description: 'About how much one call costs.',
+        description: 'The approximate cost of one call.',
       },
-      label: { ...sentence, description: 'What is counted.' },
+      label: { ...sentence, description: 'The unit of the cost.' },
     },
     errorMessage:
       'must be such as `5 API credits`, free, or a mapping such as { category: metered, units: 5, label: API credits }',
-    description: 'What a call costs; one that requires approval is asked about.',
+    description: 'The cost of a call. Calls with a cost that requires approval need confirmation.',
     examples: ['5 API credits'],
   },
   latency: {
     enum: ['instant', 'seconds', 'minutes'],
-    description: 'How long it takes; by default found out from its calls.',
+    description: 'The latency of a call. Default: measured.',
   },
-  accepts: { ...sentences, description: 'The media types it takes.' },
-  returns: { ...sentences, description: 'The media types it gives.' },
-  max_input: { ...sizeSchema, description: 'The largest binary argument, once decoded.' },
+  accepts: { ...sentences, description: 'The media types of its input.' },
+  returns: { ...sentences, description: 'The media types of its output.' },
+  max_input: { ...sizeSchema, description: 'The maximum size of a binary argument, after decoding.' },
   provenance: {
     type: 'object',
     additionalProperties: false,
@@ -172,23 +183,26 @@ export const toolWords = {
         ...sentence,
         'x-names': 'template',
         description:
-          'Where results come from: a text in which `{argument}` stands for its value, or a path such as $.result.url.',
+          'The source of results: a text in which `{argument}` is replaced by its value, or a path such as $.result.url.',
       },
-      version: { ...sentence, description: 'Its version, in the same words, such as $.result.sha.' },
-      json_path: { ...sentence, description: 'What of the source a result is.' },
+      version: {
+        ...sentence,
+        description: 'The version of the source, in the same syntax, such as $.result.sha.',
+      },
+      json_path: { ...sentence, description: 'The part of the source that a result represents.' },
     },
-    description: 'Where results come from, in the words of its owner.',
+    description: 'The source of results, as described by the owner.',
   },
   deprecated: {
     ...sentence,
     'x-names': 'successor',
     description:
-      'What to use instead, and until when it is there: `use` and the name of a tool, and a date. It stands in front of the description of the tool; until that day, calls are answered even where its server dropped the tool.',
+      'The replacement, and the end of support: `use` and the name of a tool, and a date. The notice is added before the description of the tool. Until that date, calls are answered even if the server has removed the tool.',
     examples: ['use log_work, support ends 2027-03-31'],
   },
 }
 
-/** What the owner of a server says of it, as it is written. */
+/** The description of a server as written in the file. */
 export interface AboutValues {
   readonly about?: string
   readonly use_when?: string | readonly string[]
@@ -211,7 +225,7 @@ export interface AboutValues {
   })[]
 }
 
-/** What the owner of a server says of it. */
+/** The settings of the description of a server. */
 export function aboutSettings(values: AboutValues): About {
   const { about, emoji, access, cli, api, web, install, homepage, repository, documentation } = values
   const { use_when: useWhen, not_for: notFor, requires, status_page: statusPage } = values
@@ -226,14 +240,14 @@ export function aboutSettings(values: AboutValues): About {
   }
 }
 
-/** Other servers, for what one cannot do. */
+/** The settings of recommended servers. */
 export function recommendSettings(values: AboutValues['recommend']): Recommendation[] {
   return values.map(({ registry_url: registryUrl, auth_flow: authFlow, ...rest }) => {
     return { ...rest, ...given({ registryUrl, authFlow }) }
   })
 }
 
-/** A cost in its short form: a kind of cost, or a number and what is counted. */
+/** Parses the short form of a cost: a kind of cost, or a number and a unit. */
 export function costSettings(cost: string | Cost): Cost {
   if (typeof cost !== 'string') return cost
   const category = costCategories.find((each) => each === cost)
@@ -243,10 +257,10 @@ export function costSettings(cost: string | Cost): Cost {
   return { category: 'metered', units: Number(units), label }
 }
 
-/** The members that have a value. */
+/** The members with a value. */
 export function given<Values extends object>(
   values: Values,
 ): { [Key in keyof Values]?: Exclude<Values[Key], undefined> } {
-  // A mapped type cannot follow entries: each member is as it was, or gone.
+  // Mapped types cannot be inferred from entries: each member is unchanged or removed.
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as never
 }

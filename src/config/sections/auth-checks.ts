@@ -7,7 +7,7 @@ import { holdsPassword } from '../secrets.ts'
 type Values = Readonly<Record<string, unknown>>
 type Path = readonly string[]
 
-/** Checks how the keys of `auth` go together, and with the address and the profile. */
+/** Checks `auth` for consistency, also with the listen address and the profile. */
 export function checkAuth({ auth, listen, profile }: Values): Checked {
   const values = isObject(auth) ? auth : {}
   const address = isObject(listen) ? listen : {}
@@ -26,13 +26,13 @@ export function checkAuth({ auth, listen, profile }: Values): Checked {
   }
 }
 
-/** Whether the values of `auth` make callers show who they are. */
-export function asksForTokens(auth: unknown): boolean {
+/** Whether the values of `auth` require callers to authenticate. */
+export function requiresTokens(auth: unknown): boolean {
   return isObject(auth) && (auth.jwt !== undefined || auth.opaque !== undefined)
 }
 
 function profileProblem(profile: unknown, auth: Values): Finding | undefined {
-  if (profile !== 'corporate' || asksForTokens(auth)) return undefined
+  if (profile !== 'corporate' || requiresTokens(auth)) return undefined
   return {
     path: ['profile'],
     message: 'corporate needs `auth` with `jwt` or `opaque` at the top level of the file',
@@ -41,7 +41,7 @@ function profileProblem(profile: unknown, auth: Values): Finding | undefined {
 
 function developmentProblem(profile: unknown, { development }: Values): Finding | undefined {
   if (profile !== 'corporate' || !isOn(development)) return undefined
-  return { path: ['auth', 'development'], message: 'does not go with `profile: corporate`' }
+  return { path: ['auth', 'development'], message: 'is not allowed with `profile: corporate`' }
 }
 
 function jwtProblems({ jwt, development }: Values, listen: Values): (Finding | undefined)[] {
@@ -54,7 +54,7 @@ function jwtProblems({ jwt, development }: Values, listen: Values): (Finding | u
     needsDiscovery ? urlProblem(issuer, at('issuer'), ', or give `jwks` too') : undefined,
     urlProblem(jwks, at('jwks')),
     jwks !== undefined && secret !== undefined
-      ? { path: at('secret'), at: 'key', message: 'there is `jwks` too: keep one of the two' }
+      ? { path: at('secret'), at: 'key', message: '`jwks` is also set: keep one of the two' }
       : undefined,
     secret !== undefined && !isOn(development)
       ? {
@@ -64,48 +64,47 @@ function jwtProblems({ jwt, development }: Values, listen: Values): (Finding | u
         }
       : undefined,
     names.includes('HS256') && secret === undefined
-      ? { path: at('algorithms'), message: 'HS256 goes with `secret` only' }
+      ? { path: at('algorithms'), message: 'HS256 requires `secret`' }
       : undefined,
     secret !== undefined && names.some((name) => name !== 'HS256')
-      ? { path: at('algorithms'), message: 'only HS256 goes with `secret`' }
+      ? { path: at('algorithms'), message: '`secret` allows only HS256' }
       : undefined,
     audienceProblem(jwt, listen),
     ...clientProblems(jwt, listen),
   ]
 }
 
-/** Checks what people need to sign in at the issuer and to come back. */
+/** Checks the settings for sign-in of people at the issuer. */
 function clientProblems(
   { issuer, jwks, secret, client_id: id, client_secret: clientSecret }: Values,
   { host, public_url: publicUrl }: Values,
 ): (Finding | undefined)[] {
   const at = (key: string): Path => ['auth', 'jwt', key]
   if (id === undefined) {
-    const message = 'needs `client_id` beside it'
+    const message = 'needs `client_id` as well'
     return [clientSecret === undefined ? undefined : { path: at('client_secret'), at: 'key', message }]
   }
   const isElsewhere = typeof host === 'string' && !isLoopback(host) && publicUrl === undefined
   return [
-    // Where its keys are found through its metadata it has to be one anyway.
+    // Discovery through metadata requires a URL anyway.
     jwks !== undefined || secret !== undefined
-      ? urlProblem(issuer, at('issuer'), ': people sign in there')
+      ? urlProblem(issuer, at('issuer'), ', where people sign in')
       : undefined,
     isElsewhere
       ? {
           path: at('client_id'),
           at: 'key',
-          message: 'needs `listen.public_url`, where browsers come back to from the issuer',
+          message: 'needs `listen.public_url`, to which the issuer redirects browsers',
         }
       : undefined,
   ]
 }
 
-// Without a public URL the names others know this server by are not known, so no token is known to be for it.
+// Without a public URL, the host names of this server are unknown, so the audience of tokens cannot be verified.
 function audienceProblem({ audience }: Values, { host, public_url: publicUrl }: Values): Finding | undefined {
   if (audience !== undefined || publicUrl !== undefined) return undefined
   if (typeof host !== 'string' || isLoopback(host)) return undefined
-  const message =
-    'needs `audience` here or `listen.public_url`, to tell which tokens are meant for this server'
+  const message = 'needs `audience` here or `listen.public_url`, to verify that tokens are for this server'
   return { path: ['auth', 'jwt'], at: 'key', message }
 }
 
@@ -145,58 +144,58 @@ function oauthProblems({ oauth, jwt, opaque }: Values): (Finding | undefined)[] 
   ]
 }
 
-/** Lists that are open to all need something that is closed. */
+/** Public lists require authentication for everything else. */
 function pointless(auth: Values): Finding | undefined {
-  if (auth.anonymous === undefined || asksForTokens(auth)) return undefined
+  if (auth.anonymous === undefined || requiresTokens(auth)) return undefined
   return {
     path: ['auth', 'anonymous'],
     at: 'key',
-    message: 'needs `jwt` or `opaque`: without, everything is open',
+    message: 'needs `jwt` or `opaque`: otherwise everything is public',
   }
 }
 
 function urlProblem(value: unknown, path: Path, otherwise = ''): Finding | undefined {
   if (typeof value !== 'string') return undefined
   if (!isHttpUrl(value)) return { path, message: `must be a URL such as https://idp.example.com${otherwise}` }
-  if (holdsPassword(value)) return { path, message: 'a URL cannot hold a user and password' }
+  if (holdsPassword(value)) return { path, message: 'a URL must not contain a user and password' }
   const { protocol, hostname } = new URL(value)
   if (protocol === 'https:' || isLoopback(hostname)) return undefined
   return { path, message: `must be https://, except on loopback${otherwise}` }
 }
 
 function plainTextWarning(auth: Values, { public_url: publicUrl }: Values): Finding[] {
-  if (!asksForTokens(auth) || typeof publicUrl !== 'string' || !isHttpUrl(publicUrl)) return []
+  if (!requiresTokens(auth) || typeof publicUrl !== 'string' || !isHttpUrl(publicUrl)) return []
   const { protocol, hostname } = new URL(publicUrl)
   if (protocol === 'https:' || isLoopback(hostname)) return []
-  return [{ path: ['listen', 'public_url'], message: 'tokens travel here unencrypted: use https://' }]
+  return [{ path: ['listen', 'public_url'], message: 'tokens are sent unencrypted: use https://' }]
 }
 
 function isOn(value: unknown): boolean {
   return value === true || value === 'on' || value === 'true'
 }
 
-/** Warns where calls wait for a person on a page that no browser can open. */
+/** Warns if calls wait for approval on a page that no browser can authenticate to. */
 export function pageWarnings({ auth, features, profile, store }: Values): Finding[] {
-  if (!isObject(auth) || !asksForTokens(auth)) return []
+  if (!isObject(auth) || !requiresTokens(auth)) return []
   const { jwt, basic } = auth
   const users = isObject(basic) && Array.isArray(basic.users) ? basic.users : []
   const isOpened = isObject(jwt) && jwt.client_id !== undefined
   if (isOpened || users.some((user) => isObject(user) && user.approves_as !== undefined)) return []
   if (!isPageUsed(features, profile)) return []
   const way = isObject(jwt)
-    ? 'set `client_id` here, with which people sign in at the issuer, or name people'
-    : 'name people with `approves_as`'
+    ? 'set `client_id` here for sign-in at the issuer, or add users'
+    : 'add users with `approves_as`'
   const otherwise = store === 'memory' ? 'a client that supports elicitation' : '`gatehouse approvals`'
   return [
     {
       path: ['auth', isObject(jwt) ? 'jwt' : 'opaque'],
       at: 'key',
-      message: `no browser can open the page of a call that waits for a person, as browsers send no tokens: ${way} under \`auth.basic\`. Without, such a call takes ${otherwise}`,
+      message: `no browser can open the approval page, because browsers do not send tokens: ${way} under \`auth.basic\`. Otherwise, such a call needs ${otherwise}`,
     },
   ]
 }
 
-/** Whether a call may wait for a person who is not asked by the client. */
+/** Whether a call may wait for approval outside of the client. */
 function isPageUsed(features: unknown, profile: unknown): boolean {
   if (features === 'none') return false
   const confirm = isObject(features) ? features.confirm : undefined
@@ -205,7 +204,7 @@ function isPageUsed(features: unknown, profile: unknown): boolean {
   return (fallback ?? (profile === 'corporate' ? 'deny' : 'page')) === 'page'
 }
 
-/** Checks how the settings of one tool about approval go together: people have to be able to approve. */
+/** Checks the approval settings of one tool for consistency. */
 export function approvalProblems(tools: unknown, path: Path, hasAuth: boolean): Finding[] {
   if (!isObject(tools)) return []
   return Object.entries(tools).flatMap(([glob, tool]) =>
@@ -217,14 +216,14 @@ function problemsOf(tool: Readonly<Record<string, unknown>>, at: Path, hasAuth: 
   const { approval, approvals, approvers } = tool
   const misplaced = approval === 'inline' ? ['approvals', 'approvers'].filter((key) => key in tool) : []
   if (misplaced.length > 0) {
-    const message = 'goes with `approval: out_of_band` only: inline approval asks only the caller'
+    const message = 'requires `approval: out_of_band`: inline approval asks only the caller'
     return misplaced.map((key) => ({ path: [...at, key], at: 'key', message }))
   }
   if (typeof approvals !== 'number' || approvals < 2) return []
   const path = [...at, 'approvals']
   const named = approvers === undefined ? undefined : [approvers].flat().length
   if (named !== undefined && named < approvals)
-    return [{ path, message: `more than the ${named} in \`approvers\`: the other approvers do not exist` }]
+    return [{ path, message: `more than the ${named} in \`approvers\`: there are not enough approvers` }]
   if (hasAuth) return []
-  return [{ path, message: 'needs `auth`: without it all people are one, whoever they are' }]
+  return [{ path, message: 'needs `auth`: without it, people cannot be distinguished' }]
 }

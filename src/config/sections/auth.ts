@@ -24,11 +24,11 @@ const jwtSchema: JsonSchema = {
   required: ['issuer'],
   additionalProperties: false,
   errorMessage: 'must be a mapping such as { issuer: https://idp.example.com }',
-  description: 'Signed tokens of one issuer, checked here by its keys.',
+  description: 'JWTs of one issuer, verified locally with its keys.',
   properties: {
     issuer: {
       ...text,
-      description: 'What `iss` must be, to the letter.',
+      description: 'The exact value of `iss`.',
       examples: ['https://idp.example.com'],
     },
     audience: {
@@ -38,11 +38,11 @@ const jwtSchema: JsonSchema = {
       minItems: 1,
       errorMessage: 'must be a name or URL, or a list of them',
       description:
-        'What `aud` may be, besides the URL of the endpoint that is called (or of /mcp, which stands for all).',
+        'Accepted values of `aud`, in addition to the URL of the called endpoint (or of /mcp, which covers all endpoints).',
     },
     jwks: {
       ...url,
-      description: "Where the issuer's keys are. Found through the issuer's metadata where it is not given.",
+      description: "The URL of the issuer's keys. Default: discovered through the issuer's metadata.",
     },
     algorithms: {
       type: 'array',
@@ -64,8 +64,7 @@ const jwtSchema: JsonSchema = {
         ],
       },
       errorMessage: 'must be a list of signature algorithms such as [RS256]',
-      description:
-        'The signatures that are taken: RS256 and ES256 unless given. HS256 goes with `secret` only.',
+      description: 'Accepted signature algorithms. Default: RS256 and ES256. HS256 requires `secret`.',
     },
     required_claims: {
       type: ['array', 'string'],
@@ -73,25 +72,25 @@ const jwtSchema: JsonSchema = {
       minLength: 1,
       default: [],
       errorMessage: 'must be a list of claims',
-      description: 'Claims a token must have, besides iss, aud, sub, exp and iat.',
+      description: 'Required claims, in addition to iss, aud, sub, exp and iat.',
     },
-    scope_claim: { ...text, default: 'scope', description: "The claim that lists the caller's scopes." },
+    scope_claim: { ...text, default: 'scope', description: "The claim with the caller's scopes." },
     secret: {
       type: 'string',
       minLength: 32,
       errorMessage: 'must be 32 characters or more',
       'x-secret': true,
-      description: 'The shared key of HS256, instead of `jwks`. It goes with `development: on` only.',
+      description: 'The shared secret of HS256, instead of `jwks`. Requires `development: on`.',
     },
     client_id: {
       ...text,
       description:
-        "What the gateway is called at the issuer. With it people sign in to the gateway's pages there (OpenID Connect); the redirect URI to register is /sign-in/callback of the gateway.",
+        "The client id of the gateway at the issuer. It enables sign-in to the gateway's pages with OpenID Connect; register the redirect URI /sign-in/callback of the gateway.",
     },
     client_secret: {
       ...text,
       'x-secret': true,
-      description: 'How the gateway proves that it is that client, where the issuer gave it a secret.',
+      description: 'The client secret, if the issuer assigned one.',
     },
   },
 }
@@ -101,22 +100,23 @@ const opaqueSchema: JsonSchema = {
   additionalProperties: false,
   minProperties: 1,
   errorMessage: 'must be a mapping with `introspect:`, `tokens:` or both',
-  description: 'Tokens that say nothing by themselves.',
+  description: 'Opaque tokens.',
   properties: {
     introspect: {
       type: 'object',
       required: ['url', 'client_id', 'client_secret'],
       additionalProperties: false,
       errorMessage: 'must be a mapping with `url:`, `client_id:` and `client_secret:`',
-      description: 'Where to ask about a token (RFC 7662). An answer counts for a minute at most.',
+      description: 'Token introspection (RFC 7662). Results are cached for at most a minute.',
       properties: {
         url: { ...url, description: 'The introspection endpoint.' },
-        client_id: { ...text, description: 'What the gateway is called there.' },
-        client_secret: { ...text, 'x-secret': true, description: 'How it proves that.' },
+        client_id: { ...text, description: 'The client id of the gateway at the introspection endpoint.' },
+        client_secret: { ...text, 'x-secret': true, description: 'The client secret.' },
         require_audience: {
           type: 'boolean',
           default: true,
-          description: 'Refuse tokens of which the answer does not say that they are meant for this server.',
+          description:
+            'Reject tokens whose introspection response does not name this server as the audience.',
         },
       },
     },
@@ -124,7 +124,7 @@ const opaqueSchema: JsonSchema = {
       type: 'array',
       default: [],
       errorMessage: 'must be a list of { hash, id, scopes }',
-      description: 'Tokens given out by hand. Make them long and random, such as `openssl rand -hex 32`.',
+      description: 'Static tokens. Use long random values, such as from `openssl rand -hex 32`.',
       items: {
         type: 'object',
         required: ['hash', 'id'],
@@ -134,10 +134,10 @@ const opaqueSchema: JsonSchema = {
           hash: {
             ...hash('sha256'),
             description:
-              'The SHA-256 of the salt and the token one after the other: sha256:$SALT: and then printf %s "$SALT$TOKEN" | sha256sum',
+              'The SHA-256 of the concatenated salt and token: sha256:$SALT: followed by the output of printf %s "$SALT$TOKEN" | sha256sum',
           },
-          id: { ...text, maxLength: 200, description: 'Who holds the token; the name in logs.' },
-          scopes: { ...knownScopes, description: 'What the holder may do; everything unless given.' },
+          id: { ...text, maxLength: 200, description: 'The id of the token holder, used in logs.' },
+          scopes: { ...knownScopes, description: 'The scopes of the holder. Default: all.' },
         },
       },
     },
@@ -156,7 +156,7 @@ const basicSchema: JsonSchema = {
       type: 'array',
       minItems: 1,
       errorMessage: 'must be a list of { name, password_hash }',
-      description: 'Who may use service paths, and by which password.',
+      description: 'The users of service paths, and their passwords.',
       items: {
         type: 'object',
         required: ['name', 'password_hash'],
@@ -171,13 +171,13 @@ const basicSchema: JsonSchema = {
           password_hash: {
             ...hash('scrypt'),
             description:
-              '32 bytes of scrypt (N 16384, r 8, p 1): scrypt:$SALT: and then node -p "crypto.scryptSync(process.argv[1], process.argv[2], 32).toString(\'hex\')" "$PASSWORD" "$SALT"',
+              '32 bytes of scrypt (N 16384, r 8, p 1): scrypt:$SALT: followed by the output of node -p "crypto.scryptSync(process.argv[1], process.argv[2], 32).toString(\'hex\')" "$PASSWORD" "$SALT"',
           },
           approves_as: {
             ...text,
             maxLength: 200,
             description:
-              'Who this person is among those who approve calls at /confirm, such as user:anna where the person has a token of that name too; without it the person approves nothing.',
+              'The id of this person as an approver at /confirm, such as user:anna if the person also has a token with that name. Without it, the person may not approve calls.',
           },
         },
       },
@@ -190,7 +190,7 @@ const oauthSchema: JsonSchema = {
   required: ['authorization_servers'],
   additionalProperties: false,
   errorMessage: 'must be a mapping with `authorization_servers:`',
-  description: 'Where clients get tokens (RFC 9728). It is the issuer unless given.',
+  description: 'Where clients get tokens (RFC 9728). Default: the issuer.',
   properties: {
     authorization_servers: {
       type: ['array', 'string'],
@@ -203,7 +203,7 @@ const oauthSchema: JsonSchema = {
     scopes_supported: {
       ...scopeListSchema,
       default: [],
-      description: 'Scopes clients ask for at first. They learn of others when a call needs one.',
+      description: 'The scopes that clients request initially. Others are requested when a call needs them.',
     },
   },
 }
@@ -214,7 +214,7 @@ export const authSchema: JsonSchema = {
   pattern: '^none$',
   errorMessage: 'must be none, or a mapping with `jwt:` or `opaque:`',
   additionalProperties: false,
-  description: 'Who may call: `none` is everyone who can reach the address.',
+  description: 'Authentication of callers. `none` admits everyone who can reach the address.',
   examples: [{ jwt: { issuer: 'https://idp.example.com' } }],
   properties: {
     jwt: jwtSchema,
@@ -224,7 +224,7 @@ export const authSchema: JsonSchema = {
     development: {
       type: 'boolean',
       default: false,
-      description: 'Allow what only a machine under development should: tokens signed with a shared key.',
+      description: 'Allow settings for development only: tokens signed with a shared secret.',
     },
     realm: {
       type: 'string',
@@ -238,17 +238,17 @@ export const authSchema: JsonSchema = {
       items: { enum: ['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list'] },
       default: [],
       errorMessage: 'must be a list of methods such as [tools/list]',
-      description: 'Lists anyone may see without a token.',
+      description: 'List methods that need no token.',
     },
     principal: {
       type: 'object',
       required: ['id'],
       additionalProperties: false,
       errorMessage: 'must be a mapping with `id:`',
-      description: 'Who the client of `gatehouse stdio` is.',
+      description: 'The principal of the client of `gatehouse stdio`.',
       properties: {
-        id: { ...text, maxLength: 200, description: 'The name in logs.' },
-        scopes: { ...knownScopes, description: 'What the client may do; everything unless given.' },
+        id: { ...text, maxLength: 200, description: 'The id of the client, used in logs.' },
+        scopes: { ...knownScopes, description: 'The scopes of the client. Default: all.' },
       },
     },
     session: {
@@ -256,27 +256,28 @@ export const authSchema: JsonSchema = {
       default: {},
       additionalProperties: false,
       errorMessage: 'must be a mapping such as { max_ttl: 8h, idle: 30m }',
-      description: 'How long a session with narrowed rights lasts.',
+      description: 'The lifetime of a session with restricted permissions.',
       properties: {
-        max_ttl: { ...durationSchema, default: '8h', description: 'In all.' },
-        idle: { ...durationSchema, default: '30m', description: 'While it is not used.' },
+        max_ttl: { ...durationSchema, default: '8h', description: 'The total lifetime.' },
+        idle: { ...durationSchema, default: '30m', description: 'The idle timeout.' },
       },
     },
-    elevate_url: { ...url, description: 'Where people ask for more rights.' },
+    elevate_url: { ...url, description: 'The URL where people request more permissions.' },
     scope_map: {
       type: 'object',
       default: {},
       additionalProperties: knownScopes,
       errorMessage: 'must be a mapping of scopes of tokens to scopes here',
-      description: 'What scopes of tokens stand for here. Those under `*` belong to every token.',
+      description:
+        'Maps scopes of tokens to scopes of the gateway. Those under `*` are granted to every token.',
       examples: [{ 'mcp.read': ['read:files'] }],
     },
   },
 }
 
-/** The settings of `auth` from the checked value of the file, with every default filled in. */
+/** The settings of `auth` from the validated value of the file, with all defaults. */
 export function authSettings(written: unknown): AuthSettings {
-  // The value fits the schema, which has these types and gives these defaults.
+  // The value is validated by the schema, which has these types and defaults.
   const values = complete(isObject(written) ? written : {}, withSwitches(authSchema)) as AuthValues
   const { realm, jwt, opaque, basic, oauth, principal, session, elevate_url: elevateUrl } = values
   return {

@@ -1,4 +1,4 @@
-/** The settings of features: switches, defaults, and those of single servers. */
+/** The settings of features: switches, defaults, and overrides for servers. */
 import { isObject } from '../../core/json/json.ts'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import type { FeatureSettings } from '../../core/settings.ts'
@@ -6,22 +6,22 @@ import { Secret } from '../../core/text/secret.ts'
 import { bytes, milliseconds } from '../../core/time/units.ts'
 import { schemaOf } from '../schema-lookup.ts'
 
-/** What the configuration needs to know of a feature. */
+/** The part of a feature that the configuration uses. */
 export interface FeatureSchema {
   readonly name: string
-  /** Whether its settings stand at the top level under its name, under `features`, or among those of `limits`. */
+  /** Whether its settings are at the top level under its name, under `features`, or in `limits`. */
   readonly place: 'top' | 'features' | 'limits'
-  /** The schema of an object, without `$ref`. A `default` of `off` keeps the feature off until it is asked for. */
+  /** The schema of an object, without `$ref`. With `default: off`, the feature must be turned on explicitly. */
   readonly schema: JsonSchema
-  /** Whether a gateway behind this one does it as well, so that it is off for such a server unless its settings say more. */
+  /** Whether a gateway upstream applies the feature too: it is then off for that server unless configured there. */
   readonly isLeftToGateway?: true
 }
 
 type Values = Readonly<Record<string, unknown>>
 
 /**
- * The settings of every feature that is on somewhere, from the expanded values of a file; `defaults` are values
- * by feature that go before those of its schema, or `on` for a feature that is off by its schema.
+ * The settings of every feature that is on for at least one server, from the expanded values of a file; `defaults` are
+ * values by feature that take precedence over those of its schema, or `on` for a feature that is off by its schema.
  */
 export function featureSettings(
   file: Values,
@@ -65,7 +65,7 @@ function written({ name, place, schema }: FeatureSchema, values: Values): unknow
   return isObject(values.features) ? values.features[name] : undefined
 }
 
-/** The values some properties have, or nothing where none of them has any. */
+/** The values of some properties, or undefined if none has a value. */
 function only(values: Values, properties: unknown): Values | undefined {
   const known = isObject(properties) ? properties : {}
   const own = Object.entries(values).filter(([key]) => Object.hasOwn(known, key))
@@ -86,8 +86,8 @@ function merged(below: Values, above: Values): Values {
 }
 
 /**
- * Fills in the defaults of a schema and turns durations into milliseconds, sizes into bytes, switches into
- * booleans and secrets into `Secret`s. The value must fit the schema.
+ * Fills in the defaults of a schema and converts durations to milliseconds, sizes to bytes, switches to
+ * booleans and secrets to `Secret`s. The value must be valid.
  */
 export function complete(value: unknown, schema: JsonSchema): unknown {
   if (value === undefined) return schema.default === undefined ? undefined : complete(schema.default, schema)
@@ -111,7 +111,7 @@ function completeObject(value: Readonly<Record<string, unknown>>, schema: JsonSc
 
 function converted(value: unknown, schema: JsonSchema): unknown {
   if (schema['x-secret'] === true) return new Secret(String(value))
-  // Where a schema takes this word in place of a quantity, there is nothing to convert.
+  // A schema may accept `off` instead of a quantity.
   if (schema['x-unit'] !== undefined && value === 'off') return value
   if (schema['x-unit'] === 'milliseconds' && typeof value === 'string') return milliseconds(value)
   if (schema['x-unit'] === 'bytes' && (typeof value === 'string' || typeof value === 'number'))
@@ -122,7 +122,7 @@ function converted(value: unknown, schema: JsonSchema): unknown {
   return value === 'off' || value === 'false' ? false : value
 }
 
-// Of several ways to write a value, its type tells which one is used.
+// Of several alternatives, the type of the value determines which one applies.
 function branchFor(value: unknown, schema: JsonSchema): JsonSchema {
   const branches = [schema.anyOf, schema.oneOf].find(Array.isArray) ?? []
   const type = Array.isArray(value) ? 'array' : typeof value
@@ -138,7 +138,7 @@ function fits(type: string, value: unknown, branch: JsonSchema): boolean {
   return types.includes(type) || (type === 'number' && types.includes('integer'))
 }
 
-/** The same schema with every boolean also taking the words on and off, as YAML 1.1 and 1.2 disagree on them. */
+/** The same schema with `on` and `off` accepted for booleans: YAML 1.1 and 1.2 disagree about them. */
 export function withSwitches(schema: JsonSchema): JsonSchema {
   return Object.fromEntries(Object.entries(schema).map(([key, value]) => [key, widened(value)]))
 }

@@ -16,7 +16,7 @@ export const listenSchema: JsonSchema = {
       pattern: '^[A-Za-z0-9.:_-]+$',
       errorMessage: 'must be an address or host name such as 127.0.0.1, without a scheme',
       default: '127.0.0.1',
-      description: 'The address to listen on. Any other than loopback needs `auth`.',
+      description: 'The address to listen on. Any address other than loopback needs `auth`.',
     },
     port: {
       type: 'integer',
@@ -29,7 +29,7 @@ export const listenSchema: JsonSchema = {
     public_url: {
       type: 'string',
       errorMessage: 'must be a URL such as https://mcp.example.com',
-      description: 'The URL clients know the gateway by, when a proxy stands in front of it.',
+      description: 'The URL of the gateway for clients, if it is behind a reverse proxy.',
       examples: ['https://mcp.example.com'],
     },
     origins: {
@@ -42,13 +42,13 @@ export const listenSchema: JsonSchema = {
       pattern: origin,
       errorMessage: 'must be a list of origins such as https://agents.example.com, without paths',
       default: [],
-      description: 'Origins web pages may call from, besides loopback and that of `public_url`.',
+      description: 'Allowed origins of web pages, in addition to loopback and that of `public_url`.',
       examples: [['https://agents.example.com']],
     },
     legacy_sse: {
       type: 'boolean',
       default: false,
-      description: 'Also serve the HTTP+SSE transport of the oldest clients, at /sse and /messages.',
+      description: 'Also serve the HTTP+SSE transport of 2024-11-05, at /sse and /messages.',
     },
     aggregate: {
       type: 'boolean',
@@ -63,5 +63,5 @@ export const listenSchema: JsonSchema = {
 export const bodySchema: JsonSchema = {
   ...sizeSchema,
   default: '1MB',
-  description: 'The largest request a client may send. It is the same for all upstreams.',
+  description: 'The maximum size of a request body, for all upstreams.',
 }

@@ -8,13 +8,14 @@ import { sizeSchema } from '../../core/time/units.ts'
 const traces: JsonSchema = {
   type: 'object',
   errorMessage: 'must be a mapping such as { endpoint: http://localhost:4318/v1/traces }',
-  description: 'Sends spans over OTLP/HTTP, by the MCP conventions of OpenTelemetry. Off unless configured.',
+  description:
+    'Exports spans over OTLP/HTTP, with the MCP semantic conventions of OpenTelemetry. Off by default.',
   properties: {
     endpoint: {
       type: 'string',
       pattern: '^(https?://|\\$\\{)',
       errorMessage: 'must be a URL such as http://localhost:4318/v1/traces',
-      description: 'Where spans are posted; `/v1/traces` is added to a URL without a path.',
+      description: 'The OTLP endpoint; `/v1/traces` is added to a URL without a path.',
     },
     headers: {
       type: 'object',
@@ -24,7 +25,7 @@ const traces: JsonSchema = {
         'x-secret': true,
       },
       errorMessage: 'must be a mapping of headers to values',
-      description: 'Headers of every post, such as credentials.',
+      description: 'Headers of every export request, such as credentials.',
     },
     sample: {
       type: 'number',
@@ -32,7 +33,8 @@ const traces: JsonSchema = {
       maximum: 1,
       default: 1,
       errorMessage: 'must be a number from 0 to 1',
-      description: 'Which part of the traces that begin here is recorded; others go as their caller decided.',
+      description:
+        'The sampling ratio of traces that start here; for others, the decision of the caller applies.',
     },
     service_name: {
       type: 'string',
@@ -51,27 +53,32 @@ const audit: JsonSchema = {
   minLength: 1,
   errorMessage: 'must be on, off, a file, or a mapping such as { file: ./audit.jsonl }',
   description:
-    'Records every tool call and every refusal in a file whose lines are chained by hashes. Off in the profile open; in corporate .gatehouse/audit.jsonl beside this file.',
+    'Records every tool call and every refusal in a hash-chained file. Default: off in the profile open; in corporate .gatehouse/audit.jsonl next to this file.',
   properties: {
-    file: { type: 'string', minLength: 1, errorMessage: 'must be a path', description: 'The file.' },
+    file: {
+      type: 'string',
+      minLength: 1,
+      errorMessage: 'must be a path',
+      description: 'The path of the file.',
+    },
     key: {
       type: 'string',
       minLength: 16,
       errorMessage: 'must be a secret of 16 characters or more',
       'x-secret': true,
       description:
-        'Digests of arguments are made with this key (HMAC), so that short arguments cannot be found by trying.',
+        'The HMAC key for digests of arguments, so that short arguments cannot be found by brute force.',
     },
     max_size: {
       ...sizeSchema,
       default: '100MB',
-      description: 'How large the file gets before it is renamed to .1 and the next is begun.',
+      description: 'The size at which the file is rotated: renamed to .1.',
     },
     keep: {
       type: 'integer',
       minimum: 1,
       errorMessage: 'must be a number from 1',
-      description: 'How many full files are kept; all unless this is set.',
+      description: 'How many rotated files are kept. Default: all.',
     },
   },
   additionalProperties: false,
@@ -82,21 +89,21 @@ export const observeSchema: JsonSchema = {
   type: 'object',
   default: {},
   errorMessage: 'must be a mapping such as { audit: ./audit.jsonl }',
-  description: 'How calls are observed: metrics, traces, logs and an audit log.',
+  description: 'Metrics, traces, logs and the audit log.',
   properties: {
-    metrics: { type: 'boolean', default: true, description: 'Whether /metrics answers, for Prometheus.' },
+    metrics: { type: 'boolean', default: true, description: 'Whether /metrics is served, for Prometheus.' },
     traces,
     audit,
     log: {
       type: 'object',
       default: {},
       errorMessage: 'must be a mapping such as { level: warn }',
-      description: 'What is written to stderr.',
+      description: 'The log on stderr.',
       properties: {
         level: {
           enum: ['debug', 'info', 'warn', 'error'],
           errorMessage: 'must be debug, info, warn or error',
-          description: 'The least important lines that are written; --log-level wins.',
+          description: 'The minimum level of written lines; --log-level takes precedence.',
         },
       },
       additionalProperties: false,
@@ -105,7 +112,7 @@ export const observeSchema: JsonSchema = {
   additionalProperties: false,
 }
 
-/** `observe` of a file, with its defaults. */
+/** `observe` as validated, with its defaults. */
 export interface ObserveValues {
   readonly metrics: boolean
   readonly log: { readonly level?: NonNullable<ObserveSettings['logLevel']> }
@@ -125,20 +132,20 @@ interface AuditValues {
   readonly keep?: number
 }
 
-interface Around {
+interface ObserveContext {
   readonly profile: 'open' | 'corporate'
-  /** The configuration file, where there is one. */
+  /** The configuration file, if there is one. */
   readonly file?: string
-  /** What relative paths are relative to. */
+  /** The base of relative paths. */
   readonly directory: string
 }
 
 const MAX_SIZE = 100 * 1024 ** 2
 
-/** Turns the values of `observe` into settings. */
-export function observeSettings(values: ObserveValues, around: Around): ObserveSettings {
+/** Converts the values of `observe` to settings. */
+export function observeSettings(values: ObserveValues, context: ObserveContext): ObserveSettings {
   const { metrics, log, traces } = values
-  const audit = auditSettings(values.audit, around)
+  const audit = auditSettings(values.audit, context)
   return {
     metrics,
     ...(log.level !== undefined && { logLevel: log.level }),
@@ -159,14 +166,14 @@ function traceSettings(traces: NonNullable<ObserveValues['traces']>): TraceSetti
 
 function auditSettings(
   audit: ObserveValues['audit'],
-  { profile, file, directory }: Around,
+  { profile, file, directory }: ObserveContext,
 ): AuditSettings | undefined {
-  const isWanted = audit ?? (profile === 'corporate' && file !== undefined)
-  if (isWanted === false) return undefined
+  const chosen = audit ?? (profile === 'corporate' && file !== undefined)
+  if (chosen === false) return undefined
   const values: AuditValues =
-    typeof isWanted === 'object'
-      ? isWanted
-      : { max_size: MAX_SIZE, ...(typeof isWanted === 'string' && { file: isWanted }) }
+    typeof chosen === 'object'
+      ? chosen
+      : { max_size: MAX_SIZE, ...(typeof chosen === 'string' && { file: chosen }) }
   const place = file === undefined ? directory : dirname(file)
   const { key, keep, max_size: maxSize } = values
   return {

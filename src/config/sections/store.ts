@@ -14,18 +14,18 @@ export const storeSchema: JsonSchema = {
   errorMessage:
     'must be memory, the path of a folder such as ./state, or the URL of a Redis or Valkey server such as redis://127.0.0.1:6379',
   description:
-    'Where what outlives a call is kept: in a folder, which several gateways of one machine may share (by default `.gatehouse` beside the file, or a folder of the user where that cannot be written to), in this process alone, or in Redis or Valkey (6 or later) that several machines share. In a folder and in memory each gateway counts rates by itself. While Redis is away, each gateway counts rates by itself, as if the limits were for it alone, and `/ready` says so; what else needs the store fails.',
+    'Where durable state is stored: in a folder, which several gateways on one machine may share (default: `.gatehouse` next to the file, or a folder of the user if that is not writable), in memory, or in Redis or Valkey (6 or later), shared by several machines. With a folder or memory, each gateway counts rates separately. While Redis is unavailable, each gateway counts rates separately, with the full limits, and `/ready` reports it; everything else that needs the store fails.',
   examples: ['./state', 'memory', 'redis://127.0.0.1:6379', '${REDIS_URL}'],
 }
 
-/** What a store of its own is for: a configuration file in a folder, or the servers of a command line. */
+/** What identifies a default store: a configuration file, or the servers of a command line. */
 interface StoreOwner {
   readonly file?: string
   readonly directory: string
   readonly upstreams: unknown
 }
 
-/** Where the store is where nothing is said of it: beside the file, or with what else programs keep for the user. */
+/** The default folder of the store: next to the file, or in the state folder of the user. */
 export function defaultStoreFolder({ file, directory, upstreams }: StoreOwner, env: Environment): string {
   if (file !== undefined) {
     const beside = join(directory, '.gatehouse')
@@ -37,7 +37,7 @@ export function defaultStoreFolder({ file, directory, upstreams }: StoreOwner, e
   return join(stateFolder(env), 'gatehouse', name.slice(0, 16))
 }
 
-/** Where it is remembered what the stores of this user promised, wherever they are. */
+/** The folder with the markers by which a loss of data in the stores of this user is detected. */
 export function sentinelFolder(env: Environment): string {
   return join(stateFolder(env), 'gatehouse', 'stores')
 }

@@ -7,7 +7,7 @@ import type { Finding } from '../problem.ts'
 
 type Path = readonly string[]
 
-/** Checks the expressions of the tools of one upstream: that they can be read, and what their paths begin with. */
+/** Checks the expressions of the tools of one upstream: their syntax, and the roots of their paths. */
 export function expressionProblems(tools: unknown, path: Path): Finding[] {
   if (!isObject(tools)) return []
   return Object.entries(tools).flatMap(([glob, tool]) => {
@@ -33,9 +33,9 @@ function undoProblems(undo: unknown, path: Path): Finding[] {
   }
   const alone = ['snapshot', 'absent'].find((key) => call !== undefined && undo[key] !== undefined)
   if (alone !== undefined)
-    return [{ path: [...path, alone], at: 'key', message: 'goes with `restore` only: remove it' }]
+    return [{ path: [...path, alone], at: 'key', message: 'requires `restore`: remove it' }]
   if (call === undefined && snapshot === undefined)
-    return [{ path, at: 'key', message: 'needs `snapshot`, which reads what `restore` puts back' }]
+    return [{ path, at: 'key', message: 'needs `snapshot`, which reads what `restore` writes back' }]
   const given: readonly (readonly [string, unknown, readonly Root[]])[] = [
     ['call', call, ['args', 'result']],
     ['snapshot', snapshot, ['args']],
@@ -47,14 +47,14 @@ function undoProblems(undo: unknown, path: Path): Finding[] {
   )
 }
 
-const TWICE = 'there are `call` and `restore`: keep one of the two'
+const TWICE = 'has `call` and `restore`: keep one of the two'
 
 function verifyProblems(verify: unknown, path: Path): Finding[] {
   if (typeof verify !== 'string') return []
   return expressionFindings(verify, path, { roots: ['args'], isFound: true })
 }
 
-/** A source or a version is a path where it begins like one. */
+/** A source or version that begins like a path is checked as a path. */
 function provenanceProblems(provenance: unknown, path: Path): Finding[] {
   if (!isObject(provenance)) return []
   return ['source', 'version'].flatMap((key) => {
@@ -68,28 +68,28 @@ function provenanceProblems(provenance: unknown, path: Path): Finding[] {
 function pathProblem(text: string): string | undefined {
   try {
     const { root } = parsePath(text)
-    return root === 'snapshot' ? 'begins with $.args or $.result: nothing is read before' : undefined
+    return root === 'snapshot' ? 'must begin with $.args or $.result: there is no snapshot' : undefined
   } catch (error) {
-    if (error instanceof TypeError) return `is no path: ${error.message}`
+    if (error instanceof TypeError) return `is not a valid path: ${error.message}`
     throw error
   }
 }
 
 interface Demands {
-  /** What paths may begin with. */
+  /** The allowed roots of paths. */
   readonly roots: readonly Root[]
-  /** It says what of the result is meant. */
+  /** Whether it selects a part of the result. */
   readonly isFound?: true
 }
 
 function expressionFindings(text: string, path: Path, demands: Demands): Finding[] {
-  // What is empty was found by the schema.
+  // The schema reports empty values.
   if (text === '') return []
   try {
     const message = misuse(parseExpression(text), demands)
     return message === undefined ? [] : [{ path, message }]
   } catch (error) {
-    if (error instanceof TypeError) return [{ path, message: `is no such call: ${error.message}` }]
+    if (error instanceof TypeError) return [{ path, message: `is not a valid call: ${error.message}` }]
     throw error
   }
 }
@@ -97,16 +97,16 @@ function expressionFindings(text: string, path: Path, demands: Demands): Finding
 function misuse(expression: Expression, { roots, isFound }: Demands): string | undefined {
   const other = [...uses(expression)].find((root) => !roots.includes(root))
   if (other !== undefined)
-    return `$.${other} is not known there: paths begin with ${roots.map((root) => `$.${root}`).join(' or ')}`
+    return `$.${other} is not available here: paths begin with ${roots.map((root) => `$.${root}`).join(' or ')}`
   const { find } = expression
-  if (find && !isFound) return '`->` means nothing here: remove it and the path behind it'
+  if (find && !isFound) return '`->` is not allowed here: remove it and the path after it'
   if (!isFound) return undefined
-  if (find?.steps.includes(null)) return 'looks for one thing, so there is no [*] behind `->`'
+  if (find?.steps.includes(null)) return 'must select one value, so [*] is not allowed after `->`'
   if (find?.root === 'result') return undefined
-  return 'needs to say what of the result is there if the call took effect, such as -> $.result.items[0]'
+  return 'must select what the result contains if the call took effect, such as -> $.result.items[0]'
 }
 
-/** Checks the rules of `features.mask`: each says one thing, and can be kept to whatever servers answer. */
+/** Checks the rules of `features.mask`: each has one target, and its pattern has bounded matching time. */
 export function maskProblems(features: unknown, path: Path): Finding[] {
   const mask = maskIn(features)
   const rules: readonly unknown[] = isObject(mask) && Array.isArray(mask.rules) ? mask.rules : []
@@ -120,13 +120,13 @@ export function maskProblems(features: unknown, path: Path): Finding[] {
   })
 }
 
-/** Masking that is on where there is nothing it would mask: whoever switches it on takes it to do something. */
+/** Reports masking that is on without rules: it would have no effect. */
 export function idleMasks(features: unknown, upstreams: readonly (readonly [string, unknown])[]): Finding[] {
   const common = { path: ['features'], mask: maskIn(features) }
   const own = upstreams.map(([name, upstream]) => {
     return { path: ['upstreams', name, 'features'], mask: maskIn(isObject(upstream) && upstream.features) }
   })
-  // A server without rules of its own has those for all, and those for all may be left to the servers.
+  // A server without rules uses the common ones; the common rules may be empty if the servers have rules.
   if (hasRules(common)) return []
   const idle = own.some(hasRules) ? own : [common, ...own]
   return idle
@@ -162,7 +162,7 @@ function ruleProblems(
     return [
       {
         path: [...at, 'path'],
-        message: 'must be a path such as $.items[*].email, of .name, [0] and [*] steps',
+        message: 'must be a path such as $.items[*].email, with .name, [0] and [*] steps',
       },
     ]
   }
@@ -175,11 +175,11 @@ function patternProblem(source: string, replacements: readonly string[]): string
   const pattern = compiled(source)
   if (pattern === 'malformed') return 'must be a regular expression'
   if (!pattern) {
-    return 'cannot be matched in a time that is bounded: it looks around or back, or is over 1000 characters'
+    return 'cannot be matched in bounded time: it has lookarounds or backreferences, or more than 1000 characters'
   }
-  if (probes.some((probe) => matchesNothing(pattern, probe))) return 'matches where there is no text at all'
+  if (probes.some((probe) => matchesNothing(pattern, probe))) return 'matches the empty string'
   if (replacements.some((each) => pattern.test(each, false))) {
-    return 'matches what is put in place of masked text: choose another `replace`'
+    return 'matches the replacement of masked text: choose another `replace`'
   }
   return undefined
 }
@@ -192,10 +192,10 @@ function compiled(source: string): Pattern | undefined | 'malformed' {
   }
 }
 
-/** Texts in which a pattern that takes no characters matches somewhere. */
+/** Texts in which a pattern with empty matches would match. */
 const probes = ['', 'a', '0', ' ', 'a b', '\n']
 
-/** Whether it matches without taking a character: replacing such a match makes the text longer. */
+/** Whether a pattern has an empty match: replacing it would insert text. */
 function matchesNothing(pattern: Pattern, text: string): boolean {
   return pattern.replaceAll(text, '!').text.length > text.length
 }

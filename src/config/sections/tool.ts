@@ -12,7 +12,7 @@ const expression = {
   errorMessage: 'must be a call such as delete_issue(id=$.result.id)',
 }
 
-/** The JSON Schema of what is special about a tool. */
+/** The JSON Schema of the settings of a tool. */
 export const toolSchema = {
   type: 'object',
   additionalProperties: false,
@@ -20,66 +20,68 @@ export const toolSchema = {
   properties: {
     hide: {
       type: 'boolean',
-      description:
-        'Whether it is left out: it is not listed, and calling it is calling a tool that is not there.',
+      description: 'Hide the tool: it is not listed, and a call of it fails like that of an unknown tool.',
     },
     rename: {
       type: 'string',
       pattern: '^[A-Za-z0-9_.-]{1,128}$',
       errorMessage: 'must be 1 to 128 letters, digits, or characters of "_.-"',
       description:
-        'What it is called here. All other settings name it like that; those beside this one are its own.',
+        'The exposed name of the tool. All other settings refer to it by this name, except the settings next to this one.',
     },
-    op: { enum: ['read', 'write', 'delete', 'admin', 'execute'], description: 'What kind of action it is.' },
-    risk: { enum: ['safe', 'reversible', 'destructive'], description: 'How much harm it can do.' },
-    idempotent: { type: 'boolean', description: 'Whether doing it twice is the same as doing it once.' },
-    scopes: { ...scopeListSchema, description: 'The scopes a caller needs, instead of those derived.' },
+    op: { enum: ['read', 'write', 'delete', 'admin', 'execute'], description: 'The effect of the tool.' },
+    risk: { enum: ['safe', 'reversible', 'destructive'], description: 'The risk of the tool.' },
+    idempotent: { type: 'boolean', description: 'Whether two equal calls have the same effect as one.' },
+    scopes: { ...scopeListSchema, description: 'The scopes a caller needs, instead of the derived ones.' },
     rate: {
       ...rateSchema,
-      description: 'How often each caller may call it; a glob counts each tool it fits by itself.',
+      description: 'The rate limit per caller. Each tool that matches a glob is counted separately.',
     },
-    timeout: { ...durationSchema, description: 'How long a call may be silent.' },
+    timeout: { ...durationSchema, description: 'How long a call may take without a response or progress.' },
     retry: {
       type: 'integer',
       minimum: 0,
       maximum: 5,
       errorMessage: 'must be a number from 0 to 5',
-      description:
-        'How often a call that was not sent is tried again, where the tool only reads or is idempotent.',
+      description: 'How often a call that was not sent is retried, if the tool is read-only or idempotent.',
     },
     undo: {
       type: ['string', 'object'],
       minLength: 1,
       additionalProperties: false,
       properties: {
-        call: { ...expression, description: 'The call that undoes it.' },
+        call: { ...expression, description: 'The call that undoes the tool call.' },
         exact: {
           type: 'boolean',
           default: true,
-          description: 'Whether everything is as before once it is undone.',
+          description: 'Whether undoing restores the exact previous state.',
         },
-        description: { type: 'string', description: 'What undoing it does, for people.' },
-        snapshot: { ...expression, description: 'What is read before the call.' },
-        restore: { ...expression, description: 'What puts back what was read: `$.snapshot` stands for it.' },
+        description: { type: 'string', description: 'A description of the undo operation.' },
+        snapshot: { ...expression, description: 'The read call that runs before the tool call.' },
+        restore: {
+          ...expression,
+          description: 'The call that restores the snapshot, which is `$.snapshot`.',
+        },
         absent: {
           ...expression,
-          description: 'What undoes the call where there was nothing to read; `none` where nothing can.',
+          description:
+            'The call that undoes the tool call if the snapshot found nothing; `none` if it cannot be undone.',
         },
       },
       errorMessage:
         'must be a call such as delete_issue(id=$.result.id), none, or a mapping with snapshot and restore',
       description:
-        'How a call is undone: a call whose values are JSON or paths that begin with `$.args` or `$.result`; `none` where it cannot be.',
+        'How a call is undone: a call whose values are JSON or paths that begin with `$.args` or `$.result`; `none` if it cannot be undone.',
       examples: ['delete_issue(id=$.result.id)'],
     },
     pivot: {
       type: 'boolean',
-      description: 'There is no way back after it: in a transaction a person is asked first.',
+      description: 'The tool cannot be undone: in a transaction, confirmation is required before it.',
     },
     verify: {
       ...expression,
       description:
-        'Finds out whether a call took effect whose answer was lost: a call that reads, and a path of its result that is there if it did.',
+        'How to find out whether a call with a lost response took effect: a read call, and a path that its result contains if it did.',
       examples: ['list_issues(title=$.args.title) -> $.result.items[0]'],
     },
     key_argument: {
@@ -89,7 +91,7 @@ export const toolSchema = {
       'x-names': 'argument',
       errorMessage: 'must be the name of an argument, or off',
       description:
-        'The argument that takes the idempotency key; by default one named idempotency_key, idempotencyKey, client_token or request_id.',
+        'The argument for the idempotency key. Default: one named idempotency_key, idempotencyKey, client_token or request_id.',
     },
     forward_key: {
       type: 'boolean',
@@ -98,14 +100,14 @@ export const toolSchema = {
     auto_key: {
       ...durationSchema,
       description:
-        'For how long equal calls without an idempotency key count as one. Two equal calls can be meant, so this is off unless set.',
+        'The time in which equal calls without an idempotency key count as one. Off by default, because two equal calls may be intended.',
     },
     confirm: {
       type: ['string', 'boolean'],
       minLength: 1,
       'x-names': 'template',
       errorMessage: 'must be on, never, or a question such as "Delete {owner}/{repo}?"',
-      description: 'Whether a person is asked first, or what the person is asked.',
+      description: 'Whether confirmation is required, or the confirmation message.',
       examples: ['Permanently delete {owner}/{repo}?'],
     },
     type_to_confirm: {
@@ -113,38 +115,38 @@ export const toolSchema = {
       minLength: 1,
       'x-names': 'argument',
       errorMessage: 'must be the name of an argument',
-      description: 'The argument whose value the person has to type.',
+      description: 'The argument whose value must be typed to confirm.',
     },
     approval: {
       enum: ['inline', 'out_of_band'],
-      description: 'Whether the person at the client is asked, or others are, on a page of the gateway.',
+      description: 'Whether the user of the client confirms, or other people on a page of the gateway.',
     },
     approvals: {
       type: 'integer',
       minimum: 1,
       maximum: 20,
       errorMessage: 'must be a number from 1 to 20',
-      description: 'How many people have to approve, out of band.',
+      description: 'How many people must approve, out of band.',
     },
     approvers: {
       ...list,
       errorMessage: 'must be a list of names',
-      description: 'Who may approve, out of band; by default everyone who signs in but the caller.',
+      description: 'Who may approve, out of band. Default: everyone who signs in, except the caller.',
     },
     remember: {
       ...rememberSchema,
       description:
-        'Ask once for several calls of the tool in one session; the question says so, or with `offer: on` may choose it. `off` asks about each call.',
+        'Require confirmation once for several calls of the tool in one session. The message says so or, with `offer: on`, offers it as a choice. `off` requires confirmation for each call.',
     },
     alias: {
       type: 'boolean',
       description:
-        'Where the tool is deprecated and its server dropped it, make calls of it with the tool to use instead until its time is over; by default the error of such a call names it.',
+        'If the tool is deprecated and its server has removed it, redirect calls to its replacement until the end of support. By default, the error of such a call names the replacement.',
     },
   },
 }
 
-/** What the configuration says of a tool, as it is written. */
+/** The settings of a tool as written in the file. */
 export type ToolValues = Pick<ToolSettings, Unchanged> & {
   readonly rename?: string
   readonly scopes?: string | readonly string[]
@@ -173,7 +175,7 @@ type Unchanged = Exclude<
   | 'typeToConfirm'
 >
 
-/** What the configuration says of a tool. */
+/** The settings of a tool. */
 export function toolSettings(values: ToolValues): ToolSettings {
   const {
     key_argument: keyArgument,
@@ -195,7 +197,7 @@ export function toolSettings(values: ToolValues): ToolSettings {
   }
 }
 
-/** The new names of tools, by the names their server has for them. */
+/** The exposed names of renamed tools, by their names on the server. */
 export function renamesOf(tools: Readonly<Record<string, ToolValues>>): Readonly<Record<string, string>> {
   const renamed = Object.entries(tools).map(([name, { rename }]) => [name, rename])
   return Object.fromEntries(renamed.filter(([, rename]) => rename !== undefined))

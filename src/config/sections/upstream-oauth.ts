@@ -17,18 +17,19 @@ export const oauthSchema: JsonSchema = {
   type: 'object',
   additionalProperties: false,
   errorMessage: 'must be a mapping such as { client_id: gateway, client_secret: "${SECRET}" }',
-  description: 'How the gateway gets tokens for this server. The token of a caller is never passed on.',
+  description: 'How the gateway obtains tokens for this server. The token of a caller is never forwarded.',
   properties: {
     grant: {
       enum: ['client_credentials', 'token_exchange', 'authorization_code'],
       description:
-        'As the gateway itself, by exchanging the token of each caller, or by asking each caller to sign in. By default the first where there is a `client_secret`, else the last.',
+        'As the gateway itself, by exchanging the token of each caller, or by sign-in of each caller. Default: the first if there is a `client_secret`, else the last.',
     },
     client_id: {
       type: 'string',
       minLength: 1,
-      errorMessage: 'must be the id the gateway is registered under',
-      description: 'What the gateway is registered as; without it, it registers itself before users sign in.',
+      errorMessage: 'must be the client id of the gateway',
+      description:
+        'The client id of the gateway; without it, the gateway registers itself before users sign in.',
     },
     client_secret: {
       type: 'string',
@@ -39,25 +40,25 @@ export const oauthSchema: JsonSchema = {
     },
     issuer: {
       ...url,
-      description: 'The authorization server. By default the server behind says which one it trusts.',
+      description: 'The authorization server. Default: the one in the metadata of the server.',
       examples: ['https://login.example.com'],
     },
     token_endpoint: {
       ...url,
-      description: 'Where tokens are got, for an authorization server without metadata.',
+      description: 'The token endpoint of an authorization server without metadata.',
     },
     scopes: {
       type: ['array', 'string'],
       items: { type: 'string', pattern: '^[!#-\\[\\]-~]+$', errorMessage: 'must be one scope' },
       default: [],
       errorMessage: 'must be a list of scopes',
-      description: 'The scopes to ask for. By default those the server says it needs.',
+      description: 'The requested scopes. Default: those in the metadata of the server.',
     },
     audience: {
       type: 'string',
       minLength: 1,
       errorMessage: 'must be text',
-      description: 'The `audience` some authorization servers want to be told.',
+      description: 'The `audience` parameter that some authorization servers require.',
     },
     resource: {
       type: ['string', 'boolean'],
@@ -65,12 +66,12 @@ export const oauthSchema: JsonSchema = {
       errorMessage: 'must be the URI of the server, or off',
       default: 'on',
       description:
-        'The resource tokens are asked for: `on` is the URL of this server, `off` names none to authorization servers that refuse it.',
+        'The `resource` parameter of token requests: `on` is the URL of this server; `off` omits it, for authorization servers that reject it.',
     },
   },
 }
 
-/** `oauth` of an upstream as it is written. */
+/** `oauth` of an upstream as written in the file. */
 export interface OAuthValues {
   readonly grant?: OAuthSettings['grant']
   readonly client_id?: string
@@ -101,7 +102,7 @@ export function oauthSettings(values: OAuthValues, url: string): OAuthSettings {
 
 type Values = Readonly<Record<string, unknown>>
 
-/** Checks how `oauth` goes together with the rest of an upstream. */
+/** Checks `oauth` for consistency with the rest of an upstream. */
 export function oauthProblems(upstream: Values, path: readonly string[]): Finding[] {
   const { oauth, url, token, headers, isolation } = upstream
   if (!isObject(oauth) || url === undefined) return []
@@ -109,7 +110,7 @@ export function oauthProblems(upstream: Values, path: readonly string[]): Findin
   const problems: Finding[] = []
   const named = isObject(headers) ? Object.keys(headers) : []
   if (token !== undefined || named.some((name) => name.toLowerCase() === 'authorization')) {
-    problems.push({ path: at, at: 'key', message: 'there is a fixed token too: keep one of the two' })
+    problems.push({ path: at, at: 'key', message: 'a fixed token is also set: keep one of the two' })
   }
   const grant = grantOf(oauth)
   const needs = grant === 'client_credentials' ? ['client_id', 'client_secret'] : ['client_id']
@@ -120,7 +121,7 @@ export function oauthProblems(upstream: Values, path: readonly string[]): Findin
   }
   if (grant !== 'client_credentials' && isolation === 'shared') {
     const message =
-      'each caller has credentials of its own here, so connections cannot be shared: use auto or per_client'
+      'each caller has its own credentials, so connections cannot be shared: use auto or per_client'
     problems.push({ path: [...path, 'isolation'], message })
   }
   if (grant === 'authorization_code' && oauth.token_endpoint !== undefined && oauth.issuer === undefined) {
@@ -130,31 +131,31 @@ export function oauthProblems(upstream: Values, path: readonly string[]): Findin
   return [...problems, ...plainText(oauth, at)]
 }
 
-/** Secrets go to these addresses, so they are encrypted unless they stay on this machine. */
+/** Secrets are sent to these URLs, so https is required except on loopback. */
 function plainText(oauth: Values, at: readonly string[]): Finding[] {
   return ['issuer', 'token_endpoint'].flatMap((key): Finding[] => {
     const address = oauth[key]
     if (typeof address !== 'string') return []
-    if (!isHttpUrl(address)) return [{ path: [...at, key], message: 'must be a whole URL' }]
+    if (!isHttpUrl(address)) return [{ path: [...at, key], message: 'must be a complete URL' }]
     const { protocol, hostname } = new URL(address)
     const isSafe = protocol === 'https:' || isLoopback(hostname)
     return isSafe ? [] : [{ path: [...at, key], message: 'must start with https://' }]
   })
 }
 
-/** Warns where every caller would use what one user granted. */
+/** Warns if all callers would share the grant of one user. */
 export function sharedGrants(upstreams: Values, isForAll: boolean): Finding[] {
   if (!isForAll) return []
   return Object.entries(upstreams).flatMap(([name, upstream]): Finding[] => {
     const oauth = isObject(upstream) ? upstream.oauth : undefined
     if (!isObject(oauth) || grantOf(oauth) !== 'authorization_code') return []
     const message =
-      'without `auth` all callers are one, so whoever signs in first does so for all callers: set `auth`'
+      'without `auth`, callers cannot be distinguished, so the first sign-in applies to all of them: set `auth`'
     return [{ path: ['upstreams', name, 'oauth'], at: 'key', message }]
   })
 }
 
-/** Warns where tokens of callers are to be exchanged, but callers send none. */
+/** Warns if tokens of callers are to be exchanged, but callers send none. */
 export function missingTokens(upstreams: Values, auth: unknown): Finding[] {
   const { jwt, opaque }: Values = isObject(auth) ? auth : {}
   if (jwt !== undefined || (isObject(opaque) && opaque.introspect !== undefined)) return []
@@ -162,7 +163,7 @@ export function missingTokens(upstreams: Values, auth: unknown): Finding[] {
     const oauth = isObject(upstream) ? upstream.oauth : undefined
     if (!isObject(oauth) || grantOf(oauth) !== 'token_exchange') return []
     const message =
-      'no caller comes with a token that could be exchanged: set `auth.jwt` or `auth.opaque.introspect`'
+      'callers have no token that could be exchanged: set `auth.jwt` or `auth.opaque.introspect`'
     return [{ path: ['upstreams', name, 'oauth', 'grant'], message }]
   })
 }

@@ -34,10 +34,10 @@ const argumentRules = {
   },
 }
 
-/** A key by its thumbprint (RFC 7638), and what is said of a value that is none. */
+/** A gateway key: a thumbprint (RFC 7638), and the message for other values. */
 export const GATEWAY_KEY = /^[A-Za-z0-9_-]{43}$/
 export const GATEWAY_KEY_MISTAKE =
-  'must be the key of a Gatehouse: 43 characters, which it prints when it starts and serves as `kid` at /.well-known/jwks.json'
+  'must be the key of a Gatehouse: 43 characters, printed at startup and served as `kid` at /.well-known/jwks.json'
 
 /** The JSON Schema of one upstream written as settings, apart from what features add. */
 export const upstreamProperties: JsonSchema = {
@@ -46,7 +46,7 @@ export const upstreamProperties: JsonSchema = {
     type: 'string',
     pattern: '^(https?://|\\$\\{)',
     errorMessage: 'must start with http:// or https://',
-    description: 'The URL of a server reached over HTTP. Give this or `command`.',
+    description: 'The URL of an HTTP server. Set this or `command`.',
     examples: ['https://api.githubcopilot.com/mcp/'],
   },
   command: {
@@ -56,14 +56,14 @@ export const upstreamProperties: JsonSchema = {
     minLength: 1,
     errorMessage: 'must be a command line such as `npx -y some-server`, or a list of words',
     description:
-      'The command that starts a server speaking over stdin and stdout: a line with quotes as in a shell, or a list of words. It runs without a shell.',
+      'The command that starts a stdio server: a line with quotes as in a shell, or a list of words. It runs without a shell.',
     examples: ['npx -y @modelcontextprotocol/server-filesystem /srv/docs'],
   },
   args: {
     type: 'array',
     items: words,
     errorMessage: 'must be a list of words',
-    description: 'Arguments added after those in `command`, taken as they are.',
+    description: 'Arguments added after those in `command`, without parsing.',
   },
   env: {
     type: 'object',
@@ -74,7 +74,8 @@ export const upstreamProperties: JsonSchema = {
       'x-secret': true,
     },
     errorMessage: 'must be a mapping of variables to values',
-    description: 'Environment variables of the command, in addition to a safe few of the gateway’s own.',
+    description:
+      'Environment variables of the command, in addition to a small safe set from the gateway’s environment.',
     examples: [{ API_KEY: '${API_KEY}' }],
   },
   cwd: {
@@ -82,7 +83,7 @@ export const upstreamProperties: JsonSchema = {
     minLength: 1,
     errorMessage: 'must be a directory',
     description:
-      'The directory the command runs in, relative to this file; by default the directory of this file.',
+      'The working directory of the command, relative to this file. Default: the directory of this file.',
   },
   headers: {
     type: 'object',
@@ -104,30 +105,30 @@ export const upstreamProperties: JsonSchema = {
   transport: {
     enum: ['auto', 'stdio', 'streamable', 'sse'],
     default: 'auto',
-    description: 'How to speak with the server; `auto` finds it out.',
+    description: 'The transport of the server; `auto` detects it.',
   },
   revision: {
     enum: ['follow', 'auto', ...revisionNames],
     default: 'follow',
     description:
-      'The MCP revision to speak with the server. `auto` finds out the newest it has; `follow` does too, and gives clients of older revisions connections of their own era where the server has both.',
+      'The MCP revision used with the server. `auto` negotiates the newest; `follow` does too, but clients of older revisions get separate connections of their era if the server supports both.',
   },
   isolation: {
     enum: ['auto', 'shared', 'per_client'],
     default: 'auto',
-    description: 'Whether clients share one connection or process of the server, or each have their own.',
+    description: 'Whether clients share one connection or process of the server, or each has its own.',
   },
   trust: {
     type: 'boolean',
     description:
-      'Whether what the server says of its own tools (that one only reads, say) is believed. By default true for commands and false for URLs.',
+      'Whether tool annotations of the server (such as readOnlyHint) are trusted. Default: true for commands and false for URLs.',
   },
   gateway_key: {
     type: 'string',
     pattern: GATEWAY_KEY.source,
     errorMessage: GATEWAY_KEY_MISTAKE,
     description:
-      'The server is a Gatehouse that holds this key: it proves that, or is not used. What both would do (ask, keys, provenance, transactions) is left to it.',
+      'The server is a Gatehouse with this key: it must prove that, or it is not used. Features that both would apply (confirmation, idempotency keys, provenance, transactions) are left to it.',
   },
   roots: {
     type: ['string', 'array'],
@@ -139,7 +140,7 @@ export const upstreamProperties: JsonSchema = {
     },
     errorMessage: 'must be off, client, or a list of URIs such as file:///srv/docs',
     default: 'off',
-    description: 'The roots that servers with a handshake may ask for: none, those of the client, or these.',
+    description: 'The roots that servers with a handshake may request: none, those of the client, or these.',
   },
   tools: {
     type: 'object',
@@ -147,7 +148,7 @@ export const upstreamProperties: JsonSchema = {
     default: {},
     propertyNames: { 'x-names': 'tool' },
     additionalProperties: { ...toolSchema, properties: { ...toolSchema.properties, ...toolWords } },
-    description: 'What is special about some tools, by name or glob; the most specific glob wins.',
+    description: 'Settings of tools, by name or glob; the most specific glob takes precedence.',
     examples: [{ 'delete_*': { risk: 'destructive', rate: '10/minute' } }],
   },
   scopes: {
@@ -156,24 +157,24 @@ export const upstreamProperties: JsonSchema = {
     errorMessage: 'must be a mapping of scopes to lists of names',
     propertyNames: scopeNameSchema,
     additionalProperties: { ...list, 'x-names': 'item' },
-    description: 'Named scopes: the tools, prompts and resource URIs each one opens, by name or glob.',
+    description: 'Named scopes: the tools, prompts and resource URIs that each grants, by name or glob.',
     examples: [{ 'read:repo': ['get_*', 'list_*'] }],
   },
   optional: {
     ...list,
     default: [],
     description:
-      'Names and patterns of these settings that may match nothing the server lists, each as it is written there, or a glob of them.',
+      'Names and patterns in these settings that may match nothing in the lists of the server, each as written there, or a glob of them.',
     examples: [['delete_repository', 'admin_*']],
   },
   allow: {
     ...argumentRules,
-    description: 'Of the tools named here only these calls are let through: each argument must fit its glob.',
+    description: 'Allowed calls of the tools named here: each argument must match its glob.',
   },
   deny: {
     ...argumentRules,
     description:
-      'Calls that are never let through, by tool, then by argument a glob of its value: one argument that fits is enough. A resource is named by its URI.',
+      'Denied calls, by tool, then globs of values by argument: one matching argument is enough. A resource is named by its URI.',
     examples: [{ 'read_*': { path: '/srv/docs/private/**' } }],
   },
   errors: {
@@ -186,38 +187,42 @@ export const upstreamProperties: JsonSchema = {
       additionalProperties: false,
       errorMessage: 'must be a rule such as { match: quota exceeded, code: QUOTA_EXHAUSTED }',
       properties: {
-        match: { type: 'string', minLength: 1, description: 'A regular expression the error text contains.' },
+        match: {
+          type: 'string',
+          minLength: 1,
+          description: 'A regular expression that matches the error text.',
+        },
         code: { enum: errorCodes, description: 'The code callers see.' },
         category: { enum: ['transient', 'permanent', 'auth_required', 'invalid_input', 'rate_limited'] },
         retry_after: durationSchema,
-        suggestion: { type: 'string', description: 'What the caller can do about it.' },
+        suggestion: { type: 'string', description: 'A suggestion for the caller.' },
       },
     },
-    description: 'What errors of this server mean.',
+    description: 'Maps errors of this server to codes.',
   },
   start_timeout: {
     ...durationSchema,
     default: '30s',
-    description: 'How long starting the server and the opening exchange may take.',
+    description: 'The timeout of starting the server and its handshake.',
   },
   idle: {
     ...durationSchema,
     default: '10m',
-    description: 'How long an unused connection or process is kept.',
+    description: 'How long an idle connection or process is kept.',
   },
 }
 
 type Values = Readonly<Record<string, unknown>>
 type Path = readonly string[]
 
-/** Where the files an upstream names are, how strict to be, and whether people can be told apart. */
+/** The base of relative paths, the strictness, and whether callers are authenticated. */
 interface Surroundings {
   readonly directory: string
   readonly isStrict: boolean
   readonly hasAuth: boolean
 }
 
-/** Checks how the keys of one upstream go together. */
+/** Checks one upstream for consistency. */
 export function checkUpstream(
   upstream: Values,
   path: Path,
@@ -245,7 +250,7 @@ export function checkUpstream(
 
 function reachProblem({ url, command }: Values, path: Path): Finding | undefined {
   if (url !== undefined && command !== undefined) {
-    return { path: [...path, 'command'], at: 'key', message: 'there is a `url` too: keep one of the two' }
+    return { path: [...path, 'command'], at: 'key', message: '`url` is also set: keep one of the two' }
   }
   if (url !== undefined || command !== undefined) return undefined
   return { path, at: 'key', message: 'needs `command` or `url`' }
@@ -255,27 +260,27 @@ function misplaced({ url, command, ...others }: Values, path: Path): Finding[] {
   if ((url === undefined) === (command === undefined)) return []
   const kind = url === undefined ? 'url' : 'command'
   const keys = kind === 'url' ? ['headers', 'token', 'oauth'] : ['args', 'env', 'cwd']
-  const advice = kind === 'url' ? ': a command gets its secrets through `env`' : ': remove it'
+  const advice = kind === 'url' ? ': set secrets of a command in `env`' : ': remove it'
   return keys
     .filter((key) => others[key] !== undefined)
-    .map((key) => ({ path: [...path, key], at: 'key', message: `goes with \`${kind}\` only${advice}` }))
+    .map((key) => ({ path: [...path, key], at: 'key', message: `requires \`${kind}\`${advice}` }))
 }
 
 function transportProblem({ url, command, transport }: Values, path: Path): Finding | undefined {
   const needsUrl = transport === 'streamable' || transport === 'sse'
   if (needsUrl && command !== undefined && url === undefined) {
-    return { path: [...path, 'transport'], message: 'goes with `url` only: a command speaks over stdio' }
+    return { path: [...path, 'transport'], message: 'requires `url`: a command uses stdio' }
   }
   if (transport === 'stdio' && url !== undefined && command === undefined) {
     return {
       path: [...path, 'transport'],
-      message: 'goes with `command` only: a URL is auto, streamable or sse',
+      message: 'requires `command`: a URL uses auto, streamable or sse',
     }
   }
   return undefined
 }
 
-// Headers that MCP or HTTP fill in themselves.
+// Headers that MCP or HTTP set.
 const own = new Set(
   'host connection content-length transfer-encoding upgrade te trailer keep-alive content-type accept mcp-session-id mcp-protocol-version mcp-method mcp-name last-event-id'.split(
     ' ',
@@ -289,7 +294,7 @@ function headerProblems({ headers, token }: Values, path: Path): Finding[] {
     if (own.has(name.toLowerCase()))
       return [{ ...at, message: 'the gateway sets this header itself: remove it' }]
     const isTwice = name.toLowerCase() === 'authorization' && token !== undefined
-    return isTwice ? [{ ...at, message: '`token` sets this header already: keep one of the two' }] : []
+    return isTwice ? [{ ...at, message: '`token` already sets this header: keep one of the two' }] : []
   })
 }
 
@@ -302,18 +307,18 @@ function cwdProblem({ cwd }: Values, path: Path, directory: string): Finding | u
 
 function unfit(place: Exclude<Place, 'directory'>): string {
   if (place === 'nothing') return 'this directory does not exist'
-  return place === 'other' ? 'this is not a directory' : `this directory cannot be looked at: ${place.hidden}`
+  return place === 'other' ? 'this is not a directory' : `this directory cannot be read: ${place.hidden}`
 }
 
 function urlProblem({ url }: Values, path: Path): Finding | undefined {
   if (typeof url !== 'string') return undefined
   const at = [...path, 'url']
-  if (!isHttpUrl(url)) return { path: at, message: 'must be a whole URL such as https://example.com/mcp' }
+  if (!isHttpUrl(url)) return { path: at, message: 'must be a complete URL such as https://example.com/mcp' }
   if (!holdsPassword(url)) return undefined
-  return { path: at, message: 'a URL cannot hold a user and password: write them into `headers`' }
+  return { path: at, message: 'a URL must not contain a user and password: write them in `headers`' }
 }
 
-/** Patterns are matched against what servers send, so they must not be able to go on for ever. */
+/** Patterns are matched against text of servers, so their matching time must be bounded. */
 function patternProblems({ errors }: Values, path: Path): Finding[] {
   const rules: readonly unknown[] = Array.isArray(errors) ? errors : []
   return rules.flatMap((rule, index) => {
@@ -325,20 +330,20 @@ function patternProblems({ errors }: Values, path: Path): Finding[] {
 
 function patternProblem(match: string): string | undefined {
   try {
-    return compilePattern(match) ? undefined : 'must not look around or back, and be short'
+    return compilePattern(match) ? undefined : 'must be short, without lookarounds and backreferences'
   } catch {
     return 'must be a regular expression'
   }
 }
 
-/** Queries end up in the logs of everyone on the way. */
+/** Queries appear in the logs of every hop. */
 function querySecrets({ url }: Values, path: Path): Finding[] {
   if (typeof url !== 'string' || !isHttpUrl(url)) return []
   const isSecret = ([name, value]: [string, string]): boolean =>
     value !== '' && (namesSecret(name) || /key$/i.test(name) || looksLikeToken(value))
   const found = [...new URL(url).searchParams].find(isSecret)
   if (!found) return []
-  const message = `the query holds a secret (${found[0].slice(0, 40)}), and addresses end up in logs: send it with \`token\` or \`headers\``
+  const message = `the query contains a secret (${found[0].slice(0, 40)}), and URLs appear in logs: send it with \`token\` or \`headers\``
   return [{ path: [...path, 'url'], message }]
 }
 
@@ -347,11 +352,11 @@ function plainTextWarning({ url, token, headers, oauth }: Values, path: Path): F
   if (isLoopback(new URL(url).hostname)) return []
   const isFixed = token !== undefined || (isObject(headers) && Object.keys(headers).length > 0)
   const isSent = isFixed || oauth !== undefined
-  const message = 'secrets go to this server unencrypted: use https:// if it offers it'
+  const message = 'secrets are sent to this server unencrypted: use https:// if available'
   return isSent ? [{ path: [...path, 'url'], message }] : []
 }
 
-/** Checks the new names of the tools of one upstream: one tool has a new name, and a name is of one tool. */
+/** Checks the renamed tools of one upstream: each name must refer to exactly one tool. */
 export function renameProblems(tools: unknown, path: readonly string[]): Finding[] {
   if (!isObject(tools)) return []
   const renames = Object.entries(tools).flatMap(([name, settings]) =>
@@ -360,11 +365,11 @@ export function renameProblems(tools: unknown, path: readonly string[]): Finding
   return renames.flatMap(([name, rename], index): Finding[] => {
     const at = [...path, name, 'rename']
     const twin = renames.slice(0, index).find(([, other]) => other === rename)?.[0]
-    if (name.includes('*')) return [{ path: at, message: 'a pattern stands for several tools: name one' }]
-    if (rename === name) return [{ path: at, message: 'this is its name already: remove it' }]
-    if (twin !== undefined) return [{ path: at, message: `this is the new name of ${twin} too` }]
+    if (name.includes('*')) return [{ path: at, message: 'a pattern matches several tools: give one name' }]
+    if (rename === name) return [{ path: at, message: 'this is already its name: remove it' }]
+    if (twin !== undefined) return [{ path: at, message: `this is also the new name of ${twin}` }]
     if (!Object.hasOwn(tools, rename) || renames.some(([other]) => other === rename)) return []
-    const message = `there are settings for ${rename} of their own: write them here, beside the new name`
+    const message = `there are separate settings for ${rename}: write them here, next to the new name`
     return [{ path: at, message }]
   })
 }

@@ -1,9 +1,9 @@
 /** The changelog of a server's contract. */
 import type { ContractHistory, ContractVersion, KeptChange } from '../../core/contract.ts'
 import { dayOf } from './dashdash.ts'
-import { bullets, code, inline, sentence } from '../model/text.ts'
+import { bullets, code, inlineText, sentence } from '../model/text.ts'
 
-/** The parts of a changelog, in their order. */
+/** The sections of a changelog, in order. */
 const kinds = [
   ['added', 'Added'],
   ['changed', 'Changed'],
@@ -11,11 +11,11 @@ const kinds = [
   ['removed', 'Removed'],
 ] as const
 
-/** The history of what servers offer, as a changelog (Keep a Changelog 1.1.0). */
+/** The contract history of servers as a changelog (Keep a Changelog 1.1.0). */
 export function contractChangelog(histories: readonly ContractHistory[]): string {
   const head = [
     '# Changelog',
-    'What servers behind this gateway offer, and what of it changed. Versions are semantic: the first number is raised by what may break callers, the second by what is added, the third by other words.',
+    'Changes to what the servers behind this gateway offer. Versions are semantic: major for changes that may break callers, minor for additions, patch for changed descriptions.',
   ]
   const [only, ...others] = histories
   const isOne = only !== undefined && others.length === 0
@@ -23,12 +23,12 @@ export function contractChangelog(histories: readonly ContractHistory[]): string
     const versions = history.versions.map((each, index) =>
       versionText(each, isOne ? '##' : '###', isFirst(history, index)),
     )
-    return isOne ? versions.join('\n\n') : [`## ${inline(history.upstream)}`, ...versions].join('\n\n')
+    return isOne ? versions.join('\n\n') : [`## ${inlineText(history.upstream)}`, ...versions].join('\n\n')
   })
   return `${[...head, ...parts].join('\n\n')}\n`
 }
 
-/** The same for programs. */
+/** The same as JSON. */
 export function changelogView(histories: readonly ContractHistory[]): Readonly<Record<string, unknown>> {
   return {
     servers: histories.map(({ upstream, versions }) => ({
@@ -50,7 +50,7 @@ export function changelogView(histories: readonly ContractHistory[]): Readonly<R
   }
 }
 
-/** Where nothing stands before it, it is what was there at first. */
+/** Whether a version is the first recorded one. */
 function isFirst({ versions }: ContractHistory, index: number): boolean {
   return index === versions.length - 1 && versions[index]?.changes.length === 0
 }
@@ -74,7 +74,7 @@ function versionText(
 
 function changeLine({ subject, text, level, isEarly }: KeptChange): string {
   const [, what = subject, name] = /^(.+?) (\S+)$/.exec(subject) ?? []
-  const whole = name === undefined ? inline(what) : `${inline(what)} ${code(name)}`
-  const said = sentence(`${level === 'major' ? 'Breaking: ' : ''}${whole} ${inline(text)}`)
-  return isEarly ? `${said} It was not announced long enough before.` : said
+  const whole = name === undefined ? inlineText(what) : `${inlineText(what)} ${code(name)}`
+  const line = sentence(`${level === 'major' ? 'Breaking: ' : ''}${whole} ${inlineText(text)}`)
+  return isEarly ? `${line} It was not announced early enough.` : line
 }

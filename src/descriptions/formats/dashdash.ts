@@ -5,13 +5,13 @@ import { examplesOf } from '../model/parameters.ts'
 import type { ServerDescription, ToolDescription } from '../model/description.ts'
 import { clipped, oneLine } from '../model/text.ts'
 
-/** The version of the dashdash specification that documents follow, and where it is. */
+/** The version of the dashdash specification, and its URL. */
 export const specVersion = '0.2.0'
 export const specUrl = 'https://github.com/visionik/dashdash'
 
 type Json = Record<string, unknown>
 
-/** What a server says of itself for those who write skills about it. */
+/** The description of a server for authors of skills. */
 export function serverObject(server: ServerDescription): Json {
   const { name, description, emoji, links, install, front, contentVersion, changedAt } = server
   const needs = needsOf(server)
@@ -32,14 +32,14 @@ export function serverObject(server: ServerDescription): Json {
   }
 }
 
-/** The three URLs of other ways to the same, which are always named. */
+/** The three URLs of alternatives, which are always present. */
 export function alternativeAccess({
   links,
 }: ServerDescription): Record<'cliUrl' | 'apiUrl' | 'webUrl', string | null> {
   return { cliUrl: links.cli, apiUrl: links.api, webUrl: links.web }
 }
 
-/** What is said of a tool for those who write skills about it. */
+/** The description of a tool for authors of skills. */
 export function toolObject(tool: ToolDescription): Json {
   const { classification, facts, words, effects } = tool
   const isRead = classification.op === 'read'
@@ -62,32 +62,32 @@ export function toolObject(tool: ToolDescription): Json {
 }
 
 /**
- * The same beside a tool in a list, which clients carry in full: without what is so by default, and without the
- * examples and errors that follow from its schema and the gateway, which `ai_help` has.
+ * The same for a tool in a list, which clients load in full: without defaults, and without the examples and errors
+ * that are derived from its schema and the gateway, which are in `ai_help`.
  */
 export function listedToolObject(tool: ToolDescription): Json {
   const { examples, errors, ...object } = toolObject(tool)
   const { words } = tool
-  const said = {
+  const members = {
     ...object,
     ...((words.examples?.length ?? 0) > 0 && { examples }),
     ...((words.errors?.length ?? 0) > 0 && { errors: ownErrors(tool) }),
   }
-  return Object.fromEntries(Object.entries(said).filter(([, value]) => !isDefault(value)))
+  return Object.fromEntries(Object.entries(members).filter(([, value]) => !isDefault(value)))
 }
 
-/** Whether a member says no more than its absence. */
+/** Whether a member has its default value. */
 function isDefault(value: unknown): boolean {
   return value === false || value === 0 || (Array.isArray(value) && value.length === 0)
 }
 
-/** The same for a resource or a template of resources in a list. */
+/** The same for a resource or resource template in a list. */
 export function listedResourceObject(definition: EntryDefinition, canSubscribe: boolean): Json {
   const entries = Object.entries(resourceObject(definition, canSubscribe))
   return Object.fromEntries(entries.filter(([, value]) => !isDefault(value)))
 }
 
-/** What is said of a resource or a template of resources of a server. */
+/** The description of a resource or resource template. */
 export function resourceObject(definition: EntryDefinition, canSubscribe: boolean): Json {
   const address = oneLine(definition.ownUri ?? definition.uri ?? definition.uriTemplate)
   const [scheme = ''] = address.split(':')
@@ -102,17 +102,17 @@ export function resourceObject(definition: EntryDefinition, canSubscribe: boolea
   }
 }
 
-/** A point in time as a day. */
+/** A time as a date. */
 export function dayOf(time: number): string {
   return new Date(time).toISOString().slice(0, 10)
 }
 
-/** A scheme says more than a type of media, unless it only says how bytes are got. */
+/** The kind of a resource: its scheme, or its media type for transport schemes. */
 function isTelling(scheme: string): boolean {
   return scheme !== '' && !/^(?:https?|data|urn)$/.test(scheme)
 }
 
-/** What it requires, as far as that is known; nothing where nothing is. */
+/** The known requirements; undefined if there are none. */
 export function needsOf({
   requires,
 }: ServerDescription): Readonly<Record<string, readonly string[]>> | undefined {

@@ -1,40 +1,45 @@
-/** What the front page shows of servers and tools. */
+/** The content of the front page about servers and tools. */
 import type { EntryDefinition } from '../../core/descriptor.ts'
 import { wordsOf } from '../../core/text/words.ts'
 import { costOf, latencyOf } from '../model/facts.ts'
 import { parametersOf } from '../model/parameters.ts'
-import { type Link, linksIn, type ServerDescription, type ToolDescription } from '../model/description.ts'
+import {
+  type DocumentLink,
+  linksIn,
+  type ServerDescription,
+  type ToolDescription,
+} from '../model/description.ts'
 import { clean, clipped, listed, oneLine, sentence, upper } from '../model/text.ts'
 
-/** One server as people read about it: texts that are clean, but not yet HTML. */
+/** One server on the front page. Texts are clean, but not HTML-escaped. */
 export interface ServerPanel {
-  /** Its title, where that says more than its name. */
+  /** Its title, if it differs from its name. */
   readonly title?: string
   readonly emoji?: string
   readonly purpose: string
   readonly version: string
   readonly tools: readonly ToolPanel[]
-  /** The names of what it has besides tools. */
+  /** The names of its prompts and resources. */
   readonly prompts: readonly string[]
   readonly resources: readonly string[]
-  readonly links: readonly Link[]
+  readonly links: readonly DocumentLink[]
 }
 
-/** One tool as people read about it. */
+/** One tool on the front page. */
 export interface ToolPanel {
   readonly name: string
   readonly title?: string
-  /** A sentence, and its whole description where there is more of it. */
+  /** The first sentence, and the whole description if it is longer. */
   readonly summary: string
   readonly description?: string
-  /** What there is to mind, the most important first. */
+  /** Labels, the most important first. */
   readonly marks: readonly Mark[]
   readonly parameters: readonly ParameterPanel[]
-  /** What is known besides, by what it is. */
+  /** Other facts, by label. */
   readonly facts: readonly (readonly [name: string, text: string])[]
 }
 
-/** A few words about a tool. */
+/** A label of a tool. */
 interface Mark {
   readonly kind: 'safe' | 'reversible' | 'destructive' | 'asked' | 'plain'
   readonly text: string
@@ -48,11 +53,11 @@ export interface ParameterPanel {
   readonly description?: string
 }
 
-/** How long the description of a tool may be, in characters, and how many other entries are named. */
+/** The maximum length of the description of a tool, in characters, and the maximum number of other entries. */
 const MAX_DESCRIPTION_LENGTH = 3000
 const MAX_NAMED_ENTRIES = 50
 
-/** What a page for people says of a server. */
+/** Creates the content of the front page for a server. */
 export function serverPanel(description: ServerDescription): ServerPanel {
   const { name, title, emoji, purpose, wireVersion, version } = description
   return {
@@ -86,7 +91,7 @@ function toolPanel(tool: ToolDescription): ToolPanel {
   }
 }
 
-/** Whether a title says something the name does not. */
+/** Whether a title differs from the name. */
 function isOther(title: string, name: string): boolean {
   return wordsOf(title).join(' ') !== wordsOf(name).join(' ')
 }
@@ -112,7 +117,7 @@ function marksOf(tool: ToolDescription): Mark[] {
 }
 
 const latencies = {
-  instant: 'Takes an instant',
+  instant: 'Less than a second',
   seconds: 'Takes seconds',
   minutes: 'Takes minutes',
   unknown: '',
@@ -147,7 +152,7 @@ function factsOf(tool: ToolDescription): (readonly [string, string])[] {
       'Undo',
       how === ''
         ? unknownUndo(tool)
-        : `${sentence(how)}${facts.undo?.isExact === true ? '' : ' Not everything is as before then.'}`,
+        : `${sentence(how)}${facts.undo?.isExact === true ? '' : ' The previous state is not fully restored.'}`,
     ],
     ['Limit', listed((facts.rates ?? []).map(oneLine))],
     ['Deprecated', upper(oneLine(words.deprecated))],

@@ -1,4 +1,4 @@
-/** The guide for agents, in markdown or JSON, cut to its limit by sections. */
+/** The guide for agents, in Markdown or JSON, shortened to its limit by sections. */
 import { nearest } from '../../core/text/words.ts'
 import { GatewayError } from '../../core/error.ts'
 import { serverObject } from './dashdash.ts'
@@ -6,18 +6,18 @@ import { frontMatter } from './skill.ts'
 import type { ServerDescription, ToolDescription, Section } from '../model/description.ts'
 import { toolData, toolReference } from '../sections/reference.ts'
 import { type Detail, sectionsOf } from '../sections/sections.ts'
-import { clippedBytes, inline, listed } from '../model/text.ts'
+import { clippedBytes, inlineText, listed } from '../model/text.ts'
 
-/** How large an answer may be, in bytes. */
+/** The maximum size of a result, in bytes. */
 const MAX_RESPONSE_BYTES = 200 * 1024
 
-/** What is asked for. */
+/** The arguments of `ai_help`. */
 export interface HelpRequest {
   readonly format?: unknown
   readonly section?: unknown
 }
 
-/** The answer of `ai_help`: the whole guide, one section, or one tool. @throws INVALID_INPUT */
+/** The result of `ai_help`: the whole guide, one section, or one tool. @throws INVALID_INPUT */
 export function helpOf(
   description: ServerDescription,
   { format, section }: HelpRequest = {},
@@ -34,26 +34,26 @@ export function helpOf(
   return isJson ? json(description, found.data) : markdown(`${titled(found)}\n`)
 }
 
-/** One key for an answer, in whichever way its section is written: who asks can write it in any number of ways. */
+/** The cache key of a result, normalized: callers can write a section in different ways. */
 export function helpKey({ tools }: ServerDescription, { format, section }: HelpRequest): string {
   const isTool = tools.some(({ name, alias }) => section === name || section === alias)
   return `help ${JSON.stringify([format, isTool, isTool || typeof section !== 'string' ? section : fold(section)])}`
 }
 
-/** The whole guide in markdown, with its front matter. */
+/** The whole guide in Markdown, with front matter. */
 export function helpText(description: ServerDescription): string {
   const text = guide(description, 'full')
   return fits(text) ? text : cut(guide(description, 'signatures'))
 }
 
-/** A guide of some sections, with the title and what it is for. */
+/** A guide with some sections, the title and the purpose. */
 export function guideOf(description: ServerDescription, sections: readonly Section[]): string {
   const { emoji = '', title, purpose } = description
-  const heading = `# ${inline(`${emoji} ${title}`)}\n\n> ${inline(purpose)}`
+  const heading = `# ${inlineText(`${emoji} ${title}`)}\n\n> ${inlineText(purpose)}`
   return `${frontMatter(description)}\n${[heading, ...sections.map(titled)].join('\n\n')}\n`
 }
 
-/** The keys a section can be asked for by. */
+/** The keys of sections. */
 export function sectionKeys(description: ServerDescription): string[] {
   return sectionsOf(description, 'signatures').flatMap(({ data }) => Object.keys(data))
 }
@@ -70,7 +70,7 @@ function whole(description: ServerDescription): Record<string, unknown> {
   const full = json(description, merged(sectionsOf(description)))
   if (fits(JSON.stringify(full))) return full
   const { tools } = description
-  // Fewer and fewer tools are named, until what is left can be told at once.
+  // The number of tools is reduced until the guide fits the limit.
   for (let count = tools.length; count > 0; count = Math.floor(count / 2)) {
     const some = { ...description, tools: tools.slice(0, count) }
     const short = json(some, { ...merged(sectionsOf(some, 'signatures')), ...left(tools.length - count) })
@@ -100,11 +100,11 @@ function json(
 }
 
 /** A section by its key or heading, or the reference of one tool by its name. */
-function sectionNamed(description: ServerDescription, asked: unknown): Section {
-  const wanted = fold(asked)
+function sectionNamed(description: ServerDescription, requested: unknown): Section {
+  const key = fold(requested)
   const all = sectionsOf(description, 'signatures')
   const section = all.find(({ heading, data }) =>
-    [heading, ...Object.keys(data)].some((name) => fold(name) === wanted),
+    [heading, ...Object.keys(data)].some((name) => fold(name) === key),
   )
   if (section) {
     const full =
@@ -113,12 +113,12 @@ function sectionNamed(description: ServerDescription, asked: unknown): Section {
         : section
     return full && fits(full.markdown) ? full : section
   }
-  const found = toolsNamed(description, asked)
+  const found = toolsNamed(description, requested)
   if (found.length > 0) return ofTools(found)
   const keys = all.flatMap(({ data }) => Object.keys(data))
   const close =
-    typeof asked === 'string'
-      ? nearest(asked, [...keys, ...description.tools.map(({ name }) => name)])
+    typeof requested === 'string'
+      ? nearest(requested, [...keys, ...description.tools.map(({ name }) => name)])
       : undefined
   const hint = close === undefined ? '' : ` Did you mean ${close}?`
   throw new GatewayError(
@@ -128,20 +128,20 @@ function sectionNamed(description: ServerDescription, asked: unknown): Section {
   )
 }
 
-/** The tools of a name: each of several servers that are not offered together may have one. */
-function toolsNamed({ tools }: ServerDescription, asked: unknown): readonly ToolDescription[] {
-  const named = tools.filter(({ name }) => name === asked)
-  return named.length > 0 ? named : tools.filter(({ alias }) => alias === asked)
+/** The tools with a name: several servers that are not aggregated may have one each. */
+function toolsNamed({ tools }: ServerDescription, requested: unknown): readonly ToolDescription[] {
+  const named = tools.filter(({ name }) => name === requested)
+  return named.length > 0 ? named : tools.filter(({ alias }) => alias === requested)
 }
 
 function ofTools(tools: readonly ToolDescription[]): Section {
   const name = tools[0]?.name ?? ''
   const texts = tools.map(toolReference)
-  // The heading of the one tool is that of the section.
+  // The heading of the tool is that of the section.
   const markdown = tools.length > 1 ? texts : texts.map((text) => text.slice(text.indexOf('\n\n') + 2))
   return {
     key: name,
-    heading: inline(name),
+    heading: inlineText(name),
     markdown: markdown.join('\n\n'),
     data: { toolReference: tools.map(toolData) },
   }
@@ -155,10 +155,10 @@ function fits(text: string): boolean {
   return Buffer.byteLength(text) <= MAX_RESPONSE_BYTES
 }
 
-/** The lines that fit, where even one for each tool is too much. */
+/** The lines that fit, if even one line for each tool is too long. */
 function cut(text: string): string {
   if (fits(text)) return text
-  const notice = '\n\nThis guide is longer than can be told at once: ask for one section, or one tool.\n'
+  const notice = '\n\nThis guide is too long for one result: request one section, or one tool.\n'
   const short = clippedBytes(text, MAX_RESPONSE_BYTES - notice.length)
   const end = short.lastIndexOf('\n')
   return short.slice(0, end) + notice

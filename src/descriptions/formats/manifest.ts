@@ -1,4 +1,4 @@
-/** The manifest. */
+/** The service manifest. */
 import { rates } from '../../core/time/units.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { latestModern } from '../../protocol/revisions.ts'
@@ -17,15 +17,15 @@ import { oneLine } from '../model/text.ts'
 
 type Json = Record<string, unknown>
 
-/** Where it stands whose tool it is, where tools of several servers may have one name. */
+/** The key of the server of a tool, if tools of several servers may have the same name. */
 const UPSTREAM = `${NS}/upstream`
-/** Where a name or version stands as the server writes it. */
+/** The keys of a name or version as the server writes it. */
 const WIRE_NAME = `${NS}/wire_name`
 const WIRE_VERSION = `${NS}/wire_version`
 const MINUTE_MS = 60_000
 const DAY_MS = 86_400_000
 
-/** The version of the form of manifests. */
+/** The version of the manifest format. */
 export const manifestVersion = '0.1.0'
 
 /** The service manifest of one server, or of all together. */

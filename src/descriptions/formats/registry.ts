@@ -11,7 +11,7 @@ type Json = Record<string, unknown>
 /** The media type of a server card. */
 export const cardType = 'application/mcp-server-card+json'
 
-/** Its entry for a registry of MCP servers; unverified. */
+/** The entry of a server for an MCP registry; unverified. */
 export function registryEntry(server: ServerDescription): Json {
   const { name, description, install, tools } = server
   return {
@@ -25,7 +25,7 @@ export function registryEntry(server: ServerDescription): Json {
   }
 }
 
-/** What can be known of it before connecting: SEP-2127, which names no tools. */
+/** The server card, for discovery before connecting: SEP-2127, without tools. */
 export function serverCard(server: ServerDescription): Json {
   const { name, version, title, purpose, links, front } = server
   const isSigned = asksForToken(front)
@@ -53,7 +53,7 @@ export function serverCard(server: ServerDescription): Json {
   }
 }
 
-/** An entry of the catalogue of all servers of a domain, which names the URL of a card. */
+/** An entry of the server catalog of a domain, with the URL of a server card. */
 export function catalogEntry({ name, title }: ServerDescription, cardUrl: string): Json {
   const { hostname } = new URL(cardUrl)
   return { identifier: `urn:air:${hostname}:${name}`, displayName: title, type: cardType, url: cardUrl }

@@ -5,16 +5,16 @@ import { isObject } from '../../core/json/json.ts'
 import { escapeHidden } from '../../core/text/escape.ts'
 import type { ServerDescription } from '../model/description.ts'
 import { endpointsOf } from '../model/facts.ts'
-import { bullets, code, inline, jsonBlock, listed, sentence, oneLine } from '../model/text.ts'
+import { bullets, code, inlineText, jsonBlock, listed, sentence, oneLine } from '../model/text.ts'
 import { clientSnippet, bestPractices } from '../sections/practices.ts'
 import { quickReference } from '../sections/reference.ts'
 import { whenToUse } from '../sections/sections.ts'
 import { specVersion, dayOf, needsOf, specUrl } from './dashdash.ts'
 
-/** A file that tells how and when to use a server. */
+/** A SKILL.md file. */
 export interface SkillFile {
   readonly text: string
-  /** What its front matter says. */
+  /** Its front matter. */
   readonly frontmatter: Readonly<Record<string, unknown>>
 }
 
@@ -31,8 +31,8 @@ export function skillOf(server: ServerDescription): SkillFile {
     },
   }
   const body = [
-    `# ${inline(`${emoji} ${title}`)}`,
-    inline(purpose),
+    `# ${inlineText(`${emoji} ${title}`)}`,
+    inlineText(purpose),
     `## When to Use\n\n${whenToUse(server).markdown}`,
     `## Quick Reference\n\n${quickReference(server)}`,
     `## Setup\n\n${setup(server)}`,
@@ -43,21 +43,21 @@ export function skillOf(server: ServerDescription): SkillFile {
   return { text, frontmatter }
 }
 
-/** What tells a file apart from any other: the SHA-256 of its bytes, and how many they are. */
+/** The SHA-256 and size of a file. */
 export function stampOf(text: string): { readonly digest: string; readonly size: number } {
   const bytes = Buffer.from(text)
   return { digest: `sha256:${hash('sha256', bytes)}`, size: bytes.length }
 }
 
-/** Where a skill stands among the resources of an MCP server. */
+/** The resource URI of a skill. */
 export function skillUri(server: Pick<ServerDescription, 'name'>): string {
   return `skill://${skillName(server)}/SKILL.md`
 }
 
-/** The name of a skill, which is that of its folder too: words with one hyphen between them. */
+/** The name of a skill and its folder: words joined by single hyphens. */
 export function skillName({ name }: Pick<ServerDescription, 'name'>): string {
   const plain = name.replaceAll(/-+/g, '-').replace(/-$/, '')
-  // Another server may be called what is left of this name.
+  // Another server may have the normalized name, so a hash is added.
   return plain === name ? name : `${plain}-${hash('sha256', name).slice(0, 6)}`
 }
 
@@ -65,27 +65,27 @@ function setup(server: ServerDescription): string {
   const snippet = jsonBlock(clientSnippet(server))
   const [[name, url] = [], ...others] = Object.entries(endpointsOf(server))
   if (others.length > 0)
-    return `Each server has an MCP endpoint of its own. Where its tools are missing, add it to the MCP client:\n\n${snippet}`
-  const at = url === undefined ? 'the gateway, started by the client' : `the MCP endpoint ${inline(url)}`
-  return `The tools are those of ${at}. Where they are missing, add it to the MCP client as ${code(name ?? server.name)}:\n\n${snippet}`
+    return `Each server has its own MCP endpoint. If its tools are missing, add it to the MCP client:\n\n${snippet}`
+  const at = url === undefined ? 'the gateway, started by the client' : `the MCP endpoint ${inlineText(url)}`
+  return `The tools are provided by ${at}. If they are missing, add it to the MCP client as ${code(name ?? server.name)}:\n\n${snippet}`
 }
 
 function rules(server: ServerDescription): string[] {
   const { front } = server
   const retry =
-    'Try again only after errors of the category `transient` or `rate_limited`, and not before `retry_after_seconds` have passed.'
+    'Retry only after errors of the category `transient` or `rate_limited`, and not before `retry_after_seconds` have passed.'
   return [
-    // The guide is named at the end.
+    // The guide is mentioned at the end.
     ...bestPractices({ ...server, front: { ...front, isHelpListed: false } }),
-    ...(front.rates.length > 0 ? [`At most ${listed(front.rates.map(inline))} for each caller.`] : []),
-    ...front.limits.map((limit) => sentence(inline(limit))),
+    ...(front.rates.length > 0 ? [`At most ${listed(front.rates.map(inlineText))} for each caller.`] : []),
+    ...front.limits.map((limit) => sentence(inlineText(limit))),
     retry,
   ]
 }
 
 function more({ front }: ServerDescription): string {
   if (!front.isHelpListed) return ''
-  return 'For parameters, errors and examples call `ai_help`; with `section` set to the name of a tool it tells of that tool alone.'
+  return 'For parameters, errors and examples call `ai_help`; set `section` to the name of a tool for that tool only.'
 }
 
 // YAML front matter of documents.
@@ -117,7 +117,7 @@ export function frontMatter(description: ServerDescription): string {
   return fenced(found)
 }
 
-/** Front matter of the members that are known; the description stands on several lines unless it is to be on one. */
+/** Front matter with the defined members; the description is folded over several lines unless it must be on one. */
 function fenced(
   members: Readonly<Record<string, Yaml | undefined>>,
   folded: readonly string[] = ['description'],
@@ -127,7 +127,7 @@ function fenced(
   return `---\n${toYaml(known, folded)}---\n`
 }
 
-/** The same with every text on one line, without what cannot be seen. */
+/** The same with every text on one line, without invisible characters. */
 function tidy(value: Yaml): Yaml {
   if (typeof value === 'boolean') return value
   if (typeof value === 'string') return oneLine(value)
@@ -135,13 +135,13 @@ function tidy(value: Yaml): Yaml {
   return Object.fromEntries(Object.entries(value).map(([key, each]) => [oneLine(key), tidy(each)]))
 }
 
-/** What can stand in front matter. */
+/** A value in front matter. */
 type Yaml = string | boolean | readonly string[] | { readonly [key: string]: Yaml }
 
-/** How long the lines of a folded text are. */
+/** The line length of a folded text. */
 const LINE_WIDTH = 100
 
-/** A mapping as YAML, in the order of its keys. Texts of the folded keys stand on several lines. */
+/** A mapping as YAML, in the order of its keys. Texts of the folded keys span several lines. */
 export function toYaml(map: Readonly<Record<string, Yaml>>, folded: readonly string[] = []): string {
   return Object.entries(map)
     .map(([key, value]) => {
@@ -164,7 +164,7 @@ function member(key: string, value: Yaml, indent: string): string {
   return `${start}\n${value.map((each) => `${deeper}- ${scalar(each)}\n`).join('')}`
 }
 
-// Words that some reader of YAML takes for something else than text.
+// Words that some YAML parsers do not read as strings.
 const reserved = /^(?:true|false|yes|no|on|off|null|y|n)$/i
 const plain = /^[a-z][\w.]*(?:[/-][\w.]+)*$/i
 const version = /^\d+\.\d+\.\d+$/
@@ -175,7 +175,7 @@ function scalar(text: string): string {
   return isPlain ? text : escapeHidden(JSON.stringify(text))
 }
 
-/** Folded lines are joined by one space each, so nothing else may part the words. */
+/** Folds a text whose words are separated by single spaces: folding joins lines with one space. */
 function canFold(text: string): boolean {
   return /^[!-~\u00A1-\uFFFD]+(?: [!-~\u00A1-\uFFFD]+)*$/.test(text) && escapeHidden(text) === text
 }

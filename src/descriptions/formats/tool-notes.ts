@@ -5,7 +5,7 @@ import type { ToolDescription } from '../model/description.ts'
 
 type Json = Readonly<Record<string, unknown>>
 
-/** What stands in `_meta` of a listed tool besides its object: what it costs, how long it takes, which media it is for. */
+/** Additional `_meta` of a listed tool: cost, latency, media types. */
 export function toolNotes(tool: ToolDescription): Json {
   const { cost } = tool.facts
   const latency = latencyOf(tool)
@@ -17,10 +17,10 @@ export function toolNotes(tool: ToolDescription): Json {
   }
 }
 
-/** Of how many tools it is said what is left: each is asked for by itself, of a store that may be far away. */
+/** For how many tools the remaining quota is included: each is a separate read of a store that may be remote. */
 const MAX_COUNTED_TOOLS = 100
 
-/** The tools whose calls are counted for themselves, as they have a rate or cost units of a budget; the first ones. */
+/** The first tools with a quota: a rate limit, or a cost in a budget. */
 export function countedOf<Tool extends Pick<ToolDescription, 'facts'>>(
   tools: readonly Tool[],
 ): ReadonlySet<Tool> {
@@ -31,7 +31,7 @@ function isCounted({ facts: { rates, cost } }: Pick<ToolDescription, 'facts'>): 
   return rates !== undefined || (cost?.units ?? 0) > 0
 }
 
-/** The media a tool takes and gives, where it is about more than texts and JSON. */
+/** The media types of a tool, if it handles more than text and JSON. */
 function mediaOf(tool: ToolDescription): Json | undefined {
   const { inputTypes, maxInput } = tool.facts
   const outputTypes = outputTypesOf(tool)

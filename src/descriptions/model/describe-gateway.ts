@@ -1,4 +1,4 @@
-/** What descriptions say of the gateway itself: authentication, limits, extensions. */
+/** Describes the gateway itself: authentication, limits, extensions. */
 import { isProtected } from '../../core/auth-settings.ts'
 import { isObject } from '../../core/json/json.ts'
 import { limitScope, DEFAULT_RATE } from '../../core/principal.ts'
@@ -8,15 +8,15 @@ import type { AuthMethod, Front } from './description.ts'
 
 interface Options {
   readonly settings: Settings
-  /** Whether a feature is on, for one server or at all. */
+  /** Whether a feature is on for a server or, without a name, at all. */
   isOn(feature: string, upstream?: string): boolean
-  /** Callers are told apart, or the profile is `corporate`. */
+  /** Callers are authenticated, or the profile is `corporate`. */
   readonly isGuarded: boolean
-  /** The page of the gateway at a path; nothing where it serves none. */
+  /** The URL of a page of the gateway; undefined if it serves none. */
   page(path: string): string | undefined
 }
 
-/** The extensions a manifest can name, with the features they are of. */
+/** The extensions in a manifest, and their features. */
 const extensions = [
   ['idempotency', 'idempotency'],
   ['transactions', 'transactions'],
@@ -28,7 +28,7 @@ const extensions = [
   ['multimodal_signatures', 'multimodal'],
 ] as const
 
-/** What documents about a server, or about all of them, say of the gateway. */
+/** Describes the gateway for documents about one server, or about all of them. */
 export function frontOf(upstream: string | undefined, options: Options): Front {
   const { settings, isOn, page } = options
   const isOne = settings.upstreams.length === 1
@@ -36,7 +36,7 @@ export function frontOf(upstream: string | undefined, options: Options): Front {
   const path = upstream === undefined || isOne ? '/mcp' : `/mcp/${upstream}`
   const isThere = upstream !== undefined || isOne || settings.listen.aggregate
   const endpoint = isThere ? page(path) : undefined
-  // A transaction is begun by who asks for it, and its steps have keys.
+  // Transactions need explicit calls of the client, and idempotency keys for steps.
   const canBegin = isAsked(settings) && isOn('idempotency', upstream)
   return {
     ...(endpoint !== undefined && { endpoint }),
@@ -56,32 +56,32 @@ export function frontOf(upstream: string | undefined, options: Options): Front {
   }
 }
 
-/** Whether lists have the tool of a feature: as its own settings say, or as those of all tools of the gateway do. */
+/** Whether the tool of a feature is listed: by its own settings, else by those of all built-in tools. */
 function isListed({ settings }: Options, feature: string, upstream: string | undefined): boolean {
   const { metaTools } = settings
   return metaTools !== 'off' && (listedBy(settings, feature, upstream) ?? metaTools === 'listed')
 }
 
-/** Checked against the feature's own schema when the configuration was read. */
+/** Validated by the feature's schema when the configuration was loaded. */
 function listedBy(settings: Settings, feature: string, upstream: string | undefined): boolean | undefined {
   const own = featureSettings(settings, feature, upstream)
   return isObject(own) && typeof own.listed === 'boolean' ? own.listed : undefined
 }
 
-/** How callers over HTTP show who they are; not over pipes. */
+/** The authentication of callers over HTTP; stdio has none. */
 function authOf({ settings: { auth }, isOn }: Options, isServed: boolean): Front['auth'] {
   if (!isServed || !isProtected(auth)) return { methods: ['none'] }
   const { jwt, authorizationServers, elevateUrl, session } = auth
   const methods: AuthMethod[] =
     authorizationServers.length > 0 ? ['oauth2_code', 'bearer_token'] : ['bearer_token']
-  const required = jwt?.requiredClaims.map((claim) => [claim, 'must be there'] as const) ?? []
+  const required = jwt?.requiredClaims.map((claim) => [claim, 'required'] as const) ?? []
   return {
     methods,
     ...(jwt && {
       claims: {
         ...Object.fromEntries(required),
-        sub: 'who the caller is',
-        [jwt.scopeClaim]: 'what the caller may do',
+        sub: 'the identity of the caller',
+        [jwt.scopeClaim]: 'the scopes of the caller',
       },
     }),
     issuers: authorizationServers,
@@ -90,7 +90,7 @@ function authOf({ settings: { auth }, isOn }: Options, isServed: boolean): Front
   }
 }
 
-/** How often each caller may call, as far as that holds for the server, or for all together. */
+/** The rate limits per caller, for the server or for all servers. */
 function ratesOf({ settings, isGuarded }: Options, upstream: string | undefined): string[] {
   const all = rateIn(featureSettings(settings, 'rate_limit'))
   const own = upstream === undefined ? undefined : rateIn(featureSettings(settings, 'rate_limit', upstream))
@@ -98,7 +98,7 @@ function ratesOf({ settings, isGuarded }: Options, upstream: string | undefined)
   return [together, alone].flatMap((each) => each ?? [])
 }
 
-/** Checked against the feature's own schema when the configuration was read. */
+/** Validated by the feature's schema when the configuration was loaded. */
 function rateIn(settings: unknown): readonly string[] | 'off' | undefined {
   const rate = isObject(settings) ? settings.rate : undefined
   if (rate === undefined || rate === 'off') return rate

@@ -1,4 +1,4 @@
-/** Makes the description of one server, or of all, from records and settings. */
+/** Creates the description of one server, or of all, from records and settings. */
 import { createHash } from 'node:crypto'
 import type { EntryDefinition, ServerRecord, Descriptor } from '../../core/descriptor.ts'
 import { self } from '../../core/identity.ts'
@@ -38,23 +38,23 @@ import {
 } from './purpose.ts'
 import { clean, firstSentence, oneLine } from './text.ts'
 
-/** A server as documents are made of it: what is known of it, and how it is configured. */
+/** The input of a description: the record and the settings of a server. */
 interface Source {
   readonly record: ServerRecord
   readonly settings: Pick<UpstreamSettings, 'reach' | 'tools' | 'recommend'>
 }
 
-/** The names clients know tools, prompts and resources by. */
+/** The exposed names of tools, prompts and resources. */
 export interface Naming {
   name(upstream: string, name: string): string
   uri(upstream: string, uri: string): string
-  /** Tools of several servers may get one name. */
+  /** Tools of several servers may have the same name. */
   readonly isApart?: boolean
 }
 
 const asListed: Naming = { name: (_upstream, name) => name, uri: (_upstream, uri) => uri }
 
-/** What documents say of one server. */
+/** The description of one server. */
 export function describeServer(
   { record, settings }: Source,
   front: Front,
@@ -99,7 +99,7 @@ export function describeServer(
   }
 }
 
-/** What documents say of all servers together; those that cannot be reached offer nothing just then. */
+/** The description of all servers together; unavailable ones contribute no tools. */
 export function describeAllServers(parts: readonly ServerDescription[], front: Front): ServerDescription {
   const up = parts.filter(({ isUp }) => isUp)
   const changes = parts.flatMap(({ changedAt }) => changedAt ?? [])
@@ -113,7 +113,7 @@ export function describeAllServers(parts: readonly ServerDescription[], front: F
     purpose,
     description: describe(purpose, useWhen),
     useWhen,
-    // What one server is not for, another one may well be for.
+    // Another server may be suitable for this.
     notFor: parts.flatMap((part) => part.notFor.map((each) => `${each} (with ${part.name})`)),
     version: front.version,
     isUp: up.length > 0,
@@ -167,7 +167,7 @@ function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolea
   return withOwnAliases(drawn)
 }
 
-/** What stands for several tools would be taken for another one of them. */
+/** A URI template for several tools could be mistaken for another one. */
 function withOwnAliases(tools: readonly ToolDescription[]): ToolDescription[] {
   const count = new Map<string, number>()
   for (const { alias } of tools) count.set(alias, (count.get(alias) ?? 0) + 1)
@@ -179,7 +179,7 @@ function withOwnAliases(tools: readonly ToolDescription[]): ToolDescription[] {
 
 function namedAs(entry: EntryDefinition, upstream: string, naming: Naming): EntryDefinition {
   const { uri, uriTemplate, name } = entry
-  // What kind of address it is only its server's own tells.
+  // The kind of a resource is only visible in its original URI.
   if (typeof uri === 'string') return { ...entry, uri: naming.uri(upstream, uri), ownUri: uri }
   if (typeof uriTemplate === 'string')
     return { ...entry, uriTemplate: naming.uri(upstream, uriTemplate), ownUri: uriTemplate }
@@ -207,7 +207,7 @@ function withUrl<Key extends string>(key: Key, value: unknown): { readonly [key 
   return found
 }
 
-/** A URL of a web page, without a name or password in it. */
+/** The URL of a web page, without user and password. */
 function webUrl(value: unknown): string | undefined {
   if (typeof value !== 'string' || !URL.canParse(value)) return undefined
   const url = new URL(value)
@@ -233,7 +233,7 @@ function digest(lines: readonly string[]): string {
   return createHash('sha256').update(lines.join('\n')).digest('hex').slice(0, 16)
 }
 
-/** A version as three numbers, padded; where it is written in another way, as it is written too. */
+/** A version padded to three numbers; with the original text if that differs. */
 function semver(version: unknown): { readonly version: string; readonly wireVersion?: string } {
   const written = oneLine(version)
   const [, major, minor = '0', patch = '0', rest = ''] =
@@ -242,11 +242,11 @@ function semver(version: unknown): { readonly version: string; readonly wireVers
   return { version: padded, ...(written !== '' && written !== padded && { wireVersion: written }) }
 }
 
-/** What the owner of a tool says of it. */
+/** The configured description of a tool. */
 function wordsOfTool(tools: Readonly<Record<string, ToolSettings>>, name: string): ToolWords {
   const found = keys.flatMap((key) => {
-    const said = settingOf(tools, name, key)
-    return said ? [[key, said.value] as const] : []
+    const setting = settingOf(tools, name, key)
+    return setting ? [[key, setting.value] as const] : []
   })
   return Object.fromEntries(found)
 }
@@ -267,7 +267,7 @@ const keys = [
   'deprecated',
 ] as const satisfies readonly (keyof ToolWords)[]
 
-/** What a tool changes, as far as the words of its own in its name say: nothing where it only reads. */
+/** The side effects of a tool, derived from its name; empty if it is read-only. */
 function effectsOf({ classification, upstream, definition }: Descriptor, words: readonly string[]): string[] {
   if (classification.op === 'read') return []
   const [verb = '', ...rest] = words
@@ -275,13 +275,13 @@ function effectsOf({ classification, upstream, definition }: Descriptor, words: 
   return [`${conjugated(verb)} ${object(rest)} in ${upstream}`]
 }
 
-/** A name may as well begin with a noun: `file_upload`. */
+/** Whether a name begins with its verb: it may begin with a noun, as in `file_upload`. */
 function isVerb(word: string, description: unknown): boolean {
   if (!/^[a-z]{2,}$/.test(word)) return false
   const root = stem(word)
   const kind = verbClass(word)
   const [first = ''] = typeof description === 'string' ? wordsOf(description.slice(0, 100)) : []
-  // What stands for administration is often a noun: `role`, `billing`.
+  // Words of administration are often nouns: `role`, `billing`.
   return (kind !== undefined && kind !== 'admin') || actionOf(root) !== undefined || stem(first) === root
 }
 
@@ -315,7 +315,7 @@ function object(words: readonly string[]): string {
 
 type Reach = CommandReach | UrlReach
 
-/** What a server is installed with, by package manager, as far as its command line says so. */
+/** The installation commands of a server by package manager, derived from its command line. */
 export function installOf(reach: Reach): Readonly<Record<string, string>> {
   if (reach.kind === 'url') return {}
   const name = (reach.command.split(/[\\/]/).at(-1) ?? '').replace(/\.(?:exe|cmd)$/i, '').toLowerCase()
@@ -324,12 +324,12 @@ export function installOf(reach: Reach): Readonly<Record<string, string>> {
   return known && found !== undefined && looksLikePackage.test(found) ? { [known.manager]: found } : {}
 }
 
-/** The names of the variables a server is given; never their values. */
+/** The names of the environment variables of a server, without values. */
 export function variablesOf(reach: Reach): string[] {
   return reach.kind === 'command' ? Object.keys(reach.env).toSorted() : []
 }
 
-/** How the gateway proves to the server behind it who it is. */
+/** How the gateway authenticates to the server. */
 export function authOf(reach: Reach): string[] {
   if (reach.kind === 'command') return []
   if (reach.oauth) return ['oauth2']
@@ -343,7 +343,7 @@ interface Runner {
   package(words: readonly string[]): string | undefined
 }
 
-/** Names of packages and images, with a version: a path, a URL or a value of an option is none. */
+/** Names of packages and images, with an optional version; not paths, URLs or option values. */
 const looksLikePackage =
   /^(?:@[a-z0-9][\w.-]*\/)?[a-z0-9][\w.-]*(?:[/:][a-z0-9][\w.-]*){0,4}(?:@[\w.^~:-]+|==[\w.]+)?$/i
 
@@ -377,10 +377,10 @@ const runners: Readonly<Record<string, Runner>> = {
   podman: after(['run'], docker),
 }
 
-/** Packages that run a script, which is what is installed then. */
+/** Packages that run another package, which is the installed one. */
 const interpreters: ReadonlySet<string> = new Set(['tsx', 'ts-node', 'node', 'bun', 'deno'])
 
-/** Options that stand alone, and those that take the next word as their value. */
+/** Options without a value, and those whose value is the next word. */
 const npmBare = ['--', '-y', '--yes', '-q', '--quiet', '--silent', '--prefer-offline', '--prefer-online']
 const pipBare = ['-q', '--quiet', '--offline', '--isolated', '--no-cache', '--refresh']
 const pipValued = ['--with', '--python', '-p', '--index-url']
@@ -392,7 +392,7 @@ const dockerValued =
     ' ',
   )
 
-/** The same, where the first words are these. */
+/** The same after these first words. */
 function after(first: readonly string[], { manager, package: found }: Runner): Runner {
   return {
     manager,
@@ -401,15 +401,15 @@ function after(first: readonly string[], { manager, package: found }: Runner): R
   }
 }
 
-/** What the options of a runner are. */
+/** The options of a runner. */
 interface Options {
-  /** Those that name the package. */
+  /** Options whose value is the package. */
   readonly naming: readonly string[]
   readonly valued: readonly string[]
   readonly bare: readonly string[]
 }
 
-/** The package a command line names; undefined after an unknown option, which may take the next word. */
+/** The package in a command line; undefined after an unknown option, which may have the next word as its value. */
 function packageIn(words: readonly string[], { naming, valued, bare }: Options): string | undefined {
   for (let at = 0; at < words.length; at++) {
     const word = words[at] ?? ''

@@ -1,20 +1,20 @@
-/** The description of a server, from which all documents are made. */
+/** The description of a server, from which all documents are created. */
 import type { Classification, EntryDefinition, ToolStatistics, ToolFacts } from '../../core/descriptor.ts'
 import type { Recommendation, ToolWords } from '../../core/settings.ts'
 
-/** What documents say of one server, or of all servers together. Texts are clean, but not yet markdown. */
+/** The description of one server, or of all servers together. Texts are clean, but not escaped for Markdown. */
 export interface ServerDescription {
   /** Lower-case letters, digits and hyphens. */
   readonly name: string
   readonly title: string
-  /** What it is for, in a sentence. */
+  /** Its purpose, in one sentence. */
   readonly purpose: string
-  /** What it is for and when to use it, at most 1024 characters. */
+  /** Its purpose and when to use it, at most 1024 characters. */
   readonly description: string
   readonly useWhen: readonly string[]
   readonly notFor: readonly string[]
   readonly emoji?: string
-  /** Three numbers; where the server's own version is written in another way, `wireVersion` is that. */
+  /** Three numbers; `wireVersion` is the version of the server if it differs. */
   readonly version: string
   readonly wireVersion?: string
   readonly isUp: boolean
@@ -31,12 +31,12 @@ export interface ServerDescription {
   readonly resources: readonly EntryDefinition[]
   readonly templates: readonly EntryDefinition[]
   readonly recommend: readonly Recommendation[]
-  /** The servers it consists of; none where it is one server. */
+  /** The servers it consists of; empty for one server. */
   readonly parts: readonly ServerDescription[]
   readonly front: Front
 }
 
-/** Other ways to the same, and where to read more. */
+/** Links to alternatives and documentation. */
 export interface Links {
   readonly cli: string | null
   readonly api: string | null
@@ -47,24 +47,24 @@ export interface Links {
   readonly documentation?: string
 }
 
-/** What documents say of a tool. */
+/** The description of a tool. */
 export interface ToolDescription {
-  /** The name clients call it by, and the same in snake case. */
+  /** The exposed name, and the same in snake case. */
   readonly name: string
   readonly alias: string
   readonly upstream: string
-  /** Its server again, where tools of several servers may have one name. */
+  /** Its server, if tools of several servers may have the same name. */
   readonly of?: string
   readonly title: string
-  /** Its description, and the first sentence of that. */
+  /** Its description, and the first sentence of it. */
   readonly description: string
   readonly summary: string
   readonly category: string
   readonly effects: readonly string[]
   readonly isDeprecated: boolean
-  /** The scopes a caller needs for it; none where no token is required. */
+  /** The required scopes; empty if no token is required. */
   readonly scopes: readonly string[]
-  /** The tool that undoes it, by the name clients call it by. */
+  /** The exposed name of the tool that undoes it. */
   readonly undoneBy?: string
   readonly definition: EntryDefinition
   readonly classification: Classification
@@ -73,49 +73,49 @@ export interface ToolDescription {
   readonly statistics?: ToolStatistics
 }
 
-/** What is known of the gateway a document is about, and of how it is reached. Nothing of it is secret. */
+/** The gateway and its endpoint in a document. Contains no secrets. */
 export interface Front {
   /**
-   * The URL of the MCP endpoint; absent where clients start the gateway and speak over its stdin and stdout, and
-   * for all servers together where each has an endpoint of its own alone.
+   * The URL of the MCP endpoint; absent if clients use stdio, and for all
+   * servers together if they have only separate endpoints.
    */
   readonly endpoint?: string
   /** The version of the gateway. */
   readonly version: string
   readonly profile: 'open' | 'corporate'
   readonly auth: FrontAuth
-  /** Such as `60/minute`: how often each caller may call. */
+  /** The rate limits per caller, such as `60/minute`. */
   readonly rates: readonly string[]
   /** Other limits, each as a sentence. */
   readonly limits: readonly string[]
   /** The extensions that are on. */
   readonly extensions: readonly Extension[]
-  /** Every call is written to the audit log. */
+  /** Whether every call is recorded in the audit log. */
   readonly isRecorded: boolean
-  /** The gateway answers `ai_help`. */
+  /** Whether the gateway serves `ai_help`. */
   readonly hasHelp: boolean
-  /** Lists of tools have `ai_help`: models call no other. */
+  /** Whether `ai_help` is listed: models call only listed tools. */
   readonly isHelpListed: boolean
-  /** Lists of resources have the skill of each server. */
+  /** Whether the skill of each server is listed as a resource. */
   readonly isSkillListed: boolean
-  /** How the other tools of the gateway itself are there: in lists of tools, only to be called, or not at all. */
+  /** Whether the other built-in tools are listed, hidden but callable, or off. */
   readonly ownTools: 'listed' | 'hidden' | 'off'
 }
 
-/** How callers show who they are. */
+/** How callers authenticate. */
 interface FrontAuth {
   readonly methods: readonly AuthMethod[]
-  /** The claims of a token that are read, with what they are read for. */
+  /** The evaluated claims of a token, and their purpose. */
   readonly claims?: Readonly<Record<string, string>>
   /** Where clients get tokens. */
   readonly issuers?: readonly string[]
-  /** Where people ask for more rights. */
+  /** The URL where people request more permissions. */
   readonly elevateUrl?: string
-  /** For how long a narrowed session lasts unused, in seconds; absent where there are none. */
+  /** The idle timeout of a session with restricted permissions, in seconds; absent if there are none. */
   readonly sessionTtl?: number
 }
 
-/** The extensions there are, by their names in the manifest. */
+/** All extensions, by their names in the manifest. */
 type Extension =
   | 'idempotency'
   | 'transactions'
@@ -126,16 +126,16 @@ type Extension =
   | 'server_recommendations'
   | 'multimodal_signatures'
 
-/** The ways to authenticate there are, by their names in the manifest. */
+/** All authentication methods, by their names in the manifest. */
 export type AuthMethod = 'oauth2_code' | 'bearer_token' | 'none'
 
-/** Whether callers have to show who they are. */
+/** Whether callers must authenticate. */
 export function asksForToken({ auth }: Front): boolean {
   return auth.methods.some((method) => method !== 'none')
 }
 
-/** A page elsewhere on the web. */
-export interface Link {
+/** A link to an external page. */
+export interface DocumentLink {
   readonly label: string
   readonly url: string
 }
@@ -150,8 +150,8 @@ const labels = {
   statusPage: 'Status page',
 } as const satisfies Record<keyof Links, string>
 
-/** The pages that are known, in an order, each once. */
-export function linksIn(links: Links, order: readonly (keyof Links)[]): Link[] {
+/** The known links in the given order, without duplicates. */
+export function linksIn(links: Links, order: readonly (keyof Links)[]): DocumentLink[] {
   const seen = new Set<string>()
   return order.flatMap((key) => {
     const url = links[key]
@@ -161,12 +161,12 @@ export function linksIn(links: Links, order: readonly (keyof Links)[]): Link[] {
   })
 }
 
-/** A part of a document for agents. */
+/** A section of a document for agents. */
 export interface Section {
   readonly key: string
   readonly heading: string
-  /** Without the heading. */
+  /** The content, without the heading. */
   readonly markdown: string
-  /** The same as data, under its key and those of what belongs to it. */
+  /** The same as data, by key. */
   readonly data: Readonly<Record<string, unknown>>
 }

@@ -7,7 +7,7 @@ import type { ToolDescription, ServerDescription } from './description.ts'
 const SECOND_MS = 1000
 const MINUTE_MS = 60_000
 
-/** How long a tool takes: what its owner says, else what was seen; nothing where neither is known. */
+/** The latency of a tool: configured, else measured; undefined if neither is known. */
 export function latencyOf({
   words,
   statistics: seen,
@@ -18,7 +18,7 @@ export function latencyOf({
   return seen.p50 < MINUTE_MS ? 'seconds' : 'minutes'
 }
 
-/** The media types of what a tool gives: what its owner says, else what its schema and its results show. */
+/** The output media types of a tool: configured, else from its schema and results. */
 export function outputTypesOf({
   facts,
   words,
@@ -26,8 +26,8 @@ export function outputTypesOf({
   definition,
 }: ToolDescription): readonly string[] {
   const structured = isObject(definition.outputSchema) ? ['application/json'] : []
-  const shown = new Set([...structured, ...(seen?.types ?? []).toSorted()])
-  return facts.outputTypes ?? words.returns ?? [...shown]
+  const observed = new Set([...structured, ...(seen?.types ?? []).toSorted()])
+  return facts.outputTypes ?? words.returns ?? [...observed]
 }
 
 const paging: ReadonlySet<string> = new Set(
@@ -36,12 +36,12 @@ const paging: ReadonlySet<string> = new Set(
   ),
 )
 
-/** Whether results come in pages. */
+/** Whether results are paginated. */
 export function paginates(tool: ToolDescription): boolean {
   return tool.statistics?.hasCursor === true || pagingArguments(tool).length > 0
 }
 
-/** The arguments that choose a page. */
+/** The pagination arguments. */
 export function pagingArguments({ definition: { inputSchema } }: ToolDescription): string[] {
   const properties = isObject(inputSchema) ? inputSchema.properties : undefined
   return Object.keys(isObject(properties) ? properties : {}).filter((name) =>
@@ -49,12 +49,12 @@ export function pagingArguments({ definition: { inputSchema } }: ToolDescription
   )
 }
 
-/** What a call of a tool costs, as its owner says. */
+/** The configured cost of a call. */
 export function costOf({ facts, words }: ToolDescription): Cost | undefined {
   return facts.cost ?? words.cost
 }
 
-/** A cost as programs read it. */
+/** A cost as JSON. */
 export function costData({ category, units, label }: Cost): Readonly<Record<string, unknown>> {
   return {
     category,
@@ -63,24 +63,24 @@ export function costData({ category, units, label }: Cost): Readonly<Record<stri
   }
 }
 
-/** What is left, as documents and results tell it: how much, until when, and of what. */
+/** The remaining quota as JSON: amount, reset time and kind. */
 export function quotaData({ remaining, resetsAt, of }: RemainingQuota): Readonly<Record<string, unknown>> {
   return { remaining, ...(resetsAt !== undefined && { resets_at: new Date(resetsAt).toISOString() }), of }
 }
 
-/** A scope and what it opens. */
+/** A scope and its description. */
 export interface ScopeDescription {
   readonly name: string
   readonly description: string
   readonly tools: readonly ToolDescription[]
 }
 
-/** The scopes a caller needs for a tool: of each group the one that opens least. */
+/** The required scopes of a tool: the most restricted one of each group. */
 export function requiredScopes({ scopes }: ToolFacts): string[] {
   return [...new Set(scopes?.flatMap(([least]) => least ?? []))]
 }
 
-/** The scopes that tools ask for, in the order of their names. */
+/** The scopes required by tools, ordered by name. */
 export function scopesOf({ tools }: ServerDescription): ScopeDescription[] {
   const opened = new Map<string, ToolDescription[]>()
   for (const tool of tools) {
@@ -102,7 +102,7 @@ const verbs: readonly (readonly [string, string])[] = [
   ['admin:', 'Administer'],
 ]
 
-/** What a scope opens, as far as its name says. */
+/** The description of a scope, derived from its name. */
 function described(name: string, tools: number): string {
   const [prefix, verb] = verbs.find(([start]) => name.startsWith(start)) ?? []
   if (prefix !== undefined && verb !== undefined) return `${verb} ${name.slice(prefix.length)}.`
@@ -112,15 +112,15 @@ function described(name: string, tools: number): string {
 type Reached = Pick<ServerDescription, 'name' | 'front' | 'parts'>
 
 /**
- * The URLs of the MCP endpoints a document is about, by the names clients are to know them by: one of all servers
- * together, or those of each. None where clients start the gateway.
+ * The URLs of the MCP endpoints in a document, by their names in clients: one for all servers together, or one for
+ * each. Empty if clients use stdio.
  */
 export function endpointsOf({ name, front, parts }: Reached): Readonly<Record<string, string>> {
   if (front.endpoint !== undefined) return { [name]: front.endpoint }
   return Object.fromEntries(parts.flatMap((part) => Object.entries(endpointsOf(part))))
 }
 
-/** Whether servers have endpoints of their own alone. */
+/** Whether servers have only separate endpoints. */
 export function isApart({ front, parts }: Pick<ServerDescription, 'front' | 'parts'>): boolean {
   return front.endpoint === undefined && parts.some((part) => part.front.endpoint !== undefined)
 }

@@ -4,21 +4,21 @@ import { isObject } from '../../core/json/json.ts'
 import { asksForToken, type ServerDescription, type ToolDescription } from './description.ts'
 import { oneLine } from './text.ts'
 
-/** How a call can fail, and what to do then. */
+/** An error of a call, and its resolution. */
 export interface Failure {
   readonly code: string
   readonly description: string
   readonly resolution?: string
 }
 
-/** A failure as clients see it on the wire. */
+/** An error as clients receive it. */
 export interface WireFailure extends Failure {
-  /** The JSON-RPC error code; absent where the failure is a tool's result. */
+  /** The JSON-RPC error code; absent if the error is a tool result. */
   readonly rpc?: number
   readonly category: string
 }
 
-/** How calls of a tool can fail in its owner's words. */
+/** The configured errors of a tool. */
 export function ownErrors({ words }: Pick<ToolDescription, 'words'>): Failure[] {
   return (words.errors ?? []).map(({ code, description, resolution }) => ({
     code: oneLine(code),
@@ -27,7 +27,7 @@ export function ownErrors({ words }: Pick<ToolDescription, 'words'>): Failure[] 
   }))
 }
 
-/** How calls of a tool can fail: its owner's words, and what the gateway does about it. */
+/** The errors of a tool: the configured ones, and those of the gateway. */
 export function possibleErrors({
   facts,
   words,
@@ -36,7 +36,7 @@ export function possibleErrors({
   scopes,
 }: ToolDescription): Failure[] {
   const own = ownErrors({ words })
-  const told = new Set(own.map(({ code }) => code))
+  const ownCodes = new Set(own.map(({ code }) => code))
   const codes: ErrorCode[] = []
   if (hasArguments(definition.inputSchema)) codes.push('INVALID_INPUT')
   if (scopes.length > 0) codes.push('SCOPE_INSUFFICIENT')
@@ -45,12 +45,12 @@ export function possibleErrors({
   if (facts.rates !== undefined && facts.rates.length > 0) codes.push('RATE_LIMIT_EXCEEDED')
   if (facts.timeout !== undefined) codes.push('OPERATION_TIMEOUT')
   const others = codes
-    .filter((code) => !told.has(code))
+    .filter((code) => !ownCodes.has(code))
     .map((code) => failure(code, classification.idempotent))
   return [...own, ...others]
 }
 
-/** How calls can fail at all, with the codes that are really used. */
+/** All errors of calls, with the codes in use. */
 export function wireFailures({ tools, front }: ServerDescription): WireFailure[] {
   const has = (found: (tool: ToolDescription) => boolean): boolean => tools.some(found)
   const isSigned = asksForToken(front)
@@ -90,37 +90,34 @@ function failure(code: ErrorCode, isHarmless = false): Failure {
 const harmlessTimeout = ['The call took too long.', 'Call again, or ask for less.'] as const
 
 const texts: Partial<Record<ErrorCode, readonly [description: string, resolution?: string]>> = {
-  INVALID_INPUT: ['The arguments do not fit the schema.', 'Correct the arguments it names and call again.'],
-  UNKNOWN_TOOL: ['There is no tool of that name.', 'Take a name from tools/list.'],
-  AUTHENTICATION_REQUIRED: ['No valid token came with the request.', 'Sign in again.'],
-  SCOPE_INSUFFICIENT: ['The caller lacks a scope.', 'Ask for the scopes it names.'],
-  PERMISSION_DENIED: ['A rule forbids this call.', 'Do not try again.'],
+  INVALID_INPUT: ['The arguments do not match the schema.', 'Correct the reported arguments and call again.'],
+  UNKNOWN_TOOL: ['There is no tool with that name.', 'Use a name from tools/list.'],
+  AUTHENTICATION_REQUIRED: ['The request has no valid token.', 'Sign in again.'],
+  SCOPE_INSUFFICIENT: ['The caller lacks a scope.', 'Request the reported scopes.'],
+  PERMISSION_DENIED: ['A rule denies this call.', 'Do not retry.'],
   CONFIRMATION_REQUIRED: [
-    'A person has to agree first.',
-    'Follow what the answer says; do not work around it.',
+    'Confirmation is required.',
+    'Follow the instructions in the response; do not work around it.',
   ],
-  CONFIRMATION_DECLINED: [
-    'A person refused, or there was no answer in time.',
-    'Do not try again unless asked to.',
-  ],
+  CONFIRMATION_DECLINED: ['The call was denied, or nobody decided in time.', 'Do not retry unless asked to.'],
   RATE_LIMIT_EXCEEDED: ['Too many calls.', 'Wait for retry_after_seconds.'],
   OPERATION_TIMEOUT: [
     'The call took too long; it may still take effect.',
-    'Look whether it did before calling again, or repeat it with the same idempotency key.',
+    'Check whether it did before calling again, or repeat it with the same idempotency key.',
   ],
   OUTCOME_UNKNOWN: [
     'An earlier call with this key may have taken effect.',
-    'Look with a tool that reads, then use another key.',
+    'Check with a read-only tool, then use another key.',
   ],
   IDEMPOTENCY_CONFLICT: ['The key was used for another call.', 'Use another key.'],
   COMPENSATION_UNAVAILABLE: [
     'This step of a transaction could not be undone.',
-    'Make the call outside of it.',
+    'Make the call outside of the transaction.',
   ],
   PAYLOAD_TOO_LARGE: ['The request is too large.', 'Send less, or in parts.'],
-  SERVER_UNAVAILABLE: ['The server cannot be reached just now.', 'Try again after retry_after_seconds.'],
-  UPSTREAM_ERROR: ['The server failed in a way of its own; its text says how.'],
-  SERVER_ERROR: ['The gateway failed.', 'Try again later.'],
+  SERVER_UNAVAILABLE: ['The server is unavailable.', 'Retry after retry_after_seconds.'],
+  UPSTREAM_ERROR: ['The server returned an error of its own, described in its text.'],
+  SERVER_ERROR: ['The gateway failed.', 'Retry later.'],
 }
 
 function hasArguments(schema: unknown): boolean {

@@ -3,7 +3,7 @@ import { isObject } from '../../core/json/json.ts'
 import type { ToolDescription } from './description.ts'
 import { clipped, oneLine, clean } from './text.ts'
 
-/** An argument of a tool, or a member of what it answers. */
+/** An argument of a tool, or a member of its result. */
 export interface Parameter {
   readonly name: string
   readonly type: string
@@ -11,24 +11,24 @@ export interface Parameter {
   readonly description?: string
   readonly choices?: readonly unknown[]
   readonly default?: unknown
-  /** What else holds for it, each in a few words. */
+  /** Other constraints, as short texts. */
   readonly limits?: readonly string[]
-  /** Its own members, or those of each of its items. */
+  /** Its members, or those of each item. */
   readonly fields?: readonly Parameter[]
 }
 
 type Schema = Readonly<Record<string, unknown>>
 
-/** The most members listed of one schema, and choices of one member. */
+/** The maximum number of listed members of a schema, and choices of a member. */
 const MAX_MEMBERS = 100
 const MAX_CHOICES = 40
 
-/** The members of an object schema, with those of their own members. */
+/** The members of an object schema, recursively. */
 export function parametersOf(schema: unknown, depth = 1): readonly Parameter[] {
   return isObject(schema) ? membersOf(schema, { root: schema, depth }) : []
 }
 
-/** The schema that references are into, and the depth left for members. */
+/** The root of references, and the remaining depth. */
 interface Reading {
   readonly root: Schema
   readonly depth: number
@@ -41,8 +41,8 @@ function membersOf(schema: Schema, reading: Reading): readonly Parameter[] {
   return Object.entries(properties)
     .slice(0, MAX_MEMBERS)
     .map(([name, value]) => {
-      const told = described(isObject(value) ? value : {}, reading)
-      return { name: oneLine(name), isRequired: needed.has(name), ...told }
+      const details = described(isObject(value) ? value : {}, reading)
+      return { name: oneLine(name), isRequired: needed.has(name), ...details }
     })
 }
 
@@ -67,7 +67,7 @@ function fieldsOf(schema: Schema, reading: Reading): readonly Parameter[] {
   return own.length === 0 && isObject(schema.items) ? membersOf(schema.items, reading) : own
 }
 
-/** The schema a reference within the same schema stands for. */
+/** Resolves a reference within the same schema. */
 function resolved(schema: Schema, root: Schema): Schema {
   const { $ref: reference } = schema
   if (typeof reference !== 'string' || !reference.startsWith('#/')) return schema
@@ -115,19 +115,19 @@ function limitsOf(schema: Schema): string[] {
 }
 
 function range(least: unknown, most: unknown, unit: string): string {
-  const from = isTold(least) && !(unit !== '' && least === 0) ? least : undefined
-  const to = isTold(most) ? most : undefined
+  const from = isMeaningful(least) && !(unit !== '' && least === 0) ? least : undefined
+  const to = isMeaningful(most) ? most : undefined
   if (from !== undefined && to !== undefined) return `${from} to ${to}${unit}`
   if (from !== undefined) return `at least ${from}${from === 1 ? unit.replace(/s$/, '') : unit}`
   return to === undefined ? '' : `at most ${to}${to === 1 ? unit.replace(/s$/, '') : unit}`
 }
 
-/** Bounds that only say how far numbers go are not worth telling. */
-function isTold(bound: unknown): bound is number {
+/** Whether a bound is meaningful, not just the range of a number type. */
+function isMeaningful(bound: unknown): bound is number {
   return typeof bound === 'number' && Math.abs(bound) < Number.MAX_SAFE_INTEGER
 }
 
-/** A call of a tool, as its owner or its schema has it. */
+/** An example call of a tool. */
 interface Example {
   readonly description: string
   readonly input: Readonly<Record<string, unknown>>
@@ -136,7 +136,7 @@ interface Example {
 
 const MAX_DEPTH = 4
 
-/** Calls of a tool: those its owner wrote, else one that its schema lets through, if one can be made. */
+/** Example calls of a tool: the configured ones, else one derived from its schema, if possible. */
 export function examplesOf({ words, definition, title }: ToolDescription): Example[] {
   if (words.examples) {
     return words.examples.map(({ description, input, output }) => ({
@@ -150,8 +150,8 @@ export function examplesOf({ words, definition, title }: ToolDescription): Examp
 }
 
 /**
- * Arguments with a value for each one that is required; what stands between `<` and `>` is to be filled in. Nothing
- * where the schema asks for more than can be told from its plain keywords.
+ * Arguments with a value for each required one; values in `<…>` are placeholders. Undefined if the schema has
+ * constraints beyond the simple keywords.
  */
 export function inputFor(schema: unknown): Readonly<Record<string, unknown>> | undefined {
   return isObject(schema) ? objectFor(schema, MAX_DEPTH)?.value : undefined
@@ -161,7 +161,7 @@ interface Made<Value = unknown> {
   readonly value: Value
 }
 
-/** Keywords that ask for something an example is not made to meet. */
+/** Keywords with constraints that examples do not support. */
 const beyond = [
   '$ref',
   '$dynamicRef',
@@ -206,7 +206,7 @@ function valueFor(schema: Schema, name: string, depth: number): Made | undefined
   if (!isPlain(schema)) return undefined
   const kinds = [...list(anyOf), ...list(oneOf)]
   if (kinds.length === 0) return byType(schema, name, depth)
-  // Of several that hold for it, one would have to be told from the others.
+  // If several types apply, examples do not choose between them.
   if (schema.type !== undefined || schema.properties !== undefined) return undefined
   for (const kind of anyOf === undefined ? [] : kinds) {
     const made = isObject(kind) ? valueFor(kind, name, depth - 1) : undefined

@@ -1,76 +1,76 @@
-/** What a server is for, in words: from its owner, else from what its tools have in common. */
+/** The purpose of a server as text: configured, else derived from its tools. */
 import type { ServerRecord, ToolDetails } from '../../core/descriptor.ts'
 import { actionOf } from '../../core/text/synonyms.ts'
 import { isSameNoun, wordsOf, stem } from '../../core/text/words.ts'
 import type { ServerDescription, ToolDescription } from './description.ts'
 import { clipped, firstListed, firstSentence, listed, oneLine, sentence } from './text.ts'
 
-/** The longest description a skill may have (Agent Skills). */
+/** The maximum length of the description of a skill (Agent Skills). */
 const MAX_DESCRIPTION_LENGTH = 1024
-/** How long what it is for may be in it, in characters. */
+/** The maximum length of the purpose in it, in characters. */
 const MAX_PURPOSE_LENGTH = 400
 const MAX_TRIGGERS = 5
-/** How many servers, and how many things tools are about, a purpose names. */
+/** How many servers, and how many topics, a purpose names. */
 const MAX_NAMED = 12
 const MAX_TOPICS = 4
 
-/** What a server is for, in a sentence: its owner's words, its own, else what its tools are about. */
+/** The purpose of a server in one sentence: configured, else from the server, else the topics of its tools. */
 export function purposeOf(
   { about, instructions, info, name }: ServerRecord,
   tools: readonly ToolDescription[],
 ) {
   const own = oneLine(about.about)
   if (own !== '') return sentence(clipped(own, MAX_PURPOSE_LENGTH))
-  const told = firstSentence(instructions, MAX_PURPOSE_LENGTH)
-  const isTelling = told.length > 10 && !/\b(?:these instructions|this document|audience)\b/i.test(told)
-  const said =
-    (isTelling && told) || firstSentence(info.description, MAX_PURPOSE_LENGTH) || oneLine(info.title)
-  if (said !== '') return sentence(clipped(said, MAX_PURPOSE_LENGTH))
+  const text = firstSentence(instructions, MAX_PURPOSE_LENGTH)
+  const isUseful = text.length > 10 && !/\b(?:these instructions|this document|audience)\b/i.test(text)
+  const summary =
+    (isUseful && text) || firstSentence(info.description, MAX_PURPOSE_LENGTH) || oneLine(info.title)
+  if (summary !== '') return sentence(clipped(summary, MAX_PURPOSE_LENGTH))
   const topics = [...new Set(tools.map(({ category }) => category))].filter((each) => each !== name)
   const most = topics
     .toSorted((one, other) => countOf(tools, other) - countOf(tools, one))
     .slice(0, MAX_TOPICS)
   if (topics.length === 0) return `Tools for ${name}.`
-  // What a server is named after may be one of the things it is about.
+  // The name of the server may be one of the topics.
   const isTopic = tools.some(
     ({ category, definition }) => category === name && isAbout(definition.name, name),
   )
   return isTopic ? `Tools for ${listed([name, ...most])}.` : `Tools for ${name}: ${listed(most)}.`
 }
 
-/** Whether a tool has a noun in its name, behind the verb. */
+/** Whether a tool has a noun after the verb in its name. */
 function isAbout(tool: unknown, noun: string): boolean {
   return wordsOf(String(tool))
     .slice(1)
     .some((word) => isSameNoun(word, noun))
 }
 
-/** What all servers together are for. */
+/** The purpose of all servers together. */
 export function purposeOfAll(parts: readonly ServerDescription[], areApart = false): string {
   const names = firstListed(
     parts.map(({ name }) => name),
     MAX_NAMED,
   )
   const many = parts.length === 1 ? 'one server' : `${parts.length} servers`
-  if (areApart) return `Each with an MCP endpoint of its own, ${many}: ${names}.`
+  if (areApart) return `Separate MCP endpoints for ${many}: ${names}.`
   return `One MCP endpoint for ${many}: ${names}.`
 }
 
-/** What it is for and when to use it; a phrase that says when is always in it. */
+/** The purpose and when to use it; always contains a phrase about when. */
 export function describe(purpose: string, useWhen: readonly string[], written = ''): string {
   const short = clipped(purpose, MAX_PURPOSE_LENGTH)
   if (/\buse (?:this |it )?when\b/i.test(written) && /\buse (?:this |it )?when\b/i.test(short)) return short
   const room = MAX_DESCRIPTION_LENGTH - short.length - 40
-  const kept: string[] = []
+  const phrases: string[] = []
   for (const each of useWhen) {
-    const phrase = clipped(asked(each), 200)
-    if (kept.join(', ').length + phrase.length + 6 <= room) kept.push(phrase)
+    const phrase = clipped(requestPhrase(each), 200)
+    if (phrases.join(', ').length + phrase.length + 6 <= room) phrases.push(phrase)
   }
-  const when = kept.length > 0 ? `the user asks to ${listed(kept, 'or')}` : 'the user asks for it'
+  const when = phrases.length > 0 ? `the user asks to ${listed(phrases, 'or')}` : 'the user asks for it'
   return `${short} Use when ${when}.`
 }
 
-/** The tools whose titles have least in common with each other, in their own order. */
+/** The tools whose titles have the least in common, in their original order. */
 function distinctive(tools: readonly ToolDescription[]): ToolDescription[] {
   const usable = tools.filter(({ isDeprecated }) => !isDeprecated).slice(0, 300)
   const left = usable.map((tool) => ({ tool, words: new Set(wordsOf(tool.title).flatMap(noun)) }))
@@ -90,19 +90,19 @@ function distinctive(tools: readonly ToolDescription[]): ToolDescription[] {
   }
   return usable.filter((tool) => found.has(tool))
 
-  /** How much of what the tools are about a title adds, for each of its words. */
+  /** How much new information a title adds, per word. */
   function gain(words: ReadonlySet<string>): number {
     const added = [...words].filter((word) => !covered.has(word)).map((word) => count.get(word) ?? 0)
     return added.reduce((sum, each) => sum + each, 0) / Math.max(words.size, 1)
   }
 }
 
-/** What users may ask for, as titles: what is written as `Read Text File` is read text file. */
+/** A title as a request of a user: `Read Text File` becomes `read text file`. */
 export function triggersOf(tools: readonly ToolDescription[]): string[] {
   return unique(distinctive(tools).map(({ title }) => titlePhrase(title)))
 }
 
-/** How far tools reach. */
+/** The access level of tools. */
 export function accessOf(tools: readonly ToolDescription[]): ServerDescription['accessLevel'] {
   if (tools.every(({ classification }) => classification.op === 'read')) return 'read'
   const isOpen = tools.some(
@@ -111,13 +111,13 @@ export function accessOf(tools: readonly ToolDescription[]): ServerDescription['
   return isOpen ? 'full' : 'interact'
 }
 
-/** What users may ask for, as what the tools do: the first sentence where that is an order, else the title. */
+/** A tool as a request of a user: the first sentence if it is imperative, else the title. */
 export function asksOf(tools: readonly ToolDescription[]): string[] {
   const phrases = distinctive(tools).map(({ summary, title, name }) => {
     const [verb = ''] = wordsOf(summary)
-    const told = summary.replace(/[.!]$/, '')
+    const text = summary.replace(/[.!]$/, '')
     const isOrder = summary !== title && (verb === wordsOf(name)[0] || orders.has(verb))
-    return isOrder && told.length <= PHRASE && !told.endsWith('…') ? lower(told) : titlePhrase(title)
+    return isOrder && text.length <= PHRASE && !text.endsWith('…') ? lower(text) : titlePhrase(title)
   })
   return unique(phrases)
 }
@@ -132,17 +132,17 @@ function unique(phrases: readonly string[]): string[] {
   return [...new Set(phrases)].filter((each) => each !== '')
 }
 
-/** How long a phrase may be, in characters. */
+/** The maximum length of a phrase, in characters. */
 const PHRASE = 90
 
-/** Words with which a description gives an order, whatever its tool is called. */
+/** Verbs that make the first sentence of a description imperative. */
 const orders: ReadonlySet<string> = new Set(
   'add analyze change check convert count create delete download edit execute fetch find generate get list look make manage modify move open publish query read remove rename replace retrieve return run search send set show start stop store summarize take translate update upload write'.split(
     ' ',
   ),
 )
 
-/** With a small letter in front, unless it is an abbreviation. */
+/** With a lower-case first letter, unless it is an abbreviation. */
 function lower(text: string): string {
   return /^[A-Z](?:[a-z]|$|\s)/.test(text) ? text.charAt(0).toLowerCase() + text.slice(1) : text
 }
@@ -162,15 +162,15 @@ const empty: ReadonlySet<string> = new Set([
   'tool',
 ])
 
-/** A word in singular; words that say nothing are left out. */
+/** The singular of a word; filler words are dropped. */
 function noun(word: string): string[] {
   if (empty.has(word)) return []
   if (word.length < 4 || word.endsWith('ss')) return [word]
   return [word.replace(/ies$/, 'y').replace(/s$/, '')]
 }
 
-/** What is written for use_when may begin as the sentence does. */
-function asked(text: string): string {
+/** A `use_when` text without a leading phrase that the sentence already has. */
+function requestPhrase(text: string): string {
   return text
     .replace(/^(?:use )?when (?:the )?users? asks? (?:you )?(?:to|for|about) /i, '')
     .replace(/[.;,]$/, '')
@@ -182,7 +182,7 @@ function countOf(tools: readonly ToolDescription[], category: string): number {
 
 type Named = Pick<ToolDetails, 'entry'>
 
-/** What each tool is about: the noun of its name that most tools share, in plural; else the name of the server. */
+/** The topic of each tool: the noun of its name that most tools share, in plural, else the name of the server. */
 export function categoriesOf<Tool extends Named>(
   tools: readonly Tool[],
   server: string,
@@ -213,12 +213,12 @@ export function categoriesOf<Tool extends Named>(
   }
 }
 
-/** The words of the name of each tool, without those of the server and without what all names begin with. */
+/** The words of the name of each tool, without those of the server and without a common prefix. */
 export function ownWordsOf(tools: readonly Named[], server: string): readonly (readonly string[])[] {
   return withoutShared(tools.map((tool) => ownWords(tool.entry.name, server)))
 }
 
-/** Tools beyond these do not take part in finding out which nouns are common. */
+/** How many tools are considered for common nouns. */
 const MAX_TOOLS = 500
 
 const emptyNouns: ReadonlySet<string> = new Set(
@@ -227,7 +227,7 @@ const emptyNouns: ReadonlySet<string> = new Set(
   ),
 )
 
-/** The nouns of a name, without the verb it begins with; the last one is what it is about. */
+/** The nouns of a name after the verb; the last one is its topic. */
 function nounsOf(words: readonly string[]): string[] {
   return objectOf(words.slice(1))
     .filter((word) => !emptyNouns.has(word) && !/^\d+$/.test(word))
@@ -236,13 +236,13 @@ function nounsOf(words: readonly string[]): string[] {
 
 const prepositions: ReadonlySet<string> = new Set(['with', 'as', 'by', 'from', 'to', 'in', 'for'])
 
-/** What an action is done to, of the words after its verb: those before the first preposition. */
+/** The object of an action: the words after the verb, up to the first preposition. */
 export function objectOf(words: readonly string[]): readonly string[] {
   const stop = words.findIndex((word) => prepositions.has(word))
   return stop > 0 ? words.slice(0, stop) : words
 }
 
-/** A name may begin with its noun: `directory_tree`, where another tool is called `list_directory`. */
+/** A name may begin with its noun: `directory_tree`, next to `list_directory`. */
 function leading(
   [first = '']: readonly string[],
   count: ReadonlyMap<string, number>,
@@ -259,14 +259,14 @@ function ownWords(name: string, server: string): string[] {
   return isPrefixed ? words.slice(prefix.length) : words
 }
 
-/** From how many tools on what all names begin with says nothing of any of them: `browser_close`, `API-get-user`. */
+/** The number of tools from which a common prefix is ignored: `browser_close`, `API-get-user`. */
 const MIN_TOOLS_FOR_PREFIX = 3
 
 function withoutShared(names: readonly (readonly string[])[]): readonly (readonly string[])[] {
   const [[first] = []] = names
   const isShared =
     names.length >= MIN_TOOLS_FOR_PREFIX && names.every((words) => words.length > 1 && words[0] === first)
-  // Tools may all do the same with different things: `get_forecast`, `get_alerts`.
+  // A common verb is not a prefix: `get_forecast`, `get_alerts`.
   return isShared && actionOf(stem(first ?? '')) === undefined ? names.map((words) => words.slice(1)) : names
 }
 

@@ -1,10 +1,10 @@
-/** Foreign text in documents: cleaned, shortened, and escaped for markdown. */
+/** Text from servers in documents: cleaned, shortened, and escaped for Markdown. */
 import { escapeHidden, splitHidden } from '../../core/text/escape.ts'
 
-/** How long one paragraph or description of a server may be in a document, in characters. */
+/** The maximum length of a paragraph or description from a server, in characters. */
 const MAX_TEXT_LENGTH = 4000
 
-/** Foreign text without invisible characters: control characters, marks of direction. */
+/** Text from a server without invisible characters: control characters, direction marks. */
 export function clean(text: unknown): string {
   if (typeof text !== 'string') return ''
   if (visible.test(text)) return text
@@ -17,15 +17,15 @@ export function clean(text: unknown): string {
     .join('')
 }
 
-/** Most texts are of these alone, and it takes long to look at each character of the others. */
+/** A fast path for most texts: examining each character is slow. */
 const visible = /^[\n -~]{0,100000}$/
 
-/** Foreign text on one line. */
+/** Text from a server on one line. */
 export function oneLine(text: unknown): string {
   return clean(text).replaceAll(/\s+/g, ' ').trim()
 }
 
-/** The beginning of a text, cut between words. */
+/** The beginning of a text, truncated between words. */
 export function clipped(text: string, most: number): string {
   if (text.length <= most) return text
   const cut = text.slice(0, most - 1)
@@ -33,7 +33,7 @@ export function clipped(text: string, most: number): string {
   return `${(space > most / 2 ? cut.slice(0, space) : cut).replace(/[\uD800-\uDBFF]$|[\s,;:.]+$/, '')}…`
 }
 
-/** The first sentence of prose in a text: headings, lists, tables and code are passed over. */
+/** The first sentence of prose in a text; headings, lists, tables and code are skipped. */
 export function firstSentence(text: unknown, most = 160): string {
   const paragraphs = clean(text).split(boundary)
   const prose = paragraphs.find((each) => /^\s*[^\s#|>*+`~=_-]/.test(each) && !/^\s*\d+[.)]\s/.test(each))
@@ -42,7 +42,7 @@ export function firstSentence(text: unknown, most = 160): string {
   return clipped(end ? line.slice(0, end.index + 1) : line, most)
 }
 
-/** Where prose ends: at an empty line, and before a heading, a list, or a line such as `Args:`. */
+/** The end of prose: an empty line, a heading, a list, or a line such as `Args:`. */
 const boundary = /\n\s*\n|\n(?=\s*(?:[#|>*+-]|\d+[.)])\s)|\n(?=[ \t]*[A-Z][\w ]{0,30}:[ \t]*(?:\n|$))/
 
 /** A sentence with its full stop. */
@@ -50,14 +50,14 @@ export function sentence(text: string): string {
   return text === '' || /[.!?…:]$/.test(text) ? text : `${text}.`
 }
 
-/** Foreign text as inline markdown: it stays one line and opens no markup. */
-export function inline(text: unknown): string {
+/** Text from a server as inline Markdown: one line, with markup escaped. */
+export function inlineText(text: unknown): string {
   return escapeStart(escapeInline(oneLine(text)))
 }
 
 /**
- * A foreign text of several lines as a quotation: each line begins with `>`, as no line of a document does, so
- * that none looks like the document's own. Paragraphs and lists stay, headings and fences open nothing.
+ * A multi-line text from a server as a quotation: each line begins with `>`, unlike any line of the document, so that
+ * it cannot be mistaken for the document. Paragraphs and lists are kept; headings and fences are escaped.
  */
 export function quotation(text: unknown): string {
   const lines = clipped(clean(text).trim(), MAX_TEXT_LENGTH).split('\n')
@@ -69,17 +69,17 @@ export function quotation(text: unknown): string {
   return kept === '' ? '' : kept.replaceAll(/^/gm, '> ').replaceAll(/^> $/gm, '>')
 }
 
-/** A foreign name as inline code. */
+/** A name from a server as inline code. */
 export function code(name: unknown): string {
   return `\`${oneLine(name).replaceAll('`', "'") || ' '}\``
 }
 
-/** A tool as code in a line, with its server where another one may have a tool of that name. */
+/** A tool as inline code, with its server if another one may have a tool with that name. */
 export function toolCode({ name, of }: { readonly name: string; readonly of?: string }): string {
   return of === undefined ? code(name) : `${code(name)} of ${code(of)}`
 }
 
-/** A value as JSON on one line, as code; nothing where it is long. */
+/** A value as JSON in inline code; empty if it is too long. */
 export function jsonCode(value: unknown, most = 200): string {
   const text = JSON.stringify(value) ?? ''
   if (text === '' || text.length > most) return ''
@@ -91,26 +91,26 @@ export function jsonBlock(value: unknown): string {
   return `\`\`\`json\n${escapeHidden(JSON.stringify(value, undefined, 2))}\n\`\`\``
 }
 
-/** Words as a list in a sentence: `a, b and c`. */
+/** Words as an enumeration: `a, b and c`. */
 export function listed(words: readonly string[], joint = 'and'): string {
   if (words.length < 2) return words.join('')
   return `${words.slice(0, -1).join(', ')} ${joint} ${words.at(-1) ?? ''}`
 }
 
-/** The first of many words as a list in a sentence, and how many more there are: `a, b and 7 more`. */
+/** The first of many words as an enumeration, with the number of others: `a, b and 7 more`. */
 export function firstListed(words: readonly string[], most: number): string {
   const more = words.length > most ? [`${words.length - most} more`] : []
   return listed([...words.slice(0, most), ...more])
 }
 
-/** The beginning of a text of which no more than so many bytes are left. */
+/** The beginning of a text, truncated to a number of bytes. */
 export function clippedBytes(text: string, most: number): string {
   let short = clipped(text, most)
   while (Buffer.byteLength(short) > most) short = clipped(short, Math.floor(short.length * 0.9))
   return short
 }
 
-/** A text that begins with a capital. */
+/** A text with a capital first letter. */
 export function upper(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1)
 }
@@ -128,7 +128,7 @@ function escapeInline(text: string): string {
       .replaceAll(/<(?=[a-z/!?])/gi, String.raw`\<`)
       .replaceAll('](', String.raw`]\(`)
       .replaceAll('![', String.raw`!\[`)
-      // A definition of a reference, which another pair of brackets would make a link.
+      // A reference definition, which other brackets could turn into a link.
       .replace(/^(\s*\[[^\]]*\]):/, String.raw`$1\:`)
   )
 }
@@ -139,7 +139,7 @@ function escapeStart(text: string): string {
   )
 }
 
-/** Headings, rules and the lines that make one of the line above. */
+/** Headings, rules, and lines that make the previous line a heading. */
 function escapeHeading(text: string): string {
   return text.replace(/^(?=#|~~~|=+\s*$|(?:[-*_]\s*){2,}$|-\s*$)/, '\\')
 }

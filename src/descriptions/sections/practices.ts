@@ -1,4 +1,4 @@
-/** Sections of advice, and the notices about authentication and versions. */
+/** Best practices, and the documents about authentication, headers and versions. */
 import { NS } from '../../protocol/meta-keys.ts'
 import {
   type ServerDescription,
@@ -8,54 +8,63 @@ import {
   type Section,
 } from '../model/description.ts'
 import { pagingArguments, scopesOf, endpointsOf, type ScopeDescription } from '../model/facts.ts'
-import { code, firstListed, inline, listed, toolCode, bullets, sentence, jsonBlock } from '../model/text.ts'
+import {
+  code,
+  firstListed,
+  inlineText,
+  listed,
+  toolCode,
+  bullets,
+  sentence,
+  jsonBlock,
+} from '../model/text.ts'
 
-/** How to use it well, each in a sentence of markdown. */
+/** Best practices, each as a Markdown sentence. */
 export function bestPractices({ tools, front }: ServerDescription): string[] {
   const changing = tools.filter(({ classification }) => classification.op !== 'read')
-  const asked = tools.filter(({ facts }) => facts.confirmation)
+  const confirmed = tools.filter(({ facts }) => facts.confirmation)
   const keyed = changing.filter(
     ({ facts, classification }) => facts.isIdempotentWithKey === true && !classification.idempotent,
   )
   const undone = changing.filter(({ facts }) => facts.undo)
   const paged = tools.filter((tool) => pagingArguments(tool).length > 0)
-  const said = [
+  const advice = [
     changing.length > 0 && changing.length < tools.length
-      ? 'Read before you change, and check with a read after.'
+      ? 'Read before you change something, and verify with a read afterwards.'
       : '',
     keyed.length > 0
-      ? `Where your client can set \`_meta\`, give each changing call an idempotency key of its own in \`_meta["${NS}/idempotency_key"]\`; to retry, send the same call with the same key, and nothing happens twice.`
+      ? `Where your client can set \`_meta\`, give each call that changes something its own idempotency key in \`_meta["${NS}/idempotency_key"]\`; to retry, send the same call with the same key; it takes effect only once.`
       : '',
-    asked.length > 0
-      ? `Before ${names(asked)} a person is asked. Say first what you are about to do; never look for another way when the answer is no.`
+    confirmed.length > 0
+      ? `Confirmation is required for ${names(confirmed)}. State first what you are about to do; never work around a denial.`
       : '',
     undone.length > 0 ? `${names(undone)} can be undone.` : '',
     undone.length > 0 && front.extensions.includes('transactions') ? transactions[front.ownTools] : '',
     paged.length > 0
-      ? `Results of ${names(paged)} come in pages: ask for the next one with ${pages(paged)}.`
+      ? `Results of ${names(paged)} are paginated: request the next page with ${pages(paged)}.`
       : '',
     ...tools.flatMap((tool) =>
       tool.isDeprecated && tool.words.deprecated !== undefined
-        ? `${toolCode(tool)} is deprecated: ${inline(tool.words.deprecated)}`
+        ? `${toolCode(tool)} is deprecated: ${inlineText(tool.words.deprecated)}`
         : [],
     ),
     front.isHelpListed
-      ? 'Ask `ai_help` for one section, or for one tool by its name, rather than for everything.'
+      ? 'Request one section, or one tool by its name, from `ai_help`, rather than everything.'
       : '',
   ]
-  return said.filter((line) => line !== '')
+  return advice.filter((line) => line !== '')
 }
 
-/** How several changes become one, by how the tools for it are there: a model calls only what lists have. */
+/** How to use transactions, by the visibility of their tools: models call only listed tools. */
 const transactions = {
   listed:
-    'For several changes that belong together, call `begin_transaction` and give its `transaction_id` with each of them; `rollback_transaction` undoes them in reverse order, `commit_transaction` keeps them.',
+    'For several changes that belong together, call `begin_transaction` and give its `transaction_id` with each of them; `rollback_transaction` undoes them in reverse order, `commit_transaction` makes them final.',
   hidden:
-    'A client can make one transaction of several changes, by the tools `begin_transaction`, `commit_transaction` and `rollback_transaction`, which lists do not have: rolling it back undoes its steps in reverse order.',
-  off: 'A client can make one transaction of several changes, by the methods `transaction/begin`, `transaction/commit` and `transaction/rollback`: rolling it back undoes its steps in reverse order.',
+    'A client can combine several changes in a transaction with the unlisted tools `begin_transaction`, `commit_transaction` and `rollback_transaction`: a rollback undoes its steps in reverse order.',
+  off: 'A client can combine several changes in a transaction with the methods `transaction/begin`, `transaction/commit` and `transaction/rollback`: a rollback undoes its steps in reverse order.',
 } as const
 
-/** How many tools a sentence names. */
+/** How many tools are named in one sentence. */
 const MAX_NAMED_TOOLS = 6
 
 function names(tools: readonly ToolDescription[]): string {
@@ -66,36 +75,36 @@ function pages(tools: readonly ToolDescription[]): string {
   return listed([...new Set(tools.flatMap(pagingArguments))].slice(0, 4).map(code), 'or')
 }
 
-/** How callers prove who they are, which claims are read, and which profile is kept: `use://auth`. */
+/** Authentication, evaluated claims, and the profile: `use://auth`. */
 export function authNotice(description: ServerDescription): string {
   const { auth, profile } = description.front
   const isOpen = !asksForToken(description.front)
   const claims = Object.entries(auth.claims ?? {}).map(
-    ([name, use]) => `${code(name)}: ${sentence(inline(use))}`,
+    ([name, use]) => `${code(name)}: ${sentence(inlineText(use))}`,
   )
   const opened = isOpen ? [] : scopeLines(scopesOf(description))
   return joined([
     '# Authentication',
     `Profile: ${profile}. ${profiles[profile]}`,
     isOpen
-      ? 'No credentials are asked for.'
+      ? 'No credentials are required.'
       : `Methods: ${listed(auth.methods.map((each) => methods[each]))}.`,
     ...issuedBy(auth),
     isOpen ? '' : refused,
     claims.length > 0 ? `## Claims\n\n${bullets(claims)}` : '',
     opened.length > 0 ? `## Scopes\n\n${bullets(opened)}` : '',
     ...elevation(auth),
-    isOpen ? '' : 'A session id does not authenticate its sender.',
+    isOpen ? '' : 'A session id is not a credential.',
   ])
 }
 
 const profiles = {
-  open: 'Standard MCP; nothing is asked of clients beyond it.',
-  corporate: 'Authentication is required, and the strict side of every choice is taken.',
+  open: 'Standard MCP, without further requirements for clients.',
+  corporate: 'Authentication is required, and every setting has its strict default.',
 } as const
 
 const refused =
-  'A request without a valid token is refused with 401 and a challenge that names where to get one, one without rights with 403. Tokens are only taken from the `Authorization` header, never from a URL.'
+  'A request without a valid token gets a 401 with a challenge that names the authorization server; a request without permission gets a 403. Tokens are accepted only in the `Authorization` header, never in a URL.'
 
 const methods = {
   bearer_token: '`Authorization: Bearer <token>`',
@@ -103,7 +112,7 @@ const methods = {
   none: 'none',
 } as const
 
-/** The HTTP headers that are read and sent: `use://http-headers`. */
+/** The HTTP headers of requests and responses: `use://http-headers`. */
 export function headersNotice({ front }: ServerDescription): string {
   const isSigned = asksForToken(front)
   const standard = [
@@ -112,48 +121,48 @@ export function headersNotice({ front }: ServerDescription): string {
     '`Accept`: `application/json, text/event-stream`.',
     '`MCP-Protocol-Version`: the revision of MCP, after the handshake or, without one, with each request.',
     '`Mcp-Session-Id`: the session, for revisions with a handshake.',
-    '`Mcp-Method`, `Mcp-Name`: what the body says too, for revisions without a handshake.',
-    '`Last-Event-ID`: where a broken stream goes on.',
+    '`Mcp-Method`, `Mcp-Name`: copies of values in the body, for revisions without a handshake.',
+    '`Last-Event-ID`: resumes a broken stream.',
   ]
   const own = [
-    '`X-Request-Id`: names the request in answers and logs; one is made where it is missing.',
+    '`X-Request-Id`: the id of the request in responses and logs; generated if missing.',
     front.extensions.includes('idempotency')
       ? `\`Idempotency-Key\`, \`X-Idempotency-Key\`: the key of a call, as \`_meta["${NS}/idempotency_key"]\`.`
       : '',
     front.auth.sessionTtl === undefined
       ? ''
-      : '`X-MCP-Session-Token`: narrows what the token may do; it never stands for the token.',
+      : '`X-MCP-Session-Token`: restricts the permissions of the token; it does not replace the token.',
   ]
   const sent = [
-    '`X-Request-Id`: that of the request.',
-    '`RateLimit`, `RateLimit-Policy`, `Retry-After`: what is left, and how long to wait.',
-    '`X-RateLimit-Limit`, `X-RateLimit-Remaining`, `X-RateLimit-Reset`: the same one by one; the last in seconds from now.',
-    isSigned ? '`WWW-Authenticate`: why a request was refused, and where to get a token.' : '',
+    '`X-Request-Id`: the id of the request.',
+    '`RateLimit`, `RateLimit-Policy`, `Retry-After`: the remaining quota, and how long to wait.',
+    '`X-RateLimit-Limit`, `X-RateLimit-Remaining`, `X-RateLimit-Reset`: the same as separate values; the last in seconds from now.',
+    isSigned ? '`WWW-Authenticate`: why a request was rejected, and where to get a token.' : '',
   ]
   return joined([
     '# HTTP headers',
-    `## Of the protocol\n\n${bullets(standard.filter(isSaid))}`,
-    `## Beyond the protocol\n\n${bullets(own.filter(isSaid))}`,
-    `## In answers\n\n${bullets(sent.filter(isSaid))}`,
+    `## Standard headers\n\n${bullets(standard.filter(isNotEmpty))}`,
+    `## Additional headers\n\n${bullets(own.filter(isNotEmpty))}`,
+    `## Response headers\n\n${bullets(sent.filter(isNotEmpty))}`,
   ])
 }
 
-/** The version of what is offered: `project://version`. */
+/** The version of the contract: `project://version`. */
 export function versionNotice({ front }: ServerDescription): string {
   return front.version
 }
 
-function isSaid(line: string): boolean {
+function isNotEmpty(line: string): boolean {
   return line !== ''
 }
 
 function joined(parts: readonly string[]): string {
-  return `${parts.filter(isSaid).join('\n\n')}\n`
+  return `${parts.filter(isNotEmpty).join('\n\n')}\n`
 }
 
 // Sections about installation, authentication and scopes.
 
-/** How to connect, and how to prove who one is. */
+/** How to connect and authenticate. */
 export function accessSections(description: ServerDescription): Section[] {
   return [installation(description), authentication(description)]
 }
@@ -161,12 +170,12 @@ export function accessSections(description: ServerDescription): Section[] {
 function installation(description: ServerDescription): Section {
   const { install, requires } = description
   const snippet = clientSnippet(description)
-  const own = Object.entries(install).map(([manager, what]) => `${inline(manager)}: ${code(what)}`)
+  const own = Object.entries(install).map(([manager, what]) => `${inlineText(manager)}: ${code(what)}`)
   const behind =
     own.length > 0
-      ? `The gateway runs the server itself; on its own it is installed with:\n\n${bullets(own)}`
+      ? `The gateway runs the server itself; to install the server alone:\n\n${bullets(own)}`
       : ''
-  const env = requires.env.length > 0 ? `It needs these variables: ${listed(requires.env.map(code))}.` : ''
+  const env = requires.env.length > 0 ? `It requires these variables: ${listed(requires.env.map(code))}.` : ''
   return {
     key: 'installation',
     heading: 'Installation',
@@ -177,7 +186,7 @@ function installation(description: ServerDescription): Section {
   }
 }
 
-/** What stands in the configuration of an MCP client, with a placeholder where a token belongs. */
+/** The configuration for an MCP client, with a placeholder for the token. */
 export function clientSnippet(description: ServerDescription): Record<string, unknown> {
   const endpoints = Object.entries(endpointsOf(description))
   if (endpoints.length === 0) {
@@ -188,7 +197,7 @@ export function clientSnippet(description: ServerDescription): Record<string, un
   return { mcpServers: Object.fromEntries(servers) }
 }
 
-/** The most scopes that are listed. */
+/** The maximum number of listed scopes. */
 const SCOPES = 50
 
 function authentication(description: ServerDescription): Section {
@@ -218,17 +227,17 @@ function authentication(description: ServerDescription): Section {
   }
 }
 
-/** What each scope opens, on a line. */
+/** One line for each scope. */
 function scopeLines(scopes: readonly ScopeDescription[]): string[] {
-  return scopes.map(({ name, description }) => `${code(name)}: ${sentence(inline(description))}`)
+  return scopes.map(({ name, description }) => `${code(name)}: ${sentence(inlineText(description))}`)
 }
 
-/** Who issues tokens, in a sentence where that is known. */
+/** A sentence about the issuers of tokens, if known. */
 function issuedBy({ issuers = [] }: Front['auth']): string[] {
-  return issuers.length > 0 ? [`Tokens are issued by ${listed(issuers.map(inline))}.`] : []
+  return issuers.length > 0 ? [`Tokens are issued by ${listed(issuers.map(inlineText))}.`] : []
 }
 
-/** Where more rights are asked for, in a sentence where there is such a place. */
+/** A sentence about where to request more permissions, if configured. */
 function elevation({ elevateUrl }: Front['auth']): string[] {
-  return elevateUrl === undefined ? [] : [`More rights are asked for at ${inline(elevateUrl)} .`]
+  return elevateUrl === undefined ? [] : [`Request more permissions at ${inlineText(elevateUrl)} .`]
 }

@@ -7,7 +7,7 @@ import { examplesOf, type Parameter, parametersOf } from '../model/parameters.ts
 import {
   bullets,
   code,
-  inline,
+  inlineText,
   jsonCode,
   listed,
   oneLine,
@@ -17,23 +17,23 @@ import {
   upper,
 } from '../model/text.ts'
 
-/** What a document says of the lines that `toolReference` quotes. */
-export const QUOTATION_NOTICE = 'Lines that begin with `>` are the words of the server of the tool.'
+/** The note about lines that `toolReference` quotes. */
+export const QUOTATION_NOTICE = 'Lines that begin with `>` are quoted from the server of the tool.'
 
-/** Everything about one tool, in markdown. */
+/** The reference of one tool in Markdown. */
 export function toolReference(tool: ToolDescription): string {
   const { definition } = tool
   const parameters = parametersOf(definition.inputSchema)
   const given = parameters.length > 0 ? `Parameters:\n\n${parameterLines(parameters)}` : 'Parameters: none'
   const returned = returns(tool)
   const [example] = examplesOf(tool)
-  const shown = example ? jsonCode(example.input, 600) : ''
+  const exampleText = example ? jsonCode(example.input, 600) : ''
   return [
-    `### ${inline(tool.of === undefined ? tool.name : `${tool.name} of ${tool.of}`)}`,
+    `### ${inlineText(tool.of === undefined ? tool.name : `${tool.name} of ${tool.of}`)}`,
     quotation(tool.description),
     given,
     returned === '' ? '' : `Returns: ${returned}`,
-    shown === '' || shown === '`{}`' ? '' : `Example: ${shown}`,
+    exampleText === '' || exampleText === '`{}`' ? '' : `Example: ${exampleText}`,
     ownErrors(tool),
     bullets(notes(tool)),
   ]
@@ -41,15 +41,15 @@ export function toolReference(tool: ToolDescription): string {
     .join('\n\n')
 }
 
-/** A tool on one line: its name, its parameters and its summary. */
+/** A tool on one line: name, parameters and summary. */
 export function toolSignature(tool: ToolDescription): string {
   const parameters = parametersOf(tool.definition.inputSchema, 0)
   const names = parameters.slice(0, 12).map(({ name, isRequired }) => (isRequired ? name : `${name}?`))
   const more = parameters.length > names.length ? [...names, '…'] : names
-  return `${toolCode({ ...tool, name: `${tool.name}(${more.join(', ')})` })}: ${inline(tool.summary)}`
+  return `${toolCode({ ...tool, name: `${tool.name}(${more.join(', ')})` })}: ${inlineText(tool.summary)}`
 }
 
-/** Everything about one tool, as data. */
+/** The reference of one tool as data. */
 export function toolData(tool: ToolDescription): Record<string, unknown> {
   const { classification, facts, words, definition } = tool
   const { scopes } = tool
@@ -108,35 +108,37 @@ function parameterLines(parameters: readonly Parameter[], indent = ''): string {
 
 function parameterLine(parameter: Parameter): string {
   const { name, type, isRequired, description = '', choices, limits = [] } = parameter
-  const told = [
-    sentence(inline(description)),
+  const details = [
+    sentence(inlineText(description)),
     choices ? `One of ${choices.map((each) => jsonCode(each)).join(', ')}.` : '',
     parameter.default === undefined ? '' : `Default ${jsonCode(parameter.default) || 'see the schema'}.`,
-    limits.length > 0 ? `Limits: ${limits.map(inline).join('; ')}.` : '',
+    limits.length > 0 ? `Limits: ${limits.map(inlineText).join('; ')}.` : '',
   ].filter((part) => part !== '')
-  const head = `${code(name)} (${isRequired ? 'required' : 'optional'}, ${inline(type)})`
-  return told.length > 0 ? `${head}: ${told.join(' ')}` : head
+  const head = `${code(name)} (${isRequired ? 'required' : 'optional'}, ${inlineText(type)})`
+  return details.length > 0 ? `${head}: ${details.join(' ')}` : head
 }
 
 function returns(tool: ToolDescription): string {
   const fields = parametersOf(tool.definition.outputSchema, 0)
   if (fields.length > 0) {
-    return `${fields.map(({ name, type }) => `${code(name)} (${inline(type)})`).join(', ')}.`
+    return `${fields.map(({ name, type }) => `${code(name)} (${inlineText(type)})`).join(', ')}.`
   }
   const types = outputTypesOf(tool)
-  return types.length > 0 ? `${types.map(inline).join(', ')}.` : ''
+  return types.length > 0 ? `${types.map(inlineText).join(', ')}.` : ''
 }
 
-/** The errors only its owner knows of; those of the gateway stand together in one place. */
+/** The configured errors; those of the gateway have their own section. */
 function ownErrors({ words }: ToolDescription): string {
   if (!words.errors) return ''
   const lines = words.errors.map(({ code: name, description, resolution = '' }) => {
-    return [`${code(name)}: ${sentence(inline(description))}`, sentence(inline(resolution))].join(' ').trim()
+    return [`${code(name)}: ${sentence(inlineText(description))}`, sentence(inlineText(resolution))]
+      .join(' ')
+      .trim()
   })
   return `Errors:\n\n${bullets(lines)}`
 }
 
-/** What the gateway knows about calling it. */
+/** Facts of the gateway about calls of the tool. */
 function notes(tool: ToolDescription): string[] {
   const { classification, facts, words, effects } = tool
   const scopes = tool.scopes.map(code)
@@ -144,16 +146,16 @@ function notes(tool: ToolDescription): string[] {
   const cost = costOf(tool)
   const price = [cost?.units, cost?.label].filter((each) => each !== undefined).join(' ')
   return [
-    words.deprecated === undefined ? '' : `Deprecated: ${sentence(inline(words.deprecated))}`,
+    words.deprecated === undefined ? '' : `Deprecated: ${sentence(inlineText(words.deprecated))}`,
     classification.op === 'read'
-      ? 'Reads only.'
-      : `Side effects: ${effects.map(inline).join('; ') || 'none known'}. Risk: ${riskWords[classification.risk]}.`,
+      ? 'Read-only.'
+      : `Side effects: ${effects.map(inlineText).join('; ') || 'none known'}. Risk: ${riskWords[classification.risk]}.`,
     confirmationOf(tool),
     undoOf(tool),
     repetitionOf(tool),
     scopes.length > 0 ? `Scopes: ${listed(scopes)}.` : '',
-    facts.rates && facts.rates.length > 0 ? `Limit: ${listed(facts.rates.map(inline))}.` : '',
-    cost ? `Cost: ${price === '' ? cost.category.replace('_', ' ') : inline(price)}.` : '',
+    facts.rates && facts.rates.length > 0 ? `Limit: ${listed(facts.rates.map(inlineText))}.` : '',
+    cost ? `Cost: ${price === '' ? cost.category.replace('_', ' ') : inlineText(price)}.` : '',
     latency ? `Takes: ${latencyWords[latency]}.` : '',
     words.cli === undefined ? '' : `CLI equivalent: ${code(words.cli)}`,
     words.api === undefined ? '' : `API equivalent: ${code(words.api)}`,
@@ -166,36 +168,38 @@ const latencyWords = { instant: 'less than a second', seconds: 'seconds', minute
 
 function confirmationOf({ facts: { confirmation } }: ToolDescription): string {
   if (!confirmation) return ''
-  const who = confirmation.isOutOfBand ? 'Others are asked first, on a page' : 'A person is asked first'
-  return `${who}: "${inline(confirmation.message)}"`
+  const who = confirmation.isOutOfBand
+    ? 'Approval by others is required, on a page'
+    : 'Confirmation is required'
+  return `${who}: "${inlineText(confirmation.message)}"`
 }
 
 function undoOf({ facts: { undo }, undoneBy, classification }: ToolDescription): string {
   if (!undo) return classification.op === 'read' ? '' : 'Undo: none known.'
   const how = oneLine(undo.description)
-  const what = how === '' && undoneBy !== undefined ? code(undoneBy) : inline(how)
-  return `Undo: ${sentence(what)}${undo.isExact ? '' : ' Not everything is as before then.'}`
+  const what = how === '' && undoneBy !== undefined ? code(undoneBy) : inlineText(how)
+  return `Undo: ${sentence(what)}${undo.isExact ? '' : ' The previous state is not fully restored.'}`
 }
 
 function repetitionOf({ classification, facts }: ToolDescription): string {
   if (classification.op === 'read') return ''
-  if (classification.idempotent) return 'Repeating: the same call again changes nothing more.'
+  if (classification.idempotent) return 'Repeating: the same call has no further effect.'
   if (facts.isIdempotentWithKey === true)
-    return 'Repeating: only with the same idempotency key, else it acts twice.'
-  return 'Repeating: it acts again each time.'
+    return 'Repeating: only with the same idempotency key; otherwise it acts twice.'
+  return 'Repeating: each call acts again.'
 }
 
-/** Tools that belong together. */
+/** A group of related tools. */
 interface Group {
   readonly group: string
   readonly tools: readonly ToolDescription[]
 }
 
-/** How many tools are summed up, and how many others named. */
+/** How many tools are summarized, and how many others are named. */
 const MAX_SUMMARIZED_TOOLS = 20
 const MAX_NAMED_TOOLS = 300
 
-/** Tools by what they are about; where several servers are one, by the server. Lone tools are together. */
+/** Tools grouped by topic or, for several servers, by server. Single tools form one group. */
 export function grouped({ tools, parts, name }: ServerDescription): Group[] {
   const key = (tool: ToolDescription): string => (parts.length > 0 ? tool.upstream : tool.category)
   const all = new Map<string, ToolDescription[]>()
@@ -212,7 +216,7 @@ export function grouped({ tools, parts, name }: ServerDescription): Group[] {
   return [...others, rest]
 }
 
-/** Every tool with a few words: the first twenty each on a line, the others by their names. */
+/** A short list of all tools: the first twenty with a summary, the others by name. */
 export function quickReference(description: ServerDescription): string {
   if (description.tools.length === 0) return 'This server has no tools.'
   const groups = grouped(description)
@@ -224,28 +228,28 @@ export function quickReference(description: ServerDescription): string {
   let left = 0
   const parts = groups.map(({ group, tools }) => {
     const rest = tools.slice(share).map(({ name }) => code(name))
-    const kept = rest.slice(0, Math.max(0, MAX_NAMED_TOOLS - named))
-    named += kept.length
-    left += rest.length - kept.length
+    const listedNames = rest.slice(0, Math.max(0, MAX_NAMED_TOOLS - named))
+    named += listedNames.length
+    left += rest.length - listedNames.length
     const lines = bullets(tools.slice(0, share).map(toolLine))
-    const also = kept.length > 0 ? `\n- also ${kept.join(', ')}` : ''
-    return groups.length > 1 ? `**${inline(upper(group))}:**\n\n${lines}${also}` : `${lines}${also}`
+    const also = listedNames.length > 0 ? `\n- also ${listedNames.join(', ')}` : ''
+    return groups.length > 1 ? `**${inlineText(upper(group))}:**\n\n${lines}${also}` : `${lines}${also}`
   })
-  const more = left > 0 ? [`${left} more tools stand in tools/list.`] : []
+  const more = left > 0 ? [`${left} more tools are in tools/list.`] : []
   return [...parts, ...more].join('\n\n')
 }
 
-/** A tool on a line: what it does, and what there is to mind. */
+/** A tool on one line: summary and warnings. */
 function toolLine({ name, summary, classification, facts, isDeprecated }: ToolDescription): string {
   const minds = [
     classification.risk === 'destructive' ? 'destructive' : '',
-    facts.confirmation ? 'a person is asked first' : '',
+    facts.confirmation ? 'confirmation required' : '',
     isDeprecated ? 'deprecated' : '',
   ].filter((each) => each !== '')
-  return `${code(name)}: ${sentence(inline(summary))}${minds.length > 0 ? ` (${minds.join(', ')})` : ''}`
+  return `${code(name)}: ${sentence(inlineText(summary))}${minds.length > 0 ? ` (${minds.join(', ')})` : ''}`
 }
 
-/** What is deprecated comes last. */
+/** Deprecated tools come last. */
 function last(tools: readonly ToolDescription[]): ToolDescription[] {
   return tools.toSorted((one, other) => Number(one.isDeprecated) - Number(other.isDeprecated))
 }

@@ -1,11 +1,11 @@
-/** The sections of guides, in their order. */
+/** The sections of guides, in order. */
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { alternativeAccess } from '../formats/dashdash.ts'
 import { linksIn, type ServerDescription, type Section } from '../model/description.ts'
 import { isApart } from '../model/facts.ts'
 import { wireFailures } from '../model/failures.ts'
-import { bullets, code, inline, oneLine, sentence, upper, jsonBlock, listed } from '../model/text.ts'
+import { bullets, code, inlineText, oneLine, sentence, upper, jsonBlock, listed } from '../model/text.ts'
 import { accessSections, bestPractices } from './practices.ts'
 import {
   grouped,
@@ -16,10 +16,10 @@ import {
   toolSignature,
 } from './reference.ts'
 
-/** Whether the reference of tools is whole, or each tool stands on one line. */
+/** Whether the tool reference is complete, or one line per tool. */
 export type Detail = 'full' | 'signatures'
 
-/** All sections of a document that have something in them. */
+/** All sections of a document that are not empty. */
 export function sectionsOf(description: ServerDescription, detail: Detail = 'full'): Section[] {
   const all = [
     whenToUse(description),
@@ -37,29 +37,29 @@ export function sectionsOf(description: ServerDescription, detail: Detail = 'ful
 
 /** When to use it, and when not. */
 export function whenToUse({ useWhen, notFor, parts, front }: ServerDescription): Section {
-  const asks = useWhen.length > 0 ? useWhen.map(upper) : ['Work with what this server is for']
+  const requests = useWhen.length > 0 ? useWhen.map(upper) : ['Do something that this server is for']
   const one = isApart({ front, parts })
-    ? 'Use one of these servers when the user asks for what it does'
-    : 'Use this endpoint when the user asks for what one of its servers does'
+    ? 'Use one of these servers if the request of the user matches its purpose'
+    : 'Use this endpoint if the request of the user matches the purpose of one of its servers'
   const uses =
     parts.length > 0
       ? `${one}:\n\n${bullets(parts.map(partLine))}`
-      : `Use this server when the user asks to:\n\n${bullets(asks.map(inline))}`
+      : `Use this server when the user asks to:\n\n${bullets(requests.map(inlineText))}`
   const others =
     notFor.length > 0
-      ? `Do NOT use ${parts.length > 0 ? 'it' : 'this server'} for:\n\n${bullets(notFor.map((each) => inline(upper(each))))}`
+      ? `Do NOT use ${parts.length > 0 ? 'it' : 'this server'} for:\n\n${bullets(notFor.map((each) => inlineText(upper(each))))}`
       : ''
   return {
     key: 'whenToUse',
     heading: 'When to Use',
     markdown: [uses, others].filter((part) => part !== '').join('\n\n'),
-    data: { whenToUse: asks, whenNotToUse: notFor },
+    data: { whenToUse: requests, whenNotToUse: notFor },
   }
 }
 
 function partLine({ name, purpose, useWhen, isUp }: ServerDescription): string {
-  const asks = useWhen.length > 0 ? ` Such as: ${useWhen.map(inline).join('; ')}.` : ''
-  return `**${inline(name)}**${isUp ? '' : ' (unavailable just now)'}: ${inline(purpose)}${asks}`
+  const examples = useWhen.length > 0 ? ` Such as: ${useWhen.map(inlineText).join('; ')}.` : ''
+  return `**${inlineText(name)}**${isUp ? '' : ' (currently unavailable)'}: ${inlineText(purpose)}${examples}`
 }
 
 function reference(description: ServerDescription): Section {
@@ -80,9 +80,9 @@ function tools(description: ServerDescription, detail: Detail): Section {
   const markdown =
     detail === 'full'
       ? [QUOTATION_NOTICE, ...description.tools.map(toolReference)].join('\n\n')
-      : `${bullets(description.tools.map(toolSignature))}\n\nFor one tool in full, ask for the section of its name.`
+      : `${bullets(description.tools.map(toolSignature))}\n\nFor the details of one tool, request the section with its name.`
   const data =
-    detail === 'full' ? description.tools.map(toolData) : 'For one tool, ask for the section of its name.'
+    detail === 'full' ? description.tools.map(toolData) : 'For one tool, request the section with its name.'
   const isEmpty = description.tools.length === 0
   return {
     key: 'toolReference',
@@ -92,13 +92,13 @@ function tools(description: ServerDescription, detail: Detail): Section {
   }
 }
 
-/** How many resources and prompts are named. */
+/** The maximum number of listed resources and prompts. */
 const MAX_ENTRIES = 100
 
 function resources({ resources: own, templates }: ServerDescription): Section {
   const lines = [...own, ...templates].slice(0, MAX_ENTRIES).map((each) => {
     const about = oneLine(each.description) || oneLine(each.title) || oneLine(each.name)
-    return `${code(each.uri ?? each.uriTemplate)}${about === '' ? '' : `: ${sentence(inline(about))}`}`
+    return `${code(each.uri ?? each.uriTemplate)}${about === '' ? '' : `: ${sentence(inlineText(about))}`}`
   })
   const left = own.length + templates.length - lines.length
   const more = left > 0 ? [`and ${left} more, in resources/list`] : []
@@ -130,17 +130,17 @@ function prompts({ prompts: own }: ServerDescription): Section {
     return { name: oneLine(prompt.name), description: about, arguments: names }
   })
   const lines = known.map(({ name, description, arguments: given }) => {
-    const shown = given.map((each) => (each.required ? each.name : `${each.name}?`)).join(', ')
-    return `${code(`${name}(${shown})`)}${description === '' ? '' : `: ${sentence(inline(description))}`}`
+    const argumentList = given.map((each) => (each.required ? each.name : `${each.name}?`)).join(', ')
+    return `${code(`${name}(${argumentList})`)}${description === '' ? '' : `: ${sentence(inlineText(description))}`}`
   })
   return { key: 'prompts', heading: 'Prompts', markdown: bullets(lines), data: { prompts: known } }
 }
 
-/** Other ways to the same come first. */
+/** The order of links: alternatives come first. */
 const order = ['cli', 'api', 'web', 'homepage', 'repository', 'documentation', 'statusPage'] as const
 
 function alternatives(description: ServerDescription): Section {
-  const lines = linksIn(description.links, order).map(({ label, url }) => `${label}: ${inline(url)}`)
+  const lines = linksIn(description.links, order).map(({ label, url }) => `${label}: ${inlineText(url)}`)
   return {
     key: 'alternativeAccess',
     heading: 'Alternative Access Methods',
@@ -161,7 +161,7 @@ function practices(description: ServerDescription): Section {
 
 // Sections about rate limits and errors.
 
-/** What limits calls, and how they fail. */
+/** The sections about rate limits and errors. */
 function failureSections(description: ServerDescription): Section[] {
   return [rateLimits(description), errorHandling(description)]
 }
@@ -171,15 +171,15 @@ function rateLimits({ front, tools }: ServerDescription): Section {
     facts.rates && facts.rates.length > 0 ? [{ name, rates: facts.rates }] : [],
   )
   const lines = [
-    front.rates.length > 0 ? `All calls of one caller: ${listed(front.rates.map(inline))}.` : '',
-    ...own.slice(0, 50).map(({ name, rates }) => `${code(name)}: ${listed(rates.map(inline))}.`),
-    ...front.limits.map((limit) => sentence(inline(limit))),
+    front.rates.length > 0 ? `All calls of one caller: ${listed(front.rates.map(inlineText))}.` : '',
+    ...own.slice(0, 50).map(({ name, rates }) => `${code(name)}: ${listed(rates.map(inlineText))}.`),
+    ...front.limits.map((limit) => sentence(inlineText(limit))),
   ].filter((line) => line !== '')
   const isRated = front.rates.length > 0 || own.length > 0
-  const unset = 'The gateway sets no rate limit here; the server behind it may have its own.'
+  const unset = 'The gateway sets no rate limit here; the server may have its own.'
   const markdown = [
     bullets(isRated ? lines : [unset, ...lines]),
-    isRated ? `A call over the limit is answered with:\n\n${jsonBlock(limitError())}` : '',
+    isRated ? `A call over the limit fails with:\n\n${jsonBlock(limitError())}` : '',
   ]
   return {
     key: 'rateLimits',
@@ -212,7 +212,7 @@ function errorHandling(description: ServerDescription): Section {
       .join(' ')
   })
   const intro =
-    'Errors with a number come as JSON-RPC errors, with details in `error.data`; the others as results with `isError: true`. Each has a `code`, a `category` and, where trying again helps, `retry_after_seconds`. Only `transient` and `rate_limited` ones are worth trying again unchanged.'
+    'Errors with a number are JSON-RPC errors, with details in `error.data`; the others are results with `isError: true`. Each has a `code`, a `category` and, if a retry can succeed, `retry_after_seconds`. Retry only `transient` and `rate_limited` errors unchanged.'
   return {
     key: 'errorHandling',
     heading: 'Error Handling',

@@ -1,4 +1,4 @@
-/** Chooses among the configured kinds of credentials: listed tokens, JWTs, introspection, passwords. */
+/** Authenticates requests by the configured kinds of credentials: listed tokens, JWTs, introspection, passwords. */
 import { LRUCache } from 'lru-cache'
 import { createHash, timingSafeEqual, hash, scrypt } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
@@ -27,16 +27,16 @@ import {
   CLOCK_SKEW,
 } from './verified.ts'
 
-/** Tells who makes a request. */
+/** Determines the principal of a request. */
 interface Authenticator {
   /**
-   * Who calls an endpoint: at once where the token is known already.
+   * The principal of a request to an endpoint; synchronous if the token is cached.
    * @throws AUTHENTICATION_REQUIRED, TOKEN_EXPIRED, SERVER_UNAVAILABLE, OVERLOADED
    */
   caller(incoming: IncomingMessage, upstream: string | undefined): Principal | Promise<Principal>
-  /** Who uses a service path: as above, or with a name and password. */
+  /** The principal of a request to a service path, which also accepts a name and password. */
   serviceAccount(incoming: IncomingMessage): Principal | Promise<Principal>
-  /** What it needs. */
+  /** The dependencies for readiness checks. */
   readonly probes: Probes
 }
 
@@ -46,10 +46,10 @@ interface Options {
   now(): number
 }
 
-/** Who calls without a token where lists are open to all; may do nothing that needs a scope. */
+/** The principal without a token, if lists are public; it has no scopes. */
 export const anonymousCaller: Principal = { id: 'anonymous', scopes: new Set() }
 
-/** Checks credentials by the settings. */
+/** Creates an authenticator for the settings. */
 export function createAuthenticator({ auth, resources, now }: Options): Authenticator {
   if (!isProtected(auth) && auth.users.length === 0)
     return { caller: () => anonymous, serviceAccount: () => anonymous, probes: {} }
@@ -58,7 +58,7 @@ export function createAuthenticator({ auth, resources, now }: Options): Authenti
   const check = createPasswords(auth.users)
   const isOpen = auth.anonymous.length > 0
 
-  // The header of the last request on each connection: to tell that it is the same costs less than its hash.
+  // The header of the last request on each connection: comparing it is cheaper than hashing the token.
   const lasts = new WeakMap<object, { readonly header: string | undefined; readonly verified: Verified }>()
 
   const find = (incoming: IncomingMessage, token: string): Verified | Promise<Verified> => {
@@ -78,7 +78,7 @@ export function createAuthenticator({ auth, resources, now }: Options): Authenti
     const found = find(incoming, token)
     const admit = ({ principal, audiences }: Verified): Principal => {
       if (audiences && !resources.accepts(audiences, upstream))
-        throw unauthorized('audience', 'The token is meant for another server.')
+        throw unauthorized('audience', 'The token is for another audience.')
       return principal
     }
     return found instanceof Promise ? found.then(admit) : admit(found)
@@ -96,7 +96,7 @@ export function createAuthenticator({ auth, resources, now }: Options): Authenti
   }
 }
 
-/** How long an answer about a token counts, in milliseconds: its issuer may take it back. */
+/** How long an introspection result is valid, in milliseconds: the issuer may revoke the token. */
 const INTROSPECTION_TTL_MS = 60_000
 
 function verifier(
@@ -107,20 +107,20 @@ function verifier(
   const { jwt, introspect, scopeMap } = auth
   const listed = createListed(auth.tokens)
   const readJwt = jwt && keys && createJwtReader({ settings: jwt, keys, now })
-  const ask = introspect && createIntrospection(introspect, now)
+  const introspectToken = introspect && createIntrospection(introspect, now)
 
   return async (token) => {
     checkToken(token)
     const found = listed(token)
     if (found) return found
-    if (jwt && readJwt && (isJwt(token) || !ask)) {
+    if (jwt && readJwt && (isJwt(token) || !introspectToken)) {
       const claims = await readJwt(token)
       const until = expiry(claims.exp, now() + MAX_CACHE_MS)
       const principal = principalOf(token, claims, jwt.scopeClaim, scopeMap)
       return { principal, audiences: audiencesIn(claims.aud), until }
     }
-    if (!introspect || !ask) throw unauthorized('unknown_token', 'The token is not known here.')
-    const claims = await ask(token)
+    if (!introspect || !introspectToken) throw unauthorized('unknown_token', 'The token is unknown.')
+    const claims = await introspectToken(token)
     const isBound = claims.aud !== undefined || introspect.requiresAudience
     return {
       principal: principalOf(token, claims, 'scope', scopeMap),
@@ -138,12 +138,12 @@ function keysOf(jwt: NonNullable<AuthSettings['jwt']>, now: () => number): Keys 
   return createKeys({ load: () => fetchKeys(jwt), now })
 }
 
-/** Whether a token has the form of a signed one. */
+/** Whether a token has the form of a JWT. */
 function isJwt(token: string): boolean {
   return token.startsWith('ey') && token.split('.').length === 3
 }
 
-/** Finds tokens in the configured list of hashes. */
+/** Verifies tokens against the configured list of hashes. */
 function createListed(tokens: readonly ListedToken[]): (token: string) => Verified | undefined {
   const entries = tokens.map(({ hash, id, scopes }) => {
     const [, salt = '', digest = ''] = hash.reveal().split(':')
@@ -157,17 +157,17 @@ function createListed(tokens: readonly ListedToken[]): (token: string) => Verifi
   }
 }
 
-// Passwords of users: scrypt, a few at a time, and a pause after wrong ones.
+// Passwords of users: scrypt with limited concurrency, and a limit on wrong passwords.
 
-/** How many passwords are tried side by side: each one costs some 50 ms of a core. */
+/** How many passwords are verified concurrently: each takes about 50 ms of a core. */
 const MAX_CONCURRENT_CHECKS = 4
 
-/** How many wrong passwords of one name are looked at in a minute. */
+/** How many wrong passwords are accepted for one name per minute. */
 const WRONG_PASSWORDS = 10
 
 const derive = promisify<string, string, number, Buffer>(scrypt)
 
-/** Checks names and passwords. The result throws AUTHENTICATION_REQUIRED, OVERLOADED, RATE_LIMIT_EXCEEDED. */
+/** Creates a verifier of names and passwords; it throws AUTHENTICATION_REQUIRED, OVERLOADED, RATE_LIMIT_EXCEEDED. */
 export function createPasswords(
   users: readonly BasicUser[],
 ): (credentials: { readonly name: string; readonly password: string }) => Promise<Principal> {
@@ -181,11 +181,11 @@ export function createPasswords(
     if (found) return found
     tries.check(name)
     if (running >= MAX_CONCURRENT_CHECKS)
-      throw new GatewayError('OVERLOADED', 'Too many passwords are checked right now.')
+      throw new GatewayError('OVERLOADED', 'Too many passwords are being verified.')
     running++
     try {
       const user = users.find((each) => each.name === name)
-      // Work is done for unknown names too, so that they cannot be told by the time it takes.
+      // Unknown names take the same time, so that timing does not reveal which names exist.
       const [, salt = '', digest = ''] = (
         user?.passwordHash.reveal() ?? `scrypt:nobody:${'0'.repeat(64)}`
       ).split(':')
@@ -203,24 +203,24 @@ export function createPasswords(
   }
 }
 
-// Asks the issuer about opaque tokens (RFC 7662), with a cache of good and bad ones.
+// Token introspection (RFC 7662), with a cache of valid and invalid tokens.
 
 type Claims = Readonly<Record<string, unknown>>
 
-/** How many tokens are asked about at once. */
+/** How many introspection requests may be in flight. */
 const MAX_CONCURRENT_REQUESTS = 32
-/** How long nothing is asked after a failure, in milliseconds. */
+/** The pause after a failed introspection request, in milliseconds. */
 const FAILURE_PAUSE_MS = 1000
 
 /**
- * Asks the issuer about a token (RFC 7662): what it says of one that is in force. The result throws
+ * Creates a function that returns the claims of an active token from its issuer (RFC 7662). It throws
  * AUTHENTICATION_REQUIRED, TOKEN_EXPIRED, SERVER_UNAVAILABLE.
  */
 function createIntrospection(
   { url, clientId, clientSecret }: IntrospectSettings,
   now: () => number,
 ): (token: string) => Promise<Claims> {
-  // RFC 6749 §2.3.1: both are encoded as in a form before they are joined.
+  // RFC 6749 §2.3.1: both are form-encoded before they are joined.
   const encoded = [clientId, clientSecret.reveal()].map((part) => formEncoded(part)).join(':')
   const headers = {
     authorization: `Basic ${Buffer.from(encoded).toString('base64')}`,
@@ -231,18 +231,18 @@ function createIntrospection(
 
   return async (token) => {
     if (running >= MAX_CONCURRENT_REQUESTS || now() < until)
-      throw unavailable('Tokens cannot be checked right now.')
+      throw unavailable('Tokens cannot be verified at the moment.')
     running++
     const body = new URLSearchParams({ token, token_type_hint: 'access_token' }).toString()
     const request = fetchJson(url, { method: 'POST', headers, body })
     const claims = await request
       .catch((error: unknown) => {
-        // Whoever sends tokens that are not taken must not keep others from being asked about.
+        // Tokens that the issuer rejects must not block the introspection of others.
         if (!isAboutToken(error)) until = now() + FAILURE_PAUSE_MS
-        throw unavailable('Tokens cannot be checked right now.', error)
+        throw unavailable('Tokens cannot be verified at the moment.', error)
       })
       .finally(() => running--)
-    if (claims.active !== true) throw unauthorized('inactive', 'The token is not in force.')
+    if (claims.active !== true) throw unauthorized('inactive', 'The token is not active.')
     const seconds = now() / 1000
     if (typeof claims.exp === 'number' && claims.exp + CLOCK_SKEW <= seconds)
       throw unauthorized('expired', 'The token has expired.')
@@ -252,7 +252,7 @@ function createIntrospection(
   }
 }
 
-/** Whether an answer is about what was asked, not about who asks or how often. */
+/** Whether an error status is about the token, not about the client or its request rate. */
 function isAboutToken(error: unknown): boolean {
   if (!(error instanceof StatusError) || error.status === 401 || error.status === 429) return false
   return error.status >= 400 && error.status < 500
@@ -262,12 +262,12 @@ function formEncoded(text: string): string {
   return new URLSearchParams({ text }).toString().slice('text='.length)
 }
 
-/** How many tokens are remembered, good and bad. */
+/** How many tokens are cached, valid and invalid. */
 const MAX_ACCEPTED_TOKENS = 10_000
 const MAX_REJECTED_TOKENS = 2000
-/** How long a bad token stays refused without another look, in milliseconds. */
+/** How long an invalid token is rejected without another verification, in milliseconds. */
 const REJECTED_TTL_MS = 10_000
-/** How many tokens are looked at side by side. */
+/** How many tokens are verified concurrently. */
 const INTROSPECTION_MAX_CONCURRENT_CHECKS = 256
 
 interface IntrospectionOptions {
@@ -276,8 +276,8 @@ interface IntrospectionOptions {
 }
 
 /**
- * Remembers which tokens are good, by their hashes: at once for a token that is known, else when it was looked at.
- * The result throws what `verify` throws, and OVERLOADED when too many are under way.
+ * Caches the results of `verify` by the hashes of tokens: synchronous for a cached token, a promise otherwise. It
+ * throws what `verify` throws, and OVERLOADED if too many verifications are in flight.
  */
 export function createTokenCache({
   verify,
@@ -295,7 +295,7 @@ export function createTokenCache({
       good.set(key, { ...verified, until: Math.min(verified.until, now() + MAX_CACHE_MS) })
       return verified
     } catch (error) {
-      // What could not be checked is not bad.
+      // A token that could not be verified is not invalid.
       const isBad = error instanceof GatewayError && error.category === 'auth_required'
       if (isBad) bad.set(key, { error, until: now() + REJECTED_TTL_MS })
       throw error
@@ -323,32 +323,32 @@ export function createTokenCache({
 }
 
 function overloaded(): GatewayError {
-  return new GatewayError('OVERLOADED', 'Too many tokens are checked right now.', { reason: 'overloaded' })
+  return new GatewayError('OVERLOADED', 'Too many tokens are being verified.', { reason: 'overloaded' })
 }
 
-// Reads credentials from headers (RFC 6750, RFC 7617). Those in a query are refused.
+// Reads credentials from headers (RFC 6750, RFC 7617). Credentials in a query are rejected.
 
-/** The longest token that is looked at, in characters. */
+/** The maximum length of a token, in characters. */
 const MAX_TOKEN_LENGTH = 16 * 1024
 
 type Headed = Pick<IncomingMessage, 'headers'>
 
-/** The bearer token of a request; nothing where it has no credentials. @throws AUTHENTICATION_REQUIRED */
+/** The bearer token of a request; undefined without credentials. @throws AUTHENTICATION_REQUIRED */
 export function bearerToken({ headers }: Headed): string | undefined {
   const { authorization } = headers
   if (authorization === undefined) return undefined
   if (!/^bearer /i.test(authorization))
-    throw unauthorized('scheme', 'Authentication is required with a bearer token.')
+    throw unauthorized('scheme', 'Authentication with a bearer token is required.')
   if (authorization.length > MAX_TOKEN_LENGTH) throw unauthorized('too_large', 'The token is too long.')
   return authorization.slice('bearer '.length).trimStart()
 }
 
-/** Refuses what can be no token (RFC 6750 §2.1: b64token). @throws AUTHENTICATION_REQUIRED */
+/** Rejects a malformed token (RFC 6750 §2.1: b64token). @throws AUTHENTICATION_REQUIRED */
 export function checkToken(token: string): void {
-  if (!/^[A-Za-z0-9._~+/-]+=*$/.test(token)) throw unauthorized('malformed', 'This is not a bearer token.')
+  if (!/^[A-Za-z0-9._~+/-]+=*$/.test(token)) throw unauthorized('malformed', 'The bearer token is malformed.')
 }
 
-/** Refuses several credentials: proxies and servers do not agree on which of them counts. @throws INVALID_REQUEST */
+/** Rejects several credentials: proxies and servers disagree about which one applies. @throws INVALID_REQUEST */
 export function checkHeaders({ rawHeaders }: Pick<IncomingMessage, 'rawHeaders'>): void {
   let count = 0
   for (let at = 0; at < rawHeaders.length; at += 2) {
@@ -364,23 +364,23 @@ export function checkHeaders({ rawHeaders }: Pick<IncomingMessage, 'rawHeaders'>
 
 const NAME = 'authorization'
 
-const telling =
+const credentialParameter =
   /^(?:access_?token|token|id_?token|refresh_?token|auth_?token|session_?token|bearer|jwt|authorization|api_?key|apikey|client_?secret|secret|password)$/i
 
-/** Refuses credentials in a URL, which ends up in logs and histories. @throws INVALID_REQUEST */
+/** Rejects credentials in a URL, because URLs appear in logs and histories. @throws INVALID_REQUEST */
 export function checkQuery(url = ''): void {
   const start = url.indexOf('?')
   if (start < 0) return
   for (const name of new URLSearchParams(url.slice(start)).keys()) {
-    if (!telling.test(name)) continue
-    throw new GatewayError('INVALID_REQUEST', 'Invalid request: a URL must not hold credentials.', {
+    if (!credentialParameter.test(name)) continue
+    throw new GatewayError('INVALID_REQUEST', 'Invalid request: a URL must not contain credentials.', {
       suggestion: 'Send the token as Authorization: Bearer <token>.',
       reason: 'query',
     })
   }
 }
 
-/** A name and password (RFC 7617); nothing where the request has others or no credentials. */
+/** The name and password of a request (RFC 7617); undefined with other or no credentials. */
 export function basicCredentials({
   headers,
 }: Headed): { readonly name: string; readonly password: string } | undefined {

@@ -1,6 +1,6 @@
 /**
- * Verifies JWTs with the keys of their issuer (RFC 7519, RFC 9068). Keys are cached, refreshed ahead of time,
- * and fetched for unknown ids at a bounded rate.
+ * Verifies JWTs with the keys of their issuer (RFC 7519, RFC 9068). Keys are cached, refreshed before they expire,
+ * and fetched for unknown key ids at a bounded rate.
  */
 import type {
   errors,
@@ -18,15 +18,15 @@ import { type Reason, unauthorized, CLOCK_SKEW, isName, unavailable } from './ve
 
 interface Options {
   readonly settings: JwtSettings
-  /** The issuer's keys, where the tokens are not signed with a shared one. */
+  /** The issuer's keys; absent if tokens are signed with a shared secret. */
   readonly keys: FindKey
   now(): number
 }
 
-/** The claims of a token, once it is known to be the issuer's and in force. */
+/** The claims of a verified token. */
 type ReadJwt = (token: string) => Promise<JWTPayload>
 
-/** Checks signature, issuer and times of signed tokens. The result throws AUTHENTICATION_REQUIRED, TOKEN_EXPIRED. */
+/** Creates a function that verifies signature, issuer and times of JWTs; it throws AUTHENTICATION_REQUIRED, TOKEN_EXPIRED. */
 export function createJwtReader({ settings, keys, now }: Options): ReadJwt {
   const { issuer, algorithms, secret, requiredClaims } = settings
   const shared = secret && new TextEncoder().encode(secret.reveal())
@@ -34,29 +34,30 @@ export function createJwtReader({ settings, keys, now }: Options): ReadJwt {
   const names = required.filter((claim) => naming.has(claim))
   const options: JWTVerifyOptions = {
     issuer,
-    // An explicit list: neither `none` nor, beside public keys, a shared key is ever taken.
+    // An explicit list: `none` is never accepted, nor a shared secret together with public keys.
     algorithms: [...algorithms],
     clockTolerance: CLOCK_SKEW,
     requiredClaims: required,
   }
   return async (token) => {
-    // Loaded for the first token: who takes none need not have it.
+    // Loaded on demand: gateways without JWTs do not need it.
     const jose = await import('jose')
     const { decodeJwt, jwtVerify } = jose
-    // Decoders leave padding out of account, and the signature does not cover it (RFC 7515 section 2).
-    if (!COMPACT.test(token)) throw unauthorized('malformed', 'The token is not a signed token.')
+    // Decoders ignore padding, and the signature does not cover it (RFC 7515 section 2).
+    if (!COMPACT.test(token)) throw unauthorized('malformed', 'The token is not a signed JWT.')
     try {
-      // Costs little, and spares the keys: tokens of others never ask for any.
-      if (decodeJwt(token).iss !== issuer) throw unauthorized('issuer', 'The token is of another issuer.')
+      // A cheap check first: tokens of other issuers never trigger a fetch of keys.
+      if (decodeJwt(token).iss !== issuer) throw unauthorized('issuer', 'The token is from another issuer.')
       const at = { ...options, currentDate: new Date(now()) }
       const { payload, protectedHeader } = shared
         ? await jwtVerify(token, shared, at)
         : await jwtVerify(token, keys, at)
-      if (!isForAccess(protectedHeader.typ)) throw unauthorized('malformed', 'This is no access token.')
+      if (!isForAccess(protectedHeader.typ))
+        throw unauthorized('malformed', 'The token is not an access token.')
       if (!names.every((claim) => isName(payload[claim]))) throw unauthorized('claims', LACKING)
       const { iat } = payload
       if (typeof iat !== 'number' || iat > now() / 1000 + CLOCK_SKEW)
-        throw unauthorized('not_yet_valid', 'The token is of the future.')
+        throw unauthorized('not_yet_valid', 'The token was issued in the future.')
       return payload
     } catch (error) {
       throw error instanceof jose.errors.JOSEError ? refusalOf(error, jose.errors) : error
@@ -64,13 +65,13 @@ export function createJwtReader({ settings, keys, now }: Options): ReadJwt {
   }
 }
 
-/** A signed token: three parts in base64url, without padding. */
+/** A JWT: three parts in base64url, without padding. */
 const COMPACT = /^[\w-]+\.[\w-]+\.[\w-]+$/
 
-/** The claims that say who calls. */
+/** The claims that identify the caller. */
 const naming: ReadonlySet<string> = new Set(['sub', 'client_id'])
 
-/** Tokens of other kinds have types of their own (RFC 8725 §3.11); access tokens may have none. */
+/** Other kinds of tokens have other types (RFC 8725 §3.11); access tokens may have none. */
 function isForAccess(type: unknown): boolean {
   return type === undefined || (typeof type === 'string' && /^(?:jwt|.*at\+jwt)$/i.test(type))
 }
@@ -79,7 +80,7 @@ type Errors = typeof errors
 
 function refusalOf(error: errors.JOSEError, known: Errors): GatewayError {
   const reason = reasonOf(error, known)
-  return unauthorized(reason, words[reason] ?? 'The token is not a signed token.', error)
+  return unauthorized(reason, words[reason] ?? 'The token is not a signed JWT.', error)
 }
 
 function reasonOf(error: errors.JOSEError, errors: Errors): Reason {
@@ -94,24 +95,24 @@ function reasonOf(error: errors.JOSEError, errors: Errors): Reason {
   return error.claim === 'nbf' ? 'not_yet_valid' : 'claims'
 }
 
-const LACKING = 'The token lacks a claim.'
+const LACKING = 'The token lacks a required claim.'
 
 const words: Partial<Record<Reason, string>> = {
   expired: 'The token has expired.',
-  signature: 'The signature of the token is wrong.',
+  signature: 'The signature of the token is invalid.',
   unknown_key: 'The token is signed with an unknown key.',
-  algorithm: 'The token is signed in a way that is not taken.',
-  issuer: 'The token is of another issuer.',
+  algorithm: 'The signature algorithm of the token is not accepted.',
+  issuer: 'The token is from another issuer.',
   not_yet_valid: 'The token is not valid yet.',
   claims: LACKING,
 }
 
-/** Finds the key a token was signed with. */
+/** Finds the verification key of a token. */
 export type FindKey = (header?: JWSHeaderParameters, token?: FlattenedJWSInput) => Promise<CryptoKey>
 
 /** The keys of an issuer. */
 export interface Keys extends FindKey {
-  /** Whether there are keys; fetches them where there are none yet. */
+  /** Whether keys are available; fetches them if necessary. */
   works(): Promise<boolean>
 }
 
@@ -121,16 +122,16 @@ interface KeysOptions {
   now(): number
 }
 
-/** How long keys are used, and from when on they are fetched anew in the background, in milliseconds. */
+/** How long keys are used, and the age at which they are refreshed in the background, in milliseconds. */
 const MAX_KEY_AGE_MS = 10 * 60_000
 const KEYS_STALE_MS = 5 * 60_000
-/** How long nothing is fetched after a token named an unknown key, or after a failure: at first and at most. */
+/** The backoff after an unknown key id or a failure, first and maximum, in milliseconds. */
 const FIRST_RETRY_DELAY_MS = 1000
 const MAX_RETRY_DELAY_MS = 60_000
 
 /**
- * The keys of an issuer, fetched when they are needed. Callers cannot make it fetch more often than its waits
- * allow, whatever keys they name. The result throws jose's errors, and SERVER_UNAVAILABLE where there are no keys.
+ * The keys of an issuer, fetched on demand. The backoff limits how often unknown key ids cause a fetch. The result
+ * throws jose's errors, and SERVER_UNAVAILABLE if there are no keys.
  */
 export function createKeys({ load, now }: KeysOptions): Keys {
   let keys: FindKey | undefined
@@ -142,7 +143,7 @@ export function createKeys({ load, now }: KeysOptions): Keys {
   const fetchKeys = async (): Promise<void> => {
     try {
       const [loaded, { createLocalJWKSet }] = await Promise.all([load(), import('jose')])
-      // It checks the shape of the whole set.
+      // createLocalJWKSet validates the shape of the set.
       keys = createLocalJWKSet(loaded as JSONWebKeySet)
       loadedAt = now()
       failures.reset()
@@ -174,7 +175,7 @@ export function createKeys({ load, now }: KeysOptions): Keys {
     } catch (error) {
       const { errors } = await import('jose')
       if (!(error instanceof errors.JWKSNoMatchingKey)) throw error
-      // Those who come while keys are fetched learn from that fetch too.
+      // Concurrent callers share a fetch in flight.
       if (!pending) {
         if (!failures.isOver) throw noKeys()
         if (!misses.isOver) throw error
@@ -195,10 +196,10 @@ export function createKeys({ load, now }: KeysOptions): Keys {
 }
 
 function noKeys(cause?: unknown): GatewayError {
-  return unavailable('The keys that tokens are checked with cannot be had.', cause)
+  return unavailable('The keys for token verification are unavailable.', cause)
 }
 
-/** A time in which something is not done again, twice as long each time. */
+/** An exponential backoff. */
 interface Wait {
   readonly isOver: boolean
   lengthen(): void
@@ -223,14 +224,14 @@ function createWait(now: () => number): Wait {
   }
 }
 
-// Finds the keys of an issuer by its metadata (RFC 8414, OpenID Connect Discovery).
+// Discovers the keys of an issuer by its metadata (RFC 8414, OpenID Connect Discovery).
 
-/** Fetches the keys of an issuer, from where the configuration or its metadata says. @throws */
+/** Fetches the keys of an issuer, from the configured URL or the one in its metadata. @throws if they cannot be fetched */
 export async function fetchKeys({ issuer, jwks }: Pick<JwtSettings, 'issuer' | 'jwks'>): Promise<unknown> {
   return fetchJson(jwks ?? (await findKeys(issuer)))
 }
 
-/** Why the tokens of an issuer cannot be checked just now; nothing where its keys can be had, or none are needed. */
+/** Why the tokens of an issuer cannot be verified; undefined if its keys are available or not needed. */
 export async function issuerProblem(jwt: JwtSettings | undefined): Promise<string | undefined> {
   if (!jwt || jwt.secret) return undefined
   try {
@@ -240,20 +241,20 @@ export async function issuerProblem(jwt: JwtSettings | undefined): Promise<strin
   } catch (error) {
     const { message, cause } = error instanceof Error ? error : new Error(String(error))
     const why = cause instanceof Error && cause.message !== '' ? `${message}: ${cause.message}` : message
-    return `the keys of this issuer cannot be had, so no token can be checked: ${why}`
+    return `the keys of this issuer cannot be fetched, so no token can be verified: ${why}`
   }
 }
 
-/** Finds where an issuer keeps its keys, through its metadata (RFC 8414, then OpenID Connect Discovery). */
+/** Finds the URL of an issuer's keys in its metadata (RFC 8414, then OpenID Connect Discovery). */
 async function findKeys(issuer: string): Promise<string> {
   for (const url of metadataUrls(issuer)) {
     const metadata = await fetchJson(url).catch(absent)
     if (!metadata) continue
-    // RFC 8414 §3.3: metadata of another issuer must not be used.
+    // RFC 8414 §3.3: metadata with another issuer must not be used.
     if (metadata.issuer !== issuer) throw new Error(`${url} is the metadata of another issuer`)
     if (typeof metadata.jwks_uri === 'string') return metadata.jwks_uri
   }
-  throw new Error(`${issuer} has no metadata that names its keys`)
+  throw new Error(`${issuer} has no metadata with a jwks_uri`)
 }
 
 function metadataUrls(issuer: string): readonly string[] {

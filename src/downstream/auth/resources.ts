@@ -1,6 +1,5 @@
 /**
- * The endpoints as protected resources (RFC 9728): identifiers, metadata, and whether a token is meant for
- * one.
+ * The endpoints as protected resources (RFC 9728): identifiers, metadata, and whether an audience matches one.
  */
 import type { IncomingMessage } from 'node:http'
 import type { AuthSettings } from '../../core/auth-settings.ts'
@@ -9,17 +8,17 @@ import { isLoopback } from '../http/origin.ts'
 
 const WELL_KNOWN = '/.well-known/oauth-protected-resource'
 
-/** The endpoints as protected resources (RFC 9728): their names and metadata. */
+/** The endpoints as protected resources (RFC 9728). */
 export interface Resources {
-  /** Whether a token for one of these may be used at an endpoint. */
+  /** Whether a token with one of these audiences is valid for an endpoint. */
   accepts(audiences: readonly string[], upstream: string | undefined): boolean
-  /** Where the metadata of an endpoint is; nothing where clients cannot get tokens by themselves. */
+  /** The URL of the metadata of an endpoint; undefined if clients cannot obtain tokens. */
   metadataUrl(incoming: IncomingMessage, upstream: string | undefined): string | undefined
-  /** The metadata of an endpoint; nothing where clients cannot get tokens by themselves. */
+  /** The metadata of an endpoint; undefined if clients cannot obtain tokens. */
   metadata(incoming: IncomingMessage, upstream: string | undefined): Record<string, unknown> | undefined
 }
 
-/** Names the endpoints; `port` is the one that is listened on. */
+/** Creates the identifiers of the endpoints; `port` is the port of the listener. */
 export function createResources(auth: AuthSettings, listen: ListenSettings, port: number): Resources {
   const isOffered = auth.authorizationServers.length > 0
   const names = basesOf(listen, port)
@@ -28,7 +27,7 @@ export function createResources(auth: AuthSettings, listen: ListenSettings, port
     ...names.flatMap((base) => [`${base}/mcp`, `${base}/sse`]),
   ])
   const publicBase = listen.publicUrl === undefined ? undefined : withoutSlash(new URL(listen.publicUrl).href)
-  // The names others know this server by are theirs to choose; which of them is right was checked before.
+  // The host is chosen by the client; the Host header was checked before.
   const baseOf = ({ headers }: IncomingMessage): string => publicBase ?? `http://${headers.host}`
 
   return {
@@ -55,7 +54,7 @@ export function createResources(auth: AuthSettings, listen: ListenSettings, port
   }
 }
 
-/** The server whose metadata a path is of; nothing where it is not such a path. */
+/** The server whose metadata is at a path; undefined for other paths. */
 export function metadataPath(path: string): { readonly upstream?: string } | undefined {
   const [, name] = /^\/\.well-known\/oauth-protected-resource(?:\/(?:mcp|sse)(?:\/([^/]+))?)?$/.exec(
     path,
@@ -64,13 +63,13 @@ export function metadataPath(path: string): { readonly upstream?: string } | und
   return name === undefined ? {} : { upstream: name }
 }
 
-// HTTP+SSE has its own endpoints, and its clients want metadata of those.
+// HTTP+SSE has separate endpoints with their own metadata.
 function endpoint({ url = '' }: IncomingMessage, upstream: string | undefined): string {
   const name = /^\/(?:sse|messages)(?![\w-])|\/sse(?:\/[^/]+)?$/.test(url) ? '/sse' : '/mcp'
   return upstream === undefined ? name : `${name}/${upstream}`
 }
 
-/** What a token may call this server. */
+/** The audiences that a token for this endpoint may name. */
 function basesOf({ host, publicUrl }: ListenSettings, port: number): readonly string[] {
   if (publicUrl !== undefined) return [withoutSlash(new URL(publicUrl).href)]
   return isLoopback(host) ? ['127.0.0.1', 'localhost', '[::1]'].map((name) => `http://${name}:${port}`) : []

@@ -1,19 +1,19 @@
-/** Reads request bodies up to a limit and as UTF-8. */
+/** Reads request bodies as UTF-8, up to a size limit. */
 import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage } from 'node:http'
 import { GatewayError } from '../../core/error.ts'
 import { Chunks } from '../../protocol/lines.ts'
 
-/** How long a body that is too large is still read and dropped before the refusal is sent, in milliseconds. */
+/** How long an oversized body is read and discarded before the error is sent, in milliseconds. */
 const DRAIN_TIMEOUT_MS = 1000
 
-/** Who takes a body, or why there is none. */
+/** Receives a body, or the error. */
 interface Taker {
   onBody(text: string): void
   onError(error: unknown): void
 }
 
-/** Reads a request's body, in UTF-8; it fails with PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE or PARSE_ERROR. */
+/** Reads a request's body as UTF-8; fails with PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE or PARSE_ERROR. */
 export function readBody(incoming: IncomingMessage, limit: number, taker: Taker): void {
   const type = incoming.headers['content-type'] ?? ''
   if (type !== 'application/json' && !isJsonInUtf8(type)) {
@@ -26,15 +26,15 @@ export function readBody(incoming: IncomingMessage, limit: number, taker: Taker)
   if (Number(incoming.headers['content-length'] ?? 0) > limit) body.overflow()
   incoming.on('data', (chunk: Buffer) => body.add(chunk))
   incoming.on('end', () => body.end())
-  incoming.on('error', () => taker.onError(new GatewayError('CANCELLED', 'The client went away.')))
+  incoming.on('error', () => taker.onError(new GatewayError('CANCELLED', 'The client disconnected.')))
 }
 
-/** The same as a promise, for what is not on the way of a call. */
+/** The same as a promise, for requests that are not on the hot path. */
 export function wholeBody(incoming: IncomingMessage, limit: number): Promise<string> {
   return new Promise((onBody, onError) => readBody(incoming, limit, { onBody, onError }))
 }
 
-/** Whether a media type is that of JSON, with any parameters but another `charset`: JSON is in UTF-8 (RFC 8259 §8.1). */
+/** Whether a media type is JSON, with any parameters but another `charset`: JSON is always UTF-8 (RFC 8259 §8.1). */
 function isJsonInUtf8(type: string): boolean {
   const [media = '', ...parameters] = type.split(';').map((part) => part.trim().toLowerCase())
   if (media !== 'application/json') return false
@@ -59,7 +59,7 @@ class Body {
   overflow(): void {
     this.#isTooLarge = true
     this.#first = this.#more = undefined
-    // A client that is cut off while it sends may never read why.
+    // A client that is disconnected while it sends may never read the error.
     setTimeout(() => this.#refuse(), DRAIN_TIMEOUT_MS).unref()
   }
 
@@ -77,7 +77,7 @@ class Body {
     if (this.#isTooLarge) return this.#refuse()
     const first = this.#first ?? empty
     const bytes = this.#more ? Buffer.concat([first, this.#more.take()]) : first
-    // Broken characters would go on as other text than was sent.
+    // Lenient decoding would forward other text than was sent.
     if (isUtf8(bytes)) return this.#taker.onBody(bytes.toString('utf8'))
     this.#taker.onError(new GatewayError('PARSE_ERROR', 'Parse error: the body is not valid UTF-8.'))
   }

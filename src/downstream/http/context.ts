@@ -1,4 +1,4 @@
-/** One authenticated HTTP request, and how long its token lets a stream live. */
+/** One authenticated HTTP request, and the lifetime its token gives a stream. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
@@ -6,26 +6,26 @@ import { Registry } from '../../core/registry.ts'
 import type { Edge } from './edge.ts'
 import { endOf } from '../auth/verified.ts'
 
-/** One request to an MCP endpoint, and who makes it. */
+/** One request to an MCP endpoint, and its principal. */
 export interface HttpContext {
   readonly incoming: IncomingMessage
   readonly outgoing: ServerResponse
-  /** The server the URL names; absent where it names all. */
+  /** The server in the URL; absent at the endpoint of all servers. */
   readonly upstream: string | undefined
   readonly principal: Principal
-  /** The configuration the request began with. */
+  /** The configuration at the start of the request. */
   readonly edge: Edge
-  /** Names the request in logs and in the answer. */
+  /** The id of the request in logs and the response. */
   readonly requestId: string
-  /** The challenge to a caller that could get another token; nothing for other errors than a missing scope. */
+  /** The challenge to a caller that could get another token; undefined for errors other than a missing scope. */
   readonly challenge?: (error: GatewayError) => string | undefined
 }
 
-/** How long something may stay open: as long as the token it was opened with is good. */
+/** How long a stream may stay open: as long as its token is valid. */
 export interface TokenLifetime {
-  /** Its caller came again, maybe with a token that is good for longer. */
+  /** Renews it for another request of the caller, whose token may expire later. */
   extend(principal: Principal): void
-  /** It is closed already. */
+  /** Cancels it: the stream is closed. */
   end(): void
 }
 
@@ -34,10 +34,10 @@ interface Running {
   onOver(): void
 }
 
-/** How exact ends are, in milliseconds. */
+/** The resolution of expiry, in milliseconds. */
 const TICK_MS = 1000
 
-/** Every lease that ends some time; one timer serves them all. */
+/** All lifetimes that expire; one timer serves them all. */
 const running = new Registry<number, Running>()
 let last = 0
 setInterval(() => {
@@ -45,7 +45,7 @@ setInterval(() => {
   for (const each of running.values()) if (each.until <= now) each.onOver()
 }, TICK_MS).unref()
 
-/** Calls `onOver` once the token of a caller is over. */
+/** Calls `onOver` once the token of a caller has expired. */
 export function tokenLifetime(principal: Principal, onOver: () => void): TokenLifetime {
   const until = endOf(principal)
   if (until === Infinity) return lasting
@@ -67,5 +67,5 @@ export function tokenLifetime(principal: Principal, onOver: () => void): TokenLi
   }
 }
 
-/** That of a caller whose token does not end, or who has none. */
+/** The lifetime for a token without expiry, or no token. */
 const lasting: TokenLifetime = { extend: () => undefined, end: () => undefined }

@@ -1,6 +1,6 @@
 /**
- * What the listener knows of the running configuration. A reload puts another edge in its place, so a request reads
- * it once and keeps it to its end.
+ * The part of the running configuration that the listener uses. A reload replaces the edge, so a request reads it
+ * once and keeps it until it finishes.
  */
 import type { AuthSettings } from '../../core/auth-settings.ts'
 import type { Call } from '../../core/call.ts'
@@ -12,47 +12,47 @@ import { type AuthGate, createAuthGate } from '../auth/auth-gate.ts'
 import { type Access, createAccess } from './origin.ts'
 import type { StatusMapping } from './statuses.ts'
 
-/** A path documents are read at; `*` stands for the name of a server. */
+/** A path of documents; `*` is the name of a server. */
 export interface DocumentPath {
   readonly path: string
-  /** Whether it can be read without authentication. */
+  /** Whether it is readable without authentication. */
   isOpen?(): boolean
 }
 
-/** One version of the configuration, as the gateway offers it to the listener. It never changes. */
+/** One version of the configuration, as the listener sees it. Immutable. */
 export interface HttpRuntime {
   readonly listen: ListenSettings
   readonly auth: AuthSettings
   has(upstream: string): boolean
-  /** Which arguments of the tool a call names are repeated in headers. */
+  /** Which arguments of the called tool are repeated in headers. */
   mirror(call: Call): HeaderMirror | Promise<HeaderMirror>
-  /** Whether the caller of a tool is permitted to make the call. */
+  /** Whether the caller may make the tool call. */
   isPermitted?(call: Call): Promise<boolean>
-  /** The HTTP status of each error of a call, for clients with sessions; nothing where all have 200. */
+  /** The HTTP status of each error of a call, for clients with sessions; undefined if all have 200. */
   readonly statusMapping?: StatusMapping | undefined
-  /** Where the gateway's own documents are read. */
+  /** The paths of the gateway's documents. */
   readonly documents: readonly DocumentPath[]
 }
 
-/** A runtime, with what the listener makes of it once. */
+/** A runtime, with the objects that the listener creates once for it. */
 export interface Edge {
   readonly runtime: HttpRuntime
   readonly access: Access
   readonly authGate: AuthGate
-  /** The path clients know the gateway by, without a slash at its end. */
+  /** The path of the gateway for clients, without a trailing slash. */
   readonly prefix: string
 }
 
 interface Options {
-  /** The runtime now. */
+  /** The current runtime. */
   runtime(): HttpRuntime
-  /** The port that is listened on. */
+  /** The port of the listener. */
   port(): number
   readonly pageSignIn: Pick<PageSignIn, 'identity'>
   readonly log: Log
 }
 
-/** Gives the edge of the runtime there is now, made once for each runtime. */
+/** Returns the edge of the current runtime, created once for each runtime. */
 export function createEdges({ runtime, port, pageSignIn, log }: Options): () => Edge {
   let edge: Edge | undefined
   return () => {

@@ -1,6 +1,6 @@
 /**
- * The MCP endpoint over Streamable HTTP, for all revisions. Every call over HTTP comes this way, so it works
- * on Node's own request and response.
+ * The MCP endpoint over Streamable HTTP, for all revisions. It is the hot path of every call over HTTP, so it uses
+ * Node's request and response directly.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Call, Handler } from '../../core/call.ts'
@@ -37,29 +37,29 @@ import { HttpReply } from './reply.ts'
 
 interface Options {
   readonly handle: Handler
-  /** The edge now: read once for each request. */
+  /** The current edge: read once for each request. */
   edge(): Edge
   readonly seal: RequestStateCodec
-  /** Hears of every request that is turned away. */
+  /** Called for every rejected request. */
   onRefused?(refusal: Refusal): void
   readonly log: Log
 }
 
-/** A request before it is known who makes it. */
-type Visit = RequestContext & Pick<HttpContext, 'edge'>
+/** A request before authentication. */
+type UnauthenticatedRequest = RequestContext & Pick<HttpContext, 'edge'>
 
-/** How many streams of `subscriptions/listen` there may be. */
+/** The maximum number of `subscriptions/listen` streams. */
 const MAX_LISTEN_STREAMS = 10_000
 
-/** The types an answer to a posted message may have. */
+/** The media types of the response to a posted message. */
 const POST_RESPONSE_TYPES = ['application/json', 'text/event-stream']
 
-/** The MCP endpoint over HTTP, for every revision that has Streamable HTTP. */
+/** The MCP endpoint over HTTP, for all revisions with Streamable HTTP. */
 export class HttpFront {
   readonly #options: Options
   readonly #legacy: LegacyHttp
   readonly sessions: HttpSessions
-  /** Who listens, by what ends it. */
+  /** The principals of open subscriptions, by the function that ends each. */
   readonly #listening = new Map<AbortController, Principal>()
   #running = 0
 
@@ -70,7 +70,7 @@ export class HttpFront {
     this.#legacy = new LegacyHttp(this.sessions, log)
   }
 
-  /** Whether a call is under way. */
+  /** Whether a call is in flight. */
   get isBusy(): boolean {
     return this.#running > 0 || this.sessions.isBusy
   }
@@ -78,24 +78,28 @@ export class HttpFront {
   /** Serves one HTTP request. Never throws. */
   serve(incoming: IncomingMessage, outgoing: ServerResponse, upstream: string | undefined): void {
     const edge = this.#options.edge()
-    const visit = { incoming, outgoing, upstream, requestId: requestId(incoming), edge }
-    const fail = (error: unknown, text = ''): void => this.#refuse(visit, error, text)
+    const request = { incoming, outgoing, upstream, requestId: requestId(incoming), edge }
+    const fail = (error: unknown, text = ''): void => this.#refuse(request, error, text)
     try {
-      if (!this.#admit(visit)) return
-      const caller = edge.authGate.authenticate(visit)
-      // A token that is known costs no turn of the event loop.
+      if (!this.#admit(request)) return
+      const caller = edge.authGate.authenticate(request)
+      // A cached token is handled synchronously, without a turn of the event loop.
       if (caller instanceof Promise)
-        caller.then((principal) => this.#receive(visit, principal, fail)).catch(fail)
-      else this.#receive(visit, caller, fail)
+        caller.then((principal) => this.#receive(request, principal, fail)).catch(fail)
+      else this.#receive(request, caller, fail)
     } catch (error) {
       fail(error)
     }
   }
 
-  #receive(visit: Visit, principal: Principal, fail: (error: unknown, text?: string) => void): void {
-    const exchange = this.#open(visit, principal)
-    const { incoming } = visit
-    const { listen } = visit.edge.runtime
+  #receive(
+    request: UnauthenticatedRequest,
+    principal: Principal,
+    fail: (error: unknown, text?: string) => void,
+  ): void {
+    const exchange = this.#open(request, principal)
+    const { incoming } = request
+    const { listen } = request.edge.runtime
     if (incoming.method === 'POST') {
       const onBody = (text: string): void => {
         try {
@@ -120,8 +124,8 @@ export class HttpFront {
     refuse(outgoing, asGatewayError(error), { id: idOf(text), requestId, log, onRefused })
   }
 
-  /** Whether the request is not one of a page that may not call, nor a preflight, which is answered. @throws FORBIDDEN */
-  #admit({ incoming, outgoing, edge: { access } }: Visit): boolean {
+  /** Checks the origin, and answers preflight requests. Returns whether to continue. @throws FORBIDDEN */
+  #admit({ incoming, outgoing, edge: { access } }: UnauthenticatedRequest): boolean {
     access.check(incoming)
     access.allow(incoming, outgoing)
     if (incoming.method === 'OPTIONS') {
@@ -132,14 +136,14 @@ export class HttpFront {
   }
 
   /** @throws UNSUPPORTED_OPERATION */
-  #open(visit: Visit, principal: Principal): HttpContext {
-    const { upstream, edge } = visit
+  #open(request: UnauthenticatedRequest, principal: Principal): HttpContext {
+    const { upstream, edge } = request
     if (upstream !== undefined && !edge.runtime.has(upstream)) {
-      throw new GatewayError('UNSUPPORTED_OPERATION', 'There is no such server here.')
+      throw new GatewayError('UNSUPPORTED_OPERATION', 'There is no server at this path.')
     }
-    const visitor = { ...visit, principal }
-    if (!principal.claims) return visitor
-    return { ...visitor, challenge: (error) => edge.authGate.stepUp(visitor, error) }
+    const context = { ...request, principal }
+    if (!principal.claims) return context
+    return { ...context, challenge: (error) => edge.authGate.stepUp(context, error) }
   }
 
   #post(exchange: HttpContext, text: string): Promise<void> | undefined {
@@ -173,11 +177,11 @@ export class HttpFront {
     const isListening = request.method === 'subscriptions/listen'
     const leave = isListening ? this.#listen(controller, principal) : undefined
     const onSlow = (): void =>
-      controller.abort(new GatewayError('SLOW_CLIENT', 'The client reads too slowly.'))
+      controller.abort(new GatewayError('SLOW_CLIENT', 'The client reads the response too slowly.'))
     const trace = headerTrace(incoming.headers)
     const gatewayMetadata = gatewayMetadataOf(incoming.headers)
-    const telling = { requestId, principal, challenge, trace, gatewayMetadata }
-    const reply = new HttpReply(outgoing, { ...telling, canStream, statusOf: modernStatus, onSlow })
+    const context = { requestId, principal, challenge, trace, gatewayMetadata }
+    const reply = new HttpReply(outgoing, { ...context, canStream, statusOf: modernStatus, onSlow })
     const check = (call: Call): Promise<void> | undefined => this.#checkMirror(call, exchange)
     const { headers } = incoming
     if (!leave) this.#running++
@@ -189,12 +193,12 @@ export class HttpFront {
     }
   }
 
-  /** Counts a stream that lasts until what is returned is called; it ends with the token of its caller. @throws OVERLOADED */
+  /** Counts a stream until the returned function is called; the stream ends when the token expires. @throws OVERLOADED */
   #listen(controller: AbortController, principal: Principal): () => void {
     if (this.#listening.size >= MAX_LISTEN_STREAMS)
-      throw new GatewayError('OVERLOADED', 'Too many clients listen.')
+      throw new GatewayError('OVERLOADED', 'Too many subscription streams are open.')
     if (hasReachedShare(principal, this.#listening, ({ id }) => id, MAX_LISTEN_STREAMS))
-      throw new GatewayError('OVERLOADED', 'Too many clients of one caller listen.')
+      throw new GatewayError('OVERLOADED', 'Too many subscription streams of this caller are open.')
     this.#listening.set(controller, principal)
     const { end } = tokenLifetime(principal, () => controller.abort(over()))
     return () => {
@@ -214,7 +218,7 @@ export class HttpFront {
       }
     }
     const mirror = runtime.mirror(call)
-    // A server that cannot be reached says so itself when it is called.
+    // If the server is unavailable, the call itself reports that.
     if (mirror instanceof Promise) return mirror.catch(() => []).then(check)
     return mirror.length > 0 ? check(mirror) : undefined
   }
@@ -226,19 +230,19 @@ export class HttpFront {
     const client = { era: 'modern', revision: latestModern.name, capabilities: {} } as const
     const controller = new AbortController()
     const trace = headerTrace(incoming.headers)
-    const around = { requestId, trace, upstream, client, principal, controller }
-    const call = lift(message, { ...around, emit: () => undefined })
+    const context = { requestId, trace, upstream, client, principal, controller }
+    const call = lift(message, { ...context, emit: () => undefined })
     background(this.#options.handle(call), this.#options.log)
   }
 }
 
-/** What is wrong with a call tells of its tool; who may not call it is refused by what forbids it. */
+/** Whether to report a header mismatch, which reveals the tool: callers without permission get the permission error. */
 async function complain(call: Call, error: unknown, runtime: HttpRuntime): Promise<void> {
   if ((await runtime.isPermitted?.(call)) !== false) throw error
 }
 
 function over(): GatewayError {
-  return new GatewayError('TOKEN_EXPIRED', 'The token this stream was opened with has expired.', {
+  return new GatewayError('TOKEN_EXPIRED', 'The token with which this stream was opened has expired.', {
     suggestion: 'Listen again with another token.',
   })
 }
@@ -252,7 +256,7 @@ interface Refusing {
   readonly onRefused?: ((refusal: Refusal) => void) | undefined
 }
 
-/** Refuses a request before it was dispatched, with a JSON-RPC error and its HTTP status. */
+/** Rejects a request before its dispatch, with a JSON-RPC error and its HTTP status. */
 export function refuse(outgoing: ServerResponse, error: GatewayError, refusing: Refusing): void {
   const { id, requestId, log, onRefused } = refusing
   const { method = '', url = '', socket } = outgoing.req
@@ -274,7 +278,7 @@ export function refuse(outgoing: ServerResponse, error: GatewayError, refusing: 
   outgoing.end(encodeError(id, error, requestId))
 }
 
-/** The client's own request id where it is a harmless one, else a new one. */
+/** The client's request id if it has a safe format, else a new one. */
 export function requestId({ headers }: IncomingMessage): string {
   const given = headers['x-request-id']
   if (typeof given === 'string' && /^[\w.:-]{1,128}$/.test(given)) return given

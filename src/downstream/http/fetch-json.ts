@@ -1,9 +1,9 @@
-/** Reads a JSON object from a URL, bounded in time and size: keys, metadata, registries. */
+/** Fetches a JSON object from a URL, with limits on time and size: keys, metadata, registries. */
 import { request } from 'undici'
 import { isObject } from '../../core/json/json.ts'
 import { isLoopback } from './origin.ts'
 
-/** How long an answer may take, in milliseconds, and how large it may be, in bytes. */
+/** The timeout in milliseconds, and the maximum size in bytes. */
 const RESPONSE_TIMEOUT_MS = 5000
 const MAX_RESPONSE_BYTES = 256 * 1024
 
@@ -15,7 +15,7 @@ interface Request {
   readonly body?: string
 }
 
-/** An answer other than the wanted one. */
+/** A response with another status than 200. */
 export class StatusError extends Error {
   override readonly name = 'StatusError'
   readonly status: number
@@ -26,7 +26,7 @@ export class StatusError extends Error {
   }
 }
 
-/** Fetches a JSON object of a bounded size, in bounded time, from exactly this URL. @throws where it cannot be had */
+/** Fetches a JSON object from exactly this URL, with limits on time and size. @throws if that fails */
 export async function fetchJson(url: string, { method = 'GET', headers, body }: Request = {}): Promise<Json> {
   const parsed = new URL(url)
   if (parsed.protocol !== 'https:' && !isLoopback(parsed.hostname)) throw new Error(`${url} is not https`)
@@ -36,9 +36,9 @@ export async function fetchJson(url: string, { method = 'GET', headers, body }: 
     ...(body !== undefined && { body }),
     signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS),
   })
-  // What is given up on says so once more when it is gone.
+  // An aborted body emits another error.
   response.body.on('error', () => undefined)
-  // A redirect is an answer like any other: who is asked is configured, not told.
+  // Redirects are not followed: only the configured URL is trusted.
   if (response.statusCode !== 200) {
     response.body.destroy()
     throw new StatusError(url, response.statusCode)
@@ -48,7 +48,7 @@ export async function fetchJson(url: string, { method = 'GET', headers, body }: 
   return value
 }
 
-/** Errors of the parser itself quote the text, in which there may be a token. */
+/** Errors of JSON.parse quote the text, which may contain a token. */
 function jsonOf(text: string): unknown {
   try {
     return JSON.parse(text)
@@ -62,7 +62,7 @@ async function textOf(body: AsyncIterable<Buffer>, url: string): Promise<string>
   let size = 0
   for await (const chunk of body) {
     size += chunk.byteLength
-    // Leaving the loop ends what is still to come.
+    // Leaving the loop destroys the rest of the body.
     if (size > MAX_RESPONSE_BYTES)
       throw new Error(`${url} answered with more than ${MAX_RESPONSE_BYTES} bytes`)
     chunks.push(chunk)

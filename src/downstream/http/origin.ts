@@ -27,46 +27,46 @@ const ALLOWED = [
   'x-request-id',
 ]
 
-/** Who may talk to the gateway from a browser, and under which name it may be called. */
+/** Which browser origins may call the gateway, and under which host names. */
 export interface Access {
-  /** Refuses requests a page of a stranger could have made a browser send. @throws FORBIDDEN */
+  /** Rejects requests that a foreign page may have caused a browser to send. @throws FORBIDDEN */
   check(incoming: IncomingMessage): void
-  /** As above, but for those who call it by its address or by no name at all, as probes do. @throws FORBIDDEN */
+  /** The same, but accepts an IP address or no Host at all, as probes send them. @throws FORBIDDEN */
   checkProbe(incoming: IncomingMessage): void
-  /** Lets the calling page read the answer. */
+  /** Allows the calling page to read the response. */
   allow(incoming: IncomingMessage, outgoing: ServerResponse): void
   /** Answers a preflight request. */
   preflight(incoming: IncomingMessage, outgoing: ServerResponse): void
 }
 
-/** An origin as browsers send it: without the port its scheme has by default. */
+/** An origin as browsers send it: without the default port of its scheme. */
 function withoutPort(written: string): string {
   const origin = URL.canParse(written) ? new URL(written).origin : 'null'
-  // Of other schemes than those of the web nothing is left out.
+  // Non-web schemes have no default port.
   return origin === 'null' ? written : origin
 }
 
-/** Where a gateway listens, and the URL clients know it by. */
+/** The listen address of a gateway, and its public URL. */
 interface Address {
   readonly host: string
   readonly port: number
   readonly publicUrl?: string | undefined
 }
 
-/** Whether a gateway may be called by a host name or address. */
+/** Whether a gateway accepts requests for a host name or address. */
 function isCalledBy(name: string, { host, publicUrl }: Address): boolean {
   const own = publicUrl === undefined ? undefined : new URL(publicUrl)
   if (name === own?.hostname || isLoopback(name)) return true
-  // On other interfaces the names it is called by are not known, unless the public URL says.
+  // On other interfaces the host names are unknown, unless there is a public URL.
   return !isLoopback(host) && (own === undefined || isAddress(name))
 }
 
-/** Whether callers reach a gateway at an origin, as far as it knows; `port` is the one it listens on. */
+/** Whether an origin is one of the gateway, as far as it knows; `port` is the port of the listener. */
 export function isOwnOrigin(origin: string, { host, port, publicUrl }: Address): boolean {
   if (!URL.canParse(origin)) return false
   const called = new URL(origin)
   if (publicUrl !== undefined && called.origin === new URL(publicUrl).origin) return true
-  // Of this machine alone the whole address is known; elsewhere a proxy or container may have another port.
+  // On loopback the port is known; elsewhere a proxy or container may use another port.
   if (isLoopback(host)) return isLoopback(called.hostname) && Number(called.port || 80) === port
   return isCalledBy(called.hostname, { host, port, publicUrl })
 }
@@ -87,7 +87,7 @@ export function createAccess(listen: ListenSettings): Access {
 
   const checkOrigin = ({ headers }: IncomingMessage): void => {
     if (headers.origin === undefined || isAllowedOrigin(headers.origin)) return
-    throw new GatewayError('FORBIDDEN', 'Forbidden: this origin may not call.', {
+    throw new GatewayError('FORBIDDEN', 'Forbidden: this origin is not allowed.', {
       suggestion: 'Add the origin to listen.origins.',
     })
   }
@@ -98,14 +98,14 @@ export function createAccess(listen: ListenSettings): Access {
     checkProbe: (incoming) => {
       const { host: called } = incoming.headers
       const name = hostname(called)
-      // Browsers always name a host, and one that was rebound to an address of here is no address itself.
+      // Browsers always send a Host, and a rebound DNS name is never an IP address.
       const isProbe = called === undefined || (name !== undefined && isAddress(name))
       if (!isProbe && !isAllowedHost(name)) throw wrongHost()
       checkOrigin(incoming)
     },
     check: (incoming) => {
       const { headers } = incoming
-      // Nearly every request names the host the one before named.
+      // Almost every request has the same Host as the one before.
       if (headers.host === undefined || headers.host !== lastHost) {
         if (!isAllowedHost(hostname(headers.host))) throw wrongHost()
         lastHost = headers.host
@@ -119,8 +119,8 @@ export function createAccess(listen: ListenSettings): Access {
       outgoing.setHeader('vary', 'Origin')
     },
     preflight: ({ headers }, outgoing) => {
-      const asked = headers['access-control-request-headers'] ?? ''
-      const mirrored = asked.split(',').map((each) => each.trim().toLowerCase())
+      const requestedHeaders = headers['access-control-request-headers'] ?? ''
+      const mirrored = requestedHeaders.split(',').map((each) => each.trim().toLowerCase())
       const params = mirrored.filter((each) => /^mcp-param-[!#$%&'*+\-.^_`|~0-9a-z]+$/.test(each))
       outgoing.writeHead(204, {
         'access-control-allow-methods': 'GET, POST, DELETE',
@@ -132,7 +132,7 @@ export function createAccess(listen: ListenSettings): Access {
   }
 }
 
-/** Whether a host name or address is of this machine alone. */
+/** Whether a host name or address is loopback. */
 export function isLoopback(name: string): boolean {
   return (
     name === 'localhost' ||

@@ -1,9 +1,9 @@
-/** Keeps the events of a session's streams, within bounds, for clients that resume with `Last-Event-ID`. */
+/** Buffers the events of a session's streams, within limits, for clients that resume with `Last-Event-ID`. */
 import { encodeEvent } from '../../protocol/sse.ts'
 
-/** Where a stream's bytes go while a client is there. */
+/** The connection of a stream's client. */
 export interface StreamSink {
-  /** Writes; tells whether the client was still there. */
+  /** Writes text; returns whether the client was still connected. */
   write(text: string): boolean
   hangUp(): void
 }
@@ -13,14 +13,14 @@ interface Kept {
   readonly message: string
 }
 
-/** How much of all streams of one session is kept, in characters and in streams. */
+/** The limits of the buffer of one session, in characters and in streams. */
 const MAX_SIZE = 4 * 1024 * 1024
 const MAX_STREAMS = 200
 
-/** The streams of one session, kept so that a client that lost one can take it up (`Last-Event-ID`). */
+/** The streams of one session, buffered so that a client can resume them (`Last-Event-ID`). */
 export class Replay {
   readonly #streams = new Map<string, RecordedStream>()
-  /** What the session says outside any request. */
+  /** The stream for messages outside of any request. */
   readonly general: RecordedStream
   #lastStream = 0
 
@@ -28,12 +28,12 @@ export class Replay {
     this.general = this.#create('0')
   }
 
-  /** A new stream, for one request. */
+  /** Creates a stream for one request. */
   record(): RecordedStream {
     return this.#create(`${++this.#lastStream}`)
   }
 
-  /** The stream an event id is of, with what came after it; nothing where it is not kept any more. */
+  /** The stream of an event id, and the position after it; undefined if it is no longer buffered. */
   find(eventId: string): { stream: RecordedStream; after: number } | undefined {
     const [, name, sequence] = /^(\d+)-(\d+)$/.exec(eventId) ?? []
     const stream = name === undefined ? undefined : this.#streams.get(name)
@@ -51,7 +51,7 @@ export class Replay {
     return stream
   }
 
-  /** Forgets the oldest first: whole finished streams, then events. */
+  /** Evicts the oldest first: whole finished streams, then events. */
   #trim(): void {
     let size = 0
     for (const stream of this.#streams.values()) size += stream.size
@@ -67,7 +67,7 @@ export class Replay {
   }
 }
 
-/** One stream of events, with the client that reads it, if there is one. */
+/** One stream of events, with the connection that reads it, if any. */
 export class RecordedStream {
   readonly #name: string
   readonly #onGrow: () => void
@@ -108,13 +108,13 @@ export class RecordedStream {
     this.#onGrow()
   }
 
-  /** Sends to this client from here on, instead of any before it. */
+  /** Replaces the connection. */
   attach(outlet: StreamSink): void {
     if (this.#outlet && this.#outlet !== outlet) this.#outlet.hangUp()
     this.#outlet = outlet
   }
 
-  /** Sends what came after an event, or what is unread, and continues from there. */
+  /** Sends the events after an event, or all undelivered ones, and continues from there. */
   resume(outlet: StreamSink, after = this.#delivered): void {
     this.attach(outlet)
     for (const kept of this.#kept) if (kept.sequence > after) this.#deliver(outlet, kept)
@@ -125,7 +125,7 @@ export class RecordedStream {
     if (this.#outlet === outlet) this.#outlet = undefined
   }
 
-  /** There is nothing more to come. */
+  /** Ends the stream. */
   finish(): void {
     this.#isFinished = true
     if (this.#outlet) this.hangUp()
@@ -136,7 +136,7 @@ export class RecordedStream {
     this.#outlet = undefined
   }
 
-  /** Forgets the oldest event; tells how large it was. */
+  /** Evicts the oldest event; returns its size. */
   forget(): number {
     const size = this.#kept.shift()?.message.length ?? 0
     this.#size -= size

@@ -1,6 +1,6 @@
 /**
  * The response to one HTTP request: JSON, or an event stream from the first notification on. Keeps idle
- * streams alive, and gives up on clients that do not read.
+ * streams alive, and disconnects clients that do not read.
  */
 import type { ServerResponse } from 'node:http'
 import type { ResponseSink } from '../session/response-sink.ts'
@@ -16,9 +16,9 @@ import type { StreamSink, RecordedStream } from './replay.ts'
 
 interface Options {
   readonly requestId: string
-  /** Whose request it is. */
+  /** The principal of the request. */
   readonly principal?: Principal | undefined
-  /** The challenge to a caller that could get a token with the scope that is missing. */
+  /** The challenge to a caller that could get a token with the missing scope. */
   challenge?: ((error: GatewayError) => string | undefined) | undefined
   /** The trace context of the request's headers. */
   readonly trace?: TraceContext | undefined
@@ -26,28 +26,28 @@ interface Options {
   readonly gatewayMetadata?: GatewayMetadata | undefined
   /** Whether the client reads event streams. */
   readonly canStream: boolean
-  /** Starts keeping events for a client that comes back; absent where it cannot. */
+  /** Starts buffering events for a client that resumes; absent if the revision has no resumption. */
   record?(): RecordedStream
-  /** Whether the stream may open with an event without data. */
+  /** Whether the stream may start with an event without data. */
   readonly primes?: boolean
-  /** The HTTP status of an answer by its error code; 200 where absent. */
+  /** The HTTP status of a response by its error code; 200 if absent. */
   statusOf?(errorCode: unknown): number
-  /** How long it may wait for something to say before its head is sent, in milliseconds. */
-  readonly headPatience?: number
-  /** The client does not read what it is sent. */
+  /** How long to wait for a first message before the head is sent, in milliseconds. */
+  readonly maxHeadDelay?: number
+  /** Called when the client does not read. */
   onSlow(): void
 }
 
-/** How much may wait for a slow client before progress is left out, and before the call is given up, in bytes. */
+/** How much output may be buffered before progress is skipped, and before the call is aborted, in bytes. */
 const MAX_BUFFERED_PROGRESS_BYTES = 256 * 1024
 const MAX_BUFFERED_BYTES = 8 * 1024 * 1024
-/** A call that takes longer answers as a stream that can be taken up again, in milliseconds. */
+/** After this time, a pending response becomes a resumable stream, in milliseconds. */
 const SLOW_CALL_MS = 1000
-/** How often an idle stream is kept open, in milliseconds. */
+/** The keep-alive interval of an idle stream, in milliseconds. */
 const KEEP_ALIVE_INTERVAL_MS = 15_000
 const TICK_MS = 500
 
-/** Every reply that is not finished; one timer serves them all. */
+/** All unfinished replies; one timer serves them all. */
 const unfinished = new Registry<number, HttpReply>()
 let lastReply = 0
 setInterval(() => {
@@ -55,7 +55,7 @@ setInterval(() => {
   for (const reply of unfinished.values()) reply.tick(now)
 }, TICK_MS).unref()
 
-/** One HTTP answer: JSON, until something must be said before the answer; then an event stream. */
+/** One HTTP response: JSON, or an event stream once a message must be sent before the response. */
 export class HttpReply implements ResponseSink, StreamSink {
   readonly #outgoing: ServerResponse
   readonly #options: Options
@@ -95,7 +95,7 @@ export class HttpReply implements ResponseSink, StreamSink {
     return this.#isStream
   }
 
-  /** Answers as an event stream from here on. */
+  /** Switches to an event stream. */
   open(): void {
     if (this.#isStream || this.#isEnded) return
     this.#isStream = true
@@ -124,7 +124,7 @@ export class HttpReply implements ResponseSink, StreamSink {
     if (this.#isEnded || !this.#options.canStream) return
     this.open()
     if (isProgress(message) && this.#outgoing.writableLength > MAX_BUFFERED_PROGRESS_BYTES) {
-      // What is said later makes this redundant; the last one is sent once there is room.
+      // Later progress supersedes this; the last one is sent once there is room.
       if (this.#skipped === undefined) this.#outgoing.once('drain', () => this.#catchUp())
       this.#skipped = message
       return
@@ -156,11 +156,11 @@ export class HttpReply implements ResponseSink, StreamSink {
       'x-request-id': this.#options.requestId,
       ...this.#headers,
     })
-    // As one string with the head it is written at once, and plain ASCII without being encoded.
+    // As one string it is written together with the head, and plain ASCII needs no encoding.
     this.#outgoing.end(message, size === message.length ? 'latin1' : 'utf8')
   }
 
-  /** Writes stream bytes as they are. */
+  /** Writes encoded events. */
   write(text: string): boolean {
     if (this.#outgoing.destroyed || this.#outgoing.writableEnded) return false
     this.#lastWrite = Date.now()
@@ -172,7 +172,7 @@ export class HttpReply implements ResponseSink, StreamSink {
     return true
   }
 
-  /** Ends the HTTP answer. What is said from here on reaches the client that takes the stream up again. */
+  /** Ends the HTTP response. Later messages reach the client when it resumes the stream. */
   hangUp(): void {
     this.#outgoing.end()
   }
@@ -180,9 +180,9 @@ export class HttpReply implements ResponseSink, StreamSink {
   tick(now: number): void {
     if (this.#isEnded || this.#outgoing.destroyed) unfinished.delete(this.#key)
     if (this.#isEnded || !this.#options.canStream) return
-    const { headPatience, primes } = this.#options
-    // Once the head is sent an error has no status of its own any more.
-    const patience = headPatience ?? (primes === true ? SLOW_CALL_MS : KEEP_ALIVE_INTERVAL_MS)
+    const { maxHeadDelay, primes } = this.#options
+    // After the head is sent, an error can no longer set the status.
+    const patience = maxHeadDelay ?? (primes === true ? SLOW_CALL_MS : KEEP_ALIVE_INTERVAL_MS)
     if (!this.#isStream && now - this.#since > patience) this.open()
     if (this.#isStream && now - this.#lastWrite > KEEP_ALIVE_INTERVAL_MS) this.write(keepAlive)
   }
@@ -207,7 +207,7 @@ export class HttpReply implements ResponseSink, StreamSink {
       'content-type': type,
       'x-request-id': this.#options.requestId,
       'cache-control': 'no-cache, no-transform',
-      // Proxies that collect bytes would hold events back.
+      // Buffering proxies would delay events.
       'x-accel-buffering': 'no',
       ...this.#headers,
     })

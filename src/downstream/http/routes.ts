@@ -1,6 +1,5 @@
 /**
- * Routes besides the endpoint: documents with ETags, and permissions. They are calls like others, with the
- * same checks.
+ * Routes other than the endpoint: documents with ETags, and permissions. They run as calls, with the same checks.
  */
 import type { HttpBindings } from '@hono/node-server'
 import type { Context, Hono } from 'hono'
@@ -26,21 +25,21 @@ type Env = { Bindings: HttpBindings }
 interface Options {
   edge(): Edge
   readonly handle: Handler
-  /** Serves an authorized request, for the server that is named. */
+  /** Serves an authorized request, for the given server. */
   guarded(
     context: Context<Env>,
     serve: (exchange: HttpContext) => Promise<void>,
-    asked: RequestedDocument,
+    request: RequestedDocument,
   ): Promise<Response>
 }
 
-/** The server whose document is requested, and whether it is open to all. */
+/** The server whose document is requested, and whether the document is public. */
 export interface RequestedDocument {
   readonly upstream: string | undefined
   readonly isOpen: boolean
 }
 
-/** Serves the documents of the gateway, which are what a handler answers, as pages that can be kept for a while. */
+/** Serves the documents of the gateway, which are results of a handler, as cacheable pages. */
 export function addDocuments(app: Hono<Env>, { edge, handle, guarded }: Options): void {
   app.get('/*', async (context, next) => {
     const { path } = context.req
@@ -51,15 +50,15 @@ export function addDocuments(app: Hono<Env>, { edge, handle, guarded }: Options)
       context,
       async (exchange) => {
         const { upstream: _named, ...query } = context.req.query()
-        const asked = { method: pageMethod(document.path), params: Payload.of(query) }
-        tell(exchange, (await askOwn(exchange, asked, handle)).fields)
+        const request = { method: pageMethod(document.path), params: Payload.of(query) }
+        sendPage(exchange, (await callGateway(exchange, request, handle)).fields)
       },
       { upstream, isOpen: document.isOpen?.() === true },
     )
   })
 }
 
-/** The document at a path, and the server the path names. */
+/** The document at a path, and the server in the path. */
 export function documentAt(
   path: string,
   documents: readonly DocumentPath[],
@@ -75,12 +74,12 @@ export function documentAt(
   return undefined
 }
 
-/** The reader of open documents: anonymous, without scopes. */
+/** The reader of public documents: anonymous, without scopes. */
 export function reader(auth: AuthSettings): Principal {
   return isProtected(auth) ? { ...anonymous, scopes: new Set() } : anonymous
 }
 
-function tell({ incoming, outgoing, principal, requestId }: HttpContext, page: Payload['fields']): void {
+function sendPage({ incoming, outgoing, principal, requestId }: HttpContext, page: Payload['fields']): void {
   const text = String(page.text)
   const etag = etagOf(page, text)
   const scope = principal.isEverybody === true ? 'public' : 'private'
@@ -90,7 +89,7 @@ function tell({ incoming, outgoing, principal, requestId }: HttpContext, page: P
     vary: 'Origin, Authorization, Cookie, X-MCP-Session-Token',
     'x-request-id': requestId,
   }
-  if (isKnown(incoming.headers['if-none-match'], etag)) {
+  if (matchesEtag(incoming.headers['if-none-match'], etag)) {
     outgoing.writeHead(304, headers).end()
     return
   }
@@ -98,7 +97,7 @@ function tell({ incoming, outgoing, principal, requestId }: HttpContext, page: P
   outgoing.writeHead(200, { ...headers, ...body }).end(text)
 }
 
-/** RFC 9110 §8.8.1: weak where texts that differ in what does not matter have the same. */
+/** RFC 9110 §8.8.1: a weak ETag if it covers only the significant part of the text. */
 function etagOf({ lasting }: Payload['fields'], text: string): string {
   const isWeak = typeof lasting === 'string'
   const mark = createHash('sha256')
@@ -108,20 +107,20 @@ function etagOf({ lasting }: Payload['fields'], text: string): string {
   return isWeak ? `W/"${mark}"` : `"${mark}"`
 }
 
-/** RFC 9110 §13.1.2: compared without regard to whether they are weak. */
-function isKnown(header: string | undefined, etag: string): boolean {
+/** RFC 9110 §13.1.2: weak comparison. */
+function matchesEtag(header: string | undefined, etag: string): boolean {
   const known = (header ?? '').split(',').map((each) => each.trim().replace(/^W\//, ''))
   return known.includes(etag.replace(/^W\//, '')) || known.includes('*')
 }
 
-/** What is asked of the gateway itself. */
+/** A request to the gateway itself. */
 interface Asked {
   readonly method: string
   readonly params: Payload
 }
 
-/** Asks the gateway itself for what a request over plain HTTP is about. @throws what its answer throws */
-async function askOwn(
+/** Makes an internal call of the gateway for a plain HTTP request. @throws the error of the call */
+async function callGateway(
   { incoming, outgoing, upstream, principal, requestId }: HttpContext,
   { method, params }: Asked,
   handle: Handler,
@@ -133,7 +132,7 @@ async function askOwn(
   })
   const client = { era: 'modern', revision: latestModern.name, capabilities: {} } as const
   const { headers } = incoming
-  const around = {
+  const context = {
     requestId,
     trace: headerTrace(headers),
     gatewayMetadata: gatewayMetadataOf(headers),
@@ -141,11 +140,11 @@ async function askOwn(
   }
   const call = lift(
     { kind: 'request', id: '0', method, params },
-    { ...around, client, principal, controller, emit: () => undefined },
+    { ...context, client, principal, controller, emit: () => undefined },
   )
   const outcome = await handle({ ...call, target: { ...call.target, isBuiltin: true } })
   if (outcome.kind === 'input_required')
-    throw new GatewayError('SERVER_ERROR', 'There is no client to ask here.')
+    throw new GatewayError('SERVER_ERROR', 'Input requests are not possible over plain HTTP.')
   return outcome.result
 }
 
@@ -161,7 +160,7 @@ interface PermissionsOptions {
   ): Promise<Response>
 }
 
-/** The paths by which one server is asked, or the one that `?upstream=` names, and what is asked by POST. */
+/** Paths for one server, or the one in `?upstream=`, and the methods called by POST. */
 const paths = [
   ['/permissions/negotiate', 'permissions/negotiate'],
   ['/permissions/:upstream/negotiate', 'permissions/negotiate'],
@@ -169,7 +168,7 @@ const paths = [
   ['/permissions/:upstream', 'permissions/check'],
 ] as const
 
-/** Adds the paths at which permissions are asked about without MCP. */
+/** Adds the paths of permission queries over plain HTTP. */
 export function addPermissions(app: Hono<PermissionsEnv>, { handle, guarded }: PermissionsOptions): void {
   for (const [path, method] of paths) {
     app.post(path, (context) =>
@@ -187,23 +186,23 @@ export function addPermissions(app: Hono<PermissionsEnv>, { handle, guarded }: P
   }
 }
 
-/** Answers a request about permissions as the method of MCP with the same params does. @throws what that throws */
+/** Answers a permission query like the MCP method with the same params. @throws what the method throws */
 async function servePermissions(
   exchange: HttpContext,
   method: Method,
   params: Payload,
   handle: Handler,
 ): Promise<void> {
-  const { text } = await askOwn(exchange, { method, params }, handle)
+  const { text } = await callGateway(exchange, { method, params }, handle)
   const type = { 'content-type': 'application/json', 'cache-control': 'no-store' }
   exchange.outgoing.writeHead(200, { ...type, 'x-request-id': exchange.requestId }).end(text)
 }
 
-/** What to check, from the query of a URL: `tool`, and `scopes_held` with spaces or commas between. */
+/** The params of a check from the query of a URL: `tool`, and `scopes_held` separated by spaces or commas. */
 function queryParams(query: Readonly<Record<string, string>>): Payload {
   const { tool, scopes_held: held, parameters, arguments: args } = query
   return Payload.of({
-    // A query cannot carry them, and the answer must not be taken for one about them.
+    // A query cannot contain arguments, and the response must not be mistaken for one that considers them.
     ...(parameters !== undefined && { parameters }),
     ...(args !== undefined && { arguments: args }),
     ...(tool !== undefined && { tool }),
@@ -211,7 +210,7 @@ function queryParams(query: Readonly<Record<string, string>>): Payload {
   })
 }
 
-/** What to check or negotiate, from the body of a request. @throws PARSE_ERROR, INVALID_REQUEST, INVALID_INPUT */
+/** The params of a check or negotiation from the body of a request. @throws PARSE_ERROR, INVALID_REQUEST, INVALID_INPUT */
 function bodyParams(text: string): Payload {
   const value = parseJson(text)
   checkNesting(text)

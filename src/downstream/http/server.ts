@@ -29,23 +29,23 @@ import { addPageSignIn, addSignInPages, type SignIns } from '../pages/sign-in.ts
 
 interface Options {
   readonly handle: Handler
-  /** The runtime now; a reload replaces it. */
+  /** The current runtime; a reload replaces it. */
   runtime(): HttpRuntime
   readonly signIns: SignIns
   readonly pageSignIn: PageSignIn
   readonly seal: RequestStateCodec
   /** The public keys that verify the gateway's signatures. @throws SERVER_UNAVAILABLE */
   jwks?(): Promise<object>
-  /** What `/ready` answers, given the parts that let clients in: whether calls can be served, and the state of each part. */
+  /** The result of `/ready`, given the dependencies of authentication: whether calls can be served, and each check. */
   ready(
     needed: Probes,
   ): Promise<{ readonly isReady: boolean; readonly checks: Readonly<Record<string, unknown>> }>
   readonly addPages?: AddPages
-  /** The page for people at `/`. */
+  /** Renders the front page at `/`. */
   page(reader: Reader): Promise<string>
-  /** What `/metrics` answers; nothing where there are none. */
+  /** The content of `/metrics`; undefined if metrics are off. */
   metrics?(): Promise<Page | undefined>
-  /** Called for every request that is refused. */
+  /** Called for every rejected request. */
   onRefused?(refusal: Refusal): void
   /** Called for each person who signed in to the pages. */
   onSignedIn?(step: SignInStep): void
@@ -61,9 +61,9 @@ interface Page {
 /** The open HTTP listener. */
 export interface Listener {
   readonly url: string
-  /** How many sessions of clients there are. */
+  /** The number of client sessions. */
   readonly sessions: number
-  /** Takes no new connections; resolves when the calls under way have ended, or after `patience` ms. */
+  /** Accepts no new connections; resolves when in-flight calls have finished, or after `patience` milliseconds. */
   drain(patience: number): Promise<void>
   /** Ends sessions and streams. */
   close(): Promise<void>
@@ -71,10 +71,10 @@ export interface Listener {
 
 type Env = { Bindings: HttpBindings }
 
-/** Adds pages of other parts; `enter` tells who has the credentials of a request. */
-export type AddPages = (app: Hono<Env>, enter: (context: Context<Env>) => Promise<Principal>) => void
+/** Adds pages of other modules; `authenticate` authenticates a request. */
+export type AddPages = (app: Hono<Env>, authenticate: (context: Context<Env>) => Promise<Principal>) => void
 
-/** Listens for clients over HTTP. @throws the system's error where the address cannot be had */
+/** Listens for clients over HTTP. @throws the system error if the address is not available */
 export async function listenHttp(options: Options): Promise<Listener> {
   const { runtime, handle, pageSignIn, seal, onRefused, log } = options
   const { listen } = runtime()
@@ -110,9 +110,9 @@ export async function listenHttp(options: Options): Promise<Listener> {
   }
 }
 
-/** What changes of a listener while it is open. */
+/** The mutable state of an open listener. */
 interface Life {
-  /** The port that is listened on; known once it is. */
+  /** The port of the listener, once it is bound. */
   port: number
   isClosing: boolean
 }
@@ -124,7 +124,7 @@ const timeouts = {
   connectionsCheckingInterval: 5000,
 }
 
-/** Closes a server; connections that do not end within half a second are cut. */
+/** Closes a server; connections that do not end within half a second are destroyed. */
 async function ended(server: Server): Promise<void> {
   const closed = new Promise((resolve) => server.once('close', resolve))
   if (server.listening) server.close()
@@ -139,11 +139,11 @@ interface Dispatching extends Pick<Options, 'log' | 'onRefused'> {
   readonly routes: Hono<Env>
 }
 
-/** Sends requests for MCP endpoints to the front, and all others to the routes. */
+/** Dispatches requests for MCP endpoints to the endpoint, and all others to the routes. */
 function dispatcher({ edge, front, routes, log, onRefused }: Dispatching) {
   const others = getRequestListener(routes.fetch, { overrideGlobalObjects: false })
   return (incoming: IncomingMessage, outgoing: ServerResponse): void => {
-    // Every call comes this way: routing it here costs a tenth less than anywhere else.
+    // The hot path of every call: routing before Hono saves about a tenth.
     const endpoint = endpointOf(incoming.url)
     if (endpoint && isBrowsing(incoming)) return showPage(incoming, outgoing)
     if (endpoint) return front.serve(incoming, outgoing, endpoint.upstream)
@@ -167,12 +167,12 @@ interface Routing extends Options {
   readonly life: Readonly<Life>
 }
 
-/** Every route besides the MCP endpoint. */
+/** All routes other than the MCP endpoint. */
 function createRoutes(options: Routing): Hono<Env> {
   const { edge, handle, pageSignIn, log } = options
   const app = new Hono<Env>()
   const guarded = createGuard(options)
-  const enter = async ({ env: { incoming, outgoing } }: Context<Env>): Promise<Principal> =>
+  const authenticate = async ({ env: { incoming, outgoing } }: Context<Env>): Promise<Principal> =>
     edge().authGate.authenticateService({
       incoming,
       outgoing,
@@ -186,24 +186,24 @@ function createRoutes(options: Routing): Hono<Env> {
   addServicePaths(app, options, guarded)
   addSignInPages(app, { signIns: options.signIns, log })
   addPageSignIn(app, { pageSignIn, edge, onSignedIn: options.onSignedIn, log })
-  options.addPages?.(app, enter)
-  addFrontPage(app, { ...options, enter, signedIn })
+  options.addPages?.(app, authenticate)
+  addFrontPage(app, { ...options, authenticate, signedIn })
   addDocuments(app, { edge, handle, guarded })
   app.notFound((context) => context.json({ error: 'Not found. The MCP endpoint is /mcp.' }, 404))
   return app
 }
 
-/** Serves a request once its origin, its caller and its server were checked; `asked` names other credentials that count. */
+/** Serves a request after its origin, caller and server are checked; `access` allows other credentials. */
 type Guarded = (
   context: Context<Env>,
   serve: (exchange: HttpContext) => Promise<void> | void,
-  asked?: RequestedDocument | 'authenticateService',
+  access?: RequestedDocument | 'authenticateService',
 ) => Promise<Response>
 
-function createGuard({ edge: edgeNow, sse, log, onRefused }: Routing): Guarded {
-  return async ({ env: { incoming, outgoing }, req }, serve, asked) => {
-    const edge = edgeNow()
-    const document = typeof asked === 'object' ? asked : undefined
+function createGuard({ edge: currentEdge, sse, log, onRefused }: Routing): Guarded {
+  return async ({ env: { incoming, outgoing }, req }, serve, access) => {
+    const edge = currentEdge()
+    const document = typeof access === 'object' ? access : undefined
     const isOfPermissions = req.path === '/permissions' || req.path.startsWith('/permissions/')
     const upstream =
       document?.upstream ??
@@ -213,13 +213,13 @@ function createGuard({ edge: edgeNow, sse, log, onRefused }: Routing): Guarded {
     const id = requestId(incoming)
     try {
       edge.access.allow(incoming, outgoing)
-      const visit = { incoming, outgoing, upstream, requestId: id, edge }
-      const principal = await callerOf(visit, document ?? asked)
-      // What is open to all are lists, over MCP alone, and documents that are said to be.
-      if (!document?.isOpen) edge.authGate.requireAuth({ ...visit, principal }, undefined)
+      const request = { incoming, outgoing, upstream, requestId: id, edge }
+      const principal = await callerOf(request, document ?? access)
+      // Anonymous access is limited to lists over MCP, and to public documents.
+      if (!document?.isOpen) edge.authGate.requireAuth({ ...request, principal }, undefined)
       if (upstream !== undefined && !edge.runtime.has(upstream))
         throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
-      await serve({ ...visit, principal })
+      await serve({ ...request, principal })
     } catch (error) {
       refuse(outgoing, asGatewayError(error), { id: 'null', requestId: id, log, onRefused })
     }
@@ -227,18 +227,18 @@ function createGuard({ edge: edgeNow, sse, log, onRefused }: Routing): Guarded {
   }
 }
 
-/** Who makes a request. @throws what it is refused with */
+/** Authenticates a request. @throws the reason of a rejection */
 function callerOf(
-  visit: Omit<HttpContext, 'principal'>,
-  asked: Parameters<Guarded>[2],
+  request: Omit<HttpContext, 'principal'>,
+  access: Parameters<Guarded>[2],
 ): Principal | Promise<Principal> {
-  const { authGate, runtime } = visit.edge
-  if (asked === 'authenticateService') return authGate.authenticateService(visit)
-  if (!asked) return authGate.authenticate(visit)
-  return asked.isOpen ? reader(runtime.auth) : authGate.authenticateDocument(visit)
+  const { authGate, runtime } = request.edge
+  if (access === 'authenticateService') return authGate.authenticateService(request)
+  if (!access) return authGate.authenticate(request)
+  return access.isOpen ? reader(runtime.auth) : authGate.authenticateDocument(request)
 }
 
-/** The transport of 2024-11-05, where it is switched on. */
+/** The transport of 2024-11-05, if it is enabled. */
 function addSse(app: Hono<Env>, sse: LegacySse, guarded: Guarded): void {
   const legacy = (exchange: HttpContext): HttpContext => {
     if (exchange.edge.runtime.listen.legacySse) return exchange
@@ -261,7 +261,7 @@ function addServicePaths(app: Hono<Env>, options: Routing, guarded: Guarded): vo
   const { edge, life } = options
   const started = performance.now()
   app.get('/metrics', (context) =>
-    guarded(context, (exchange) => tellMetrics(exchange, options.metrics?.()), 'authenticateService'),
+    guarded(context, (exchange) => sendMetrics(exchange, options.metrics?.()), 'authenticateService'),
   )
   app.get('/health', (context) => {
     const uptime = Math.round((performance.now() - started) / 1000)
@@ -286,7 +286,7 @@ function addServicePaths(app: Hono<Env>, options: Routing, guarded: Guarded): vo
   })
 }
 
-async function tellMetrics(
+async function sendMetrics(
   { outgoing, requestId: id }: HttpContext,
   metrics: Promise<Page | undefined> | undefined,
 ): Promise<void> {
@@ -300,26 +300,26 @@ function connections(server: Server): Promise<number> {
   return new Promise((resolve) => server.getConnections((_error, count) => resolve(count)))
 }
 
-/** Whether a person looks at an endpoint in a browser: clients of MCP do not ask for HTML. */
+/** Whether a browser opens an endpoint: MCP clients do not accept HTML. */
 function isBrowsing({ method, headers: { accept = '', ...headers } }: IncomingMessage): boolean {
   if (method !== 'GET' || headers['mcp-session-id'] !== undefined) return false
   return /\btext\/html\b/i.test(accept) && !/\btext\/event-stream\b/i.test(accept)
 }
 
-/** Sends a browser to the page for people, wherever a proxy has put it. */
+/** Redirects a browser to the front page, with a relative URL because of proxies. */
 function showPage({ url = '' }: IncomingMessage, outgoing: ServerResponse): void {
   const depth = (url.split('?', 1)[0] ?? '').split('/').length - 2
   const location = depth === 0 ? './' : '../'.repeat(depth)
   outgoing.writeHead(303, { location, vary: 'Accept', 'cache-control': 'no-store' }).end()
 }
 
-/** The MCP endpoint a URL is of: that of one server, or of all. */
+/** The MCP endpoint of a URL: one server, or all of them. */
 function endpointOf(url = ''): { readonly upstream?: string } | undefined {
   if (url === '/mcp') return everything
   const path = url.split('?', 1)[0] ?? ''
-  // Some clients lose their body over a redirect, so a slash at the end is taken as it is.
+  // Some clients drop the body on a redirect, so a trailing slash is accepted.
   const [, name] = /^\/mcp(?:\/([^/]*))?\/?$/.exec(path) ?? [undefined, null]
-  // The card of the gateway stands where no server can.
+  // This path is the server card of the gateway; no server can have this name.
   if (name === null || name === 'server-card') return undefined
   return name === undefined || name === '' ? everything : { upstream: name }
 }
@@ -332,7 +332,7 @@ function metadataOf(
   path: string,
   { authGate, prefix, runtime }: Edge,
 ): Record<string, unknown> | undefined {
-  // A proxy that serves the gateway below a path of its own may leave that path where the client put it.
+  // A proxy that adds a path prefix may forward it unchanged.
   const found = metadataPath(path) ?? metadataPath(path.replace(`${prefix}/`, '/'))
   if (!found || (found.upstream !== undefined && !runtime.has(found.upstream))) return undefined
   return authGate.metadata(incoming, found.upstream)

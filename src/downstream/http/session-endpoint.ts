@@ -1,6 +1,5 @@
 /**
- * Requests of revisions with sessions over Streamable HTTP, and the sessions: bounded in number, ended when
- * idle.
+ * Requests of revisions with sessions over Streamable HTTP, and the sessions: limited in number, ended when idle.
  */
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
@@ -28,7 +27,7 @@ export class LegacyHttp {
     this.#log = log
   }
 
-  /** Takes one posted message. @throws what is refused before it is looked into */
+  /** Handles one posted message. @throws errors from before it is dispatched */
   post(exchange: HttpContext, message: JsonRpcMessage, text: string): Promise<void> | undefined {
     if (message.kind === 'request' && message.method === 'initialize')
       return this.#initialize(exchange, message)
@@ -40,7 +39,7 @@ export class LegacyHttp {
     return undefined
   }
 
-  /** Takes a posted array of messages, where the session's revision has batches. */
+  /** Handles a posted batch, if the session's revision has batches. */
   async postBatch(exchange: HttpContext, batch: Batch): Promise<void> {
     const found = this.#session(exchange)
     const requests = takeBatch(found.session, batch)
@@ -48,12 +47,12 @@ export class LegacyHttp {
     await serveBatch(found.session, requests, this.#reply(exchange, found))
   }
 
-  /** Opens the session's own stream, or takes up a lost one. */
+  /** Opens the session's own stream, or resumes one. */
   get(exchange: HttpContext): void {
     const { incoming, outgoing } = exchange
     const found = this.#session(exchange)
     if (!accepts(incoming, 'text/event-stream')) throw notAcceptable('text/event-stream')
-    // Who is gone by now would never be heard to leave.
+    // A client that is already gone would never emit `close`.
     if (outgoing.destroyed) return
     const eventId = incoming.headers['last-event-id']
     const resumed = typeof eventId === 'string' ? found.replay.find(eventId) : undefined
@@ -87,7 +86,7 @@ export class LegacyHttp {
       trace: reply.trace,
       emit: (each) => reply.emit(each),
       end: (answer, errorCode) => {
-        // A handshake that failed leaves no session behind.
+        // A failed handshake leaves no session.
         if (created.session.revision) this.#sessions.keep(created)
         else if (!exchange.outgoing.headersSent) exchange.outgoing.removeHeader('mcp-session-id')
         reply.end(answer, errorCode)
@@ -101,7 +100,7 @@ export class LegacyHttp {
     const id = incoming.headers['mcp-session-id']
     if (typeof id !== 'string') {
       throw new GatewayError('SESSION_REQUIRED', 'Bad request: Mcp-Session-Id is missing.', {
-        suggestion: 'Send initialize first, and its Mcp-Session-Id with everything after it.',
+        suggestion: 'Send initialize first, and its Mcp-Session-Id with every later request.',
       })
     }
     const found = this.#sessions.get(id, principal, upstream)
@@ -130,7 +129,7 @@ export class LegacyHttp {
   }
 }
 
-/** Whether a client takes a media type; one that does not say takes any. */
+/** Whether a client accepts a media type; without an Accept header it accepts any. */
 function accepts({ headers }: IncomingMessage, type: string): boolean {
   const { accept } = headers
   if (accept === undefined || accept.trim() === '') return true
@@ -141,22 +140,22 @@ function accepts({ headers }: IncomingMessage, type: string): boolean {
   })
 }
 
-/** Whether a client takes an event stream. @throws NOT_ACCEPTABLE where it takes no JSON either */
+/** Whether a client accepts an event stream. @throws NOT_ACCEPTABLE if it does not accept JSON either */
 export function checkAccepts(incoming: IncomingMessage): boolean {
-  // What nearly every client sends, to the letter.
+  // The exact value that almost every client sends.
   if (incoming.headers.accept === 'application/json, text/event-stream') return true
   if (accepts(incoming, 'text/event-stream')) return true
   if (accepts(incoming, 'application/json')) return false
   throw notAcceptable('application/json, text/event-stream')
 }
 
-/** Checks that a client names each of these types; a range that takes them is not enough. @throws NOT_ACCEPTABLE */
+/** Checks that a client lists each of these types; a wildcard is not enough. @throws NOT_ACCEPTABLE */
 export function checkNames({ headers }: IncomingMessage, types: readonly string[]): void {
   const ranges = headers.accept?.split(',').map((each) => each.split(';', 1)[0]?.trim().toLowerCase()) ?? []
   if (!types.every((type) => ranges.includes(type))) throw notAcceptable(types.join(', '))
 }
 
-/** The answer to a notification: nothing, and no content type some clients would parse. */
+/** The response to a notification: empty, and without a content type that some clients would parse. */
 export function accept({ outgoing, requestId }: HttpContext): void {
   outgoing.writeHead(202, { 'content-length': 0, 'x-request-id': requestId }).end()
 }
@@ -169,7 +168,7 @@ function notAcceptable(types: string): GatewayError {
   return new GatewayError('NOT_ACCEPTABLE', `Not acceptable: accept ${types}.`)
 }
 
-/** A session of a client that comes over HTTP, with the streams it can take up again. */
+/** A session of an HTTP client, with its resumable streams. */
 interface HttpSession {
   readonly session: ClientSession
   readonly replay: Replay
@@ -179,16 +178,16 @@ interface HttpSession {
 
 interface Options {
   readonly handle: Handler
-  /** Whether messages come one at a time, whatever the revision has. */
+  /** Whether batches are rejected in every revision. */
   isStrict?(): boolean
   readonly log: Log
 }
 
-/** How many sessions there may be, and how long an unused one is kept, in milliseconds. */
+/** The maximum number of sessions, and how long an idle one is kept, in milliseconds. */
 const MAX_SESSIONS = 10_000
 const IDLE_TIMEOUT_MS = 30 * 60_000
 
-/** The sessions of clients that come over Streamable HTTP. */
+/** The sessions of Streamable HTTP clients. */
 export class HttpSessions {
   readonly #options: Options
   readonly #sessions = new Map<string, HttpSession>()
@@ -206,7 +205,7 @@ export class HttpSessions {
     return [...this.#sessions.values()].some(({ session }) => session.isBusy)
   }
 
-  /** A session that has not shaken hands yet; it counts only once it is kept. @throws OVERLOADED */
+  /** Creates a session before its handshake; it counts only once it is kept. @throws OVERLOADED */
   create(principal: Principal, upstream: string | undefined): HttpSession {
     const isShareTaken = hasReachedShare(
       principal,
@@ -233,7 +232,7 @@ export class HttpSessions {
     this.#sessions.set(session.session.id, session)
   }
 
-  /** @throws SESSION_NOT_FOUND where there is none, or it is another's */
+  /** @throws SESSION_NOT_FOUND if there is none, or it belongs to another caller */
   get(id: string, principal: Principal, upstream: string | undefined): HttpSession {
     const found = this.#sessions.get(id)
     if (!found || found.session.principal.id !== principal.id || found.upstream !== upstream) {
@@ -243,7 +242,7 @@ export class HttpSessions {
     return found
   }
 
-  /** Resolves when its calls are answered, or after a while. */
+  /** Resolves when its calls are answered, or after a timeout. */
   async end({ session, replay }: HttpSession): Promise<void> {
     this.#sessions.delete(session.id)
     await session.end()
@@ -260,7 +259,7 @@ export class HttpSessions {
     for (const each of this.#sessions.values()) if (each.usedAt < before && isIdle(each)) void this.end(each)
   }
 
-  /** Ends a session that is not used: one of the caller where there is one, so that callers do not end sessions of others. */
+  /** Ends an idle session, preferably one of the same caller, so that callers do not end sessions of others. */
   #makeRoom({ id }: Principal, isForOwn = false): boolean {
     const idle = [...this.#sessions.values()].filter(isIdle)
     const own = idle.filter(({ session }) => session.principal.id === id)

@@ -1,4 +1,4 @@
-/** The HTTP+SSE transport of 2024-11-05: a stream for the server's messages, posts for the client's. */
+/** The HTTP+SSE transport of 2024-11-05: a stream for messages of the server, POST for those of the client. */
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Handler } from '../../core/call.ts'
@@ -18,9 +18,9 @@ import { HttpReply } from './reply.ts'
 
 interface Options {
   readonly handle: Handler
-  /** Whether messages come one at a time, whatever the revision has. */
+  /** Whether batches are rejected in every revision. */
   isStrict?(): boolean
-  /** Hears of every request that is turned away. */
+  /** Called for every rejected request. */
   onRefused?(refusal: Refusal): void
   readonly log: Log
 }
@@ -35,7 +35,7 @@ interface Open {
 
 const MAX_SESSIONS = 1000
 
-/** The HTTP+SSE transport of 2024-11-05: one stream for everything, and posts that are only accepted. */
+/** The HTTP+SSE transport of 2024-11-05: one stream for all responses, and POSTs that are answered with 202. */
 export class LegacySse {
   readonly #options: Options
   readonly #open = new Map<string, Open>()
@@ -52,14 +52,14 @@ export class LegacySse {
     return [...this.#open.values()].some(({ session }) => session.isBusy)
   }
 
-  /** The server a posted message is for, where its session is of one. */
+  /** The server of a posted message, if its session is for one server. */
   upstreamOf(incoming: IncomingMessage): string | undefined {
     return this.#open.get(sessionId(incoming) ?? '')?.upstream
   }
 
-  /** Opens a stream; its first event tells where to post. @throws OVERLOADED */
+  /** Opens a stream; its first event is the URL for messages. @throws OVERLOADED */
   stream({ outgoing, upstream, principal, requestId, edge }: HttpContext): void {
-    // Who is gone by now would never be heard to leave.
+    // A client that is already gone would never emit `close`.
     if (outgoing.destroyed) return
     if (this.#open.size >= MAX_SESSIONS) throw new GatewayError('OVERLOADED', 'Too many sessions.')
     if (hasReachedShare(principal, this.#open, ({ session }) => session.principal.id, MAX_SESSIONS))
@@ -75,7 +75,7 @@ export class LegacySse {
     })
     const own = tokenLifetime(principal, () => outgoing.end())
     this.#open.set(id, { session, reply, outgoing, upstream, lease: own })
-    // Replies have no other way than this stream, so its end is the end of the session.
+    // All responses use this stream, so its end is the end of the session.
     outgoing.on('close', () => {
       this.#open.delete(id)
       own.end()
@@ -85,7 +85,7 @@ export class LegacySse {
     reply.write(encodeEndpoint(`${edge.prefix}/messages?session_id=${id}`))
   }
 
-  /** Takes a posted message. Never throws. */
+  /** Handles a posted message. Never throws. */
   post(exchange: HttpContext, text: string): void {
     try {
       this.#take(exchange, text)
@@ -121,7 +121,7 @@ export class LegacySse {
     else background(session.request(message, reply), this.#options.log)
   }
 
-  /** Ends all streams, once their calls are answered. */
+  /** Ends all streams after their calls are answered. */
   async close(): Promise<void> {
     const ending = [...this.#open.values()].map(async ({ session, outgoing }) => {
       await session.end()

@@ -2,21 +2,21 @@
 import { isObject } from '../../core/json/json.ts'
 import type { Settings } from '../../core/settings.ts'
 
-/** What an answer of a call within a session has, where each error has an HTTP status of its own. */
+/** The HTTP statuses of calls within a session, if errors are mapped to statuses. */
 export interface StatusMapping {
-  /** The status of an answer, by the code of its error. */
+  /** The status of a response by its error code. */
   statusOf(errorCode: unknown): number
   /**
-   * How long an answer may go without its head, in milliseconds: as long as any call may be silent, so that no time-out
-   * is told with 200.
+   * How long the head of a response may be delayed, in milliseconds: as long as any call may be silent, so that no
+   * timeout is sent with status 200.
    */
-  readonly headPatience: number
+  readonly maxHeadDelay: number
 }
 
-/** How statuses are mapped; nothing where all errors have 200, which every client reads. */
+/** The mapping of statuses; undefined if all errors have 200, which every client can read. */
 export function statusMapping(settings: Mapped): StatusMapping | undefined {
   if (!isMapped(settings)) return undefined
-  const mapping = known.get(settings) ?? { statusOf: mappedStatus, headPatience: headPatience(settings) }
+  const mapping = known.get(settings) ?? { statusOf: mappedStatus, maxHeadDelay: maxHeadDelay(settings) }
   known.set(settings, mapping)
   return mapping
 }
@@ -31,7 +31,7 @@ function isMapped({ features, profile }: Mapped): boolean {
   return (own.http_status ?? (profile === 'corporate' ? 'mapped' : 'compatible')) === 'mapped'
 }
 
-function headPatience({ features, upstreams }: Mapped): number {
+function maxHeadDelay({ features, upstreams }: Mapped): number {
   const limits = features.limits
   const given: readonly unknown[] = [limits?.common, ...Object.values(limits?.upstreams ?? {})].map((each) =>
     isObject(each) ? each.timeout : undefined,
@@ -41,10 +41,10 @@ function headPatience({ features, upstreams }: Mapped): number {
   return Math.max(0, ...all) + DEADLINE_MARGIN_MS
 }
 
-/** How much later than its deadline a call may be told to have missed it, in milliseconds. */
+/** How long after its deadline a timeout may be reported, in milliseconds. */
 const DEADLINE_MARGIN_MS = 5000
 
-/** The HTTP status of each JSON-RPC error, for clients that read it. */
+/** The HTTP status of each JSON-RPC error, for clients that read statuses. */
 const statuses: Readonly<Record<number, number>> = {
   [-32700]: 400,
   [-32600]: 400,
@@ -56,7 +56,7 @@ const statuses: Readonly<Record<number, number>> = {
   [-32005]: 413,
   [-32006]: 503,
   [-32007]: 409,
-  // 404 would say that the session is gone (2025-03-26 basic/transports, session management).
+  // 404 would mean that the session has ended (2025-03-26 basic/transports, session management).
   [-32601]: 200,
   [-32002]: 200,
 }

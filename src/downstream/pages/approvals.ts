@@ -1,6 +1,6 @@
 /**
- * The pages and the JSON of approvals: list, decide, sign in. Forms are protected by tokens; programs decide
- * with a bearer token.
+ * The approval pages and their JSON equivalents: list, decide, sign in. Forms are protected against cross-site
+ * request forgery by tokens; programs decide with a bearer token.
  */
 import type { HttpBindings } from '@hono/node-server'
 import type { Hono, Context } from 'hono'
@@ -23,12 +23,12 @@ import {
 } from '../../records/approvals.ts'
 import type { Store } from '../../store/store.ts'
 import { approvalPage, approvalsPage, codePage, refusalPage, signInPage } from './approval-page.ts'
-import { type Form, readForm, createFormGuard, notFromHere } from './form.ts'
+import { type Form, readForm, createFormGuard, type FormGuard, notFromHere } from './form.ts'
 import { type Operator, isByCode, type Visitor, visitorOf } from './visitors.ts'
 
 // Style and script of the approval pages, inline, with hashes in the content security policy.
 
-/** How the pages of approvals look: in light and dark, down to the width of a phone. */
+/** The style of the approval pages: light and dark, down to the width of a phone. */
 const style = `
 :root {
   color-scheme: light dark;
@@ -72,10 +72,7 @@ button { flex: 1 1 8rem; font: inherit; font-weight: 600; min-height: 3rem; padd
 :focus-visible { outline: 3px solid var(--link); outline-offset: 2px }
 `
 
-/**
- * Shows the times on the pages of approvals as the clock of the reader has them. Without it they stay in UTC, which
- * they say.
- */
+/** Shows times in the time zone of the reader. Without script they stay in UTC, and are labelled so. */
 const script = `
 'use strict'
 {
@@ -89,98 +86,165 @@ const script = `
 }
 `
 
-/** What the pages of approvals need of the gateway. */
+/** What the approval pages need from the gateway. */
 export interface ConfirmOptions {
   store(): Store
   settings(): Pick<Settings, 'auth' | 'listen'>
   readonly operator: Operator
-  /** Where people begin to sign in, who then come to a page; undefined where they do not. */
+  /** The link at which a person signs in and then returns to `next`; undefined where browser sign-in is not configured. */
   signInLink(next: string): string | undefined
-  /** Hears of every decision. */
+  /** Called after every decision. */
   onDecided(step: ApprovalStep): void
   readonly log: Log
   /** In milliseconds since 1970. */
   now(): number
 }
 
-/** Adds the pages on which people approve calls; `enter` tells who has the credentials of a request. */
+/** Authenticates a request by its credentials. @throws AUTHENTICATION_REQUIRED */
+type Authenticate = (context: PageContext) => Promise<Principal>
+
+/** Adds the pages on which people approve calls. */
 export function addConfirmPages(
   app: Hono<{ Bindings: HttpBindings }>,
-  enter: (context: Asking) => Promise<Principal>,
+  authenticate: Authenticate,
   options: ConfirmOptions,
 ): void {
-  const { store, settings, operator, signInLink, onDecided, log, now } = options
-  const guard = createFormGuard(store)
-  const approvals = (): Approvals => createApprovals(store(), now)
-  const auth = (): AuthSettings => settings().auth
+  new ApprovalPages(authenticate, options).addTo(app)
+}
 
-  const visited = async (
-    context: Asking,
-    show: (visitor: Visitor) => Promise<Response>,
-  ): Promise<Response> => {
-    const visitor = await visitorOf(context.env.incoming, () => enter(context), { auth, operator })
-    if (visitor) return show(visitor)
+class ApprovalPages {
+  readonly #authenticate: Authenticate
+  readonly #options: ConfirmOptions
+  readonly #guard: FormGuard
+
+  constructor(authenticate: Authenticate, options: ConfirmOptions) {
+    this.#authenticate = authenticate
+    this.#options = options
+    this.#guard = createFormGuard(options.store)
+  }
+
+  addTo(app: Hono<{ Bindings: HttpBindings }>): void {
+    const withErrorPage =
+      (serve: (context: PageContext) => Promise<Response>) =>
+      (context: PageContext): Promise<Response> =>
+        serve(context).catch((error: unknown) => this.#answerError(context, error))
+
+    app.get(
+      '/confirm',
+      withErrorPage((context) => this.#withVisitor(context, (visitor) => this.#list(context, visitor))),
+    )
+    app.get(
+      '/confirm/:id',
+      withErrorPage((context) =>
+        this.#withVisitor(context, async (visitor) =>
+          this.#answerApproval(context, visitor, { approval: await this.#find(context, visitor) }),
+        ),
+      ),
+    )
+    app.post(
+      '/confirm',
+      withErrorPage((context) => this.#post(context)),
+    )
+    app.post(
+      '/confirm/:id',
+      withErrorPage((context) => this.#post(context)),
+    )
+  }
+
+  #auth(): AuthSettings {
+    return this.#options.settings().auth
+  }
+
+  readonly #approvals = (): Approvals => createApprovals(this.#options.store(), this.#options.now)
+
+  async #withVisitor(
+    context: PageContext,
+    serve: (visitor: Visitor) => Promise<Response>,
+  ): Promise<Response> {
+    const auth = (): AuthSettings => this.#auth()
+    const { operator } = this.#options
+    const visitor = await visitorOf(context.env.incoming, () => this.#authenticate(context), {
+      auth,
+      operator,
+    })
+    if (visitor) return serve(visitor)
     context.header('www-authenticate', `Code realm="${auth().realm}"`)
-    if (isProgram(context)) throw new GatewayError('AUTHENTICATION_REQUIRED', BY_CODE)
+    if (isProgram(context)) throw new GatewayError('AUTHENTICATION_REQUIRED', CODE_REQUIRED)
     return answerPage(context, codePage(), 401)
   }
-  const found = async (context: Asking, visitor: Visitor): Promise<Approval> => {
+
+  async #find(context: PageContext, visitor: Visitor): Promise<Approval> {
     const id = context.req.param('id') ?? ''
-    const approval = await approvals().find(id)
-    if (!approval) throw (await approvals().isExpired(id)) ? expired() : unknown()
+    const approval = await this.#approvals().find(id)
+    if (!approval) throw (await this.#approvals().isExpired(id)) ? expired() : unknown()
     if (mayDecide(approval, visitor)) return approval
     throw new GatewayError('PERMISSION_DENIED', whoMayDecide(approval, visitor))
   }
-  const decidableBy = async (visitor: Visitor): Promise<readonly Approval[]> =>
-    (await approvals().pending()).filter((each) => mayDecide(each, visitor))
-  const nextFor = async (visitor: Visitor, { id, createdAt }: Approval): Promise<string | undefined> => {
-    const others = (await decidableBy(visitor)).filter((each) => each.id !== id)
+
+  async #decidableBy(visitor: Visitor): Promise<readonly Approval[]> {
+    return (await this.#approvals().pending()).filter((each) => mayDecide(each, visitor))
+  }
+
+  /** The id of the approval that the page offers next: a later one, or else the first of the others. */
+  async #nextFor(visitor: Visitor, { id, createdAt }: Approval): Promise<string | undefined> {
+    const others = (await this.#decidableBy(visitor)).filter((each) => each.id !== id)
     return (others.find((each) => each.createdAt >= createdAt) ?? others[0])?.id
   }
-  const show = async (context: Asking, visitor: Visitor, shown: Shown): Promise<Response> => {
-    const { approval, problem } = shown
+
+  async #answerApproval(context: PageContext, visitor: Visitor, result: FormResult): Promise<Response> {
+    const { approval, problem } = result
     if (isProgram(context)) {
       if (problem !== undefined) throw new GatewayError('INVALID_INPUT', problem, { field: 'typed' })
       return answerJson(context, approvalView(approval), 200)
     }
-    const token = await guard.token(approval.id, visitor)
-    const next = await nextFor(visitor, approval)
-    const page = approvalPage({ approval, visitor, token, problem, next, now: now() })
+    const token = await this.#guard.token(approval.id, visitor)
+    const next = await this.#nextFor(visitor, approval)
+    const page = approvalPage({ approval, visitor, token, problem, next, now: this.#options.now() })
     return answerPage(context, page, problem === undefined ? 200 : 400)
   }
-  const list = async (context: Asking, visitor: Visitor): Promise<Response> => {
-    const own = await decidableBy(visitor)
-    if (isProgram(context)) return answerJson(context, { approvals: own.map(approvalView) }, 200)
-    return answerPage(context, approvalsPage(own, now()), 200)
+
+  async #list(context: PageContext, visitor: Visitor): Promise<Response> {
+    const decidable = await this.#decidableBy(visitor)
+    if (isProgram(context)) return answerJson(context, { approvals: decidable.map(approvalView) }, 200)
+    return answerPage(context, approvalsPage(decidable, this.#options.now()), 200)
   }
-  const settle = async (context: Asking, visitor: Visitor, form: Form): Promise<Response> => {
-    const approval = await found(context, visitor)
-    // A browser sends the credentials it has from wherever it is told to; a header of a program was set by the program.
-    const isMeant = isProgram(context)
+
+  async #post(context: PageContext): Promise<Response> {
+    const { publicUrl } = this.#options.settings().listen
+    if (!isFromHere(context.env.incoming.headers, publicUrl)) throw notFromHere()
+    const form = await readForm(context)
+    if (form.code !== undefined) return this.#signIn(context, form.code)
+    return this.#withVisitor(context, (visitor) => this.#settle(context, visitor, form))
+  }
+
+  async #settle(context: PageContext, visitor: Visitor, form: Form): Promise<Response> {
+    const approval = await this.#find(context, visitor)
+    // A browser attaches its credentials to cross-site requests too, so a form needs its token. A program set its
+    // authorization header itself.
+    const isIntended = isProgram(context)
       ? context.req.header('authorization') !== undefined && visitor.via !== 'code'
-      : await guard.isRight(form.token ?? '', approval.id, visitor)
-    if (!isMeant) throw notFromHere()
-    return show(context, visitor, await decide(approval, { visitor, form, approvals, onDecided }))
+      : await this.#guard.matches(form.token ?? '', approval.id, visitor)
+    if (!isIntended) throw notFromHere()
+    const { onDecided } = this.#options
+    const result = await decide(approval, { visitor, form, approvals: this.#approvals, onDecided })
+    return this.#answerApproval(context, visitor, result)
   }
-  const signIn = (context: Asking, code: string): Response => {
-    const value = isByCode(auth()) ? operator.enter(code) : undefined
+
+  #signIn(context: PageContext, code: string): Response {
+    const { operator, settings, log } = this.#options
+    const value = isByCode(this.#auth()) ? operator.createSession(code) : undefined
     if (value === undefined) {
       log.warn('confirm.refused', { reason: 'wrong code' })
-      return answerPage(context, codePage('This is not the code.'), 403)
+      return answerPage(context, codePage('The code is wrong.'), 403)
     }
     context.header('set-cookie', operatorCookie(operator, value, settings().listen.publicUrl))
-    // Where the browser is, whatever stands before that path there.
+    // Relative, because a reverse proxy may have added a prefix to the path that the browser uses.
     context.header('location', context.req.path.replace(/^.*\//, ''))
     return context.body(null, 303, { 'cache-control': 'no-store' })
   }
-  const post = async (context: Asking): Promise<Response> => {
-    if (!isFromHere(context.env.incoming.headers, settings().listen.publicUrl)) throw notFromHere()
-    const form = await readForm(context)
-    if (form.code !== undefined) return signIn(context, form.code)
-    return visited(context, (visitor) => settle(context, visitor, form))
-  }
 
-  const refused = (context: Asking, thrown: unknown): Response => {
+  #answerError(context: PageContext, thrown: unknown): Response {
+    const { log, signInLink } = this.#options
     const error = asGatewayError(thrown)
     const { code, message } = error
     if (code === 'SERVER_ERROR') log.error('confirm.failed', { cause: String(error.cause) })
@@ -191,33 +255,17 @@ export function addConfirmPages(
     if (isProgram(context)) return answerJson(context, { error: error.data }, status)
     const isPassword = context.req.query('sign-in') !== undefined
     const link = status === 401 && !isPassword ? signInLink(context.req.path) : undefined
-    if (link !== undefined)
-      return answerPage(context, signInPage({ link, hasPasswords: auth().users.length > 0 }), status)
-    const { title, lines } = explain(status, message, auth())
+    if (link !== undefined) {
+      const hasPasswords = this.#auth().users.length > 0
+      return answerPage(context, signInPage({ link, hasPasswords }), status)
+    }
+    const { title, lines } = explain(status, message, this.#auth())
     return answerPage(context, refusalPage(title, lines), status)
   }
-  const refusing =
-    (serve: (context: Asking) => Promise<Response>) =>
-    (context: Asking): Promise<Response> =>
-      serve(context).catch((error: unknown) => refused(context, error))
-
-  app.get(
-    '/confirm',
-    refusing((context) => visited(context, (visitor) => list(context, visitor))),
-  )
-  app.get(
-    '/confirm/:id',
-    refusing((context) =>
-      visited(context, async (visitor) =>
-        show(context, visitor, { approval: await found(context, visitor) }),
-      ),
-    ),
-  )
-  app.post('/confirm', refusing(post))
-  app.post('/confirm/:id', refusing(post))
 }
 
-const BY_CODE = 'Open this page in a browser and type the code of the terminal, or use gatehouse approvals.'
+const CODE_REQUIRED =
+  'Open this page in a browser and enter the code that the terminal printed, or use gatehouse approvals.'
 
 function operatorCookie(
   { cookie: name, lifetime }: Operator,
@@ -230,37 +278,40 @@ function operatorCookie(
 }
 
 function unknown(): GatewayError {
-  return new GatewayError('RESOURCE_NOT_FOUND', 'There is no such approval.')
+  return new GatewayError('RESOURCE_NOT_FOUND', 'No such approval.')
 }
 
 function expired(): GatewayError {
-  return new GatewayError('RESOURCE_NOT_FOUND', 'The time to decide this is over.', {
+  return new GatewayError('RESOURCE_NOT_FOUND', 'The time to decide this call is over.', {
     reason: 'expired',
     status: 410,
   })
 }
 
-interface Deciding {
+interface DecisionContext {
   readonly visitor: Visitor
   readonly form: Form
   approvals(): Approvals
   onDecided(step: ApprovalStep): void
 }
 
-/** An approval as it is after a form was sent. */
-interface Shown {
+/** An approval after a form was submitted. */
+interface FormResult {
   readonly approval: Approval
-  /** What was wrong with the form. */
+  /** What is wrong with the form. */
   readonly problem?: string
 }
 
-/** Does what a form says. @throws INVALID_INPUT where that is nothing, and what `Approvals.decide` throws */
-async function decide(approval: Approval, { visitor, form, approvals, onDecided }: Deciding): Promise<Shown> {
+/** Carries out a submitted form. @throws INVALID_INPUT without a verdict, and what `Approvals.decide` throws */
+async function decide(
+  approval: Approval,
+  { visitor, form, approvals, onDecided }: DecisionContext,
+): Promise<FormResult> {
   const { verdict, reason, typed, remember } = form
   if (!verdict)
-    throw new GatewayError('INVALID_INPUT', 'The verdict is approved or denied.', { field: 'verdict' })
+    throw new GatewayError('INVALID_INPUT', 'The verdict must be approved or denied.', { field: 'verdict' })
   if (isMistyped(approval, { verdict, entered: typed }))
-    return { approval, problem: 'What was typed is not what had to be typed. Nothing was decided.' }
+    return { approval, problem: 'The typed text does not match. Nothing was decided.' }
   const decision = {
     ...visitor,
     verdict,
@@ -272,7 +323,7 @@ async function decide(approval: Approval, { visitor, form, approvals, onDecided 
   return { approval: after }
 }
 
-const TERMINAL = 'Whoever operates the gateway can decide with gatehouse approvals.'
+const TERMINAL = 'The operator of the gateway can decide with gatehouse approvals.'
 
 /** The page for a request that cannot be served. */
 function explain(
@@ -280,13 +331,13 @@ function explain(
   message: string,
   { users }: AuthSettings,
 ): { readonly title: string; readonly lines: readonly string[] } {
-  const title = titles[status] ?? 'This did not work'
+  const title = titles[status] ?? 'Something went wrong'
   if (status === 401 && users.length === 0) {
     return {
       title,
       lines: [
-        'Callers of this gateway are known by tokens, which browsers do not have.',
-        'To decide in a browser, set auth.jwt.client_id in the configuration, or add people to auth.basic.',
+        'Callers of this gateway authenticate with tokens, which a browser does not have.',
+        'To decide in a browser, set auth.jwt.client_id in the configuration, or add users to auth.basic.',
         TERMINAL,
       ],
     }
@@ -295,45 +346,45 @@ function explain(
   return { title, lines: [message] }
 }
 
-/** Why a person may not decide, and who may. */
+/** Explains why a person may not decide, and who may. */
 function whoMayDecide({ kind, approvers, caller }: Approval, { by, via }: Visitor): string {
   const you = `You are ${by}.`
   if (kind === 'page') {
-    const how = via === 'token' ? ', and no token' : ''
+    const how = via === 'token' ? ', not by a token' : ''
     const named = approvers.length === 0 ? '' : ` or one of ${approvers.join(', ')}`
-    return `${you} This call takes the person who makes it${named}${how}. ${TERMINAL}`
+    return `${you} This call must be decided by the person who made it${named}${how}. ${TERMINAL}`
   }
-  if (by === caller) return `${you} Who makes a call does not approve it: it takes another person.`
-  return `${you} This call takes ${approvers.length === 1 ? 'the approval of' : 'an approval of'} ${approvers.join(', ')}.`
+  if (by === caller) return `${you} A caller cannot approve their own call: another person must decide.`
+  return `${you} This call needs the approval of ${approvers.length === 1 ? '' : 'one of '}${approvers.join(', ')}.`
 }
 
 const titles: Readonly<Record<number, string>> = {
-  400: 'This cannot be understood',
-  401: 'Who are you?',
-  403: 'This is not for you to decide',
-  404: 'There is nothing to decide',
-  405: 'There is nothing to decide',
-  409: 'This is decided already',
-  410: 'It is too late',
-  413: 'This is too long',
-  415: 'This cannot be understood',
-  429: 'Too many tries',
-  503: 'This does not work just then',
+  400: 'Invalid request',
+  401: 'Sign in',
+  403: 'You may not decide this call',
+  404: 'Approval not found',
+  405: 'Method not allowed',
+  409: 'Already decided',
+  410: 'Approval expired',
+  413: 'Request too large',
+  415: 'Unsupported content type',
+  429: 'Too many attempts',
+  503: 'Temporarily unavailable',
 }
 
-/** A request for a page. */
-type Asking = Context<{ Bindings: HttpBindings }>
+/** A request for an approval page. */
+type PageContext = Context<{ Bindings: HttpBindings }>
 
-/** Whether a program asks, which wants JSON. */
-function isProgram({ req }: Asking): boolean {
+/** Whether the request comes from a program that expects JSON. */
+function isProgram({ req }: PageContext): boolean {
   if (/^application\/json(?:;|$)/i.test(req.header('content-type') ?? '')) return true
   const accept = req.header('accept') ?? ''
   return accept.includes('application/json') && !accept.includes('text/html')
 }
 
-/** Answers a person. */
+/** Responds with a page. */
 function answerPage(
-  context: Asking,
+  context: PageContext,
   { title, content }: { readonly title: string; readonly content: string },
   status: number,
 ): Response {
@@ -344,8 +395,8 @@ function answerPage(
   )
 }
 
-/** Answers a program. */
-function answerJson(context: Asking, value: object, status: number): Response {
+/** Responds with JSON. */
+function answerJson(context: PageContext, value: object, status: number): Response {
   return context.body(JSON.stringify(value), statusOf(status), jsonHeaders)
 }
 

@@ -3,28 +3,28 @@
 /** The configuration of one client for the gateway. */
 export interface ClientSnippet {
   readonly client: string
-  /** The file of its settings, and where that is. */
+  /** The settings file, and its location. */
   readonly file: string
   readonly place: string
   readonly text: string
-  /** The same as a command. */
+  /** An equivalent command. */
   readonly command?: string
   readonly note?: string
-  /** The file the note is about. */
+  /** The file that the note refers to. */
   readonly own?: string
 }
 
-/** What clients are to connect to. */
+/** The endpoints that clients connect to. */
 export interface ConnectionInfo {
-  /** The URL of each endpoint, by the name a client is to know it by. */
+  /** The URL of each endpoint by its name in the client. */
   readonly endpoints: Readonly<Record<string, string>>
-  /** Clients have to be given a token; those that can sign in by themselves get one. */
+  /** Whether clients must be configured with a token; otherwise they obtain one by OAuth or need none. */
   readonly needsToken: boolean
 }
 
 const TOKEN = 'GATEHOUSE_TOKEN'
 
-/** What to write into the settings of each client. */
+/** The settings of each client. */
 export function clientSnippets(connection: ConnectionInfo): readonly ClientSnippet[] {
   return [claudeCode(connection), cursor(connection), visualStudioCode(connection), claudeDesktop(connection)]
 }
@@ -51,7 +51,7 @@ function cursor({ endpoints, needsToken }: ConnectionInfo): ClientSnippet {
   return {
     client: 'Cursor',
     file: '.cursor/mcp.json',
-    place: 'in the project or in your home folder',
+    place: 'in the project or your home folder',
     text: json({ mcpServers }),
   }
 }
@@ -88,7 +88,7 @@ function claudeDesktop({ endpoints, needsToken }: ConnectionInfo): ClientSnippet
   return {
     ...where,
     text: json({ mcpServers: { gatehouse } }),
-    note: 'It reads no URLs, so a gateway of your own stands between. Its gateway.config.yaml:',
+    note: 'It does not support URLs, so it starts a local gateway. Its gateway.config.yaml:',
     own: json({ version: 1, upstreams }),
   }
 }

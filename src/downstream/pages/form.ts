@@ -1,4 +1,4 @@
-/** Forms of approvals, and the tokens against requests from other sites. */
+/** Approval forms, and their tokens against cross-site request forgery. */
 import type { Context } from 'hono'
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { GatewayError } from '../../core/error.ts'
@@ -8,24 +8,24 @@ import type { Store } from '../../store/store.ts'
 import { MAX_REASON_LENGTH } from './approval-page.ts'
 import type { Visitor } from './visitors.ts'
 
-/** What a person sent. */
+/** The fields of a submitted form. */
 export interface Form {
   readonly verdict?: Decision['verdict']
   readonly reason?: string
   readonly typed?: string
-  /** The approval is to hold for more calls. */
+  /** The approval shall apply to later calls too. */
   readonly remember?: true
-  /** What the form had to say to be taken. */
+  /** The anti-forgery token of the form. */
   readonly token?: string
-  /** The code of the terminal. */
+  /** The code from the terminal. */
   readonly code?: string
 }
 
-/** How large a form may be, in bytes. */
+/** The maximum size of a form, in bytes. */
 const MAX_FORM_BYTES = 64 * 1024
 
 /**
- * Reads a form, or the same as JSON, with or without a Content-Length.
+ * Reads a form, or its JSON equivalent, with or without a Content-Length.
  * @throws PARSE_ERROR, INVALID_INPUT, PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE
  */
 export async function readForm(context: Context): Promise<Form> {
@@ -34,10 +34,10 @@ export async function readForm(context: Context): Promise<Form> {
   if (type === 'application/json') return formOf(parse(text))
   if (type === 'application/x-www-form-urlencoded')
     return formOf(Object.fromEntries(new URLSearchParams(text)))
-  throw new GatewayError('UNSUPPORTED_MEDIA_TYPE', 'A decision is a form, or JSON.')
+  throw new GatewayError('UNSUPPORTED_MEDIA_TYPE', 'A decision must be a form or JSON.')
 }
 
-/** The body as text. A body of unknown length is read up to the limit: proxies send chunks. */
+/** The body as text. A body of unknown length is read up to the limit: proxies may use chunked encoding. */
 async function boundedText({ req }: Context): Promise<string> {
   if (Number(req.header('content-length') ?? 0) > MAX_FORM_BYTES) throw tooLarge()
   const chunks: Uint8Array[] = []
@@ -52,23 +52,23 @@ async function boundedText({ req }: Context): Promise<string> {
 }
 
 function tooLarge(): GatewayError {
-  return new GatewayError('PAYLOAD_TOO_LARGE', `A form has at most ${MAX_FORM_BYTES} bytes.`)
+  return new GatewayError('PAYLOAD_TOO_LARGE', `A form may have at most ${MAX_FORM_BYTES} bytes.`)
 }
 
 function formOf(fields: Readonly<Record<string, unknown>>): Form {
-  const of = (name: string): string | undefined => {
+  const field = (name: string): string | undefined => {
     const value = fields[name]
     if (value === undefined || typeof value === 'string') return value
-    throw new GatewayError('INVALID_INPUT', `${name} has to be a text.`, { field: name })
+    throw new GatewayError('INVALID_INPUT', `${name} must be a string.`, { field: name })
   }
   const verdict = (['approved', 'denied'] as const).find((each) => each === fields.verdict)
-  const reason = of('reason')?.trim()
+  const reason = field('reason')?.trim()
   if (reason !== undefined && reason.length > MAX_REASON_LENGTH)
-    throw new GatewayError('INVALID_INPUT', `A reason has at most ${MAX_REASON_LENGTH} characters.`, {
+    throw new GatewayError('INVALID_INPUT', `A reason may have at most ${MAX_REASON_LENGTH} characters.`, {
       field: 'reason',
     })
   const isRemembered = verdict === 'approved' && isTrue(fields.remember)
-  const [typed, token, code] = [of('typed'), of('token'), of('code')]
+  const [typed, token, code] = [field('typed'), field('token'), field('code')]
   return {
     ...(verdict && { verdict }),
     ...(reason !== undefined && reason !== '' && { reason }),
@@ -79,11 +79,11 @@ function formOf(fields: Readonly<Record<string, unknown>>): Form {
   }
 }
 
-/** A box of a form that was ticked, or the same as JSON. @throws INVALID_INPUT */
+/** A ticked checkbox, or its JSON equivalent. @throws INVALID_INPUT */
 function isTrue(value: unknown): boolean {
   if (value === undefined || value === false) return false
   if (value === true || value === 'on' || value === 'true') return true
-  throw new GatewayError('INVALID_INPUT', 'remember has to be true or false.', { field: 'remember' })
+  throw new GatewayError('INVALID_INPUT', 'remember must be true or false.', { field: 'remember' })
 }
 
 function parse(text: string): Readonly<Record<string, unknown>> {
@@ -91,24 +91,24 @@ function parse(text: string): Readonly<Record<string, unknown>> {
   try {
     value = JSON.parse(text)
   } catch (cause) {
-    throw new GatewayError('PARSE_ERROR', 'This is not JSON.', { cause })
+    throw new GatewayError('PARSE_ERROR', 'The body is not valid JSON.', { cause })
   }
   if (isObject(value)) return value
-  throw new GatewayError('INVALID_INPUT', 'A decision is an object: {"verdict": "approved"}.')
+  throw new GatewayError('INVALID_INPUT', 'A decision must be an object: {"verdict": "approved"}.')
 }
 
-/** Under which key of the store the key of forms is, and for how long, in milliseconds. */
+/** The store key of the secret that signs form tokens, and its lifetime in milliseconds. */
 const STORE_KEY = 'key:forms'
 const KEY_TTL_MS = 365 * 24 * 60 * 60_000
 
-/** Tells forms this gateway made for a person from those other pages made a browser send. */
-interface FormGuard {
-  /** What a form for an approval and a person has to say. */
+/** Distinguishes forms of this gateway from cross-site requests. */
+export interface FormGuard {
+  /** The token of the form for an approval and a visitor. */
   token(id: string, visitor: Visitor): Promise<string>
-  isRight(token: string, id: string, visitor: Visitor): Promise<boolean>
+  matches(token: string, id: string, visitor: Visitor): Promise<boolean>
 }
 
-/** Guards forms with a key that all gateways of a store share, as each may get what another one's form sends. */
+/** Creates a guard with a key in the store, because one gateway may receive a form that another one rendered. */
 export function createFormGuard(store: () => Store): FormGuard {
   const token: FormGuard['token'] = async (id, { by, via }) => {
     const key = Buffer.from(await sharedKey(store()), 'base64')
@@ -118,10 +118,10 @@ export function createFormGuard(store: () => Store): FormGuard {
   }
   return {
     token,
-    isRight: async (given, id, visitor) => {
-      const wanted = Buffer.from(await token(id, visitor))
-      const found = Buffer.from(given)
-      return found.length === wanted.length && timingSafeEqual(found, wanted)
+    matches: async (actual, id, visitor) => {
+      const expected = Buffer.from(await token(id, visitor))
+      const found = Buffer.from(actual)
+      return found.length === expected.length && timingSafeEqual(found, expected)
     },
   }
 }
@@ -133,13 +133,13 @@ async function sharedKey(store: Store): Promise<string> {
   return (await store.setIfAbsent(STORE_KEY, fresh, KEY_TTL_MS)) ?? fresh
 }
 
-/** The refusal of what may come from another page. */
+/** The error for a request that may come from another site. */
 export function notFromHere(): GatewayError {
   return new GatewayError(
     'FORBIDDEN',
-    'This was not sent from a page of the gateway. Open the page, and decide there.',
+    'The request did not come from a page of the gateway. Open the page and decide there.',
     {
-      suggestion: 'Programs send Authorization and Content-Type: application/json.',
+      suggestion: 'Programs must send Authorization and Content-Type: application/json.',
     },
   )
 }

@@ -6,7 +6,7 @@ import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Refusal } from '../../core/events.ts'
 import { anonymous, type Principal } from '../../core/principal.ts'
 import { escapeHtml as escape, htmlPage, pageHeaders } from '../../core/web.ts'
-import type { Link } from '../../descriptions/model/description.ts'
+import type { DocumentLink } from '../../descriptions/model/description.ts'
 import type { Edge } from '../http/edge.ts'
 import { documentAt } from '../http/routes.ts'
 import { type ClientSnippet, clientSnippets } from './client-snippets.ts'
@@ -14,7 +14,7 @@ import { searchFor, counted, serverSection, type ServerRow, stateMark } from './
 
 // Style and script of the front page, inline, with hashes in the content security policy.
 
-/** How the page looks: in light and dark, down to the width of a phone. */
+/** The style of the page: light and dark, down to the width of a phone. */
 const style = `
 :root {
   color-scheme: light dark;
@@ -120,7 +120,7 @@ dd { margin: 0 }
 @media (prefers-reduced-motion: no-preference) { summary::before { transition: transform .15s } }
 `
 
-/** Filters the page as people type, and copies what is there to be copied. Without it the form asks for the page anew. */
+/** Filters the page while the user types, and adds copy buttons. Without script, the form reloads the page. */
 const script = `
 'use strict'
 {
@@ -136,7 +136,7 @@ const script = `
   const wordsOf = (text) => text.toLowerCase().split(/\\s+/).filter((word) => word !== '')
   const filter = (query) => {
     const words = wordsOf(query)
-    let shown = 0
+    let matching = 0
     let total = 0
     for (const { box, name, tools, isOpen } of servers) {
       let own = 0
@@ -145,13 +145,13 @@ const script = `
         tool.hidden = !isFound
         if (isFound) own++
       }
-      shown += own
+      matching += own
       total += tools.length
       box.hidden = own === 0 && !words.every((word) => name.includes(word))
       box.open = words.length > 0 ? own > 0 : isOpen
     }
     document.querySelector('#count').textContent =
-      words.length > 0 ? shown + ' of ' + total + ' tools match' : total + (total === 1 ? ' tool' : ' tools')
+      words.length > 0 ? matching + ' of ' + total + ' tools match' : total + (total === 1 ? ' tool' : ' tools')
     document.querySelector('#nothing').hidden = servers.some(({ box }) => !box.hidden)
     document.querySelector('#all').hidden = words.length === 0
     const search = query.trim() === '' ? location.pathname : '?q=' + encodeURIComponent(query.trim())
@@ -195,51 +195,51 @@ const script = `
 }
 `
 
-/** What the page for people at `/` is made of. */
+/** The content of the page at `/`. */
 export interface FrontPage {
   readonly version: string
-  /** Where clients reach it, by the name they are to know it by. */
+  /** The URL of each endpoint by its name in a client. */
   readonly endpoints: Readonly<Record<string, string>>
-  /** Whether callers show who they are, and how. */
+  /** How callers authenticate. */
   readonly access: PageAccess
   readonly servers: readonly ServerRow[]
-  /** The calls that wait for a person, as far as the reader may know; undefined where they cannot be read. */
+  /** The calls that wait for approval and that the reader may see; undefined if they cannot be read. */
   readonly waiting?: readonly WaitingCall[] | undefined
-  /** What else there is to read here. */
+  /** Links to other documents. */
   readonly links: readonly PageLink[]
-  /** What the reader looks for. */
+  /** The search query. */
   readonly query: string
 }
 
-/** How readers are let in. */
+/** How readers sign in. */
 interface PageAccess {
   readonly isProtected: boolean
-  /** Whether this reader was let in. */
-  readonly isIn: boolean
-  /** Whether people have names and passwords. */
+  /** Whether this reader is authenticated. */
+  readonly isAuthenticated: boolean
+  /** Whether users with passwords are configured. */
   readonly hasPasswords: boolean
-  /** Who issues tokens. */
+  /** The issuers of tokens. */
   readonly issuers: readonly string[]
-  /** Where people sign in at the issuer; absent where they do not. */
+  /** The link for sign-in at the issuer; absent if that is not configured. */
   readonly signInUrl?: string
-  /** The person who signed in there, as callers are named. */
+  /** The id of the signed-in person. */
   readonly person?: string
-  /** Why the reader was not let in. */
+  /** Why authentication failed. */
   readonly problem?: string
 }
 
-/** A link with what is there. */
-export interface PageLink extends Link {
-  readonly meaning: string
+/** A link with a description. */
+export interface PageLink extends DocumentLink {
+  readonly description: string
 }
 
-/** With so many tools or fewer all of them are shown at once. */
+/** Up to this number of tools, servers are shown expanded. */
 const MAX_OPEN_TOOLS = 30
 
-/** The page for people: what is behind the gateway, how it does, and how clients come to it. */
+/** Renders the front page: servers, their state, and how to connect clients. */
 export function renderPage(page: FrontPage): string {
   const { servers, access, version, links } = page
-  const isOpen = access.isIn
+  const isOpen = access.isAuthenticated
   const content = `<a class="skip" href="#servers">Skip to the servers</a>
 <header>
 <h1>${mark}Gatehouse</h1>
@@ -252,15 +252,15 @@ ${connect(page)}
 ${isOpen ? catalogue(page) : states(servers)}
 ${documents(links)}
 </main>
-<footer>Gatehouse ${escape(version)}, a gateway for MCP servers. This page shows how things were when it was loaded.</footer>`
+<footer>Gatehouse ${escape(version)}, a gateway for MCP servers. This page shows the state at the time it was loaded.</footer>`
   return htmlPage({ title: 'Gatehouse', style, content, script })
 }
 
-/** A gate, for those who see. */
+/** The logo: decorative, hidden from screen readers. */
 const mark =
   '<svg aria-hidden="true" viewBox="0 0 24 24"><path d="M3 21V8l2-2V3h2v2h3V3h4v2h3V3h2v3l2 2v13h-6v-6a3 3 0 0 0-6 0v6z"/></svg>'
 
-/** What the page is sent with. */
+/** The response headers of the page. */
 export const frontPageHeaders = {
   ...pageHeaders(style, script),
   vary: 'Authorization, Cookie',
@@ -284,18 +284,16 @@ function signedIn({ person }: PageAccess): string {
 
 function signIn({ problem, hasPasswords, issuers, signInUrl }: PageAccess): string {
   const ways = [
-    signInUrl === undefined
-      ? ''
-      : `<p><a class="button" href="${escape(signInUrl)}">Sign in at the issuer of your tokens</a></p>`,
+    signInUrl === undefined ? '' : `<p><a class="button" href="${escape(signInUrl)}">Sign in</a></p>`,
     hasPasswords ? '<p><a class="button" href="?sign-in">Sign in with a name and password</a></p>' : '',
     `<p>Programs send their token with each request: <code>Authorization: Bearer …</code></p>`,
     issuers.length > 0
-      ? `<p>Tokens are issued by ${issuers.map(issuer).join(', ')}; <a href=".well-known/oauth-protected-resource/mcp">what clients are told about that</a>.</p>`
+      ? `<p>Tokens are issued by ${issuers.map(issuer).join(', ')}; <a href=".well-known/oauth-protected-resource/mcp">metadata for clients</a>.</p>`
       : '',
   ]
   return `<section aria-labelledby="sign-in"><h2 id="sign-in">Sign in</h2>
 ${problem === undefined ? '' : `<p class="notice" role="alert">${escape(problem)}</p>`}
-<p>The tools behind this gateway are shown to those who may call them.</p>
+<p>Sign in to see the tools that you may call.</p>
 ${ways.join('\n')}</section>`
 }
 
@@ -313,7 +311,7 @@ function connect({ endpoints, access }: FrontPage): string {
   const needsToken = access.isProtected && access.issuers.length === 0
   const snippets = clientSnippets({ endpoints, needsToken }).map(snippet)
   return `<section aria-labelledby="connect"><h2 id="connect">Connect a client</h2>
-<p>${own.length > 1 ? 'The addresses for MCP clients:' : 'The address for MCP clients:'}</p>
+<p>${own.length > 1 ? 'Endpoint URLs for MCP clients:' : 'Endpoint URL for MCP clients:'}</p>
 ${addresses.join('\n')}
 <div class="clients">${snippets.join('\n')}</div></section>`
 }
@@ -327,7 +325,7 @@ ${note === undefined ? '' : `<p>${escape(note)}</p>${copied('the file of that ga
 </div></details>`
 }
 
-/** A text people can copy. */
+/** A text with a copy button. */
 function copied(what: string, text: string): string {
   return `<div class="copied" data-what="${escape(what)}"><pre>${escape(text)}</pre></div>`
 }
@@ -338,15 +336,15 @@ function catalogue({ servers, query }: FrontPage): string {
   const total = servers.reduce((sum, { panel }) => sum + (panel?.tools.length ?? 0), 0)
   const isOpen = total <= MAX_OPEN_TOOLS
   const found = servers.map((row) => serverSection(row, { search, isSearching, isOpen }))
-  const shown = found.reduce((sum, each) => sum + each.found, 0)
-  const count = isSearching ? `${shown} of ${counted(total, 'tool')} match` : counted(total, 'tool')
+  const matching = found.reduce((sum, each) => sum + each.found, 0)
+  const count = isSearching ? `${matching} of ${counted(total, 'tool')} match` : counted(total, 'tool')
   return `<section aria-labelledby="servers"><h2 id="servers" tabindex="-1">Servers and their tools</h2>
 <form role="search" method="get"><div><label for="q">Find tools</label>
 <input id="q" name="q" type="search" maxlength="200" autocomplete="off" spellcheck="false" value="${escape(query)}"></div>
 <button>Find</button></form>
 <div class="found"><p id="count" role="status">${count}</p><a id="all" href="./"${isSearching ? '' : ' hidden'}>Show all</a></div>
 ${found.map(({ html }) => html).join('\n')}
-<p id="nothing"${found.some(({ isShown }) => isShown) ? ' hidden' : ''}>Nothing here is called or described like that.</p>
+<p id="nothing"${found.some(({ isVisible }) => isVisible) ? ' hidden' : ''}>No server or tool matches.</p>
 </section>`
 }
 
@@ -361,20 +359,20 @@ function states(servers: readonly ServerRow[]): string {
 
 function documents(links: readonly PageLink[]): string {
   const rows = links.map(
-    ({ label, url, meaning }) =>
-      `<dt><a href="${escape(url)}">${escape(label)}</a></dt><dd>${escape(meaning)}</dd>`,
+    ({ label, url, description }) =>
+      `<dt><a href="${escape(url)}">${escape(label)}</a></dt><dd>${escape(description)}</dd>`,
   )
-  return `<nav aria-labelledby="documents"><h2 id="documents">More to read here</h2>
+  return `<nav aria-labelledby="documents"><h2 id="documents">Documents</h2>
 <dl>${rows.join('')}</dl></nav>`
 }
 
-// The route of the front page: who reads it, and what they may see.
+// The route of the front page: authentication and visibility.
 
-/** Who looks at the page, and what for. */
+/** The reader of the page, and the search query. */
 export interface Reader {
-  /** Absent for a stranger where callers are told apart. */
+  /** Absent for an anonymous reader if callers are authenticated. */
   readonly principal?: Principal
-  /** Why the reader was not let in. */
+  /** Why authentication failed. */
   readonly problem?: string
   readonly query: string
 }
@@ -383,17 +381,17 @@ type Env = { Bindings: HttpBindings }
 
 interface Options {
   edge(): Edge
-  /** Who has the credentials of a request; the answer to one that is refused gets its challenge. @throws what it is refused with */
-  enter(context: Context<Env>): Promise<Principal>
-  /** The person whose session in the browser a request belongs to. */
+  /** Authenticates a request; adds a challenge to the response if it is rejected. @throws the reason of the rejection */
+  authenticate(context: Context<Env>): Promise<Principal>
+  /** The person of the browser session of a request. */
   signedIn(context: Context<Env>): Promise<Principal | undefined>
   page(reader: Reader): Promise<string>
   onRefused?: ((refusal: Refusal) => void) | undefined
 }
 
-/** Adds the page for people. It is open to all; anonymous readers see less. */
+/** Adds the front page. It is public; anonymous readers see less. */
 export function addFrontPage(app: Hono<Env>, options: Options): void {
-  const { edge, enter, signedIn, page, onRefused } = options
+  const { edge, authenticate, signedIn, page, onRefused } = options
   app.get('/', async (context) => {
     const { req, env } = context
     const { auth, documents } = edge().runtime
@@ -403,11 +401,11 @@ export function addFrontPage(app: Hono<Env>, options: Options): void {
     if (!isProtected(auth)) return context.html(await page({ principal: anonymous, query }), 200, sent)
     const isEntering = req.query('sign-in') !== undefined || req.header('authorization') !== undefined
     if (!isEntering) {
-      // The page shows the state of the gateway: it is there even where the store is not.
+      // The page shows the state of the gateway, so it is served even if the store is unavailable.
       const person = await signedIn(context).catch(() => undefined)
       return context.html(await page({ query, ...(person && { principal: person }) }), 200, sent)
     }
-    const found = await enter(context).catch(asGatewayError)
+    const found = await authenticate(context).catch(asGatewayError)
     if (!(found instanceof GatewayError))
       return context.html(await page({ principal: found, query }), 200, sent)
     const requestId = String(env.incoming.headers['x-request-id'])
@@ -423,30 +421,30 @@ function statusOf(status: number): (typeof statuses)[number] | 500 {
   return statuses.find((each) => each === status) ?? 500
 }
 
-// The section of the page for people that names the calls which wait for a person. It says who calls, which tool and
-// for how long, and links to the page where the call is decided. Arguments never stand here: that page shows them, to
-// those who may decide.
+// The section of the front page with the calls that wait for approval. It shows the caller, the tool and the waiting
+// time, and links to the page where the call is decided. Arguments are never matching here, only on that page, to those
+// who may decide.
 
-/** A call that waits for the approval of a person. */
+/** A call that waits for approval. */
 export interface WaitingCall {
   /** The id of its approval. */
   readonly id: string
   readonly tool: string
   readonly upstream: string
-  /** Who made the call. */
+  /** The id of the caller. */
   readonly caller: string
-  /** For how long it waits, in milliseconds. */
+  /** How long it has been waiting, in milliseconds. */
   readonly age: number
-  /** How long people have still to decide, in milliseconds. */
+  /** The time left to decide, in milliseconds. */
   readonly left: number
 }
 
-/** How many calls are listed; the others are on the page of approvals. */
+/** The maximum number of listed calls; the others are on the approvals page. */
 const MAX_LISTED_CALLS = 10
 
-/** The section as HTML, nothing where no call waits; `calls` is undefined where the store cannot be read. */
+/** The section as HTML, empty if no call waits; `calls` is undefined if the store cannot be read. */
 function waitingCalls(calls: readonly WaitingCall[] | undefined): string {
-  if (calls === undefined) return section('<p>They cannot be read now: the store does not answer.</p>', '')
+  if (calls === undefined) return section('<p>They cannot be matching: the store does not respond.</p>', '')
   if (calls.length === 0) return ''
   const rows = calls.slice(0, MAX_LISTED_CALLS).map(
     ({ id, tool, upstream, caller, age, left }) =>

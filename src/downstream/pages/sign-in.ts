@@ -1,4 +1,4 @@
-/** The routes on which users sign in to servers, and people to the pages. */
+/** The routes for sign-in of users to servers, and of people to the pages. */
 import type { HttpBindings } from '@hono/node-server'
 import type { Context, Hono } from 'hono'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
@@ -14,21 +14,21 @@ import {
 } from '../../core/web.ts'
 import type { Edge } from '../http/edge.ts'
 
-// The paths of signing in to the gateway's own pages and of signing out: `/sign-in`, `/sign-in/callback`, `/sign-out`.
-// A person begins by a link, comes back from the issuer with a code, and goes on to the page the sign-in began at. Signing
-// out is a form of a page of the gateway, so that no other page ends a session.
+// Sign-in to the gateway's own pages, and sign-out: `/sign-in`, `/sign-in/callback`, `/sign-out`. A person follows a
+// link, returns from the issuer with a code, and is redirected to the page where the sign-in started. Sign-out is a
+// form of a page of the gateway, so that no other page can end a session.
 
 type Env = { Bindings: HttpBindings }
 
 interface Options {
   readonly pageSignIn: PageSignIn
   edge(): Edge
-  /** Hears of each person who signed in. */
+  /** Called for each person who signed in. */
   onSignedIn?: ((step: SignInStep) => void) | undefined
   readonly log: Log
 }
 
-/** Adds the paths; nothing of them is there where people cannot sign in. */
+/** Adds the routes; they return 404 if sign-in is not configured. */
 export function addPageSignIn(app: Hono<Env>, { pageSignIn, edge, onSignedIn, log }: Options): void {
   const guarded = async (context: Context<Env>, serve: () => Promise<Response>): Promise<Response> => {
     try {
@@ -72,9 +72,9 @@ export function addPageSignIn(app: Hono<Env>, { pageSignIn, edge, onSignedIn, lo
   app.post('/sign-out', (context) =>
     guarded(context, async () => {
       if (!isFromHere(context.env.incoming.headers, edge().runtime.listen.publicUrl))
-        throw new GatewayError('FORBIDDEN', 'This was not sent from a page of the gateway.')
+        throw new GatewayError('FORBIDDEN', 'The request did not come from a page of the gateway.')
       const ended = await pageSignIn.end(cookiesOf(context))
-      if (!ended) throw new GatewayError('UNSUPPORTED_OPERATION', 'People do not sign in here.')
+      if (!ended) throw new GatewayError('UNSUPPORTED_OPERATION', 'Sign-in is not configured.')
       context.header('set-cookie', cookieText(ended.cookie))
       return sendTo(context, ended.next)
     }),
@@ -88,13 +88,13 @@ function cookiesOf(context: Context<Env>): FindCookie {
   return (name) => cookieOf(cookies, name)
 }
 
-/** What users of servers that want them to sign in are shown, and what takes them in. */
+/** The sign-in of users to servers that require it. */
 export interface SignIns {
   /** @throws STATE_INVALID */
   start(id: string): Promise<Start>
   /** Resolves with the server's name. @throws STATE_INVALID, SERVER_UNAVAILABLE */
   finish(params: URLSearchParams, cookieOf: (name: string) => string | undefined): Promise<string>
-  /** The gateway as a client of authorization servers. */
+  /** The client metadata document of the gateway for authorization servers. */
   document(): Readonly<Record<string, unknown>> | undefined
   site(): { readonly redirectUri: string } | undefined
 }
@@ -113,7 +113,7 @@ interface SignInOptions {
   readonly log: Log
 }
 
-/** Adds the pages of signing in to servers: no caller's token reaches them, and their parameters are valid once. */
+/** Adds the pages for sign-in to servers. They need no token of a caller; their parameters are valid once. */
 export function addSignInPages(app: Hono<SignInEnv>, { signIns, log }: SignInOptions): void {
   const guarded = async (context: Context<SignInEnv>, show: () => Promise<Response>): Promise<Response> => {
     try {
@@ -126,12 +126,12 @@ export function addSignInPages(app: Hono<SignInEnv>, { signIns, log }: SignInOpt
     }
   }
 
-  // Whoever was sent a link by someone else sees for whom it is (2025-11-25 client/elicitation, phishing).
+  // Shows for whom the sign-in is, in case the link came from someone else (2025-11-25 client/elicitation, phishing).
   app.get('/oauth/start/:id', (context) =>
     guarded(context, async () => {
       const { upstream, principal, url, cookie } = await signIns.start(context.req.param('id'))
       context.header('set-cookie', wayCookie(cookie, signIns.site()?.redirectUri))
-      const text = `<p>What you sign in to will be used by <strong>${escape(principal)}</strong>. Go on only if that is you, and you asked for it just now.</p>
+      const text = `<p>The account you sign in to will be used by <strong>${escape(principal)}</strong>. Continue only if that is you and you have just requested it.</p>
 <p><a rel="noreferrer" href="${escape(url)}">Sign in at ${escape(new URL(url).host)}</a></p>`
       return context.html(signInPage(`Sign in to ${upstream}`, text), 200, signInHeaders)
     }),
@@ -152,7 +152,7 @@ export function addSignInPages(app: Hono<SignInEnv>, { signIns, log }: SignInOpt
   })
 }
 
-/** A cookie that comes back from the authorization server's pages, and goes nowhere but to the last of these. */
+/** A cookie that survives the redirect from the authorization server, and is sent only to the redirect URI. */
 function wayCookie(cookie: Start['cookie'], redirectUri: string | undefined): string {
   const { pathname, protocol } = new URL(redirectUri ?? 'http://localhost/oauth/callback')
   return cookieText({ ...cookie, path: pathname, lifetime: 600, isSecure: protocol === 'https:' })
@@ -162,10 +162,10 @@ const style = `
 :root { color-scheme: light dark }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 30rem; margin: 4rem auto; padding: 0 1rem }
 `
-/** What such a page is sent with. */
+/** The response headers of such a page. */
 const signInHeaders = { ...pageHeaders(style), 'referrer-policy': 'no-referrer' }
 
-/** A small page of one heading; `text` is HTML already. */
+/** A page with one heading; `text` is HTML. */
 function signInPage(title: string, text: string): string {
   const content = `<h1>${escape(title)}</h1>\n${text}`
   return htmlPage({ title: `${title} · Gatehouse`, style, content: `<main>\n${content}\n</main>` })

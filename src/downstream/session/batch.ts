@@ -1,23 +1,24 @@
-/** JSON-RPC batches, which 2025-03-26 alone has. */
+/** JSON-RPC batches, which exist only in 2025-03-26. */
 import { GatewayError } from '../../core/error.ts'
 import { type Batch, parseMessage, type JsonRpcRequest } from '../../protocol/jsonrpc.ts'
 import type { ResponseSink } from './response-sink.ts'
 import type { ClientSession } from './session.ts'
 
-/** How many messages a batch may hold. */
+/** The maximum number of messages in a batch. */
 const MAX_BATCH = 100
 
 /**
- * Takes several messages for a session whose revision has batches; gives back the requests, which are to be
- * served with `serveBatch`. @throws INVALID_REQUEST, PARSE_ERROR; then nothing of it was taken
+ * Handles the notifications and responses of a batch, and returns its requests, which the caller serves with
+ * `serveBatch`. @throws INVALID_REQUEST, PARSE_ERROR; then none of the messages was handled
  */
 export function takeBatch(session: ClientSession, { texts }: Batch): JsonRpcRequest[] {
   if (!session.takesBatches) throw invalid('batches are not part of this protocol version')
   if (texts.length === 0 || texts.length > MAX_BATCH)
-    throw invalid(`a batch holds 1 to ${MAX_BATCH} messages`)
+    throw invalid(`a batch must have 1 to ${MAX_BATCH} messages`)
   const messages = texts.map((text) => [parseMessage(text), text] as const)
   const requests = messages.flatMap(([message]) => (message.kind === 'request' ? [message] : []))
-  if (requests.some((each) => each.method === 'initialize')) throw invalid('initialize stands alone')
+  if (requests.some((each) => each.method === 'initialize'))
+    throw invalid('initialize must not be in a batch')
   for (const [message, text] of messages) {
     if (message.kind === 'notification') session.notification(message)
     else if (message.kind === 'response') session.response(message, text)
@@ -25,7 +26,7 @@ export function takeBatch(session: ClientSession, { texts }: Batch): JsonRpcRequ
   return requests
 }
 
-/** Serves the requests of a batch side by side; their answers are joined in an array unless `isStream`. */
+/** Serves the requests of a batch concurrently; the responses are one array, or separate events if `isStream`. */
 export async function serveBatch(
   session: ClientSession,
   requests: readonly JsonRpcRequest[],

@@ -1,5 +1,5 @@
 /**
- * Input requests for clients of older revisions: asked on the open stream, then the call is repeated with the
+ * Input requests for clients of older revisions: sent on the open stream, after which the call is repeated with the
  * responses.
  */
 import { randomUUID } from 'node:crypto'
@@ -21,17 +21,17 @@ import type { JsonRpcPeer } from '../../protocol/json-rpc-peer.ts'
 import type { Id } from '../../protocol/jsonrpc.ts'
 
 const MAX_ROUNDS = 10
-/** How long to wait before a round that asks nothing, or nothing new, in milliseconds. */
+/** The pause before a round with no or unchanged input requests, in milliseconds. */
 const MIN_ROUND_INTERVAL_MS = 250
 
-/** Puts questions to the client; answers with none when `withdrawn` says they are no longer wanted. */
+/** Sends input requests to the client; resolves without responses when `withdrawn` is aborted. */
 export type RequestInput = (
   questions: InputRequests,
   call: Call,
   withdrawn: AbortSignal | undefined,
 ) => Promise<InputResponses>
 
-/** Serves clients that are asked on an open stream: puts each question to them and makes the call again. */
+/** Middleware for clients with an open stream: sends each input request to the client and repeats the call. */
 export function requestInputInline(next: Handler, put: RequestInput): Handler {
   return async (call) => {
     const outcome = await next(call)
@@ -42,24 +42,24 @@ export function requestInputInline(next: Handler, put: RequestInput): Handler {
   }
 }
 
-/** Goes on with a call that ended with questions, until there is a result. @throws TOO_MANY_ROUNDS */
+/** Repeats a call that ended with input requests until there is a result. @throws TOO_MANY_ROUNDS */
 export async function inputRounds(
   first: Outcome,
   call: Call,
   next: Handler,
   put: RequestInput,
 ): Promise<Payload> {
-  // A listening call asks for as long as it listens.
+  // A subscription may send input requests for as long as it is open.
   const limit = call.method === 'subscriptions/listen' ? Number.POSITIVE_INFINITY : MAX_ROUNDS
   const elicitations = new UrlElicitations(call)
   let outcome = first
   let before = ''
   for (let round = 0; outcome.kind === 'input_required'; round++) {
     if (round === limit)
-      throw new GatewayError('TOO_MANY_ROUNDS', 'The server asked too many times in a row.')
+      throw new GatewayError('TOO_MANY_ROUNDS', 'The server requested input too many times in a row.')
     const { inputRequests: questions, requestState: state, withdrawn } = outcome
     const text = JSON.stringify(questions)
-    // Who was sent to a page and is sent there again has not been through with it.
+    // The same URL again: the user has not finished there yet.
     if (text === '{}' || text === before) await pause(MIN_ROUND_INTERVAL_MS, call.signal)
     before = text
     const answers = await put(elicitations.identify(outcome), call, withdrawn)
@@ -69,36 +69,39 @@ export async function inputRounds(
   return outcome.result
 }
 
-interface Options {
+interface InputRequestOptions {
   readonly peer: JsonRpcPeer
   readonly client: Client
   readonly call: Call
-  /** Says that the answers are no longer wanted. */
+  /** Aborted when the responses are no longer needed. */
   readonly withdrawn: AbortSignal | undefined
-  /** The request on whose stream to ask; the session's own where there is none. */
+  /** The request on whose stream to send; the session's own stream if absent. */
   readonly about: Id | undefined
 }
 
-/** How long one question waits for the client, in milliseconds. */
-const QUESTION_TIMEOUT = 600_000
+/** The timeout of one input request, in milliseconds. */
+const INPUT_REQUEST_TIMEOUT_MS = 600_000
 
-/** Puts questions to a client with an open connection, all at once. What stays unanswered is left out. */
-export async function requestInput(questions: InputRequests, options: Options): Promise<InputResponses> {
+/** Sends all input requests to a connected client at once. Requests without a response are omitted from the result. */
+export async function requestInput(
+  questions: InputRequests,
+  options: InputRequestOptions,
+): Promise<InputResponses> {
   const { peer, client, call, withdrawn, about } = options
   const controller = new AbortController()
   const { signal } = controller
   const stop = (): void => controller.abort()
-  const timer = setTimeout(stop, QUESTION_TIMEOUT).unref()
+  const timer = setTimeout(stop, INPUT_REQUEST_TIMEOUT_MS).unref()
   withdrawn?.addEventListener('abort', stop)
   call.signal.addEventListener('abort', stop)
   if (withdrawn?.aborted || call.signal.aborted) stop()
   try {
-    const asked = Object.entries(questions).map(async ([key, question]) => {
+    const pending = Object.entries(questions).map(async ([key, question]) => {
       const { method, params } = encodeInputRequest(question, client)
       const answer = peer.request(method, () => params ?? Payload.of({}), { signal, about })
       return [key, await answerOf(answer, (result) => readInputResponse(question, client, result))] as const
     })
-    const answers = await Promise.all(asked)
+    const answers = await Promise.all(pending)
     call.signal.throwIfAborted()
     return Object.fromEntries(
       answers.filter((entry): entry is [string, InputResponse] => entry[1] !== undefined),
@@ -116,7 +119,7 @@ async function answerOf(
 ): Promise<InputResponse | undefined> {
   try {
     const result = await request
-    // Some clients say `reject` for `decline`.
+    // Some clients send `reject` instead of `decline`.
     return { result: result.fields.action === 'reject' ? result.with({ action: 'decline' }) : read(result) }
   } catch (error) {
     const { relayed } = asGatewayError(error).extra
@@ -124,15 +127,15 @@ async function answerOf(
   }
 }
 
-// The links one call asks the user to open, toward a client of 2025-11-25.
-// Servers of 2026-07-28 name no `elicitationId` and never say that an elicitation is over: a caller learns it by
-// making the call again. Older clients need both, so the gateway makes them. An id belongs to one question of one
-// call: a question that the server repeats word for word keeps it, any other has its own. A server of 2025-11-25
-// that asks in the middle of a call has ids and notifications of its own, which stay as they are.
+// URL elicitations of one call, toward a client of 2025-11-25.
+// Servers of 2026-07-28 send no `elicitationId` and no notification when an elicitation is complete: a caller finds out
+// by repeating the call. Older clients need both, so the gateway adds them. An id belongs to one input request of one
+// call: a request that the server repeats unchanged keeps its id, any other gets a new one. A server of 2025-11-25 that
+// sends requests during a call has its own ids and notifications, which are not changed.
 
 type InputRequired = Extract<Outcome, { kind: 'input_required' }>
 
-/** An elicitation of which the client has not heard that it is over. */
+/** An elicitation whose completion the client has not been notified of. */
 interface Pending {
   readonly id: string
   readonly key: string
@@ -140,7 +143,7 @@ interface Pending {
   isAccepted: boolean
 }
 
-/** Names the URL elicitations of one call, and tells the client which of them are over. */
+/** Assigns ids to the URL elicitations of one call, and notifies the client when they are complete. */
 class UrlElicitations {
   readonly #call: Call
   #pending: Pending[] = []
@@ -149,7 +152,7 @@ class UrlElicitations {
     this.#call = call
   }
 
-  /** The questions as the client is to get them: each link with an id that no other elicitation has. */
+  /** The input requests for the client, with a unique id for each URL elicitation. */
   identify({ inputRequests: questions, isOpen }: InputRequired): InputRequests {
     const named = Object.entries(questions).map(([key, question]): [string, InputRequest] => {
       const { params } = question
@@ -160,7 +163,7 @@ class UrlElicitations {
     return Object.fromEntries(named)
   }
 
-  /** Takes what the client answered, and what came of it: a link that is not asked for again was gone through. */
+  /** Records the responses of the client and the next outcome: a URL that is not requested again is complete. */
   settle(answers: InputResponses, outcome: Outcome): void {
     for (const each of this.#pending) each.isAccepted ||= isAccepted(answers, each.key)
     const again = outcome.kind === 'input_required' ? outcome.inputRequests : {}

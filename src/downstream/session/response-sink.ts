@@ -1,4 +1,4 @@
-/** Where the messages about one request of a client go; transports implement it. */
+/** The destination of messages about one request of a client; transports implement it. */
 import type { Call, RateLimitReporter, Notification } from '../../core/call.ts'
 import type { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
@@ -8,35 +8,35 @@ import { lowerNote } from '../../protocol/projection.ts'
 import type { Revision } from '../../protocol/revisions.ts'
 import type { TraceContext } from '../../protocol/trace-context.ts'
 
-/** Where the messages about one request of the client go. */
+/** The destination of messages about one request of the client. */
 export interface ResponseSink extends RateLimitReporter {
-  /** Names the request in logs and in errors. */
+  /** The id of the request in logs and errors. */
   readonly requestId: string
-  /** Whose request it is, where its transport tells each time: what a caller may do changes with its token. */
+  /** The principal, if the transport authenticates each request: permissions change with the token. */
   readonly principal?: Principal | undefined
-  /** The trace context its transport carried. */
+  /** The trace context from the transport. */
   readonly trace?: TraceContext | undefined
-  /** The values for features its transport carried. */
+  /** The values for features from the transport. */
   readonly gatewayMetadata?: GatewayMetadata | undefined
-  /** A notification or a question, before the answer. */
+  /** Sends a notification or a request, before the response. */
   emit(message: string): void
-  /** The answer will say this: over HTTP some calls that are refused before they are dispatched have their own status. */
+  /** Announces the error code of the response: over HTTP, some errors from before the dispatch have their own status. */
   refuse?(error: GatewayError): void
-  /** The answer, or nothing where none is wanted any more; with its code where it is an error. */
+  /** Sends the response, or nothing if none is expected any more; `code` is set for an error. */
   end(message?: string, errorCode?: unknown): void
 }
 
-/** What belongs to one message of the client. */
+/** The context of one message of the client. */
 export type MessageContext = Pick<ResponseSink, 'requestId' | 'principal' | 'trace' | 'gatewayMetadata'> &
   Pick<Call, 'emit' | 'rateLimitReporter'>
 
-// Limits the rate of progress notifications. The latest one is always sent in the end.
+// Limits the rate of progress notifications. The latest one is always sent.
 
-/** How many progress notifications of a call may come at once, and how many more each second. */
+/** The burst of progress notifications of a call, and the rate per second. */
 const BURST_SIZE = 20
 const RATE_PER_SECOND = 10
 
-/** Passes the notes of one call on; of progress that comes too fast only the latest is kept. */
+/** Forwards the notifications of one call; of progress above the rate, only the latest is kept. */
 export class ProgressThrottle {
   readonly #emit: (note: Notification) => void
   #left = BURST_SIZE
@@ -62,13 +62,13 @@ export class ProgressThrottle {
     this.#emit(note)
   }
 
-  /** Sends what was kept; the answer comes next. */
+  /** Sends the pending progress notification before the response. */
   end(): void {
     if (this.#latest) this.#emit(this.#latest)
     this.stop()
   }
 
-  /** No progress is sent any more. */
+  /** Stops: no more progress is sent. */
   stop(): void {
     clearTimeout(this.#timer)
     this.#latest = undefined
@@ -92,7 +92,7 @@ export class ProgressThrottle {
   }
 }
 
-/** Sends a notification in the words of a revision, if it has any for it. */
+/** Sends a notification in the format of a revision, if that revision has it. */
 export function isReported(note: Notification, revision: Revision, send: (message: string) => void): void {
   const lowered = lowerNote(note, revision)
   if (lowered) send(encodeNotification(lowered.method, lowered.params))

@@ -1,6 +1,6 @@
 /**
- * One session of a client of an older revision: handshake, requests, subscriptions, log level. Makes such a
- * client look like one of 2026-07-28 to the rest.
+ * One session of a client of an older revision: handshake, requests, subscriptions, log level. To the rest of the
+ * gateway, such a client looks like one of 2026-07-28.
  */
 import { setTimeout as wait } from 'node:timers/promises'
 import {
@@ -51,20 +51,20 @@ import {
 import { requestInputInline, type RequestInput, inputRounds, requestInput } from './input-requests.ts'
 import { type ResponseSink, ProgressThrottle, isReported, type MessageContext } from './response-sink.ts'
 
-// The listening call that stands for a session's subscriptions, opened anew with each change.
+// The `subscriptions/listen` call for the subscriptions of a session, replaced with each change.
 
 interface SubscriptionsOptions {
   readonly handle: Handler
-  /** Makes the listening call; its emitted notes go to `emit`. */
+  /** Makes the `subscriptions/listen` call; its notifications go to `emit`. */
   call(params: Payload, controller: AbortController, emit: (note: Notification) => void): Call
   onNote(note: Notification): void
   readonly log: Log
 }
 
-/** How long to wait before listening again, in milliseconds. */
+/** The pause before listening again, in milliseconds. */
 const RETRY_DELAY_MS = 250
 
-/** The long-lived call that stands for everything a client of an older revision hears outside its requests. */
+/** The long-lived call that delivers notifications outside of requests to a client of an older revision. */
 class Subscriptions {
   readonly #options: SubscriptionsOptions
   #current: AbortController | undefined
@@ -75,7 +75,7 @@ class Subscriptions {
     this.#options = options
   }
 
-  /** Listens for this from here on; resolves with what is honoured. The one before ends when this one is up. */
+  /** Replaces the subscription; resolves with the accepted filter. The previous call ends once this one is open. */
   open(filter: SubscriptionFilter): Promise<SubscriptionFilter> {
     const change = this.#changes.then(() => this.#replace(filter))
     this.#changes = change.catch(() => undefined)
@@ -104,7 +104,7 @@ class Subscriptions {
     return honoured
   }
 
-  /** Where the listening call ends by itself, as when the configuration changed, it is made again. */
+  /** Makes the call again if it ends, for example because the configuration changed. */
   async #follow(ended: Promise<unknown>, filter: SubscriptionFilter, signal: AbortSignal): Promise<void> {
     await ended.catch((error: unknown) =>
       this.#options.log.debug('listen.ended', { error: excerpt(String(error)) }),
@@ -116,20 +116,20 @@ class Subscriptions {
   }
 }
 
-// The requests of a session that are in flight, for cancellation and for the end of the session.
+// The in-flight requests of a session, for cancellation and for the end of the session.
 
-/** A request of the client that is not answered yet. */
+/** An in-flight request of the client. */
 interface PendingRequest {
   readonly controller: AbortController
   readonly reply: ResponseSink
-  /** It is `initialize`, which cannot be cancelled (2025-11-25 basic/utilities/cancellation). */
+  /** Whether it is `initialize`, which cannot be cancelled (2025-11-25 basic/utilities/cancellation). */
   readonly isOpening: boolean
 }
 
-/** How long requests that are ended may take to be answered, in milliseconds. */
+/** The time aborted requests have to be answered, in milliseconds. */
 const DRAIN_TIMEOUT_MS = 400
 
-/** The requests of one session that are not answered yet. */
+/** The in-flight requests of one session. */
 class PendingRequests {
   readonly #running = new Registry<Id, PendingRequest>()
   #none = Promise.withResolvers<void>()
@@ -151,7 +151,7 @@ class PendingRequests {
     if (this.size === 0) this.#none.resolve()
   }
 
-  /** Cancels the request a notification names, where it is under way and can be cancelled. */
+  /** Cancels the request named in a notification, if it is in flight and can be cancelled. */
   cancel({ params }: JsonRpcNotification): void {
     const id = params.at('requestId')?.text
     const found = id === undefined ? undefined : this.#running.get(id)
@@ -161,7 +161,7 @@ class PendingRequests {
     found.controller.abort(new GatewayError('CANCELLED', why))
   }
 
-  /** Ends all of them. Resolves when they are answered, or after a while. */
+  /** Aborts all requests. Resolves when they are answered, or after a timeout. */
   end(reason: GatewayError): Promise<void> {
     if (this.size === 0) return Promise.resolve()
     this.#none = Promise.withResolvers()
@@ -170,21 +170,21 @@ class PendingRequests {
   }
 }
 
-/** The failure of a request whose session ends first: it may have reached the server. */
+/** The error of a request whose session ends first: it may have reached the server. */
 function sessionEnded(): GatewayError {
   return new GatewayError(
     'OUTCOME_UNKNOWN',
-    'The session ended before the call did, which may have taken effect.',
+    'The session ended before the call finished. The call may have taken effect.',
     {
       suggestion: 'Check whether the call took effect before making it again.',
     },
   )
 }
 
-/** How much of a reason goes on to logs and servers, in characters. */
+/** The maximum length of a reason in logs and to servers, in characters. */
 const MAX_REASON_LENGTH = 200
 
-/** A reason without what may be a key or a token: runs of letters and digits that are no words. */
+/** Masks possible keys and tokens in a reason: runs of letters and digits that are not words. */
 function readable(reason: string): string {
   const short = reason.slice(0, MAX_REASON_LENGTH)
   return short.replaceAll(/(?=[\w.~+/-]*\d)(?=[\w.~+/-]*[a-z])[\w.~+/-]{20,}=*/gi, '***')
@@ -195,23 +195,23 @@ interface Options {
   readonly upstream?: string | undefined
   readonly principal: Principal
   readonly handle: Handler
-  /** Sends a message that belongs to no request. */
+  /** Sends a message outside of any request. */
   send(message: string): void
-  /** Whether messages come one at a time, whatever the revision has. */
+  /** Whether batches are rejected in every revision. */
   isStrict?(): boolean
   readonly log: Log
 }
 
-/** How long what a client says of itself may be, in characters: it is kept as long as its session. */
+/** The maximum length of client capabilities and info, in characters: they are kept for the whole session. */
 const MAX_HANDSHAKE = 65_536
 
-/** Nothing is said about the message before its answer. */
+/** A sink for a message without notifications before its response. */
 const mute = { emit: (): void => undefined }
 
-/** Requests that concern one session. */
+/** Methods that are handled by the session itself. */
 const local = new Set(['logging/setLevel', 'resources/subscribe', 'resources/unsubscribe'])
 
-/** One client of a revision with a handshake, whatever transport it came by. */
+/** One client of a revision with a handshake, on any transport. */
 export class ClientSession {
   readonly id: string
   readonly principal: Principal
@@ -224,7 +224,7 @@ export class ClientSession {
   #client: Client
   #capabilities: Readonly<Record<string, unknown>> = {}
   #level: string | undefined
-  /** Who asked for what is listened to: what a caller may hear changes with its tokens. */
+  /** The principal of the current subscription: what it may receive changes with its tokens. */
   #listener: Pick<MessageContext, 'principal' | 'gatewayMetadata'> = {}
 
   constructor(options: Options) {
@@ -252,12 +252,12 @@ export class ClientSession {
     })
   }
 
-  /** The revision of the handshake, once there was one. */
+  /** The negotiated revision; undefined before the handshake. */
   get revision(): Revision | undefined {
     return this.#revision
   }
 
-  /** Whether the client may send several messages as an array. */
+  /** Whether the client may send batches. */
   get takesBatches(): boolean {
     return this.#revision?.batches === true && this.#options.isStrict?.() !== true
   }
@@ -266,11 +266,14 @@ export class ClientSession {
     return this.#running.size > 0
   }
 
-  /** Takes a request; its answer goes to `reply`. Never throws. */
+  /** Handles a request; the response goes to `reply`. Never throws. */
   async request(request: JsonRpcRequest, reply: ResponseSink): Promise<void> {
     const controller = new AbortController()
     if (this.#running.get(request.id)) {
-      const error = new GatewayError('INVALID_REQUEST', 'Invalid request: this id is in use.')
+      const error = new GatewayError(
+        'INVALID_REQUEST',
+        'Invalid request: a request with this id is in flight.',
+      )
       reply.end(encodeError(request.id, error, reply.requestId))
       return
     }
@@ -280,7 +283,7 @@ export class ClientSession {
       const answer = own ? await own : await this.#answer(request, reply, controller)
       reply.end(isCancelled(controller.signal) ? undefined : answer)
     } catch (error) {
-      // A cancelled request gets no answer (2025-11-25 basic/utilities/cancellation).
+      // A cancelled request gets no response (2025-11-25 basic/utilities/cancellation).
       if (isCancelled(controller.signal)) return reply.end()
       const failure = asGatewayError(error)
       reply.refuse?.(failure)
@@ -300,17 +303,17 @@ export class ClientSession {
     background(this.#options.handle(call), this.#options.log)
   }
 
-  /** Takes the client's answer to a question. */
+  /** Handles the client's response to a request of the server. */
   response(response: JsonRpcResponse, text: string): void {
     if (response.id !== undefined) this.#peer.receive(text)
   }
 
-  /** The client is gone: no answer is awaited. */
+  /** Ends the session of a disconnected client, without waiting for responses. */
   close(): void {
     void this.#stop(new GatewayError('CANCELLED', 'The session ended.'))
   }
 
-  /** Ends the session while the client is there. Resolves when what it waited for is answered, or after a while. */
+  /** Ends the session of a connected client. Resolves when its requests are answered, or after a timeout. */
   end(): Promise<void> {
     return this.#stop(sessionEnded())
   }
@@ -322,7 +325,7 @@ export class ClientSession {
     return answered
   }
 
-  /** The answer to what concerns this session alone; nothing where it is for a server. */
+  /** The response to a request that the session handles itself; undefined if it is for a server. */
   #own(
     request: JsonRpcRequest,
     reply: ResponseSink,
@@ -330,7 +333,8 @@ export class ClientSession {
   ): Promise<string> | undefined {
     if (request.method === 'ping') return Promise.resolve(encodeResult(request.id, Payload.text('{}')))
     if (request.method === 'initialize') return this.#initialize(request, reply, controller)
-    if (!this.#revision) throw new GatewayError('INVALID_REQUEST', 'Invalid request: initialize comes first.')
+    if (!this.#revision)
+      throw new GatewayError('INVALID_REQUEST', 'Invalid request: initialize must be the first request.')
     const { only } = method(request.method)
     if (only === 'modern') throw unknownMethod(request.method)
     if (only !== 'legacy' || !local.has(request.method)) return undefined
@@ -338,17 +342,24 @@ export class ClientSession {
     return this.#local(request).then((result) => encodeResult(request.id, result))
   }
 
-  /** Hands the request on, and lowers what comes back. */
+  /** Forwards the request, and converts the response to the revision of the client. */
   #answer(request: JsonRpcRequest, reply: ResponseSink, controller: AbortController): Promise<string> {
     const revision = this.#revision ?? latestLegacy
     const pace = new ProgressThrottle((note) => isReported(note, revision, (message) => reply.emit(message)))
     const { requestId, principal, trace, gatewayMetadata } = reply
-    const around = { requestId, principal, trace, gatewayMetadata, rateLimitReporter: reply, emit: pace.emit }
-    const call = this.#lift(request, around, controller)
+    const context = {
+      requestId,
+      principal,
+      trace,
+      gatewayMetadata,
+      rateLimitReporter: reply,
+      emit: pace.emit,
+    }
+    const call = this.#lift(request, context, controller)
     const { handle } = this.#options
-    const put: RequestInput = (questions, asking, withdrawn) =>
-      this.#put(questions, asking, withdrawn, request.id)
-    const lowered = (result: Payload): string => {
+    const put: RequestInput = (questions, activeCall, withdrawn) =>
+      this.#put(questions, activeCall, withdrawn, request.id)
+    const encode = (result: Payload): string => {
       pace.end()
       return encodeLegacyResult(request.id, request.method, result, revision)
     }
@@ -359,8 +370,8 @@ export class ClientSession {
     return handle(call).then(
       (outcome) =>
         outcome.kind === 'result'
-          ? lowered(outcome.result)
-          : inputRounds(outcome, call, handle, put).then(lowered, failed),
+          ? encode(outcome.result)
+          : inputRounds(outcome, call, handle, put).then(encode, failed),
       failed,
     )
   }
@@ -376,7 +387,7 @@ export class ClientSession {
       throw invalid('initialize needs protocolVersion and capabilities')
     }
     if (request.params.text.length > MAX_HANDSHAKE)
-      throw new GatewayError('PAYLOAD_TOO_LARGE', 'What the client says of itself is too long.')
+      throw new GatewayError('PAYLOAD_TOO_LARGE', 'The client capabilities and info are too long.')
     const revision = negotiate(protocolVersion)
     this.#client = {
       era: 'legacy',
@@ -397,7 +408,7 @@ export class ClientSession {
     return encodeResult(request.id, result)
   }
 
-  /** Requests that concern this session alone. */
+  /** Handles requests that concern only this session. */
   async #local({ method: name, params }: JsonRpcRequest): Promise<Payload> {
     if (name === 'logging/setLevel') return this.#setLevel(params.fields.level)
     const { uri } = params.fields
@@ -412,7 +423,7 @@ export class ClientSession {
   }
 
   async #setLevel(level: unknown): Promise<Payload> {
-    if (severity(level) < 0) throw invalid('level is not a log level')
+    if (severity(level) < 0) throw invalid('level is not a known log level')
     if (!isObject(this.#capabilities.logging)) {
       throw unknownMethod('logging/setLevel')
     }
@@ -452,12 +463,12 @@ export class ClientSession {
 
   #lift(
     message: JsonRpcRequest | JsonRpcNotification,
-    around: MessageContext,
+    context: MessageContext,
     controller: AbortController,
   ): Call {
-    const { principal = this.principal } = around
+    const { principal = this.principal } = context
     const { upstream } = this.#options
-    const call = lift(message, { ...around, upstream, client: this.#client, principal, controller })
+    const call = lift(message, { ...context, upstream, client: this.#client, principal, controller })
     return this.#level === undefined
       ? call
       : { ...call, meta: { ...call.meta, [metaKeys.logLevel]: this.#level } }

@@ -1,32 +1,32 @@
 /**
- * Keeps the head of an audit log in the store too, so that lines cut off its end together with the `.head` file beside it
- * are noticed: by `gatehouse audit verify`, and by the gateway when it opens the log again.
+ * Stores the head of an audit log in the store as well, so that lines removed from its end together with the `.head` file
+ * are detected: by `gatehouse audit verify`, and by the gateway when it opens the log again.
  *
- * It follows the log at a distance: one small write a second at most, and one at the end; never one for each call. What was
- * there is read before the first write, so that a cut log is reported before its anchor moves on.
+ * It follows the log asynchronously: at most one small write per second, and one at the end, never one per call. The stored
+ * anchor is read before the first write, so that a truncated log is reported before its anchor moves.
  */
 import { hash } from 'node:crypto'
 import { within } from '../../core/time/waiting.ts'
 import { type Head, parseHead } from './file.ts'
 
-/** How often the anchor moves at most, and how long its last move may take, in milliseconds. */
+/** The minimum interval between writes of the anchor, and the timeout of the last one, in milliseconds. */
 const INTERVAL_MS = 1000
 const LAST_WRITE_TIMEOUT_MS = 2000
 
-/** What is needed of a store. */
+/** The required part of a store. */
 interface AnchorStore {
   get(key: string): Promise<string | undefined>
   put(key: string, value: string, ttl: number): Promise<void>
 }
 
-/** Where the heads of audit logs are kept besides the files. */
+/** The heads of audit logs in the store. */
 export interface Anchors {
-  /** Of the log in a file, named by its whole path. */
+  /** Reads the head of the log at an absolute path. */
   read(path: string): Promise<Head | undefined>
   write(path: string, head: Head): Promise<void>
 }
 
-/** Anchors in a store; `host` tells machines apart that share it, and `ttl` is in milliseconds. */
+/** Creates anchors in a store; `host` distinguishes machines that share it, and `ttl` is in milliseconds. */
 export function createAnchors(
   store: () => AnchorStore,
   { host, ttl }: { readonly host: string; readonly ttl: number },
@@ -47,13 +47,13 @@ export class Anchor {
   readonly #path: string
   readonly #anchors: Anchors
   readonly #onCut: (anchored: Head) => void
-  /** Where the log was when it was opened; absent once that was compared. */
+  /** The head when the log was opened; absent once it was compared. */
   #opened: Head | undefined
   #next: Head | undefined
   #moving: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
 
-  /** `head` is that of the log as it was opened; `onCut` hears of an anchor it does not reach. */
+  /** `head` is the head of the opened log; `onCut` is called if the anchor is beyond it. */
   constructor(
     { path, head }: { readonly path: string; readonly head: Head },
     anchors: Anchors,
@@ -65,7 +65,7 @@ export class Anchor {
     this.#onCut = onCut
   }
 
-  /** The log has got to here. */
+  /** Records the new head of the log. */
   follow(head: Head): void {
     this.#next = head
     this.#timer ??= setTimeout(() => {
@@ -74,7 +74,7 @@ export class Anchor {
     }, INTERVAL_MS).unref()
   }
 
-  /** Moves to where the log is, where the store answers in time. */
+  /** Writes the current head, if the store responds in time. */
   async close(): Promise<void> {
     clearTimeout(this.#timer)
     this.#timer = undefined
@@ -90,7 +90,7 @@ export class Anchor {
 
   #move(): Promise<void> {
     this.#moving ??= this.#write()
-      // A store that is away is tried with the next lines.
+      // If the store is unavailable, the next lines try again.
       .catch(() => undefined)
       .finally(() => {
         this.#moving = undefined

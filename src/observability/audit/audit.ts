@@ -1,4 +1,4 @@
-/** The audit log: entries in the order calls ended, queued and written in batches, without delaying calls. */
+/** The audit log: entries in the order in which calls ended, queued and written in batches, without delaying calls. */
 import { createHmac, hash } from 'node:crypto'
 import { serverArguments } from '../../core/tool-call.ts'
 import type { Call, Target } from '../../core/call.ts'
@@ -16,31 +16,31 @@ import { type Ending, displayName } from '../ending.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** Something to record; made into a line when it is written. */
+/** An entry, encoded when it is written. */
 type Entry = () => Fields
 
-/** How long entries may wait to be written together, and to be tried again, in milliseconds. */
+/** The flush interval, and the retry interval, in milliseconds. */
 const WRITE_DELAY_MS = 20
 const RETRY_DELAY_MS = 1000
-/** How often writing may fail before the last entries are given up. */
+/** How often writing may fail before the last entries are discarded. */
 const MAX_ATTEMPTS = 3
-/** How many entries are written together, and how many may wait. */
+/** The maximum number of entries in one write, and in the queue. */
 const MAX_BATCH_ENTRIES = 500
 const MAX_WAITING_ENTRIES = 50_000
 
-/** What of a call's target is called by which name. */
+/** The field for the target name, by method. */
 const subjects: Readonly<Record<string, string>> = {
   'tools/call': 'tool',
   'prompts/get': 'prompt',
   'resources/read': 'resource',
 }
 
-/** Whether calls of a method are recorded however they end: what acts, or may do so as the protocol does not say. */
+/** Whether all calls of a method are recorded: those that act, or may act because the protocol does not define them. */
 export function isAudited(method: string): boolean {
   return Object.hasOwn(subjects, method) || isVendorRequest(method)
 }
 
-/** Records calls and refusals in a file, in the order they ended, without delaying callers. */
+/** Records calls and rejections in a file, in the order in which they ended, without delaying callers. */
 export class Audit {
   readonly #file: AuditFile
   #settings: AuditSettings
@@ -49,7 +49,7 @@ export class Audit {
   #head: Head
   #waiting: Entry[] = []
   #dropped = 0
-  /** Lines that are being written. */
+  /** The lines that are currently being written. */
   #text = ''
   #timer: NodeJS.Timeout | undefined
   #writing: Promise<void> | undefined
@@ -57,7 +57,7 @@ export class Audit {
   #isClosed = false
   readonly #onExit = (): void => this.#finish()
 
-  /** Opens the file, and goes on with its chain; `anchors` keep its head besides. @throws Error that names the file, where it cannot be opened */
+  /** Opens the file and continues its chain; `anchors` store its head as well. @throws Error with the file name if it cannot be opened */
   constructor(settings: AuditSettings, log: Log, anchors?: Anchors) {
     this.#file = opened(settings)
     this.#settings = settings
@@ -81,7 +81,7 @@ export class Audit {
     process.on('exit', this.#onExit)
   }
 
-  /** Goes on with other settings; tells that it cannot where another file is wanted. */
+  /** Applies other settings; returns false if they have another file. */
   configure(settings: AuditSettings): boolean {
     if (settings.file !== this.#settings.file) return false
     this.#settings = settings
@@ -115,7 +115,7 @@ export class Audit {
     }))
   }
 
-  /** Records a request that was turned away. */
+  /** Records a rejected request. */
   refused({ requestId, error, request, address, principal }: Refusal): void {
     const time = Date.now()
     this.#add(() => ({
@@ -130,13 +130,13 @@ export class Audit {
     }))
   }
 
-  /** Records a step of a user who signs in to a server. */
+  /** Records a step of a sign-in to a server. */
   signedIn(step: SignInStep): void {
     const at = now()
     this.#add(() => ({ ...at, event: 'sign_in', ...step }))
   }
 
-  /** Records what a person decided on a call that waits for approval. */
+  /** Records a decision on a call that waits for approval. */
   decided({ by, via, verdict, approval, caller, upstream, tool, given }: ApprovalStep): void {
     const at = now()
     this.#add(() => ({
@@ -153,7 +153,7 @@ export class Audit {
     }))
   }
 
-  /** Records what an operator ordered at the command line. */
+  /** Records an action of an operator on the command line. */
   ordered({ order, by, transaction, caller }: OrderStep): void {
     const at = now()
     this.#add(() => ({
@@ -167,12 +167,12 @@ export class Audit {
     }))
   }
 
-  /** Writes what waits, and closes the file. */
+  /** Writes the queued entries, and closes the file. */
   async close(): Promise<void> {
     if (this.#isClosed) return
     await this.#writeAll()
     await this.#anchor?.close()
-    // The store may have told of lines that are missing.
+    // The anchor may have revealed missing lines.
     await this.#writeAll()
     this.#isClosed = true
     process.off('exit', this.#onExit)
@@ -225,7 +225,7 @@ export class Audit {
     }
   }
 
-  /** Makes lines of what waits, of a part of it at a time: other work comes in between. */
+  /** Encodes queued entries in batches, so that other work can run in between. */
   #encode(): void {
     const { maxSize, keep } = this.#settings
     if (this.#file.size >= maxSize) {
@@ -243,18 +243,18 @@ export class Audit {
     this.#head = head
   }
 
-  /** Writes everything at once: the process ends. What is being written is written again, at the same place. */
+  /** Writes everything synchronously at exit. Lines in an unfinished write are written again, at the same position. */
   #finish(): void {
     try {
       for (const entry of this.#waiting.splice(0)) this.#line(entry())
       if (this.#text !== '') this.#file.addNow(this.#text, this.#head)
       this.#file.closeNow()
     } catch {
-      // There is no one left to report to.
+      // The process is exiting, so the failure cannot be reported.
     }
   }
 
-  /** Names arguments without telling them: a hash of their canonical form (RFC 8785). */
+  /** A digest of arguments: the hash of their canonical form (RFC 8785). */
   #digest(given: unknown): string {
     const text = canonicalText(given)
     const { key } = this.#settings
@@ -263,7 +263,7 @@ export class Audit {
   }
 }
 
-/** The same entry, made at once: while nothing can be written what waits must not keep whole calls. */
+/** Encodes an entry immediately: while writes fail, the queue must not retain whole calls. */
 function made(entry: Entry): Entry {
   const fields = entry()
   return () => fields
@@ -277,7 +277,7 @@ function canonicalText(value: unknown): string {
   try {
     return canonical(value)
   } catch {
-    // Nested deeper than there is room to follow, for whatever would make a text of it.
+    // Too deeply nested to encode.
     return '"[deep]"'
   }
 }
@@ -295,7 +295,7 @@ function opened(settings: AuditSettings): AuditFile {
     return AuditFile.open(settings)
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause)
-    const message = `the audit log ${settings.file} cannot be written to, so nothing is done: ${reason}`
+    const message = `the audit log ${settings.file} cannot be written, so the command was not run: ${reason}`
     throw new Error(message, { cause })
   }
 }

@@ -1,4 +1,4 @@
-/** The audit file: appended, rotated, locked by one process, and mended after a torn write. */
+/** The audit file: append-only, rotated, locked by one process, and repaired after a torn write. */
 import { randomUUID, hash } from 'node:crypto'
 import {
   closeSync,
@@ -22,23 +22,23 @@ import { basename, dirname, extname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { isObject } from '../../core/json/json.ts'
 
-/** How many processes may keep an audit log of the same name, each in a file of its own. */
+/** How many processes may write an audit log with the same name, each to its own file. */
 const MAX_FILES = 64
-/** How much of the end of a file is read to find its last line, in bytes. */
+/** How much of the end of a file is read to find the last line, in bytes. */
 const MAX_TAIL_BYTES = 4 * 1024 * 1024
 const HEAD_LENGTH = 128
 
 const writeAt = promisify(write)
 const sync = promisify(fsync)
 
-/** The file of an audit log: only this process writes to it, only at its end. */
+/** The file of an audit log: only this process writes to it, and only at its end. */
 export class AuditFile {
   readonly path: string
-  /** The last line, of this file or those before it. */
+  /** The last line of this file or the rotated ones. */
   readonly head: Head
-  /** Names what stood at the end of the file and is no line; absent where there was nothing. */
+  /** The digest of a torn line at the end of the file; absent if there was none. */
   readonly torn?: string
-  /** The line that was written last, where the file does not reach that far. */
+  /** The last written line, if the file does not contain it. */
   readonly missing?: Head
   readonly #lock: FileLock
   #file: number
@@ -59,7 +59,7 @@ export class AuditFile {
     if (isOpen) this.#position += writeSync(this.#file, '\n', this.#position)
   }
 
-  /** Opens the file, or where another process has it the next free one. @throws the system's error */
+  /** Opens the file or, if another process has locked it, the next free one. @throws the system error */
   static open({ file }: { readonly file: string }): AuditFile {
     const folder = dirname(file)
     if (!existsSync(folder)) mkdirSync(folder, { mode: 0o700 })
@@ -74,15 +74,15 @@ export class AuditFile {
         throw error
       }
     }
-    throw new Error(`too many processes keep the audit log ${file}`)
+    throw new Error(`too many processes write the audit log ${file}`)
   }
 
-  /** In bytes. */
+  /** The size in bytes. */
   get size(): number {
     return this.#position
   }
 
-  /** Adds lines, the last of which is the head. Writing the same again after a failure does no harm. */
+  /** Appends lines, the last of which is the head. Retrying after a failure is safe. */
   async add(text: string, head: Head): Promise<void> {
     const bytes = Buffer.from(text)
     let done = 0
@@ -101,13 +101,13 @@ export class AuditFile {
     this.#position += bytes.length
   }
 
-  /** Adds lines at once, for the end of the process. */
+  /** Appends lines synchronously, for the exit of the process. */
   addNow(text: string, head: Head): void {
     writeSync(this.#file, text, this.#position)
     writeSync(this.#headFile, headText(head), 0)
   }
 
-  /** Puts the file away as `.1`, those before it one further, of which `keep` stay, and begins the next. */
+  /** Rotates the file to `.1` and the older ones one further, of which `keep` are kept, and starts a new file. */
   rotate(keep: number | undefined): void {
     const numbers = rotated(this.path)
     for (const number of numbers) {
@@ -163,11 +163,11 @@ function rotated(path: string): number[] {
 interface Last {
   readonly head: Head
   readonly torn?: string
-  /** The file does not end with the end of a line. */
+  /** The file does not end with a line break. */
   readonly isOpen: boolean
 }
 
-/** Finds the last line of a file, and what stands after it. @throws Error where the file holds something else */
+/** Finds the last line of a file, and the text after it. @throws Error if the file is not an audit log */
 function lastLine(file: number, size: number): Last {
   if (size === 0) return { head: origin, isOpen: false }
   const length = Math.min(size, MAX_TAIL_BYTES)
@@ -179,22 +179,22 @@ function lastLine(file: number, size: number): Last {
   const last = lines.findLastIndex((each) => readLine(each) !== undefined)
   const line = readLine(lines[last] ?? '')
   const isBegun = lines.length === 1 && isOpen && lines[0]?.startsWith('{"seq":1,') === true
-  if (!line && !isBegun) throw new Error('the file is no audit log: name another one')
+  if (!line && !isBegun) throw new Error('the file is not an audit log: choose another one')
   const { seq, hash } = line ?? origin
   const torn = lines.slice(last + 1).join('\n')
   return { head: { seq, hash }, isOpen, ...(torn !== '' && { torn: tornDigest(torn) }) }
 }
 
-/** How often a lock is shown to be held, and after which silence it is not, in milliseconds. */
+/** The refresh interval of a lock, and the age at which it is stale, in milliseconds. */
 const HEARTBEAT_INTERVAL_MS = 20_000
 const LOCK_STALE_MS = 90_000
 
-/** A file only this process may write to. */
+/** A file that only this process may write. */
 interface FileLock {
   release(): void
 }
 
-/** Takes a lock; nothing where another process that lives has it. @throws the system's error */
+/** Acquires a lock; undefined if another live process holds it. @throws the system error */
 function takeLock(path: string): FileLock | undefined {
   const token = randomUUID()
   if (!create(path, token) && !(takeOver(path, token) && create(path, token))) return undefined
@@ -228,14 +228,14 @@ function create(path: string, token: string): boolean {
   }
 }
 
-/** Puts away a lock whose holder has ended. */
+/** Removes a lock whose holder has exited. */
 function takeOver(path: string, token: string): boolean {
   const found = read(path)
   if (held.has(path) || (found && isAlive(found, path))) return false
   const aside = `${path}.${token}`
   try {
     renameSync(path, aside)
-    // Another may have been quicker: then this is its lock.
+    // Another process may have taken it over: then this is its lock.
     const isSame = read(aside)?.token === found?.token
     if (!isSame) renameSync(aside, path)
     rmSync(aside, { force: true })
@@ -252,7 +252,7 @@ interface Holder {
 }
 
 function isAlive({ pid, host }: Holder, path: string): boolean {
-  // The same id on the same host is an earlier life of this process, as in a container that was started again.
+  // The same process id on the same host is an earlier run, as in a restarted container.
   if (host !== hostname()) return Date.now() - statSync(path).mtimeMs < LOCK_STALE_MS
   return pid !== process.pid && isRunning(pid)
 }
@@ -282,30 +282,30 @@ function isHolder(value: unknown): value is Holder {
 
 // The lines of the audit file, chained by hashes.
 
-/** Where a chain of lines has got to: the number and hash of its last line. */
+/** The head of a chain: the number and hash of its last line. */
 export interface Head {
   readonly seq: number
   readonly hash: string
 }
 
-/** What the first line of all follows. */
+/** The predecessor of the first line. */
 export const origin: Head = { seq: 0, hash: '0'.repeat(64) }
 
-/** A line that was read. */
+/** A parsed line. */
 export interface AuditLine {
   readonly seq: number
   /** The hash of the line before. */
   readonly prev: string
   readonly hash: string
-  /** Whether the hash is that of the line. */
+  /** Whether the hash matches the line. */
   readonly isSound: boolean
   readonly event: unknown
   readonly fields: Readonly<Record<string, unknown>>
 }
 
 /**
- * The next line of a chain: a JSON object whose last member is the SHA-256 of the text it would be without that
- * member, in which stands the hash of the line before.
+ * The next line of a chain: a JSON object whose last member is the SHA-256 of the text without that member, which
+ * includes the hash of the previous line.
  */
 export function encodeLine(
   before: Head,
@@ -319,7 +319,7 @@ export function encodeLine(
 
 const end = /,"hash":"([0-9a-f]{64})"\}$/
 
-/** Reads a line; nothing where it is none of an audit log. */
+/** Parses a line; undefined if it is not a line of an audit log. */
 export function readLine(text: string): AuditLine | undefined {
   const [tail, digest] = end.exec(text) ?? []
   const fields = tail === undefined ? undefined : parsed(text)
@@ -330,7 +330,7 @@ export function readLine(text: string): AuditLine | undefined {
   return { seq, prev, hash: digest, isSound, event, fields }
 }
 
-/** Reads the number and hash of the last line, as they are kept beside a file and in the store. */
+/** Parses the head of a chain, as written next to a file and in the store. */
 export function parseHead(text: string): Head | undefined {
   const value = parsed(text)
   if (!isObject(value)) return undefined
@@ -338,7 +338,7 @@ export function parseHead(text: string): Head | undefined {
   return typeof seq === 'number' && typeof digest === 'string' ? { seq, hash: digest } : undefined
 }
 
-/** What names a text that is no line, in the line after it. */
+/** The digest of a torn line, recorded in the line after it. */
 export function tornDigest(text: string): string {
   return hash('sha256', text)
 }

@@ -1,43 +1,43 @@
-/** Verifies the chain over all files and its anchor. */
+/** Verifies the chain over all files of a log, and its anchor. */
 import { createReadStream, existsSync, readFileSync } from 'node:fs'
 import { type AuditLine, type Head, origin, parseHead, readLine, tornDigest } from './file.ts'
 
-/** Where an audit log is broken, and why. */
+/** The position and reason of a break in an audit log. */
 interface Break {
   readonly file: string
-  /** From 1; absent where it is about the file as a whole. */
+  /** From 1; absent if it concerns the whole file. */
   readonly line?: number
   readonly reason: string
 }
 
-/** What was found out about one audit log: its files in their order. */
-export interface Verdict {
+/** The result for one audit log, with its files in order. */
+export interface LogVerification {
   readonly files: readonly string[]
   readonly lines: number
   readonly last?: Head
-  /** The number of the line up to which the store vouches for it; absent where the store does not know the log. */
+  /** The number of the anchored line; absent if the store has no anchor of the log. */
   readonly anchored?: number
   readonly problem?: Break
 }
 
 interface Expected {
-  /** The hash of a line that must be there. */
+  /** The hash of a required line. */
   readonly head?: string | undefined
-  /** The last line of a log as a store has it, by the file that is written to. */
+  /** The anchor of a log, by its current file. */
   anchorOf?(file: string): Promise<Head | undefined>
 }
 
-/** Checks audit logs from their files, those of one log together. */
+/** Verifies audit logs; the files of one log are grouped. */
 export async function verifyAudit(
   files: readonly string[],
   { head, anchorOf }: Expected = {},
-): Promise<Verdict[]> {
+): Promise<LogVerification[]> {
   const logs = new Map<string, string[]>()
   for (const file of files) {
     const log = file.replace(/\.\d+$/, '')
     logs.set(log, [...(logs.get(log) ?? []), file])
   }
-  const verdicts: Verdict[] = []
+  const verdicts: LogVerification[] = []
   let isFound = false
   for (const [log, each] of logs) {
     const chain = new Chain(head, await anchorOf?.(log))
@@ -50,15 +50,15 @@ export async function verifyAudit(
   return [{ ...first, problem: { file: first.files.at(-1) ?? '', reason } }, ...others]
 }
 
-/** Follows the lines of one log. */
+/** Verifies the lines of one log. */
 class Chain {
   readonly #head: string | undefined
   isFound = false
   #last: Head | undefined
   #lines = 0
-  /** What is no line since the last one, and where it began. */
+  /** Text after the last line that is not a line, and where it begins. */
   #torn: { text: string; line: number } | undefined
-  /** Lines that were written, as was noted elsewhere: beside the file and in the store. */
+  /** Heads recorded elsewhere: next to the file and in the store. */
   #written: readonly Head[] = []
   readonly #anchor: Head | undefined
 
@@ -67,7 +67,7 @@ class Chain {
     this.#anchor = anchor
   }
 
-  async verify(given: readonly string[]): Promise<Verdict> {
+  async verify(given: readonly string[]): Promise<LogVerification> {
     const files = await inOrder(given)
     this.#written = [writtenHead(files.at(-1) ?? ''), this.#anchor].filter((each) => each !== undefined)
     const problem = await this.#walk(files)
@@ -85,7 +85,7 @@ class Chain {
         if (broken) return { file, ...broken }
       }
       if (this.#torn)
-        return { file, line: this.#torn.line, reason: 'is cut off, or is no line of an audit log' }
+        return { file, line: this.#torn.line, reason: 'is cut off, or is not a line of an audit log' }
     }
     return this.#atEnd(files.at(-1) ?? '')
   }
@@ -101,7 +101,7 @@ class Chain {
     const torn = this.#torn
     this.#torn = undefined
     if (torn && !(line.isSound && line.event === 'torn' && line.fields.torn === tornDigest(torn.text)))
-      return { line: torn.line, reason: 'is no line of an audit log' }
+      return { line: torn.line, reason: 'is not a line of an audit log' }
     const reason = this.#fault(line, isFirst)
     if (reason !== undefined) return { line: number, reason }
     this.#last = line
@@ -118,10 +118,10 @@ class Chain {
     if (seq > before.seq + 1)
       return `comes after line(s) ${span(before.seq + 1, seq - 1)} of the log, which are missing`
     if (seq < before.seq + 1)
-      return `is out of order: it is line ${seq} of the log, and ${before.seq + 1} is due`
-    if (prev !== before.hash) return 'does not follow the line before it'
+      return `is out of order: it is line ${seq} of the log, but line ${before.seq + 1} is expected`
+    if (prev !== before.hash) return 'does not follow the previous line'
     if (event === 'missing')
-      return `says that line(s) ${String(fields.from)} to ${String(fields.to)} went missing`
+      return `reports that line(s) ${String(fields.from)} to ${String(fields.to)} are missing`
     return undefined
   }
 
@@ -152,13 +152,13 @@ async function firstSeq(file: string): Promise<number> {
   return Number.MAX_SAFE_INTEGER
 }
 
-/** The last line as it is kept beside the file, where it is. */
+/** The head recorded next to the file, if it exists. */
 function writtenHead(file: string): Head | undefined {
   const path = `${file}.head`
   return existsSync(path) ? parseHead(readFileSync(path, 'utf8')) : undefined
 }
 
-/** The lines of a file; the last one need not be ended. */
+/** The lines of a file; the last one may be unterminated. */
 async function* linesOf(file: string): AsyncGenerator<string> {
   let rest = ''
   for await (const chunk of createReadStream(file, { encoding: 'utf8', highWaterMark: 1024 * 1024 })) {

@@ -161,7 +161,7 @@ describe('a client with its own token', () => {
     expect((await call(good)).status).toBe(200)
     expect((await call(bad)).status).toBe(401)
     expect((await fetch(`${gateway.url}?token=${good}`)).status).toBe(400)
-    await gateway.logged(({ reason }) => String(reason).includes('a URL must not hold credentials'))
+    await gateway.logged(({ reason }) => String(reason).includes('a URL must not contain credentials'))
     for (const part of good.split('.')) expect(gateway.stderr()).not.toContain(part)
   })
 

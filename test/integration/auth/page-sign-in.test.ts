@@ -81,14 +81,14 @@ describe('approval pages with sign-in at the issuer', () => {
     const page = await opened(browser, pageOf(asked))
     expect(page.url.href).toBe(pageOf(asked))
     expect(titleOf(page)).toBe('Approve this call?')
-    expect(page.text).toContain('You decide as <bdi>user:someone</bdi>, known by signing in')
+    expect(page.text).toContain('You decide as <bdi>user:someone</bdi> (sign-in)')
     const lines = [...browser.cookies.values()].map(({ line }) => line)
     const session = lines.find((line) => line.startsWith('gatehouse-session-'))
     expect(session).toMatch(/; Path=\/; Max-Age=3600; HttpOnly; SameSite=Lax$/)
     expect(lines.filter((line) => line.startsWith('gatehouse-sign-in-'))).toEqual([])
     const after = await decided(browser, page, 'approved')
     expect(titleOf(after)).toBe('Approved')
-    expect(after.text).toContain('by <bdi>user:someone</bdi>, known by signing in')
+    expect(after.text).toContain('by <bdi>user:someone</bdi> (sign-in)')
     expect(textIn(await callAs('someone', { disk: 'a' }))).toBe('wiped')
     expect(ran).toEqual([{ disk: 'a' }])
     const list = await browser.open(`${gateway.origin}/confirm`)
@@ -166,7 +166,7 @@ describe('approval pages with sign-in at the issuer', () => {
     const { gateway } = await site({ config: { features: { confirm: { wait: '1s' } } } })
     const browser = new CookieBrowser()
     const closed = await browser.open(`${gateway.origin}/`)
-    expect(closed.text).toContain('Sign in at the issuer of your tokens')
+    expect(closed.text).toContain('Sign in')
     expect(closed.text).not.toContain('Signed in as')
     const link = /href="([^"]+\/sign-in\?[^"]+)"/.exec(closed.text)?.[1] ?? ''
     const front = await browser.open(link)
@@ -225,9 +225,7 @@ describe('a gateway whose pages no browser can open', () => {
 
   test('warns at startup, and its results name the approval command instead of a link', async () => {
     const { callAs, gateway } = await site({ jwt: {} })
-    expect(gateway.stderr()).toContain(
-      'auth.jwt: no browser can open the page of a call that waits for a person',
-    )
+    expect(gateway.stderr()).toContain('auth.jwt: no browser can open the approval page')
     const asked = await callAs('someone', { disk: 'a' })
     expect(textIn(asked)).toMatch(/Approve or deny it with `gatehouse approvals approve \w+`/)
     expect(textIn(asked)).not.toContain('/confirm')

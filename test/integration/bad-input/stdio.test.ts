@@ -137,7 +137,7 @@ describe('a client on stdio', () => {
 
   test('that sends a request before the handshake receives an error that requires it', async () => {
     gateway.stdin.write('{"jsonrpc":"2.0","id":0,"method":"tools/list"}\n')
-    await until(() => gateway.stdout().includes('initialize comes first'), 'the refusal')
+    await until(() => gateway.stdout().includes('initialize must be the first request'), 'the refusal')
     expect(await (await stdioFront(gateway)).call()).toBe(wellAnswered)
   })
 })

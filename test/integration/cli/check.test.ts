@@ -18,7 +18,7 @@ describe('gatehouse check', () => {
     const { code, stdout, stderr } = await runCommand(['check', '--config', path])
     expect([code, stderr]).toEqual([0, ''])
     expect(stdout).toBe(
-      'old: ready, speaks 2025-06-18\nrecent: ready, speaks 2026-07-28\nno problems, 2 of 2 servers ready\n',
+      'old: ready, MCP 2025-06-18\nrecent: ready, MCP 2026-07-28\nno problems, 2 of 2 servers ready\n',
     )
   })
 
@@ -28,7 +28,7 @@ describe('gatehouse check', () => {
     const { code, stdout } = await runCommand(['check', '--config', path])
     expect([code, stdout]).toEqual([
       0,
-      'calendar: not tried, since each caller has credentials of its own\nno problems, 0 of 1 server ready\n',
+      'calendar: not tried, because each caller has its own credentials\nno problems, 0 of 1 server ready\n',
     ])
   })
 
@@ -36,7 +36,7 @@ describe('gatehouse check', () => {
     const server = await httpServer({ revision: '2026-07-28' })
     const path = file({ store: 'redis://127.0.0.1:1', upstreams: { one: server.url } })
     const { code, stdout, stderr } = await runCommand(['check', '--config', path])
-    expect([code, stdout]).toEqual([1, 'one: ready, speaks 2026-07-28\n'])
+    expect([code, stdout]).toEqual([1, 'one: ready, MCP 2026-07-28\n'])
     expect(stderr).toMatch(/gateway\.config\.yaml:1:\d+ store: the store cannot be used: .*ECONNREFUSED/)
   })
 
@@ -122,7 +122,7 @@ upstreams:
     })
     const { code, stdout, stderr } = await runCommand(['check', '--config', path])
     expect(code).toBe(1)
-    expect(stdout).toBe('good: ready, speaks 2025-11-25\n')
+    expect(stdout).toBe('good: ready, MCP 2025-11-25\n')
     const lines = stderr.trim().split('\n')
     expect(lines.flatMap((line) => /^\S+ upstreams\.(\w+):/.exec(line)?.[1] ?? []).toSorted()).toEqual([
       'closed',
@@ -174,7 +174,7 @@ describe('gatehouse explain', () => {
 
   test.each([
     ['2025-11-25', '2025-11-25 (as configured)'],
-    ['2025-06-18', '2025-06-18 (its answer to 2025-11-25, which is configured)'],
+    ['2025-06-18', '2025-06-18 (negotiated; 2025-11-25 is configured)'],
   ] as const)('prints the revision that a server of %s negotiated', async (spoken, shown) => {
     const one = stdioServer({ revision: spoken }, { revision: '2025-11-25' })
     const { stdout } = await runCommand(['explain', 'one', '--config', file({ upstreams: { one } })])

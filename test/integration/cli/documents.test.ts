@@ -53,7 +53,7 @@ test('gatehouse export registry prints an unverified entry', async () => {
 test('unknown export formats and unknown servers are usage errors', async () => {
   const wrong = await runCommand(['export', 'nonsense', '--config', file.path])
   expect(wrong).toMatchObject({ code: 2, stdout: '' })
-  expect(wrong.stderr).toContain('say what to export: registry')
+  expect(wrong.stderr).toContain('use gatehouse export registry')
   const nobody = await runCommand(['skill', 'nobody', '--config', file.path])
   expect(nobody).toMatchObject({ code: 2, stdout: '' })
 })

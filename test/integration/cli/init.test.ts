@@ -72,7 +72,10 @@ describe('gatehouse init', () => {
   test('names the missing folder', async () => {
     const cwd = folder()
     const { code, stderr } = await runCommand(['init', '--config', 'none/x.yaml'], { cwd })
-    expect([code, stderr]).toEqual([2, expect.stringContaining(`there is no folder ${join(cwd, 'none')}`)])
+    expect([code, stderr]).toEqual([
+      2,
+      expect.stringContaining(`the folder ${join(cwd, 'none')} does not exist`),
+    ])
   })
 
   test('refuses a file that is no client configuration, and writes nothing', async () => {

@@ -95,7 +95,7 @@ describe('gatehouse lint', () => {
     const mended = report.assertions.find(({ id }) => id === 'C127')
     expect(mended).toMatchObject({
       status: 'repaired',
-      evidence: ['clients see it mended', expect.stringContaining('DeleteAll')],
+      evidence: ['repaired for clients', expect.stringContaining('DeleteAll')],
     })
   })
 
@@ -158,10 +158,10 @@ describe('gatehouse lint', () => {
   test('prints a text report with one line for each rule, the place of each failure and its fix', async () => {
     const path = file({ upstreams: { one: { command: badServer } } })
     const { stdout } = await runCommand(['lint', 'one', '--config', path])
-    expect(stdout).toMatch(/^one: speaks 2025-11-25, held against \d+ rules\n/)
-    expect(stdout).toMatch(/^fail +C119 must +Tools are named .*\n +DeleteAll\n +send-mail\n +fix: Rename/m)
+    expect(stdout).toMatch(/^one: MCP 2025-11-25, checked against \d+ rules\n/)
+    expect(stdout).toMatch(/^fail +C119 must +Tool names are .*\n +DeleteAll\n +send-mail\n +fix: Rename/m)
     expect(stdout).toMatch(/^\d+ pass, \d+ repaired by the gateway, \d+ fail, \d+ not applicable$/m)
-    expect(stdout).toMatch(/^only the owner of the server can say: C/m)
+    expect(stdout).toMatch(/^only the owner of the server can provide: C/m)
   })
 
   test('lists the facts that only the owner knows, with their config keys and how many are set', async () => {
@@ -184,10 +184,8 @@ describe('gatehouse lint', () => {
     })
     const path = file({ upstreams: { one: server } })
     const { stdout } = await runCommand(['lint', 'one', '--config', path])
-    expect(stdout).toMatch(
-      /^only its owner knows, to be said under upstreams.one:\n {2}about .*\n {2}use_when /m,
-    )
-    expect(stdout).toMatch(/^ {2}tools\.\*\.cost +what a call costs \(said of 3 of 9\)$/m)
+    expect(stdout).toMatch(/^only its owner knows; set it under upstreams.one:\n {2}about .*\n {2}use_when /m)
+    expect(stdout).toMatch(/^ {2}tools\.\*\.cost +what a call costs \(set for 3 of 9\)$/m)
     expect(stdout).not.toMatch(/^ {2}not_for/m)
   })
 
@@ -210,7 +208,7 @@ describe('gatehouse lint', () => {
     const server = await httpServer()
     const path = file({ upstreams: { one: { url: `${server.url}?api_key=pumpkin`, token: 'sesame' } } })
     const { stdout } = await runCommand(['lint', 'one', '--config', path])
-    expect(stdout).toMatch(/^fail +C062 forbidden .*\n +the query has api_key\n/m)
+    expect(stdout).toMatch(/^fail +C062 forbidden .*\n +the query contains api_key\n/m)
     expect(stdout).not.toMatch(/sesame|pumpkin/)
   })
 })

@@ -188,13 +188,13 @@ describe('gatehouse explain', () => {
       file({ upstreams: { files } }),
     ])
     expect(asked.stdout).toContain(
-      'to stop it   write tools: { write_file: { confirm: never } } under upstreams.files',
+      'to stop      write tools: { write_file: { confirm: never } } under upstreams.files',
     )
     const tools = { write_file: { confirm: 'never' } }
     const path = file({ upstreams: { files: { ...files, tools } } })
     const { stdout } = await runCommand(['explain', 'files', 'write_file', '--config', path])
     expect(stdout).toContain('confirmation none')
-    expect(stdout).not.toContain('to stop it')
+    expect(stdout).not.toContain('to stop')
   })
 
   test('requires confirmation for a well-known server only if a tool runs programs or reads files', async () => {
@@ -218,9 +218,9 @@ describe('gatehouse explain', () => {
     }
     const path = file({ upstreams: { memory: { ...memory, tools } } })
     const asked = await runCommand(['explain', 'memory', 'delete_entities', '--config', path])
-    expect(asked.stdout).toMatch(/confirmation the person at the client is asked, inline/)
-    expect(asked.stdout).toContain('the question: Forget {entityNames}?')
-    expect(asked.stdout).toContain('the configuration says confirm: Forget {entityNames}? for delete_*')
+    expect(asked.stdout).toMatch(/confirmation by the user of the client, inline/)
+    expect(asked.stdout).toContain('message: Forget {entityNames}?')
+    expect(asked.stdout).toContain('the configuration has confirm: Forget {entityNames}? for delete_*')
     const undone = await runCommand(['explain', 'memory', 'create_relations', '--config', path])
     expect(undone.stdout).toMatch(/undo {9}approximately, as configured\n +call: delete_relations/)
     expect(undone.stdout).toContain('configured for create_relations')
@@ -230,14 +230,14 @@ describe('gatehouse explain', () => {
     const { files } = servers()
     const config = { features: { transactions: { auto_undo: true } }, upstreams: { files } }
     const { stdout } = await runCommand(['explain', 'files', 'move_file', '--config', file(config)])
-    expect(stdout).toContain('exactly, as schemas say (features.transactions.auto_undo is on)')
+    expect(stdout).toContain('exactly, derived from schemas (features.transactions.auto_undo is on)')
   })
 
   test('needs no configuration for a server given on the command line', async () => {
     const command = publishedServer('@modelcontextprotocol/server-filesystem', folder())
     const { code, stdout } = await runCommand(['explain', 'move_file', '--', ...command])
     expect(code).toBe(0)
-    expect(stdout).toContain('none is configured; exactly by what schemas suggest')
+    expect(stdout).toContain('not configured; exactly according to schemas')
     expect(stdout).toContain('move_file(source=$.args.destination, destination=$.args.source)')
   })
 })

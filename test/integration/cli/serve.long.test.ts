@@ -54,9 +54,9 @@ describe('gatehouse serve', () => {
     const cwd = config({ listen: { port: 0 }, upstreams: { one: stdioServer(), gone: '/nowhere/at-all' } })
     const process = start(['serve'], cwd)
     const url = await address(process)
-    await until(() => process.stdout().includes('Not available: 1 of 2 servers'), 'the servers that are down')
+    await until(() => process.stdout().includes('Unavailable: 1 of 2 servers'), 'the servers that are down')
     const text = process.stdout()
-    expect(text).toContain(`The page for people is ${url.replace(/mcp$/, '')}\n`)
+    expect(text).toContain(`Web page: ${url.replace(/mcp$/, '')}\n`)
     expect(text).toContain(`In Claude Code: claude mcp add --transport http gatehouse ${url}\n`)
     expect(text).toMatch(
       /^ {2}gone {2}the command "\/nowhere\/at-all" could not be started: the program does not exist/m,
@@ -181,7 +181,7 @@ describe('gatehouse serve', () => {
     const { code, stdout, stderr } = await runCommand(['serve', '--port', `${port}`, '--', ...line])
     expect([code, stdout]).toEqual([1, ''])
     expect(stderr).toBe(
-      `gatehouse: 127.0.0.1:${port} is in use by another program. Choose another with --port.\n`,
+      `gatehouse: 127.0.0.1:${port} is in use by another program. Choose another port with --port.\n`,
     )
   })
 

@@ -59,7 +59,7 @@ describe('wrong usage exits with 2, names the mistake, and writes nothing to std
     ['a file without --config', ['serve', 'other.yaml'], '--config'],
     ['a server name instead of a URL', ['check', 'files'], '"files" is no URL'],
     ['a command without --', ['stdio', 'some-server', 'docs'], '-- before a command'],
-    ['no command after --', ['serve', '--'], 'behind --'],
+    ['no command after --', ['serve', '--'], 'give a command after --'],
     ['a file and a server', ['serve', '--config', 'x.yaml', '--', 'echo'], '--config'],
     ['no server to explain', ['explain'], 'server'],
     ['unexpected arguments of init', ['init', 'x'], '--from'],
@@ -101,7 +101,7 @@ test('a folder instead of a file is named in the error', async () => {
   const cwd = folder()
   const { code, stdout, stderr } = await runCommand(['check', '--config', cwd], { cwd })
   expect([code, stdout]).toEqual([1, ''])
-  expect(stderr).toBe(`gatehouse: ${cwd} is a folder. Name the file in it with --config\n`)
+  expect(stderr).toBe(`gatehouse: ${cwd} is a folder. Give the file in it with --config\n`)
 })
 
 const older = olderNode()

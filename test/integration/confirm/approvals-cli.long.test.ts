@@ -25,9 +25,7 @@ describe('gatehouse approvals', () => {
     expect(show.stdout).toContain('  {\n    "disk": "list\\u202e",\n    "size": 1\n  }\n')
     const approve = await approvals(approving, 'approve', id.slice(0, 8), '--reason', 'spare')
     expect(approve).toMatchObject({ code: 0, stderr: '' })
-    expect(approve.stdout).toBe(
-      `Approved wipe on disks (${id}): it runs when the call is made again, once.\n`,
-    )
+    expect(approve.stdout).toBe(`Approved wipe on disks (${id}): it runs once, when the call is repeated.\n`)
     const after = await approvals(approving, 'show', id, '--json')
     expect(parse(after.stdout)).toMatchObject({
       status: 'approved',
@@ -59,7 +57,7 @@ describe('gatehouse approvals', () => {
     const without = await approvals(approving, 'approve', id)
     expect(without).toMatchObject({
       code: 1,
-      stderr: `gatehouse: to approve ${id} give --typed "production"\n`,
+      stderr: `gatehouse: to approve ${id}, add --typed "production"\n`,
     })
     expect((await approvals(approving, 'approve', id, '--typed', 'production')).code).toBe(0)
   })
@@ -74,7 +72,7 @@ describe('gatehouse approvals', () => {
     const unknown = await approvals(approving, 'approve', '0123456789')
     expect(unknown).toMatchObject({
       code: 1,
-      stderr: 'gatehouse: there is no approval "0123456789". See gatehouse approvals list\n',
+      stderr: 'gatehouse: no such approval: "0123456789". See gatehouse approvals list\n',
     })
     const short = await approvals(approving, 'show', id.slice(0, 5))
     expect(short.code).toBe(1)
@@ -121,5 +119,5 @@ test('approvals in memory are not visible to commands', async () => {
   const { gateway } = await approvingGateway({ config: { store: 'memory' } })
   const { code, stderr } = await runCommand(['approvals', 'list', '--config', gateway.configFile])
   expect(code).toBe(1)
-  expect(stderr).toContain('store: memory is forgotten with the process')
+  expect(stderr).toContain('store: memory exists only inside the process')
 })

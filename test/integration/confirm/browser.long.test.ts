@@ -74,7 +74,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     const url = pageOf(await call({ disk: 'a' }, token))
     const page = await (await contextOf({ javaScriptEnabled: true })).newPage()
     await page.goto(url)
-    expect(await title(page)).toBe('Who are you?')
+    expect(await title(page)).toBe('Sign in')
     await page.getByRole('link', { name: 'Sign in' }).click()
     await page.waitForURL(url)
     expect(await title(page)).toBe('Approve this call?')
@@ -93,7 +93,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     await page.getByRole('button', { name: 'Sign out' }).click()
     await page.getByRole('link', { name: 'Sign in at the issuer' }).waitFor()
     await page.goto(url)
-    expect(await title(page)).toBe('Who are you?')
+    expect(await title(page)).toBe('Sign in')
   })
 
   test('Enter in a field submits no decision', async () => {
@@ -132,9 +132,9 @@ describe.skipIf(!hasChromium())('in a browser', () => {
   })
 
   test.each([
-    [{}, 'what it changes may be lost for good'],
-    [{ undo: 'wipe(disk=$.args.disk)' }, 'the configuration says how it is undone'],
-    [{ undo: 'none' }, 'what it changes may be lost for good'],
+    [{}, 'data may be lost permanently'],
+    [{ undo: 'wipe(disk=$.args.disk)' }, 'can be undone as configured'],
+    [{ undo: 'none' }, 'data may be lost permanently'],
   ])('the page shows the risk of a tool with %j', async (rules, words) => {
     const approving = await approvingGateway({ rules })
     const page = await opened(approving, pageOf(await approving.call({ disk: 'a' })))
@@ -172,7 +172,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     const { call, ran } = approving
     const page = await opened(approving, pageOf(await call({ disk: 'a' })))
     await expect.poll(async () => (await page.goto(page.url()))?.status(), { timeout: 10_000 }).toBe(410)
-    expect(await title(page)).toBe('It is too late')
+    expect(await title(page)).toBe('Approval expired')
     expect((await call({ disk: 'a' }))['isError']).toBe(true)
     expect(ran).toEqual([])
   })
@@ -299,7 +299,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     const config = { listen: { public_url: publicUrl } }
     const approving = await approvingGateway({ config, args: ['--port', String(port)] })
     const { call, gateway } = approving
-    expect(gateway.stdout()).toContain(`To approve calls at ${publicUrl}confirm use the code`)
+    expect(gateway.stdout()).toContain(`To approve calls at ${publicUrl}confirm, enter the code`)
     const url = pageOf(await call({ disk: 'a' }))
     expect(url).toMatch(new RegExp(`^${publicUrl}confirm/\\w+$`))
     const page = await opened(approving, `${publicUrl}confirm`)

@@ -27,12 +27,12 @@ test.each(['/llms.txt', '/llms-full.txt', '/ai-help', '/skills/gatehouse/SKILL.m
     // The aggregate address serves no client.
     expect(text).not.toMatch(/\/mcp(?![/\w-])/)
     expect(text).not.toContain('alpha_echo')
-    expect(text).toContain('Each with an MCP endpoint of its own, 2 servers: alpha and bravo.')
-    expect(text).toContain('Use one of these servers when the user asks for what it does')
+    expect(text).toContain('Separate MCP endpoints for 2 servers: alpha and bravo.')
+    expect(text).toContain('Use one of these servers if the request of the user matches its purpose')
     const isSkill = path.endsWith('SKILL.md')
     const [one, two] = own()
     expect(text).toContain(
-      isSkill ? 'Each server has an MCP endpoint of its own.' : `mcp-url:\n  - ${one}\n  - ${two}\n`,
+      isSkill ? 'Each server has its own MCP endpoint.' : `mcp-url:\n  - ${one}\n  - ${two}\n`,
     )
   },
 )

@@ -241,19 +241,19 @@ describe('a configuration change that cannot be applied', () => {
     expect(other).toMatchObject({
       key: 'listen.host',
       value: 'localhost',
-      reason: expect.stringContaining('start it again'),
+      reason: expect.stringContaining('restart it'),
     })
     const file = String(other['file'])
     const reasons = [
       ['empty', () => writeFileSync(file, '')],
-      ['not there', () => rmSync(file)],
+      ['no longer exists', () => rmSync(file)],
     ] as const
     for (const [word, change] of reasons) {
       change()
       const told = await gateway.logged(
         ({ event, reason }) => event === 'config.not_applied' && String(reason).includes(word),
       )
-      expect(told['reason']).toContain('goes on with the settings it had')
+      expect(told['reason']).toContain('keeps its previous settings')
     }
     const client = await clientOf(gateway, modern)
     expect((await client.request('tools/list')).result).toBeDefined()

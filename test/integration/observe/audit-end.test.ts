@@ -42,7 +42,7 @@ describe('the audit log at the end of its gateway', () => {
     const { configFile } = gateway
     const run = (...words: string[]) => runCommand(['audit', 'verify', file, ...words])
     expect((await run('--config', configFile)).stdout).toMatch(
-      /4 lines, unbroken; head \w{64}; anchored in the store up to line 4\n$/,
+      /4 lines, intact; head \w{64}; anchored in the store up to line 4\n$/,
     )
     writeFileSync(file, `${lines(file).slice(0, 2).join('\n')}\n`)
     rmSync(`${file}.head`)

@@ -112,7 +112,7 @@ describe('the audit log', () => {
     expect(events[1]).toMatchObject({ method: 'tools/call', tool: 'echo', upstream: 'one', outcome: 'ok' })
     const verified = await runCommand(['audit', 'verify', file])
     const head = String(events.at(-1)?.['hash'])
-    const words = `${file}: 5 lines, unbroken; head ${head}`
+    const words = `${file}: 5 lines, intact; head ${head}`
     expect(verified.code).toBe(0)
     expect(verified.stdout.startsWith(`${words}; the end is not anchored: `)).toBe(true)
     const named = await runCommand(['audit', 'verify', file, '--head', head])

@@ -233,7 +233,7 @@ test('gatehouse explain prints the operation of a tool, its evidence, and the sc
   expect(move.stdout).toContain('the configuration sets risk: reversible for move_*')
   expect(move.stdout).toContain('write:files')
   const none = await runCommand(['explain', '--config', path, 'files', 'none'])
-  expect(none.stdout).toContain('the server lists no tool of this name')
+  expect(none.stdout).toContain('the server lists no tool with this name')
   expect([move.code, none.code]).toEqual([0, 1])
 })
 

@@ -177,8 +177,8 @@ describe('gatehouse verify', () => {
   })
 
   it.each([
-    ['a result without a receipt', '{"content":[]}', 'there is no receipt in the file'],
-    ['no JSON', '{', 'this is no JSON'],
+    ['a result without a receipt', '{"content":[]}', 'the file contains no receipt'],
+    ['no JSON', '{', 'not valid JSON'],
     ['something else', 'hello', 'it is not a JWS in compact serialization'],
   ])('says what is wrong with %s', async (_what, text, words) => {
     const verdict = await verified(text, '--jwks', jwks)
@@ -189,7 +189,7 @@ describe('gatehouse verify', () => {
     const none = await runCommand(['verify'])
     expect([none.code, none.stderr]).toEqual([2, expect.stringContaining('gatehouse verify FILE')])
     const gone = await runCommand(['verify', join(folder, 'gone'), '--jwks', jwks])
-    expect([gone.code, gone.stderr]).toEqual([1, expect.stringContaining('there is no')])
+    expect([gone.code, gone.stderr]).toEqual([1, expect.stringContaining('does not exist')])
   })
 })
 

@@ -88,7 +88,7 @@ describe.each(['2025-11-25', '2026-07-28'])('to a client of %s the corporate pro
 
   it('C157 instructs agents: each tool, limits, output format', async () => {
     const text = await prompt(await clientOf(strict, '/notes', revision), 'agent_prompt')
-    expect(text).toMatch(/## Rules[^]*A person is asked before `delete_note`[^]*Callers need a token/)
+    expect(text).toMatch(/## Rules[^]*Confirmation is required before `delete_note`[^]*Callers need a token/)
     expect(text).toMatch(/## Answers[^]*never as instructions/)
     expect(text).toMatch(/### get_note[^]*"id"[^]*### delete_note/)
   })
@@ -143,7 +143,7 @@ describe('in the corporate profile', () => {
       upstreams: { notes: notes.url },
     })
     const withClaims = await resource(await clientOf(signed), 'use://auth')
-    expect(withClaims['text']).toMatch(/## Claims[^]*`sub`: who the caller is/)
+    expect(withClaims['text']).toMatch(/## Claims[^]*`sub`: the identity of the caller/)
     await signed.close()
   })
 

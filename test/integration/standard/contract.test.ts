@@ -225,5 +225,5 @@ it('C215 C218 gatehouse changelog prints changes and deprecations from the store
   const view = await runCommand(['changelog', '--json', '--config', file], { program })
   expect(JSON.parse(view.stdout)).toMatchObject({ servers: [{ server: 'notes', version: '1.2.0' }] })
   const unknown = await runCommand(['changelog', 'other', '--config', file], { program })
-  expect([unknown.code, unknown.stderr]).toEqual([2, expect.stringContaining('there is no server "other"')])
+  expect([unknown.code, unknown.stderr]).toEqual([2, expect.stringContaining('no server is named "other"')])
 })

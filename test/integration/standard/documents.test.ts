@@ -75,7 +75,7 @@ describe.each([
 
   it('C120 contains purpose, limits, effects and dangers', () => {
     expect(reading['description']).toBe(
-      'Reads a note.\n\nRisk: low. It only reads. Timeout: 20 s without a sign of life end it with OPERATION_TIMEOUT.',
+      'Reads a note.\n\nRisk: low. It only reads. Timeout: 20 s without a response or progress end it with OPERATION_TIMEOUT.',
     )
     expect(creating['description']).toMatch(/^Create note\.\n\nRisk: medium\.[^]*Limit: 5\/minute\./)
     expect(removing['description']).toMatch(/^Removes a note\.\n\nRisk: high, it can destroy/)
@@ -122,13 +122,13 @@ describe.each([
   it('C140 contains the timeout and its consequence', () => {
     for (const { description } of [creating, removing])
       expect(description).toContain(
-        'Timeout: 20 s without a sign of life end it with OPERATION_TIMEOUT; it may still take effect',
+        'Timeout: 20 s without a response or progress end it with OPERATION_TIMEOUT; it may still take effect',
       )
   })
 
   it('C142 contains the required approval', () => {
-    expect(creating['description']).toContain('Approval: none is asked for.')
-    expect(removing['description']).toContain('Approval: a person is asked before it runs.')
+    expect(creating['description']).toContain('Approval: not required.')
+    expect(removing['description']).toContain('Approval: confirmation is required before it runs.')
   })
 })
 

@@ -87,8 +87,8 @@ describe('gatehouse store', () => {
     const header = '{"format":"gatehouse-store","version":1}'
     const cases = [
       ['', 'is empty'],
-      ['{"format":"something"}', ':1: this is no export'],
-      ['{"format":"gatehouse-store","version":2}', ':1: it was exported by another version'],
+      ['{"format":"something"}', ':1: not a file of gatehouse store export'],
+      ['{"format":"gatehouse-store","version":2}', ':1: exported by an incompatible version'],
       [
         `${header}\n{"key":"session:bad","value":"x","until":99999999999999}\n{"key":1}`,
         ':3: this is no entry',
@@ -113,7 +113,7 @@ describe('gatehouse store', () => {
     for (const action of ['info', 'export']) {
       const { code, stderr } = await runCommand(['store', action, '--config', path])
       expect(code).toBe(1)
-      expect(stderr).toContain(`there is no store in ${join(folder, 'none')}`)
+      expect(stderr).toContain(`${join(folder, 'none')} contains no store`)
     }
     expect(existsSync(join(folder, 'none'))).toBe(false)
   })
@@ -123,7 +123,7 @@ describe('gatehouse store', () => {
     writeFileSync(path, JSON.stringify({ ...config, store: 'memory' }))
     const { code, stderr } = await runCommand(['store', 'info', '--config', path])
     expect(code).toBe(1)
-    expect(stderr).toContain('store: memory is forgotten')
+    expect(stderr).toContain('store: memory exists only')
   })
 
   it('reports an unusable store in one line from serve and check, and leaves it unchanged', async () => {

@@ -205,7 +205,7 @@ describe('a store in a folder with records that, before the next start,', () => 
     await second.close()
     expect(await place.run('store', 'accept')).toMatchObject({
       code: 0,
-      stdout: expect.stringContaining('left as it was'),
+      stdout: expect.stringContaining('nothing was changed'),
     })
     expect(place.server.calls).toEqual(['add before', 'add after'])
   })

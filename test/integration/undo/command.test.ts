@@ -123,7 +123,10 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
 
   test('undoes nothing twice', async () => {
     const again = await undo('--since', '5m', '--yes', '--upstream', 'graph')
-    expect([again.code, again.stdout]).toEqual([0, 'Nothing was done in that time that is not undone.\n'])
+    expect([again.code, again.stdout]).toEqual([
+      0,
+      'There are no actions in that time that are not undone.\n',
+    ])
     const left = await undo('--since', '5m', '--json')
     expect(JSON.parse(left.stdout)).toMatchObject({ deeds: [{ tool: 'write_file', undo: 'not_at_all' }] })
   })
@@ -153,16 +156,16 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
     const other = await undo('--since', '5m', '--session', 'other', '--dry-run')
     const before = await undo('--since', '2h', '--until', '1h', '--dry-run')
     for (const { code, stdout } of [other, before])
-      expect([code, stdout]).toEqual([0, 'Nothing was done in that time that is not undone.\n'])
+      expect([code, stdout]).toEqual([0, 'There are no actions in that time that are not undone.\n'])
   })
 
   test.each([
-    [[], 'say since when'],
+    [[], '--since is required'],
     [['--since', 'yesterday'], '--since is a time ago such as 10m'],
     [['--since', '2999-01-01T00:00Z'], '--since is in the future'],
     [['--since', '1m', '--until', '2m'], '--until is before --since'],
-    [['--since', '1m', '--upstream', 'nobody'], 'there is no server "nobody"'],
-    [['--since', '1m', 'now'], '"now" has no meaning here'],
+    [['--since', '1m', '--upstream', 'nobody'], 'no server is named "nobody"'],
+    [['--since', '1m', 'now'], '"now" is not an option of this command'],
     [['--since', '1m', '--often'], "Unknown option '--often'"],
   ])('%j is a usage error', async (args, problem) => {
     const asked = undoCommand([...args, '--config', gateway.configFile])

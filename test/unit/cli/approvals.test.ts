@@ -26,7 +26,7 @@ it('the text of an approval contains every field', () => {
   expect(approvalText({ ...approval, sent: '{"path":"/srv/a","path":"/srv/a"}' })).toBe(
     `approval   00112233445566778899aabbccddeeff
 status     pending
-asked      Delete /srv/a?
+message    Delete /srv/a?
            For good.
 tool       delete_file
 server     files
@@ -39,7 +39,7 @@ arguments
   {
     "path": "/srv/a"
   }
-arguments as they were sent, which say more
+arguments as sent (differ from the parsed values)
   {"path":"/srv/a","path":"/srv/a"}
 approved   by anna (password), 2026-11-21 12:00:00 UTC: spare`,
   )
@@ -61,7 +61,7 @@ it('control characters and line breaks of a call never reach the terminal', () =
 it('the line about a decision states its effect', () => {
   expect(decidedLine(approval, 'approved')).toContain(': 1 of 2.')
   expect(decidedLine({ ...approval, status: 'approved' }, 'approved')).toContain(
-    'runs when the call is made again',
+    'runs once, when the call is repeated',
   )
   expect(decidedLine({ ...approval, status: 'denied' }, 'denied')).toMatch(/^Denied delete_file on files/)
 })

@@ -49,7 +49,7 @@ describe('the undo plan', () => {
     const entries = [entry('create_note', 'write'), entry('delete_note', 'delete', { inputSchema })]
     expect(settingsOf(entries)).not.toHaveProperty('create_note')
     const text = planText([{ upstream: 'files', tools: {}, entries }])
-    expect(text).toContain('# Not sure, so it is no setting:\n')
+    expect(text).toContain('# Uncertain, so not a setting:\n')
     expect(text).toContain('# - id is assumed to be id of the result, because there is no outputSchema\n')
     expect(text).toContain('# undo: delete_note(id=$.result.id)\n')
   })
@@ -83,7 +83,7 @@ describe('the undo plan', () => {
     const configured = { '*_note': { undo: 'none' } }
     expect(settingsOf(entries, configured)).toEqual({})
     const text = planText([{ upstream: 'files', tools: configured, entries }])
-    expect(text).toContain('# - undo is configured already, for *_note')
+    expect(text).toContain('# - undo is already configured, for *_note')
   })
 
   test('a read that can verify a call is named in a comment', () => {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { mustRollBack, transactionsIn } from '../../../src/cli/tx.ts'
+import { requireTransactions, transactionsIn } from '../../../src/cli/tx.ts'
 import { loadSettings } from '../../../src/config/load.ts'
 import type { Settings } from '../../../src/core/settings.ts'
 import { acknowledged, newTransaction } from '../../../src/records/transitions.ts'
@@ -31,6 +31,6 @@ it('an acknowledged rollback is retained as long as the gateway retains it', asy
 })
 
 it('a rollback is not left to gateways that have undo switched off', () => {
-  expect(() => mustRollBack(settingsWith('off'))).toThrow('switch it on')
-  expect(() => mustRollBack(settingsWith('{}'))).not.toThrow()
+  expect(() => requireTransactions(settingsWith('off'))).toThrow('turn it on')
+  expect(() => requireTransactions(settingsWith('{}'))).not.toThrow()
 })

@@ -36,7 +36,7 @@ it('text of callers and servers never starts a line of its own', () => {
   const texts = [
     transactionList([whole]),
     rollbackText(whole),
-    transactionText({ transaction: whole, deeds: new Map() }),
+    transactionText({ transaction: whole, actions: new Map() }),
   ]
   for (const line of texts.join('\n').split('\n')) expect(line).not.toMatch(/^\s*all is well|\p{C}/u)
 })

@@ -51,8 +51,8 @@ const lists = fc.uniqueArray(entry, { minLength: 1, maxLength: 8, selector: ({ n
 /** The undo section that `gatehouse explain` prints for a tool. */
 function explained(each: Descriptor, all: readonly Descriptor[], isDerived: boolean) {
   const undoing = judgeUndo(each, all, { tools: {}, isDerived })
-  const asking = { when: 'never', isOutOfBand: false, why: [] } as const
-  const inspected = { entry: each, scopes: [], asking, undoing }
+  const confirmation = { when: 'never', isOutOfBand: false, why: [] } as const
+  const inspected = { entry: each, scopes: [], confirmation, undoing }
   const line = toolLines(inspected).find((one) => one.startsWith('  undo ')) ?? ''
   return { line, row: toolTable([inspected])[1] ?? '' }
 }
@@ -69,7 +69,7 @@ describe('undo rules across outputs', () => {
           expect(/exactly|approximately/.test(shown.line)).toBe(isPlanned)
           expect(shown.row.includes('proposed: by')).toBe(isPlanned)
           const used = explained(each, all, true)
-          expect(used.line.includes('as schemas say')).toBe(isPlanned)
+          expect(used.line.includes('derived from schemas')).toBe(isPlanned)
           expect(rules.among(each, all) !== undefined).toBe(isPlanned)
           expect((await rules.of('one', each.name)) !== undefined).toBe(isPlanned)
         }
@@ -101,8 +101,8 @@ describe('undo rules across outputs', () => {
       how: 'impossible',
       caveats: ['ids of unmake must be array of string, but $.result.id of make is string'],
     })
-    const asking = { when: 'never', isOutOfBand: false, why: [] } as const
-    const lines = toolLines({ entry: made, scopes: [], asking, undoing })
+    const confirmation = { when: 'never', isOutOfBand: false, why: [] } as const
+    const lines = toolLines({ entry: made, scopes: [], confirmation, undoing })
     expect(lines).toContain('  undo         not possible as configured')
     expect(planText([{ upstream: 'one', tools, entries: all }])).toContain(
       '# - but: ids of unmake must be array',

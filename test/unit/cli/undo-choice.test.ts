@@ -43,11 +43,11 @@ describe('actions chosen for undo', () => {
     [
       'may not have taken effect',
       { status: 'unknown' },
-      { how: 'exactly', why: 'it is unknown whether it was done' },
+      { how: 'exactly', why: 'it is unknown whether it took effect' },
     ],
-    ['is still pending', { status: 'pending' }, { how: 'not at all', why: 'it has not ended' }],
+    ['has not finished', { status: 'pending' }, { how: 'not at all', why: 'it has not finished' }],
   ])('an action that %s is chosen with its reason', (_what, given, expected) => {
-    expect(choose([deed(given)], [])).toEqual([{ deed: deed(given), ...expected }])
+    expect(choose([deed(given)], [])).toEqual([{ action: deed(given), ...expected }])
   })
 
   test.each<[string, Partial<Action>]>([
@@ -117,9 +117,9 @@ describe('the text output of undo', () => {
 
 test('text of a server never starts a line of its own', () => {
   const why = 'what was there before could not be read: x\n\u001b[2Kall is well'
-  const lines = chosenText({ deed: deed({ upstream: why }), how: 'not at all', why }).split('\n')
+  const lines = chosenText({ action: deed({ upstream: why }), how: 'not at all', why }).split('\n')
   expect(lines).toHaveLength(2)
-  expect(undoneText({ chosen: { deed: deed(), how: 'exactly' }, error: why })).not.toMatch(/\p{C}/u)
+  expect(undoneText({ chosen: { action: deed(), how: 'exactly' }, error: why })).not.toMatch(/\p{C}/u)
 })
 
 test('actions of several callers are undone in reverse order of execution', () => {

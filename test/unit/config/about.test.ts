@@ -24,10 +24,10 @@ it.each([
 })
 
 it.each([
-  ['$.snapshot.a', 'begins with $.args or $.result'],
-  ['$.result.', 'is no path'],
-  ['$result', 'is no path'],
-  ['$.result.a b', 'is no path'],
+  ['$.snapshot.a', 'begin with $.args or $.result'],
+  ['$.result.', 'is not a valid path'],
+  ['$result', 'is not a valid path'],
+  ['$.result.a b', 'is not a valid path'],
 ])('the path %s is refused', (path, words) => {
   expect(() => load({ provenance: { version: path } })).toThrow(words)
   expect(() => load({ provenance: { source: path } })).toThrow(words)

@@ -27,7 +27,7 @@ function problem(tool: object, file?: object): string {
 test.each([{ approvals: 2 }, { approvers: ['user:a'] }])('%j is refused with inline approval', (rule) => {
   const [key] = Object.keys(rule)
   expect(problem({ approval: 'inline', ...rule })).toBe(
-    `upstreams.one.tools.t.${key}: goes with \`approval: out_of_band\` only: inline approval asks only the caller`,
+    `upstreams.one.tools.t.${key}: requires \`approval: out_of_band\`: inline approval asks only the caller`,
   )
 })
 

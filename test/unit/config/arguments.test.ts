@@ -46,9 +46,9 @@ describe('settings from the command line', () => {
 
   test.each([
     [[], 'give a URL'],
-    [['https://a', 'https://b'], 'a URL stands alone'],
+    [['https://a', 'https://b'], 'a URL must be the only argument'],
     [['http://'], 'the URL is not valid'],
-    [['https://u:p@h'], 'cannot hold a user and password'],
+    [['https://u:p@h'], 'must not contain a user and password'],
     [['a | b'], 'needs a shell'],
   ])('the arguments %j are refused', (words, expected) => {
     expect(() => fromArguments(words, { features })).toThrow(expected)

@@ -105,7 +105,7 @@ describe('auth settings', () => {
       'auth.jwt.secret: needs `development: on` under `auth`: use `jwks` elsewhere',
     ])
     expect(problems(`profile: corporate\nauth: { ${shared}, development: on }`)).toContain(
-      'auth.development: does not go with `profile: corporate`',
+      'auth.development: is not allowed with `profile: corporate`',
     )
     expect(problems('auth: { jwt: { issuer: me, secret: short }, development: on }')).toEqual([
       'auth.jwt.secret: must be 32 characters or more',
@@ -130,7 +130,7 @@ describe('auth settings', () => {
     ],
     [
       'auth: { jwt: { issuer: me, jwks: "https://a.b/keys", algorithms: [HS256] } }',
-      'auth.jwt.algorithms: HS256 goes with `secret` only',
+      'auth.jwt.algorithms: HS256 requires `secret`',
     ],
     [
       'auth: { jwt: { issuer: me, jwks: "https://a.b/keys", algorithms: [none] } }',
@@ -138,7 +138,7 @@ describe('auth settings', () => {
     ],
     [
       `listen: { host: 0.0.0.0 }\nauth: { ${jwt} }`,
-      'auth.jwt: needs `audience` here or `listen.public_url`, to tell which tokens are meant for this server',
+      'auth.jwt: needs `audience` here or `listen.public_url`, to verify that tokens are for this server',
     ],
     ['auth: { opaque: { tokens: [] } }', 'auth.opaque: needs `introspect` or at least one of `tokens`'],
     [
@@ -163,7 +163,7 @@ describe('auth settings', () => {
     ],
     [
       'auth: { anonymous: [tools/list] }',
-      'auth.anonymous: needs `jwt` or `opaque`: without, everything is open',
+      'auth.anonymous: needs `jwt` or `opaque`: otherwise everything is public',
     ],
     [`auth: { ${jwt}, anonymous: [tools/call] }`, /^auth\.anonymous\[0\]: must be one of tools\/list/],
     [`auth: { ${jwt}, scope_map: { a: "two words" } }`, /^auth\.scope_map\.a: must be a list of scopes/],
@@ -191,7 +191,7 @@ describe('auth settings', () => {
     [
       'jwt: { issuer: me, secret: "a shared key of more than 32 characters", client_id: a }, development: on',
       '',
-      /issuer: must be a URL such as .*: people sign in there/,
+      /issuer: must be a URL such as .*, where people sign in/,
     ],
     [
       'jwt: { issuer: "https://idp.example.com", audience: a, client_id: a }',
@@ -206,14 +206,14 @@ describe('auth settings', () => {
   const person = `name: anna, password_hash: "${hash.replace('sha256', 'scrypt')}"`
   it.each([
     ['signed tokens only', jwt, '', ['auth.jwt: set `client_id` here']],
-    ['listed tokens only', known, '', ['auth.opaque: name people with `approves_as`']],
+    ['listed tokens only', known, '', ['auth.opaque: add users with `approves_as`']],
     [
       'users without an approver role',
       `${jwt}, basic: { users: [{ ${person} }] }`,
       '',
       ['auth.jwt: set `client_id`'],
     ],
-    ['a store that no command can read', jwt, 'store: memory', ['takes a client that supports elicitation']],
+    ['a store that no command can read', jwt, 'store: memory', ['needs a client that supports elicitation']],
     ['users who approve', `${jwt}, basic: { users: [{ ${person}, approves_as: a }] }`, '', []],
     ['a sign-in', 'jwt: { issuer: "https://idp.example.com", client_id: pages }', '', []],
     ['calls that need no confirmation', jwt, 'features: { confirm: off }', []],
@@ -224,7 +224,7 @@ describe('auth settings', () => {
   ])('warnings about pages that no browser can open, with %s', (_case, text, rest, expected) => {
     const found = load(`auth: { ${text} }\n${rest}`).warnings.map(
       ({ path, message }) =>
-        `${path}: ${message.replace(/^no browser can open the page of .* send no tokens: /, '')}`,
+        `${path}: ${message.replace(/^no browser can open the approval page, .* not send tokens: /, '')}`,
     )
     expect(found).toEqual(expected.map((each) => expect.stringContaining(each)))
   })
@@ -232,6 +232,6 @@ describe('auth settings', () => {
   it('a warning is printed for tokens that travel unencrypted', () => {
     const listen = 'listen: { public_url: "http://mcp.example.com" }\nfeatures: none'
     const { warnings } = load(`${listen}\nauth: { ${jwt} }`)
-    expect(warnings.map(({ message }) => message)).toEqual(['tokens travel here unencrypted: use https://'])
+    expect(warnings.map(({ message }) => message)).toEqual(['tokens are sent unencrypted: use https://'])
   })
 })

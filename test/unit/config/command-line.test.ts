@@ -35,9 +35,9 @@ describe('splitCommand', () => {
     ['a `b`', 'a backtick needs a shell'],
     ['a $HOME', 'with braces'],
     ['a ~/b', 'write ${HOME}'],
-    ["a 'b", 'a single quote is never closed'],
-    ['a "b', 'a double quote is never closed'],
-    ['a \\', 'a backslash ends it'],
+    ["a 'b", 'a single quote is not closed'],
+    ['a "b', 'a double quote is not closed'],
+    ['a \\', 'ends with a backslash'],
   ])('splitCommand refuses %j', (line, expected) => {
     const split = splitCommand(line)
     expect('problem' in split && split.problem).toContain(expected)

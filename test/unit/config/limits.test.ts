@@ -109,7 +109,7 @@ describe('the store setting', () => {
   test('a Redis URL can name a database number and escape its password', () => {
     for (const url of ['redis://h', 'rediss://h/', 'redis://u:a%25b@h:1/15'])
       expect(load(`store: ${url}\n${ok}`).settings.store.kind).toBe('redis')
-    expect(problem(`store: redis://h/cache\n${ok}`)).toMatch(/store: must name the database by its number/)
+    expect(problem(`store: redis://h/cache\n${ok}`)).toMatch(/store: must give the database by its number/)
     const found = problem(`store: "\${REDIS}"\n${ok}`, { REDIS: 'redis://:hunter%2@h' })
     expect(found).toMatch(/store: has a % in its name or password/)
     expect(found).not.toContain('hunter')

@@ -40,7 +40,7 @@ function warnings(text: string, env: Environment = {}): string[] {
 
 describe('likely typos are named', () => {
   const deeper =
-    'this is indented further than the line above, which has a value already: align the two, or remove that value'
+    'this is indented further than the line above, which already has a value: align the two, or remove that value'
   test.each([
     ['upstreams:\n  it:\n    command: npx\n      args: [x]\n', `f:4:7 ${deeper}`],
     ['upstreams:\n  it:\n    url: http://x/mcp\n      # a comment\n', undefined],
@@ -52,11 +52,11 @@ describe('likely typos are named', () => {
   })
 
   test.each([
-    ['htp://x/mcp', 'htp:// is no scheme of MCP servers: write http://'],
-    ['htttps://x/mcp', 'htttps:// is no scheme of MCP servers: write https://'],
-    ['ws://x/mcp', 'ws:// is no scheme of MCP servers: write http:// or https://'],
-    ['https//x/mcp', 'this is no whole URL: write https:// before the host'],
-    ['http:/x/mcp', 'this is no whole URL: write http:// before the host'],
+    ['htp://x/mcp', 'MCP servers do not use the scheme htp://: write http://'],
+    ['htttps://x/mcp', 'MCP servers do not use the scheme htttps://: write https://'],
+    ['ws://x/mcp', 'MCP servers do not use the scheme ws://: write http:// or https://'],
+    ['https//x/mcp', 'the URL is incomplete: write https:// before the host'],
+    ['http:/x/mcp', 'the URL is incomplete: write http:// before the host'],
     ['localhost:3000/mcp', 'this has a port but no scheme: write http:// or https:// before it'],
     ['10.0.0.7:80', 'this has a port but no scheme: write http:// or https:// before it'],
     ['some-server', undefined],
@@ -241,7 +241,7 @@ describe('references', () => {
       'f:4:12 upstreams.it.args[0]: the environment variable B is not set: set it, or write ${B:-default}',
       'f:4:25 upstreams.it.args[1]: the file /nowhere cannot be read: it does not exist',
       'f:4:45 upstreams.it.args[2]: this is not a reference: write ${C}, or $${ for a literal ${',
-      'f:4:57 upstreams.it.args[3]: a `${` is never closed: write ${NAME}, or $${ for a literal ${',
+      'f:4:57 upstreams.it.args[3]: a `${` is not closed: write ${NAME}, or $${ for a literal ${',
     ])
   })
 })
@@ -328,7 +328,7 @@ upstreams: { it: x }
 
   test('an address from the command line is checked like one from the file', () => {
     expect(problems('upstreams: { it: x }', {}, { host: '0.0.0.0' })[0]).toMatch(
-      /every tool: say who may under `auth`, write `auth: none`/,
+      /every tool: configure `auth`, write `auth: none`/,
     )
   })
 
@@ -356,7 +356,7 @@ describe('configuration problems', () => {
     [
       'an unknown key unlike any known one',
       `${it}zzz: {}`,
-      'f:2:1 zzz: unknown key; known here: version, profile, listen',
+      'f:2:1 zzz: unknown key; allowed here: version, profile, listen',
     ],
     ['an unknown nested key', one('command: x, star_timeout: 1s'), 'did you mean `start_timeout`?'],
     [
@@ -418,22 +418,22 @@ describe('configuration problems', () => {
     [
       'any origin on an address open to the network',
       `${it}auth: none\nlisten: { host: "::", origins: ["*"] }`,
-      '`*` lets any web page',
+      '`*` allows any web page',
     ],
     ['an incomplete auth', `${it}auth: { jwt: {} }`, 'f:2:9 auth.jwt: needs `issuer`'],
     ['an invalid name', 'upstreams:\n  My_Files: x', 'f:2:3 upstreams.My_Files: the name must be lower-case'],
-    ['a reserved name', 'upstreams:\n  server-card: x', '`server-card-2` would do'],
-    ['the name of the gateway', 'upstreams:\n  gatehouse: x', '`gatehouse-2` would do'],
+    ['a reserved name', 'upstreams:\n  server-card: x', 'for example `server-card-2`'],
+    ['the name of the gateway', 'upstreams:\n  gatehouse: x', 'for example `gatehouse-2`'],
     ['neither command nor url', one('idle: 1m'), 'f:2:3 upstreams.it: needs `command` or `url`'],
-    ['command and url', one('url: https://h, command: x'), 'upstreams.it.command: there is a `url` too'],
-    ['sse with a command', one('command: x, transport: sse'), 'goes with `url` only'],
-    ['stdio with a url', one('url: https://h, transport: stdio'), 'goes with `command` only'],
-    ['a token with a command', one('command: x, token: "${T}"'), 'goes with `url` only: a command gets'],
-    ['env with a url', one('url: https://h, env: { A: b }'), 'upstreams.it.env: goes with `command` only'],
+    ['command and url', one('url: https://h, command: x'), 'upstreams.it.command: `url` is also set'],
+    ['sse with a command', one('command: x, transport: sse'), 'requires `url`'],
+    ['stdio with a url', one('url: https://h, transport: stdio'), 'requires `command`'],
+    ['a token with a command', one('command: x, token: "${T}"'), 'requires `url`: set secrets of a command'],
+    ['env with a url', one('url: https://h, env: { A: b }'), 'upstreams.it.env: requires `command`'],
     [
       'two authorizations',
       one('url: https://h, token: "${T}", headers: { Authorization: "${T}" }'),
-      '`token` sets this',
+      '`token` already sets this',
     ],
     [
       'a header of the gateway',
@@ -451,31 +451,31 @@ describe('configuration problems', () => {
       one('url: ftp://h'),
       'upstreams.it.url: must start with http:// or https://',
     ],
-    ['an invalid url', one('url: "http://"'), 'must be a whole URL'],
-    ['a url with a password', one('url: https://u:p@h'), 'cannot hold a user and password'],
+    ['an invalid url', one('url: "http://"'), 'must be a complete URL'],
+    ['a url with a password', one('url: https://u:p@h'), 'must not contain a user and password'],
     ['a missing folder', one('command: x, cwd: nowhere'), 'upstreams.it.cwd: this directory does not exist'],
     [
       'a folder that cannot be inspected',
       one(`command: x, cwd: ${far}`),
-      'this directory cannot be looked at: ENAMETOOLONG',
+      'this directory cannot be read: ENAMETOOLONG',
     ],
     [
       'a store that cannot be inspected',
       `${it}store: ${far}`,
-      'f:2:8 store: this folder cannot be looked at: ENAMETOOLONG',
+      'f:2:8 store: this folder cannot be read: ENAMETOOLONG',
     ],
     ['a file as a folder', one('command: x, cwd: token.txt'), 'this is not a directory'],
     ['an empty command', one('command: []'), 'must be a command line such as'],
     ['roots that are not URIs', one('command: x, roots: [srv]'), 'roots[0]: must be a URI'],
     ['a pipe', 'upstreams:\n  it: a | b', 'f:2:7 upstreams.it: `|` needs a shell'],
-    ['a missing anchor', 'upstreams:\n  it: *x', 'f:2:7 upstreams.it: there is no anchor &x above this'],
+    ['a missing anchor', 'upstreams:\n  it: *x', 'f:2:7 upstreams.it: the anchor &x is not defined above'],
     [
       'an unquoted reference in braces',
       'upstreams:\n  it: { url: https://h, token: ${T} }',
       'must be quoted: "${NAME}"',
     ],
     ['a tab', 'upstreams:\n\tit: x', 'f:2:1 a tab cannot be used'],
-    ['two documents', 'upstreams: { it: x }\n---\na: 1', 'f:2:1 the file must hold one document'],
+    ['two documents', 'upstreams: { it: x }\n---\na: 1', 'f:2:1 the file must contain one document'],
   ])('the problem message names %s', (_what, text, expected) => {
     const found = problems(text, { T: 't' })
     expect(found).toHaveLength(1)
@@ -511,7 +511,7 @@ upstreams:
       const below = level === 0 ? 'x' : `*a${level - 1}, *a${level - 1}`
       return `  - &a${level} [${below}]`
     })
-    expect(problems(`upstreams:\n${levels.join('\n')}\n`)[0]).toContain('stands for more than')
+    expect(problems(`upstreams:\n${levels.join('\n')}\n`)[0]).toContain('expands to more than')
     expect(problems('upstreams: &a { it: *a }').length).toBeGreaterThan(0)
   })
 
@@ -544,7 +544,7 @@ describe('configuration warnings', () => {
 
   test('a warning names a secret sent over plain HTTP to another host', () => {
     expect(warnings('upstreams:\n  it: { url: http://h.example, token: "${T}" }', { T: 't' })).toEqual([
-      'f:2:14 upstreams.it.url: secrets go to this server unencrypted: use https:// if it offers it',
+      'f:2:14 upstreams.it.url: secrets are sent to this server unencrypted: use https:// if available',
     ])
   })
 

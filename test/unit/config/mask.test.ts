@@ -31,12 +31,12 @@ describe('mask rules', () => {
     [`{ path: '$.a..b' }`, /\.path: must be a path/],
     [`{ path: '$.a[x]' }`, /\.path: must be a path/],
     [`{ pattern: '(' }`, /^5 features\.mask\.rules\[0\]\.pattern: must be a regular expression/],
-    [`{ pattern: '(a)\\1' }`, /\.pattern: cannot be matched in a time that is bounded/],
-    [`{ pattern: '(?<=a)b' }`, /\.pattern: cannot be matched in a time that is bounded/],
-    [`{ pattern: 'a*' }`, /\.pattern: matches where there is no text at all/],
-    [`{ pattern: '\\b' }`, /\.pattern: matches where there is no text at all/],
-    [`{ pattern: '\\*' }`, /\.pattern: matches what is put in place of masked text/],
-    [`{ pattern: '[a-z]+', replace: hidden }`, /\.pattern: matches what is put in place/],
+    [`{ pattern: '(a)\\1' }`, /\.pattern: cannot be matched in bounded time/],
+    [`{ pattern: '(?<=a)b' }`, /\.pattern: cannot be matched in bounded time/],
+    [`{ pattern: 'a*' }`, /\.pattern: matches the empty string/],
+    [`{ pattern: '\\b' }`, /\.pattern: matches the empty string/],
+    [`{ pattern: '\\*' }`, /\.pattern: matches the replacement of masked text/],
+    [`{ pattern: '[a-z]+', replace: hidden }`, /\.pattern: matches the replacement/],
     [`{ pattern: 7x, more: 1 }`, /more/],
   ])('C176 the mask rule %s is reported at its line', (rule, problem) => {
     const found = problemsOf(`      - ${rule}`)

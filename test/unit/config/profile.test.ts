@@ -87,7 +87,7 @@ describe('the listen address in the corporate profile', () => {
       const listen = `listen: { host: 0.0.0.0, origins: ${origins}, public_url: https://a.example }\n`
       const found = problemsOf(`${corporate}${listen}${upstreams}`)
       expect(found).toEqual([
-        expect.stringMatching(/^listen\.origins: `\*` lets any web page call the tools/),
+        expect.stringMatching(/^listen\.origins: `\*` allows any web page to call the tools/),
       ])
     },
   )

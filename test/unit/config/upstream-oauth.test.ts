@@ -50,9 +50,9 @@ describe('oauth settings of an upstream', () => {
   })
 
   it.each([
-    [`{ url: "${url}", token: "\${SECRET}", oauth: {} }`, 'there is a fixed token too'],
-    [`{ url: "${url}", headers: { Authorization: "\${SECRET}" }, oauth: {} }`, 'there is a fixed token too'],
-    ['{ command: npx some-server, oauth: {} }', 'goes with `url` only'],
+    [`{ url: "${url}", token: "\${SECRET}", oauth: {} }`, 'a fixed token is also set'],
+    [`{ url: "${url}", headers: { Authorization: "\${SECRET}" }, oauth: {} }`, 'a fixed token is also set'],
+    ['{ command: npx some-server, oauth: {} }', 'requires `url`'],
     [`{ url: "${url}", oauth: { grant: client_credentials, client_id: a } }`, 'needs `client_secret`'],
     [`{ url: "${url}", oauth: { client_secret: "\${SECRET}" } }`, 'needs `client_id`'],
     [`{ url: "${url}", oauth: { grant: token_exchange } }`, 'needs `client_id`'],
@@ -67,7 +67,7 @@ describe('oauth settings of an upstream', () => {
   it.each(['authorization_code', 'token_exchange'])('connections are never shared with grant %s', (grant) => {
     const text = `{ url: "${url}", isolation: shared, oauth: { grant: ${grant}, client_id: a } }`
     expect(problems(text)).toEqual([
-      expect.stringContaining('upstreams.it.isolation: each caller has credentials'),
+      expect.stringContaining('upstreams.it.isolation: each caller has its own credentials'),
     ])
   })
 
@@ -82,7 +82,7 @@ describe('oauth settings of an upstream', () => {
       const { warnings } = loadSettings(text, { file: '/srv/gateway.config.yaml', env: {} })
       return warnings.map(({ message }) => message)
     }
-    const shared = [expect.stringContaining('whoever signs in first')]
+    const shared = [expect.stringContaining('the first sign-in applies')]
     expect(of('auth: none\nlisten: { host: 0.0.0.0 }')).toEqual(shared)
     expect(of('listen: { public_url: "https://gateway.example.com" }')).toEqual(shared)
     expect(of('listen: { port: 8900 }')).toEqual([])
@@ -100,7 +100,7 @@ describe('oauth settings of an upstream', () => {
       const { warnings } = loadSettings(text, { file: '/srv/gateway.config.yaml', env: {} })
       return warnings.map(({ path, message }) => `${path}: ${message}`)
     }
-    const missing = [expect.stringMatching(/^upstreams\.it\.oauth\.grant: no caller comes with a token/)]
+    const missing = [expect.stringMatching(/^upstreams\.it\.oauth\.grant: callers have no token/)]
     expect(of('auth: none')).toEqual(missing)
     const hash = `sha256:5b1f0c9e7a:${'0'.repeat(64)}`
     expect(of(`auth: { opaque: { tokens: [{ id: one, hash: "${hash}" }] } }`)).toEqual(missing)
@@ -120,11 +120,11 @@ describe('a secret in the query of a URL', () => {
     'C062 a secret in the query of a URL is reported: %s',
     (query) => {
       const text = `"${url}?${query}"`
-      expect(problems(text, 'corporate')).toEqual([expect.stringContaining('the query holds a secret')])
+      expect(problems(text, 'corporate')).toEqual([expect.stringContaining('the query contains a secret')])
       expect(problems(text)).toEqual([])
       const { warnings } = load(text)
       expect(warnings.map(({ message }) => message)).toContainEqual(
-        expect.stringContaining('the query holds a secret'),
+        expect.stringContaining('the query contains a secret'),
       )
     },
   )

@@ -30,7 +30,7 @@ describe('the evidence of a broken rule', () => {
     [
       'C062 finds secrets in the query',
       url('https://x.example/mcp?a=1&api_key=geheim'),
-      /^the query has api_key$/,
+      /^the query contains api_key$/,
     ],
     ['C062 finds credentials before the host', url('https://me:geheim@x.example/mcp'), /before the host/],
     ['C119 finds names with hyphens', tool({ name: 'get-note' }), /^get-note$/],
@@ -90,7 +90,7 @@ describe('the evidence of a broken rule', () => {
       { capabilities: { resources: { subscribe: 1 } } },
       /subscribe is 1/,
     ],
-    ['C177 finds bytes that are no base64', reading({ blob: 'abc' }), /no base64/],
+    ['C177 finds bytes that are not base64', reading({ blob: 'abc' }), /not base64/],
     [
       'C177 finds text that claims to be an image',
       reading({ mimeType: 'image/png', text: '' }),
@@ -118,7 +118,7 @@ describe('the evidence of a broken rule', () => {
     ],
     ['undeclared tools', 'C088', { ...tool({}), capabilities: {} }, /1 tools/],
     ['undeclared logging', 'C089', { capabilities: {} }, /logging/],
-    ['responses to an unknown method', 'C100', { stranger: answered({}) }, /with a result/],
+    ['responses to an unknown method', 'C100', { unknownMethod: answered({}) }, /with a result/],
     ['oversized pages', 'C102', { lists: listsWith('tools/list', { pages: [10, 500] }) }, /500 entries/],
     ['lists in a changing order', 'C105', { lists: listsWith('tools/list', { isStable: false }) }, /differ/],
     [
@@ -129,7 +129,7 @@ describe('the evidence of a broken rule', () => {
     ],
     ['undeclared tasks', 'C118', tool({ execution: { taskSupport: 'required' } }), /get_note/],
     ['tools without a description', 'C120', tool({ description: '' }), /no description/],
-    ['descriptions without content', 'C120', tool({ description: 'A note.' }), /no more than/],
+    ['descriptions without content', 'C120', tool({ description: 'A note.' }), /description is only/],
     [
       'destructive tools without a warning',
       'C120',
@@ -137,7 +137,7 @@ describe('the evidence of a broken rule', () => {
       /does not warn/,
     ],
     ['tools without a title', 'C122', tool({ title: '' }), /get_note/],
-    ['unstated side effects', 'C133', tool({ name: 'send', annotations: {} }), /names no effect/],
+    ['unstated side effects', 'C133', tool({ name: 'send', annotations: {} }), /does not mention an effect/],
     [
       'deletions annotated as read-only',
       'C133',
@@ -162,7 +162,7 @@ describe('the evidence of a broken rule', () => {
       'prompt arguments that are not a list',
       'C158',
       { prompts: [{ name: 'brief', arguments: {} }] },
-      /no list/,
+      /not a list/,
     ],
     ['reserved schemes with another use', 'C164', { resources: [{ uri: 'use://notes' }] }, /use:\/\/notes/],
     [
@@ -215,13 +215,13 @@ describe('a server without faults', () => {
   it('C174 results keep their form if each tool has an output schema', () => {
     expect(verdict('C174', { tools: [toolOf()] }).status).toBe('pass')
     const unsaid = verdict('C174', tool({ outputSchema: undefined }))
-    expect(unsaid).toMatchObject({ status: 'not applicable', isOwners: true })
+    expect(unsaid).toMatchObject({ status: 'not applicable', isOwnerOnly: true })
     expect(unsaid.evidence.join()).toContain('get_note')
   })
 
   it('C123 each tool has an output schema, or the owner decides', () => {
     expect(verdict('C123', { tools: [toolOf()] }).status).toBe('pass')
-    expect(verdict('C123', tool({ outputSchema: undefined })).isOwners).toBe(true)
+    expect(verdict('C123', tool({ outputSchema: undefined })).isOwnerOnly).toBe(true)
   })
 
   it('draft-07 schemas that declare their dialect are accepted', () => {
@@ -264,7 +264,7 @@ describe('rules that the gateway satisfies for a server', () => {
     const promising = { tools: [toolOf()], guards }
     expect(verdict('C150', promising).status).toBe('repaired')
     const warned = verdict('C150', { ...promising, guards: new Map([['validate', { output: 'warn' }]]) })
-    expect(warned.isOwners).toBe(true)
+    expect(warned.isOwnerOnly).toBe(true)
     expect(verdict('C150', { ...promising, guards: new Map() }).status).toBe('fail')
   })
 
@@ -277,7 +277,7 @@ describe('rules that the gateway satisfies for a server', () => {
     expect(verdict('C167', { resources: [{ uri: 'use://auth' }] }).status).toBe('pass')
     expect(verdict('C165', { resources: [{ uri: 'notes://agent/brief' }] }).status).toBe('fail')
     expect(verdict('C153', { prompts: [{ name: 'agent_brief' }] }).status).toBe('pass')
-    expect(verdict('C156', { prompts: [{ name: 'agent_brief' }] }).isOwners).toBe(true)
+    expect(verdict('C156', { prompts: [{ name: 'agent_brief' }] }).isOwnerOnly).toBe(true)
   })
 
   it('the version rules are repaired by the contract feature', () => {
@@ -285,15 +285,15 @@ describe('rules that the gateway satisfies for a server', () => {
       expect(verdict(id, { guards: new Map([['contract', {}]]) }).status).toBe('repaired')
     }
     expect(verdict('C016', {}).status).toBe('fail')
-    expect(verdict('C215', {}).isOwners).toBe(true)
+    expect(verdict('C215', {}).isOwnerOnly).toBe(true)
   })
 
   it('a deprecation without a mark or an end date is reported', () => {
     const old = (description: string): Difference => ({ ...tool({ description }) })
-    expect(verdict('C214', {}).isOwners).toBe(true)
+    expect(verdict('C214', {}).isOwnerOnly).toBe(true)
     expect(verdict('C214', old('Deprecated, returns the note.')).evidence).toEqual([
       'get_note: its description does not begin with [DEPRECATED]',
-      'get_note: does not say until when it stays',
+      'get_note: does not state its end of support',
     ])
     expect(verdict('C214', old('[DEPRECATED] use read_note, until 2099-01-01. Reads.')).status).toBe('pass')
     const settings = { tools: { get_note: { deprecated: 'use read_note' } } }
@@ -306,10 +306,10 @@ describe('rules that the gateway satisfies for a server', () => {
     }
     expect(verdict('C216', { settings })).toEqual({
       status: 'fail',
-      evidence: ['old: is gone before its time'],
+      evidence: ['old: was removed before its end of support'],
     })
     expect(verdict('C216', { settings, guards: new Map([['contract', {}]]) }).status).toBe('repaired')
-    expect(verdict('C216', { ...tool({ name: 'old' }), settings }).isOwners).toBe(true)
+    expect(verdict('C216', { ...tool({ name: 'old' }), settings }).isOwnerOnly).toBe(true)
   })
 
   it('missing statements in descriptions of changing tools are reported', () => {
@@ -318,7 +318,7 @@ describe('rules that the gateway satisfies for a server', () => {
       'Sends a note. Risk: medium. Idempotency: none. Retry: never. Timeout: 5 s. Recorded: yes. Approval: none.'
     const ids = ['C134', 'C137', 'C138', 'C139', 'C140', 'C141', 'C142']
     for (const id of ids) {
-      expect(verdict(id, tool(send))).toEqual({ status: 'fail', evidence: ['send_note: does not say it'] })
+      expect(verdict(id, tool(send))).toEqual({ status: 'fail', evidence: ['send_note: not documented'] })
       expect(verdict(id, tool({ ...send, description: whole })).status).toBe('pass')
       expect(verdict(id, tool({})).status).toBe('not applicable')
     }
@@ -329,7 +329,7 @@ describe('rules that the gateway satisfies for a server', () => {
   it('the masking rule is repaired if results are masked, and otherwise left to the owner', () => {
     for (const id of ['C176', 'C231']) {
       expect(verdict(id, { guards: new Map([['mask', {}]]) }).status).toBe('repaired')
-      expect(verdict(id, {}).isOwners).toBe(true)
+      expect(verdict(id, {}).isOwnerOnly).toBe(true)
     }
   })
 
@@ -343,7 +343,7 @@ describe('rules that the gateway satisfies for a server', () => {
   it('a rule is repaired if clients no longer see the fault', () => {
     const bad = subjectOf(tool({ name: 'get-note' }))
     const [found] = audit(bad, subjectOf(tool({}))).assertions.filter(({ id }) => id === 'C119')
-    expect(found).toMatchObject({ status: 'repaired', evidence: ['clients see it mended', 'get-note'] })
+    expect(found).toMatchObject({ status: 'repaired', evidence: ['repaired for clients', 'get-note'] })
     expect(found?.fix).toBeUndefined()
     const [same] = audit(bad, bad).assertions.filter(({ id }) => id === 'C119')
     expect(same?.status).toBe('fail')

@@ -79,8 +79,8 @@ test('C218 C215 the history is a changelog that announces deprecations', async (
 
 ### Removed
 
-- Breaking: tool \`add_note\` was removed. It was not announced long enough before.
-- Breaking: tool \`get_note\` was removed. It was not announced long enough before.
+- Breaking: tool \`add_note\` was removed. It was not announced early enough.
+- Breaking: tool \`get_note\` was removed. It was not announced early enough.
 
 ## [1.2.0] - 2026-01-03
 

@@ -128,8 +128,8 @@ describe('import from Cursor', () => {
       TOKEN: \${MY_TOKEN}
 `)
     expect(notes).toEqual([
-      '"tool": its `envFile` is not read here: name its variables under `env` as ${NAME}, and set them for the gateway',
-      '"tool": "${command:pick}" means nothing here and was kept as plain text',
+      '"tool": its `envFile` is not supported: list its variables under `env` as ${NAME}, and set them for the gateway',
+      '"tool": "${command:pick}" is not supported and was kept as plain text',
     ])
   })
 })
@@ -146,9 +146,7 @@ describe('import from VS Code', () => {
   ])('inputs become variables, from %s', (_file, value) => {
     const { body, yaml } = imported(value)
     expect(body).toBe('  db: db --dsn ${DB_DSN} ${OTHER}\n')
-    expect(yaml).toContain(
-      '#   DB_DSN: Database connection\n#   OTHER: what the editor asks for as "other"\n',
-    )
+    expect(yaml).toContain('#   DB_DSN: Database connection\n#   OTHER: the editor input "other"\n')
   })
 
   test('comments and trailing commas are accepted', () => {
@@ -227,17 +225,17 @@ describe('import of unsupported servers', () => {
     })
     expect(body).toBe('  kept: x\n')
     expect(notes).toEqual([
-      '"off": is switched off there and was left out',
-      '"empty": has neither a command nor a URL and was left out',
-      '"self": is this gateway itself and was left out',
+      '"off": is disabled there and was skipped',
+      '"empty": has neither a command nor a URL and was skipped',
+      '"self": is this gateway itself and was skipped',
     ])
   })
 })
 
 test.each([
   ['text that is not JSON', '{ "mcpServers": { "a": ghp_secret', 'is not valid JSON'],
-  ['a list', '[]', 'is not the configuration of a client'],
-  ['no servers', '{"a":1}', 'names no MCP servers'],
+  ['a list', '[]', 'is not the configuration of an MCP client'],
+  ['no servers', '{"a":1}', 'has no MCP servers'],
   [
     'only the address of this gateway',
     '{"mcpServers":{"g":{"url":"http://127.0.0.1:8900/mcp"}}}',

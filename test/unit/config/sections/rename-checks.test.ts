@@ -4,10 +4,10 @@ import { renameProblems } from '../../../../src/config/sections/upstream.ts'
 const path = ['upstreams', 'jira', 'tools']
 
 it.each([
-  ['a pattern', { 'get_*': { rename: 'get' } }, 'get_*', 'name one'],
-  ['the same name', { get: { rename: 'get' } }, 'get', 'its name already'],
-  ['a name given twice', { a: { rename: 'c' }, b: { rename: 'c' } }, 'b', 'the new name of a too'],
-  ['a name with its own settings', { a: { rename: 'b' }, b: { risk: 'safe' } }, 'a', 'beside the new name'],
+  ['a pattern', { 'get_*': { rename: 'get' } }, 'get_*', 'give one name'],
+  ['the same name', { get: { rename: 'get' } }, 'get', 'already its name'],
+  ['a name given twice', { a: { rename: 'c' }, b: { rename: 'c' } }, 'b', 'also the new name of a'],
+  ['a name with its own settings', { a: { rename: 'b' }, b: { risk: 'safe' } }, 'a', 'next to the new name'],
 ])('rename checks find %s', (_what, tools, at, message) => {
   expect(renameProblems(tools, path)).toEqual([
     { path: [...path, at, 'rename'], message: expect.stringContaining(message) },

@@ -47,10 +47,10 @@ test('confirmation, undo, scopes, cost and latency are shown next to the risk', 
     'Undone by restore_table, in part',
     'Scope delete:files',
     'Costs 5 API credits',
-    'Takes an instant',
+    'Less than a second',
   ])
   expect(told).toContainEqual(['Asks', 'Drop {table}?'])
-  expect(told).toContainEqual(['Undo', expect.stringContaining('Not everything is as before then.')])
+  expect(told).toContainEqual(['Undo', expect.stringContaining('The previous state is not fully restored.')])
 })
 
 test.each([

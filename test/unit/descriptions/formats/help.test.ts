@@ -106,8 +106,8 @@ describe('the reference of a tool', () => {
 
   test('the reference states side effects, confirmation, undo, repetition, scopes and limits', () => {
     expect(text).toContain('Side effects: creates an issue in files. Risk: medium.')
-    expect(text).toContain('Others are asked first, on a page: "Open "{title}"?"')
-    expect(text).toContain('Undo: Closes it. Not everything is as before then.')
+    expect(text).toContain('Approval by others is required, on a page: "Open "{title}"?"')
+    expect(text).toContain('Undo: Closes it. The previous state is not fully restored.')
     expect(text).toContain('Repeating: only with the same idempotency key')
     expect(text).toContain('Scopes: `write:issues`.')
     expect(text).toContain('Limit: 10/minute.')
@@ -165,7 +165,7 @@ describe('the help of a server with very many tools', { timeout: 30_000 }, () =>
   test('the help stays within 200 KB even if one line per tool is too much', () => {
     const text = helpText(many(2500))
     expect(Buffer.byteLength(text)).toBeLessThanOrEqual(200 * 1024)
-    expect(text).toContain('ask for one section, or one tool')
+    expect(text).toContain('request one section, or one tool')
   })
 
   test('the short guide describes twenty tools and names the others', () => {
@@ -182,7 +182,7 @@ test('the help of several servers states the purpose of each and uses the expose
   ])
   const text = helpText(all)
   expect(text).toContain('- **github**: Code. Such as: open an issue.')
-  expect(text).toContain('- **notes** (unavailable just now)')
+  expect(text).toContain('- **notes** (currently unavailable)')
   expect(text).toContain('Do NOT use it for:\n\n- Local files')
   expect(text).toContain('### github\\_create_issue'.replace('\\', ''))
   expect(text).not.toContain('notes_create_issue')

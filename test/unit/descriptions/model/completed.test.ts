@@ -24,9 +24,9 @@ test('the description of a destructive tool states risk, effects, repetition and
       'Removes a note.',
       '',
       'Risk: high, it can destroy or overwrite what is there. Side effects: deletes a note in files. Undo: Restores it.',
-      'Idempotency: a retry with the same idempotency key does nothing twice; without a key it acts again.',
-      'Retry: only after errors of the category transient or rate_limited, after retry_after_seconds. Timeout: 30 s without a sign of life end it with OPERATION_TIMEOUT; it may still take effect then, so look before calling again. Limit: 5/minute.',
-      'Recorded: each call is a line of the audit log (event call). Approval: other people have to agree before it runs.',
+      'Idempotency: a retry with the same idempotency key has no second effect; without a key it acts again.',
+      'Retry: only after errors of the category transient or rate_limited, after retry_after_seconds. Timeout: 30 s without a response or progress end it with OPERATION_TIMEOUT; it may still take effect, so check before calling again. Limit: 5/minute.',
+      'Recorded: each call is a line of the audit log (event call). Approval: other people must approve before it runs.',
     ].join('\n'),
   )
 })

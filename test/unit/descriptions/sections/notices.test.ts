@@ -11,16 +11,16 @@ test('use://auth states the profile, the ways to sign in and the claims', () => 
   const text = authNotice(full)
   expect(text).toContain('Profile: corporate.')
   expect(text).toContain('`Authorization: Bearer <token>`')
-  expect(text).toContain('- `scope`: what the caller may do.')
+  expect(text).toContain('- `scope`: the scopes of the caller.')
   expect(text).toContain('https://idp.example.com')
   expect(text).toContain('`delete:server`')
-  expect(authNotice(describedServer({ tools }))).toContain('No credentials are asked for.')
+  expect(authNotice(describedServer({ tools }))).toContain('No credentials are required.')
   expect(authNotice(describedServer({ tools }))).not.toContain('delete:server')
 })
 
 test('use://http-headers names the headers beyond the protocol and where they are read', () => {
   expect(headersNotice(full)).toMatch(
-    /Beyond the protocol[^]*X-Request-Id[^]*Idempotency-Key[^]*X-MCP-Session-Token/,
+    /Additional headers[^]*X-Request-Id[^]*Idempotency-Key[^]*X-MCP-Session-Token/,
   )
   expect(headersNotice(describedServer())).not.toMatch(/X-MCP-Session-Token|Idempotency-Key/)
 })
@@ -35,7 +35,7 @@ test('the briefing states when to choose the server, when not to, and its limits
       'files: Tools for files: things.',
       'Choose it when the user asks to:\n\n- get thing\n- delete thing',
       'Do not choose it for:\n\n- anything urgent',
-      'Limits:\n\n- It can destroy or overwrite: `delete_thing`.\n- A person is asked before `delete_thing`.\n- At most 60/minute and 1000/day for each caller.\n- Callers need a token; some tools need scopes.\n- A request may be 1 MB.\n- Calls that take too long end, and may still take effect.\n- Every call is written to an audit log.',
+      'Limits:\n\n- It can destroy or overwrite: `delete_thing`.\n- Confirmation is required before `delete_thing`.\n- At most 60/minute and 1000/day for each caller.\n- Callers need a token; some tools require scopes.\n- A request may be 1 MB.\n- Calls that time out may still take effect.\n- Every call is recorded in an audit log.',
       'Tools: `get_thing` and `delete_thing`.',
     ].join('\n\n'),
   )
@@ -47,7 +47,7 @@ test('the instructions cover repetition, confirmation, undo and each tool', () =
   const facts = { delete_thing: { undo, confirmation, isIdempotentWithKey: true } }
   const text = agentPrompt(describedServer({ tools, facts, front: fullFront }))
   expect(text).toContain('idempotency key')
-  expect(text).toContain('Before `delete_thing` a person is asked.')
+  expect(text).toContain('Confirmation is required for `delete_thing`.')
   expect(text).toContain('`delete_thing` can be undone.')
   expect(text).toContain('Undo: Restores it.')
   expect(text).toMatch(/## Answers[^]*never as instructions[^]*## Tools[^]*### get_thing[^]*### delete_thing/)

@@ -38,9 +38,9 @@ describe('the rights of a token', () => {
     expect(principalOf('token', { sub: 'a' }, 'scope', {}).id).toBe('user:a')
     expect(principalOf('token', { client_id: 'a' }, 'scope', {}).id).toBe('client:a')
     for (const sub of ['', 7, {}])
-      expect(() => principalOf('token', { sub, client_id: 'a' }, 'scope', {})).toThrow('names no subject')
+      expect(() => principalOf('token', { sub, client_id: 'a' }, 'scope', {})).toThrow('has no subject')
     for (const claims of [{}, { sub: '' }, { sub: 7 }, { sub: 'a'.repeat(513) }])
-      expect(() => principalOf('token', claims, 'scope', {})).toThrow('names no subject')
+      expect(() => principalOf('token', claims, 'scope', {})).toThrow('has no subject')
   })
 
   it('scopes are read from a string or a list', () => {

@@ -104,7 +104,7 @@ describe('subscription streams without a session', () => {
     await expect.poll(() => refused).toHaveLength(1)
     expect(refused[0]?.error).toMatchObject({
       code: 'OVERLOADED',
-      message: 'Too many clients of one caller listen.',
+      message: 'Too many subscription streams of this caller are open.',
     })
     first.emit('close')
     await new Promise(setImmediate)

@@ -150,7 +150,7 @@ describe('the approval page', () => {
     wait(300_001)
     const page = await get(`/confirm/${id}`, anna)
     expect(page.status).toBe(410)
-    expect(await page.text()).toContain('The time to decide this is over.')
+    expect(await page.text()).toContain('The time to decide this call is over.')
   })
 
   it('a person without the right to decide sees the reason and nothing of the call', async () => {
@@ -159,7 +159,7 @@ describe('the approval page', () => {
     const page = await get(`/confirm/${id}`, anna)
     const text = await page.text()
     expect(page.status).toBe(403)
-    expect(text).toContain('You are anna. This call takes an approval of bert, carl.')
+    expect(text).toContain('You are anna. This call needs the approval of one of bert, carl.')
     expect(text).not.toContain('/srv/a')
   })
 
@@ -321,7 +321,7 @@ describe('the approval API for programs', () => {
   it('a program cannot decide if people identify themselves with the code from the terminal', async () => {
     const { ask, post, get, operator, status } = site(byCode)
     const id = await ask()
-    const cookie = `${operator.cookie}=${operator.enter(operator.code)}`
+    const cookie = `${operator.cookie}=${operator.createSession(operator.code)}`
     expect((await get(`/confirm/${id}`, program)).status).toBe(401)
     expect((await post(`/confirm/${id}`, { verdict: 'approved' }, program)).status).toBe(401)
     expect((await post(`/confirm/${id}`, { verdict: 'approved' }, { ...program, cookie })).status).toBe(403)
@@ -397,7 +397,9 @@ describe('the list of approvals', () => {
   })
 
   it('an empty list says so', async () => {
-    expect(await (await site().get('/confirm', anna)).text()).toContain('There is none that you may decide.')
+    expect(await (await site().get('/confirm', anna)).text()).toContain(
+      'There are no calls that you may decide.',
+    )
   })
 })
 
@@ -419,7 +421,7 @@ describe('basic credentials for other paths', () => {
     const id = await ask()
     const page = await get(`/confirm/${id}`, scraper)
     expect(page.status).toBe(403)
-    expect(await page.text()).toContain('scraper is not among those who approve calls.')
+    expect(await page.text()).toContain('scraper may not approve calls.')
     expect(await status(id)).toBe('pending')
   })
 })

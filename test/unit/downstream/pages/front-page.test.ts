@@ -6,8 +6,13 @@ import { type FrontPage, frontPageHeaders, renderPage } from '../../../../src/do
 import type { ServerRow } from '../../../../src/downstream/pages/servers.ts'
 import { describedServer } from '../../../support/described-server.ts'
 
-const open = { isProtected: false, isIn: true, hasPasswords: false, issuers: [] }
-const stranger = { isProtected: true, isIn: false, hasPasswords: true, issuers: ['https://idp.example'] }
+const open = { isProtected: false, isAuthenticated: true, hasPasswords: false, issuers: [] }
+const stranger = {
+  isProtected: true,
+  isAuthenticated: false,
+  hasPasswords: true,
+  issuers: ['https://idp.example'],
+}
 
 function row(tools: readonly EntryDefinition[], given: Partial<ServerRow> = {}): ServerRow {
   const name = given.name ?? 'files'
@@ -67,7 +72,7 @@ test('text of servers, owners and readers is escaped on the page', () => {
     ],
     query: hostile,
     endpoints: { [hostile]: hostile },
-    links: [{ label: hostile, url: hostile, meaning: hostile }],
+    links: [{ label: hostile, url: hostile, description: hostile }],
   })
   expect(html).toContain('alert(1)')
   expect(html.match(/<script/g)).toHaveLength(1)

@@ -99,7 +99,7 @@ describe('the anchored end of an audit log', () => {
     await write(9, log)
     expect(told).toEqual([{ event: 'audit.missing', file, from: 3, to: 6 }])
     expect(lines().some((line) => line.includes('"event":"missing","from":3,"to":6'))).toBe(true)
-    expect((await verified()).problem).toMatchObject({ reason: 'says that line(s) 3 to 6 went missing' })
+    expect((await verified()).problem).toMatchObject({ reason: 'reports that line(s) 3 to 6 are missing' })
     await write(1, log)
     expect(told).toHaveLength(1)
   })

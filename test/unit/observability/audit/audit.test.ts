@@ -232,7 +232,7 @@ describe('the audit log', () => {
     ])
     expect(await problem()).toBeUndefined()
     keep(lines().map((line, index) => (index === 3 ? '{"seq":4,"time":"2027' : line)))
-    expect(await problem()).toBe('4: is no line of an audit log')
+    expect(await problem()).toBe('4: is not a line of an audit log')
   })
 
   it('the log continues after a crash within the first line or after a line without its end', async () => {
@@ -246,7 +246,7 @@ describe('the audit log', () => {
 
   it('a file with other content is never written', async () => {
     writeFileSync(file, 'upstreams:\n  a: b\n')
-    expect(() => open()).toThrow('no audit log')
+    expect(() => open()).toThrow('not an audit log')
     expect(readFileSync(file, 'utf8')).toBe('upstreams:\n  a: b\n')
   })
 
@@ -273,7 +273,7 @@ describe('the audit log', () => {
     await write(5)
     keep(lines().slice(0, 3))
     await write(1)
-    expect(await problem()).toMatch(/^4: says that line\(s\) 4 to 6 went missing$/)
+    expect(await problem()).toMatch(/^4: reports that line\(s\) 4 to 6 are missing$/)
   })
 
   it('one process writes a file, and another uses the next file meanwhile', async () => {
@@ -352,7 +352,7 @@ describe('verification of an audit log', () => {
     rmSync(file)
     await write(6)
     keep(lines().with(2, third))
-    expect(await problem()).toBe('3: does not follow the line before it')
+    expect(await problem()).toBe('3: does not follow the previous line')
   })
 
   it('lines removed at the end are found by the head file or a given head', async () => {

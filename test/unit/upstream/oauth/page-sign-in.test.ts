@@ -216,7 +216,7 @@ describe('sign-in to the pages', () => {
     ['is for several clients, with another azp', { claims: { aud: ['pages', 'other'], azp: 'other' } }],
     ['has a different issuer', { claims: { iss: 'https://other.example' } }],
     ['has expired', { claims: { exp: 1000 } }],
-    ['names no subject', { claims: { sub: undefined } }],
+    ['has no subject', { claims: { sub: undefined } }],
     ['is signed with the client secret', { header: { alg: 'HS256' }, key: ours }],
     ['is signed with another algorithm', { header: { alg: 'PS256' } }],
     ['is missing', { isAbsent: true }],
