@@ -275,7 +275,10 @@ describe('an intent', () => {
         path: ['upstreams', 'one', 'intent', '1', 'suggest'],
         message: 'one has no tool named list_directori; did you mean list_directory?',
       },
-      { path: ['upstreams', 'one', 'intent', '2', 'when'], message: expect.stringContaining('no words') },
+      {
+        path: ['upstreams', 'one', 'intent', '2', 'when'],
+        message: expect.stringContaining('neither a valid pattern'),
+      },
     ])
   })
 
