@@ -103,7 +103,7 @@ describe('a store in a folder', () => {
     ['that can only be read', 'is not writable'],
     ['that holds a file of something else', 'it is not a store'],
     ['that was torn', 'its end is missing'],
-    ['that is a file', 'a file of that name'],
+    ['that is a file', 'is a file'],
   ] as const)(
     '%s keeps the gateway from starting, is named with its path, and is left unchanged',
     async ([what, reason], { skip }) => {
