@@ -57,7 +57,7 @@ describe('wrong usage ends with 2, says what is wrong, and writes nothing to std
     ['an option without its value', ['serve', '--config'], '--config'],
     ['help on a command there is not', ['help', 'sevre'], 'sevre'],
     ['a file without --config', ['serve', 'other.yaml'], '--config'],
-    ['a server of the file where one is not chosen', ['check', 'files'], '"files" is no URL'],
+    ['a server of the file where one is not chosen', ['check', 'files'], '"files" is not a URL'],
     ['a command without --', ['stdio', 'some-server', 'docs'], '-- before a command'],
     ['no command behind --', ['serve', '--'], 'give a command after --'],
     ['a file and a server', ['serve', '--config', 'x.yaml', '--', 'echo'], '--config'],

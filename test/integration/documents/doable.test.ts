@@ -18,7 +18,7 @@ const undo = { create_note: { undo: 'delete_note(id=$.result.id)' } }
 /** A configuration, what its guide advises, and whether neither that nor a skill stands in lists. */
 type Way = readonly [what: string, config: Json, advice: RegExp, isSilent: boolean]
 const ways: readonly Way[] = [
-  ['by default', {}, /`begin_transaction`.*unlisted tools/, false],
+  ['by default', {}, /unlisted tools `begin_transaction`/, false],
   ['with its tools in lists', { meta_tools: 'listed' }, /call `begin_transaction`/, false],
   ['with the guide in lists', { features: { help: { listed: true } } }, /unlisted tools/, false],
   ['without its tools', { meta_tools: 'off' }, /`transaction\/begin`/, false],
