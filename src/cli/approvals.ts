@@ -50,7 +50,7 @@ export async function approvals(args: readonly string[]): Promise<number> {
   return 0
 }
 
-/** Runs a decision with the audit log it is withAudit in. */
+/** Runs a decision with the audit log it is recorded in. */
 type WithAudit = (decide: (audit: Audit | undefined) => Promise<Approval>) => Promise<Approval>
 
 async function act(

@@ -82,7 +82,7 @@ function writeText({ ok, problems, servers }: Report, text: string | undefined):
   for (const { name, state, revision } of servers) {
     if (state === 'ready') process.stdout.write(`${name}: ready, MCP ${revision}\n`)
     if (state === 'not_tried')
-      process.stdout.write(`${name}: not tried, because each caller has its target credentials\n`)
+      process.stdout.write(`${name}: not tried, because each caller has its own credentials\n`)
   }
   for (const problem of problems) {
     process.stderr.write(`${problemLine(problem)}\n`)

@@ -140,7 +140,7 @@ function privateFile(file: string): Writable {
 
 async function importAll(opened: PortableStore, { file, isForced }: ActionOptions): Promise<number> {
   if (!existsSync(file)) throw new Error(`${file} does not exist`)
-  // The validation file is validated before anything is written.
+  // The whole file is validated before anything is written.
   const validation = readEntries(file)
   while ((await validation.next()).done !== true) continue
   const counts = { imported: 0, existing: 0, expired: 0 }

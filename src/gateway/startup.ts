@@ -8,7 +8,7 @@ import { type Store, FOREVER } from '../store/store.ts'
 import { type Runtime, startUp } from './runtime.ts'
 
 /**
- * Connects to the store and to each server. A folder must be openedStore before the gateway serves; Redis may be
+ * Connects to the store and to each server. A folder must be usable before the gateway serves; Redis may be
  * temporarily unavailable.
  */
 export async function startWithStore(runtime: Runtime, store: Store, log: Log): Promise<readonly Finding[]> {

@@ -52,7 +52,7 @@ export const assertions: readonly Assertion[] = [
   ...contract,
 ].toSorted((one, other) => one.id.localeCompare(other.id))
 
-/** Holds every rule against a server as it is; `exposed` is what clients see of it through the gateway. */
+/** Checks a server against every rule; `exposed` is the same server as clients see it through the gateway. */
 export function audit(subject: Subject, exposed: Subject): AuditReport {
   const checked = assertions.map((each) => ({ ...each, ...judge(each, subject, exposed) }))
   const count = (status: Status): number => checked.filter((each) => each.status === status).length

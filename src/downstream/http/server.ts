@@ -71,7 +71,7 @@ export interface Listener {
 
 type Env = { Bindings: HttpBindings }
 
-/** Adds pages of other modules; `authenticate` authenticates a request. */
+/** Adds pages of other modules; `authenticate` returns the principal of a request. */
 export type AddPages = (app: Hono<Env>, authenticate: (context: Context<Env>) => Promise<Principal>) => void
 
 /** Listens for clients over HTTP. @throws the system error if the address is not available */

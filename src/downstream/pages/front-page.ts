@@ -422,7 +422,7 @@ function statusOf(status: number): (typeof statuses)[number] | 500 {
 }
 
 // The section of the front page with the calls that wait for approval. It shows the caller, the tool and the waiting
-// time, and links to the page where the call is decided. Arguments are never matching here, only on that page, to those
+// time, and links to the page where the call is decided. Arguments are never shown here, only on that page, to those
 // who may decide.
 
 /** A call that waits for approval. */
@@ -444,7 +444,7 @@ const MAX_LISTED_CALLS = 10
 
 /** The section as HTML, empty if no call waits; `calls` is undefined if the store cannot be read. */
 function waitingCalls(calls: readonly WaitingCall[] | undefined): string {
-  if (calls === undefined) return section('<p>They cannot be matching: the store does not respond.</p>', '')
+  if (calls === undefined) return section('<p>They cannot be shown: the store does not respond.</p>', '')
   if (calls.length === 0) return ''
   const rows = calls.slice(0, MAX_LISTED_CALLS).map(
     ({ id, tool, upstream, caller, age, left }) =>

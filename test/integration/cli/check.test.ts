@@ -178,7 +178,7 @@ describe('gatehouse explain', () => {
   ] as const)('prints the revision that a server of %s negotiated', async (spoken, shown) => {
     const one = stdioServer({ revision: spoken }, { revision: '2025-11-25' })
     const { stdout } = await runCommand(['explain', 'one', '--config', file({ upstreams: { one } })])
-    expect(stdout).toContain(`speaks       ${shown}\n`)
+    expect(stdout).toContain(`revision     ${shown}\n`)
   })
 
   test('lists the known servers if asked for an unknown one, and exits with 2', async () => {
@@ -199,7 +199,7 @@ describe('gatehouse explain', () => {
       "console.error('first'); console.error('Set API_KEY to reach the service'); process.exit(3)"
     const path = file({ upstreams: { one: { command: [process.execPath, '-e', script] } } })
     const explained = await runCommand(['explain', 'one', '--config', path])
-    expect(explained.stdout).toContain('it wrote     Set API_KEY to reach the service')
+    expect(explained.stdout).toContain('stderr       Set API_KEY to reach the service')
     const checked = await runCommand(['check', '--config', path])
     expect([checked.code, checked.stderr]).toEqual([
       1,

@@ -57,7 +57,7 @@ describe('wrong usage exits with 2, names the mistake, and writes nothing to std
     ['an option without its value', ['serve', '--config'], '--config'],
     ['help on an unknown command', ['help', 'sevre'], 'sevre'],
     ['a file without --config', ['serve', 'other.yaml'], '--config'],
-    ['a server name instead of a URL', ['check', 'files'], '"files" is no URL'],
+    ['a server name instead of a URL', ['check', 'files'], '"files" is not a URL'],
     ['a command without --', ['stdio', 'some-server', 'docs'], '-- before a command'],
     ['no command after --', ['serve', '--'], 'give a command after --'],
     ['a file and a server', ['serve', '--config', 'x.yaml', '--', 'echo'], '--config'],

@@ -188,7 +188,7 @@ describe.skipIf(!hasProcessTree)('a server of both eras that is started as a chi
     const file = join(folder(), 'gateway.config.yaml')
     writeFileSync(file, JSON.stringify({ upstreams: { one: server } }))
     const { stdout } = await runCommand(['explain', 'one', '--config', file])
-    expect(stdout).toContain('  speaks       2026-07-28 (negotiated)\n')
+    expect(stdout).toContain('  revision     2026-07-28 (negotiated)\n')
     expect(stdout).toContain(
       '  to older     2025-11-25 for older clients, on separate connections (revision: follow)\n',
     )

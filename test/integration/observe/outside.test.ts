@@ -142,7 +142,7 @@ describe('the audit log', () => {
     writeFileSync(config, JSON.stringify({ observe: { audit: config }, upstreams: { one: stdioServer() } }))
     const { code, stderr } = await runCommand(['serve', '--config', config, '--port', '0'])
     expect(code).toBe(1)
-    expect(stderr).toContain('no audit log')
+    expect(stderr).toContain('not an audit log')
   })
 
   it('is verified only if files are given', async () => {

@@ -111,7 +111,7 @@ describe.each([
 
   it('C138 contains how a call can be repeated', () => {
     for (const { description } of [creating, removing])
-      expect(description).toMatch(/^Idempotency: a retry with the same idempotency key does nothing twice/m)
+      expect(description).toMatch(/^Idempotency: a retry with the same idempotency key has no second effect/m)
   })
 
   it('C139 contains when to retry', () => {

@@ -76,7 +76,7 @@ describe('gatehouse store', () => {
     const target = new LmdbStore(join(folder, 'other'), silentLog)
     expect(await target.get('session:a')).toBe('first "line"\nsecond ✓')
     await target.put('session:a', 'changed', 3_600_000)
-    expect((await into()).stdout).toMatch(/^imported 0 entries, left [2-9] as they were/)
+    expect((await into()).stdout).toMatch(/^imported 0 entries, kept [2-9] existing ones/)
     expect(await target.get('session:a')).toBe('changed')
     expect((await into('--force')).stdout).toMatch(/^imported [2-9] entries\n/)
     expect(await target.get('session:a')).toContain('second')
@@ -89,11 +89,8 @@ describe('gatehouse store', () => {
       ['', 'is empty'],
       ['{"format":"something"}', ':1: not a file of gatehouse store export'],
       ['{"format":"gatehouse-store","version":2}', ':1: exported by an incompatible version'],
-      [
-        `${header}\n{"key":"session:bad","value":"x","until":99999999999999}\n{"key":1}`,
-        ':3: this is no entry',
-      ],
-      [`${header}\n{"key":"session:bad","value":"x"`, ':2: this is no entry'],
+      [`${header}\n{"key":"session:bad","value":"x","until":99999999999999}\n{"key":1}`, ':3: not an entry'],
+      [`${header}\n{"key":"session:bad","value":"x"`, ':2: not an entry'],
     ] as const
     for (const [text, reason] of cases) {
       const path = join(folder, 'bad.jsonl')

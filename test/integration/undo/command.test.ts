@@ -161,11 +161,11 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
 
   test.each([
     [[], '--since is required'],
-    [['--since', 'yesterday'], '--since is a time ago such as 10m'],
+    [['--since', 'yesterday'], '--since must be a duration such as 10m'],
     [['--since', '2999-01-01T00:00Z'], '--since is in the future'],
     [['--since', '1m', '--until', '2m'], '--until is before --since'],
     [['--since', '1m', '--upstream', 'nobody'], 'no server is named "nobody"'],
-    [['--since', '1m', 'now'], '"now" is not an option of this command'],
+    [['--since', '1m', 'now'], 'unexpected argument "now"'],
     [['--since', '1m', '--often'], "Unknown option '--often'"],
   ])('%j is a usage error', async (args, problem) => {
     const asked = undoCommand([...args, '--config', gateway.configFile])
