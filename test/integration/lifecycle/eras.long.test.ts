@@ -190,7 +190,7 @@ describe.skipIf(!hasProcessTree)('a server of both eras that is started as a chi
     const { stdout } = await runCommand(['explain', 'one', '--config', file])
     expect(stdout).toContain('  revision     2026-07-28 (negotiated)\n')
     expect(stdout).toContain(
-      '  to older     2025-11-25 for older clients, on separate connections (revision: follow)\n',
+      '  older        2025-11-25 for older clients, on separate connections (revision: follow)\n',
     )
   })
 })
