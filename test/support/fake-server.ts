@@ -78,7 +78,7 @@ export function fakeServerCommand(options: Omit<ServerOptions, 'transport'>): {
   args: string[]
 } {
   const { revision, ...rest } = options
-  const file = fileURLToPath(import.meta.url)
+  const file = fileURLToPath(new URL('fake-server-process.ts', import.meta.url))
   const args = [file, '--revision', revision, '--transport', 'stdio', '--options', JSON.stringify(rest)]
   return { command: process.execPath, args }
 }
@@ -125,7 +125,7 @@ function refusedAtTheDoor(
 }
 
 /** Reads the command line: `--revision R --transport stdio|http|sse --options JSON`. */
-async function main(): Promise<void> {
+export async function runFakeServer(): Promise<void> {
   const text = { type: 'string' } as const
   const { values } = parseArgs({ options: { revision: text, transport: text, options: text } })
   const { revision = '2025-11-25', transport = 'stdio' } = values
@@ -136,5 +136,3 @@ async function main(): Promise<void> {
   const { url } = await startFakeServer({ ...rest, revision, transport })
   process.stdout.write(`${url}\n`)
 }
-
-if (process.argv[1] === fileURLToPath(import.meta.url)) await main()
