@@ -167,7 +167,7 @@ function pagesOf(settings: SettingsFor, deps: Deps): BuiltinPage[] {
       text: JSON.stringify(complete),
       type: 'application/json',
       maxAge: maxAge(call),
-      ...(complete !== stable && { stable: JSON.stringify(stable) }),
+      ...(complete !== stable && { lasting: JSON.stringify(stable) }),
     })
   }
   const card: Handler = async (call) => {

@@ -163,7 +163,7 @@ function maskInputRequests(inputRequests: InputRequests, rules: Rules): InputReq
 function unmaskable(): GatewayError {
   return new GatewayError(
     'UPSTREAM_ERROR',
-    'The response of the server contains data that must be masked, and its output schema does not allow masking it.',
+    'The response of the server contains data that is masked, and its output schema leaves no way to mask it.',
     {
       suggestion: 'The call may have taken effect: check before repeating it.',
       details: { classified_by: 'mask' },

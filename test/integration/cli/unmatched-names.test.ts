@@ -65,5 +65,5 @@ test('an issuer whose keys cannot be fetched is a configuration problem', async 
   const auth = { jwt: { issuer: 'http://127.0.0.1:9/', audience: 'x' } }
   const { code, stderr } = await runCommand(['check', '--config', file({ auth, upstreams: { one: url } })])
   expect(code).toBe(1)
-  expect(stderr).toContain('auth.jwt.issuer: the keys of this issuer cannot be had')
+  expect(stderr).toContain('auth.jwt.issuer: the keys of this issuer cannot be fetched')
 })

@@ -90,7 +90,7 @@ it('the circuit breaker opens for a server that only fails, and closes after it 
     code: 'SERVER_UNAVAILABLE',
     retry_after_seconds: 1,
   })
-  expect(objectAt(refused.error, 'data')['message']).toContain('it is tried again in 1 s')
+  expect(objectAt(refused.error, 'data')['message']).toContain('it will be tried again in 1 s')
   server.refuse(undefined)
   await until(async () => textOf(await call()) === 'took 1 steps', 'the server to be called again')
   await gateway.logged(({ event }) => event === 'upstream.circuit_open')
