@@ -100,9 +100,9 @@ describe('a store in a folder', () => {
   )
 
   it.for([
-    ['that can only be read', 'is not writable'],
-    ['that holds a file of something else', 'it is not a store'],
-    ['that was torn', 'its end is missing'],
+    ['that is read-only', 'is not writable'],
+    ['that contains another file', 'it is not a store'],
+    ['that is truncated', 'its end is missing'],
     ['that is a file', 'is a file'],
   ] as const)(
     '%s keeps the gateway from starting, is named with its path, and is left unchanged',

@@ -46,7 +46,7 @@ describe('gatehouse approvals', () => {
     expect((await approvals(approving, 'deny', id, '--reason', 'wrong disk')).code).toBe(0)
     const late = await approvals(approving, 'approve', id)
     expect(late).toMatchObject({ code: 1, stdout: '' })
-    expect(late.stderr).toBe('gatehouse: It is denied already.\n')
+    expect(late.stderr).toBe('gatehouse: The approval is already denied.\n')
     expect(textIn(await call({ disk: 'deny' }))).toContain('wrong disk')
     expect(ran).toEqual([])
   })

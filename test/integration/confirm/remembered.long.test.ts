@@ -108,7 +108,7 @@ test('a remembered confirmation can be chosen on the page if the client lacks el
   const token = /name="token" value="([^"]+)"/.exec(page)?.[1] ?? ''
   const body = new URLSearchParams({ token, remember: 'on', verdict: 'approved' }).toString()
   const after = await open(url, { method: 'POST', headers: { ...headers, cookie }, body })
-  expect(await after.text()).toContain('also for calls of this tool that follow')
+  expect(await after.text()).toContain('also for later calls of this tool')
   for (const disk of ['a', 'b', 'c']) expect(textIn(await client.call('wipe', { disk }))).toBe('wiped')
   expect(ran).toHaveLength(3)
   const line = await gateway.logged(({ event, msg }) => (event ?? msg) === 'confirm.remembered')

@@ -217,11 +217,11 @@ describe.each(stores)('when a gateway with a $kind store is killed', ({ isThere,
     expect(await statusOf(gateway, 'partially_rolled_back')).toMatchObject({ needs_attention: true })
     expect(await tx(config, 'rollback', 't')).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('is over'),
+      stderr: expect.stringContaining('cannot be rolled back: it is partially rolled back'),
     })
     expect(await tx(config, 'show', 'x')).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('no transaction "x"'),
+      stderr: expect.stringContaining('no such transaction: "x"'),
     })
   })
 })
