@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 
 /**
- * A TCP port of the loopback interface that stays free while nobody listens on it: none of those the system gives
+ * A TCP port of the loopback interface that stays free while no program listens on it: none of those the system gives
  * to connections, so that what is started again finds it free.
  */
 export async function steadyPort(): Promise<number> {

@@ -99,7 +99,10 @@ const texts: Partial<Record<ErrorCode, readonly [description: string, resolution
     'Confirmation is required.',
     'Follow the instructions in the response; do not work around it.',
   ],
-  CONFIRMATION_DECLINED: ['The call was denied, or nobody decided in time.', 'Do not retry unless asked to.'],
+  CONFIRMATION_DECLINED: [
+    'The call was denied, or there was no decision in time.',
+    'Do not retry unless asked to.',
+  ],
   RATE_LIMIT_EXCEEDED: ['Too many calls.', 'Wait for retry_after_seconds.'],
   OPERATION_TIMEOUT: [
     'The call took too long; it may still take effect.',
