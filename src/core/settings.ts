@@ -170,7 +170,7 @@ export interface ToolSettings extends ToolWords {
   readonly typeToConfirm?: string
   /** Whether the person at the client confirms, or others do, on a page. */
   readonly approval?: 'inline' | 'out_of_band'
-  /** How many approvals are required, and by whom; by anyone except the caller if nobody is named. */
+  /** How many approvals are required, and by whom; by anyone except the caller if none is named. */
   readonly approvals?: number
   readonly approvers?: readonly string[]
   /** For how long and for how many calls one approval is valid. */

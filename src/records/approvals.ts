@@ -42,7 +42,7 @@ export interface Approval {
   readonly stop?: StopAsking
   readonly createdAt: number
   readonly expiresAt: number
-  /** How many people have to approve, and who may; anyone but the caller if nobody is named. */
+  /** How many people have to approve, and who may; anyone but the caller if none is named. */
   readonly needed: number
   readonly approvers: readonly string[]
   readonly decisions: readonly Decision[]
@@ -343,7 +343,7 @@ function parseOpen(text: string): OpenReference | undefined {
   return typeof id === 'string' && typeof token === 'string' ? { id, token } : undefined
 }
 
-/** The reason of a refusal that waiting cannot change: nobody can be asked. */
+/** The reason of a refusal that waiting cannot change: no one can be asked. */
 export const NO_APPROVER_REASON = 'nobody_to_ask'
 
 function unknownApproval(): GatewayError {

@@ -19,7 +19,7 @@ export async function gatewayTo(
     ...options
   }: { config?: Json; args?: readonly string[]; env?: NodeJS.ProcessEnv; warm?: boolean } = {},
 ): Promise<GatewayProcess> {
-  // Journeys go through the gateway whatever their tools do: nobody is asked, unless the journey says so.
+  // Journeys go through the gateway whatever their tools do: no one is asked, unless the journey says so.
   const features = plainFeatures(config['features'])
   const gateway = await startGatewayProcess({ ...config, features, upstreams }, options)
   onTestFinished(() => gateway.close())

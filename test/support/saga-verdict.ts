@@ -44,7 +44,7 @@ function untrue({ done }: SagaEnding, status: Json): readonly string[] {
   return done.filter((id) => !ok.has(id)).map((id) => `${id} was answered, and is not known to be done`)
 }
 
-/** What may be there of a step: it must be, it must not be, or nobody knows and that is said. */
+/** What may be there of a step: it must be, it must not be, or it is unknown, and reported as such. */
 type Presence = 'there' | 'gone' | 'either'
 
 function presenceOf({ id }: PlannedStep, { status }: About): Presence {

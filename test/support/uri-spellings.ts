@@ -21,7 +21,7 @@ export const otherSpellings = [
   'file:///srv/private/x#top',
 ]
 
-/** Those that can be read in ways nobody can foresee. */
+/** Those that can be read in unforeseeable ways. */
 export const illFormed = [
   'file:///srv/%zz/../private/x',
   'file:///srv/public/%',

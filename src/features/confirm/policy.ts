@@ -389,12 +389,12 @@ function othersRequired(needed: number, approvers: readonly string[]): string {
   return `It needs the approval of ${people}${decider} other than the caller`
 }
 
-/** The refusal if nobody can be asked. It omits the question: error messages are logged, arguments never. */
+/** The refusal if no one can be asked. It omits the question: error messages are logged, arguments never. */
 function noApprover({ entry }: Pick<ConfirmationRequest, 'entry'>): GatewayError {
   const { name, upstream } = entry
   return new GatewayError(
     'CONFIRMATION_REQUIRED',
-    `A person has to confirm this call of ${oneLine(name)} on ${upstream}, and nobody can be asked.`,
+    `A person has to confirm this call of ${oneLine(name)} on ${upstream}, and no one can be asked.`,
     { reason: NO_APPROVER_REASON, suggestion: 'Use a client that supports elicitation.' },
   )
 }

@@ -87,7 +87,7 @@ export function createRollback(context: RollbackContext): Rollback {
       if (known) return known
       const run = worker.during(key, () => work(key, caller)).finally(() => running.delete(key))
       running.set(key, run)
-      // It continues even if nobody awaits it any more.
+      // It continues even if no caller awaits it any more.
       background(run, deps.log)
       return run
     },

@@ -191,7 +191,7 @@ function has(discovered: Payload, name: string): boolean {
 
 // Determines the recipients of a notification. Over HTTP the stream of a request identifies it; over stdio many
 // requests share one pipe, and most servers mark only progress and subscriptions. Invariant: what may belong to another
-// caller is sent to nobody, and nothing is dropped without a reason in `why`.
+// caller has no recipient, and nothing is dropped without a reason in `why`.
 
 /** An active call, by the id of its request. */
 export interface ActiveRequest {

@@ -32,7 +32,7 @@ export interface ConfirmingClient {
   close(): Promise<void>
 }
 
-/** Connects a client; without a person it declares that nobody can be asked. */
+/** Connects a client; without a person it declares that no one can be asked. */
 export type Connect = (
   way: Way,
   person?: Person,

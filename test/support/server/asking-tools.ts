@@ -17,7 +17,7 @@ export const askingTools: Readonly<Record<string, Tool>> = {
       const question = formQuestion(call.world.traits, stringIn(args, 'message', 'What is your name?'))
       const asked = ask(call, { answer: question })
       if (args['waits'] !== false) return asked
-      // Nobody may be left to answer, which is nobody's fault.
+      // No client may be left to answer, which is no fault.
       asked.catch(() => undefined)
       return pause(call, 100).then(() => textResult('did not wait'))
     },

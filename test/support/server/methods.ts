@@ -54,7 +54,7 @@ const methods: Readonly<Record<string, Method>> = {
   },
 }
 
-/** Methods of every revision, to tell a method of another era from one that nobody knows. */
+/** Methods of every revision, to tell a method of another era from an unknown one. */
 const eraMethods = ['initialize', 'ping', 'logging/setLevel', 'resources/subscribe', 'resources/unsubscribe']
 const modernMethods = ['server/discover', 'subscriptions/listen']
 
