@@ -18,14 +18,13 @@ export interface ApprovalStep {
   readonly given: Readonly<Record<string, unknown>>
 }
 
-/** An operator's command-line action on a transaction or an operation. */
+/** An operator's command-line action on a transaction. */
 export interface OrderStep {
   /** `undo` creates a transaction of its own for the compensations. */
-  readonly order: 'undo' | 'rollback' | 'ack' | 'cancel'
+  readonly order: 'undo' | 'rollback' | 'ack'
   readonly by: string
-  /** The id of the transaction, or the name of the operation, and its caller. */
-  readonly transaction?: string
-  readonly operation?: string
+  /** The id of the transaction, and its caller. */
+  readonly transaction: string
   readonly caller: string
 }
 

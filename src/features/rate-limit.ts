@@ -3,7 +3,7 @@
  * or of none.
  */
 import { randomUUID } from 'node:crypto'
-import type { Call, InterimOutcome, Outcome, RateLimitStatus, Target } from '../core/call.ts'
+import type { Call, Outcome, RateLimitStatus, Target } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isGatewayRefusal } from '../core/failure.ts'
 import { only, Payload } from '../core/payload.ts'
@@ -89,7 +89,7 @@ export const rateLimit: Feature<Settings> = {
             const outcome = await next(call).catch((error: unknown) =>
               isUnconfirmed(error) ? refundAndThrow(call, error, { limits, deps }) : Promise.reject(error),
             )
-            return outcome.kind === 'result' ? outcome : withTicket(outcome, deps.store)
+            return outcome.kind === 'input_required' ? withTicket(outcome, deps.store) : outcome
           }
           const isKeyed = (call: Call): boolean => isTool && hasIdempotencyKey(call)
           const unlessReplay = async (call: Call): Promise<Outcome> =>
@@ -281,7 +281,7 @@ const META_KEY = `${NS}/rate_limit`
 
 /** Adds the status to a result. Input responses belong to the same call, so they are not charged once more. */
 function finish(outcome: Outcome, status: RateLimitStatus, store: Store): Outcome | Promise<Outcome> {
-  if (outcome.kind !== 'result') return withTicket(outcome, store)
+  if (outcome.kind === 'input_required') return withTicket(outcome, store)
   const { limit, remaining, reset } = status
   // Written for each call: a template is cheaper than an encoder.
   const text = `{"limit":${limit},"remaining":${remaining},"reset_seconds":${reset}}`
@@ -289,7 +289,7 @@ function finish(outcome: Outcome, status: RateLimitStatus, store: Store): Outcom
   return { kind: 'result', result: outcome.result.withMeta(only(META_KEY, statusPayload)) }
 }
 
-async function withTicket(outcome: InterimOutcome, store: Store): Promise<Outcome> {
+async function withTicket(outcome: Outcome & { kind: 'input_required' }, store: Store): Promise<Outcome> {
   const ticket = randomUUID()
   try {
     await store.put(ticketKey(ticket), '1', INPUT_WAIT_MS)

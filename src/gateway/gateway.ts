@@ -29,7 +29,6 @@ import { createObserving, timed } from './observers.ts'
 import { type Approval, createApprovals } from '../records/approvals.ts'
 import { createMembership } from '../records/members.ts'
 import { createKeys, type Keys } from './keys.ts'
-import { createSeal } from '../core/seal.ts'
 import { within } from '../core/time/waiting.ts'
 import { isSameStore, openStore, RetiredStores } from '../store/open.ts'
 import type { Store } from '../store/store.ts'
@@ -104,7 +103,6 @@ export class Gateway {
       observing: this.#observing,
       store: this.#open(initial),
       membership: createMembership(() => this.#process.store),
-      seal: createSeal(Date.now, this.#keys.encryptionKeys),
       sign: this.#keys.sign,
       prove: (challenge) => this.#prove(challenge),
       page: (path) => this.#pageUrl(path),

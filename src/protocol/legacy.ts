@@ -9,7 +9,6 @@ import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { encodeErrorObject, encodeResult, errorObject, type Id, type JsonRpcRequest } from './jsonrpc.ts'
 import { metaKeys, tasksExtension } from './meta-keys.ts'
-import { legacyTaskCapabilities } from './tasks.ts'
 import { lowerResult } from './projection.ts'
 import type { Revision } from './revisions.ts'
 
@@ -21,7 +20,7 @@ export function initializeResult(discovered: Payload, revision: Revision): Paylo
   return discovered
     .with({
       protocolVersion: revision.name,
-      capabilities: withLegacyTasks(capabilities, revision),
+      capabilities: withoutTasks(capabilities),
       serverInfo: isObject(info) ? info : self,
       supportedVersions: undefined,
       resultType: undefined,
@@ -69,17 +68,12 @@ function missing(error: Payload): string {
   return isObject(required) ? Object.keys(required).join(', ') : 'a client capability'
 }
 
-/** The tasks extension as the core feature of 2025-11-25; older clients do not know tasks. */
-function withLegacyTasks(capabilities: Payload, revision: Revision): Payload {
+/** The tasks extension differs from the tasks these clients know. */
+function withoutTasks(capabilities: Payload): Payload {
   const extensions = capabilities.at('extensions')
-  // A server's own tasks are the gateway's to follow.
-  const bare = capabilities.with({ tasks: undefined })
-  if (!extensions || !Object.hasOwn(extensions.fields, tasksExtension)) return bare
+  if (!extensions || !Object.hasOwn(extensions.fields, tasksExtension)) return capabilities
   const rest = extensions.with({ [tasksExtension]: undefined })
-  return bare.with({
-    extensions: Object.keys(rest.fields).length > 0 ? rest : undefined,
-    ...(revision.coreTasks && { tasks: legacyTaskCapabilities }),
-  })
+  return capabilities.with({ extensions: Object.keys(rest.fields).length > 0 ? rest : undefined })
 }
 
 /** The progress token of a request, as its original text. */

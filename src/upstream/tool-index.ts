@@ -25,7 +25,7 @@ export interface IndexedTool {
   /** The arguments mirrored in headers. */
   readonly mirror: HeaderMirror
   /** It runs only as a task of 2025-11-25. */
-  readonly taskSupport?: 'optional' | 'required'
+  readonly isTask: boolean
   /** The entry of the server's list. */
   readonly definition: Readonly<Record<string, unknown>>
   /** Set if the server does not list its tools, so that only the name is known. */
@@ -148,7 +148,7 @@ export class ToolIndex {
 
 /** A tool of a server that does not list its tools: it may exist. */
 export function unlistedTool(name: string): IndexedTool {
-  return { mirror: [], definition: { name }, isUnlisted: true }
+  return { mirror: [], isTask: false, definition: { name }, isUnlisted: true }
 }
 
 /** Distinguishes clients by capabilities: those with equal capabilities are offered the same tools. */
@@ -173,13 +173,8 @@ function isAnswered(error: unknown): boolean {
 function read({ fields: { tools } }: Payload, into: Map<string, IndexedTool>): void {
   for (const tool of Array.isArray(tools) ? tools : []) {
     if (!isObject(tool) || typeof tool.name !== 'string') continue
-    const support = isObject(tool.execution) ? tool.execution.taskSupport : undefined
-    const isSupported = support === 'optional' || support === 'required'
-    into.set(tool.name, {
-      mirror: readMirror(tool.inputSchema) ?? [],
-      definition: tool,
-      ...(isSupported && { taskSupport: support }),
-    })
+    const isTask = isObject(tool.execution) && tool.execution.taskSupport === 'required'
+    into.set(tool.name, { mirror: readMirror(tool.inputSchema) ?? [], isTask, definition: tool })
   }
 }
 

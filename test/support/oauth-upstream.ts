@@ -124,7 +124,8 @@ export function echo(principal: Principal, given: Partial<Call> = {}): Call {
 
 /** The text of a result. */
 export function textOf(outcome: Outcome): unknown {
-  if (outcome.kind !== 'result') throw new Error(`There is no result: ${JSON.stringify(outcome)}`)
+  if (outcome.kind !== 'result')
+    throw new Error(`There is a question: ${JSON.stringify(outcome.inputRequests)}`)
   return outcome.result.fields['content']
 }
 

@@ -168,13 +168,9 @@ export class HttpFront {
     const { incoming, outgoing, upstream, principal, requestId, challenge } = exchange
     const { handle, seal } = this.#options
     const controller = new AbortController()
-    // 2026-07-28 basic/utilities/cancellation: closing the stream cancels the request, but not what goes on without it.
-    let isRetained = false
-    const retain = (): void => {
-      isRetained = true
-    }
+    // 2026-07-28 basic/utilities/cancellation: closing the stream cancels the request.
     outgoing.on('close', () => {
-      if (!outgoing.writableFinished && !isRetained)
+      if (!outgoing.writableFinished)
         controller.abort(new GatewayError('CANCELLED', 'The client closed the request.'))
     })
     const canStream = checkAccepts(incoming)
@@ -190,8 +186,7 @@ export class HttpFront {
     const { headers } = incoming
     if (!leave) this.#running++
     try {
-      const around = { handle, seal, upstream, principal, headers, controller, retain, check }
-      await serveStateless(request, reply, around)
+      await serveStateless(request, reply, { handle, seal, upstream, principal, headers, controller, check })
     } finally {
       if (leave) leave()
       else this.#running--

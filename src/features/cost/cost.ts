@@ -223,9 +223,9 @@ async function charge(call: Call, { next, account, units, deps }: ChargeContext)
   }
 }
 
-/** A call that requests input, or goes on as a task of its server, is made again and charged then. */
+/** A call that requests input, from the server or the gateway, is not executed yet. */
 function isExecuted(outcome: Outcome): boolean {
-  if (outcome.kind !== 'result') return false
+  if (outcome.kind === 'input_required') return false
   const { result } = outcome
   return !(result.member('isError') === true && result.meta(CONFIRMATION_KEY) !== undefined)
 }

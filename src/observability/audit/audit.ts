@@ -154,7 +154,7 @@ export class Audit {
   }
 
   /** Records an action of an operator on the command line. */
-  ordered({ order, by, transaction, operation, caller }: OrderStep): void {
+  ordered({ order, by, transaction, caller }: OrderStep): void {
     const at = now()
     this.#add(() => ({
       ...at,
@@ -163,7 +163,6 @@ export class Audit {
       principal: by,
       via: 'command_line',
       transaction,
-      operation,
       caller,
     }))
   }
