@@ -111,7 +111,7 @@ export async function walkIfThere(handle: Handler, call: Call, list: string): Pr
   const key = method(list).list ?? ''
   const { upstream } = call.target
   const target = { method: list, ...(upstream !== undefined && { upstream }) }
-  // Input responses belong to the call itself, not to the list.
+  // Input responses and their request state belong to the call itself, not to the list.
   const { inputResponses: _answers, ...rest } = call
   const entries: Payload[] = []
   const seen = new Set<unknown>()
@@ -119,7 +119,7 @@ export async function walkIfThere(handle: Handler, call: Call, list: string): Pr
   for (let page = 0; page < MAX_PAGES && entries.length < MAX_LIST_ENTRIES && !seen.has(cursor); page++) {
     seen.add(cursor)
     const params = Payload.of({ ...(cursor !== undefined && { cursor }) }).withMeta(sentMeta(call))
-    const listing = { ...rest, method: list, params, target, state: {} }
+    const listing: Call = { ...rest, method: list, params, target, requestState: {} }
     const outcome = await handle(listing).catch(absentList)
     if (!outcome) return undefined
     const result = resultOf(outcome)

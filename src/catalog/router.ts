@@ -230,7 +230,14 @@ function onlyDeclared(next: Handler, upstreams: ReadonlyMap<string, Handler>): H
     const { inputResponses: _answers, ...rest } = call
     const target = { method: 'server/discover', upstream }
     const params = Payload.of({}).withMeta(call.meta)
-    const discover = { ...rest, method: 'server/discover', params, target, state: {}, emit: () => undefined }
+    const discover: Call = {
+      ...rest,
+      method: 'server/discover',
+      params,
+      target,
+      requestState: {},
+      emit: () => undefined,
+    }
     const { capabilities } = resultOf(await handle(discover)).fields
     if (!isObject(capabilities)) return undefined
     known.set(upstream, { capabilities, until: Date.now() + CAPABILITIES_STALE_MS })

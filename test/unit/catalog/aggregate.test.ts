@@ -3,9 +3,8 @@ import { aggregate } from '../../../src/catalog/aggregate.ts'
 import { type Naming, prefixed } from '../../../src/catalog/names.ts'
 import { strictNames } from '../../../src/catalog/strict-names.ts'
 import type { Call, Handler } from '../../../src/core/call.ts'
-import { GatewayError } from '../../../src/core/error.ts'
+import { GatewayError, unknownResource } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
-import { unknownResource } from '../../../src/core/error.ts'
 
 const theirs = '{"code":-32002,"message":"m","data":{"uri":"a://b","n":9007199254740993}}'
 const relayed = new GatewayError('UPSTREAM_ERROR', 'm', { relayed: Payload.text(theirs) })

@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest'
 import { createCatalog } from '../../../src/catalog/router.ts'
+import type { Call } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
@@ -25,4 +26,44 @@ it('the chain of a target is cached, except under a name of client-controlled le
     await handle(toolCall({ params: Payload.of({ name }), target }))
   }
   expect(compiled).toEqual(['read', long, long])
+})
+
+it('the capabilities of a server are requested without the state of the call they are for', async () => {
+  const received: Call[] = []
+  const { handle } = createCatalog({
+    upstreams: new Map([
+      [
+        'one',
+        async (call) => {
+          received.push(call)
+          return { kind: 'result', result: Payload.of({ capabilities: { tools: {} } }) } as const
+        },
+      ],
+    ]),
+    policies: () => [],
+    viewMiddleware: () => [],
+    observe: (next) => next,
+    isAggregate: true,
+    isStrict: true,
+    own: [],
+    metaTools: 'off',
+    tool: () => undefined,
+  })
+  const target = { method: 'tools/call', upstream: 'one', name: 'read' }
+  const inputResponses = { q: { result: Payload.of({ action: 'accept' }) } }
+  await handle(
+    toolCall({
+      params: Payload.of({ name: 'read' }),
+      target,
+      requestState: { park: 'token' },
+      inputResponses,
+    }),
+  )
+  const [discover, call] = [
+    received.find(({ method }) => method === 'server/discover'),
+    received.find(({ method }) => method === 'tools/call'),
+  ]
+  expect(discover?.requestState).toEqual({})
+  expect(discover).not.toHaveProperty('inputResponses')
+  expect(call).toMatchObject({ requestState: { park: 'token' }, inputResponses })
 })

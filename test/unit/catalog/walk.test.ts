@@ -35,3 +35,18 @@ it('pagination stops at a cursor that repeats', async () => {
   expect(await names()).toEqual(['t1', 't2', 't3'])
   expect(asked).toEqual([undefined, 'c1', 'c0'])
 })
+
+it('pagination does not use up the input responses of the call it is for', async () => {
+  const received: Call[] = []
+  const server: Handler = async (call) => {
+    received.push(call)
+    return { kind: 'result', result: Payload.of({ tools: [] }) }
+  }
+  const retry = toolCall({
+    requestState: { park: 'token' },
+    inputResponses: { q: { result: Payload.of({ action: 'accept' }) } },
+  })
+  await listAllPages(server, retry, 'tools/list')
+  expect(received.map(({ method, requestState }) => [method, requestState])).toEqual([['tools/list', {}]])
+  expect(received[0]).not.toHaveProperty('inputResponses')
+})
