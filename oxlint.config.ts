@@ -20,6 +20,7 @@ export default defineConfig({
     'prefer-const': 'error',
     'import/no-cycle': 'error',
     'import/no-default-export': 'error',
+    'import/no-duplicates': ['error', { preferInline: true }],
     'typescript/ban-ts-comment': 'error',
     'typescript/consistent-type-imports': ['error', { disallowTypeAnnotations: false }],
     'typescript/no-explicit-any': 'error',

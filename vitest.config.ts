@@ -5,10 +5,10 @@ import { ciSummary } from './test/support/ci-summary.ts'
 
 const build = 'test/support/build.ts'
 const foreign = 'test/support/foreign.ts'
-// Gateways without a file keep what they have to in the folder of the user.
+// Gateways without a configuration file keep their state in the state folder of the user.
 const env = {
   XDG_STATE_HOME: join(tmpdir(), 'gatehouse-test-state'),
-  // Most of the time of a short-lived process is compiling.
+  // A short-lived process spends most of its time on compiling.
   NODE_COMPILE_CACHE: join(tmpdir(), 'gatehouse-test-compiled'),
 }
 const summary = process.env['TEST_SUMMARY']
@@ -17,7 +17,15 @@ const summary = process.env['TEST_SUMMARY']
 const long = 'test/{integration,conformance}/**/*.long.test.ts'
 
 // Machines may be several times slower than the one a test was written on.
-const expecting = { poll: { timeout: 15_000 } }
+const common = { env, expect: { poll: { timeout: 15_000 } } }
+
+/** Settings of tests that start the built gateway; `timeout` is that of a test and of a hook, in milliseconds. */
+const withGateway = (timeout: number) => ({
+  ...common,
+  globalSetup: [build, foreign],
+  testTimeout: timeout,
+  hookTimeout: timeout,
+})
 
 export default defineConfig({
   test: {
@@ -25,53 +33,40 @@ export default defineConfig({
     projects: [
       {
         test: {
-          env,
-          expect: expecting,
+          ...common,
           name: 'unit',
           testTimeout: 20_000,
           include: ['test/unit/**/*.test.ts'],
-          // Nothing of a file stays behind, so that files share what they import.
+          // Unit tests leave nothing behind in modules, so test files share the modules that they import.
           isolate: false,
           sequence: { groupOrder: 0 },
         },
       },
       {
         test: {
-          env,
-          expect: expecting,
+          ...withGateway(60_000),
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
           exclude: [long],
-          globalSetup: [build, foreign],
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
           maxWorkers: 2,
           sequence: { groupOrder: 1 },
         },
       },
       {
         test: {
-          env,
-          expect: expecting,
+          ...withGateway(300_000),
           name: 'conformance',
           include: ['test/conformance/**/*.test.ts'],
           exclude: [long],
-          globalSetup: [build, foreign],
-          testTimeout: 300_000,
-          hookTimeout: 300_000,
           fileParallelism: false,
           sequence: { groupOrder: 2 },
         },
       },
       {
         test: {
-          env,
-          expect: expecting,
+          ...withGateway(300_000),
           name: 'long',
           include: [long],
-          globalSetup: [build, foreign],
-          testTimeout: 300_000,
-          hookTimeout: 300_000,
           maxWorkers: 2,
           sequence: { groupOrder: 3 },
         },
@@ -79,13 +74,10 @@ export default defineConfig({
       {
         // Peers in other languages: `npm run test:peers`.
         test: {
-          env,
-          expect: expecting,
+          ...withGateway(300_000),
           name: 'peers',
           include: ['test/peers/**/*.test.ts'],
           globalSetup: build,
-          testTimeout: 300_000,
-          hookTimeout: 300_000,
           sequence: { groupOrder: 4 },
         },
       },

@@ -64,8 +64,13 @@ function labelled(name: string): LabelledServer {
 
 /** The decisions of a judgement, without its texts. */
 function decision(definition: Readonly<Record<string, unknown>>, context: Context) {
-  const { effect, baseEffect: least, conditions, dryRun } = judge(definition, context)
-  return { effect, least, dryRun, conditions: conditions.map(({ effect: worst, when }) => ({ worst, when })) }
+  const { effect, baseEffect, conditions, dryRun } = judge(definition, context)
+  return {
+    effect,
+    baseEffect,
+    dryRun,
+    conditions: conditions.map(({ effect: worst, when }) => ({ worst, when })),
+  }
 }
 
 function write(server: LabelledServer, target: string): void {

@@ -1,10 +1,9 @@
 /** The gateway's own tools, prompts, resources and pages next to those of the servers. */
 import type { Call, Handler, Outcome } from '../core/call.ts'
-import { asGatewayError } from '../core/error.ts'
+import { asGatewayError, unknownPrompt, unknownResource } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { within } from '../core/time/waiting.ts'
-import { unknownPrompt, unknownResource } from '../core/error.ts'
 import { isExtensionMethod, pageMethod, unknownMethod } from '../protocol/methods.ts'
 import { listAllPages } from './pagination.ts'
 

@@ -89,14 +89,14 @@ const riskOfOp: Readonly<Record<Operation, Risk>> = {
 }
 
 function varying({
-  baseEffect: least,
+  baseEffect,
   conditions,
   dryRun,
   verb,
 }: Judgement): Pick<Classification, 'varies' | 'verb'> {
   const decided = verb !== undefined && { verb }
   if (conditions.length === 0 && dryRun === undefined) return { ...decided }
-  return { ...decided, varies: { baseEffect: least, conditions, ...(dryRun !== undefined && { dryRun }) } }
+  return { ...decided, varies: { baseEffect, conditions, ...(dryRun !== undefined && { dryRun }) } }
 }
 
 interface Configured {

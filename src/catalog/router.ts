@@ -25,7 +25,7 @@ interface Options {
   /** The handlers of the servers by name, in the order of the configuration. */
   readonly upstreams: ReadonlyMap<string, Handler>
   /** The middleware of a target, outermost first. */
-  policies(target: Target): readonly (Middleware | undefined)[]
+  middlewares(target: Target): readonly (Middleware | undefined)[]
   /** The middleware around every call of a client. */
   readonly observe: Middleware
   /** The middleware around what clients see of a method, outermost first. */
@@ -152,14 +152,14 @@ class Router implements Catalog {
     if (known) return known(call)
     const end = upstream === undefined ? undefined : this.#options.upstreams.get(upstream)
     if (!end) return Promise.reject(unknownUpstream(upstream))
-    return this.#chains.keep(key, compose(this.#options.policies(call.target), end))(call)
+    return this.#chains.keep(key, compose(this.#options.middlewares(call.target), end))(call)
   }
 
   #runBuiltin(call: Call, end: Handler): Promise<Outcome> {
     const { upstream = '', method, name = '' } = call.target
     const key = `own ${upstream} ${method} ${name}`
     const chain =
-      this.#chains.get(key) ?? this.#chains.keep(key, compose(this.#options.policies(call.target), end))
+      this.#chains.get(key) ?? this.#chains.keep(key, compose(this.#options.middlewares(call.target), end))
     return chain(call)
   }
 

@@ -9,11 +9,10 @@ import {
   isMistyped,
   stepOf,
   type Approval,
-  type Approvals,
-  createApprovals,
   approvalView,
   type Decision,
   approvedCount,
+  Approvals,
 } from '../records/approvals.ts'
 import { didYouMean, parseWords, readSource, storeAlone, UsageError, userName } from './options.ts'
 
@@ -42,7 +41,7 @@ export async function approvals(args: readonly string[]): Promise<number> {
   const store = await openSharedStore(settings, log)
   try {
     const withAudit: WithAudit = (decide) => audited(settings, log, decide)
-    const text = await act(createApprovals(store, Date.now), options, withAudit)
+    const text = await act(new Approvals(store, Date.now), options, withAudit)
     process.stdout.write(`${text}\n`)
   } finally {
     await store.close()

@@ -11,7 +11,7 @@ import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { isSecretKey, withoutSecrets } from '../core/text/redact.ts'
 import { Gateway, issuerProblem, openLog } from '../gateway/gateway.ts'
-import { isStoreDoubtful, openSharedStore } from '../gateway/offline.ts'
+import { mayStoreBeUnusable, openSharedStore } from '../gateway/offline.ts'
 import { readOptions, readServed, type Source } from './options.ts'
 
 /** The output of `gatehouse check --json`. */
@@ -104,7 +104,7 @@ function counted(number: number, thing: string): string {
 
 /** The problems of the store that are detected at startup, before any client is served. */
 export async function checkStore({ settings }: Source): Promise<readonly Finding[]> {
-  return isStoreDoubtful(settings) ? storeProblems(settings) : []
+  return mayStoreBeUnusable(settings) ? storeProblems(settings) : []
 }
 
 /** Reports a store that cannot be used. */
@@ -112,7 +112,7 @@ async function storeProblems(settings: Settings): Promise<Finding[]> {
   const { store } = settings
   if (store.kind === 'memory') return []
   // A missing folder is created at startup, unless it existed before and its data is lost.
-  if (store.kind === 'folder' && !existsSync(store.path) && !isStoreDoubtful(settings)) return []
+  if (store.kind === 'folder' && !existsSync(store.path) && !mayStoreBeUnusable(settings)) return []
   const opened = openSharedStore(settings, openLog('error', true))
   return opened.then(
     async (found) => {

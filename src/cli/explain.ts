@@ -115,7 +115,7 @@ function describeRevision(revision: string | undefined, pinned: string): string 
 /** A tool, and how the gateway handles it. */
 type Inspected = NonNullable<Awaited<ReturnType<Gateway['inspect']>>>
 
-type Asking = Inspected['confirmation']
+type Confirmation = Inspected['confirmation']
 type Undoing = Inspected['undoing']
 
 /** The text about one tool, with reasons. */
@@ -136,7 +136,7 @@ export function toolLines(inspected: Inspected | undefined): string[] {
     ...(stop ? [`  to stop      write ${oneLine(stop.write)} under ${oneLine(stop.under)}`] : []),
     `  undo         ${undone(undoing)}`,
     ...expressions(undoing.undo).map((line) => `               ${oneLine(line)}`),
-    ...reasons([...undoing.why, ...undoing.caveats.map((doubt) => `but: ${doubt}`)]),
+    ...reasons([...undoing.why, ...undoing.caveats.map((caveat) => `but: ${caveat}`)]),
     `  scopes       ${scopes === '' ? 'none' : scopes} (required if callers authenticate)`,
   ]
 }
@@ -166,7 +166,7 @@ export function toolTable(tools: readonly Inspected[]): string[] {
       oneLine(entry.name),
       riskWords[risk],
       idempotent ? 'yes' : 'no',
-      askedShortly(confirmation),
+      confirmationSummary(confirmation),
       undoneShortly(undoing),
     ]
   })
@@ -179,7 +179,7 @@ function reasons(lines: readonly string[]): string[] {
   return lines.map((each, index) => `${index === 0 ? '  because     ' : '              '} ${oneLine(each)}`)
 }
 
-function confirmationText({ when, isOutOfBand, fallback = 'page' }: Asking): string {
+function confirmationText({ when, isOutOfBand, fallback = 'page' }: Confirmation): string {
   if (when === 'never') return 'none'
   const whom = isOutOfBand
     ? 'approval by other people, out of band'
@@ -187,13 +187,13 @@ function confirmationText({ when, isOutOfBand, fallback = 'page' }: Asking): str
   return when === 'always' ? whom : `${whom}, in transactions only`
 }
 
-const fallbackText: Readonly<Record<NonNullable<Asking['fallback']>, string>> = {
+const fallbackText: Readonly<Record<NonNullable<Confirmation['fallback']>, string>> = {
   page: 'on a page of the gateway',
   two_step: 'with a token, with which the host repeats the call',
   deny: 'the call is denied',
 }
 
-function askedShortly({ when, isOutOfBand }: Asking): string {
+function confirmationSummary({ when, isOutOfBand }: Confirmation): string {
   if (when === 'never') return 'no'
   return `${isOutOfBand ? 'out of band' : 'inline'}${when === 'always' ? '' : ', in transactions'}`
 }

@@ -128,7 +128,7 @@ export function storeAlone(folder: string): Pick<Source, 'settings'> {
   return { settings: loadSettings(text, { file: 'command line', env: {}, isForStore: true }).settings }
 }
 
-interface Wanted extends Partial<
+interface SourceOptions extends Partial<
   Pick<CliOptions, 'config' | 'envFile' | 'gatewayKey' | 'host' | 'port' | 'words'>
 > {
   /** Only the store is read: secrets of servers and callers may be missing. */
@@ -144,7 +144,7 @@ export function readSource({
   port,
   words = [],
   isForStore = false,
-}: Wanted): Source {
+}: SourceOptions): Source {
   const listen = { ...(host !== undefined && { host }), ...(port !== undefined && { port }) }
   if (words.length > 0) {
     if (config !== undefined) throw new UsageError('give either --config or a server, not both')

@@ -88,7 +88,7 @@ function write(planned: readonly Planned[], { file = '', text = '', read }: Sour
   return true
 }
 
-// The output of `gatehouse plan`: proposals as YAML to paste, with their doubts as comments.
+// The output of `gatehouse plan`: proposals as YAML to paste, with their caveats as comments.
 
 /** The tools of a server, and their settings in the configuration. */
 interface Planned {
@@ -162,12 +162,12 @@ function proposalOf(entry: Descriptor, { all, reads, tools }: ProposalContext): 
   const { name, definition, classification } = entry
   const about = oneLine(`${name}: ${riskWords[classification.risk]}, ${classification.evidence[0] ?? ''}`)
   const part = { tool: name, risk: classification.risk }
-  const { from, how, undo, why, caveats: doubts } = judgeUndo(entry, all, { tools, isDerived: false })
+  const { from, how, undo, why, caveats } = judgeUndo(entry, all, { tools, isDerived: false })
   const configured = settingOf(tools, name, 'undo')
   if (configured) {
     const notes = [
       `undo is already configured, for ${configured.glob}`,
-      ...doubts.map((doubt) => `but: ${doubt}`),
+      ...caveats.map((caveat) => `but: ${caveat}`),
     ]
     return { ...part, notes: [about, ...reasonLines(notes)], settings: {} }
   }
@@ -178,7 +178,7 @@ function proposalOf(entry: Descriptor, { all, reads, tools }: ProposalContext): 
       : [oneLine('If this read can only find the result of this call:'), oneLine(`verify: ${verify}`)]
   if (from === 'proposal' && how !== 'unsure' && undo !== undefined)
     return { ...part, notes: [about, ...reasonLines(why), ...probe], settings: { undo } }
-  const unsure = undo === undefined ? [] : unsureLines(undo, doubts)
+  const unsure = undo === undefined ? [] : unsureLines(undo, caveats)
   const notes = [about, ...reasonLines(why), ...unsure, ...probe]
   if (classification.risk !== 'destructive') return { ...part, notes, settings: {} }
   const settings: Proposed = {
@@ -199,10 +199,10 @@ function settingLines(tool: string, { undo, pivot, confirm }: Proposed): string[
 }
 
 /** A rule that may undo more or less than the call: only the owner of the server can confirm it. */
-function unsureLines(undo: UndoRule, doubts: readonly string[]): string[] {
+function unsureLines(undo: UndoRule, caveats: readonly string[]): string[] {
   return [
     'Uncertain, so not a setting:',
-    ...reasonLines(doubts),
+    ...reasonLines(caveats),
     ...undoLines(undo).map((line) => line.slice(2)),
   ]
 }

@@ -15,7 +15,7 @@ import { pipeline } from 'node:stream/promises'
 import { isObject } from '../core/json/json.ts'
 import type { Settings } from '../core/settings.ts'
 import { openLog } from '../gateway/gateway.ts'
-import { acceptStore, isStoreDoubtful, openSharedStore } from '../gateway/offline.ts'
+import { acceptStore, mayStoreBeUnusable, openSharedStore } from '../gateway/offline.ts'
 import type { StoreEntry, PortableStore } from '../store/store.ts'
 import { didYouMean, readOptions, readSource, UsageError } from './options.ts'
 
@@ -63,7 +63,7 @@ async function accept(settings: Settings): Promise<number> {
 function requireStore(settings: Settings): void {
   const { store: configured } = settings
   // If the store existed before and is missing, opening it reports that.
-  if (configured.kind !== 'folder' || existsSync(configured.path) || isStoreDoubtful(settings)) return
+  if (configured.kind !== 'folder' || existsSync(configured.path) || mayStoreBeUnusable(settings)) return
   throw new Error(
     `${configured.path} contains no store: no gateway with this configuration has stored anything yet`,
   )

@@ -92,7 +92,7 @@ function canBeUndone({ how }: Chosen): boolean {
 }
 
 function listing(chosen: readonly Chosen[]): string {
-  if (chosen.length === 0) return 'There are no actions in that time that are not undone.'
+  if (chosen.length === 0) return 'No actions to undo in that time.'
   return [...chosen.map(chosenText), '', countText(chosen)].join('\n')
 }
 

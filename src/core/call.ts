@@ -163,9 +163,9 @@ export function listedTool({ tool, toolError }: Call): Descriptor | undefined {
 }
 
 /** Composes middleware around a handler; the first one is the outermost. */
-export function compose(policies: readonly (Middleware | undefined)[], end: Handler): Handler {
+export function compose(middlewares: readonly (Middleware | undefined)[], end: Handler): Handler {
   let handler = end
-  for (const policy of policies.toReversed()) if (policy) handler = policy(handler)
+  for (const middleware of middlewares.toReversed()) if (middleware) handler = middleware(handler)
   return handler
 }
 

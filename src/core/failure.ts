@@ -229,6 +229,14 @@ const uncertainCodes: ReadonlySet<string> = new Set([
   'SESSION_NOT_FOUND',
 ])
 
+/** Codes whose message may contain text of a server or of the system. */
+const foreignCodes: ReadonlySet<string> = new Set(['UPSTREAM_ERROR', 'SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN'])
+
+/** Whether the message of an error with this code may contain text of a server or of the system. */
+export function hasForeignMessage(code: string): boolean {
+  return foreignCodes.has(code)
+}
+
 /** Whether a code belongs to a call that its server answered. */
 export function isAnsweredCode(code: string): boolean {
   return answered.has(code)

@@ -12,16 +12,16 @@ import type { Field, ToolShape } from './undo/tool-shape.ts'
 // that may select something is reported.
 
 /** Whether an argument is a switch that widens the scope, or makes the call a dry run. */
-export function isNarrowed(field: Field): boolean {
+export function isScopeOrDryRunSwitch(field: Field): boolean {
   return isWidening(field) || isTrial(field)
 }
 
-/** Passes such switches as `false`. */
-export const withoutWidening: ArgumentSource = (wanted) =>
-  isNarrowed(wanted) ? { value: { kind: 'literal', value: false } } : undefined
+/** Passes switches that widen the scope or make a dry run as `false`. */
+export const switchesOff: ArgumentSource = (wanted) =>
+  isScopeOrDryRunSwitch(wanted) ? { value: { kind: 'literal', value: false } } : undefined
 
 /** Passes dry-run switches as `false`; other switches belong to the restored content. */
-export const withoutTrial: ArgumentSource = (wanted) =>
+export const dryRunOff: ArgumentSource = (wanted) =>
   isTrial(wanted) ? { value: { kind: 'literal', value: false } } : undefined
 
 /** Caveats about omitted arguments, whose defaults may select other things. */

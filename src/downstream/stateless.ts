@@ -16,8 +16,7 @@ import { modernError, modernResult, readClient } from '../protocol/modern.ts'
 import { lowerNote } from '../protocol/projection.ts'
 import { latestModern } from '../protocol/revisions.ts'
 import { type RequestStateCodec, bindingOf } from '../protocol/request-state.ts'
-import { ProgressThrottle } from './session/response-sink.ts'
-import type { ResponseSink } from './session/response-sink.ts'
+import { ProgressThrottle, type ResponseSink } from './session/response-sink.ts'
 
 interface Options {
   readonly handle: Handler

@@ -106,7 +106,7 @@ class StdioFront {
     this.#write(encodeError(id, error, requestId))
   }
 
-  /** Ends the session, and cancels the requests outside it. */
+  /** Ends the session. `close()` also cancels the requests outside it. */
   end(): void {
     background(this.#session.end(), this.#options.log)
   }

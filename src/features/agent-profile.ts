@@ -8,8 +8,7 @@ import { authNotice, headersNotice, versionNotice } from '../descriptions/sectio
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { Contracts } from '../records/contracts.ts'
 import { CONTRACT_KEY } from '../protocol/meta-keys.ts'
-import type { Feature, BuiltinEntry } from './feature.ts'
-import type { Services } from './feature.ts'
+import type { Feature, BuiltinEntry, Services } from './feature.ts'
 import { answered } from './builtin-tool.ts'
 import { describedList } from './describing.ts'
 

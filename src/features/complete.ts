@@ -10,8 +10,7 @@ import {
   titleOf,
 } from '../descriptions/model/completed.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
-import type { Feature } from './feature.ts'
-import type { Services } from './feature.ts'
+import type { Feature, Services } from './feature.ts'
 
 type Deps = Pick<Services, 'servers' | 'descriptions'>
 
@@ -74,8 +73,8 @@ function completedList(
   const list = result.at('tools')
   if (!list || !Array.isArray(list.value)) return result
   const texts = list.items.map((entry) => {
-    const result = complete(entry.fields)
-    return result ? entry.with(result).text : entry.text
+    const added = complete(entry.fields)
+    return added ? entry.with(added).text : entry.text
   })
   return result.with({ tools: Payload.text(`[${texts.join(',')}]`) })
 }

@@ -13,9 +13,8 @@ import { toolNotes } from '../descriptions/formats/tool-notes.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { NS, isAskedFor, withoutFlag } from '../protocol/meta-keys.ts'
 import { method } from '../protocol/methods.ts'
-import { introducing, descriptionSoon } from './describing.ts'
-import type { Feature } from './feature.ts'
-import type { Services } from './feature.ts'
+import { extendDiscover, descriptionSoon } from './describing.ts'
+import type { Feature, Services } from './feature.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 
@@ -43,7 +42,7 @@ export const dashdash: Feature<Settings | false> = {
   isLeftToGateway: true,
   schema: settingsSchema,
   create: (settings, deps) => {
-    const introduction = introducing(async (call) => {
+    const discoverMiddleware = extendDiscover(async (call) => {
       const { upstream } = call.target
       if (settings(upstream) === false) return undefined
       const description = await descriptionSoon(NAME, call, deps)
@@ -58,7 +57,9 @@ export const dashdash: Feature<Settings | false> = {
       }
     })
     const lists = describeLists(deps, (upstream) => settings(upstream) !== false)
-    return { responseMiddleware: (method) => (method === 'server/discover' ? introduction : lists(method)) }
+    return {
+      responseMiddleware: (method) => (method === 'server/discover' ? discoverMiddleware : lists(method)),
+    }
   },
 }
 

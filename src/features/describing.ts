@@ -66,7 +66,7 @@ export async function toolsToCheck(
 }
 
 /** Adds to the result of `server/discover`, for clients of every revision. */
-export function introducing(
+export function extendDiscover(
   additionsFor: (call: Call) => Promise<DiscoverAdditions | undefined>,
 ): Middleware {
   return (next) => (call) =>

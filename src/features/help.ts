@@ -6,8 +6,7 @@ import { llmsFullText, llmsText } from '../descriptions/formats/briefing.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { answered, asTool, pageOf } from './builtin-tool.ts'
 import { describedList } from './describing.ts'
-import type { Feature, BuiltinPage, BuiltinTool } from './feature.ts'
-import type { Services } from './feature.ts'
+import type { Feature, BuiltinPage, BuiltinTool, Services } from './feature.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 

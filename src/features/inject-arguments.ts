@@ -10,8 +10,7 @@ import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { type SchemaProblem, validator } from '../core/schema/schema.ts'
 import { withExtension } from '../protocol/meta-keys.ts'
-import type { Feature, Reserved } from './feature.ts'
-import type { Services } from './feature.ts'
+import type { Feature, Reserved, Services } from './feature.ts'
 import { describingTools } from './describing.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>

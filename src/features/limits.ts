@@ -83,9 +83,9 @@ const UNLIMITED_SILENCE_MS = 600_000
 /** The bounds of calls of a tool. If limits are off, only the client ends a call. */
 export function callBounds(settings: GatewaySettings, upstream: string, tool: string): CallBounds {
   const tools = settings.upstreams.find(({ name }) => name === upstream)?.tools
-  const toolTimeout = settingsFor(limits, settings, upstream)
+  const serverSettings = settingsFor(limits, settings, upstream)
   const unlimited = { timeout: UNLIMITED_SILENCE_MS, max_timeout: Number.POSITIVE_INFINITY }
-  return boundsOf(toolTimeout === false ? unlimited : toolTimeout, tools, tool)
+  return boundsOf(serverSettings === false ? unlimited : serverSettings, tools, tool)
 }
 
 function boundsOf(

@@ -10,8 +10,7 @@ import { isObject } from '../core/json/json.ts'
 import { namesArgument } from '../core/tool-call.ts'
 import { settingOf } from '../core/settings.ts'
 import { NS } from '../protocol/meta-keys.ts'
-import type { CallerValue, Feature } from './feature.ts'
-import type { Services } from './feature.ts'
+import type { CallerValue, Feature, Services } from './feature.ts'
 
 type Deps = Pick<Services, 'servers' | 'features'>
 

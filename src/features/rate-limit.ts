@@ -14,8 +14,7 @@ import type { RateLimitWindow, Store, TokenGrant } from '../store/store.ts'
 import { callKey, findCall, fingerprintOf } from '../records/calls.ts'
 import { hasIdempotencyKey, idempotencyKeyOf, NS } from '../protocol/meta-keys.ts'
 import { isVendorRequest, method as known } from '../protocol/methods.ts'
-import type { Feature, SettingsOf } from './feature.ts'
-import type { Services } from './feature.ts'
+import type { Feature, SettingsOf, Services } from './feature.ts'
 
 type Deps = Pick<Services, 'store' | 'servers' | 'gateway'>
 
@@ -132,8 +131,8 @@ async function refundAndThrow(
     isReturn: true as const,
   }))
   const refusals = { key: `${ownerOf(call.principal.id)}}:refused`, ...FREE_REFUSALS }
-  const remainingTime = await deps.store.takeTokens([...buckets, refusals])
-  if (remainingTime.isGranted) call.rateLimitReporter?.reportRateLimit?.(statusOf(limits, remainingTime))
+  const refund = await deps.store.takeTokens([...buckets, refusals])
+  if (refund.isGranted) call.rateLimitReporter?.reportRateLimit?.(statusOf(limits, refund))
   throw error
 }
 
@@ -217,9 +216,8 @@ function bucketFinder(): typeof bucketsOf {
 function tightestIndex(limits: readonly Limit[], { remaining, wait }: TokenGrant): number {
   let at = 0
   for (let index = 1; index < limits.length; index++) {
-    const [remainingTime = 0, smallest = 0] = [remaining[index], remaining[at]]
-    if (remainingTime < smallest || (remainingTime === smallest && (wait[index] ?? 0) > (wait[at] ?? 0)))
-      at = index
+    const [candidate = 0, smallest = 0] = [remaining[index], remaining[at]]
+    if (candidate < smallest || (candidate === smallest && (wait[index] ?? 0) > (wait[at] ?? 0))) at = index
   }
   return at
 }
@@ -271,7 +269,7 @@ async function isReplay(call: Call, upstream: string | undefined, store: Store):
   }
 }
 
-/** The request state key of the proof that the first round was charged. */
+/** The key in the request state of the ticket that shows that the first round was charged. */
 const STATE_KEY = 'rate'
 /** How long input responses may take before the call is charged again, in milliseconds. */
 const INPUT_WAIT_MS = 900_000
@@ -279,7 +277,7 @@ const INPUT_WAIT_MS = 900_000
 /** The `_meta` key of the rate limit status in a result. */
 const META_KEY = `${NS}/rate_limit`
 
-/** Adds the status to a result. Input responses belong to the same call, so they are not charged once more. */
+/** Adds the status to a result. Input responses belong to the same call, so they are not charged again. */
 function finish(outcome: Outcome, status: RateLimitStatus, store: Store): Outcome | Promise<Outcome> {
   if (outcome.kind === 'input_required') return withTicket(outcome, store)
   const { limit, remaining, reset } = status

@@ -1,12 +1,11 @@
-/** Repeats calls that were not sent, and lists and idempotent calls, after transient failures. */
+/** Retries calls that could not be sent to their server, if repeating them is harmless: lists, reads, idempotent calls. */
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { asCalled } from '../core/judgement/judge.ts'
 import { settingOf } from '../core/settings.ts'
 import { pause } from '../core/time/waiting.ts'
 import { method as known } from '../protocol/methods.ts'
-import type { Feature } from './feature.ts'
-import type { Services } from './feature.ts'
+import type { Feature, Services } from './feature.ts'
 
 interface Settings {
   readonly attempts: number

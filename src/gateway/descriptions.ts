@@ -94,7 +94,7 @@ export function createDescriptions(options: Options): Descriptions {
     if (last && performance.now() < last.until && last.up === upOf(names)) return last.description
     const found = names.map((name) => records().of(name))
     return found.some((each) => each instanceof Promise)
-      ? Promise.all(found.map(async (each) => each)).then((records) => refresh(upstream, records))
+      ? Promise.all(found.map(async (each) => each)).then((all) => refresh(upstream, all))
       : refresh(upstream, found.filter(isRecord))
   }
 
@@ -152,13 +152,13 @@ function describeOf(
   const isApart = upstream === undefined && !aggregate
   const naming = upstream === undefined && aggregate ? namingOfAll(isStrict) : namingOfOne(isStrict)
   const front = frontOf(upstream, options)
-  const refresh = (record: ServerRecord): ServerDescription[] => {
+  const describeRecord = (record: ServerRecord): ServerDescription[] => {
     const settings = servers.get(record.name)
     if (!settings) return []
     const serverFront = isApart ? frontOf(record.name, options) : front
     return [describeServer({ record, settings }, serverFront, { ...naming, isApart })]
   }
-  const parts = found.flatMap(refresh)
+  const parts = found.flatMap(describeRecord)
   const [first] = parts
   if (upstream === undefined || !first) return describeAllServers(parts, front)
   return { ...first, notFor: [...first.notFor, ...otherPurposes(upstream, options)] }

@@ -9,8 +9,8 @@ import {
   type Reserved,
   settingsFor,
   type SettingsOf,
+  type Services,
 } from '../features/feature.ts'
-import type { Services } from '../features/feature.ts'
 import { features } from '../features/index.ts'
 
 /** A feature that is on for at least one server. */

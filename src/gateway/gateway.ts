@@ -26,7 +26,7 @@ import type { Audit } from '../observability/audit/audit.ts'
 import { createLog, type Level, type OpenLog } from '../observability/log.ts'
 import type { Observing } from '../observability/observing.ts'
 import { createObserving, timed } from './observers.ts'
-import { type Approval, createApprovals } from '../records/approvals.ts'
+import { type Approval, Approvals } from '../records/approvals.ts'
 import { createMembership } from '../records/members.ts'
 import { createKeys, type Keys } from './keys.ts'
 import { within } from '../core/time/waiting.ts'
@@ -158,7 +158,7 @@ export class Gateway {
     const store = isSameAsBefore ? before : await openedStore(this.#open(settings), settings)
     try {
       if (version !== this.#versions || this.#closing.signal.aborted)
-        throw new Error('it was superseded by a later change')
+        throw new Error('it was superseded by a later change, or the gateway is closing')
       this.#observing.apply(settings)
     } catch (error) {
       if (!isSameAsBefore) await store.close()
@@ -186,7 +186,7 @@ export class Gateway {
       jwks: this.#keys.published,
       ready: (needed) =>
         readiness({
-          isWarm: this.#hasStarted,
+          hasStarted: this.#hasStarted,
           upstreams: this.statuses,
           // A gateway still serves without its store: rate limits then apply to this process only.
           probes: { ...needed, store: { isNeeded: false, works: () => this.#isStoreAvailable() } },
@@ -290,7 +290,7 @@ export class Gateway {
 
   /** The calls that wait for approval; undefined if the store does not respond. */
   #pendingApprovals(): Promise<readonly Approval[] | undefined> {
-    const pending = createApprovals(this.#process.store, Date.now).pending()
+    const pending = new Approvals(this.#process.store, Date.now).pending()
     return within(
       pending.catch(() => undefined),
       STORE_TIMEOUT_MS,

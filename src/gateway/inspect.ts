@@ -7,8 +7,7 @@ import type { StopAsking } from '../core/remember.ts'
 import { judgeUndo, type UndoJudgement } from '../core/undo/judge-undo.ts'
 import { confirm } from '../features/confirm/confirm.ts'
 import { templateOf } from '../features/confirm/request.ts'
-import { needsConfirmation, ruleOf } from '../features/confirm/rules.ts'
-import type { Settings as ConfirmSettings } from '../features/confirm/rules.ts'
+import { needsConfirmation, ruleOf, type Settings as ConfirmSettings } from '../features/confirm/rules.ts'
 import { type Requirement, requirementOf } from '../features/permissions/gate.ts'
 
 /** A tool, and how the gateway handles it. */

@@ -10,7 +10,7 @@ export { anchorsIn } from './startup.ts'
 export { verifyAudit } from '../observability/audit/verify.ts'
 
 /** Whether the store must be opened at startup to know that it is usable; normally it opens at the first use. */
-export function isStoreDoubtful({ store }: Settings): boolean {
+export function mayStoreBeUnusable({ store }: Settings): boolean {
   return mayBeUnusable(store)
 }
 

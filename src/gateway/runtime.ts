@@ -3,14 +3,12 @@
  * immutable; a reload creates the next one and keeps the servers whose settings are equal.
  */
 import { type HiddenName, hiddenText } from '../catalog/aggregate.ts'
-import { createCallStatistics } from '../catalog/server-records.ts'
+import { createCallStatistics, createRecords } from '../catalog/server-records.ts'
 import { createNameCheck, type NameCheck } from '../catalog/name-check.ts'
 import { prefixed, strict } from '../catalog/names.ts'
 import { listAllPages } from '../catalog/pagination.ts'
-import { resolveTool } from '../catalog/tool-descriptors.ts'
+import { resolveTool, createDescriptors, type Descriptors } from '../catalog/tool-descriptors.ts'
 import { createCatalog, type Catalog } from '../catalog/router.ts'
-import { createRecords } from '../catalog/server-records.ts'
-import { createDescriptors, type Descriptors } from '../catalog/tool-descriptors.ts'
 import { createUndoRules } from '../catalog/undo-rules.ts'
 import { joinCommand } from '../config/command-line.ts'
 import { isLoopback } from '../config/names.ts'
@@ -27,8 +25,13 @@ import { aliasOf } from '../core/text/alias.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { fetchJson } from '../downstream/http/fetch-json.ts'
 import { errors } from '../features/errors/errors.ts'
-import { settingsFor } from '../features/feature.ts'
-import type { Identity, PageDirectory, ServerDirectory, Services } from '../features/feature.ts'
+import {
+  settingsFor,
+  type Identity,
+  type PageDirectory,
+  type ServerDirectory,
+  type Services,
+} from '../features/feature.ts'
 import { callBounds } from '../features/limits.ts'
 import { permissions } from '../features/permissions/permissions.ts'
 import { transactions } from '../features/transactions/transactions.ts'
@@ -284,7 +287,7 @@ export class Runtime implements HttpRuntime {
     const { observing, log } = this.#process
     return createCatalog({
       upstreams: new Map([...this.upstreams].map(([name, upstream]) => [name, upstream.handle])),
-      policies: (target) => this.#middlewares(target),
+      middlewares: (target) => this.#middlewares(target),
       observe: observe(observing),
       viewMiddleware: (method) => active.map(({ instance }) => instance.responseMiddleware?.(method)),
       isAggregate: settings.listen.aggregate,

@@ -10,8 +10,9 @@ import {
   pass,
   repaired,
   unless,
+  type Subject,
+  type AuditedTool,
 } from './subject.ts'
-import type { Subject, AuditedTool } from './subject.ts'
 
 const FEATURE = 'agent_profile'
 const fix = 'Set features.agent_profile for this upstream, or let the server publish it.'
@@ -108,7 +109,7 @@ export const contract: readonly Assertion[] = [
   {
     id: 'C214',
     level: 'must',
-    text: 'Deprecated items state that, and their end of support.',
+    text: 'Deprecated tools are marked as such, and state their end of support.',
     fix: 'Set deprecated of the tool, with a date: "use log_work, support ends 2027-03-31".',
     check: (subject) => {
       const ending = subject.tools.filter((tool) => isEnding(tool, subject))

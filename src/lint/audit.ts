@@ -2,11 +2,17 @@
 import type { About } from '../core/descriptor.ts'
 import { type ToolWords, settingOf } from '../core/settings.ts'
 import { agent, contract } from './agent.ts'
-import { type Assertion, type Level, type Status, type RuleResult, repaired } from './subject.ts'
+import {
+  type Assertion,
+  type Level,
+  type Status,
+  type RuleResult,
+  repaired,
+  type Subject,
+} from './subject.ts'
 import { described, duties, guarded } from './duties.ts'
 import { prompts, resources } from './resources.ts'
 import { server } from './server.ts'
-import type { Subject } from './subject.ts'
 import { schemas, tools } from './tools.ts'
 
 /** The result of one rule for a server. */

@@ -1,7 +1,15 @@
 /** Assertions that the gateway itself satisfies for a server, and those about its descriptions. */
 import { isObject } from '../core/json/json.ts'
-import { type Assertion, fail, notApplicable, ownerOnly, repaired, each } from './subject.ts'
-import type { AuditedTool, Subject } from './subject.ts'
+import {
+  type Assertion,
+  fail,
+  notApplicable,
+  ownerOnly,
+  repaired,
+  each,
+  type AuditedTool,
+  type Subject,
+} from './subject.ts'
 
 /** Rules that the gateway satisfies for every server, independent of the configuration. */
 export const duties: readonly Assertion[] = [
@@ -36,7 +44,8 @@ export const duties: readonly Assertion[] = [
     id: 'C091',
     level: 'must',
     text: 'Clients receive only requests for which they declared the capability.',
-    check: () => repaired('requests without the capability are rejected for the client'),
+    check: () =>
+      repaired('the gateway rejects server requests for which the client did not declare the capability'),
   },
   {
     id: 'C106',
@@ -177,7 +186,7 @@ export const guarded: readonly Assertion[] = [
   by('C183', 'forbidden', 'No error contains a path that the caller did not send.', 'errors'),
   by('C184', 'forbidden', 'No error contains a query with its values.', 'errors'),
   by('C185', 'forbidden', 'No error contains an internal host or service.', 'errors'),
-  by('C186', 'forbidden', 'No error repeats personal input.', 'errors'),
+  by('C186', 'forbidden', 'No error repeats what a user entered.', 'errors'),
   by(
     'C187',
     'should',

@@ -1,8 +1,7 @@
 /** Assertions about resources and prompts. */
 import { isObject } from '../core/json/json.ts'
 import { errorText, type Reading, type Json } from './asking.ts'
-import { type Assertion, each, fail, notApplicable, pass } from './subject.ts'
-import type { Subject } from './subject.ts'
+import { type Assertion, each, fail, notApplicable, pass, type Subject } from './subject.ts'
 
 const NONE = 'it has no resources'
 
@@ -45,7 +44,7 @@ export const resources: readonly Assertion[] = [
   {
     id: 'C164',
     level: 'forbidden',
-    text: 'The schemes use, project and doc have no other resources.',
+    text: 'The schemes use, project and doc contain only their defined resources.',
     fix: 'Move it under a scheme of the server.',
     check: (subject) =>
       eachAddress(subject, (uri, scheme) => (isReserved(scheme) && !FIXED.has(uri) ? [uri] : [])),

@@ -3,8 +3,7 @@ import { isObject } from '../core/json/json.ts'
 import { tasksExtension } from '../protocol/meta-keys.ts'
 import { method } from '../protocol/methods.ts'
 import { errorText, type ListMethod } from './asking.ts'
-import { type Assertion, fail, notApplicable, pass, unless } from './subject.ts'
-import type { Subject } from './subject.ts'
+import { type Assertion, fail, notApplicable, pass, unless, type Subject } from './subject.ts'
 
 /** The maximum number of entries on one page. */
 const LONG_PAGE = 200

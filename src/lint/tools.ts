@@ -3,8 +3,16 @@ import { verbOf } from '../catalog/classify.ts'
 import { isObject } from '../core/json/json.ts'
 import { UnusableSchema, validator } from '../core/schema/schema.ts'
 import { isPlainName } from '../core/text/alias.ts'
-import { type Assertion, each, notApplicable, ownerOnly, pass, type RuleResult } from './subject.ts'
-import type { AuditedTool, Subject } from './subject.ts'
+import {
+  type Assertion,
+  each,
+  notApplicable,
+  ownerOnly,
+  pass,
+  type RuleResult,
+  type AuditedTool,
+  type Subject,
+} from './subject.ts'
 import type { Json } from './asking.ts'
 
 const NONE = 'it has no tools'

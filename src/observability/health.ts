@@ -6,7 +6,7 @@ type Check = 'ok' | 'failing' | 'starting'
 
 interface Parts {
   /** Whether every server was tried once. */
-  readonly isWarm: boolean
+  readonly hasStarted: boolean
   readonly upstreams: ReadonlyMap<string, { readonly problem?: string; readonly revision?: string }>
   /** The other dependencies, by name. */
   readonly probes: Probes
@@ -19,7 +19,7 @@ export interface Readiness {
 }
 
 /** Calls can be served once each server was tried, at least one is reachable, and every required dependency works. */
-export async function readiness({ isWarm, upstreams, probes }: Parts): Promise<Readiness> {
+export async function readiness({ hasStarted, upstreams, probes }: Parts): Promise<Readiness> {
   const servers = [...upstreams].map(([name, status]) => [name, checkOf(status)] as const)
   const others = await Promise.all(
     Object.entries(probes).map(async ([name, probe]) => [name, await probed(probe)] as const),
@@ -27,7 +27,7 @@ export async function readiness({ isWarm, upstreams, probes }: Parts): Promise<R
   const isServed = [...upstreams.values()].some(({ problem }) => problem === undefined)
   return {
     isReady:
-      isWarm &&
+      hasStarted &&
       isServed &&
       others.every(([name, check]) => check === 'ok' || probes[name]?.isNeeded === false),
     checks: { upstreams: Object.fromEntries(servers), ...Object.fromEntries(others) },

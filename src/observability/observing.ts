@@ -8,11 +8,10 @@ import { Audit } from './audit/audit.ts'
 import type { Anchors } from './audit/anchor.ts'
 import { isAuthFailure, isRateLimit } from './ending.ts'
 import type { OpenLog } from './log.ts'
-import { Metrics } from './metrics.ts'
+import { Metrics, type Levels } from './metrics.ts'
 import type { Observers } from './observe.ts'
 import { secretsOf } from '../core/text/redact.ts'
 import { openTracing, type Tracing, type Way } from './tracing.ts'
-import type { Levels } from './metrics.ts'
 
 interface Options {
   readonly log: Log | OpenLog

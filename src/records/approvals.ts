@@ -77,48 +77,18 @@ export interface Requested {
   readonly isNew?: true
 }
 
-/** The approvals in a store that gateways and commands share. */
-export interface Approvals {
-  /** Requests an approval, or returns the open one for the same call. @throws QUOTA_EXHAUSTED */
-  request(draft: ApprovalRequest): Promise<Requested>
-  find(id: string): Promise<Approval | undefined>
-  /** Whether an approval existed and expired recently. */
-  isExpired(id: string): Promise<boolean>
-  /** All approvals that have not expired, the oldest first. */
-  list(): Promise<readonly Approval[]>
-  /** Those that are not decided yet, the oldest first. */
-  pending(): Promise<readonly Approval[]>
-  /**
-   * Records a person's decision and returns the updated approval. @throws RESOURCE_NOT_FOUND if it does not exist or
-   * has expired, PERMISSION_DENIED if that person may not decide, CONFLICT if it is already decided, INVALID_INPUT if
-   * the decision is to be remembered and that is not offered
-   */
-  decide(id: string, decision: Omit<Decision, 'at'>): Promise<Approval>
-  /**
-   * The state of a call's approval: pending, or approved or denied. A decision is returned once, to a single caller of
-   * all members. Undefined if there is no open approval.
-   */
-  use(draft: ApprovalRequest): Promise<Approval | undefined>
-  /** Uses up the approval of a call unless it is denied; undefined if the token does not match. */
-  consume(draft: ApprovalRequest, token: string): Promise<Approval | undefined>
-}
-
 /** How many calls of one caller may wait for approval; the shared anonymous caller may have more. */
 const MAX_PENDING_PER_CALLER = 100
 const MAX_PENDING_SHARED = 400
 /** The maximum length of an approval as JSON text, in characters. */
-const MAX_ARGUMENTS_LENGTH = 1024 * 1024
+const MAX_APPROVAL_LENGTH = 1024 * 1024
 /** How long an expired approval is still known, in milliseconds. */
 const RETENTION_MS = 3_600_000
 /** How often a change is attempted that loses against concurrent ones. */
 const MAX_ATTEMPTS = 50
 
-/** Creates the approvals of a store; `now` returns milliseconds since 1970. */
-export function createApprovals(store: Store, now: () => number): Approvals {
-  return new StoredApprovals(store, now)
-}
-
-class StoredApprovals implements Approvals {
+/** The approvals in a store that gateways and commands share; `now` returns milliseconds since 1970. */
+export class Approvals {
   readonly #store: Store
   readonly #now: () => number
 
@@ -127,6 +97,7 @@ class StoredApprovals implements Approvals {
     this.#now = now
   }
 
+  /** Requests an approval, or returns the open one for the same call. @throws QUOTA_EXHAUSTED */
   request(draft: ApprovalRequest): Promise<Requested> {
     return retryConflicts(async () => {
       const open = await this.#findOpen(draft)
@@ -134,7 +105,7 @@ class StoredApprovals implements Approvals {
       await this.#checkQuota(draft)
       const approval = newApproval(draft, this.#now())
       const text = JSON.stringify(approval)
-      if (text.length > MAX_ARGUMENTS_LENGTH) throw tooLarge()
+      if (text.length > MAX_APPROVAL_LENGTH) throw tooLarge()
       const token = randomId()
       await this.#store.put(keyOf(approval.id), text, draft.ttl + RETENTION_MS)
       if (await this.#setOpen(draft, { id: approval.id, token })) return { approval, token, isNew: true }
@@ -147,11 +118,13 @@ class StoredApprovals implements Approvals {
     return (await this.#read(id))?.approval
   }
 
+  /** Whether an approval existed and expired recently. */
   async isExpired(id: string): Promise<boolean> {
     const text = ID_PATTERN.test(id) ? await this.#store.get(keyOf(id)) : undefined
     return text !== undefined && (parse(text)?.expiresAt ?? Infinity) <= this.#now()
   }
 
+  /** All approvals that have not expired, the oldest first. */
   async list(): Promise<readonly Approval[]> {
     const found = await this.#store.scan(COLLECTION)
     return [...found.values()]
@@ -160,10 +133,16 @@ class StoredApprovals implements Approvals {
       .toSorted((one, other) => one.createdAt - other.createdAt)
   }
 
+  /** Those that are not decided yet, the oldest first. */
   async pending(): Promise<readonly Approval[]> {
     return (await this.list()).filter(({ status }) => status === 'pending')
   }
 
+  /**
+   * Records a person's decision and returns the updated approval. @throws RESOURCE_NOT_FOUND if it does not exist or
+   * has expired, PERMISSION_DENIED if that person may not decide, CONFLICT if it is already decided, INVALID_INPUT if
+   * the decision is to be remembered and that is not offered
+   */
   decide(id: string, decision: Omit<Decision, 'at'>): Promise<Approval> {
     return retryConflicts(async () => {
       const stored = await this.#read(id)
@@ -177,6 +156,10 @@ class StoredApprovals implements Approvals {
     })
   }
 
+  /**
+   * The state of a call's approval: pending, or approved or denied. A decision is returned once, to a single caller of
+   * all members. Undefined if there is no open approval.
+   */
   use(draft: ApprovalRequest): Promise<Approval | undefined> {
     return retryConflicts(async () => {
       const open = await this.#findOpen(draft)
@@ -189,6 +172,7 @@ class StoredApprovals implements Approvals {
     }).then(withoutAbsent)
   }
 
+  /** Uses up the approval of a call unless it is denied; undefined if the token does not match. */
   consume(draft: ApprovalRequest, token: string): Promise<Approval | undefined> {
     return retryConflicts(async () => {
       const open = await this.#findOpen(draft)
@@ -229,7 +213,7 @@ class StoredApprovals implements Approvals {
   }
 
   /**
-   * Makes an approval the open one of its call. A reference to a finished approval is replaced; where another member
+   * Makes an approval the open one of its call. A reference to an approval that is no longer pending is replaced; where another member
    * was faster, the next attempt finds that member's approval.
    */
   async #setOpen(draft: ApprovalRequest, reference: OpenReference): Promise<boolean> {
@@ -237,7 +221,7 @@ class StoredApprovals implements Approvals {
     const text = JSON.stringify(reference)
     const before = await this.#store.setIfAbsent(key, text, draft.ttl)
     if (before === undefined) return true
-    return (await this.#isFinished(before)) && this.#store.compareAndSwap(key, before, text, draft.ttl)
+    return (await this.#isNotPending(before)) && this.#store.compareAndSwap(key, before, text, draft.ttl)
   }
 
   /** The reference to an open approval has to last as long as the approval does. */
@@ -248,7 +232,7 @@ class StoredApprovals implements Approvals {
       await this.#store.compareAndSwap(key, text, text, this.#remaining(approval))
   }
 
-  async #isFinished(openText: string): Promise<boolean> {
+  async #isNotPending(openText: string): Promise<boolean> {
     const reference = parseOpen(openText)
     const stored = reference && (await this.#read(reference.id))
     return stored?.approval.status !== 'pending'

@@ -1,4 +1,4 @@
-/** Transactions in the store. Every change is a pure move from `transitions.ts`, applied by compare-and-swap. */
+/** Transactions in the store. Every change is a pure transition from `transitions.ts`, applied by compare-and-swap. */
 import { createHash } from 'node:crypto'
 import { GatewayError } from '../core/error.ts'
 import { isObject, readJson } from '../core/json/json.ts'
@@ -60,7 +60,7 @@ export interface CompensationStatus {
 }
 
 /** A state transition. @throws GatewayError if the state does not allow it */
-export type Move = (transaction: Transaction) => Transaction
+export type Transition = (transaction: Transaction) => Transaction
 
 /** A transaction and its store key. */
 export interface StoredTransaction {
@@ -124,14 +124,14 @@ export class Transactions {
   }
 
   /**
-   * Applies a move and returns the new state; it is durable once this resolves.
-   * @throws RESOURCE_NOT_FOUND, errors of the move
+   * Applies a transition and returns the new state; it is durable once this resolves.
+   * @throws RESOURCE_NOT_FOUND, errors of the transition
    */
-  change(key: string, move: Move): Promise<Transaction> {
+  change(key: string, transition: Transition): Promise<Transaction> {
     const update = (text: string | undefined): CasUpdate<Transaction> => {
       const before = readTransaction(text)
       if (!before) throw unknownTransaction()
-      const after = move(before)
+      const after = transition(before)
       return after === before
         ? { result: after }
         : { result: after, write: { text: encode(after), ttl: this.#ttl(after) } }

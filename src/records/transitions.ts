@@ -8,7 +8,7 @@ import type { StoredPrincipal } from './principal.ts'
 import {
   type CompensationStatus,
   hasEnded,
-  type Move,
+  type Transition,
   needsAttention,
   type Step,
   type Transaction,
@@ -86,7 +86,7 @@ export const IN_PROGRESS = 'under_way'
 export function stepStarted(
   step: Step,
   { maxSteps, now }: { readonly maxSteps: number; readonly now: number },
-): Move {
+): Transition {
   return (transaction) => {
     requireActive(transaction, 'accepts no more steps')
     const rest = transaction.steps.filter(({ id }) => id !== step.id)
@@ -105,19 +105,22 @@ export function stepStarted(
   }
 }
 
-/** Marks a pending step as waiting for its caller's input (no runner), or as resumed by a runner. */
-export function stepWaiting(step: string, runner: string | undefined): Move {
+/** Marks a pending step as waiting for its caller's input. */
+export function stepWaiting(step: string): Transition {
+  return (transaction) => withStep(transaction, step, (found) => ({ ...found, isOpen: true }))
+}
+
+/** Marks a waiting step as resumed by a runner. */
+export function stepResumed(step: string, runner: string): Transition {
   return (transaction) =>
-    withStep(transaction, step, ({ isOpen: _isOpen, ...found }) => {
-      return runner === undefined ? { ...found, isOpen: true } : { ...found, runner }
-    })
+    withStep(transaction, step, ({ isOpen: _isOpen, ...found }) => ({ ...found, runner }))
 }
 
 /** How a step ended. */
 export type StepEnd = Pick<Step, 'isUnsent' | 'error'> & { readonly status: 'ok' | 'failed' }
 
 /** Ends a pending step, also during a rollback, which waits for it. */
-export function stepEnded(step: string, end: StepEnd, now: number): Move {
+export function stepEnded(step: string, end: StepEnd, now: number): Transition {
   return (transaction) =>
     extendIdleTimeout(
       withStep(transaction, step, ({ isOpen: _isOpen, ...found }) => ({ ...found, ...end })),
@@ -126,7 +129,7 @@ export function stepEnded(step: string, end: StepEnd, now: number): Move {
 }
 
 /** Ends a step whose runner is gone, unless it was resumed or ended in the meantime. */
-export function stepLost({ id, deed, runner, isOpen }: Step, now: number): Move {
+export function stepLost({ id, deed, runner, isOpen }: Step, now: number): Transition {
   return (transaction) => {
     const found = pendingSteps(transaction).find((each) => each.id === id)
     const isSame = found?.deed === deed && found.runner === runner && found.isOpen === isOpen
@@ -141,7 +144,7 @@ const lost = {
 } as const
 
 /** Removes a pending step that was not executed and will be repeated. */
-export function stepRemoved(step: string, now: number): Move {
+export function stepRemoved(step: string, now: number): Transition {
   return (transaction) => {
     requirePending(transaction, step)
     return extendIdleTimeout(
@@ -152,7 +155,7 @@ export function stepRemoved(step: string, now: number): Move {
 }
 
 /** Commits the transaction: nothing can be undone any more. */
-export function committed(now: number): Move {
+export function committed(now: number): Transition {
   return (transaction) => {
     requireActive(transaction, 'cannot be committed')
     const [pending] = pendingSteps(transaction)
@@ -162,7 +165,7 @@ export function committed(now: number): Move {
 }
 
 /** Starts a rollback; a worker will take it over. */
-export function rollingBack(reason: string | undefined): Move {
+export function rollingBack(reason: string | undefined): Transition {
   return (transaction) => {
     requireActive(transaction, 'cannot be rolled back')
     return { ...transaction, status: 'rolling_back', ...(reason !== undefined && { reason }) }
@@ -170,7 +173,7 @@ export function rollingBack(reason: string | undefined): Move {
 }
 
 /** Takes over a rollback, unless another worker was faster. */
-export function takenOver(runner: string, before: string | undefined): Move {
+export function takenOver(runner: string, before: string | undefined): Transition {
   return (transaction) => {
     const isFree = transaction.status === 'rolling_back' && transaction.runner === before
     return isFree && before !== runner ? { ...transaction, runner } : transaction
@@ -178,7 +181,7 @@ export function takenOver(runner: string, before: string | undefined): Move {
 }
 
 /** Records the result of undoing one step. */
-export function compensated(compensation: CompensationStatus, runner: string): Move {
+export function compensated(compensation: CompensationStatus, runner: string): Transition {
   return (transaction) => {
     requireRunner(transaction, runner)
     const isKnown = transaction.steps.some(({ id }) => id === compensation.step)
@@ -189,7 +192,7 @@ export function compensated(compensation: CompensationStatus, runner: string): M
 }
 
 /** Ends a rollback. Compensations that failed for a transient reason are retried later, unless acknowledged. */
-export function rolledBack(runner: string, now: number): Move {
+export function rolledBack(runner: string, now: number): Transition {
   return (transaction) => {
     requireRunner(transaction, runner)
     if (pendingSteps(transaction).length > 0) throw continuedElsewhere()
@@ -224,7 +227,7 @@ function isRetryable({ status, error }: CompensationStatus): boolean {
 const retryable: ReadonlySet<string> = new Set(['transient', 'rate_limited', 'auth_required'])
 
 /** Restarts a rollback whose retry is due. */
-export function retried(now: number): Move {
+export function retried(now: number): Transition {
   return (transaction) => {
     const { status, retry, compensations } = transaction
     if (status !== 'partially_rolled_back' || !retry || now < retry.at) return transaction
@@ -234,7 +237,7 @@ export function retried(now: number): Move {
 }
 
 /** An operator acknowledges failed compensations or unknown outcomes: nothing more is attempted. */
-export function acknowledged(by: string, now: number): Move {
+export function acknowledged(by: string, now: number): Transition {
   return (transaction) => {
     if (!needsAttention(transaction)) {
       throw conflict('The transaction does not need an acknowledgement.')

@@ -1,5 +1,5 @@
 /**
- * Records outside of a store that it contains durable data, so that a lost store is not mistaken for a new one: completed
+ * Records outside of a store that it contains critical data, so that a lost store is not mistaken for a new one: completed
  * calls would run again. There is one small file for each store in the user's state directory, valid until all of that
  * data has expired. It is best effort: if it cannot be written, calls continue.
  */
@@ -8,8 +8,8 @@ import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync
 import { join } from 'node:path'
 import { isObject, readJson } from '../core/json/json.ts'
 
-/** The record of a store: its id, until when its durable data lives, and when this was written. */
-export interface DurableRecord {
+/** The record of a store: its id, until when its critical data lives, and when this was written. */
+export interface SentinelRecord {
   readonly id: string
   /** In milliseconds since 1970, as is `at`. */
   readonly until: number
@@ -24,7 +24,7 @@ export const ACCEPT_HINT =
   'run `gatehouse store accept` to continue without it: completed calls with an idempotency key may then run again'
 
 /** Whether a key must not get lost: it ensures that a call runs once, or that a transaction is finished. */
-export function isDurableKey(key: string): boolean {
+export function isCriticalKey(key: string): boolean {
   return key.startsWith('call:') || key.startsWith('transaction/')
 }
 
@@ -32,7 +32,7 @@ export function isDurableKey(key: string): boolean {
 export class Sentinel {
   readonly #folder: string | undefined
   readonly #file: string
-  #written: DurableRecord | undefined
+  #written: SentinelRecord | undefined
 
   /** `folder` is the user's state folder; without one nothing is recorded. `location` identifies the store. */
   constructor(folder: string | undefined, location: string) {
@@ -41,12 +41,12 @@ export class Sentinel {
   }
 
   /** The record, unless it has expired. */
-  read(now: number): DurableRecord | undefined {
+  read(now: number): SentinelRecord | undefined {
     const found = this.#folder === undefined ? undefined : read(this.#file)
     return found && found.until > now ? found : undefined
   }
 
-  /** Records that the store with this id contains durable data until the given time. */
+  /** Records that the store with this id contains critical data until the given time. */
   note(id: string, until: number, now: number): void {
     if (this.#folder === undefined) return
     if (this.#written?.id === id && until <= this.#written.until) return
@@ -79,7 +79,7 @@ function removeExpired(folder: string, now: number): void {
   }
 }
 
-function read(file: string): DurableRecord | undefined {
+function read(file: string): SentinelRecord | undefined {
   try {
     const found = readJson(readFileSync(file, 'utf8'))
     if (!isObject(found)) return undefined

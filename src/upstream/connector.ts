@@ -4,6 +4,7 @@
  * separates.
  */
 import { type Call, type Client } from '../core/call.ts'
+import type { Quota } from '../core/descriptor.ts'
 import { asGatewayError } from '../core/error.ts'
 import { canonical } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
@@ -127,13 +128,15 @@ export class Connector {
       this.#hasAnswered = true
       return connection
     } catch (thrown) {
-      throw this.#failed(beforeCall(thrown))
+      const error = beforeCall(thrown)
+      this.#recordFailure(error)
+      throw error
     }
   }
 
-  /** What the server reports of its own rate limit; unknown where it has one for each user. */
-  get quota(): UpstreamQuota | undefined {
-    return this.#quota
+  /** The remaining rate limit the server reports; unknown where it has one for each user. */
+  get quota(): Quota | undefined {
+    return this.#quota?.last
   }
 
   get status(): Status {
@@ -166,7 +169,7 @@ export class Connector {
     return this.#negotiated
   }
 
-  #failed(error: unknown): unknown {
+  #recordFailure(error: unknown): void {
     const { message, extra } = asGatewayError(error)
     this.#problem = this.#redactor.text(extra.forOperator ?? message)
     // A route that turned out to be wrong is negotiated again by the next call.
@@ -174,7 +177,6 @@ export class Connector {
       this.#negotiated = this.#route = undefined
       this.#eras.forget()
     }
-    return error
   }
 }
 
@@ -290,7 +292,7 @@ function connectionNames(settings: UpstreamSettings): (call: Call, route: Route)
   }
   const named = (call: Call, { era }: Route): string => {
     if (isolation === 'shared') return ''
-    // The era is the prefix, so that no name of a caller can equal that of a connection of the other era.
+    // The name contains the era before anything a caller chooses, so that it cannot equal a name of the other era.
     if (era === 'modern')
       return isolation === 'auto'
         ? `newer ${call.principal.id}`

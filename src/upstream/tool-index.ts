@@ -5,13 +5,12 @@
 import { LRUCache } from 'lru-cache'
 import { createHash } from 'node:crypto'
 import type { Client, Call, Handler } from '../core/call.ts'
-import { asGatewayError, GatewayError } from '../core/error.ts'
+import { asGatewayError, GatewayError, unknownTool } from '../core/error.ts'
 import { canonical, isObject } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { type UpstreamSettings, settingOf } from '../core/settings.ts'
 import { namesByAlias } from '../core/text/alias.ts'
-import { unknownTool } from '../core/error.ts'
 import { type HeaderMirror, readMirror } from '../protocol/headers.ts'
 
 const MAX_PAGES = 1000

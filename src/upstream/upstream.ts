@@ -100,7 +100,7 @@ class ConfiguredUpstream implements Upstream {
     }
     const handle = compose(
       [credentials?.guard],
-      suspendable((call) => this.#open(call), { onCount }),
+      suspendable((working) => this.#open(working), { onCount }),
     )
     const find: FindTool = (call) => this.#find(call)
     const names = toolNames(settings, log)
@@ -123,7 +123,7 @@ class ConfiguredUpstream implements Upstream {
   }
 
   quota(): Quota | undefined {
-    return this.#connector.quota?.last
+    return this.#connector.quota
   }
 
   revisionFor(call: Call): string | undefined {
@@ -150,13 +150,12 @@ class ConfiguredUpstream implements Upstream {
   }
 
   async #open(working: UpstreamCall): Promise<Outcome> {
-    const connect = (call: Call): Promise<UpstreamConnection> => this.#connector.connect(call)
     if (working.call.method === 'subscriptions/listen')
-      return listenOn(working, connect, this.#retired.signal, this.#log)
+      return listenOn(working, (call) => this.#connector.connect(call), this.#retired.signal, this.#log)
     this.#inFlight++
     try {
       const { call } = working
-      const connection = this.#connector.ready(call) ?? (await connect(call))
+      const connection = this.#connector.ready(call) ?? (await this.#connector.connect(call))
       return this.#bounded(await connection.open(working), call.method)
     } catch (error) {
       throw asOurs(error)

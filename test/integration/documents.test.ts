@@ -177,7 +177,7 @@ describe('the table of limits', () => {
 
   test('C219 the manual documents refusals, error codes and every key', () => {
     const text = manual.map((each) => `\n${each.text}`).join('')
-    for (const title of ['Endpoints', 'What is refused, and how', 'Configuration reference', 'Limits']) {
+    for (const title of ['Endpoints', 'Errors', 'Configuration reference', 'Limits']) {
       expect(text).toMatch(new RegExp(`\n##? ${title}\n`))
     }
   })

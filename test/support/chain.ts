@@ -1,7 +1,6 @@
-import type { Services } from '../../src/features/feature.ts'
+import type { Services, Feature } from '../../src/features/feature.ts'
 import { type Call, compose, type Handler, type Outcome } from '../../src/core/call.ts'
 import { Payload } from '../../src/core/payload.ts'
-import type { Feature } from '../../src/features/feature.ts'
 import { featureDeps, resolvingTool, type ServiceStubs } from './feature-deps.ts'
 import type { Json } from './server/json.ts'
 import { toolCall } from './tool-call.ts'
@@ -23,8 +22,8 @@ export function chain(
   const contributions = parts.map((part) => part(deps))
   return (call = {}, params = {}) => {
     const whole = toolCall({ params: Payload.of({ name: 't', arguments: {}, ...params }), ...call })
-    const policies = contributions.map((each) => each.middleware?.(whole.target))
-    return compose([resolvingTool(whole.target, deps), ...policies], server)(whole)
+    const middlewares = contributions.map((each) => each.middleware?.(whole.target))
+    return compose([resolvingTool(whole.target, deps), ...middlewares], server)(whole)
   }
 }
 

@@ -2,7 +2,7 @@
  * The judge of tools against labels that people gave: how often it agrees, and where it errs.
  *
  * A call is asked about by default where its tool is destructive or executes; calls that use none of a tool's optional
- * arguments are held to the least the tool does.
+ * arguments are compared with `baseEffect`.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -117,8 +117,8 @@ export function lineOf({
   server,
   tool,
   label,
-  judgement: { effect, baseEffect: least, evidence },
+  judgement: { effect, baseEffect, evidence },
 }: Verdict): string {
-  const both = effect === least ? effect : `${least} to ${effect}`
+  const both = effect === baseEffect ? effect : `${baseEffect} to ${effect}`
   return `${server} ${tool}: ${label}, judged ${both}: ${evidence.slice(0, 2).join('; ')}`
 }

@@ -79,7 +79,7 @@ export function permissionBench({
   }
   const catalog = createCatalog({
     upstreams: new Map(servers.map(({ name }) => [name, server])),
-    policies: (target) => [resolvingTool(target, all), instance.middleware?.(target)],
+    middlewares: (target) => [resolvingTool(target, all), instance.middleware?.(target)],
     viewMiddleware: () => [],
     observe: (next) => next,
     isAggregate: true,

@@ -1,4 +1,4 @@
-import type { Services } from '../../src/features/feature.ts'
+import type { Services, FeatureInstance, Feature } from '../../src/features/feature.ts'
 import {
   type Call,
   compose,
@@ -15,7 +15,6 @@ import { Payload } from '../../src/core/payload.ts'
 import { anonymous, type Principal } from '../../src/core/principal.ts'
 import type { Settings, ToolSettings, UpstreamSettings } from '../../src/core/settings.ts'
 import { undoRuleOf } from '../../src/core/undo/rules.ts'
-import type { FeatureInstance, Feature } from '../../src/features/feature.ts'
 import { idempotency } from '../../src/features/idempotency/idempotency.ts'
 import { transactions } from '../../src/features/transactions/transactions.ts'
 import { undo } from '../../src/features/undo/undo.ts'
@@ -126,7 +125,7 @@ export class SagaGateway {
 
   handle(call: Call): Promise<Outcome> {
     const [once, together, deeds] = this.#contributions.map(({ middleware: policy }) => policy?.(call.target))
-    const policies = [resolvingTool(call.target, this.deps), once, together, this.#given.above, deeds]
+    const middlewares = [resolvingTool(call.target, this.deps), once, together, this.#given.above, deeds]
     const run: Handler = async ({ target, params }) => {
       const place = this.#places[target.upstream ?? '']
       const args = params.fields.arguments
@@ -134,7 +133,7 @@ export class SagaGateway {
       return { kind: 'result', result: Payload.of(place.run(target.name ?? '', isObject(args) ? args : {})) }
     }
     const { next } = this.#given
-    return compose(policies, next ? (each) => next(each, run) : run)(call)
+    return compose(middlewares, next ? (each) => next(each, run) : run)(call)
   }
 
   /** Asks for a method of transactions; an error as its structured object. */

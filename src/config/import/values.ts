@@ -1,7 +1,6 @@
 /** Converts single values: secrets, variables and inputs of clients. */
 import { basename, sep } from 'node:path'
-import { hasReference } from '../secrets.ts'
-import { holdsPassword, looksLikeToken, looksRandom, namesSecret } from '../secrets.ts'
+import { hasReference, holdsPassword, looksLikeToken, looksRandom, namesSecret } from '../secrets.ts'
 
 /** The values of variables in a client's configuration. */
 interface TextContext {
@@ -52,7 +51,7 @@ export interface SecretContext extends TextContext {
 
 /** Converts an environment value: a reference if it is a secret. */
 export function convertEnv(name: string, value: string, context: SecretContext): string {
-  const isSecret = (namesSecret(name) && !isPath(value)) || isTelling(value)
+  const isSecret = (namesSecret(name) && !isPath(value)) || looksSecret(value)
   if (value === '' || hasReference(value) || !isSecret) return convertText(value, context)
   return reference(value, name, `env ${name}`, context)
 }
@@ -108,7 +107,7 @@ export function convertUrl(url: string, context: SecretContext): string {
   if (query === undefined) return convertText(url, context)
   const parameters = query.split('&').map((parameter) => {
     const [name = '', value = ''] = parameter.split(/=(.*)/s)
-    const isSecret = value !== '' && !hasReference(value) && (namesSecret(name) || isTelling(value))
+    const isSecret = value !== '' && !hasReference(value) && (namesSecret(name) || looksSecret(value))
     const preferredName = `${context.server}_${name}`
     return isSecret
       ? `${name}=${reference(value, preferredName, `${name} in its URL`, context)}`
@@ -148,7 +147,7 @@ function reference(
   return `\${${variables.forValue(value, { name: preferredName, server, meaning })}}`
 }
 
-function isTelling(value: string): boolean {
+function looksSecret(value: string): boolean {
   return looksLikeToken(value) || holdsPassword(value) || looksRandom(value)
 }
 

@@ -1,9 +1,8 @@
 /** The section `auth`: schema and settings. */
 import type { AuthSettings, BasicUser, IntrospectSettings, JwtSettings } from '../../core/auth-settings.ts'
 import { isObject } from '../../core/json/json.ts'
-import { anonymous, type Principal } from '../../core/principal.ts'
+import { anonymous, type Principal, scopeListSchema } from '../../core/principal.ts'
 import type { JsonSchema } from '../../core/schema/schema.ts'
-import { scopeListSchema } from '../../core/principal.ts'
 import type { Secret } from '../../core/text/secret.ts'
 import { durationSchema } from '../../core/time/units.ts'
 import { isHttpUrl } from '../names.ts'

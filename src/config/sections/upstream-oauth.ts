@@ -52,7 +52,8 @@ export const oauthSchema: JsonSchema = {
       items: { type: 'string', pattern: '^[!#-\\[\\]-~]+$', errorMessage: 'must be one scope' },
       default: [],
       errorMessage: 'must be a list of scopes',
-      description: 'The requested scopes. Default: those in the metadata of the server.',
+      description:
+        'The requested scopes. Default: those in the challenge of the server, else those in its metadata.',
     },
     audience: {
       type: 'string',

@@ -99,9 +99,9 @@ function compareKeyword(key: string, before: Schema, after: Schema, place: Place
   if (key === 'anyOf' || key === 'oneOf' || key === 'allOf') return compareChoices(key, one, other, place)
   if (lowest.has(key)) return compareBound(key, one, other, { place, isLower: true })
   if (highest.has(key)) return compareBound(key, one, other, { place, isLower: false })
-  if (narrowing.has(key) && one === undefined) return [fewer(place, `${key} is asked for`)]
-  if (narrowing.has(key) && other === undefined) return [more(place, `${key} is no longer required`)]
-  return [change('major', place, `${key} is another`)]
+  if (narrowing.has(key) && one === undefined) return [fewer(place, `has a new ${key}`)]
+  if (narrowing.has(key) && other === undefined) return [more(place, `no longer has ${key}`)]
+  return [change('major', place, `has a different ${key}`)]
 }
 
 function compareDefault(before: unknown, after: unknown, place: Place): SchemaChange[] {
@@ -140,7 +140,7 @@ function compareSets(
 ): SchemaChange[] {
   const hasGone = [...before].some((item) => !after.has(item))
   const hasCome = [...after].some((item) => !before.has(item))
-  if (hasGone && hasCome) return [change('major', place, `${what}: some came, some went`)]
+  if (hasGone && hasCome) return [change('major', place, `${what}: some were added, some removed`)]
   if (hasGone) return [fewer(place, `${what}: fewer than before`)]
   return hasCome ? [more(place, `${what}: more than before`)] : []
 }
@@ -178,7 +178,7 @@ function compareRest(key: string, before: unknown, after: unknown, place: Place)
   const [one, other] = [before ?? true, after ?? true]
   if (canonical(one) === canonical(other)) return []
   if (place.side === 'output' && [one, other].every((item) => typeof item === 'boolean'))
-    return [change('minor', place, `${key} is another`)]
+    return [change('minor', place, `has a different ${key}`)]
   if (other === true) return [more(place, 'may have additional members')]
   if (one === true) return [fewer(place, 'accepts fewer additional members')]
   if (one === false) return [more(place, 'may have additional members')]
@@ -192,7 +192,7 @@ function compareNamed(key: string, before: unknown, after: unknown, place: Place
   return [...new Set([...one.keys(), ...other.keys()])].toSorted().flatMap((name) => {
     const inside = at(place, `${key}/${name}`)
     if (!one.has(name))
-      return [isMeaning ? fewer(inside, 'is asked for') : change('minor', inside, 'was added')]
+      return [isMeaning ? fewer(inside, 'was added') : change('minor', inside, 'was added')]
     if (!other.has(name)) return [change('major', inside, 'was removed')]
     return compare(one.get(name), other.get(name), inside)
   })
@@ -208,8 +208,8 @@ function compareItems(before: unknown, after: unknown, place: Place): SchemaChan
 function compareChoices(key: string, before: unknown, after: unknown, place: Place): SchemaChange[] {
   const [one, other] = [before, after].map((item) => (Array.isArray(item) ? item : undefined))
   const isAll = key === 'allOf'
-  if (!one) return [fewer(place, `${key} is asked for`)]
-  if (!other) return [more(place, `${key} is no longer required`)]
+  if (!one) return [fewer(place, `has a new ${key}`)]
+  if (!other) return [more(place, `no longer has ${key}`)]
   if (one.length === other.length)
     return one.flatMap((item, index) =>
       compare(item, other[index], { ...place, path: `${place.path}|${index + 1}`, depth: place.depth + 1 }),
@@ -222,7 +222,7 @@ function compareChoices(key: string, before: unknown, after: unknown, place: Pla
   if (isShorter && key === 'anyOf') return [fewer(place, 'has fewer alternatives')]
   if (isAll && isLonger) return [fewer(place, 'must match more schemas')]
   if (isAll && isShorter) return [more(place, 'must match fewer schemas')]
-  return [change('major', place, `${key} is another`)]
+  return [change('major', place, `has a different ${key}`)]
 }
 
 function compareBound(
@@ -231,10 +231,10 @@ function compareBound(
   after: unknown,
   { place, isLower }: { readonly place: Place; readonly isLower: boolean },
 ): SchemaChange[] {
-  if (before === undefined) return [fewer(place, `${key} is asked for`)]
-  if (after === undefined) return [more(place, `${key} is no longer required`)]
+  if (before === undefined) return [fewer(place, `has a new ${key}`)]
+  if (after === undefined) return [more(place, `no longer has ${key}`)]
   if (typeof before !== 'number' || typeof after !== 'number')
-    return [change('major', place, `${key} is another`)]
+    return [change('major', place, `has a different ${key}`)]
   const isTighter = isLower ? after > before : after < before
   return [isTighter ? fewer(place, `${key} is tighter`) : more(place, `${key} is looser`)]
 }

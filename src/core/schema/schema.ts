@@ -110,8 +110,8 @@ const NAME = 'https://gatehouse.invalid/schema'
 function compile(schema: JsonSchema, { trusted = false, onUnchecked }: Trust): ValidateFunction {
   // Without an id of its own a schema could not refer to itself.
   const { $schema, $async: _promises, ...rules }: JsonSchema = { $id: NAME, ...schema }
-  const isDraft07 = typeof $schema === 'string' && /draft-0[4-7]/.test($schema)
-  const chosen = engine(isDraft07 ? 'draft-07' : '2020-12', trusted)
+  const isDraft07OrOlder = typeof $schema === 'string' && /draft-0[4-7]/.test($schema)
+  const chosen = engine(isDraft07OrOlder ? 'draft-07' : '2020-12', trusted)
   if (trusted) return chosen.compile(rules)
   const bounded = boundedSchema(rules)
   unchecked = new Set()

@@ -50,7 +50,7 @@ const VERB = 0.4
 const MAX_TEXT_LENGTH = 4000
 const MAX_QUERY_WORDS = 64
 
-/** Indexes words by where they count most: names, then titles and first sentences, then the rest (BM25F). */
+/** Indexes the words of documents, weighted by field: names most, then titles and first sentences, then the rest (BM25F). */
 export function createRanking<Of extends Described>(documents: readonly Of[]): Ranking<Of> {
   const parts = documents.map((document) => partsOf(document).map(wordsIn))
   const byStem = indexOf(parts.map((texts) => texts.map((words) => words.map(stem))))

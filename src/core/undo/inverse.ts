@@ -4,7 +4,7 @@
  * selects what is affected. It affects nothing else, whatever else exists.
  */
 import { areSameNouns, isSameNoun } from '../text/words.ts'
-import { withoutTrial, isNarrowed, omittedArguments, withoutWidening } from '../tool-call.ts'
+import { dryRunOff, isScopeOrDryRunSwitch, omittedArguments, switchesOff } from '../tool-call.ts'
 import {
   caveatOf,
   mapArguments,
@@ -73,8 +73,11 @@ function byCounterpart(tool: ToolShape, counterpart: Antonym): Proposal | string
   const { tool: other, verb, opposite, kind } = counterpart
   const isAll = kind === 'unmakes'
   const isUseful = (field: Field): boolean =>
-    isAll || isNarrowed(field) || sharedWith(tool, field)?.isRequired === true || isOwn(field, counterpart)
-  const narrowing = isAll ? withoutTrial : withoutWidening
+    isAll ||
+    isScopeOrDryRunSwitch(field) ||
+    sharedWith(tool, field)?.isRequired === true ||
+    isOwn(field, counterpart)
+  const narrowing = isAll ? dryRunOff : switchesOff
   const mapping = mapArguments(other, [narrowing, ...sourcesOf(tool, counterpart)], isUseful)
   const missing = missingOf(mapping, isAll ? other.inputs : [])
   if (!mapping || missing) return missing ? missingSource(missing, tool, other) : unreadable(other)
@@ -89,9 +92,9 @@ function byCounterpart(tool: ToolShape, counterpart: Antonym): Proposal | string
     ]
     return { undo: { call: text, exact: false }, why, caveats }
   }
-  const target = targetCaveats(tool, counterpart, call)
-  if (typeof target === 'string') return target
-  return { undo: text, why, caveats: [...mapping.caveats, ...omittedArguments(other, call), ...target] }
+  const targeting = targetCaveats(tool, counterpart, call)
+  if (typeof targeting === 'string') return targeting
+  return { undo: text, why, caveats: [...mapping.caveats, ...omittedArguments(other, call), ...targeting] }
 }
 
 /**
@@ -107,7 +110,7 @@ function targetCaveats(tool: ToolShape, counterpart: Antonym, call: Expression):
     return `${other.name} affects everything that matches ${filter.name}, and nothing identifies what ${tool.name} affected`
   if (kind === 'switches') {
     const selecting = [...inputs, ...(tool.inputs ?? [])].filter((field) => !isAuxiliary(field))
-    if (selecting.length > 0 && given.every(isNarrowed)) return noTarget(tool, other)
+    if (selecting.length > 0 && given.every(isScopeOrDryRunSwitch)) return noTarget(tool, other)
     return [`${other.name} would also change what was already in that state before the call`]
   }
   if (!isTargeted) return noTarget(tool, other)
@@ -331,7 +334,7 @@ function moveBack(tool: ToolShape): readonly (Proposal | string)[] {
     const again: ArgumentSource = (argument) => ({
       value: pathValue('args', [swapped.get(argument.name) ?? argument.name]),
     })
-    const mapping = mapArguments(tool, [withoutWidening, again], isNarrowed)
+    const mapping = mapArguments(tool, [switchesOff, again], isScopeOrDryRunSwitch)
     if (!mapping || 'missing' in mapping) continue
     const { call } = mapping
     const replaced = (tool.inputs ?? []).filter(isReplacing)
@@ -403,15 +406,15 @@ function byState(tool: ToolShape, index: ToolNameIndex): readonly (Proposal | st
         : undefined
     const counterpart: Antonym = { tool: other, verb, opposite: 'update', nouns, thing, kind: 'makes' }
     const isUseful = (field: Field): boolean => field === state || isOwn(field, counterpart)
-    const mapping = mapArguments(
-      other,
-      [withoutWidening, stateSource, ...sourcesOf(tool, counterpart)],
-      isUseful,
-    )
+    const mapping = mapArguments(other, [switchesOff, stateSource, ...sourcesOf(tool, counterpart)], isUseful)
     if (!mapping || 'missing' in mapping) return []
-    const target = targetCaveats(tool, counterpart, mapping.call)
-    if (typeof target === 'string') return [target]
-    const caveats = ['no tool deletes what it creates, so it is only closed', ...mapping.caveats, ...target]
+    const targeting = targetCaveats(tool, counterpart, mapping.call)
+    if (typeof targeting === 'string') return [targeting]
+    const caveats = [
+      'no tool deletes what it creates, so it is only closed',
+      ...mapping.caveats,
+      ...targeting,
+    ]
     return [{ undo: { call: printExpression(mapping.call), exact: false }, why: mapping.why, caveats }]
   })
 }
@@ -443,13 +446,13 @@ function antonymsOf(tool: ToolShape, index: ToolNameIndex): Antonym[] {
 }
 
 function oppositesOf(verb: string): { readonly opposite: string; readonly kind: Antonym['kind'] }[] {
-  const generated = makerVerbs.get(verb) ?? []
+  const removing = makerVerbs.get(verb) ?? []
   const switched = togglePairs.flatMap(([one, other]) => (one === verb ? other : other === verb ? one : []))
   const negated = verb.startsWith('un') ? [verb.slice(2)] : [`un${verb}`]
   const back = reversals.get(verb) ?? []
   const makes = [...makerVerbs].flatMap(([maker, enders]) => (enders.includes(verb) ? [maker] : []))
   return [
-    ...generated.map((opposite) => ({ opposite, kind: 'makes' as const })),
+    ...removing.map((opposite) => ({ opposite, kind: 'makes' as const })),
     ...[...new Set([...switched, ...negated, ...back])].map((opposite) => ({
       opposite,
       kind: 'switches' as const,

@@ -4,7 +4,7 @@
  */
 import { type Value, printExpression } from './expression.ts'
 import { mapArguments, fromFields, pathValue, type ArgumentSource, fieldsUsedBy } from './argument-mapping.ts'
-import { withoutTrial, isNarrowed, omittedArguments, withoutWidening } from '../tool-call.ts'
+import { dryRunOff, isScopeOrDryRunSwitch, omittedArguments, switchesOff } from '../tool-call.ts'
 import type { Root } from '../json/path.ts'
 import { plainNouns, type NameReading, readingOf, type ToolNameIndex } from './name-readings.ts'
 import {
@@ -79,7 +79,7 @@ function proposeWith({ tool, read, restore, thing, isRemoved }: RestoreTools): P
     return `${read.name} has no argument that identifies what ${tool.name} changes`
   const shared: ArgumentSource = (field) => (hasLike(read, field) ? args(field) : undefined)
   const auxiliary: ArgumentSource = (field) => (isAuxiliary(field) ? args(field) : undefined)
-  const sources = [shared, fromSnapshot(read, thing), textOf(read, tool), auxiliary, withoutTrial]
+  const sources = [shared, fromSnapshot(read, thing), textOf(read, tool), auxiliary, dryRunOff]
   const filled = mapArguments(restore, sources, (field) => !isAuxiliary(field))
   if (!filled || 'missing' in filled) return `${restore.name} cannot restore what ${read.name} reads`
   const { call } = filled
@@ -200,7 +200,7 @@ function absentRule(tool: ToolShape, index: ToolNameIndex, { nouns, thing }: Nam
   const args = fromFields('args', tool.inputs ?? [], { noun: thing, origin: 'arguments' })
   if (isContainer(thing)) return 'none'
   for (const ender of index.withNouns(removers, nouns)) {
-    const filled = mapArguments(ender, [withoutWidening, args], isNarrowed)
+    const filled = mapArguments(ender, [switchesOff, args], isScopeOrDryRunSwitch)
     if (!filled || 'missing' in filled || filled.caveats.length > 0) continue
     const given = ender.inputs?.filter(({ name }) => filled.call.arguments.has(name)) ?? []
     const usedArguments = fieldsUsedBy(filled.call.arguments)

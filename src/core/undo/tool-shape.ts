@@ -44,24 +44,25 @@ export function shapeOf(definition: Readonly<Record<string, unknown>>): ToolShap
     outputs: definition.outputSchema === undefined ? undefined : fieldsOf(definition.outputSchema),
     isRead: typeof hint === 'boolean' ? hint : undefined,
     isDeprecated: /\bdeprecated\b/i.test(description),
-    failsIfExists: failsWhereSomeIs.test(description),
-    removesRelated: takesAlong.test(description),
+    failsIfExists: failsIfExistsPattern.test(description),
+    removesRelated: removesRelatedPattern.test(description),
     mayReuseExisting:
-      hints.idempotentHint === true || findsThere.test(`${wordsOf(name).join(' ')} ${description}`),
+      hints.idempotentHint === true ||
+      reusesExistingPattern.test(`${wordsOf(name).join(' ')} ${description}`),
   }
 }
 
-const thereAlready = String.raw`\b(?:destination|target|already)\b(?! (?:\w+ ){0,2}(?:not|doesn't|don't)\b)[^.]{0,40}`
+const existingTarget = String.raw`\b(?:destination|target|already)\b(?! (?:\w+ ){0,2}(?:not|doesn't|don't)\b)[^.]{0,40}`
 const failing = String.raw`\b(?:fail|error|refus|reject)`
-const failsWhereSomeIs = new RegExp(
-  String.raw`${thereAlready}\bexist[^.]{0,60}${failing}|${failing}[^.]{0,60}${thereAlready}\bexist`,
+const failsIfExistsPattern = new RegExp(
+  String.raw`${existingTarget}\bexist[^.]{0,60}${failing}|${failing}[^.]{0,60}${existingTarget}\bexist`,
   'i',
 )
-const takesAlong =
+const removesRelatedPattern =
   /\b(?:and|with|including|plus) (?:all )?(?:of )?(?:its|their|associated|related|any|every|all)\b/i
 
 /** Texts of tools that reuse or overwrite existing objects. */
-const findsThere =
+const reusesExistingPattern =
   /\b(?:upsert|ensure|idempotent|overwr|replac)|\bor (?:\w+ )?(?:updat|edit|modif|get|find|reus|return)|\bif (?:\w+ ){0,3}(?:does not|doesn't|do not|don't|not)(?: \w+)? exist|\bmerge[sd]? (?:in)?to\b/i
 
 /** The members of an object schema; undefined if it does not list them plainly. */

@@ -94,7 +94,7 @@ export function resourceObject(definition: EntryDefinition, canSubscribe: boolea
   const [family = ''] = oneLine(definition.mimeType).split('/')
   const web = /^https?:\/\//.test(address) ? address : undefined
   return {
-    resourceType: clipped(isTelling(scheme) ? scheme : family || scheme || 'resource', 40),
+    resourceType: clipped(isDescriptiveScheme(scheme) ? scheme : family || scheme || 'resource', 40),
     refreshable: canSubscribe,
     // Its lifetime is unknown, so it is not cached.
     cacheDuration: 0,
@@ -107,8 +107,8 @@ export function dayOf(time: number): string {
   return new Date(time).toISOString().slice(0, 10)
 }
 
-/** The kind of a resource: its scheme, or its media type for transport schemes. */
-function isTelling(scheme: string): boolean {
+/** Whether a URI scheme says what a resource is, not just how its bytes are fetched. */
+function isDescriptiveScheme(scheme: string): boolean {
   return scheme !== '' && !/^(?:https?|data|urn)$/.test(scheme)
 }
 

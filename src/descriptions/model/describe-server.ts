@@ -167,7 +167,7 @@ function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolea
   return withOwnAliases(drawn)
 }
 
-/** A URI template for several tools could be mistaken for another one. */
+/** Gives tools with the same alias distinct ones: a shared alias would not identify the tool. */
 function withOwnAliases(tools: readonly ToolDescription[]): ToolDescription[] {
   const count = new Map<string, number>()
   for (const { alias } of tools) count.set(alias, (count.get(alias) ?? 0) + 1)
@@ -377,7 +377,7 @@ const runners: Readonly<Record<string, Runner>> = {
   podman: after(['run'], docker),
 }
 
-/** Packages that run another package, which is the installed one. */
+/** Packages that only run a script: installing them does not install the server. */
 const interpreters: ReadonlySet<string> = new Set(['tsx', 'ts-node', 'node', 'bun', 'deno'])
 
 /** Options without a value, and those whose value is the next word. */

@@ -206,7 +206,7 @@ function valueFor(schema: Schema, name: string, depth: number): Made | undefined
   if (!isPlain(schema)) return undefined
   const kinds = [...list(anyOf), ...list(oneOf)]
   if (kinds.length === 0) return byType(schema, name, depth)
-  // If several types apply, examples do not choose between them.
+  // An example would have to satisfy both the alternatives and the schema's own type or properties.
   if (schema.type !== undefined || schema.properties !== undefined) return undefined
   for (const kind of anyOf === undefined ? [] : kinds) {
     const made = isObject(kind) ? valueFor(kind, name, depth - 1) : undefined

@@ -162,8 +162,8 @@ function createListed(tokens: readonly ListedToken[]): (token: string) => Verifi
 /** How many passwords are verified concurrently: each takes about 50 ms of a core. */
 const MAX_CONCURRENT_CHECKS = 4
 
-/** How many wrong passwords are accepted for one name per minute. */
-const WRONG_PASSWORDS = 10
+/** After this many wrong passwords for one name in a minute, further attempts are rejected. */
+const MAX_WRONG_PASSWORDS = 10
 
 const derive = promisify<string, string, number, Buffer>(scrypt)
 
@@ -172,14 +172,14 @@ export function createPasswords(
   users: readonly BasicUser[],
 ): (credentials: { readonly name: string; readonly password: string }) => Promise<Principal> {
   const known = new LRUCache<string, Principal>({ max: 100 })
-  const tries = createFailureCounter(WRONG_PASSWORDS, Date.now)
+  const attempts = createFailureCounter(MAX_WRONG_PASSWORDS, Date.now)
   let running = 0
 
   return async ({ name, password }) => {
     const key = hash('sha256', `${name}:${password}`, 'base64')
     const found = known.get(key)
     if (found) return found
-    tries.check(name)
+    attempts.check(name)
     if (running >= MAX_CONCURRENT_CHECKS)
       throw new GatewayError('OVERLOADED', 'Too many passwords are being verified.')
     running++
@@ -191,7 +191,7 @@ export function createPasswords(
       ).split(':')
       const derived = await derive(password, salt, 32)
       if (!timingSafeEqual(derived, Buffer.from(digest, 'hex')) || !user) {
-        tries.failed(name)
+        attempts.failed(name)
         throw unauthorized('password', 'The name or password is wrong.')
       }
       const principal = { id: `service:${name}` }

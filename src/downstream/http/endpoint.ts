@@ -214,7 +214,7 @@ export class HttpFront {
         checkMirror(mirror, incoming.headers, call.params)
         return undefined
       } catch (error) {
-        return complain(call, error, runtime)
+        return throwIfPermitted(call, error, runtime)
       }
     }
     const mirror = runtime.mirror(call)
@@ -236,8 +236,8 @@ export class HttpFront {
   }
 }
 
-/** Whether to report a header mismatch, which reveals the tool: callers without permission get the permission error. */
-async function complain(call: Call, error: unknown, runtime: HttpRuntime): Promise<void> {
+/** Throws a header mismatch, which would reveal the tool: without permission the call goes on, to its permission error. */
+async function throwIfPermitted(call: Call, error: unknown, runtime: HttpRuntime): Promise<void> {
   if ((await runtime.isPermitted?.(call)) !== false) throw error
 }
 

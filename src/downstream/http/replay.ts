@@ -8,7 +8,7 @@ export interface StreamSink {
   hangUp(): void
 }
 
-interface Kept {
+interface BufferedEvent {
   readonly sequence: number
   readonly message: string
 }
@@ -71,7 +71,7 @@ export class Replay {
 export class RecordedStream {
   readonly #name: string
   readonly #onGrow: () => void
-  #kept: Kept[] = []
+  #buffered: BufferedEvent[] = []
   #sequence = 0
   #size = 0
   #outlet: StreamSink | undefined
@@ -101,10 +101,10 @@ export class RecordedStream {
   }
 
   add(message: string): void {
-    const kept = { sequence: ++this.#sequence, message }
-    this.#kept.push(kept)
+    const event = { sequence: ++this.#sequence, message }
+    this.#buffered.push(event)
     this.#size += message.length
-    if (this.#outlet) this.#deliver(this.#outlet, kept)
+    if (this.#outlet) this.#deliver(this.#outlet, event)
     this.#onGrow()
   }
 
@@ -117,7 +117,7 @@ export class RecordedStream {
   /** Sends the events after an event, or all undelivered ones, and continues from there. */
   resume(outlet: StreamSink, after = this.#delivered): void {
     this.attach(outlet)
-    for (const kept of this.#kept) if (kept.sequence > after) this.#deliver(outlet, kept)
+    for (const event of this.#buffered) if (event.sequence > after) this.#deliver(outlet, event)
     if (this.#isFinished) this.hangUp()
   }
 
@@ -138,12 +138,12 @@ export class RecordedStream {
 
   /** Evicts the oldest event; returns its size. */
   forget(): number {
-    const size = this.#kept.shift()?.message.length ?? 0
+    const size = this.#buffered.shift()?.message.length ?? 0
     this.#size -= size
     return size
   }
 
-  #deliver(outlet: StreamSink, { sequence, message }: Kept): void {
+  #deliver(outlet: StreamSink, { sequence, message }: BufferedEvent): void {
     if (outlet.write(encodeEvent(message, `${this.#name}-${sequence}`))) this.#delivered = sequence
     else this.detach(outlet)
   }

@@ -114,7 +114,7 @@ function matchesEtag(header: string | undefined, etag: string): boolean {
 }
 
 /** A request to the gateway itself. */
-interface Asked {
+interface GatewayRequest {
   readonly method: string
   readonly params: Payload
 }
@@ -122,7 +122,7 @@ interface Asked {
 /** Makes an internal call of the gateway for a plain HTTP request. @throws the error of the call */
 async function callGateway(
   { incoming, outgoing, upstream, principal, requestId }: HttpContext,
-  { method, params }: Asked,
+  { method, params }: GatewayRequest,
   handle: Handler,
 ): Promise<Payload> {
   const controller = new AbortController()

@@ -15,11 +15,10 @@ import { cookieText, isFromHere, htmlPage, pageHeaders } from '../../core/web.ts
 import {
   mayDecide,
   type Approval,
-  type Approvals,
-  createApprovals,
   approvalView,
   isMistyped,
   stepOf,
+  Approvals,
 } from '../../records/approvals.ts'
 import type { Store } from '../../store/store.ts'
 import { approvalPage, approvalsPage, codePage, refusalPage, signInPage } from './approval-page.ts'
@@ -151,24 +150,21 @@ class ApprovalPages {
     )
   }
 
-  #auth(): AuthSettings {
-    return this.#options.settings().auth
-  }
+  readonly #auth = (): AuthSettings => this.#options.settings().auth
 
-  readonly #approvals = (): Approvals => createApprovals(this.#options.store(), this.#options.now)
+  readonly #approvals = (): Approvals => new Approvals(this.#options.store(), this.#options.now)
 
   async #withVisitor(
     context: PageContext,
     serve: (visitor: Visitor) => Promise<Response>,
   ): Promise<Response> {
-    const auth = (): AuthSettings => this.#auth()
     const { operator } = this.#options
     const visitor = await visitorOf(context.env.incoming, () => this.#authenticate(context), {
-      auth,
+      auth: this.#auth,
       operator,
     })
     if (visitor) return serve(visitor)
-    context.header('www-authenticate', `Code realm="${auth().realm}"`)
+    context.header('www-authenticate', `Code realm="${this.#auth().realm}"`)
     if (isProgram(context)) throw new GatewayError('AUTHENTICATION_REQUIRED', CODE_REQUIRED)
     return answerPage(context, codePage(), 401)
   }

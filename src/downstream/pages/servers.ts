@@ -24,7 +24,7 @@ export interface ServerRow {
 }
 
 /** How a section is rendered. */
-interface Showing {
+interface RenderOptions {
   readonly search: Search
   readonly isSearching: boolean
   /** Whether servers are expanded. */
@@ -40,7 +40,7 @@ interface Found {
 }
 
 /** Renders a server and its tools; tools that do not match the search are hidden. */
-export function serverSection(row: ServerRow, { search, isSearching, isOpen }: Showing): Found {
+export function serverSection(row: ServerRow, { search, isSearching, isOpen }: RenderOptions): Found {
   const { name, panel, prefix } = row
   const own = panel ? piecesOf(panel, prefix) : []
   const also = alsoFound(row)

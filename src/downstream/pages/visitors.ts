@@ -58,7 +58,7 @@ export function visitorNamed(
   return by === undefined ? undefined : { by, via: 'password' }
 }
 
-/** How many wrong codes are accepted per minute, in total. */
+/** After this many wrong codes in a minute, from all visitors together, further attempts are rejected. */
 const MAX_WRONG_CODES = 5
 /** The lifetime of an operator session, in seconds: twelve hours. */
 const LIFETIME_SECONDS = 12 * 60 * 60

@@ -4,10 +4,9 @@ import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { CONFIRMATION_KEY, isAskedFor, withoutFlag } from '../../protocol/meta-keys.ts'
-import { createApprovals } from '../../records/approvals.ts'
+import { Approvals } from '../../records/approvals.ts'
 import { describingTools } from '../describing.ts'
-import type { Feature } from '../feature.ts'
-import type { Services } from '../feature.ts'
+import type { Feature, Services } from '../feature.ts'
 import { createApprovalCache } from './grant.ts'
 import { FLAG, TOKEN, reservedArguments, settingsSchema } from './context.ts'
 import { confirmationPolicy } from './policy.ts'
@@ -27,7 +26,7 @@ export const confirm: Feature<Settings> = {
   isLeftToGateway: true,
   schema: settingsSchema,
   create: (settings, deps) => {
-    const approvals = createApprovals(deps.store, Date.now)
+    const approvals = new Approvals(deps.store, Date.now)
     const memory = createApprovalCache(deps.store, Date.now)
     const waiting = new Waiting((id) => approvals.find(id))
     return {

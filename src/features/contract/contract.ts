@@ -12,9 +12,8 @@ import { CONTRACT_KEY } from '../../protocol/meta-keys.ts'
 import { method as known } from '../../protocol/methods.ts'
 import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
 import type { Answered } from '../builtin-tool.ts'
-import type { Feature } from '../feature.ts'
+import type { Feature, Services } from '../feature.ts'
 import { acknowledged, type List, lists, listsWanted, withListChanged } from '../list-changes.ts'
-import type { Services } from '../feature.ts'
 import { createContractWatcher, NAME, type ContractWatcher, type ContractChangeEvent } from './watch.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'descriptions' | 'features' | 'gateway'>

@@ -177,7 +177,7 @@ function promptContract({ arguments: wanted, title, description }: EntryDefiniti
   }
 }
 
-/** Keys are names from servers, so `Object.fromEntries` keeps them own properties. */
+/** Keys are names from servers: `Object.fromEntries` makes each an own property, even `__proto__`. */
 function byKey<Value>(entries: readonly (readonly [string, Value])[]): Readonly<Record<string, Value>> {
   return Object.fromEntries(entries)
 }

@@ -10,8 +10,7 @@ import { CONFIRMATION_KEY } from '../../protocol/meta-keys.ts'
 import { casUpdate, type CasUpdate } from '../../records/cas-update.ts'
 import { callerHash } from '../../records/principal.ts'
 import type { Store } from '../../store/store.ts'
-import type { Feature, SettingsOf } from '../feature.ts'
-import type { Services } from '../feature.ts'
+import type { Feature, SettingsOf, Services } from '../feature.ts'
 
 // Budgets of callers in the store, per period.
 

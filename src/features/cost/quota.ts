@@ -7,8 +7,7 @@ import { quotaData } from '../../descriptions/model/facts.ts'
 import { countedOf } from '../../descriptions/formats/tool-notes.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { descriptionSoon } from '../describing.ts'
-import type { Feature } from '../feature.ts'
-import type { Services } from '../feature.ts'
+import type { Feature, Services } from '../feature.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 

@@ -11,8 +11,7 @@ import { queryWords, stem, wordsIn, distance } from '../../core/text/words.ts'
 import { within } from '../../core/time/waiting.ts'
 import { callOf } from '../../core/tool-call.ts'
 import { answered, asTool, pageOf } from '../builtin-tool.ts'
-import type { Feature, SettingsOf } from '../feature.ts'
-import type { Services } from '../feature.ts'
+import type { Feature, SettingsOf, Services } from '../feature.ts'
 import {
   createNeighbours,
   createRegistry,
@@ -208,14 +207,14 @@ function withSuggestions(deps: Deps): (call: Call, next: Handler) => Promise<Out
     }
     // Names suffice here: describing a tool goes through its schema, which may be large.
     const tools = known.flatMap((record) => record.tools.map(({ entry }) => entry))
-    const typos = requested.length > MAX_NAME_LENGTH ? [] : closestSpelling(requested, tools)
+    const similarlySpelled = requested.length > MAX_NAME_LENGTH ? [] : closestSpelling(requested, tools)
     const risks = new Map(names.map((each) => [each, riskOfName(requested, each)] as const))
     const ranked = ranking(known)
       .rank(requested.slice(0, MAX_NAME_LENGTH))
       .filter(({ match }) => match >= NEAREST_TOOLS_MIN_SCORE)
     const minScore = (ranked[0]?.score ?? 0) * MIN_RELATIVE_SCORE
     const all = [
-      ...typos.filter(
+      ...similarlySpelled.filter(
         ({ entry }) =>
           isSameVerb(requested, entry) || !isRiskier(entry, risks.get(entry.upstream) ?? 'destructive'),
       ),
@@ -240,16 +239,16 @@ function withSuggestions(deps: Deps): (call: Call, next: Handler) => Promise<Out
 
   const explain = async (thrown: unknown, call: Call): Promise<never> => {
     if (!isUnknown(thrown) || isCancelled(call.signal)) throw thrown
-    const toFound = await within(find(call), LIST_TIMEOUT_MS, []).catch(() => [])
-    const [best] = toFound
+    const suggestions = await within(find(call), LIST_TIMEOUT_MS, []).catch(() => [])
+    const [best] = suggestions
     if (!best) throw thrown
     const { name = '' } = call.target
     const capability = plain.test(name) ? name : 'tool'
     throw thrown.with({
-      suggestion: `Did you mean ${toFound.map((each) => each.name).join(' or ')}?`,
+      suggestion: `Did you mean ${suggestions.map((each) => each.name).join(' or ')}?`,
       details: {
         ...thrown.extra.details,
-        recommendations: toFound.map(({ name: tool, match: score, entry }) => {
+        recommendations: suggestions.map(({ name: tool, match: score, entry }) => {
           return {
             ...recommendationView(capability, { server: entry.upstream, score }),
             recommended_tool: tool,

@@ -10,6 +10,7 @@ import {
   type Rule,
   suggestions,
   withoutSdkPrefix,
+  hasForeignMessage,
 } from '../../core/failure.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Log } from '../../core/log.ts'
@@ -17,8 +18,7 @@ import type { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { Redactor, secretsOf } from '../../core/text/redact.ts'
 import { CONFIRMATION_KEY, ERROR_KEY, isAskedFor, withoutFlag } from '../../protocol/meta-keys.ts'
-import type { Feature } from '../feature.ts'
-import type { Services } from '../feature.ts'
+import type { Feature, Services } from '../feature.ts'
 import {
   renderError,
   safeResult,
@@ -222,7 +222,7 @@ function objectOf(result: Payload, call: Call, context: ServerErrorContext): Str
 /** A failure of the layers below with a code of the error table, safe to report. */
 function normalised(error: GatewayError, call: Call, context: ServerErrorContext): GatewayError {
   if (error.extra.relayed) return completedRelay(error, error.extra.relayed, call, context)
-  if (!isFromServer(error)) return error
+  if (!hasForeignMessage(error.code)) return error
   const status = error.extra.details?.http_status
   const message = sanitise(error.message, sentBy(call, context.redactor))
   if (error.code !== 'UPSTREAM_ERROR' && typeof status !== 'number') return withMessage(error, message)
@@ -242,13 +242,6 @@ function normalised(error: GatewayError, call: Call, context: ServerErrorContext
     suggestion,
     retryAfterSeconds,
   })
-}
-
-/** Codes whose message may contain text of a server or of the system. */
-const foreignCodes: ReadonlySet<string> = new Set(['UPSTREAM_ERROR', 'SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN'])
-
-function isFromServer({ code }: GatewayError): boolean {
-  return foreignCodes.has(code)
 }
 
 function withMessage(error: GatewayError, message: string): GatewayError {

@@ -114,7 +114,7 @@ export function nearestCode({ code }: Structured): ErrorCode {
   return isErrorCode(code) ? code : 'UPSTREAM_ERROR'
 }
 
-/** How deep, and how many values of, error data is examined; the rest is left out. */
+/** How deep error data is examined, and how many of its values; the rest is left out. */
 const MAX_DATA = { depth: 20, values: 5000 }
 
 /** Data with sanitised texts. */

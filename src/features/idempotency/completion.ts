@@ -4,10 +4,16 @@
 import type { Outcome, Call } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { type Category, GatewayError, isCategory } from '../../core/error.ts'
-import { classify, firstWords, type Rule } from '../../core/failure.ts'
+import {
+  classify,
+  firstWords,
+  type Rule,
+  isTaskAccepted,
+  isAnsweredCode,
+  isGatewayRefusal,
+} from '../../core/failure.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Path } from '../../core/json/path.ts'
-import { isTaskAccepted, isAnsweredCode, isGatewayRefusal } from '../../core/failure.ts'
 import { Payload } from '../../core/payload.ts'
 import { validator } from '../../core/schema/schema.ts'
 import { isoTime } from '../../core/time/waiting.ts'

@@ -27,8 +27,7 @@ import {
 import { method as known } from '../../protocol/methods.ts'
 import { callKey, findCall } from '../../records/calls.ts'
 import { toolsToCheck } from '../describing.ts'
-import type { Feature } from '../feature.ts'
-import type { Services } from '../feature.ts'
+import type { Feature, Services } from '../feature.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'descriptions' | 'features'>
 

@@ -12,10 +12,9 @@ import { isApart, quotaData, latencyOf } from '../../descriptions/model/facts.ts
 import { NS } from '../../protocol/meta-keys.ts'
 import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
 import { answered, pageOf } from '../builtin-tool.ts'
-import { introducing, descriptionSoon, describedList } from '../describing.ts'
-import type { Feature, BuiltinPage, BuiltinTool } from '../feature.ts'
+import { extendDiscover, descriptionSoon, describedList } from '../describing.ts'
+import type { Feature, BuiltinPage, BuiltinTool, Services } from '../feature.ts'
 import { acknowledged, listsWanted, withListChanged } from '../list-changes.ts'
-import type { Services } from '../feature.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'pages' | 'features' | 'gateway'>
 
@@ -64,7 +63,7 @@ export const manifest: Feature<Settings | false> = {
   isLeftToGateway: true,
   schema: settingsSchema,
   create: (settings, deps) => {
-    const introduction = introducing(async (call) => {
+    const discoverMiddleware = extendDiscover(async (call) => {
       const own = settings(call.target.upstream)
       if (own === false) return undefined
       const description = await descriptionSoon(NAME, call, deps)
@@ -88,7 +87,7 @@ export const manifest: Feature<Settings | false> = {
       tools: [toolOf(settings, deps)],
       pages: pagesOf(settings, deps),
       responseMiddleware: (method) => {
-        if (method === 'server/discover') return (next) => introduction(changes.declare(next))
+        if (method === 'server/discover') return (next) => discoverMiddleware(changes.declare(next))
         return method === 'subscriptions/listen' ? changes.subscribe : undefined
       },
       close: async () => changes.close(),
@@ -222,7 +221,7 @@ async function withRemainingQuota(
   if (!deps.features.isOn('quota', upstream)) return manifest
   const { principal } = call
   const counted = countedOf(description.tools)
-  const [complete, ...own] = await Promise.all([
+  const [serverQuota, ...toolQuotas] = await Promise.all([
     deps.features.remainingQuota(principal, upstream),
     ...description.tools.map(async (tool) =>
       counted.has(tool) && deps.features.isOn('quota', tool.upstream)
@@ -230,14 +229,14 @@ async function withRemainingQuota(
         : undefined,
     ),
   ])
-  if (!complete && own.every((each) => each === undefined)) return manifest
+  if (!serverQuota && toolQuotas.every((each) => each === undefined)) return manifest
   const { rate_limits: rates, tools } = manifest
-  const { of: _of, ...remaining } = complete ? quotaData(complete) : {}
+  const { of: _of, ...remaining } = serverQuota ? quotaData(serverQuota) : {}
   return {
     ...manifest,
     // The manifest has the tools of the description, in the same order.
-    tools: Array.isArray(tools) ? tools.map((tool: Json, at) => withQuota(tool, own[at])) : [],
-    ...(complete && { rate_limits: { ...(isObject(rates) && rates), ...remaining } }),
+    tools: Array.isArray(tools) ? tools.map((tool: Json, at) => withQuota(tool, toolQuotas[at])) : [],
+    ...(serverQuota && { rate_limits: { ...(isObject(rates) && rates), ...remaining } }),
   }
 }
 

@@ -306,7 +306,7 @@ function maskSchemaTexts(value: unknown, masker: Masker, depth: number): unknown
   )
 }
 
-/** Binary data that is text. */
+/** Masks binary data that decodes to text; other binary data stays as it is. */
 function maskBlob(blob: string, masker: Masker): string {
   const bytes = Buffer.from(blob, 'base64')
   if (!isUtf8(bytes)) return blob
@@ -333,7 +333,7 @@ function maskToFit(
   places: readonly Place[],
   schema: JsonSchema | undefined,
 ): Payload | undefined {
-  const check = schema && tolerantCheck(schema)
+  const check = schema && checkOrAccept(schema)
   const known = new Set(check?.(content.value).map(nameOf))
   const groups = grouped(places)
   for (let round = 0; round < MAX_ROUNDS; round++) {
@@ -380,7 +380,7 @@ function stepOf(step: string | number): string | null {
 }
 
 /** The check of a schema; a schema that cannot be enforced accepts everything. */
-function tolerantCheck(schema: JsonSchema): Check | undefined {
+function checkOrAccept(schema: JsonSchema): Check {
   const check = validator(schema)
   return (value) => {
     try {

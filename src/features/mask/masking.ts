@@ -2,8 +2,7 @@
 import type { Target } from '../../core/call.ts'
 import { isObject, readJson, elements, members } from '../../core/json/json.ts'
 import { type Step, parseSteps } from '../../core/json/path.ts'
-import { fits } from '../../core/text/pattern.ts'
-import { compilePattern, type Pattern } from '../../core/text/pattern.ts'
+import { fits, compilePattern, type Pattern } from '../../core/text/pattern.ts'
 
 /** A place whose value must be masked, and its possible replacements, the best first. */
 export interface Place {
@@ -197,7 +196,7 @@ function patternOf(source: string): Pattern {
 }
 
 /** Marks a value that is removed. */
-const REMOVED = Symbol('gone')
+const REMOVED = Symbol('removed')
 
 /** A place in a JSON value, and its new value. */
 interface Edit {

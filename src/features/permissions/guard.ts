@@ -2,12 +2,11 @@
 import { LRUCache } from 'lru-cache'
 import { type Call, listedTool, type Target } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
-import { GatewayError } from '../../core/error.ts'
+import { GatewayError, unknownPrompt, unknownResource, unknownTool } from '../../core/error.ts'
 import { isObject, elements, members } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { knownScopes } from '../../core/principal.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
-import { unknownPrompt, unknownResource, unknownTool } from '../../core/error.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { method } from '../../protocol/methods.ts'
 import {

@@ -7,9 +7,8 @@ import { Payload } from '../../core/payload.ts'
 import { knownScopes, scopeNameSchema } from '../../core/principal.ts'
 import { escapeHidden } from '../../core/text/escape.ts'
 import { fitting } from '../../core/text/pattern.ts'
-import { type Approval, createApprovals, type ApprovalRequest } from '../../records/approvals.ts'
-import type { SettingsOf } from '../feature.ts'
-import type { Services } from '../feature.ts'
+import { type Approval, type ApprovalRequest, Approvals } from '../../records/approvals.ts'
+import type { SettingsOf, Services } from '../feature.ts'
 import { readStrings } from './preflight.ts'
 import type { Granted, Sessions } from './sessions.ts'
 
@@ -230,7 +229,7 @@ const APPROVAL_TTL_MS = 3_600_000
 function createApprovalCheck(
   deps: Deps,
 ): (scopes: readonly string[], call: Call) => Promise<string | undefined> {
-  const approvals = createApprovals(deps.store, Date.now)
+  const approvals = new Approvals(deps.store, Date.now)
   return async (scopes, call) => {
     const draft = draftOf(scopes.toSorted(), call)
     const found = await approvals.use(draft)

@@ -36,7 +36,7 @@ export const provenance: Feature<Settings> = {
       hash: {
         type: 'boolean',
         default: false,
-        description: 'Whether every stamp contains a hash of the result. Receipts always have one.',
+        description: 'Whether every result is stamped, with a hash of its content. Receipts always have one.',
       },
       compat: {
         type: 'boolean',
@@ -55,8 +55,8 @@ export const provenance: Feature<Settings> = {
           withContents(result, call, { ...stampSettings, isRequested }),
         )
       if (method !== 'tools/call' || name === undefined) return undefined
-      const wording = settingOf(server(upstream)?.tools ?? {}, name, 'provenance')?.value
-      const configuredSource = wording && statedSource(wording)
+      const sourceSetting = settingOf(server(upstream)?.tools ?? {}, name, 'provenance')?.value
+      const configuredSource = sourceSetting && statedSource(sourceSetting)
       const own = [{ source: `${upstream}:${name}` }] as const
       const isAlways = stampSettings.always || stampSettings.hash || configuredSource !== undefined
       const defaultTarget = { server: upstream, isOutsideMeta: stampSettings.compat && stampSettings.always }
@@ -98,19 +98,19 @@ function stampResults(stamp: (result: Payload, call: Call, isRequested: boolean)
   }
 }
 
-/** The configured source takes precedence over the detected ones; of several sources only the first is then named. */
+/** A configured source replaces all detected ones; otherwise the configured version and location are added to each. */
 function withConfigured(
   detected: readonly Source[],
   configuredSource: ReturnType<typeof statedSource>,
   { result, call }: { readonly result: Payload; readonly call: Call },
 ): readonly Source[] {
   const { arguments: given } = call.params.fields
-  const wording = configuredSource({ args: isObject(given) ? given : {}, result: resultValue(result) })
+  const configured = configuredSource({ args: isObject(given) ? given : {}, result: resultValue(result) })
   const [first] = detected
   if (!first) return detected
-  return wording.source === undefined
-    ? detected.map((each) => ({ ...each, ...wording }))
-    : [{ ...first, ...wording }]
+  return configured.source === undefined
+    ? detected.map((each) => ({ ...each, ...configured }))
+    : [{ ...first, ...configured }]
 }
 
 /** Transformations by the features below, and their descriptions. */

@@ -14,8 +14,7 @@ import {
   RECEIPT_KEY,
   withoutExtension,
 } from '../../protocol/meta-keys.ts'
-import type { Feature } from '../feature.ts'
-import type { Services } from '../feature.ts'
+import type { Feature, Services } from '../feature.ts'
 import { ownStamp } from './stamp.ts'
 
 type Deps = Pick<Services, 'log' | 'invoker' | 'identity' | 'pages' | 'features'>

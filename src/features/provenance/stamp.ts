@@ -107,8 +107,8 @@ export function ownStamp(result: Payload): Fields | undefined {
 /** The server's claims about the source as JSON, always attributed to the server. */
 function claimsOf(places: readonly unknown[], server: string): string[] {
   const found = new Map<string, string>()
-  for (const claim of places.flatMap((locationPart) =>
-    Array.isArray(locationPart) ? locationPart.slice(0, MAX_CLAIMS) : [locationPart],
+  for (const claim of places.flatMap((place) =>
+    Array.isArray(place) ? place.slice(0, MAX_CLAIMS) : [place],
   )) {
     const fields = typeof claim === 'string' ? { source: claim } : claim
     if (!isObject(fields)) continue

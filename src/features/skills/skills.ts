@@ -8,9 +8,8 @@ import { within } from '../../core/time/waiting.ts'
 import { type SkillFile, skillName, skillOf, skillUri, stampOf } from '../../descriptions/formats/skill.ts'
 import type { ServerDescription } from '../../descriptions/model/description.ts'
 import { answered, pageOf } from '../builtin-tool.ts'
-import { introducing, describedList } from '../describing.ts'
-import type { Feature, BuiltinEntry } from '../feature.ts'
-import type { Services } from '../feature.ts'
+import { extendDiscover, describedList } from '../describing.ts'
+import type { Feature, BuiltinEntry, Services } from '../feature.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'invoker' | 'descriptions' | 'features'>
 
@@ -43,7 +42,7 @@ export const skills: Feature<Settings | false> = {
   schema: settingsSchema,
   create: (settings, deps) => {
     const relay = createRelay(deps)
-    const introduction = introducing(async ({ target: { upstream } }) =>
+    const discoverMiddleware = extendDiscover(async ({ target: { upstream } }) =>
       settings(upstream) === false ? undefined : { extensions: { [EXTENSION]: { directoryRead: false } } },
     )
     const context: SkillContext = { deps, relay, isListed: (upstream) => listedBy(settings(upstream)) }
@@ -54,7 +53,7 @@ export const skills: Feature<Settings | false> = {
         { path: `/skills/${self.name}/SKILL.md`, handle: readPage(deps) },
         { path: '/skills/*/SKILL.md', handle: readPage(deps) },
       ],
-      responseMiddleware: (method) => (method === 'server/discover' ? introduction : undefined),
+      responseMiddleware: (method) => (method === 'server/discover' ? discoverMiddleware : undefined),
     }
   },
 }

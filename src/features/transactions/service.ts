@@ -16,8 +16,7 @@ import {
   unknownTransaction,
 } from '../../records/transactions.ts'
 import { rollingBack, pendingSteps, retried } from '../../records/transitions.ts'
-import type { SettingsOf } from '../feature.ts'
-import type { Services } from '../feature.ts'
+import type { SettingsOf, Services } from '../feature.ts'
 import { createRollback, type Rollback, stepWork, WorkerIdentity } from './rollback.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'>

@@ -3,7 +3,7 @@ import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError, asGatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { asCalled } from '../../core/judgement/judge.ts'
-import { isTaskAccepted } from '../../core/failure.ts'
+import { hasForeignMessage, isTaskAccepted } from '../../core/failure.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
 import { settingOf } from '../../core/settings.ts'
@@ -23,6 +23,7 @@ import { fromStoredPrincipal } from '../../records/principal.ts'
 import type { Step, Transaction } from '../../records/transactions.ts'
 import {
   pendingSteps,
+  stepResumed,
   stepWaiting,
   stepStarted,
   ID_TAKEN,
@@ -33,9 +34,8 @@ import {
 } from '../../records/transitions.ts'
 import type { Services } from '../feature.ts'
 import { howToConfigure, howToPivot, noUndo } from '../missing-undo.ts'
-import { readId } from './service.ts'
+import { readId, type TransactionService, keyFor, requireIdempotency, rollBack } from './service.ts'
 import { quiescent, stepWork } from './rollback.ts'
-import { type TransactionService, keyFor, requireIdempotency, rollBack } from './service.ts'
 import { withStep } from './shapes.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'>
@@ -101,7 +101,7 @@ async function tryToStart(
   const isToBeUndoable = kind === 'write' && service.settings(call.target.upstream).uncompensable === 'reject'
   const open = openStep(call, transaction)
   if (open) {
-    await repository.change(key, stepWaiting(open.id, worker.id))
+    await repository.change(key, stepResumed(open.id, worker.id))
     return { step: open, isToBeUndoable }
   }
   const now = Date.now()
@@ -109,11 +109,11 @@ async function tryToStart(
   const id = requestedId ?? nextFreeId(transaction)
   const about = { upstream, tool, kind, runner: worker.id }
   const step: Step = { id, deed: newActionKey(now), ...about, status: 'pending' }
-  const move = stepStarted(step, { maxSteps: limits.max_steps, now })
+  const transition = stepStarted(step, { maxSteps: limits.max_steps, now })
   // A refusal because of the transaction's state takes precedence over one because of the tool.
-  move(transaction)
+  transition(transaction)
   if (isToBeUndoable) await mustBeUndoable(call, fromStoredPrincipal(transaction.principal), deps)
-  service.reaper.track(key, await repository.change(key, move))
+  service.reaper.track(key, await repository.change(key, transition))
   return { step, isToBeUndoable }
 }
 
@@ -299,7 +299,7 @@ async function inputRequested(
     await durable(repository.change(key, stepRemoved(step.id, Date.now())))
     return outcome
   }
-  await durable(repository.change(key, stepWaiting(step.id, undefined)))
+  await durable(repository.change(key, stepWaiting(step.id)))
   return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: step.id } }
 }
 
@@ -344,13 +344,10 @@ function reasonOf(cause: Payload | GatewayError, call: Call, { deps }: Transacti
   const annotation = deps.features.explained(cause, call)
   if (annotation) return annotation
   if (!(cause instanceof GatewayError)) return new GatewayError('UPSTREAM_ERROR', TOOL_FAILED).data
-  if (!foreignCodes.has(cause.code) && !cause.extra.relayed) return cause.data
+  if (!hasForeignMessage(cause.code) && !cause.extra.relayed) return cause.data
   const { category } = cause
   return new GatewayError(cause.code, TOOL_FAILED, { category }).data
 }
-
-/** Codes whose message may contain text of a server or of the system. */
-const foreignCodes: ReadonlySet<string> = new Set(['UPSTREAM_ERROR', 'SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN'])
 
 /** The error of a step that may still have taken effect. */
 function withUnknownOutcome({ code, message }: ErrorData): ErrorData {

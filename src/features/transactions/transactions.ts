@@ -13,10 +13,10 @@ import {
 } from '../../records/transactions.ts'
 import { newTransaction, committed } from '../../records/transitions.ts'
 import { asTool } from '../builtin-tool.ts'
-import type { Feature, Reserved, BuiltinTool } from '../feature.ts'
-import type { Services } from '../feature.ts'
-import { MAX_ID_LENGTH, readId } from './service.ts'
+import type { Feature, Reserved, BuiltinTool, Services } from '../feature.ts'
 import {
+  MAX_ID_LENGTH,
+  readId,
   createTransactionService,
   type Settings,
   settingsSchema,

@@ -16,8 +16,7 @@ import {
 import { settingOf } from '../../core/settings.ts'
 import { withKeyArgument } from '../../core/tool-call.ts'
 import { hasIdempotencyKey, idempotencyKeyOf } from '../../protocol/meta-keys.ts'
-import type { Feature } from '../feature.ts'
-import type { Services } from '../feature.ts'
+import type { Feature, Services } from '../feature.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'features'>
 

@@ -10,8 +10,7 @@ import type { AuditSettings } from '../../core/settings.ts'
 import { self } from '../../core/identity.ts'
 import { isVendorRequest } from '../../protocol/methods.ts'
 import { Anchor, type Anchors } from './anchor.ts'
-import { AuditFile } from './file.ts'
-import { encodeLine, type Head } from './file.ts'
+import { AuditFile, encodeLine, type Head } from './file.ts'
 import { type Ending, displayName } from '../ending.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -295,7 +294,7 @@ function opened(settings: AuditSettings): AuditFile {
     return AuditFile.open(settings)
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause)
-    const message = `the audit log ${settings.file} cannot be written, so the command was not run: ${reason}`
+    const message = `the audit log ${settings.file} cannot be written, so nothing was changed: ${reason}`
     throw new Error(message, { cause })
   }
 }

@@ -19,7 +19,7 @@ import { basename, dirname, join } from 'node:path'
 import { faultOf, type Head, NO_PAGE, type Tree } from './pages.ts'
 
 // Checks that a file is an intact LMDB database (data format 2) before the library maps it into memory: there, a torn
-// or overwritten file would end the process or silently lose durable data. All pages in use are walked: each is used
+// or overwritten file would end the process or silently lose critical data. All pages in use are walked: each is used
 // once, is of the expected kind, in key order, and counted by the meta pages; no free page is in use; and each value
 // matches its checksum.
 

@@ -34,7 +34,7 @@ const RECHECK_DELAY_MS = 100
 export type Base = RootDatabase<string, string>
 
 /**
- * Opens the database of a folder. A missing database is created, unless it `isAwaited`: then durable data has to be
+ * Opens the database of a folder. A missing database is created, unless it `isAwaited`: then critical data has to be
  * there. @throws if it cannot be used
  */
 export async function openDatabase(directory: string, isAwaited: boolean): Promise<Base> {

@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import type { Log } from '../../core/log.ts'
 import { MemoryStore } from '../memory.ts'
-import { isDurableKey, Sentinel } from '../sentinel.ts'
+import { isCriticalKey, Sentinel } from '../sentinel.ts'
 import {
   type RateLimitWindow,
   type StoreEntry,
@@ -112,7 +112,7 @@ export class LmdbStore implements PortableStore {
 
   async put(key: string, value: string, ttl: number): Promise<void> {
     const parts = this.#parts ?? (await this.#requireOpen())
-    this.#noteDurable(parts, key, ttl)
+    this.#noteCritical(parts, key, ttl)
     await this.#write(parts, { key, value: this.#encode(key, value, ttl), version: newVersion() })
   }
 
@@ -121,9 +121,9 @@ export class LmdbStore implements PortableStore {
     for (;;) {
       const found = this.#find(parts, key)
       if (found && found.until > this.#clock()) return found.text
-      if (this.#damage !== undefined && isDurableKey(key)) throw unavailable(this.#damage)
+      if (this.#damage !== undefined && isCriticalKey(key)) throw unavailable(this.#damage)
       const before = found?.version ?? null
-      this.#noteDurable(parts, key, ttl)
+      this.#noteCritical(parts, key, ttl)
       const write = { key, value: this.#encode(key, value, ttl), version: newVersion(), before }
       if (await this.#write(parts, write)) return undefined
     }
@@ -131,7 +131,7 @@ export class LmdbStore implements PortableStore {
 
   async compareAndSwap(key: string, before: string, value: string, ttl: number): Promise<boolean> {
     const parts = this.#parts ?? (await this.#requireOpen())
-    this.#noteDurable(parts, key, ttl)
+    this.#noteCritical(parts, key, ttl)
     return this.#change(parts, key, before, () => ({ value: this.#encode(key, value, ttl) }))
   }
 
@@ -300,9 +300,9 @@ export class LmdbStore implements PortableStore {
     return isDone
   }
 
-  /** Records in the sentinel that durable data is about to be written. */
-  #noteDurable({ id }: OpenStore, key: string, ttl: number): void {
-    if (isDurableKey(key)) this.#sentinel.note(id, this.#clock() + ttl, this.#clock())
+  /** Records in the sentinel that critical data is about to be written. */
+  #noteCritical({ id }: OpenStore, key: string, ttl: number): void {
+    if (isCriticalKey(key)) this.#sentinel.note(id, this.#clock() + ttl, this.#clock())
   }
 
   /** Changes the current value, if it equals `before` or `before` is undefined. */

@@ -27,9 +27,9 @@ const MAX_BATCH = { writes: 256, bytes: 4 * 1024 * 1024 }
  * A batch is closed after so many turns of the event loop without a further write, and after at most so many
  * milliseconds. A commit costs as much as twenty of its writes, so calls that are just being read should join.
  */
-const GATHER_WAIT = { quiet: 5, maxBytes: 2 }
-/** The space a write needs besides its value: the copied pages on the path to it. */
+const GATHER_WAIT = { quietTurns: 5, maxMs: 2 }
 const PAGE_BYTES = 4096
+/** The space a write needs besides its value: the copied pages on the path to it. */
 const WRITE_OVERHEAD_BYTES = 3 * PAGE_BYTES
 const BATCH_OVERHEAD_BYTES = 16 * PAGE_BYTES
 /** How much free space a store that was full needs before it accepts writes again. */
@@ -51,11 +51,11 @@ export class Writer {
 
   constructor(
     database: Database<string, string>,
-    room: FileSpace,
+    space: FileSpace,
     onProblem: (problem: string | undefined) => void,
   ) {
     this.#database = database
-    this.#space = room
+    this.#space = space
     this.#onProblem = onProblem
   }
 
@@ -95,9 +95,9 @@ export class Writer {
 
   /** Waits briefly for further writes. */
   async #gather(): Promise<void> {
-    const end = performance.now() + GATHER_WAIT.maxBytes
+    const end = performance.now() + GATHER_WAIT.maxMs
     let quiet = 0
-    while (quiet < GATHER_WAIT.quiet && performance.now() < end) {
+    while (quiet < GATHER_WAIT.quietTurns && performance.now() < end) {
       const before = this.#queue.length
       await new Promise(setImmediate)
       quiet = this.#queue.length > before ? 0 : quiet + 1
@@ -287,7 +287,7 @@ export class FileSpace {
     return usedPages(stats) * stats.pageSize
   }
 
-  /** Ensures space for so many bytes; removals may exceed the limit. @throws NoRoom */
+  /** Ensures space for so many bytes; removals may exceed the limit. @throws OutOfSpace */
   reserve(bytes: number, isRemoval: boolean): void {
     const isKnown = bytes <= this.#remaining && performance.now() - this.#checkedAt < STATS_STALE_MS
     if (!isKnown) this.#remaining = this.#ensure(bytes, isRemoval)

@@ -170,7 +170,7 @@ end
 return reply
 `)
 
-/** The script's arguments: limit, window and direction of each window, and whether tokens are taken. */
+/** The script's arguments: limit, length and direction of each window, and whether tokens are taken. */
 export function takeArguments(
   buckets: readonly RateLimitWindow[],
   what: 'takeTokens' | 'peekTokens',

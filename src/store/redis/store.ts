@@ -8,7 +8,7 @@ import { GatewayError } from '../../core/error.ts'
 import type { Log } from '../../core/log.ts'
 import type { Secret } from '../../core/text/secret.ts'
 import { MemoryStore } from '../memory.ts'
-import { type DurableRecord, Sentinel, ACCEPT_HINT, isDurableKey } from '../sentinel.ts'
+import { type SentinelRecord, Sentinel, ACCEPT_HINT, isCriticalKey } from '../sentinel.ts'
 import type { RateLimitWindow, StoreEntry, PortableStore, TokenGrant } from '../store.ts'
 import {
   PREFIX,
@@ -39,8 +39,8 @@ const GENERATION_KEY = `${PREFIX}generation`
 class RedisGeneration {
   readonly #sentinel: Sentinel
   #known: string | undefined
-  /** The durable data recorded before this process started. */
-  #recorded: DurableRecord | undefined
+  /** The critical data recorded before this process started. */
+  #recorded: SentinelRecord | undefined
   #loss: string | undefined
   #lostAt = 0
 
@@ -49,7 +49,7 @@ class RedisGeneration {
     this.#recorded = sentinel.read(Date.now())
   }
 
-  /** Why durable data is missing; undefined while it is there. */
+  /** Why critical data is missing; undefined while it is there. */
   get loss(): string | undefined {
     return this.#loss
   }
@@ -63,7 +63,7 @@ class RedisGeneration {
     return this.#known !== undefined
   }
 
-  /** Stores an id, unless there is one or durable data is missing. */
+  /** Stores an id, unless there is one or critical data is missing. */
   async ensureId(client: RedisClientType): Promise<void> {
     await this.check(client)
     if (this.#known !== undefined || this.#loss !== undefined) return
@@ -71,7 +71,7 @@ class RedisGeneration {
     await this.check(client)
   }
 
-  /** Records that durable data with the given TTL, in milliseconds, is about to be written. */
+  /** Records that critical data with the given TTL, in milliseconds, is about to be written. */
   note(ttl: number): void {
     const now = Date.now()
     if (this.#known !== undefined) this.#sentinel.note(this.#known, now + ttl, now)
@@ -146,7 +146,7 @@ export class RedisStore implements PortableStore {
   /** Redis responds but refuses writes: it is full, or a read-only replica. */
   #isRefusing = false
   #watching: NodeJS.Timeout | undefined
-  /** Why durable data might get lost. */
+  /** Why critical data might get lost. */
   #hazard: string | undefined
   readonly #generation: RedisGeneration
   #isReply: (error: unknown) => boolean = () => false
@@ -192,19 +192,19 @@ export class RedisStore implements PortableStore {
   }
 
   async put(key: string, value: string, ttl: number): Promise<void> {
-    await this.#noteDurable(key, ttl)
+    await this.#noteCritical(key, ttl)
     await this.#run(putScript, keysOf(key), [key, value, roundTtl(ttl)])
   }
 
   async setIfAbsent(key: string, value: string, ttl: number): Promise<string | undefined> {
-    if (this.#hazard !== undefined && isDurableKey(key)) throw refused(new Error(this.#hazard))
-    await this.#noteDurable(key, ttl)
+    if (this.#hazard !== undefined && isCriticalKey(key)) throw refused(new Error(this.#hazard))
+    await this.#noteCritical(key, ttl)
     const found = await this.#run(setIfAbsentScript, keysOf(key), [key, value, roundTtl(ttl)])
     return typeof found === 'string' ? found : undefined
   }
 
   async compareAndSwap(key: string, before: string, value: string, ttl: number): Promise<boolean> {
-    await this.#noteDurable(key, ttl)
+    await this.#noteCritical(key, ttl)
     return (await this.#run(compareAndSwapScript, keysOf(key), [key, value, roundTtl(ttl), before])) === 1
   }
 
@@ -340,8 +340,8 @@ export class RedisStore implements PortableStore {
     this.#report(before, this.#generation.loss)
   }
 
-  async #noteDurable(key: string, ttl: number): Promise<void> {
-    if (!isDurableKey(key)) return
+  async #noteCritical(key: string, ttl: number): Promise<void> {
+    if (!isCriticalKey(key)) return
     if (!this.#generation.hasId) await this.#execute((client) => this.#generation.ensureId(client))
     this.#generation.note(ttl)
   }
@@ -408,7 +408,7 @@ export class RedisStore implements PortableStore {
     const before = this.#hazard
     this.#hazard =
       policy !== 'noeviction' && isBounded
-        ? `Redis may evict durable data (maxmemory-policy ${policy}): set maxmemory-policy to noeviction`
+        ? `Redis may evict critical data (maxmemory-policy ${policy}): set maxmemory-policy to noeviction`
         : undefined
     this.#report(before, this.#hazard)
   }

@@ -114,10 +114,10 @@ export function createOAuthCallbackHandler({
       return upstream
     },
     document: () => {
-      const baseUrl = site()
-      return baseUrl?.document === undefined
+      const gatewaySite = site()
+      return gatewaySite?.document === undefined
         ? undefined
-        : { client_id: baseUrl.document, ...clientMetadata(baseUrl, 'none') }
+        : { client_id: gatewaySite.document, ...clientMetadata(gatewaySite, 'none') }
     },
   }
 }

@@ -125,9 +125,9 @@ export function createSignIns(options: Options): SignIns {
         if (oauthError(error) === 'invalid_client') await forgetClient(server, redirectUri, vault)
         throw error
       })
-      const request = Array.isArray(record.scopes) ? record.scopes.map(String) : []
+      const requestedScopes = Array.isArray(record.scopes) ? record.scopes.map(String) : []
       // RFC 6749 §5.1: omitted scopes are equal to the requested ones.
-      const scopes = granted.scope === undefined ? request : words(granted.scope)
+      const scopes = granted.scope === undefined ? requestedScopes : words(granted.scope)
       const from = { issuer: server.issuer, client, redirectUri, resource: named }
       await grants.keep(principal, { ...granted, ...from, scopes })
       pending?.resolve()
@@ -146,9 +146,9 @@ function checkPkce(server: AuthorizationServer): void {
 }
 
 function scopesOf({ scopes }: Options, issuer: Issuer, wanted: readonly string[]): readonly string[] {
-  const request = new Set([...(scopes.length > 0 ? scopes : issuer.scopes), ...wanted])
-  if (issuer.server.scopes_supported?.includes('offline_access')) request.add('offline_access')
-  return [...request]
+  const requested = new Set([...(scopes.length > 0 ? scopes : issuer.scopes), ...wanted])
+  if (issuer.server.scopes_supported?.includes('offline_access')) requested.add('offline_access')
+  return [...requested]
 }
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {

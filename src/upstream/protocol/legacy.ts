@@ -213,7 +213,7 @@ export class LegacyConnection implements UpstreamConnection {
   /** If the transport does not attribute server requests to calls, calls that accept input requests take turns. */
   #needsTurn({ call }: UpstreamCall): boolean {
     if (!this.#canBeAsked || !method(call.method).asks) return false
-    return this.#transport?.hasProvenance !== true || this.#correlator.isAmbiguous
+    return this.#transport?.hasProvenance !== true || this.#correlator.sendsUnattributed
   }
 
   async #takeTurn(working: UpstreamCall, goesOn = false): Promise<Release> {

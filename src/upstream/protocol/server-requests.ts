@@ -84,16 +84,16 @@ export class ServerRequestHandler {
   ): Promise<InputResponse | undefined> {
     const found = await this.#options.correlator.find(question, about, this.#options.listeners())
     if (!found) return undefined
-    const { active, isAmbiguous: isGuess } = found
+    const { active, isAmbiguous } = found
     // While this caller responds, another call may proceed.
     active.pause()
     const answer = await active.working.requestInput(question, {
       withdrawn: controller.signal,
-      isAmbiguous: isGuess,
+      isAmbiguous,
     })
     await active.resume()
     // The call it belonged to has ended, so the server does not wait for a response.
-    if (!answer && !isGuess) controller.abort()
+    if (!answer && !isAmbiguous) controller.abort()
     return answer || controller.signal.aborted ? answer : this.#ask(question, about, controller)
   }
 }
@@ -182,21 +182,21 @@ interface Found {
   readonly isAmbiguous: boolean
 }
 
-/** The maximum number of requests that wait for a call to be asked through, and for how long in milliseconds. */
-const MAX_HELD = 10
-const MAX_HOLD_MS = 60_000
+/** The maximum number of requests postponed until there is a call they can belong to, and for how long, in milliseconds. */
+const MAX_POSTPONED = 10
+const MAX_POSTPONED_MS = 60_000
 
 /** Determines the call that a server's request belongs to. */
 export class RequestCorrelator {
   readonly #calls = new Registry<number, ActiveCall>()
   readonly #postponed = new Set<() => void>()
-  #isDoubtful = false
+  #sendsUnattributed = false
   /** The last id given to an expected call, which is not sent yet: sent requests have other ids. */
   #expected = 0
 
   /** Whether the server sends requests outside of a call's own stream. */
-  get isAmbiguous(): boolean {
-    return this.#isDoubtful
+  get sendsUnattributed(): boolean {
+    return this.#sendsUnattributed
   }
 
   begin(id: number, active: ActiveCall): void {
@@ -207,7 +207,7 @@ export class RequestCorrelator {
     if (this.#postponed.size > 0 && isAskable(active)) for (const go of this.#postponed) go()
   }
 
-  /** A call that is not sent yet can be asked through. */
+  /** A call that is not sent yet can already receive input requests of the server. */
   expect(active: ActiveCall): void {
     this.begin(--this.#expected, active)
   }
@@ -262,7 +262,7 @@ export class RequestCorrelator {
     const calls = this.#calls.values().filter(isAskable)
     const working = calls.filter((call) => !call.isWaiting)
     // Roots may be requested at any time; other requests belong to a call.
-    if (working.length > (question.method === 'roots/list' ? 1 : 0)) this.#isDoubtful = true
+    if (working.length > (question.method === 'roots/list' ? 1 : 0)) this.#sendsUnattributed = true
     const candidates = [working, calls, listeners.map(quiet)].find((item) => item.length > 0) ?? []
     const last = candidates.at(-1)
     if (!last || !candidates.every((candidate) => isSameClient(candidate, last))) return undefined
@@ -270,10 +270,10 @@ export class RequestCorrelator {
   }
 
   async #postpone(): Promise<void> {
-    if (this.#postponed.size >= MAX_HELD) return
+    if (this.#postponed.size >= MAX_POSTPONED) return
     const { promise, resolve } = Promise.withResolvers<void>()
     this.#postponed.add(resolve)
-    await Promise.race([promise, wait(MAX_HOLD_MS, undefined, { ref: false })])
+    await Promise.race([promise, wait(MAX_POSTPONED_MS, undefined, { ref: false })])
     this.#postponed.delete(resolve)
   }
 }
@@ -366,14 +366,14 @@ export class FairMutex {
 // line. It is unknown whether a server requests roots, so it gets a limited time.
 
 /** How long a server may take to request the roots, and a client to respond, in milliseconds. */
-const ASK_TIMEOUT_MS = 500
+const REQUEST_TIMEOUT_MS = 500
 const ANSWER_TIMEOUT_MS = 10_000
 /** How long a server may take to process the response, in milliseconds: it may check each folder. */
 const SETTLE_MS = 50
 
 /** The roots exchange of one session. */
 export class FirstRoots {
-  readonly #asked = Promise.withResolvers<void>()
+  readonly #requested = Promise.withResolvers<void>()
   /** Cancels the pending requests. */
   readonly #open = new Set<() => void>()
   readonly #answered = Promise.withResolvers<void>()
@@ -388,7 +388,7 @@ export class FirstRoots {
   /** The server requests roots; if the client does not respond in time, `expire` cancels the request. */
   requested(expire: () => void): void {
     this.#open.add(expire)
-    this.#asked.resolve()
+    this.#requested.resolve()
   }
 
   /** The request that `expire` cancels is complete. */
@@ -404,8 +404,11 @@ export class FirstRoots {
   }
 
   async #settle(): Promise<void> {
-    const isAsked = await Promise.race([this.#asked.promise.then(() => true), pause(ASK_TIMEOUT_MS)])
-    if (isAsked === true) {
+    const isRequested = await Promise.race([
+      this.#requested.promise.then(() => true),
+      pause(REQUEST_TIMEOUT_MS),
+    ])
+    if (isRequested === true) {
       const isAnswered = await Promise.race([
         this.#answered.promise.then(() => true),
         pause(ANSWER_TIMEOUT_MS),

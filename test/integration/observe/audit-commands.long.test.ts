@@ -85,7 +85,7 @@ test('a decision that cannot be recorded is not made', async () => {
   const { code, stdout, stderr } = await runCommand(['approvals', 'approve', id, '--config', other])
   expect([code, stdout]).toEqual([1, ''])
   expect(stderr).toMatch(
-    /^gatehouse: the audit log \S+audit\.jsonl cannot be written, so the command was not run: /,
+    /^gatehouse: the audit log \S+audit\.jsonl cannot be written, so nothing was changed: /,
   )
   expect((await call({ disk: 'a' }))['isError']).toBe(true)
   expect(readdirSync(join(folder, 'audit.jsonl'))).toEqual([])

@@ -103,7 +103,7 @@ const states: readonly State[] = [
     mend: (redis) => redis.tell('CONFIG SET maxmemory 0'),
   },
   {
-    what: 'may evict durable data',
+    what: 'may evict critical data',
     lose: async (redis) => {
       await redis.tell('CONFIG SET maxmemory 100mb')
       await redis.tell('CONFIG SET maxmemory-policy volatile-lru')

@@ -123,10 +123,7 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
 
   test('undoes nothing twice', async () => {
     const again = await undo('--since', '5m', '--yes', '--upstream', 'graph')
-    expect([again.code, again.stdout]).toEqual([
-      0,
-      'There are no actions in that time that are not undone.\n',
-    ])
+    expect([again.code, again.stdout]).toEqual([0, 'No actions to undo in that time.\n'])
     const left = await undo('--since', '5m', '--json')
     expect(JSON.parse(left.stdout)).toMatchObject({ deeds: [{ tool: 'write_file', undo: 'not_at_all' }] })
   })
@@ -156,7 +153,7 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
     const other = await undo('--since', '5m', '--session', 'other', '--dry-run')
     const before = await undo('--since', '2h', '--until', '1h', '--dry-run')
     for (const { code, stdout } of [other, before])
-      expect([code, stdout]).toEqual([0, 'There are no actions in that time that are not undone.\n'])
+      expect([code, stdout]).toEqual([0, 'No actions to undo in that time.\n'])
   })
 
   test.each([

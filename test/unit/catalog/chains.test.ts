@@ -8,7 +8,7 @@ it('the chain of a target is cached, except under a name of client-controlled le
   const compiled: string[] = []
   const { handle } = createCatalog({
     upstreams: new Map([['one', async () => ({ kind: 'result', result: Payload.of({}) }) as const]]),
-    policies: ({ name = '' }) => {
+    middlewares: ({ name = '' }) => {
       compiled.push(name)
       return []
     },
@@ -40,7 +40,7 @@ it('the capabilities of a server are requested without the state of the call the
         },
       ],
     ]),
-    policies: () => [],
+    middlewares: () => [],
     viewMiddleware: () => [],
     observe: (next) => next,
     isAggregate: true,

@@ -9,7 +9,7 @@ const upstreams = new Map([
 const works = { isNeeded: true, works: () => true }
 
 it('C210 readiness reports each part and is true while calls can be served', async () => {
-  expect(await readiness({ isWarm: true, upstreams, probes: { jwks: works } })).toEqual({
+  expect(await readiness({ hasStarted: true, upstreams, probes: { jwks: works } })).toEqual({
     isReady: true,
     checks: { upstreams: { a: 'ok', b: 'failing', c: 'starting' }, jwks: 'ok' },
   })
@@ -19,16 +19,16 @@ it('C210 readiness is false until each server was tried, without servers, and wi
   const none = new Map([['b', { problem: 'gone' }]])
   const fails = { isNeeded: true, works: () => Promise.reject(new Error('no')) }
   const parts = [
-    { isWarm: false, upstreams, probes: {} },
-    { isWarm: true, upstreams: none, probes: {} },
-    { isWarm: true, upstreams, probes: { jwks: fails } },
+    { hasStarted: false, upstreams, probes: {} },
+    { hasStarted: true, upstreams: none, probes: {} },
+    { hasStarted: true, upstreams, probes: { jwks: fails } },
   ]
   for (const each of parts) expect(await readiness(each)).toMatchObject({ isReady: false })
 })
 
 it('readiness is true without an optional part', async () => {
   const store = { isNeeded: false, works: () => false }
-  expect(await readiness({ isWarm: true, upstreams, probes: { store } })).toMatchObject({
+  expect(await readiness({ hasStarted: true, upstreams, probes: { store } })).toMatchObject({
     isReady: true,
     checks: { store: 'failing' },
   })
@@ -36,7 +36,7 @@ it('readiness is true without an optional part', async () => {
 
 it('C211 readiness does not reveal why a part fails', async () => {
   const jwks = { isNeeded: true, works: () => Promise.reject(new Error('secret')) }
-  expect(JSON.stringify(await readiness({ isWarm: true, upstreams, probes: { jwks } }))).not.toMatch(
+  expect(JSON.stringify(await readiness({ hasStarted: true, upstreams, probes: { jwks } }))).not.toMatch(
     /secret|ECONN|postgres/,
   )
 })

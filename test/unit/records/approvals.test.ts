@@ -3,10 +3,9 @@ import { beforeEach, describe, expect, it } from 'vitest'
 import {
   mayDecide,
   type Approval,
-  type Approvals,
-  createApprovals,
   type Decision,
   type ApprovalRequest,
+  Approvals,
 } from '../../../src/records/approvals.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 
@@ -35,8 +34,8 @@ let elsewhere: Approvals
 beforeEach(() => {
   now = 1_000_000
   store = new MemoryStore(() => now)
-  approvals = createApprovals(store, () => now)
-  elsewhere = createApprovals(store, () => now)
+  approvals = new Approvals(store, () => now)
+  elsewhere = new Approvals(store, () => now)
 })
 
 async function decided(
@@ -267,7 +266,7 @@ it('a call never runs more often or with fewer approvals than required', async (
       fc.array(step, { maxLength: 12 }),
       fc.integer({ min: 1, max: 3 }),
       async (steps, needed) => {
-        const ours = createApprovals(new MemoryStore(() => now), () => now)
+        const ours = new Approvals(new MemoryStore(() => now), () => now)
         const own = { ...others, needed }
         const { approval } = await ours.request(own)
         let runs = 0

@@ -9,6 +9,7 @@ import {
   compensated,
   rolledBack,
   rollingBack,
+  stepResumed,
   stepWaiting,
   stepStarted,
   stepEnded,
@@ -20,7 +21,7 @@ import {
 import {
   type CompensationStatus,
   hasEnded,
-  type Move,
+  type Transition,
   needsAttention,
   type Step,
   type Transaction,
@@ -58,12 +59,14 @@ const results: fc.Arbitrary<CompensationStatus> = fc
       : { step: id, status: 'compensated' }
   })
 
-const moves: fc.Arbitrary<readonly [string, Move]> = fc.oneof(
+const moves: fc.Arbitrary<readonly [string, Transition]> = fc.oneof(
   fc.tuple(ids, now).map(([id, at]) => ['begin', stepStarted(step(id), { maxSteps: 2, now: at })] as const),
   fc.tuple(ids, ends, now).map(([id, end, at]) => ['end', stepEnded(id, end, at)] as const),
   fc.tuple(ids, now).map(([id, at]) => ['lose', stepLost(step(id), at)] as const),
   fc.tuple(ids, now).map(([id, at]) => ['remove', stepRemoved(id, at)] as const),
-  fc.tuple(ids, fc.option(who, { nil: undefined })).map(([id, by]) => ['ask', stepWaiting(id, by)] as const),
+  fc
+    .tuple(ids, fc.option(who, { nil: undefined }))
+    .map(([id, by]) => ['ask', by === undefined ? stepWaiting(id) : stepResumed(id, by)] as const),
   now.map((at) => ['commit', committed(at)] as const),
   fc.constant(['roll back', rollingBack('why')] as const),
   fc
@@ -130,7 +133,7 @@ describe('transitions of a transaction', () => {
   })
 })
 
-function made(move: Move, before: Transaction): Transaction {
+function made(move: Transition, before: Transaction): Transaction {
   try {
     return move(before)
   } catch (thrown) {

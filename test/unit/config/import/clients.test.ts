@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { importClients } from '../../../../src/config/import/clients.ts'
-import { readJsonc } from '../../../../src/config/import/clients.ts'
+import { importClients, readJsonc } from '../../../../src/config/import/clients.ts'
 import { loadSettings } from '../../../../src/config/load.ts'
 import { ConfigError } from '../../../../src/config/problem.ts'
 import { features } from '../features.ts'

@@ -35,13 +35,13 @@ describe('changes of an input schema', () => {
     ['a removed type', { type: ['string', 'null'] }, text, 'major  type: fewer than before'],
     ['an additional type', text, { type: ['string', 'null'] }, 'minor  type: more than before'],
     ['integer instead of number', { type: 'number' }, { type: 'integer' }, 'major  type: fewer than before'],
-    ['a different type', text, { type: 'number' }, 'major  type: some came, some went'],
+    ['a different type', text, { type: 'number' }, 'major  type: some were added, some removed'],
     ['a removed enum value', { enum: ['a', 'b'] }, { enum: ['a'] }, 'major  values: fewer than before'],
     ['an additional enum value', { enum: ['a'] }, { enum: ['a', 'b'] }, 'minor  values: more than before'],
     ['a tighter bound', { maximum: 5 }, { maximum: 4 }, 'major  maximum is tighter'],
     ['a looser bound', { minLength: 5 }, { minLength: 4 }, 'minor  minLength is looser'],
-    ['a pattern', {}, { pattern: 'a' }, 'major  pattern is asked for'],
-    ['a different pattern', { pattern: 'b' }, { pattern: 'a' }, 'major  pattern is another'],
+    ['a pattern', {}, { pattern: 'a' }, 'major  has a new pattern'],
+    ['a different pattern', { pattern: 'b' }, { pattern: 'a' }, 'major  has a different pattern'],
     [
       'additional properties that become forbidden',
       object(),
@@ -55,12 +55,12 @@ describe('changes of an input schema', () => {
       'minor  may have additional members',
     ],
     ['a different default', { default: 1 }, { default: 2 }, 'major  has another default'],
-    ['an unknown keyword', {}, { if: { const: 1 } }, 'major  if is another'],
+    ['an unknown keyword', {}, { if: { const: 1 } }, 'major  has a different if'],
     [
       'items of a different type',
       { items: text },
       { items: { type: 'null' } },
-      'major [] type: some came, some went',
+      'major [] type: some were added, some removed',
     ],
     [
       'an additional alternative',
@@ -102,7 +102,7 @@ describe('changes of an output schema', () => {
       'undescribed members',
       object({ additionalProperties: false }),
       object(),
-      'minor  additionalProperties is another',
+      'minor  has a different additionalProperties',
     ],
   ])('the change is reported: %s', (_name, before, after, line) => {
     expect(told(before, after, 'output')).toEqual([line])

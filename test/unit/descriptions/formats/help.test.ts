@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { errorCodes, GatewayError, isErrorCode } from '../../../../src/core/error.ts'
-import { agentBriefing } from '../../../../src/descriptions/formats/briefing.ts'
+import { agentBriefing, llmsText } from '../../../../src/descriptions/formats/briefing.ts'
 import { helpOf, helpText, sectionKeys } from '../../../../src/descriptions/formats/help.ts'
-import { llmsText } from '../../../../src/descriptions/formats/briefing.ts'
 import { fullFront, describedServer, describedServers } from '../../../support/described-server.ts'
 
 const create = {

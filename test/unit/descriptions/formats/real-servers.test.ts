@@ -5,7 +5,12 @@ import { parse } from 'yaml'
 import { isObject } from '../../../../src/core/json/json.ts'
 import { validator } from '../../../../src/core/schema/schema.ts'
 import { Secret } from '../../../../src/core/text/secret.ts'
-import { agentBriefing, agentPrompt } from '../../../../src/descriptions/formats/briefing.ts'
+import {
+  agentBriefing,
+  agentPrompt,
+  llmsFullText,
+  llmsText,
+} from '../../../../src/descriptions/formats/briefing.ts'
 import {
   completedAnnotations,
   completedDescription,
@@ -14,7 +19,6 @@ import {
 import { resourceObject, serverObject, toolObject } from '../../../../src/descriptions/formats/dashdash.ts'
 import { examplesOf } from '../../../../src/descriptions/model/parameters.ts'
 import { helpOf, helpText } from '../../../../src/descriptions/formats/help.ts'
-import { llmsFullText, llmsText } from '../../../../src/descriptions/formats/briefing.ts'
 import { manifestOf } from '../../../../src/descriptions/formats/manifest.ts'
 import { authNotice, headersNotice } from '../../../../src/descriptions/sections/practices.ts'
 import type { ServerDescription } from '../../../../src/descriptions/model/description.ts'

@@ -6,7 +6,7 @@ import { createOperator } from '../../../../src/downstream/pages/visitors.ts'
 import { loadSettings } from '../../../../src/config/load.ts'
 import type { ApprovalStep } from '../../../../src/core/events.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
-import { createApprovals, type ApprovalRequest } from '../../../../src/records/approvals.ts'
+import { type ApprovalRequest, Approvals } from '../../../../src/records/approvals.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { type Json, parse } from '../../../support/server/json.ts'
 import { silentLog } from '../../../support/silent-log.ts'
@@ -55,7 +55,7 @@ function site(config: Json = byPassword): Site {
   const app = new Hono<{ Bindings: HttpBindings }>()
   let now = 1_000_000
   const store = new MemoryStore(() => now)
-  const approvals = createApprovals(store, () => now)
+  const approvals = new Approvals(store, () => now)
   const operator = createOperator(() => now)
   const steps: ApprovalStep[] = []
   const enter = async ({ env }: { env: HttpBindings }): Promise<{ id: string }> => {

@@ -5,7 +5,7 @@ import { Payload } from '../../../../src/core/payload.ts'
 import type { Principal } from '../../../../src/core/principal.ts'
 import type { ToolSettings, UpstreamSettings } from '../../../../src/core/settings.ts'
 import { confirm } from '../../../../src/features/confirm/confirm.ts'
-import { type Approvals, createApprovals } from '../../../../src/records/approvals.ts'
+import { Approvals } from '../../../../src/records/approvals.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { featureDeps, type ServiceStubs, withTool } from '../../../support/feature-deps.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
@@ -115,7 +115,7 @@ export function bench(given: Given = {}): Bench {
   }
   const handle = policy ? policy(next) : next
   return {
-    approvals: createApprovals(store, Date.now),
+    approvals: new Approvals(store, Date.now),
     served,
     signed,
     isWrapped: policy !== undefined,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createApprovals } from '../../../../src/records/approvals.ts'
+import { Approvals } from '../../../../src/records/approvals.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { permissionBench } from '../../../support/permission-bench.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
@@ -15,7 +15,7 @@ function bench() {
   })
   const negotiate = (requested: readonly string[], who = principal) =>
     ask('permissions/negotiate', { requested_scopes: requested }, { principal: who })
-  return { negotiate, approvals: createApprovals(store, Date.now) }
+  return { negotiate, approvals: new Approvals(store, Date.now) }
 }
 
 describe('a scope that requires approval', () => {
