@@ -191,8 +191,7 @@ function compareNamed(key: string, before: unknown, after: unknown, place: Place
   const isMeaning = key === 'patternProperties' || key === 'dependentSchemas'
   return [...new Set([...one.keys(), ...other.keys()])].toSorted().flatMap((name) => {
     const inside = at(place, `${key}/${name}`)
-    if (!one.has(name))
-      return [isMeaning ? fewer(inside, 'was added') : change('minor', inside, 'was added')]
+    if (!one.has(name)) return [isMeaning ? fewer(inside, 'was added') : change('minor', inside, 'was added')]
     if (!other.has(name)) return [change('major', inside, 'was removed')]
     return compare(one.get(name), other.get(name), inside)
   })

@@ -39,21 +39,19 @@ type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'identity' | 'pages' | 
 export function confirmationPolicy(context: ConfirmContext): Middleware {
   const { rule, deps, settings } = context
   return (next) => {
-    const decide = (originalCall: Call, knownEntry: Descriptor | undefined): Promise<Outcome> => {
-      const { call, host } = takeHostConfirmation(originalCall)
-      const listed = knownEntry ?? describeByName(call, deps)
-      const entry = listed && asCalled(listed, call)
-      return entry && needsConfirmation(rule, entry, call) ? confirmAndRun(call, entry, host) : next(call)
-    }
     const confirmAndRun = async (call: Call, entry: Descriptor, host: HostConfirmation): Promise<Outcome> => {
       const subject = confirmationRequestOf(call, entry, rule, context.server)
       const result = await confirmed(call, subject, host, context)
       return 'kind' in result ? result : runConfirmed(subject, result, { context, next })
     }
-    return async (call) => {
-      const isExempt = call.internal === 'read' || (call.internal === 'compensate' && !settings.rollbacks)
-      if (isExempt || neverNeedsConfirmation(rule, call)) return next(call)
-      return decide(call, listedTool(call))
+    return async (given) => {
+      const isExempt = given.internal === 'read' || (given.internal === 'compensate' && !settings.rollbacks)
+      if (isExempt || neverNeedsConfirmation(rule, given)) return next(given)
+      const tool = listedTool(given)
+      const { call, host } = takeHostConfirmation(given)
+      const listed = tool ?? describeByName(call, deps)
+      const entry = listed && asCalled(listed, call)
+      return entry && needsConfirmation(rule, entry, call) ? confirmAndRun(call, entry, host) : next(call)
     }
   }
 }
@@ -97,20 +95,20 @@ async function confirmed(
 ): Promise<Confirmed | Outcome> {
   const { rule, settings, deps, memory } = context
   const { call, digest } = subject
-  const slot = confirmStateOf(originalCall)
+  const state = confirmStateOf(originalCall)
   const now = Date.now()
-  if (slot?.kind === 'granted' && slot.digest === digest) {
-    await useOnce(slot.nonce, deps.store, STATE_TTL_MS)
-    return { grant: slot.grant, isFresh: false }
+  if (state?.kind === 'granted' && state.digest === digest) {
+    await useOnce(state.nonce, deps.store, STATE_TTL_MS)
+    return { grant: state.grant, isFresh: false }
   }
   // The rules may have changed in the meantime: what others have to approve, the caller cannot confirm.
-  if (slot?.kind === 'asked' && !rule.isOutOfBand) {
-    const { verdict, isChosen } = await readForm(originalCall, slot, { subject, store: deps.store, now })
-    if (verdict !== 'accept') throw declined(call, slot.nonce, { reason: verdict, by: call.principal.id })
-    const grant = { approval: slot.nonce, by: [call.principal.id], via: ['elicitation'], at: now }
+  if (state?.kind === 'asked' && !rule.isOutOfBand) {
+    const { verdict, isChosen } = await readForm(originalCall, state, { subject, store: deps.store, now })
+    if (verdict !== 'accept') throw declined(call, state.nonce, { reason: verdict, by: call.principal.id })
+    const grant = { approval: state.nonce, by: [call.principal.id], via: ['elicitation'], at: now }
     return { grant, isFresh: true, isChosen }
   }
-  // A step that cannot be undone is confirmed separately.
+  // Steps of transactions are confirmed separately: no remembered grant covers them.
   const isRecalled = rule.remember?.offer ? subject.offer !== undefined : rule.remember !== undefined
   const grant = isRecalled && !call.step ? await memory.recall(subject, rule) : undefined
   if (grant) return { grant, isFresh: false }
@@ -208,15 +206,15 @@ async function approvedByOthers(
   const { rule, settings, approvals, waiting } = context
   const { call } = subject
   const draft = approvalRequestOf(subject, rule, { kind: 'out_of_band', ttl: settings.approval_ttl })
-  const slot = confirmStateOf(originalCall)
-  const response = slot?.kind === 'opened' ? readUrl(originalCall) : 'accept'
-  if (slot?.kind === 'opened' && response !== 'accept')
-    throw declined(call, slot.approval, { reason: response, by: call.principal.id })
+  const state = confirmStateOf(originalCall)
+  const response = state?.kind === 'opened' ? readUrl(originalCall) : 'accept'
+  if (state?.kind === 'opened' && response !== 'accept')
+    throw declined(call, state.approval, { reason: response, by: call.principal.id })
   const result = resolveApproval(await approvals.use(draft), call)
   if (result) return result
   const { approval } = await requestApproval(draft, subject, context)
   const { url, isForPeople } = channelsOf(approval, context)
-  if (slot === undefined && url !== undefined && isForPeople && canAsk(call, 'url'))
+  if (state === undefined && url !== undefined && isForPeople && canAsk(call, 'url'))
     return requestUrl(subject, approval.id, url)
   const later = await waiting.wait(call, approval.id, settings.wait)
   const decided = resolveApproval(await approvals.use(draft), later)
@@ -384,9 +382,9 @@ function errorOf(
 }
 
 function othersRequired(needed: number, approvers: readonly string[]): string {
-  const decider = approvers.length === 0 ? '' : ` of ${approvers.join(', ')}`
+  const among = approvers.length === 0 ? '' : ` of ${approvers.join(', ')}`
   const people = needed === 1 ? 'one person' : `${needed} people`
-  return `It needs the approval of ${people}${decider} other than the caller`
+  return `It needs the approval of ${people}${among} other than the caller`
 }
 
 /** The refusal if no one can be asked. It omits the question: error messages are logged, arguments never. */

@@ -130,7 +130,7 @@ function isNever(confirmSetting: boolean | string): boolean {
   return confirmSetting === false || confirmSetting === 'never'
 }
 
-/** Whether the tool need not be looked up, because no call of it requires confirmation. */
+/** Whether the tool need not be looked up, because no call of it outside of a transaction requires confirmation. */
 export function neverNeedsConfirmation({ from }: Rule, call: Pick<Call, 'step'>): boolean {
   return from === levels.none && call.step === undefined
 }

@@ -1,4 +1,4 @@
-/** Calls that wait for a decision on the approval page; the store is polled for all of them at once. */
+/** Calls that wait for the approval of others; the store is polled for all of them at once. */
 import { Payload } from '../../core/payload.ts'
 import type { Call } from '../../core/call.ts'
 import { hasReachedShare, type Principal } from '../../core/principal.ts'
@@ -117,10 +117,10 @@ function createProgressReporter(call: Call): { notify(): void; after(): Call } {
       if (last === 0) return call
       return {
         ...call,
-        emit: (note) => {
-          const progress = note.params?.fields.progress
-          const isOutdated = note.method === 'notifications/progress' && Number(progress) <= last
-          if (!isOutdated) call.emit(note)
+        emit: (notification) => {
+          const progress = notification.params?.fields.progress
+          const isOutdated = notification.method === 'notifications/progress' && Number(progress) <= last
+          if (!isOutdated) call.emit(notification)
         },
       }
     },

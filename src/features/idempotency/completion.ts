@@ -38,7 +38,7 @@ export type Completion =
   | { readonly kind: 'failed'; readonly error: unknown; readonly startedAt?: number }
   /** For the first caller only; the others start over. */
   | { readonly kind: 'input_required'; readonly outcome: Outcome }
-  /** The record of the key belongs to another process. */
+  /** The key already has a record: of a call that ended, was lost, or is in flight at another gateway. */
   | { readonly kind: 'held_elsewhere'; readonly stored: StoredCall }
   /** The call was not made here: its record changed in the meantime, or no caller waited any more. */
   | { readonly kind: 'abandoned' }

@@ -87,15 +87,15 @@ export class IdempotentExecutor {
   }
 
   /** Executes a call, or returns the outcome of an earlier execution. */
-  async run(keyed: KeyedRequest, plan: ToolPolicy): Promise<Outcome> {
+  async run(keyed: KeyedRequest, policy: ToolPolicy): Promise<Outcome> {
     const reopening = this.#reopen(keyed)
     const reopened = reopening && (await reopening)
     // The holder of the open call reports its outcome.
-    if (reopened?.kind === 'abandoned') return plan.next(keyed.call)
+    if (reopened?.kind === 'abandoned') return policy.next(keyed.call)
     let step: Step =
       reopened?.kind === 'own' ? { kind: 'resume', stored: reopened.stored } : { kind: 'claim' }
     for (;;) {
-      const { completion, shared } = await this.#share(keyed, plan, step)
+      const { completion, shared } = await this.#share(keyed, policy, step)
       const isFirst = shared.isFirst(keyed.call)
       if (step.kind === 'resume' && !isFirst) {
         // Another caller holds the key briefly, while it reads our record.
@@ -105,12 +105,12 @@ export class IdempotentExecutor {
       step = { kind: 'claim' }
       switch (completion.kind) {
         case 'completed':
-          return answer(completion, { keyed, plan, wasReplay: !isFirst })
+          return answer(completion, { keyed, policy, wasReplay: !isFirst })
         case 'failed':
           throw failure(completion, keyed, !isFirst)
         case 'held_elsewhere': {
           const stored = await this.#pollRecord(completion.stored, keyed)
-          if (stored?.record.state === 'done') return replay(stored.record, keyed, plan)
+          if (stored?.record.state === 'done') return replay(stored.record, keyed, policy)
           if (stored) step = { kind: 'settle', stored }
           break
         }
@@ -140,7 +140,7 @@ export class IdempotentExecutor {
   /** Starts a call, or joins the one in flight. */
   async #share(
     keyed: KeyedRequest,
-    plan: ToolPolicy,
+    policy: ToolPolicy,
     step: Step,
   ): Promise<{ completion: Completion; shared: InFlightCall }> {
     const inFlight = this.#shared.get(keyed.id)
@@ -156,16 +156,16 @@ export class IdempotentExecutor {
     const shared = new InFlightCall(keyed)
     this.#shared.set(keyed.id, shared)
     const waiting = shared.wait(keyed.call)
-    background(this.#perform(shared, plan, step), this.#deps.log)
+    background(this.#perform(shared, policy, step), this.#deps.log)
     return { completion: await waiting, shared }
   }
 
-  async #perform(shared: InFlightCall, plan: ToolPolicy, step: Step): Promise<void> {
+  async #perform(shared: InFlightCall, policy: ToolPolicy, step: Step): Promise<void> {
     let writing: Promise<unknown> | undefined
     try {
-      const claim = await this.#obtain(step, shared, plan)
+      const claim = await this.#obtain(step, shared, policy)
       if (claim.kind !== 'own') return shared.end(claim)
-      const made = await this.#make(shared, plan, claim.stored)
+      const made = await this.#make(shared, policy, claim.stored)
       writing = made.writing
       shared.end(made.completion)
     } catch (error) {
@@ -179,32 +179,32 @@ export class IdempotentExecutor {
   }
 
   /** Obtains the record of a key. @throws if the call may not be made */
-  #obtain(step: Step, shared: InFlightCall, plan: ToolPolicy): Promise<Claim> {
+  #obtain(step: Step, shared: InFlightCall, policy: ToolPolicy): Promise<Claim> {
     switch (step.kind) {
       case 'claim':
-        return this.#ledger.claim(shared.keyed, plan.quota)
+        return this.#ledger.claim(shared.keyed, policy.quota)
       case 'resume':
         return Promise.resolve({ kind: 'own', stored: step.stored })
       case 'settle':
-        return this.#settle(step.stored, shared, plan)
+        return this.#settle(step.stored, shared, policy)
     }
   }
 
   /** Makes the call under our own record. */
   async #make(
     shared: InFlightCall,
-    plan: ToolPolicy,
+    policy: ToolPolicy,
     stored: StoredCall,
   ): Promise<{ readonly completion: Completion; readonly writing?: Promise<unknown> }> {
     const { keyed } = shared
     const { startedAt } = stored.record
-    const { rules, quota } = plan
+    const { rules, quota } = policy
     if (!shared.isWanted) {
       const write = await this.#ledger.write(keyed, stored, 'released', quota)
       return { completion: { kind: 'abandoned' }, ...write }
     }
     try {
-      const outcome = await this.#execute(shared, plan)
+      const outcome = await this.#execute(shared, policy)
       const next = classifyCompletion(outcome, rules)
       const end = outcome.kind === 'result' ? { result: outcome.result } : {}
       const write = await this.#ledger.write(keyed, stored, changeTo(next, end), quota)
@@ -225,7 +225,7 @@ export class IdempotentExecutor {
       const more = { ...(isReleased && { isReleased }), ...(isUnrecorded && { isUnrecorded }) }
       return { completion: { ...completed, ...more }, ...write }
     } catch (error) {
-      const next = stateAfterFailure(error, keyed, plan)
+      const next = stateAfterFailure(error, keyed, policy)
       const failed = error instanceof GatewayError ? { failure: error } : {}
       const write = await this.#ledger.write(keyed, stored, changeTo(next, failed), quota)
       return { completion: { kind: 'failed', error, ...(next === 'done' && { startedAt }) }, ...write }
@@ -233,14 +233,14 @@ export class IdempotentExecutor {
   }
 
   /** The response of the call; if it is lost, the result of a verifying read instead. */
-  async #execute(shared: InFlightCall, plan: ToolPolicy): Promise<Outcome> {
+  async #execute(shared: InFlightCall, policy: ToolPolicy): Promise<Outcome> {
     const { keyed } = shared
-    const { upstream, verify: verifyExpression } = plan
+    const { upstream, verify: verifyExpression } = policy
     const { total } = this.#deps.servers.callBounds(upstream, keyed.tool)
     try {
-      return await shared.within(total, async (call) => plan.next(await this.#prepare(call, keyed, plan)))
+      return await shared.within(total, async (call) => policy.next(await this.#prepare(call, keyed, policy)))
     } catch (thrown) {
-      if (stateAfterFailure(thrown, keyed, plan) !== 'unknown') throw thrown
+      if (stateAfterFailure(thrown, keyed, policy) !== 'unknown') throw thrown
       // A caller that waits longer than a call may take gets OUTCOME_UNKNOWN.
       const error = shared.isOverdue ? outcomeLost(keyed, shared.startedAt) : thrown
       // A step with a lost response also has an unknown outcome in its transaction.
@@ -343,19 +343,19 @@ function stateAfterFailure(error: unknown, { call }: KeyedRequest, { rules }: To
 
 interface ResponseContext {
   readonly keyed: KeyedRequest
-  readonly plan: ToolPolicy
+  readonly policy: ToolPolicy
   readonly wasReplay: boolean
 }
 
 function answer(
   ended: Completion & { kind: 'completed' },
-  { keyed, plan, ...context }: ResponseContext,
+  { keyed, policy, ...context }: ResponseContext,
 ): Outcome {
   const wasReplay = context.wasReplay && !ended.isReleased
   if (wasReplay) keyed.call.logFields.set('replayed', true)
   const { startedAt, isUnrecorded } = ended
   const result = isUnrecorded ? ended.result.withMeta({ [UNRECORDED]: true }) : ended.result
-  return { kind: 'result', result: annotateReplay(result, { key: keyed.key, wasReplay, startedAt }, plan) }
+  return { kind: 'result', result: annotateReplay(result, { key: keyed.key, wasReplay, startedAt }, policy) }
 }
 
 function failure(
@@ -372,9 +372,9 @@ function failure(
 function replay(
   { result, failure: error, startedAt }: CallRecord,
   keyed: KeyedRequest,
-  plan: ToolPolicy,
+  policy: ToolPolicy,
 ): Outcome {
-  if (result) return answer({ kind: 'completed', result, startedAt }, { keyed, plan, wasReplay: true })
+  if (result) return answer({ kind: 'completed', result, startedAt }, { keyed, policy, wasReplay: true })
   throw failure({ kind: 'failed', error, startedAt }, keyed, true)
 }
 

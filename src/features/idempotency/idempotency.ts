@@ -72,8 +72,8 @@ export const idempotency: Feature<Settings | false> = {
         const ttl = { ttl: serverSettings.ttl, maxTtl: serverSettings.max_ttl }
         const autoKeyTtl = toolSetting(target, 'autoKey', deps)
         return (next) => {
-          const plan = planOf(target, serverSettings, next, deps)
-          return executeOnce({ executor, plan, ttl, autoKeyTtl })
+          const policy = policyOf(target, serverSettings, next, deps)
+          return executeOnce({ executor, policy, ttl, autoKeyTtl })
         }
       },
       toolFacts: ({ upstream, classification }) =>
@@ -104,25 +104,25 @@ export const idempotency: Feature<Settings | false> = {
 
 interface OnceOptions {
   readonly executor: IdempotentExecutor
-  readonly plan: ToolPolicy
+  readonly policy: ToolPolicy
   readonly ttl: { readonly ttl: number; readonly maxTtl: number }
   readonly autoKeyTtl: number | undefined
 }
 
-function executeOnce({ executor, plan, ttl, autoKeyTtl }: OnceOptions): Handler {
-  const { next, upstream } = plan
+function executeOnce({ executor, policy, ttl, autoKeyTtl }: OnceOptions): Handler {
+  const { next, upstream } = policy
   const automatic: Handler = async (call) => {
     const listed = listedTool(call)
     const entry = listed && asCalled(listed, call)
     if (!entry || entry.classification.op === 'read' || entry.classification.idempotent) return next(call)
     if (isTask(call)) throw noTask()
-    return executor.run(autoKeyed(call, upstream, autoKeyTtl ?? 0), plan)
+    return executor.run(autoKeyed(call, upstream, autoKeyTtl ?? 0), policy)
   }
   const keyed: Handler = async (call) => {
     const read = readKeyed(call, upstream, ttl)
     if ('id' in read) {
       if (isTask(call)) throw noTask()
-      return executor.run(read, plan)
+      return executor.run(read, policy)
     }
     return autoKeyTtl === undefined ? next(read) : automatic(read)
   }
@@ -131,7 +131,7 @@ function executeOnce({ executor, plan, ttl, autoKeyTtl }: OnceOptions): Handler 
   return (call) => (hasIdempotencyValues(call) ? keyed(call) : unkeyed(call))
 }
 
-function planOf(target: Target, settings: Settings, next: Handler, deps: Deps): ToolPolicy {
+function policyOf(target: Target, settings: Settings, next: Handler, deps: Deps): ToolPolicy {
   const { upstream = '' } = target
   return {
     upstream,

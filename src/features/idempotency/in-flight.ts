@@ -23,7 +23,7 @@ export class InFlightCall {
   readonly #controller = new AbortController()
   readonly #completion = Promise.withResolvers<Completion>()
   readonly #gone = Promise.withResolvers<void>()
-  readonly #abandoned = Promise.withResolvers<never>()
+  readonly #abortTimeout = Promise.withResolvers<never>()
   #waiting = 0
   #isFirstWaiting = false
   #hasEnded = false
@@ -37,7 +37,7 @@ export class InFlightCall {
     this.keyed = keyed
     this.#first = keyed.call
     this.gone = this.#gone.promise
-    this.#abandoned.promise.catch(() => undefined)
+    this.#abortTimeout.promise.catch(() => undefined)
   }
 
   /** Whether any caller waits. */
@@ -76,7 +76,7 @@ export class InFlightCall {
     this.#total = total
     this.#start()
     try {
-      return await Promise.race([make(this.call), this.#abandoned.promise])
+      return await Promise.race([make(this.call), this.#abortTimeout.promise])
     } finally {
       clearTimeout(this.#deadline)
       this.#total = Number.POSITIVE_INFINITY
@@ -128,7 +128,7 @@ export class InFlightCall {
   /** Aborts the call; if it does not end in time, it is no longer awaited. */
   #abort(reason: unknown): void {
     this.#controller.abort(reason)
-    setTimeout(() => this.#abandoned.reject(reason), ABORT_TIMEOUT_MS).unref()
+    setTimeout(() => this.#abortTimeout.reject(reason), ABORT_TIMEOUT_MS).unref()
   }
 
   #start(): void {

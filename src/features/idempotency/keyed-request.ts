@@ -56,7 +56,7 @@ export function readKeyed(
   return { ...request, ...identity(call), id: callKey(call.principal.id, upstream, scopedKey) }
 }
 
-/** A call without a key, which is identified with every equal call for the given time in milliseconds. */
+/** A call without a key: equal calls within the given time, in milliseconds, count as the same call. */
 export function autoKeyed(call: Call, upstream: string, ttl: number): KeyedRequest {
   const request = identity(call)
   return {
@@ -205,10 +205,14 @@ export function repeatable(error: unknown): unknown {
 
 /** The caller has reached its limit of keys. */
 export function exhausted(limit: string, retryAfterSeconds: number | undefined): GatewayError {
-  return new GatewayError('QUOTA_EXHAUSTED', `This caller has ${limit} remembered by idempotency keys.`, {
-    retryAfterSeconds,
-    suggestion: 'Wait until the first keys expire, or send a shorter idempotency_ttl_seconds.',
-  })
+  return new GatewayError(
+    'QUOTA_EXHAUSTED',
+    `This caller has reached its limit of ${limit} remembered for idempotency keys.`,
+    {
+      retryAfterSeconds,
+      suggestion: 'Wait until the first keys expire, or send a shorter idempotency_ttl_seconds.',
+    },
+  )
 }
 
 /** Keyed calls are not executed if they cannot be recorded. */

@@ -71,8 +71,8 @@ class QuotaTracker {
   }
 
   /**
-   * Records that records were added or removed, by how much they grew, and when an added one expires, in milliseconds
-   * since 1970.
+   * Adjusts the tally after records were added, removed or resized; `endsAt` is when an added one expires, in
+   * milliseconds since 1970.
    */
   add(principal: string, keys: number, bytes: number, endsAt?: number): void {
     const grow = (tally: Tally): void => {
@@ -203,7 +203,7 @@ export class Ledger {
     return claim.kind === 'own' ? claim : undefined
   }
 
-  /** Settles a record of another process after its outcome was verified. */
+  /** Settles the record of a lost call after its outcome was verified. */
   async settle(keyed: KeyedRequest, stored: StoredCall, result: CallRecord['result']): Promise<Claim> {
     const done = { ...stored.record, state: 'done', ...(result && { result }) } as const
     const claim = await orUnavailable(this.#swap(keyed.id, stored, done))

@@ -52,20 +52,18 @@ export function guardOf(target: Target, settings: UpstreamSettings, context: Con
 
 function toolGuard(settings: UpstreamSettings, context: Context): Guard {
   const { gates, elevateUrl, hidesInaccessible } = context
-  const checkTool = (call: Call, found: Descriptor | undefined): Call => {
-    const gate = found && gates(found, settings)
-    const { scopes } = call.principal
-    if (!gate || (hidesInaccessible && isInaccessible(gate, scopes)))
-      throw unknownTool(call.target.name ?? '')
-    if (gate.rules) refuseDuplicateKeysWithin(call.params.at('arguments'))
-    return permitted(call, decide(gate, call.params.fields.arguments, scopes), elevateUrl)
-  }
   return {
     isForAll: hasRules(settings),
     admit: (call) => {
       refuseDuplicateKeys(call.params)
-      if (call.target.name === undefined) throw missingTarget('name')
-      return checkTool(call, listedTool(call))
+      const { name } = call.target
+      if (name === undefined) throw missingTarget('name')
+      const tool = listedTool(call)
+      const gate = tool && gates(tool, settings)
+      const { scopes } = call.principal
+      if (!gate || (hidesInaccessible && isInaccessible(gate, scopes))) throw unknownTool(name)
+      if (gate.rules) refuseDuplicateKeysWithin(call.params.at('arguments'))
+      return permitted(call, decide(gate, call.params.fields.arguments, scopes), elevateUrl)
     },
   }
 }
@@ -174,7 +172,7 @@ function missingTarget(member: string): GatewayError {
 function listGuard(name: string, settings: UpstreamSettings, context: Context): Guard {
   const key = method(name).list ?? ''
   const gateOfEntry = (entry: Payload): Gate | undefined => gateFor(entry, key, settings, context)
-  const known = new LRUCache<string, AnnotatedList>({ max: MAX_CALLERS })
+  const known = new LRUCache<string, AnnotatedList>({ max: MAX_SCOPE_SETS })
   const annotateList = (call: Call, result: Payload): Payload => {
     const list = result.at(key)
     if (!list || !Array.isArray(list.value)) return result
@@ -209,7 +207,7 @@ interface AnnotatedList {
 }
 
 /** For how many different scope sets a list is cached. */
-const MAX_CALLERS = 16
+const MAX_SCOPE_SETS = 16
 
 function gateFor(
   entry: Payload,
@@ -225,7 +223,7 @@ function gateFor(
   const [kind, subject] =
     key === 'prompts' ? (['prompt', name] as const) : (['resource', uri ?? uriTemplate] as const)
   if (typeof subject !== 'string') return undefined
-  return gateOf({ kind, name: subject, classification: { op: 'read', risk: 'safe' } }, settings)
+  return gateOf({ kind, name: subject, classification: readAccess }, settings)
 }
 
 function annotate(

@@ -111,9 +111,11 @@ export function answerNegotiate(
     const evaluated = [...new Set(scopeNames)].map((scope) => ({ scope, reason: denialOf(scope, call) }))
     const needsApproval = evaluated.filter(({ reason }) => reason === ASK).map(({ scope }) => scope)
     const approvalResult = needsApproval.length > 0 ? await checkApproval(needsApproval, call) : undefined
-    const sorted = evaluated.map((each) => (each.reason === ASK ? { ...each, reason: approvalResult } : each))
-    const granted = sorted.filter(({ reason }) => reason === undefined).map(({ scope }) => scope)
-    const denied = sorted.filter(({ reason }) => reason !== undefined)
+    const decided = evaluated.map((each) =>
+      each.reason === ASK ? { ...each, reason: approvalResult } : each,
+    )
+    const granted = decided.filter(({ reason }) => reason === undefined).map(({ scope }) => scope)
+    const denied = decided.filter(({ reason }) => reason !== undefined)
     // If nothing is granted, the session has the caller's scopes that need no approval.
     const immediate = [...(call.principal.scopes ?? known)].filter(
       (scope) => denialOf(scope, call) === undefined,
@@ -218,8 +220,8 @@ function negotiationResult(
   }
 }
 
-function invalid(cause: string, extra?: Pick<Extra, 'field' | 'reason'>): GatewayError {
-  return new GatewayError('INVALID_INPUT', `Invalid params: ${cause}.`, extra)
+function invalid(problem: string, extra?: Pick<Extra, 'field' | 'reason'>): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${problem}.`, extra)
 }
 
 /** How long a person has to approve, in milliseconds. */
@@ -244,7 +246,7 @@ function createApprovalCheck(
 function draftOf(scopes: readonly string[], { principal, params }: Call): ApprovalRequest {
   const { id, isEverybody } = principal
   const { justification } = params.fields
-  const cause = typeof justification === 'string' ? { justification: justification.slice(0, 500) } : {}
+  const stated = typeof justification === 'string' ? { justification: justification.slice(0, 500) } : {}
   const names = escapeHidden(scopes.join(', '))
     .replaceAll('\n', String.raw`\n`)
     .slice(0, 500)
@@ -254,7 +256,7 @@ function draftOf(scopes: readonly string[], { principal, params }: Call): Approv
     ...(isEverybody && { isEverybody }),
     upstream: 'gatehouse',
     tool: 'negotiate_scopes',
-    arguments: { requested_scopes: scopes, ...cause },
+    arguments: { requested_scopes: scopes, ...stated },
     // The stated reason is not part of the approval.
     digest: hash('sha256', canonical([id, 'permissions/negotiate', scopes])),
     risk: 'destructive',

@@ -185,7 +185,7 @@ async function isRestored({ upstream, tool }: Action, { servers: { undoRule } }:
   return rule?.kind === 'restore'
 }
 
-/** A step that did not take effect, but was undone, may have removed something that existed before. */
+/** If the step did not take effect, its compensation may have removed something that existed before. */
 const outcomeUnknown = new GatewayError(
   'OUTCOME_UNKNOWN',
   'It is unknown whether the step took effect; it was undone in any case.',
@@ -289,10 +289,14 @@ export async function quiescent(
     if (!found) throw unknownTransaction()
     const [step] = pendingSteps(found)
     if (!step || (await isIgnored?.(found, step))) return found
-    const isWorkingOn = !step.isOpen && (await worker.isWorkingOn(step.runner, stepWork(key, step.id)))
-    if (isWorkingOn) await pause(POLL_INTERVAL_MS, signal)
+    if (await isStepRunning(key, step, worker)) await pause(POLL_INTERVAL_MS, signal)
     else await repository.change(key, stepLost(step, Date.now()))
   }
+}
+
+/** Whether a worker is running a step, which then does not wait for input. */
+export async function isStepRunning(key: string, step: Step, worker: WorkerIdentity): Promise<boolean> {
+  return !step.isOpen && worker.isWorkingOn(step.runner, stepWork(key, step.id))
 }
 
 /** The work key of a step in progress. */

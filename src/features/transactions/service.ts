@@ -17,7 +17,7 @@ import {
 } from '../../records/transactions.ts'
 import { rollingBack, pendingSteps, retried } from '../../records/transitions.ts'
 import type { SettingsOf, Services } from '../feature.ts'
-import { createRollback, type Rollback, stepWork, WorkerIdentity } from './rollback.ts'
+import { createRollback, type Rollback, isStepRunning, WorkerIdentity } from './rollback.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'>
 
@@ -186,7 +186,7 @@ function count(maximum: number, defaultValue: number, description: string) {
   return {
     type: 'integer',
     minimum: 1,
-    maximum: maximum,
+    maximum,
     default: defaultValue,
     errorMessage,
     description,
@@ -229,7 +229,7 @@ interface ReaperContext {
 /** How often deadlines are checked, and how often the store is scanned, in milliseconds. */
 const TICK_MS = 1000
 const SCAN_INTERVAL_MS = 2000
-/** Scanning the store takes at most one part in so many of the time. */
+/** The pause after a scan is at least this many times as long as the scan. */
 const SCAN_PAUSE_RATIO = 50
 
 /** Rolls back transactions that were idle too long, and continues what others left unfinished. */
@@ -264,7 +264,7 @@ class TransactionReaper {
   }
 
   /** Counts a transaction that is about to start; the returned function reverts that, unless it was tracked. */
-  expect(key: string): () => void {
+  reserve(key: string): () => void {
     if (this.#due.has(key)) return () => undefined
     this.#due.set(key, Infinity)
     return () => {
@@ -328,7 +328,7 @@ class TransactionReaper {
     const now = Date.now()
     if (found.status === 'active') {
       if (now < found.expiresAt) return this.track(key, found)
-      if (now < found.endsAt && (await this.#isWorkingOn(key, found))) return
+      if (now < found.endsAt && (await this.#hasRunningStep(key, found))) return
       await worker.register()
       await repository.change(key, (current) =>
         current.status === 'active' && now >= current.expiresAt ? rollingBack('timeout')(current) : current,
@@ -340,10 +340,9 @@ class TransactionReaper {
   }
 
   /** A transaction with a step in progress is not idle. */
-  async #isWorkingOn(key: string, transaction: Transaction): Promise<boolean> {
+  async #hasRunningStep(key: string, transaction: Transaction): Promise<boolean> {
     const [step] = pendingSteps(transaction)
-    if (!step || step.isOpen) return false
-    return this.#context.worker.isWorkingOn(step.runner, stepWork(key, step.id))
+    return step !== undefined && isStepRunning(key, step, this.#context.worker)
   }
 
   #work(key: string, work: () => Promise<void>): void {

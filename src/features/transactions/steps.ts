@@ -69,12 +69,12 @@ interface StartedStep {
 }
 
 /** Records a step before its server is called, once no other step is in progress. @throws why the step is refused */
-async function begin(call: Call, beginning: StepRequest, service: TransactionService): Promise<StartedStep> {
+async function begin(call: Call, request: StepRequest, service: TransactionService): Promise<StartedStep> {
   for (;;) {
     try {
-      return await tryToStart(call, beginning, service)
+      return await tryToStart(call, request, service)
     } catch (error) {
-      if (!wasOvertaken(error, beginning)) throw error
+      if (!wasOvertaken(error, request)) throw error
     }
   }
 }
@@ -133,9 +133,9 @@ export function settledTransaction(
 
 /** The step that a call resumes with input responses. */
 function openStep({ requestState: state }: Call, transaction: Transaction): Step | undefined {
-  const slot = state[STATE_KEY]
-  if (slot === undefined) return undefined
-  const found = pendingSteps(transaction).find(({ id, isOpen }) => isOpen && id === slot)
+  const stepId = state[STATE_KEY]
+  if (stepId === undefined) return undefined
+  const found = pendingSteps(transaction).find(({ id, isOpen }) => isOpen && id === stepId)
   if (found) return found
   throw new GatewayError('TRANSACTION_CONFLICT', 'The step has already ended, so the response came too late.')
 }
@@ -303,7 +303,7 @@ async function inputRequested(
   return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: step.id } }
 }
 
-/** A confirmation is pending outside of the protocol: the call was not executed, and will be repeated. */
+/** Whether a failed result says that the call was not executed: it awaits confirmation, or cannot be undone. */
 function isNotExecuted(result: Payload): boolean {
   if (result.member('isError') !== true) return false
   const error = result.meta(ERROR_KEY)
@@ -341,8 +341,8 @@ type ErrorData = Readonly<Record<string, unknown>>
 
 /** The error of a step as its caller may see it: messages of servers or of the system are replaced. */
 function reasonOf(cause: Payload | GatewayError, call: Call, { deps }: TransactionService): ErrorData {
-  const annotation = deps.features.explained(cause, call)
-  if (annotation) return annotation
+  const explained = deps.features.explained(cause, call)
+  if (explained) return explained
   if (!(cause instanceof GatewayError)) return new GatewayError('UPSTREAM_ERROR', TOOL_FAILED).data
   if (!hasForeignMessage(cause.code) && !cause.extra.relayed) return cause.data
   const { category } = cause

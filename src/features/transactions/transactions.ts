@@ -234,7 +234,7 @@ function answerBegin(service: TransactionService): Handler {
     const timeout = Math.min(timeoutOf(call) ?? limits.timeout, limits.max_lifetime)
     if (reaper.count(keyFor(call, '')) >= limits.max_active) throw tooMany(limits.max_active)
     const key = keyFor(call, id)
-    const cancelExpectation = reaper.expect(key)
+    const releaseReservation = reaper.reserve(key)
     const transaction = newTransaction({
       id,
       principal: toStoredPrincipal(call.principal),
@@ -246,7 +246,7 @@ function answerBegin(service: TransactionService): Handler {
     const isOpened = await worker
       .register()
       .then(() => repository.open(transaction))
-      .finally(cancelExpectation)
+      .finally(releaseReservation)
     if (!isOpened) {
       throw new GatewayError(
         'TRANSACTION_CONFLICT',
