@@ -166,7 +166,7 @@ describe('approval pages with sign-in at the issuer', () => {
     const { gateway } = await site({ config: { features: { confirm: { wait: '1s' } } } })
     const browser = new CookieBrowser()
     const closed = await browser.open(`${gateway.origin}/`)
-    expect(closed.text).toContain('Sign in')
+    expect(closed.text).toContain('>Sign in</a>')
     expect(closed.text).not.toContain('Signed in as')
     const link = /href="([^"]+\/sign-in\?[^"]+)"/.exec(closed.text)?.[1] ?? ''
     const front = await browser.open(link)
