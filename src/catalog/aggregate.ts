@@ -134,7 +134,7 @@ class AllServers implements Aggregate {
     const emit = namedEmit(call, upstream, naming)
     try {
       const outcome = await handle({ ...call, params, target, emit, rewriteResult })
-      return outcome.kind === 'input_required' ? outcome : done(rewriteResult(outcome.result))
+      return outcome.kind !== 'result' ? outcome : done(rewriteResult(outcome.result))
     } catch (error) {
       return failedRead(error, call.params, params)
     }

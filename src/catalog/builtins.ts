@@ -202,8 +202,7 @@ interface Added {
 function adding(next: Handler, { listed, isAny }: Added): Handler {
   const list: Handler = async (call) => {
     const outcome = await next(call).catch((error: unknown) => absentList(error, 'tools'))
-    if (outcome.kind === 'input_required' || typeof outcome.result.fields.nextCursor === 'string')
-      return outcome
+    if (outcome.kind !== 'result' || typeof outcome.result.fields.nextCursor === 'string') return outcome
     const there = outcome.result.at('tools')?.items ?? []
     const all = [...there, ...(await listed(call))]
     const tools = Payload.text(`[${all.map(({ text }) => text).join(',')}]`)
@@ -230,7 +229,7 @@ function advertising(next: Handler, parts: readonly Answering[]): Handler {
 }
 
 function withExtensions(outcome: Outcome, added: Extensions): Outcome {
-  if (outcome.kind === 'input_required' || Object.keys(added).length === 0) return outcome
+  if (outcome.kind !== 'result' || Object.keys(added).length === 0) return outcome
   const capabilities = outcome.result.at('capabilities')
   if (!capabilities || !isObject(capabilities.fields.tools)) return outcome
   const extensions = (capabilities.at('extensions') ?? Payload.of({})).with(added)
@@ -302,8 +301,7 @@ async function listEntries(context: EntriesContext, kind: Kind, call: Call): Pro
   const own = entriesOf(context, kind, call)
   if (own.length === 0) return next(call)
   const outcome = await next(call).catch((error: unknown) => absentList(error, kind.list))
-  if (outcome.kind === 'input_required' || typeof outcome.result.fields.nextCursor === 'string')
-    return outcome
+  if (outcome.kind !== 'result' || typeof outcome.result.fields.nextCursor === 'string') return outcome
   const entries = outcome.result.at(kind.list)?.items ?? []
   const taken = new Set(entries.map(({ fields }) => fields[kind.key]))
   const added = own.filter((entry) => (entry.isListed ?? isListed) && !taken.has(entry.definition[kind.key]))
@@ -380,7 +378,7 @@ const kinds = [prompts, resources]
 
 /** The result of `server/discover` with added capabilities of the gateway. */
 function withCapabilities(outcome: Outcome, names: readonly string[]): Outcome {
-  if (outcome.kind === 'input_required') return outcome
+  if (outcome.kind !== 'result') return outcome
   const capabilities = outcome.result.at('capabilities') ?? Payload.of({})
   const missing = names.filter((name) => !isObject(capabilities.fields[name]))
   if (missing.length === 0) return outcome

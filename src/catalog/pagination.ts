@@ -62,7 +62,7 @@ export function withPages(next: Handler, size: number): Handler {
     const place = read(cursor)
     if (place) return { kind: 'result', result: page(list, await listAt(call, place), place) }
     const outcome = await next(call)
-    if (outcome.kind === 'input_required') return outcome
+    if (outcome.kind !== 'result') return outcome
     const entries = outcome.result.fields[list]
     if (!Array.isArray(entries) || entries.length <= size) return outcome
     const digest = digestOf(outcome.result)

@@ -290,7 +290,7 @@ class ToolSamples {
   readonly #types = new Set<string>()
 
   note(outcome: Outcome, duration: number): void {
-    if (outcome.kind === 'input_required') return
+    if (outcome.kind !== 'result') return
     this.#durations[this.#calls % MAX_SAMPLES] = duration
     this.#calls++
     const isLookedAt = this.#calls <= MAX_SAMPLES || this.#calls % MAX_SAMPLES === 0

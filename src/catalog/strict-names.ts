@@ -59,7 +59,7 @@ interface Terms {
 }
 
 function inTerms(outcome: Outcome, call: Call, { named, exposed }: Terms): Outcome {
-  if (outcome.kind === 'input_required') return outcome
+  if (outcome.kind !== 'result') return outcome
   if (call.method === 'server/discover') return { kind: 'result', result: introduced(outcome.result) }
   const { list } = method(call.method)
   const entries = list === undefined ? undefined : outcome.result.at(list)?.items

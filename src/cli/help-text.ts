@@ -21,6 +21,7 @@ Usage
   gatehouse init [--from FILE]              write a configuration, or import that of a client
   gatehouse approvals list                  list calls that wait for approval; show, approve or deny one
   gatehouse tx list                         list transactions; show, roll back or acknowledge one
+  gatehouse ops list                        list operations, the tool calls that last; show or cancel one
   gatehouse undo --since 10m                list recent actions and how they can be undone, then undo them
   gatehouse verify FILE                     check the receipt of a result
   gatehouse audit verify FILE…              detect removed or altered lines in an audit log
@@ -103,6 +104,18 @@ if none is running. ack records that a transaction that needs attention has been
   --principal ID  only transactions of this caller: callers choose the ids, so they need not be unique
   --reason TEXT   the reason, recorded with the rollback
   --json          print JSON`,
+  ops: `Usage: gatehouse ops list [--config FILE | --store FOLDER] [--json]
+       gatehouse ops show NAME
+       gatehouse ops cancel NAME
+
+Lists operations: tool calls that take over a second, and tasks. Running ones come first, the newest last, with name,
+state, server and tool, caller, age, and whether the caller sees a task. show prints one; of what the caller sent and
+gets, only sizes. cancel ends a running operation: its outcome is not kept, and its gateway stops a task within seconds.
+A client that still waits for its response gets it. What the server did until then stays done.
+The log of the gateway contains the name of an operation as \`operation\`.
+  --store FOLDER  the store of a gateway without a configuration file
+  --json          print JSON
+Exit codes: 0 success, 1 there is no such operation, or it has ended already.`,
   undo: `Usage: gatehouse undo --since WHEN [--until WHEN] [--session ID] [--upstream SERVER] [--dry-run] [--yes]
                       [--json] [--config FILE]
 

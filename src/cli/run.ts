@@ -25,6 +25,7 @@ const commands: { readonly [name: string]: Load; readonly serve: Load } = {
   store: async () => (await import('./store.ts')).store,
   approvals: async () => (await import('./approvals.ts')).approvals,
   tx: async () => (await import('./tx.ts')).tx,
+  ops: async () => (await import('./ops.ts')).ops,
   undo: async () => (await import('./undo.ts')).undo,
   verify: async () => (await import('./verify.ts')).verify,
   skill: async () => (await import('./export.ts')).skill,

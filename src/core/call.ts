@@ -6,6 +6,7 @@ import type { Descriptor } from './descriptor.ts'
 import { GatewayError } from './error.ts'
 import type { Payload } from './payload.ts'
 import type { Principal } from './principal.ts'
+import type { Task } from './task.ts'
 
 /** What a server may request from the client before it can finish, by key: elicitation, sampling or roots. */
 export type InputRequests = Readonly<Record<string, InputRequest>>
@@ -38,6 +39,19 @@ export type Outcome =
       /** The server has begun, and continues the call while the input is requested. */
       readonly isOpen?: true
     }
+  /**
+   * The call goes on after this answer. Below the feature `progress` it is a task of the server, continued by the same
+   * call with `requestState`; above it, it is a task of the gateway, for its client.
+   */
+  | { readonly kind: 'task'; readonly task: Task; readonly requestState: RequestState }
+
+/** An outcome that is not the end of its call. */
+export type InterimOutcome = Exclude<Outcome, { readonly kind: 'result' }>
+
+/** Whether the server has begun, and continues the call after an interim outcome. */
+export function isOpen(outcome: InterimOutcome): boolean {
+  return outcome.kind === 'task' || outcome.isOpen === true
+}
 
 /** A message without a response, about a call or from a server. */
 export interface Notification {
@@ -91,6 +105,15 @@ export interface TransactionStepRef {
   readonly mustBeUndoable: boolean
 }
 
+/** An operation of another process that a call goes on with. */
+export interface OperationRef {
+  /** Its id for its caller, and the key of its record. */
+  readonly id: string
+  readonly key: string
+  /** When the call began that was lost, in milliseconds since 1970; absent where its own key or its server's task is known. */
+  readonly lostSince?: number
+}
+
 /** One request on its way through the gateway. Immutable: pass a changed copy on. */
 export interface Call {
   /** Identifies the call in logs, errors, the audit log and requests to servers. */
@@ -132,6 +155,14 @@ export interface Call {
   readonly idempotencyKey?: string
   /** Pauses the call's deadline while it waits for a person; the returned function resumes it. */
   pauseDeadline?(): () => void
+  /** Has the call go on when its client disconnects or its session ends; absent where no client can be lost. */
+  readonly retain?: (() => void) | undefined
+  /** Whether the call has no request any more, so that its server may be silent; set where calls can become tasks. */
+  isDetached?(): boolean
+  /** Whether a server may answer the call with a task: a layer above follows it. */
+  readonly acceptsTask?: true
+  /** The operation that the call goes on with, after the process that ran it ended. */
+  readonly operation?: OperationRef
   /** Fields for the log line of this call; the only mutable part of a call. */
   readonly logFields: Map<string, unknown>
   /** Rewrites the result on the way out, where clients know things by other names than the server. */

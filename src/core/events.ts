@@ -18,13 +18,14 @@ export interface ApprovalStep {
   readonly given: Readonly<Record<string, unknown>>
 }
 
-/** An operator's command-line action on a transaction. */
+/** An operator's command-line action on a transaction or an operation. */
 export interface OrderStep {
   /** `undo` creates a transaction of its own for the compensations. */
-  readonly order: 'undo' | 'rollback' | 'ack'
+  readonly order: 'undo' | 'rollback' | 'ack' | 'cancel'
   readonly by: string
-  /** The id of the transaction, and its caller. */
-  readonly transaction: string
+  /** The id of the transaction, or the name of the operation, and its caller. */
+  readonly transaction?: string
+  readonly operation?: string
   readonly caller: string
 }
 

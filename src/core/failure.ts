@@ -195,18 +195,13 @@ function secondsIn(text: string): number | undefined {
   return found === undefined ? undefined : Number(found)
 }
 
-// The meaning of results and failures: answers, accepted tasks, and refusals of the gateway.
+// The meaning of results and failures: answers, and refusals of the gateway.
 
-/** Whether a result is the output of a tool or resource: neither a failure nor an accepted task. */
+/** Whether a result is the output of a tool or resource, and no failure. */
 export function isAnswer(result: Payload): boolean {
-  if (result.member('isError') === true || isTaskAccepted(result)) return false
+  if (result.member('isError') === true) return false
   const type = result.member('resultType')
   return type === undefined || type === 'complete'
-}
-
-/** Whether a result only reports that a task was started, not its outcome. */
-export function isTaskAccepted(result: Payload): boolean {
-  return result.member('task') !== undefined || result.member('resultType') === 'task'
 }
 
 // Distinguishes failures of the gateway itself, before anything was sent to a server, from all others. A code that is

@@ -29,6 +29,8 @@ interface Options {
   readonly session?: string
   /** Aborted when the client cancels the request. */
   readonly controller: AbortController
+  /** Keeps the call running when the client gives the request up. */
+  readonly retain?: () => void
   /** Checks the call before it is made. */
   check?(call: Call): Promise<void> | undefined
 }
@@ -62,6 +64,7 @@ export async function serveStateless(
     client,
     principal,
     controller,
+    retain: options.retain,
     rateLimitReporter: reply,
     emit,
   })

@@ -8,16 +8,23 @@ import type { BuiltinTool, Page } from './feature.ts'
 
 /** Exposes a method of the gateway as a tool: the arguments are its parameters, and failures are results. */
 export function asTool(definition: BuiltinTool['definition'], answer: Handler): BuiltinTool {
+  return asToolWithResult(definition, async (call) => {
+    const outcome = await answer(call)
+    if (outcome.kind !== 'result') return outcome
+    const { text, value } = outcome.result
+    return answered({ content: [{ type: 'text', text }], structuredContent: value })
+  })
+}
+
+/** The same for a method whose result is that of a tool already. */
+export function asToolWithResult(definition: BuiltinTool['definition'], answer: Handler): BuiltinTool {
   return {
     definition,
     handle: async (call) => {
       const args = call.params.at('arguments') ?? Payload.of({})
       try {
         if (!isObject(args.value)) throw new GatewayError('INVALID_INPUT', 'Arguments must be an object.')
-        const outcome = await answer({ ...call, params: args })
-        if (outcome.kind === 'input_required') return outcome
-        const { text, value } = outcome.result
-        return answered({ content: [{ type: 'text', text }], structuredContent: value })
+        return await answer({ ...call, params: args })
       } catch (thrown) {
         return answered(errorResult(asGatewayError(thrown), call))
       }

@@ -55,7 +55,7 @@ function createCompleted(
 ): (outcome: Outcome, description: ServerDescription) => Outcome {
   let cache: readonly CachedList[] = []
   return (outcome, description) => {
-    if (outcome.kind === 'input_required') return outcome
+    if (outcome.kind !== 'result') return outcome
     const { result } = outcome
     const known = cache.find((each) => each.description === description && each.text === result.text)
     if (known) return { kind: 'result', result: known.result }

@@ -93,7 +93,7 @@ export function describeLists(
 
   const describe = (call: Call, outcome: Outcome, description: ServerDescription | undefined): Outcome => {
     const key = method(call.method).list
-    if (outcome.kind === 'input_required' || !description || key === undefined) return outcome
+    if (outcome.kind !== 'result' || !description || key === undefined) return outcome
     const { result } = outcome
     const isInMeta = isAskedFor(call, META_KEY)
     const slot = `${call.target.upstream ?? ''} ${key} ${isInMeta}`

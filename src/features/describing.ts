@@ -79,7 +79,7 @@ function withAdditions(
   additions: DiscoverAdditions | undefined,
   client: Call['client'],
 ): Outcome {
-  if (outcome.kind === 'input_required' || !additions) return outcome
+  if (outcome.kind !== 'result' || !additions) return outcome
   const { result } = outcome
   const capabilities = result.at('capabilities') ?? Payload.of({})
   const kinds = Object.entries({ extensions: additions.extensions, experimental: additions.experimental })

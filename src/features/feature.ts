@@ -4,13 +4,22 @@
  * them belong to one runtime; a reload creates the features again with new ones.
  */
 import type { AuthSettings } from '../core/auth-settings.ts'
-import type { Call, Handler, Middleware, Target, InternalPurpose } from '../core/call.ts'
+import type {
+  Call,
+  Handler,
+  InternalPurpose,
+  Middleware,
+  OperationRef,
+  Outcome,
+  Target,
+} from '../core/call.ts'
 import type { Descriptor, RemainingQuota, ToolFacts, Quota, ServerRecords } from '../core/descriptor.ts'
 import type { GatewayError } from '../core/error.ts'
 import type { Finding } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
 import type { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
+import type { Seal } from '../core/seal.ts'
 import { featureSettings, type UpstreamSettings } from '../core/settings.ts'
 import type { UndoRule } from '../core/undo/rules.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
@@ -78,6 +87,8 @@ export interface FeatureInstance {
   readonly values?: readonly CallerValue[]
   /** The feature's entries among the extensions of a server with tools, or of all servers, by extension name. */
   extensions?(upstream?: string): Readonly<Record<string, Readonly<Record<string, unknown>>>>
+  /** How many operations this process runs, by state. */
+  operations?(): Readonly<Record<string, number>>
   /** Resumes what an earlier process left behind; called after the first connection attempts. */
   start?(): Promise<void>
   /** Conflicts of the settings with what servers list; servers that cannot be reached are skipped. */
@@ -200,8 +211,16 @@ interface Invoker {
   relay: Handler
   /** Whether the caller is permitted to make a call of a tool; the call is not made. */
   isPermitted(call: Call): Promise<boolean>
+  /** A call of an operation whose process ended, to be made again. */
+  repeated(order: RepeatedCall): Call
   /** A result as its client will receive it: lowered to the client's revision. */
   asSent(result: Payload, call: Call): Payload
+  /** The result of a tool for a client that requested it by another method. */
+  asToolResult(result: Payload, call: Call): Payload
+  /** The JSON-RPC error object of a failure, for clients of 2026-07-28. */
+  errorAsSent(error: GatewayError, call: Call): Payload
+  /** Logs, counts and audits the end of a call that goes on after its response. */
+  observeRest(call: Call, rest: Promise<Outcome>): void
 }
 
 /** Descriptions of servers, and the documents made of them. */
@@ -223,6 +242,8 @@ export interface DescriptionService {
 export interface Identity {
   /** The gateways that share the store, and which of them this one is. */
   readonly membership: Membership
+  /** Encrypts texts that callers keep, for all gateways that share the store. */
+  readonly seal: Seal
   /** Signs claims with the gateway's own key: a JWS in compact form (RFC 7515). */
   sign(claims: Readonly<Record<string, unknown>>): Promise<string>
   /** The proof for a gateway in front that this gateway is the expected one; undefined if it expects another. */
@@ -290,3 +311,9 @@ export interface InternalCall {
   /** The call that it belongs to: it takes the same route to the server, and ends with it. */
   readonly during?: Call
 }
+
+/** A call to be made again, from its record. */
+export type RepeatedCall = Pick<
+  Call,
+  'requestId' | 'params' | 'meta' | 'client' | 'principal' | 'target' | 'requestState'
+> & { readonly operation: OperationRef }

@@ -96,7 +96,7 @@ function readable(tool: BuiltinTool): BuiltinTool {
     ...tool,
     handle: async (call) => {
       const outcome = await tool.handle(call)
-      if (outcome.kind === 'input_required') return outcome
+      if (outcome.kind !== 'result') return outcome
       const { structuredContent: found } = outcome.result.fields
       if (!isObject(found) || typeof found.content !== 'string') return outcome
       return {

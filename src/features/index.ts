@@ -18,6 +18,7 @@ import { cost } from './cost/cost.ts'
 import { quota } from './cost/quota.ts'
 import { usage } from './cost/usage.ts'
 import { multimodal } from './multimodal.ts'
+import { progress } from './progress/progress.ts'
 import { provenance } from './provenance/provenance.ts'
 import { receipts } from './provenance/receipts.ts'
 import { limits } from './limits.ts'
@@ -49,6 +50,7 @@ const describe: Stage = [
 
 /** Decides whether the gateway has time and room for a call, and gives every failure below one form. */
 const admit: Stage = [
+  progress, // a call that outlives its request keeps everything below, deadlines too
   limits, // a deadline covers everything below
   errors, // every failure below gets one form, refusals too
   injectArguments, // from here on, values that models write for the gateway are no longer arguments

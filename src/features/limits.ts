@@ -134,7 +134,7 @@ class Deadline {
   /** Aborts the call if its deadline has passed. */
   check(now: number): void {
     if (this.#pauses > 0) return
-    const isSilent = now - this.#activeAt >= this.#silence
+    const isSilent = now - this.#activeAt >= this.#silence && this.call.isDetached?.() !== true
     if (!isSilent && now - this.#start < this.#total) return
     const seconds = (isSilent ? this.#silence : this.#total) / 1000
     this.call.abort(

@@ -3,7 +3,7 @@
  * or of none.
  */
 import { randomUUID } from 'node:crypto'
-import type { Call, Outcome, RateLimitStatus, Target } from '../core/call.ts'
+import type { Call, InterimOutcome, Outcome, RateLimitStatus, Target } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isGatewayRefusal } from '../core/failure.ts'
 import { only, Payload } from '../core/payload.ts'
@@ -88,7 +88,7 @@ export const rateLimit: Feature<Settings> = {
             const outcome = await next(call).catch((error: unknown) =>
               isUnconfirmed(error) ? refundAndThrow(call, error, { limits, deps }) : Promise.reject(error),
             )
-            return outcome.kind === 'input_required' ? withTicket(outcome, deps.store) : outcome
+            return outcome.kind === 'result' ? outcome : withTicket(outcome, deps.store)
           }
           const isKeyed = (call: Call): boolean => isTool && hasIdempotencyKey(call)
           const unlessReplay = async (call: Call): Promise<Outcome> =>
@@ -279,7 +279,7 @@ const META_KEY = `${NS}/rate_limit`
 
 /** Adds the status to a result. Input responses belong to the same call, so they are not charged again. */
 function finish(outcome: Outcome, status: RateLimitStatus, store: Store): Outcome | Promise<Outcome> {
-  if (outcome.kind === 'input_required') return withTicket(outcome, store)
+  if (outcome.kind !== 'result') return withTicket(outcome, store)
   const { limit, remaining, reset } = status
   // Written for each call: a template is cheaper than an encoder.
   const text = `{"limit":${limit},"remaining":${remaining},"reset_seconds":${reset}}`
@@ -287,7 +287,7 @@ function finish(outcome: Outcome, status: RateLimitStatus, store: Store): Outcom
   return { kind: 'result', result: outcome.result.withMeta(only(META_KEY, statusPayload)) }
 }
 
-async function withTicket(outcome: Outcome & { kind: 'input_required' }, store: Store): Promise<Outcome> {
+async function withTicket(outcome: InterimOutcome, store: Store): Promise<Outcome> {
   const ticket = randomUUID()
   try {
     await store.put(ticketKey(ticket), '1', INPUT_WAIT_MS)

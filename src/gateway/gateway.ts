@@ -29,6 +29,7 @@ import { createObserving, timed } from './observers.ts'
 import { type Approval, Approvals } from '../records/approvals.ts'
 import { createMembership } from '../records/members.ts'
 import { createKeys, type Keys } from './keys.ts'
+import { createSeal } from '../core/seal.ts'
 import { within } from '../core/time/waiting.ts'
 import { isSameStore, openStore, RetiredStores } from '../store/open.ts'
 import type { Store } from '../store/store.ts'
@@ -103,6 +104,7 @@ export class Gateway {
       observing: this.#observing,
       store: this.#open(initial),
       membership: createMembership(() => this.#process.store),
+      seal: createSeal(Date.now, this.#keys.encryptionKeys),
       sign: this.#keys.sign,
       prove: (challenge) => this.#prove(challenge),
       page: (path) => this.#pageUrl(path),

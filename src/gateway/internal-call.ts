@@ -1,11 +1,16 @@
 /** Calls that the gateway makes itself, with the permissions of a caller. */
 import type { Call } from '../core/call.ts'
 import { Payload } from '../core/payload.ts'
-import type { InternalCall } from '../features/feature.ts'
+import type { InternalCall, RepeatedCall } from '../features/feature.ts'
 import { NS } from '../protocol/meta-keys.ts'
 import { ownCall } from '../protocol/lift.ts'
 
-/** Creates a tool call of the gateway itself. */
+/** Creates an operation whose process ended. Its client is not there any more. */
+export function repeatedCall(order: RepeatedCall): Call {
+  return ownCall({ method: order.target.method, ...order })
+}
+
+/** A call of a tool call of the gateway itself. */
 export function internalCall({
   purpose,
   principal,

@@ -13,7 +13,12 @@ import { isProtocolMethod } from '../protocol/methods.ts'
 /** The current state of the gateway that is observed. */
 interface View {
   upstreams(): ReadonlyMap<string, Upstream>
-  features(): readonly { readonly instance: { readonly methods?: Readonly<Record<string, unknown>> } }[]
+  features(): readonly {
+    readonly instance: {
+      readonly methods?: Readonly<Record<string, unknown>>
+      operations?(): Readonly<Record<string, number>>
+    }
+  }[]
   /** The number of client sessions. */
   sessions(): number
   /** The number of calls that wait for approval; undefined if the store does not respond. */
@@ -33,6 +38,7 @@ export function createObserving(log: Log, view: View): Observing {
         return { name, parked, connections: status.connections, isUp: isUp[checkOf(status)] }
       }),
       sessions: view.sessions(),
+      operations: operationsOf(view),
     }),
     pendingApprovals: () => view.pendingApprovals(),
     anchors: () => view.anchors?.(),
@@ -40,6 +46,12 @@ export function createObserving(log: Log, view: View): Observing {
     isOutcome: (outcome) => outcomes.has(outcome),
     isListed: (call, target) => isListed(view.upstreams().get(target.upstream ?? ''), call, target),
   })
+}
+
+/** How many operations run, by state; empty where no feature runs any. */
+function operationsOf(view: View): Readonly<Record<string, number>> {
+  const counts = view.features().map(({ instance }) => instance.operations?.())
+  return counts.find((each) => each !== undefined) ?? {}
 }
 
 /** Whether a server is reachable; undefined before the first attempt, for example if it requires users to sign in. */

@@ -42,7 +42,8 @@ import { observe, observeServer, observeTarget } from '../observability/observe.
 import type { Observing } from '../observability/observing.ts'
 import type { HeaderMirror } from '../protocol/headers.ts'
 import { ownCall } from '../protocol/lift.ts'
-import { asSent } from '../protocol/projection.ts'
+import { modernError } from '../protocol/modern.ts'
+import { asSent, asToolResult } from '../protocol/projection.ts'
 import { whoDecidesOnPage } from '../records/approvals.ts'
 import type { Membership } from '../records/members.ts'
 import type { Store } from '../store/store.ts'
@@ -60,7 +61,7 @@ import {
   middlewaresOf,
   reservedOf,
 } from './features.ts'
-import { internalCall } from './internal-call.ts'
+import { internalCall, repeatedCall } from './internal-call.ts'
 import { wayTo } from './observers.ts'
 
 /** The parts that outlive one version of the settings. */
@@ -73,6 +74,7 @@ export interface ProcessState {
   readonly membership: Membership
   readonly sign: Identity['sign']
   readonly prove: Identity['prove']
+  readonly seal: Identity['seal']
   readonly page: PageDirectory['url']
   readonly closing: AbortSignal
 }
@@ -214,7 +216,7 @@ export class Runtime implements HttpRuntime {
 
   #createServices(servers: ServerDirectory): Services {
     const { settings } = this
-    const { log, store, membership, sign, prove, page, closing } = this.#process
+    const { log, store, membership, seal, sign, prove, page, closing, observing } = this.#process
     return {
       log,
       store,
@@ -225,12 +227,19 @@ export class Runtime implements HttpRuntime {
         relay: (call) => this.catalog.servers(call),
         isPermitted: (call) => this.isPermitted(call),
         asSent,
+        repeated: repeatedCall,
+        asToolResult,
+        errorAsSent: (error, { requestId }) => modernError(error, requestId),
+        observeRest: (call, rest) => {
+          const ended = observe(observing)(() => rest)({ ...call, rateLimitReporter: undefined })
+          ended.catch(() => undefined)
+        },
       },
       descriptions: {
         of: (upstream, call) => this.#descriptions.of(upstream, call),
         document: (description, key, make) => this.#descriptions.document(description, key, make),
       },
-      identity: { membership, sign, prove },
+      identity: { membership, seal, sign, prove },
       pages: {
         url: page,
         decidesOnPage: (approval) => whoDecidesOnPage(approval, settings.auth),

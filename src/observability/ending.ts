@@ -22,6 +22,7 @@ const TOOL_ERROR = 'tool_error'
 /** The ending for an outcome. */
 export function endingOf(outcome: Outcome, ms: number): Ending {
   if (outcome.kind === 'input_required') return { outcome: 'ask', ms }
+  if (outcome.kind === 'task') return { outcome: 'task', ms }
   const { result } = outcome
   if (result.member('isError') !== true) return { outcome: ok, ms }
   const error = result.meta(ERROR_KEY)
@@ -75,5 +76,7 @@ export function displayUri(uri: string): string {
 
 /** The target name of a call for logs. */
 export function displayName(method: string, name: string | undefined): string | undefined {
+  // The id of a task is all it takes to read it where callers are not authenticated.
+  if (method.startsWith('tasks/')) return undefined
   return name !== undefined && method.startsWith('resources/') ? displayUri(name) : name
 }

@@ -85,6 +85,10 @@ export function expose({ calls, authFailures, rateLimited, levels, pendingApprov
   gauge('gatehouse_parked_calls', 'Calls that wait for input of their caller.', [], (made) =>
     made.set(levels().upstreams.reduce((sum, { parked }) => sum + parked, 0)),
   )
+  gauge('gatehouse_operations', 'Operations that this process runs, by state.', ['state'], (made) => {
+    made.reset()
+    for (const [state, count] of Object.entries(levels().operations)) made.set({ state }, count)
+  })
   const pending = 'Calls that wait for approval, in the shared store.'
   gauge('gatehouse_pending_approvals', pending, [], async (made) => {
     const found = await pendingApprovals()

@@ -99,6 +99,8 @@ export interface Levels {
     readonly parked: number
   }[]
   readonly sessions: number
+  /** How many operations this process runs, by state. */
+  readonly operations: Readonly<Record<string, number>>
 }
 
 /** Counts the calls of one target. */

@@ -9,6 +9,7 @@ import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { encodeErrorObject, encodeResult, errorObject, type Id, type JsonRpcRequest } from './jsonrpc.ts'
 import { metaKeys, tasksExtension } from './meta-keys.ts'
+import { legacyTaskCapabilities } from './tasks.ts'
 import { lowerResult } from './projection.ts'
 import type { Revision } from './revisions.ts'
 
@@ -20,7 +21,7 @@ export function initializeResult(discovered: Payload, revision: Revision): Paylo
   return discovered
     .with({
       protocolVersion: revision.name,
-      capabilities: withoutTasks(capabilities),
+      capabilities: withLegacyTasks(capabilities, revision),
       serverInfo: isObject(info) ? info : self,
       supportedVersions: undefined,
       resultType: undefined,
@@ -68,12 +69,17 @@ function missing(error: Payload): string {
   return isObject(required) ? Object.keys(required).join(', ') : 'a client capability'
 }
 
-/** The tasks extension differs from the tasks these clients know. */
-function withoutTasks(capabilities: Payload): Payload {
+/** The tasks extension as the core feature of 2025-11-25; older clients do not know tasks. */
+function withLegacyTasks(capabilities: Payload, revision: Revision): Payload {
   const extensions = capabilities.at('extensions')
-  if (!extensions || !Object.hasOwn(extensions.fields, tasksExtension)) return capabilities
+  // A server's own tasks are the gateway's to follow.
+  const bare = capabilities.with({ tasks: undefined })
+  if (!extensions || !Object.hasOwn(extensions.fields, tasksExtension)) return bare
   const rest = extensions.with({ [tasksExtension]: undefined })
-  return capabilities.with({ extensions: Object.keys(rest.fields).length > 0 ? rest : undefined })
+  return bare.with({
+    extensions: Object.keys(rest.fields).length > 0 ? rest : undefined,
+    ...(revision.coreTasks && { tasks: legacyTaskCapabilities }),
+  })
 }
 
 /** The progress token of a request, as its original text. */

@@ -30,6 +30,8 @@ interface CallContext {
   readonly client: Client
   readonly principal: Principal
   readonly controller: AbortController
+  /** Keeps the call from ending with its request. */
+  readonly retain?: (() => void) | undefined
   readonly rateLimitReporter?: RateLimitReporter | undefined
   emit(note: Notification): void
 }
@@ -52,6 +54,7 @@ export function lift(message: JsonRpcRequest | JsonRpcNotification, context: Cal
     requestState: {},
     signal: context.controller.signal,
     abort: (reason) => context.controller.abort(reason),
+    retain: context.retain,
     ...(message.kind === 'request' && { rpcId: message.id }),
     logFields: new Map(),
     rateLimitReporter: context.rateLimitReporter,

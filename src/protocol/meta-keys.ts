@@ -5,8 +5,6 @@
 import type { Call } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject, isSame, cutMembers } from '../core/json/json.ts'
-import { isTaskAccepted } from '../core/failure.ts'
-import type { Payload } from '../core/payload.ts'
 import type { Headers } from './headers.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -66,7 +64,7 @@ export const IDEMPOTENCY_KEY = 'idempotency_key'
 export const TRANSACTION_ID = 'transaction_id'
 
 /** Whether a call carries a value for a feature, in any place `extensionOf` reads. */
-export function hasExtension({ meta, params }: Call, name: string): boolean {
+export function hasExtension({ meta, params }: Pick<Call, 'meta' | 'params'>, name: string): boolean {
   // Every call is checked for each of them.
   if (meta !== noMeta && (meta[keyOf(name)] !== undefined || meta[name] !== undefined)) return true
   return params.fields[name] !== undefined
@@ -197,7 +195,7 @@ export const CAMEL_KEY = 'idempotencyKey'
 export const keyShape = /^[a-zA-Z0-9_\-:.]{1,128}$/
 
 /** Whether a call carries an idempotency key, in any format. */
-export function hasIdempotencyKey(call: Call): boolean {
+export function hasIdempotencyKey(call: Pick<Call, 'meta' | 'params'>): boolean {
   return hasExtension(call, IDEMPOTENCY_KEY) || hasExtension(call, CAMEL_KEY)
 }
 
@@ -228,43 +226,6 @@ function placeOf({ params }: Call): string {
 /** The call without its idempotency key. */
 export function withoutIdempotencyKey(call: Call): Call {
   return withoutExtension(withoutExtension(call, IDEMPOTENCY_KEY), CAMEL_KEY)
-}
-
-/** Whether a client requests a call as a task (2025-11-25 basic/utilities/tasks). */
-export function isTask({ params }: Call): boolean {
-  const { task } = params.fields
-  return task !== undefined && task !== null
-}
-
-/** The task a result accepts: a member of it in 2025-11-25, its own members in 2026-07-28. */
-export function acceptedTask(
-  result: Payload,
-): { readonly id: string; readonly ttlMs: number | undefined } | undefined {
-  if (!isTaskAccepted(result)) return undefined
-  const { taskId, ttl, ttlMs = ttl } = (result.at('task') ?? result).fields
-  if (typeof taskId !== 'string') return undefined
-  return { id: taskId, ttlMs: typeof ttlMs === 'number' && ttlMs >= 0 ? ttlMs : undefined }
-}
-
-/** Whether the response may be a task: the client requests one, or accepts them (SEP-2663). */
-export function mayBeginTask(call: Call): boolean {
-  const { era, capabilities } = call.client
-  if (era === 'legacy') return isTask(call)
-  return isObject(capabilities.extensions) && capabilities.extensions[tasksExtension] !== undefined
-}
-
-/** The call of a client without task support, so that its server responds with the tool's result. */
-export function withoutTasks(call: Call): Call {
-  const { capabilities } = call.client
-  const { extensions } = capabilities
-  if (!isObject(extensions) || extensions[tasksExtension] === undefined) return call
-  const { [tasksExtension]: _tasks, ...rest } = extensions
-  const client = { ...call.client, capabilities: { ...capabilities, extensions: rest } }
-  const isWritten = call.meta[metaKeys.capabilities] !== undefined
-  const params = isWritten
-    ? call.params.withMeta({ [metaKeys.capabilities]: client.capabilities })
-    : call.params
-  return { ...call, client, params }
 }
 
 // Members with the gateway's prefix are statements of the gateway: an approval, a receipt, the state of a key. A server

@@ -12,6 +12,7 @@ import { checkStandardHeaders, type Headers, mismatch } from './headers.ts'
 import { errorObject, type JsonRpcRequest } from './jsonrpc.ts'
 import { method, severity, unknownMethod } from './methods.ts'
 import { encodeInputRequest } from './input-requests.ts'
+import { acceptanceOf } from './tasks.ts'
 import { findRevision, modernRevisions, revisionNames } from './revisions.ts'
 
 /**
@@ -49,7 +50,7 @@ export function modernResult(
       _meta: { [metaKeys.serverInfo]: self },
     })
   }
-  const { result } = outcome
+  const result = outcome.kind === 'task' ? acceptanceOf(outcome.task, 'modern') : outcome.result
   const { fields } = result
   const missing: Record<string, unknown> = {}
   if (typeof fields.resultType !== 'string') missing.resultType = 'complete'

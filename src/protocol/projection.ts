@@ -4,7 +4,6 @@
  */
 import type { Call, Notification } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
-import { isTaskAccepted } from '../core/failure.ts'
 import { Payload } from '../core/payload.ts'
 import { metaKeys } from './meta-keys.ts'
 import { isProtocolMethod } from './methods.ts'
@@ -16,10 +15,10 @@ export function lowerResult(name: string, result: Payload, revision: Revision): 
   const stripped = stripModern(result, isProtocolMethod(name) ? modernFields : ['resultType'])
   switch (name) {
     case 'tools/list':
-      return lowerTools(stripped)
+      return lowerTools(revision.coreTasks ? stripped : withoutExecution(stripped))
     case 'tools/call':
       // An accepted task has no content yet (2025-11-25 basic/utilities/tasks).
-      if (isTaskAccepted(result)) return stripped
+      if (result.member('task') !== undefined && result.member('content') === undefined) return stripped
       return lowerStructured(lowerContent(stripped, 'content', revision))
     case 'prompts/get':
       return lowerMessages(stripped, revision)
@@ -35,6 +34,12 @@ export function asSent(result: Payload, call: Call): Payload {
   return revision?.era === 'legacy' ? lowerResult(call.method, named, revision) : named
 }
 
+/** The result of a tool for a client that requested it by another method. */
+export function asToolResult(result: Payload, { client }: Call): Payload {
+  const revision = findRevision(client.revision)
+  return revision?.era === 'legacy' ? lowerResult('tools/call', result, revision) : result
+}
+
 const modernFields = ['resultType', 'ttlMs', 'cacheScope']
 
 function stripModern(result: Payload, fields: readonly string[]): Payload {
@@ -44,6 +49,16 @@ function stripModern(result: Payload, fields: readonly string[]): Payload {
   return result.meta(metaKeys.serverInfo) === undefined
     ? bare
     : bare.withMeta({ [metaKeys.serverInfo]: undefined })
+}
+
+/** How a tool runs as a task, for revisions that do not know tasks. */
+function withoutExecution(result: Payload): Payload {
+  const { tools } = result.fields
+  if (!Array.isArray(tools) || !tools.some((tool) => isObject(tool) && Object.hasOwn(tool, 'execution')))
+    return result
+  return result.withItems('tools', (tool) =>
+    Object.hasOwn(tool.fields, 'execution') ? tool.with({ execution: undefined }) : tool,
+  )
 }
 
 /** Wraps output schemas that do not describe an object, like the SDKs do; otherwise clients reject the whole list. */

@@ -1,101 +1,64 @@
 /**
- * Encrypts the `requestState` that 2026-07-28 clients carry between the rounds of a call: AES-256-GCM, bound to the
- * call and its caller, with an expiry, usable once.
+ * Seals the `requestState` that 2026-07-28 clients carry between the rounds of a call: bound to the call and its
+ * caller, with a time of expiry, usable once.
  */
-import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Call, RequestState } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { canonical, isObject } from '../core/json/json.ts'
+import { createSeal } from '../core/seal.ts'
 
-/** Converts the state of an input request to an opaque text for the client, and back. */
+/** Turns the state of a question into an opaque text for the client to keep, and back. */
 export interface RequestStateCodec {
   close(state: RequestState, binding: string): string
-  /** @throws STATE_INVALID if the text is forged, belongs to another call, or was used before; STATE_EXPIRED */
+  /** @throws STATE_INVALID for a text that is forged, of another call, or used before; STATE_EXPIRED */
   open(text: string, binding: string): RequestState
 }
 
-/** The maximum number of remembered used states. */
+/** How many used states are remembered. */
 const MAX_USED_STATES = 100_000
-const IV = 12
-const TAG = 16
+/** How long a state can be used, in milliseconds. */
+const TTL_MS = 600_000
+const PURPOSE = 'request-state'
 
 /**
- * AES-256-GCM over the state, bound to the call, usable once and valid for `ttl` milliseconds. `now` is the clock, in
- * milliseconds. The first key encrypts, any of the keys decrypts.
+ * States that can be used once, for `ttl` milliseconds. `now` is the clock, in milliseconds since 1970. The first of the
+ * keys seals, any of them opens.
  */
 export function createRequestStateCodec(
   now: () => number,
-  ttl = 600_000,
-  keys = ownKeys(),
+  ttl = TTL_MS,
+  keys?: () => readonly Buffer[],
 ): RequestStateCodec {
+  const seal = createSeal(now, keys)
   // An LRU cache with `max` would allocate memory for all entries at once.
   const used = new LRUCache<string, true>({ maxSize: MAX_USED_STATES, sizeCalculation: () => 1, ttl })
 
   return {
-    close(state, binding) {
-      const iv = randomBytes(IV)
-      const cipher = createCipheriv('aes-256-gcm', keys()[0] ?? fail(), iv).setAAD(Buffer.from(binding))
-      const body = JSON.stringify({ state, until: now() + ttl })
-      const sealed = Buffer.concat([cipher.update(body, 'utf8'), cipher.final()])
-      return Buffer.concat([iv, cipher.getAuthTag(), sealed]).toString('base64url')
-    },
+    close: (state, binding) => seal.close(state, { purpose: PURPOSE, binding }, now() + ttl),
 
     open(text, binding) {
-      const opened = decryptWithAny(text, binding, keys())
-      if (!isObject(opened) || !isObject(opened.state) || typeof opened.until !== 'number') throw invalid()
-      if (opened.until < now()) throw new GatewayError('STATE_EXPIRED', 'requestState has expired.', again)
-      // The nonce is unique to each encrypted text. Other encodings of the same base64 have the same nonce.
-      const nonce = Buffer.from(text, 'base64url').subarray(0, IV).toString('base64')
-      if (used.has(nonce)) throw invalid()
+      const opened = seal.open(text, { purpose: PURPOSE, binding })
+      if (opened.kind === 'expired')
+        throw new GatewayError('STATE_EXPIRED', 'requestState has expired.', again)
+      if (opened.kind === 'invalid') throw invalid(opened.cause)
+      const { value, nonce } = opened
+      if (!isObject(value) || used.has(nonce)) throw invalid()
       used.set(nonce, true)
-      return opened.state
+      return value
     },
   }
 }
 
-/** What an encrypted state is bound to: the caller, and every part of the call that a retry repeats. */
+/** What a sealed state is bound to: who called, and everything of the call that a retry repeats. */
 export function bindingOf(call: Pick<Call, 'principal' | 'target' | 'params'>): string {
   const { _meta, inputResponses, requestState, ...rest } = call.params.fields
   const text = canonical([call.principal.id, call.target.upstream ?? '', call.target.method, rest])
-  return createHash('sha256').update(text).digest('base64')
-}
-
-function ownKeys(): () => readonly Buffer[] {
-  const keys = [randomBytes(32)]
-  return () => keys
-}
-
-function fail(): never {
-  throw new TypeError('at least one encryption key is required')
+  return hash('sha256', text, 'base64')
 }
 
 const again = { suggestion: 'Make the call again without requestState.' }
-
-function decryptWithAny(text: string, binding: string, keys: readonly Buffer[]): unknown {
-  const failures: unknown[] = []
-  for (const key of keys) {
-    try {
-      return decrypt(text, binding, key)
-    } catch (error) {
-      failures.push(error)
-    }
-  }
-  throw failures[0]
-}
-
-function decrypt(text: string, binding: string, key: Buffer): unknown {
-  const bytes = Buffer.from(text, 'base64url')
-  if (bytes.length <= IV + TAG) throw invalid()
-  try {
-    const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(0, IV), { authTagLength: TAG })
-    decipher.setAAD(Buffer.from(binding)).setAuthTag(bytes.subarray(IV, IV + TAG))
-    const body = Buffer.concat([decipher.update(bytes.subarray(IV + TAG)), decipher.final()])
-    return JSON.parse(body.toString('utf8'))
-  } catch (cause) {
-    throw invalid(cause)
-  }
-}
 
 function invalid(cause?: unknown): GatewayError {
   return new GatewayError('STATE_INVALID', 'requestState is not valid for this call.', { ...again, cause })

@@ -25,6 +25,8 @@ export interface Revision {
   readonly progressMessage: boolean
   /** Whether notifications report a visited URL and the status of a task. */
   readonly followUps: boolean
+  /** Whether tasks are part of the core; 2026-07-28 has them as an extension. */
+  readonly coreTasks: boolean
 }
 
 const text = ['text', 'image', 'resource']
@@ -44,6 +46,7 @@ const v2024_11_05: Revision = {
   completionContext: false,
   progressMessage: false,
   followUps: false,
+  coreTasks: false,
 }
 const v2025_03_26: Revision = {
   ...v2024_11_05,
@@ -69,12 +72,14 @@ const v2025_11_25: Revision = {
   titledEnums: true,
   samplingTools: true,
   followUps: true,
+  coreTasks: true,
 }
 const v2026_07_28: Revision = {
   ...v2025_11_25,
   name: '2026-07-28',
   era: 'modern',
   followUps: false,
+  coreTasks: false,
 }
 
 const rows = [v2024_11_05, v2025_03_26, v2025_06_18, v2025_11_25, v2026_07_28]

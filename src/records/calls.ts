@@ -105,13 +105,13 @@ export function expiryOf(text: string): number | undefined {
   return found === undefined ? undefined : Number(found)
 }
 
-function encodeFailure({ code, message, extra }: GatewayError): string {
+export function encodeFailure({ code, message, extra }: GatewayError): string {
   const { relayed, cause: _cause, ...rest } = extra
   const text = JSON.stringify({ code, message, ...rest })
   return relayed ? `${text.slice(0, -1)},"relayed":${relayed.text}}` : text
 }
 
-function decodeFailure(payload: Payload): GatewayError | undefined {
+export function decodeFailure(payload: Payload): GatewayError | undefined {
   const { code, message, category, field, reason, suggestion, data, details, ...rest } = payload.fields
   if (!isErrorCode(code) || typeof message !== 'string') return undefined
   const { retryAfterSeconds, isResult } = rest

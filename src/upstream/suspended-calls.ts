@@ -18,6 +18,7 @@ import { hasReachedShare, type Principal } from '../core/principal.ts'
 import { method } from '../protocol/methods.ts'
 import { progressTo } from '../protocol/legacy.ts'
 import { canAnswer, canBeAsked } from '../protocol/input-requests.ts'
+import { continuedTask, keptTaskState } from './protocol/tasks.ts'
 
 /** What a server with open calls can do during a call. */
 export interface UpstreamCall {
@@ -65,7 +66,9 @@ export function suspendable(open: OpenCall, options: Options = {}): Handler {
 
   return (call) => {
     const token = call.requestState[STATE_KEY]
-    if (token === undefined) {
+    // A task outlives the process that asked for its input.
+    const isLeft = typeof token === 'string' && !parked.has(token) && continuedTask(call) !== undefined
+    if (token === undefined || isLeft) {
       // A client that cannot respond needs no suspension.
       if (!canBeAsked(call.client.capabilities)) return open(unasked(call))
       if (hasFullShare(call.principal)) return Promise.reject(tooManyQuestions())
@@ -228,7 +231,7 @@ class SuspendedCall implements UpstreamCall {
     this.#turn.resolve({
       kind: 'input_required',
       inputRequests: questions,
-      requestState: { [STATE_KEY]: this.continuationToken },
+      requestState: { ...keptTaskState(this.call), [STATE_KEY]: this.continuationToken },
       withdrawn: this.#withdrawn.signal,
       isOpen: true,
     })

@@ -24,7 +24,7 @@ export interface IndexedTool {
   /** The arguments mirrored in headers. */
   readonly mirror: HeaderMirror
   /** It runs only as a task of 2025-11-25. */
-  readonly isTask: boolean
+  readonly taskSupport?: 'optional' | 'required'
   /** The entry of the server's list. */
   readonly definition: Readonly<Record<string, unknown>>
   /** Set if the server does not list its tools, so that only the name is known. */
@@ -147,7 +147,7 @@ export class ToolIndex {
 
 /** A tool of a server that does not list its tools: it may exist. */
 export function unlistedTool(name: string): IndexedTool {
-  return { mirror: [], isTask: false, definition: { name }, isUnlisted: true }
+  return { mirror: [], definition: { name }, isUnlisted: true }
 }
 
 /** Distinguishes clients by capabilities: those with equal capabilities are offered the same tools. */
@@ -172,8 +172,13 @@ function isAnswered(error: unknown): boolean {
 function read({ fields: { tools } }: Payload, into: Map<string, IndexedTool>): void {
   for (const tool of Array.isArray(tools) ? tools : []) {
     if (!isObject(tool) || typeof tool.name !== 'string') continue
-    const isTask = isObject(tool.execution) && tool.execution.taskSupport === 'required'
-    into.set(tool.name, { mirror: readMirror(tool.inputSchema) ?? [], isTask, definition: tool })
+    const support = isObject(tool.execution) ? tool.execution.taskSupport : undefined
+    const isSupported = support === 'optional' || support === 'required'
+    into.set(tool.name, {
+      mirror: readMirror(tool.inputSchema) ?? [],
+      definition: tool,
+      ...(isSupported && { taskSupport: support }),
+    })
   }
 }
 

@@ -27,6 +27,8 @@ export interface SuiteRun {
 interface RunOptions {
   readonly timeout?: number
   readonly env?: NodeJS.ProcessEnv
+  /** Runs scenarios of extensions too, which belong to no revision. */
+  readonly isForced?: boolean
 }
 
 /** Runs the official server scenarios against the endpoint at `url`, which must be on loopback. */
@@ -62,12 +64,13 @@ async function runSuite(
   leg: 'server' | 'client',
   target: readonly string[],
   selection: Selection,
-  { timeout, env = {} }: RunOptions,
+  { timeout, env = {}, isForced = false }: RunOptions,
 ): Promise<SuiteRun> {
   const folder = await mkdtemp(join(tmpdir(), 'conformance-'))
   const program = 'edition' in selection ? latestEdition : suite
   const args = [program, leg, ...target, ...selectionArgs(selection), '-o', folder]
   if (timeout !== undefined) args.push('--timeout', String(timeout))
+  if (isForced) args.push('--force')
   try {
     const { exitCode, output } = await run(args, env)
     const required =

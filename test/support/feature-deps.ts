@@ -2,8 +2,10 @@ import { resolveTool } from '../../src/catalog/tool-descriptors.ts'
 import { compose, type Middleware, type Target } from '../../src/core/call.ts'
 import { GatewayError } from '../../src/core/error.ts'
 import type { FeatureInstance, Services } from '../../src/features/feature.ts'
-import { internalCall } from '../../src/gateway/internal-call.ts'
-import { asSent } from '../../src/protocol/projection.ts'
+import { createSeal } from '../../src/core/seal.ts'
+import { internalCall, repeatedCall } from '../../src/gateway/internal-call.ts'
+import { modernError } from '../../src/protocol/modern.ts'
+import { asSent, asToolResult } from '../../src/protocol/projection.ts'
 import { createMembership } from '../../src/records/members.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import { silentLog } from './silent-log.ts'
@@ -66,6 +68,11 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     prove: async ({ nonce }) => `proof of ${nonce}`,
     sign: async (claims) => `signed ${JSON.stringify(claims)}`,
     asSent,
+    asToolResult,
+    repeated: repeatedCall,
+    errorAsSent: (error, { requestId }) => modernError(error, requestId),
+    observeRest: () => undefined,
+    seal: createSeal(Date.now),
     page: (path) => `http://127.0.0.1:8900${path}`,
     decidesOnPage: () => 'person',
     approvalCommand: (id) => `gatehouse approvals approve ${id}`,

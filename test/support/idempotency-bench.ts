@@ -108,14 +108,14 @@ export function keyed(key: string, more: Readonly<Record<string, unknown>> = {})
 
 /** What a result says in its first text. */
 export function textOf(outcome: Outcome): unknown {
-  if (outcome.kind === 'input_required') return outcome.kind
+  if (outcome.kind !== 'result') return outcome.kind
   const { content } = outcome.result.fields as { readonly content?: readonly { readonly text: string }[] }
   return content?.[0]?.text
 }
 
 /** The fields of a result. */
 export function fieldsOf(outcome: Outcome): Readonly<Record<string, unknown>> {
-  if (outcome.kind === 'input_required') throw new TypeError('it is no result')
+  if (outcome.kind !== 'result') throw new TypeError('it is no result')
   return outcome.result.fields
 }
 

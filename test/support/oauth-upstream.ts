@@ -124,8 +124,7 @@ export function echo(principal: Principal, given: Partial<Call> = {}): Call {
 
 /** The text of a result. */
 export function textOf(outcome: Outcome): unknown {
-  if (outcome.kind !== 'result')
-    throw new Error(`There is a question: ${JSON.stringify(outcome.inputRequests)}`)
+  if (outcome.kind !== 'result') throw new Error(`There is no result: ${JSON.stringify(outcome)}`)
   return outcome.result.fields['content']
 }
 

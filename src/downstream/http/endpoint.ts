@@ -168,9 +168,13 @@ export class HttpFront {
     const { incoming, outgoing, upstream, principal, requestId, challenge } = exchange
     const { handle, seal } = this.#options
     const controller = new AbortController()
-    // 2026-07-28 basic/utilities/cancellation: closing the stream cancels the request.
+    // 2026-07-28 basic/utilities/cancellation: closing the stream cancels the request, but not what goes on without it.
+    let isRetained = false
+    const retain = (): void => {
+      isRetained = true
+    }
     outgoing.on('close', () => {
-      if (!outgoing.writableFinished)
+      if (!outgoing.writableFinished && !isRetained)
         controller.abort(new GatewayError('CANCELLED', 'The client closed the request.'))
     })
     const canStream = checkAccepts(incoming)
@@ -186,7 +190,8 @@ export class HttpFront {
     const { headers } = incoming
     if (!leave) this.#running++
     try {
-      await serveStateless(request, reply, { handle, seal, upstream, principal, headers, controller, check })
+      const around = { handle, seal, upstream, principal, headers, controller, retain, check }
+      await serveStateless(request, reply, around)
     } finally {
       if (leave) leave()
       else this.#running--

@@ -143,7 +143,7 @@ async function callGateway(
     { ...context, client, principal, controller, emit: () => undefined },
   )
   const outcome = await handle({ ...call, target: { ...call.target, isBuiltin: true } })
-  if (outcome.kind === 'input_required')
+  if (outcome.kind !== 'result')
     throw new GatewayError('SERVER_ERROR', 'Input requests are not possible over plain HTTP.')
   return outcome.result
 }

@@ -17,6 +17,7 @@ import { GatewayError, asGatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { readInputResponse, encodeInputRequest, isUrl } from '../../protocol/input-requests.ts'
+import { acceptanceOf } from '../../protocol/tasks.ts'
 import type { JsonRpcPeer } from '../../protocol/json-rpc-peer.ts'
 import type { Id } from '../../protocol/jsonrpc.ts'
 
@@ -34,15 +35,11 @@ export type RequestInput = (
 /** Middleware for clients with an open stream: sends each input request to the client and repeats the call. */
 export function requestInputInline(next: Handler, put: RequestInput): Handler {
   return async (call) => {
-    const outcome = await next(call)
-    return {
-      kind: 'result',
-      result: outcome.kind === 'result' ? outcome.result : await inputRounds(outcome, call, next, put),
-    }
+    return { kind: 'result', result: await inputRounds(await next(call), call, next, put) }
   }
 }
 
-/** Repeats a call that ended with input requests until there is a result. @throws TOO_MANY_ROUNDS */
+/** Repeats a call that ended with input requests until there is a result, or the acceptance of a task. @throws TOO_MANY_ROUNDS */
 export async function inputRounds(
   first: Outcome,
   call: Call,
@@ -66,7 +63,7 @@ export async function inputRounds(
     outcome = await next({ ...call, inputResponses: answers, requestState: state })
     elicitations.settle(answers, outcome)
   }
-  return outcome.result
+  return outcome.kind === 'task' ? acceptanceOf(outcome.task, call.client.era) : outcome.result
 }
 
 interface InputRequestOptions {

@@ -28,12 +28,12 @@ export interface ResponseSink extends RateLimitReporter {
 
 /** The context of one message of the client. */
 export type MessageContext = Pick<ResponseSink, 'requestId' | 'principal' | 'trace' | 'gatewayMetadata'> &
-  Pick<Call, 'emit' | 'rateLimitReporter'>
+  Pick<Call, 'emit' | 'rateLimitReporter' | 'retain'>
 
 // Limits the rate of progress notifications. The latest one is always sent.
 
 /** The burst of progress notifications of a call, and the rate per second. */
-const BURST_SIZE = 20
+const BURST_SIZE = 10
 const RATE_PER_SECOND = 10
 
 /** Forwards the notifications of one call; of progress above the rate, only the latest is kept. */

@@ -124,6 +124,8 @@ interface PendingRequest {
   readonly reply: ResponseSink
   /** Whether it is `initialize`, which cannot be cancelled (2025-11-25 basic/utilities/cancellation). */
   readonly isOpening: boolean
+  /** Its call goes on without the session. */
+  isRetained?: true
 }
 
 /** The time aborted requests have to be answered, in milliseconds. */
@@ -161,11 +163,17 @@ class PendingRequests {
     found.controller.abort(new GatewayError('CANCELLED', why))
   }
 
+  /** Keeps the call of a request from ending with the session. */
+  retain(id: Id): void {
+    const found = this.#running.get(id)
+    if (found) found.isRetained = true
+  }
+
   /** Aborts all requests. Resolves when they are answered, or after a timeout. */
   end(reason: GatewayError): Promise<void> {
     if (this.size === 0) return Promise.resolve()
     this.#none = Promise.withResolvers()
-    for (const { controller } of this.#running.values()) controller.abort(reason)
+    for (const { controller, isRetained } of this.#running.values()) if (!isRetained) controller.abort(reason)
     return within(this.#none.promise, DRAIN_TIMEOUT_MS, undefined)
   }
 }
@@ -347,6 +355,7 @@ export class ClientSession {
     const revision = this.#revision ?? latestLegacy
     const pace = new ProgressThrottle((note) => isReported(note, revision, (message) => reply.emit(message)))
     const { requestId, principal, trace, gatewayMetadata } = reply
+    const retain = (): void => this.#running.retain(request.id)
     const context = {
       requestId,
       principal,
@@ -354,6 +363,7 @@ export class ClientSession {
       gatewayMetadata,
       rateLimitReporter: reply,
       emit: pace.emit,
+      retain,
     }
     const call = this.#lift(request, context, controller)
     const { handle } = this.#options

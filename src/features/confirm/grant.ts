@@ -42,7 +42,7 @@ export async function run(
   call.logFields.set('approved_by', grant.by.join(', '))
   const outcome = await next(call)
   // The server may request input too; the person is not asked again when the responses arrive.
-  if (outcome.kind === 'input_required') {
+  if (outcome.kind !== 'result') {
     const state = { kind: 'granted', nonce: randomUUID(), digest, grant }
     return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: state } }
   }

@@ -91,7 +91,7 @@ function announceDeprecations(tools: Tools): Middleware | undefined {
   if (!Object.values(tools).some(({ deprecated }) => deprecated !== undefined)) return undefined
   return (next) => async (call) => {
     const outcome = await next(call)
-    return outcome.kind === 'input_required'
+    return outcome.kind !== 'result'
       ? outcome
       : { kind: 'result', result: withDeprecations(outcome.result, tools) }
   }
@@ -227,7 +227,7 @@ export function createListeners(deps: Deps): Listeners {
 
 /** The result of `server/discover` with the contract version, and `listChanged` capabilities. */
 function withContract(outcome: Outcome, version: string | undefined): Outcome {
-  if (outcome.kind === 'input_required') return outcome
+  if (outcome.kind !== 'result') return outcome
   const result = withListChanged(outcome.result, lists)
   return {
     kind: 'result',

@@ -222,9 +222,9 @@ async function charge(call: Call, { next, account, units, deps }: ChargeContext)
   }
 }
 
-/** A call that requests input, from the server or the gateway, is not executed yet. */
+/** A call that requests input, or goes on as a task of its server, is made again and charged then. */
 function isExecuted(outcome: Outcome): boolean {
-  if (outcome.kind === 'input_required') return false
+  if (outcome.kind !== 'result') return false
   const { result } = outcome
   return !(result.member('isError') === true && result.meta(CONFIRMATION_KEY) !== undefined)
 }

@@ -37,7 +37,7 @@ export const quota: Feature<Record<never, never> | false> = {
 }
 
 async function withQuotas(outcome: Outcome, call: Call, deps: Deps): Promise<Outcome> {
-  if (outcome.kind === 'input_required') return outcome
+  if (outcome.kind !== 'result') return outcome
   const reporting = new Set(deps.servers.names().filter((name) => deps.servers.quota(name)))
   const description = await descriptionSoon(quota.name, call, deps)
   // Most servers have neither: their lists are relayed as they were encoded.

@@ -41,7 +41,7 @@ export const discovery: Feature<Settings | false> = {
           path: '/recommend_servers',
           handle: async (call) => {
             const outcome = await answer(call)
-            if (outcome.kind === 'input_required') return outcome
+            if (outcome.kind !== 'result') return outcome
             return pageOf({ text: outcome.result.text, type: 'application/json', maxAge: 0 })
           },
         },

@@ -1,17 +1,10 @@
 /**
  * Classifies the end of a keyed call, annotates its response, and verifies a lost call with a read.
  */
-import type { Outcome, Call } from '../../core/call.ts'
+import { type Call, isOpen, type Outcome } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { type Category, GatewayError, isCategory } from '../../core/error.ts'
-import {
-  classify,
-  firstWords,
-  type Rule,
-  isTaskAccepted,
-  isAnsweredCode,
-  isGatewayRefusal,
-} from '../../core/failure.ts'
+import { classify, firstWords, type Rule, isAnsweredCode, isGatewayRefusal } from '../../core/failure.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Path } from '../../core/json/path.ts'
 import { Payload } from '../../core/payload.ts'
@@ -51,9 +44,8 @@ export type NextState = CallRecord['state'] | 'released'
 
 /** The state of a record after an outcome. */
 export function classifyCompletion(outcome: Outcome, rules: readonly Rule[]): NextState {
-  if (outcome.kind === 'input_required') return outcome.isOpen ? 'executing' : 'released'
+  if (outcome.kind !== 'result') return isOpen(outcome) ? 'executing' : 'released'
   const { result } = outcome
-  if (isTaskAccepted(result)) return 'unknown'
   if (result.member('isError') !== true) return 'done'
   const given = structuredOf(result)
   if (given && isRefusal(given)) return 'released'
@@ -181,7 +173,7 @@ export async function verify(
   const outcome = await deps.invoker.call(
     snapshotCall(expression, { call, upstream, args: asArguments(given), deps }),
   )
-  if (outcome.kind === 'input_required') throw new Error('the server requests input first')
+  if (outcome.kind !== 'result') throw new Error('the server requests input first')
   if (outcome.result.fields.isError === true) throw new Error('the read failed')
   return findAt(resultValue(outcome.result), find)
 }

@@ -124,16 +124,42 @@ export class IdempotentExecutor {
     }
   }
 
+  /**
+   * Makes the call of an operation whose process ended, unless its outcome is known. A call without a key of its own
+   * counts as lost since the given time, in milliseconds since 1970. @throws OUTCOME_UNKNOWN
+   */
+  async repeat(keyed: KeyedRequest, plan: ToolPolicy, lostSince?: number): Promise<Outcome> {
+    if (lostSince !== undefined) await this.#ledger.recordLost(keyed, lostSince)
+    for (;;) {
+      try {
+        return await this.run(keyed, plan)
+      } catch (error) {
+        if (!(error instanceof GatewayError) || error.code !== 'IDEMPOTENCY_IN_PROGRESS') throw error
+        // The lost request may still take effect.
+        await pause((error.extra.retryAfterSeconds ?? 1) * 1000, keyed.call.signal)
+      }
+    }
+  }
+
   /** Waits until every in-flight call is recorded. */
   async close(): Promise<void> {
     const all = Promise.all(this.#shared.values().map(({ gone }) => gone))
     await within(all, CLOSE_TIMEOUT_MS, undefined)
   }
 
-  /** The open call for which a retry brings input responses; undefined if there is none, or it continues already. */
+  /**
+   * The open call of the server that a retry brings responses for; undefined if there is none, or if it was resumed
+   * already.
+   */
   #reopen(keyed: KeyedRequest): Promise<Claim | undefined> | undefined {
     const attempt = keyed.call.requestState[STATE_KEY]
-    if (typeof attempt !== 'string' || this.#shared.has(keyed.id)) return undefined
+    return typeof attempt === 'string' ? this.#reopenAttempt(keyed, attempt) : undefined
+  }
+
+  async #reopenAttempt(keyed: KeyedRequest, attempt: string): Promise<Claim | undefined> {
+    // Another caller holds the key while it reads the record, or the call was resumed already.
+    for (let held = this.#shared.get(keyed.id); held; held = this.#shared.get(keyed.id))
+      await waitWithCaller(held.gone, keyed, held.startedAt)
     return this.#ledger.reopen(keyed, attempt)
   }
 
@@ -208,7 +234,7 @@ export class IdempotentExecutor {
       const next = classifyCompletion(outcome, rules)
       const end = outcome.kind === 'result' ? { result: outcome.result } : {}
       const write = await this.#ledger.write(keyed, stored, changeTo(next, end), quota)
-      if (outcome.kind === 'input_required') {
+      if (outcome.kind !== 'result') {
         const state = {
           ...outcome.requestState,
           ...(next === 'executing' && { [STATE_KEY]: stored.record.attempt }),

@@ -4,10 +4,10 @@ import { compileRules, type Rule } from '../../core/failure.ts'
 import { asCalled } from '../../core/judgement/judge.ts'
 import { type ToolSettings, settingOf } from '../../core/settings.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'
-import { CAMEL_KEY, IDEMPOTENCY_KEY, keyShape, NS, isTask } from '../../protocol/meta-keys.ts'
+import { CAMEL_KEY, IDEMPOTENCY_KEY, keyShape, NS } from '../../protocol/meta-keys.ts'
 import type { Feature, Services } from '../feature.ts'
 import { type ToolPolicy, IdempotentExecutor } from './executor.ts'
-import { autoKeyed, hasIdempotencyValues, readKeyed, noTask } from './keyed-request.ts'
+import { autoKeyed, hasIdempotencyValues, readKeyed, recovered } from './keyed-request.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'gateway'>
 
@@ -115,20 +115,28 @@ function executeOnce({ executor, policy, ttl, autoKeyTtl }: OnceOptions): Handle
     const listed = listedTool(call)
     const entry = listed && asCalled(listed, call)
     if (!entry || entry.classification.op === 'read' || entry.classification.idempotent) return next(call)
-    if (isTask(call)) throw noTask()
     return executor.run(autoKeyed(call, upstream, autoKeyTtl ?? 0), policy)
   }
   const keyed: Handler = async (call) => {
     const read = readKeyed(call, upstream, ttl)
     if ('id' in read) {
-      if (isTask(call)) throw noTask()
       return executor.run(read, policy)
     }
     return autoKeyTtl === undefined ? next(read) : automatic(read)
   }
   const unkeyed: Handler =
     autoKeyTtl === undefined ? next : (call) => (call.internal ? next(call) : automatic(call))
-  return (call) => (hasIdempotencyValues(call) ? keyed(call) : unkeyed(call))
+  const repeated: Handler = async (call) => {
+    const read = hasIdempotencyValues(call) ? readKeyed(call, upstream, ttl) : call
+    if ('id' in read) return executor.repeat(read, policy)
+    const since = call.operation?.lostSince
+    if (since === undefined) return next(read)
+    return executor.repeat(recovered(read, upstream, ttl.ttl), policy, since)
+  }
+  return (call) => {
+    if (call.operation) return repeated(call)
+    return hasIdempotencyValues(call) ? keyed(call) : unkeyed(call)
+  }
 }
 
 function policyOf(target: Target, settings: Settings, next: Handler, deps: Deps): ToolPolicy {

@@ -10,7 +10,6 @@ import {
   TRANSACTION_ID,
   withoutExtension,
   withoutIdempotencyKey,
-  withoutTasks,
   IDEMPOTENCY_KEY,
 } from '../../protocol/meta-keys.ts'
 import { callKey, fingerprintOf } from '../../records/calls.ts'
@@ -52,7 +51,7 @@ export function readKeyed(
   const requestedTtl = seconds === undefined ? ttl : Math.max(seconds, MIN_TTL_SECONDS) * 1000
   // Keys of callers never contain `~`.
   const scopedKey = call.internal === undefined ? key : `~${call.internal}:${key}`
-  const request = { call: withoutTasks(call), key, ttl: Math.min(requestedTtl, maxTtl) }
+  const request = { call, key, ttl: Math.min(requestedTtl, maxTtl) }
   return { ...request, ...identity(call), id: callKey(call.principal.id, upstream, scopedKey) }
 }
 
@@ -60,11 +59,17 @@ export function readKeyed(
 export function autoKeyed(call: Call, upstream: string, ttl: number): KeyedRequest {
   const request = identity(call)
   return {
-    call: withoutTasks(call),
+    call,
     ttl,
     ...request,
     id: callKey(call.principal.id, upstream, `~auto:${request.fingerprint}`),
   }
+}
+
+/** The call of an operation without a key, whose first attempt was lost with its process. */
+export function recovered(call: Call, upstream: string, ttl: number): KeyedRequest {
+  const id = callKey(call.principal.id, upstream, `~operation:${call.operation?.key ?? ''}`)
+  return { call, ttl, ...identity(call), id }
 }
 
 function identity(call: Call): Pick<KeyedRequest, 'tool' | 'fingerprint'> {
@@ -145,20 +150,6 @@ export function conflict({ key }: KeyedRequest, tool: string, startedAt: number)
       field: IDEMPOTENCY_KEY,
       suggestion: 'Use a new key for a new call; keep tool and arguments the same to retry.',
       details: { ...detailsOf(key, startedAt), tool },
-    },
-  )
-}
-
-/** The response to a task is its acceptance, which says nothing about the outcome of the call. */
-export function noTask(): GatewayError {
-  return new GatewayError(
-    'INVALID_INPUT',
-    'A call with an idempotency key or auto_key cannot be made as a task.',
-    {
-      field: 'task',
-      reason: 'unsupported',
-      suggestion:
-        'Make the call without "task": the gateway waits for its result. Or make it as a task without an idempotency key.',
     },
   )
 }

@@ -197,10 +197,30 @@ export class Ledger {
     const stored = await this.find(keyed)
     if (!stored) return { kind: 'abandoned' }
     const { openUntil, ...rest } = stored.record
-    if (rest.state !== 'executing' || rest.attempt !== attempt || openUntil === undefined) return undefined
-    if (rest.owner !== this.#deps.identity.membership.id) return { kind: 'abandoned' }
-    const claim = await orUnavailable(this.#swap(keyed.id, stored, rest))
+    if (rest.state !== 'executing' || rest.attempt !== attempt) return undefined
+    const { membership } = this.#deps.identity
+    // A task of the server continues after the process that followed it.
+    const isLeft = keyed.call.operation !== undefined && !(await membership.isAlive(rest.owner))
+    if (openUntil === undefined && !isLeft) return undefined
+    if (rest.owner !== membership.id && !isLeft) return { kind: 'abandoned' }
+    const claim = await orUnavailable(this.#swap(keyed.id, stored, { ...rest, owner: membership.id }))
     return claim.kind === 'own' ? claim : undefined
+  }
+
+  /** Records that a call without a record was lost; a record that is there stays. */
+  async recordLost({ id, fingerprint, tool, ttl }: KeyedRequest, startedAt: number): Promise<void> {
+    const now = Date.now()
+    const attempt = { ...this.#attempt(), attemptedAt: startedAt }
+    const record: CallRecord = {
+      expiresAt: now + ttl,
+      fingerprint,
+      tool,
+      state: 'unknown',
+      startedAt,
+      ...attempt,
+      lostAt: now,
+    }
+    await orUnavailable(this.#deps.store.setIfAbsent(id, encodeCall(record), ttl))
   }
 
   /** Settles the record of a lost call after its outcome was verified. */

@@ -200,7 +200,7 @@ function suggestTools(context: IntentContext): Middleware {
         if (better) return redirectResult(call, logSuggestion(call, better), settings.compat)
       }
       const outcome = await next(forwarded)
-      if (outcome.kind === 'input_required') return outcome
+      if (outcome.kind !== 'result') return outcome
       const better = await within(found, SUGGESTION_TIMEOUT_MS, undefined)
       return better ? addSuggestion(outcome, logSuggestion(call, better), settings.compat) : outcome
     }
@@ -259,7 +259,7 @@ const META_KEY = `${NS}/suggestion`
 
 /** The result of a tool, with the suggestion appended. */
 function addSuggestion(outcome: Outcome, suggestion: Suggestion, compat: boolean): Outcome {
-  if (outcome.kind === 'input_required') return outcome
+  if (outcome.kind !== 'result') return outcome
   const { result } = outcome
   const { content } = result.fields
   const block = { type: 'text', text: hintOf(suggestion) }

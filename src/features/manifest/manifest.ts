@@ -321,7 +321,7 @@ export function createChangeNotifier(deps: Deps, isOn: (upstream?: string) => bo
 }
 
 function declareListChanged(outcome: Outcome): Outcome {
-  if (outcome.kind === 'input_required') return outcome
+  if (outcome.kind !== 'result') return outcome
   return { kind: 'result', result: withListChanged(outcome.result, ['tools']) }
 }
 

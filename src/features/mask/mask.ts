@@ -116,6 +116,8 @@ const catalogue = new Set([
 function masked(outcome: Outcome, call: Call, rules: Rules): Outcome {
   if (outcome.kind === 'input_required')
     return { ...outcome, inputRequests: maskInputRequests(outcome.inputRequests, rules) }
+  // What the server says of its work is not needed, and may contain what is masked.
+  if (outcome.kind === 'task') return { ...outcome, task: { ...outcome.task, statusMessage: undefined } }
   const { uri } = call.params.fields
   return maskOutcome(outcome, call, { rules, context: { uri, tool: call.tool?.definition } })
 }

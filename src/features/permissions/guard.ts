@@ -5,7 +5,6 @@ import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError, unknownPrompt, unknownResource, unknownTool } from '../../core/error.ts'
 import { isObject, elements, members } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { knownScopes } from '../../core/principal.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { method } from '../../protocol/methods.ts'
@@ -44,7 +43,6 @@ export function guardOf(target: Target, settings: UpstreamSettings, context: Con
     case 'resources/templates/list':
       return listGuard(target.method, settings, context)
     default:
-      if (target.method.startsWith('tasks/')) return scopeGuard([knownScopes(settings)], context)
       // A method that the protocol does not define may do anything.
       return isOfProtocol(target.method) ? undefined : scopeGuard([[`write:${settings.name}`]], context)
   }

@@ -1,19 +1,9 @@
 /** The feature `permissions`: scopes and rules for calls, sessions with fewer scopes, and hidden entries. */
-import type { Call, Handler, Outcome, Middleware, Target, Notification } from '../../core/call.ts'
-import { GatewayError, unknownTask } from '../../core/error.ts'
-import { background, type Log } from '../../core/log.ts'
-import { Payload } from '../../core/payload.ts'
+import type { Call, Handler, Outcome, Middleware, Target } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
-import {
-  extensionOf,
-  hasExtension,
-  SESSION_TOKEN,
-  withoutExtension,
-  acceptedTask,
-  mayBeginTask,
-} from '../../protocol/meta-keys.ts'
-import { isProtocolNotification, isTaskStatus } from '../../protocol/methods.ts'
-import { TaskOwners } from '../../records/task-owners.ts'
+import { extensionOf, hasExtension, SESSION_TOKEN, withoutExtension } from '../../protocol/meta-keys.ts'
+import { isProtocolNotification } from '../../protocol/methods.ts'
 import { asTool } from '../builtin-tool.ts'
 import type { Feature, SettingsOf, Services } from '../feature.ts'
 import { type Context, type Guard, createGates, limitedBySession } from './gate.ts'
@@ -32,7 +22,6 @@ export const permissions: Feature<Settings | false> = {
   create: (settings, deps) => {
     const { maxTtl, idle } = deps.gateway.auth.session
     const sessions = new Sessions({ store: deps.store, log: deps.log, idle, maxTtl })
-    const owners = new TaskOwners(deps.store)
     const gates = createGates()
     const contextOf = contexts(settings, deps, gates)
     const check = answerCheck(contextOf, deps)
@@ -40,9 +29,7 @@ export const permissions: Feature<Settings | false> = {
     return {
       middleware: (target) => {
         if (isProtocolNotification(target.method)) return undefined
-        const guard = applyGuard(target, guardFor(target, contextOf, deps), sessions)
-        const tasks = restrictTasks(target, owners, deps.log)
-        return tasks ? (next) => guard(tasks(next)) : guard
+        return applyGuard(target, guardFor(target, contextOf, deps), sessions)
       },
       toolFacts: (entry) => {
         const server = deps.servers.settings(entry.upstream)
@@ -164,85 +151,4 @@ function withScopes(principal: Principal, scopes: readonly string[]): Principal 
     outside,
     scopes: new Set(available ? scopes.filter((scope) => available.has(scope)) : scopes),
   }
-}
-
-// Restricts tasks to the callers that started them: another caller's task is refused like one that does not exist, and
-// filtered from lists and notifications. So are tasks of the gateway itself. This applies whatever is configured, because
-// a server that sees all callers as one cannot separate them (2025-11-25 basic/utilities/tasks, SEP-2663).
-
-/** The task filter for the calls of a target; undefined if it has no tasks. */
-function restrictTasks(
-  { method, upstream, isBuiltin: isOwn }: Target,
-  owners: TaskOwners,
-  log: Log,
-): Middleware | undefined {
-  if (upstream === undefined || isOwn) return undefined
-  switch (method) {
-    case 'tools/call':
-      return (next) => (call) =>
-        mayBeginTask(call)
-          ? next(call).then((outcome) => recordOwner(call, outcome, { owners, log }))
-          : next(call)
-    case 'tasks/list':
-      return (next) => async (call) => filterTasks(call, await next(call), owners)
-    case 'subscriptions/listen':
-      return (next) => (call) =>
-        next({ ...call, emit: (notification) => forwardOwnStatus(notification, call, { owners, log }) })
-    default:
-      return method.startsWith('tasks/') ? (next) => (call) => refuseUnlessOwn(call, next, owners) : undefined
-  }
-}
-
-interface Dependencies {
-  readonly owners: TaskOwners
-  readonly log: Log
-}
-
-/** Records the caller as owner of the accepted task before the caller receives its id. */
-async function recordOwner(call: Call, outcome: Outcome, { owners, log }: Dependencies): Promise<Outcome> {
-  const task = outcome.kind === 'result' ? acceptedTask(outcome.result) : undefined
-  if (!task) return outcome
-  try {
-    await owners.put(call, task.id, task.ttlMs)
-  } catch (error) {
-    // The server already works on the task, so its id must not be lost. This process still knows the owner.
-    log.warn('task.owner_not_kept', { error: String(error) })
-  }
-  return outcome
-}
-
-async function refuseUnlessOwn(call: Call, next: Handler, owners: TaskOwners): Promise<Outcome> {
-  const { taskId } = call.params.fields
-  if (typeof taskId !== 'string' || !(await owners.isOwn(call, taskId))) throw unknownTask()
-  return next(call)
-}
-
-async function filterTasks(call: Call, outcome: Outcome, owners: TaskOwners): Promise<Outcome> {
-  if (outcome.kind !== 'result') return outcome
-  const { tasks } = outcome.result.fields
-  if (!Array.isArray(tasks)) return outcome
-  const entries = outcome.result.at('tasks')?.items ?? []
-  const own = await Promise.all(
-    entries.map(async ({ fields: { taskId } }) => typeof taskId === 'string' && owners.isOwn(call, taskId)),
-  )
-  const kept = entries.filter((_entry, index) => own[index])
-  return kept.length === entries.length
-    ? outcome
-    : {
-        kind: 'result',
-        result: outcome.result.with({ tasks: Payload.text(`[${kept.map(({ text }) => text).join(',')}]`) }),
-      }
-}
-
-/** Forwards a notification, unless it is about a task of another caller. */
-function forwardOwnStatus(notification: Notification, call: Call, { owners, log }: Dependencies): void {
-  if (!isTaskStatus(notification.method)) return call.emit(notification)
-  const taskId = notification.params?.fields.taskId
-  if (typeof taskId !== 'string') return
-  const forward = (isOwn: boolean): void => {
-    if (isOwn) call.emit(notification)
-  }
-  const isOwn = owners.isOwn(call, taskId)
-  if (isOwn instanceof Promise) background(isOwn.then(forward), log)
-  else forward(isOwn)
 }

@@ -248,7 +248,7 @@ class SkillRelay implements Relay {
       params: call.params.with({ uri: location.uri }),
       target: { method: call.method, upstream: location.upstream, name: location.uri },
     })
-    return outcome.kind === 'input_required'
+    return outcome.kind !== 'result'
       ? outcome
       : { kind: 'result', result: withContentUri(outcome.result, uri) }
   }

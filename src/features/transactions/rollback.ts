@@ -212,7 +212,7 @@ const STALE_KEY_CODE = 'IDEMPOTENCY_CONFLICT'
 
 /** The error of a call, from its result; undefined if it succeeded. */
 function failureOf(outcome: Outcome, since: number): ErrorData | undefined {
-  if (outcome.kind === 'input_required') {
+  if (outcome.kind !== 'result') {
     return new GatewayError(
       'UPSTREAM_ERROR',
       'The server requested input, and no client is connected to answer.',

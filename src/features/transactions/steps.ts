@@ -1,9 +1,9 @@
 /** The life of a step: recorded before its call, checked for a compensation, and ended with its outcome. */
-import type { Call, Handler, Outcome } from '../../core/call.ts'
+import { type Call, type Handler, type InterimOutcome, isOpen, type Outcome } from '../../core/call.ts'
 import { GatewayError, asGatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { asCalled } from '../../core/judgement/judge.ts'
-import { hasForeignMessage, isTaskAccepted } from '../../core/failure.ts'
+import { hasForeignMessage } from '../../core/failure.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
 import { settingOf } from '../../core/settings.ts'
@@ -11,10 +11,8 @@ import { evaluate, type Expression } from '../../core/undo/expression.ts'
 import { isTrialCall } from '../../core/undo/selectors.ts'
 import {
   extensionOf,
-  isTask,
   TRANSACTION_ID,
   withoutExtension,
-  withoutTasks,
   CONFIRMATION_KEY,
   ERROR_KEY,
 } from '../../protocol/meta-keys.ts'
@@ -43,11 +41,10 @@ type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' 
 /** Runs a call as a step of the transaction that it names. */
 export async function makeStep(call: Call, next: Handler, service: TransactionService): Promise<Outcome> {
   requireIdempotency(service.deps, call.target.upstream)
-  if (isTask(call)) throw noTask()
   const id = readId(extensionOf(call, TRANSACTION_ID), TRANSACTION_ID)
   const stepId = extensionOf(call, 'step_id')
   const requestedId = stepId === undefined ? undefined : readId(stepId, 'step_id')
-  const stepCall = withoutTasks(withoutExtension(withoutExtension(call, TRANSACTION_ID), 'step_id'))
+  const stepCall = withoutExtension(withoutExtension(call, TRANSACTION_ID), 'step_id')
   const key = keyFor(call, id)
   call.logFields.set('transaction', id)
   return service.queue(key, call.signal, async () => {
@@ -140,16 +137,6 @@ function openStep({ requestState: state }: Call, transaction: Transaction): Step
   throw new GatewayError('TRANSACTION_CONFLICT', 'The step has already ended, so the response came too late.')
 }
 
-/** A task's response is its acceptance, which says nothing about the outcome of the step. */
-function noTask(): GatewayError {
-  return new GatewayError('INVALID_INPUT', 'A step of a transaction cannot be made as a task.', {
-    field: 'task',
-    reason: 'unsupported',
-    suggestion:
-      'Repeat the step without "task": the gateway waits for its result. The transaction stays open.',
-  })
-}
-
 function notRecordable(problem: string): GatewayError {
   return new GatewayError('SERVER_UNAVAILABLE', 'The step could not be recorded, so it was not executed.', {
     cause: new Error(problem),
@@ -237,7 +224,7 @@ async function runStep(call: Call, next: Handler, running: Running): Promise<Out
   const stepOf = { transaction: id, step: step.id, deed: step.deed, mustBeUndoable: isToBeUndoable }
   const ended = await next({ ...call, step: stepOf }).catch((thrown: unknown) => asGatewayError(thrown))
   if (ended instanceof GatewayError) return failed(ended, call, running)
-  if (ended.kind === 'input_required') return inputRequested(ended, running)
+  if (ended.kind !== 'result') return inputRequested(ended, running)
   const { result } = ended
   const deed = await actionOf(running)
   // An action that the server executed remains a step, whatever the error says.
@@ -246,11 +233,7 @@ async function runStep(call: Call, next: Handler, running: Running): Promise<Out
     return ended
   }
   const isFailed = result.member('isError') === true
-  const isAccepted = isTaskAccepted(result)
-  const end =
-    isFailed || isAccepted
-      ? failedEnd(isFailed ? result : taskAccepted, { call, step, deed, service })
-      : successfulEnd
+  const end = isFailed ? failedEnd(result, { call, step, deed, service }) : successfulEnd
   const transaction = await finishStep(end, call, running)
   const { upstream = '', name = '' } = call.target
   const rule = deed && (await service.deps.servers.undoRule(upstream, name))
@@ -266,9 +249,6 @@ async function runStep(call: Call, next: Handler, running: Running): Promise<Out
 }
 
 const TOOL_FAILED = 'The tool failed.'
-
-/** Used if a server accepts a step as a task, which continues. */
-const taskAccepted = new GatewayError('OUTCOME_UNKNOWN', 'The server responded with a task that continues.')
 
 /** Codes of calls that were not executed, or not yet: they are not steps. */
 const notExecutedCodes: ReadonlySet<string> = new Set(['CONFIRMATION_REQUIRED', 'COMPENSATION_UNAVAILABLE'])
@@ -290,12 +270,9 @@ async function failed(error: GatewayError, call: Call, running: Running): Promis
 }
 
 /** If its server already started, the step waits for the input responses; otherwise it starts again with them. */
-async function inputRequested(
-  outcome: Outcome & { kind: 'input_required' },
-  { key, step, service }: Running,
-): Promise<Outcome> {
+async function inputRequested(outcome: InterimOutcome, { key, step, service }: Running): Promise<Outcome> {
   const { repository } = service
-  if (!outcome.isOpen) {
+  if (!isOpen(outcome)) {
     await durable(repository.change(key, stepRemoved(step.id, Date.now())))
     return outcome
   }

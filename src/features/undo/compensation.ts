@@ -122,7 +122,7 @@ export class SnapshotReader {
         during: call,
       })
       const outcome = await this.#deps.invoker.call(internal)
-      if (outcome.kind === 'input_required') return unreadable('the server requests input first')
+      if (outcome.kind !== 'result') return unreadable('the server requests input first')
       return this.#read(outcome.result, this.#raw.get(internal.logFields))
     } catch (error) {
       if (error instanceof Error) return unreadable(error.message)

@@ -1,8 +1,7 @@
 /** The feature `undo`: records actions with their compensation, and describes the undo rule of tools. */
-import type { Call, Handler, Outcome } from '../../core/call.ts'
+import { type Call, type Handler, type InterimOutcome, isOpen, type Outcome } from '../../core/call.ts'
 import type { ToolFacts } from '../../core/descriptor.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
-import { isTaskAccepted } from '../../core/failure.ts'
 import type { Finding } from '../../core/finding.ts'
 import { isObject } from '../../core/json/json.ts'
 import { asCalled } from '../../core/judgement/judge.ts'
@@ -198,13 +197,11 @@ class UndoLog {
       await this.#end(call, started, endOfFailure(error, started)).catch(() => undefined)
       throw error
     })
-    if (outcome.kind === 'input_required') return this.#inputRequested(call, started, outcome)
+    if (outcome.kind !== 'result') return this.#inputRequested(call, started, outcome)
     const isFailed = outcome.result.member('isError') === true
-    // A task that continues may have any outcome.
-    const status = isTaskAccepted(outcome.result) ? 'unknown' : 'ok'
     const end: ActionEnd = isFailed
       ? { status: 'failed', way: NOTHING_TO_UNDO }
-      : { status, way: await this.#validated(call, finalCompensation(started, outcome.result)) }
+      : { status: 'ok', way: await this.#validated(call, finalCompensation(started, outcome.result)) }
     await this.#end(call, started, end)
     return outcome
   }
@@ -280,13 +277,9 @@ class UndoLog {
   }
 
   /** A server that requests input before it starts has done nothing; one that has started may continue in any case. */
-  async #inputRequested(
-    call: Call,
-    { deed }: ActionInProgress,
-    outcome: Outcome & { kind: 'input_required' },
-  ): Promise<Outcome> {
+  async #inputRequested(call: Call, { deed }: ActionInProgress, outcome: InterimOutcome): Promise<Outcome> {
     const { actions, history } = this.#options
-    if (outcome.isOpen) {
+    if (isOpen(outcome)) {
       if (!call.step) await actions.put(deed, history).catch(() => undefined)
       return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: deed.key } }
     }

@@ -153,7 +153,7 @@ export class Audit {
   }
 
   /** Records an action of an operator on the command line. */
-  ordered({ order, by, transaction, caller }: OrderStep): void {
+  ordered({ order, by, transaction, operation, caller }: OrderStep): void {
     const at = now()
     this.#add(() => ({
       ...at,
@@ -162,6 +162,7 @@ export class Audit {
       principal: by,
       via: 'command_line',
       transaction,
+      operation,
       caller,
     }))
   }

@@ -26,6 +26,7 @@ import type { MessageRedactor } from '../transport/redactor.ts'
 import type { OpenTransport, UpstreamTransport, StepTimeout } from '../transport/transport.ts'
 import type { UpstreamConnection } from './connection.ts'
 import type { Proof } from './gateway-proof.ts'
+import { callLegacyTool } from './tasks.ts'
 import { NotificationRouter } from './notifications.ts'
 import { legacyParams } from './params.ts'
 import {
@@ -157,14 +158,14 @@ export class LegacyConnection implements UpstreamConnection {
       if (this.#renewing) await this.#renewing
       await this.#awaitRoots(active)
       handshakes = this.#handshakes
-      return done(await this.#perform(active), call)
+      return await this.#perform(active)
     } catch (error) {
       const questions = urlQuestions(error, call)
       if (questions) return { kind: 'input_required', inputRequests: questions, requestState: { url: true } }
       if (asGatewayError(error).code !== 'SESSION_NOT_FOUND') throw error
       // The server refused the request without processing it, so it may be sent again, once.
       if (handshakes === this.#handshakes) await this.#renew()
-      return done(await this.#perform(active), call)
+      return await this.#perform(active)
     } finally {
       this.#correlator.end(active)
       active.end()
@@ -179,20 +180,19 @@ export class LegacyConnection implements UpstreamConnection {
     await this.#firstRoots.settled(signal)
   }
 
-  #perform(active: ActiveCall): Promise<Payload> {
+  async #perform(active: ActiveCall): Promise<Outcome> {
     const { call } = active.working
     const make = (id: number): Payload => legacyParams(call, id, this.#revision)
-    if (!this.#takesTasks || call.method !== 'tools/call' || call.params.fields.task !== undefined) {
-      const answer = this.#request(active, call.method, make)
-      return call.method === 'tools/list' ? answer.then((listed) => this.#learnt(call, listed)) : answer
+    if (this.#takesTasks && call.method === 'tools/call') {
+      return callLegacyTool(call, this.#tools.of(String(call.params.fields.name)), {
+        signal: active.working.signal,
+        call: (edit) => this.#request(active, call.method, (id) => edit(make(id))),
+        request: (name, params) => this.#request(active, name, () => params),
+        send: (name, params) => background(this.#send(name, params), this.#options.log),
+      })
     }
-    return runAsTask({
-      tool: this.#tools.of(String(call.params.fields.name)),
-      signal: active.working.signal,
-      call: (edit) => this.#request(active, call.method, (id) => edit(make(id))),
-      request: (name, params) => this.#request(active, name, () => params),
-      cancel: (params) => background(this.#send('tasks/cancel', params), this.#options.log),
-    })
+    const result = await this.#request(active, call.method, make)
+    return done(call.method === 'tools/list' ? this.#learnt(call, result) : result, call)
   }
 
   #learnt({ params }: Call, listed: Payload): Payload {
@@ -345,44 +345,11 @@ function done(result: Payload, call: Call): Outcome {
   return { kind: 'result', result: isOver ? result.with({ nextCursor: undefined }) : result }
 }
 
-interface TaskOptions {
-  readonly tool: IndexedTool | undefined | Promise<IndexedTool | undefined>
-  readonly signal: AbortSignal
-  /** Makes the call with modified params. */
-  call(edit: (params: Payload) => Payload): Promise<Payload>
-  /** Makes another request for the same caller, who also answers input requests during it. */
-  request(method: string, params: Payload): Promise<Payload>
-  cancel(params: Payload): void
-}
-
 /** Whether a server of 2025-11-25 runs tools as tasks. */
 function takesTasks({ fields: { capabilities } }: Payload): boolean {
   const tasks = isObject(capabilities) ? capabilities.tasks : undefined
   const requests = isObject(tasks) ? tasks.requests : undefined
   return isObject(requests) && isObject(requests.tools) && isObject(requests.tools.call)
-}
-
-/**
- * Calls a tool; one that only runs as a task is run as a task, and its result awaited, because the caller did not
- * request a task (2025-11-25 basic/utilities/tasks).
- */
-async function runAsTask({ tool, signal, call, request, cancel }: TaskOptions): Promise<Payload> {
-  // A server that cannot list its tools may still run the call.
-  const found = await Promise.resolve(tool).catch(() => undefined)
-  if (found?.isTask !== true) return call((params) => params)
-  const created = await call((params) => params.with({ task: {} }))
-  const taskId = created.at('task')?.fields.taskId
-  if (typeof taskId !== 'string') return created
-  const params = Payload.of({ taskId })
-  const stop = (): void => cancel(params)
-  signal.addEventListener('abort', stop, { once: true })
-  try {
-    const result = await request('tasks/result', params)
-    // The caller knows no task this could refer to.
-    return result.withMeta({ [metaKeys.relatedTask]: undefined })
-  } finally {
-    signal.removeEventListener('abort', stop)
-  }
 }
 
 /**

@@ -18,8 +18,9 @@ import { callHeaders } from '../../protocol/trace-context.ts'
 import type { UpstreamConnection } from './connection.ts'
 import type { MessageRedactor } from '../transport/redactor.ts'
 import type { OpenTransport, UpstreamTransport, StepTimeout } from '../transport/transport.ts'
-import { modernCapabilities, modernParams } from './params.ts'
+import { declaringTasks, modernCapabilities, modernParams } from './params.ts'
 import type { Proof } from './gateway-proof.ts'
+import { afterModernCall, continuedTask, continueModern, needsTasks } from './tasks.ts'
 import { recipientsOf, type ActiveRequest } from './notifications.ts'
 import { type IndexedTool, ToolIndex } from '../tool-index.ts'
 
@@ -120,13 +121,51 @@ export class ModernConnection implements UpstreamConnection {
     const { call } = working
     if (call.method.startsWith('notifications/')) return this.#notify(working)
     if (call.method === 'subscriptions/listen') return this.#listen(working)
+    const continued = continuedTask(call)
+    if (continued !== undefined) return continueModern(call, continued, this.#about(working))
     try {
-      return this.#outcome(working, await this.#request(working))
-    } catch (error) {
-      if (asGatewayError(error).rpc !== -32020) throw error
+      return await this.#outcome(working, await this.#request(working))
+    } catch (thrown) {
+      const error = asGatewayError(thrown)
+      if (call.acceptsTask !== true && needsTasks(error)) return this.#asTask(working)
+      if (error.rpc !== -32020) throw thrown
       // The headers were derived from an outdated schema.
       this.#tools.forget()
       return this.#outcome(working, await this.#request(working))
+    }
+  }
+
+  /** Makes a call whose server only runs it as a task, and follows that to its end. */
+  async #asTask(working: UpstreamCall): Promise<Outcome> {
+    const declared = withCall(working, { ...working.call, acceptsTask: true })
+    const result = await this.#request(declared)
+    return afterModernCall(working.call, result, this.#about(declared))
+  }
+
+  /** Requests about the task of a call. */
+  #about(working: UpstreamCall) {
+    const { call, signal } = working
+    const derived = (name: string, params: Payload): UpstreamCall => {
+      const { inputResponses, ...rest } = call
+      const { progressToken: _token, ...meta } = call.meta
+      const target = { ...call.target, method: name }
+      return withCall(working, {
+        ...rest,
+        method: name,
+        params,
+        meta,
+        target,
+        requestState: {},
+        acceptsTask: true,
+        ...(name === 'tasks/update' && inputResponses && { inputResponses }),
+      })
+    }
+    const capabilities = declaringTasks(modernCapabilities(call.client))
+    const client = { ...call.client, era: 'modern', capabilities } as const
+    return {
+      signal,
+      request: (name: string, params: Payload) => this.#request(derived(name, params)),
+      send: (name: string, params: Payload) => background(this.#own(name, params, client), this.#options.log),
     }
   }
 
@@ -153,9 +192,11 @@ export class ModernConnection implements UpstreamConnection {
   }
 
   /** A result, or the input requests that ended the call. */
-  #outcome({ call }: UpstreamCall, result: Payload): Outcome {
+  #outcome(working: UpstreamCall, result: Payload): Outcome | Promise<Outcome> {
+    const { call } = working
     if (result.fields.resultType !== 'input_required') {
-      return { kind: 'result', result: call.method === 'tools/list' ? this.#offered(call, result) : result }
+      if (call.method === 'tools/list') return { kind: 'result', result: this.#offered(call, result) }
+      return afterModernCall(call, result, this.#about(working))
     }
     const { requestState } = result.fields
     const questions = readQuestions(result)
@@ -254,6 +295,17 @@ export class ModernConnection implements UpstreamConnection {
         suggestion: 'Check whether the call took effect before making it again.',
       }),
     )
+  }
+}
+
+/** The same call of a server with another one to show to it. */
+function withCall(working: UpstreamCall, call: Call): UpstreamCall {
+  return {
+    call,
+    signal: working.signal,
+    notify: (note) => working.notify(note),
+    progress: (note) => working.progress(note),
+    requestInput: (request, options) => working.requestInput(request, options),
   }
 }
 

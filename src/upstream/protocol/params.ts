@@ -2,7 +2,9 @@
 import type { InputResponses, Call, Client } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
+import { isObject } from '../../core/json/json.ts'
 import { metaKeys } from '../../protocol/meta-keys.ts'
+import { declaredTasks, takesTasks } from '../../protocol/tasks.ts'
 import type { Revision } from '../../protocol/revisions.ts'
 import { traceEdits, tracedParams } from '../../protocol/trace-context.ts'
 
@@ -11,7 +13,9 @@ const STANDARD = 'io.modelcontextprotocol/'
 /** The params of a call for a server with a handshake: without members specific to 2026-07-28. */
 export function legacyParams(call: Call, id: number, revision: Revision): Payload {
   let params = withLegacyMeta(call, id)
-  const { inputResponses, requestState, context } = params.fields
+  const { inputResponses, requestState, context, task } = params.fields
+  // The gateway alone makes tasks of calls.
+  if (task !== undefined) params = params.with({ task: undefined })
   if (inputResponses !== undefined) params = params.with({ inputResponses: undefined })
   if (requestState !== undefined) params = params.with({ requestState: undefined })
   const isUnknown =
@@ -40,11 +44,13 @@ export function modernParams(call: Call, id: number, revision: string, requestSt
   if (
     client.era === 'modern' &&
     client.revision === revision &&
+    (call.acceptsTask !== true || takesTasks(client)) &&
     !call.inputResponses &&
     requestState === undefined &&
     // Responses to input requests of the gateway are not sent to the server.
     fields.requestState === undefined &&
-    fields.inputResponses === undefined
+    fields.inputResponses === undefined &&
+    fields.task === undefined
   ) {
     // The client's own envelope is what the server expects.
     const params = tracedParams(call)
@@ -54,10 +60,11 @@ export function modernParams(call: Call, id: number, revision: string, requestSt
     .with({
       inputResponses: call.inputResponses && responses(call.inputResponses),
       requestState: requestState ?? undefined,
+      task: undefined,
     })
     .withMeta({
       [metaKeys.version]: revision,
-      [metaKeys.capabilities]: modernCapabilities(client),
+      [metaKeys.capabilities]: capabilitiesFor(call),
       [metaKeys.clientInfo]: client.info,
       [metaKeys.logLevel]: meta[metaKeys.logLevel],
       ...(meta.progressToken !== undefined && { progressToken: id }),
@@ -75,6 +82,20 @@ function responses(answers: InputResponses): Payload {
     })
   })
   return Payload.of({}).with(Object.fromEntries(results))
+}
+
+/** The capabilities that a server of 2026-07-28 sees: those of the client, and what a layer above does for it. */
+function capabilitiesFor({ client, acceptsTask }: Call): Readonly<Record<string, unknown>> {
+  const capabilities = modernCapabilities(client)
+  return acceptsTask ? declaringTasks(capabilities) : capabilities
+}
+
+/** The same capabilities, with the extension for tasks. */
+export function declaringTasks(
+  capabilities: Readonly<Record<string, unknown>>,
+): Readonly<Record<string, unknown>> {
+  const { extensions } = capabilities
+  return { ...capabilities, extensions: { ...(isObject(extensions) && extensions), ...declaredTasks } }
 }
 
 /** The client's capabilities without those that 2026-07-28 does not have. */

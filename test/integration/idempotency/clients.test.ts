@@ -215,19 +215,17 @@ describe('a read that settles a call in doubt', () => {
 })
 
 describe('a tool that runs as a task', () => {
-  it('cannot be a client task with a key, and replays its result to plain calls with that key', async () => {
+  it('runs a client task with a key once, and replays its result to plain calls with that key', async () => {
     const everything = { command: publishedServer('@modelcontextprotocol/server-everything') }
     const found = await localGateway({ store: 'memory', upstreams: { everything } })
     onTestFinished(() => found.close())
     const client = await clientOf({ url: `${found.url}/everything` })
     const params = { name: 'simulate-research-query', arguments: { topic: 'gates' }, idempotency_key: 'k' }
-    const refused = await client.request('tools/call', { ...params, task: { ttl: 60_000 } })
-    expect(refused.error).toMatchObject({ code: -32602, data: { field: 'task', reason: 'unsupported' } })
-    const [first, again] = [
-      await client.request('tools/call', params, { timeoutMs: 30_000 }),
-      await client.request('tools/call', params),
-    ]
+    const created = await client.request('tools/call', { ...params, task: { ttl: 60_000 } })
+    const { taskId } = objectAt(created.result, 'task')
+    const first = await client.request('tasks/result', { taskId }, { timeoutMs: 30_000 })
     expect(first.text).toContain('Research Report: gates')
+    const again = await client.request('tools/call', params, { timeoutMs: 30_000 })
     expect(again.result).toMatchObject({ content: first.result?.['content'], _meta: { was_replay: true } })
   })
 })

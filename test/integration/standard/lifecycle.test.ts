@@ -231,6 +231,7 @@ describe.each(revisions)('to a client of %s', (revision) => {
       'logging',
       'prompts',
       'resources',
+      ...(revision === '2025-11-25' ? ['tasks'] : []),
       'tools',
     ])
     for (const method of ['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list']) {
@@ -257,11 +258,19 @@ describe.each(revisions)('to a client of %s', (revision) => {
     expect((await client.request('tools/call', { name: 'echo', arguments: {} })).error).toBeUndefined()
   })
 
-  it('C118 tasks are not declared for a server that has none', async () => {
+  it('C118 tasks are declared as the revision has them, and a call can be one', async () => {
+    const plain = { name: 'echo', arguments: {} }
     for (const path of ['', '/fake', '/tools']) {
-      const capabilities = objectAt((await clientOf(path, revision)).initialized, 'capabilities')
-      expect(Object.keys(capabilities)).not.toContain('tasks')
-      expect(JSON.stringify(capabilities['extensions'] ?? {})).not.toContain('tasks')
+      const client = await clientOf(path, revision)
+      const capabilities = objectAt(client.initialized, 'capabilities')
+      const core = { list: {}, cancel: {}, requests: { tools: { call: {} } } }
+      expect(capabilities['tasks']).toEqual(revision === '2025-11-25' ? core : undefined)
+      const extensions = JSON.stringify(capabilities['extensions'] ?? {})
+      expect(extensions.includes('io.modelcontextprotocol/tasks')).toBe(revision === '2026-07-28')
+      if (revision === '2025-11-25' && path === '/fake') {
+        const { result } = await client.request('tools/call', { ...plain, task: { ttl: 60_000 } })
+        expect(result?.['task']).toMatchObject({ taskId: expect.any(String) as string })
+      }
     }
   })
 })

@@ -31,3 +31,15 @@ it('metrics know the methods of the protocol and of features, and count all othe
   for (const method of ['tools/list', 'own/method', 'other'])
     expect(text).toContain(`gatehouse_calls_total{method="${method}",upstream="a",tool="",outcome="ok"} 1`)
 })
+
+it('the operations of the feature that runs them are reported by state', async () => {
+  const features = () => [
+    { instance: { methods: {} } },
+    { instance: { operations: () => ({ working: 2, input_required: 1 }) } },
+  ]
+  const text = await createObserving(silentLog, { ...view, features })
+    .metrics.page()
+    .then(({ text }) => text)
+  for (const line of ['{state="working"} 2', '{state="input_required"} 1'])
+    expect(text).toContain(`gatehouse_operations${line}\n`)
+})

@@ -1,13 +1,14 @@
 import { spawnSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
-import { Metrics } from '../../../src/observability/metrics.ts'
+import { type Levels, Metrics } from '../../../src/observability/metrics.ts'
 
 const never = (): boolean => false
 
 function metricsWith(
-  levels = {
-    upstreams: [] as { name: string; isUp: boolean; connections: number; parked: number }[],
+  levels: Levels = {
+    upstreams: [],
     sessions: 0,
+    operations: {},
   },
   pendingApprovals = async (): Promise<number | undefined> => 0,
 ) {
@@ -110,8 +111,12 @@ describe('other metrics', () => {
     ])
   })
 
-  it('servers, sessions and suspended calls are reported as gauges', async () => {
-    const levels = { upstreams: [{ name: 'a', isUp: true, connections: 2, parked: 3 }], sessions: 5 }
+  it('servers, sessions, suspended calls and operations are reported as gauges', async () => {
+    const levels = {
+      upstreams: [{ name: 'a', isUp: true, connections: 2, parked: 3 }],
+      sessions: 5,
+      operations: { working: 4, input_required: 0 },
+    }
     const metrics = metricsWith(levels)
     levels.upstreams = [{ name: 'b', isUp: false, connections: 0, parked: 1 }]
     expect(await samples(metrics, 'gatehouse_upstream_up')).toEqual(['gatehouse_upstream_up{upstream="b"} 0'])
@@ -120,6 +125,10 @@ describe('other metrics', () => {
     ])
     expect(await samples(metrics, 'gatehouse_sessions')).toEqual(['gatehouse_sessions 5'])
     expect(await samples(metrics, 'gatehouse_parked_calls')).toEqual(['gatehouse_parked_calls 1'])
+    expect(await samples(metrics, 'gatehouse_operations')).toEqual([
+      'gatehouse_operations{state="working"} 4',
+      'gatehouse_operations{state="input_required"} 0',
+    ])
   })
 
   const hasPromtool = spawnSync('promtool', ['--version']).error === undefined
@@ -129,6 +138,7 @@ describe('other metrics', () => {
     const metrics = metricsWith({
       upstreams: [{ name: 'a', isUp: true, connections: 2, parked: 3 }],
       sessions: 5,
+      operations: { working: 1, input_required: 2 },
     })
     metrics.meter(toolOf('a "quoted"\\name\n')).count('ok', 0.1, never)
     metrics.stored('get', 0.001)

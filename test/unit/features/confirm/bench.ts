@@ -149,7 +149,7 @@ export type Ask = Outcome & { readonly kind: 'input_required' }
 
 /** The outcome, which must be an input request. */
 export function asked(outcome: Outcome): Ask {
-  if (outcome.kind !== 'input_required') throw new Error(`not asked: ${outcome.result.text}`)
+  if (outcome.kind !== 'input_required') throw new Error(`not asked: ${outcome.kind}`)
   return outcome
 }
 

@@ -420,7 +420,6 @@ describe('classification of a failed tool result', () => {
 
   it.each([
     '{"content":[],"isError":false}',
-    '{"task":{"taskId":"1","status":"working"}}',
     '{"resultType":"task","taskId":"1"}',
     '{"resultType":"input_required","inputRequests":{}}',
   ])('a result with isError, or an incomplete result, is unchanged: %s', async (text) => {

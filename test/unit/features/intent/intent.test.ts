@@ -66,7 +66,7 @@ async function tried(params: object, world: World = {}): Promise<Tried> {
 }
 
 function resultOf({ outcome }: Tried): Payload {
-  if (outcome.kind === 'input_required') throw new Error('there is no result')
+  if (outcome.kind !== 'result') throw new Error('there is no result')
   return outcome.result
 }
 

@@ -4,7 +4,6 @@ import { describe, expect, it } from 'vitest'
 import type { Call } from '../../../../src/core/call.ts'
 import type { UpstreamSettings } from '../../../../src/core/settings.ts'
 import type { Settings } from '../../../../src/features/permissions/negotiate.ts'
-import { MemoryStore } from '../../../../src/store/memory.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { type Bench, permissionBench } from '../../../support/permission-bench.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
@@ -33,24 +32,6 @@ function bench(
 ): Bench {
   return permissionBench({ servers: [serverSettings(given)], lists, settings, deps, called })
 }
-
-/** The acceptance of a task in each era. */
-const eras = [
-  [
-    '2025-11-25',
-    { era: 'legacy', revision: '2025-11-25', capabilities: {} },
-    { task: { taskId: 'one', status: 'working', ttl: 60_000 } },
-  ],
-  [
-    '2026-07-28',
-    {
-      era: 'modern',
-      revision: '2026-07-28',
-      capabilities: { extensions: { 'io.modelcontextprotocol/tasks': {} } },
-    },
-    { resultType: 'task', taskId: 'one', status: 'working', ttlMs: null },
-  ],
-] as const
 
 function as(...scopes: readonly string[]): Partial<Call> {
   return { principal: { id: 'alice', scopes: new Set(scopes) } }
@@ -200,77 +181,6 @@ describe('permission of prompts and resources', () => {
       error: { code: 'INVALID_INPUT' },
     })
     expect(seen).toHaveLength(0)
-  })
-
-  it.each(['tasks/get', 'tasks/list', 'tasks/result', 'tasks/cancel', 'tasks/update'])(
-    'C065 %s requires a scope for any tool of the server',
-    async (method) => {
-      const { ask } = bench({ scopes: { mail: ['send_*'] } })
-      for (const scopes of [[], ['read:other']]) {
-        expect(await ask(method, { taskId: 'x' }, as(...scopes))).toMatchObject({
-          error: { code: 'SCOPE_INSUFFICIENT' },
-        })
-      }
-      // The task does not exist.
-      const further = method === 'tasks/list' ? { tasks: [] } : { error: { code: 'INVALID_INPUT' } }
-      for (const scope of ['read:files', 'mail'])
-        expect(await ask(method, { taskId: 'x' }, as(scope))).toMatchObject(further)
-      expect(await ask(method, { taskId: 'x' })).toMatchObject(further)
-    },
-  )
-
-  describe.each(eras)('a task of a %s client', (_revision, client, acceptance) => {
-    const begin = call('create_file')
-    const params = client.era === 'legacy' ? { ...begin, task: { ttl: 60_000 } } : begin
-    const bob = { principal: { id: 'bob' }, client }
-
-    it.each(['tasks/get', 'tasks/result', 'tasks/cancel', 'tasks/update'])(
-      '%s reaches the task only for its caller and its server',
-      async (method) => {
-        const store = new MemoryStore()
-        const { ask, seen } = bench({}, {}, { store }, acceptance)
-        const alice = { principal: { id: 'alice' }, client }
-        await ask('tools/call', params, alice)
-        seen.length = 0
-        expect(await ask(method, { taskId: 'one' }, bob)).toMatchObject({ error: { code: 'INVALID_INPUT' } })
-        expect(seen).toHaveLength(0)
-        expect(await ask(method, { taskId: 'one' }, alice)).not.toHaveProperty('error')
-        // Another gateway with the same store has the same answer.
-        const next = bench({}, {}, { store }, acceptance)
-        expect(await next.ask(method, { taskId: 'one' }, bob)).toHaveProperty('error')
-        expect(await next.ask(method, { taskId: 'one' }, alice)).not.toHaveProperty('error')
-        const elsewhere = bench({ name: 'other' }, {}, { store }, acceptance)
-        expect(await elsewhere.ask(method, { taskId: 'one' }, alice)).toHaveProperty('error')
-      },
-    )
-
-    it('task notifications are sent only to the caller of the task', async () => {
-      const { ask, emit } = bench({}, {}, {}, acceptance)
-      await ask('tools/call', params, { principal: { id: 'alice' }, client })
-      const heard: Record<string, unknown[]> = { alice: [], bob: [] }
-      for (const id of ['alice', 'bob']) {
-        const told = (note: { method: string }): void => void heard[id]?.push(note.method)
-        await ask('subscriptions/listen', { notifications: {} }, { principal: { id }, client, emit: told })
-      }
-      const status = { method: 'notifications/tasks/status', params: Payload.of({ taskId: 'one' }) }
-      for (const note of [status, { method: 'notifications/message' }]) emit(note)
-      await expect
-        .poll(() => heard)
-        .toEqual({
-          alice: ['notifications/tasks/status', 'notifications/message'],
-          bob: ['notifications/message'],
-        })
-    })
-
-    it('a task keeps its caller if the store fails', async () => {
-      const store = new MemoryStore()
-      store.put = () => Promise.reject(new Error('no room'))
-      const { ask } = bench({}, {}, { store }, acceptance)
-      const alice = { principal: { id: 'alice' }, client }
-      expect(await ask('tools/call', params, alice)).toMatchObject(acceptance)
-      expect(await ask('tasks/get', { taskId: 'one' }, alice)).not.toHaveProperty('error')
-      expect(await ask('tasks/get', { taskId: 'one' }, bob)).toHaveProperty('error')
-    })
   })
 
   it.each(['notifications/roots/list_changed', 'notifications/tasks/status'])(

@@ -148,7 +148,6 @@ describe('the provenance stamp of a result', () => {
 
   it.each<readonly [string, Json]>([
     ['a failure', { ...hello, isError: true }],
-    ['a running task', { task: { taskId: 'a' } }],
     ['a result that is a task', { resultType: 'task', taskId: 'a' }],
   ])('there is no stamp on %s', async (_what, result) => {
     expect(await stampedResult(result)).toEqual(result)

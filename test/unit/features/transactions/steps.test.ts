@@ -1,4 +1,5 @@
 import type { Services } from '../../../../src/features/feature.ts'
+import { toolCall } from '../../../support/tool-call.ts'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
@@ -260,48 +261,27 @@ describe('a step of a transaction', () => {
     },
   )
 
-  it.each([{ task: {} }, { task: { ttl: 60_000 } }])('a step as a task is refused: %j', async (more) => {
-    const one = new Place()
-    const gateway = await begun({ places: { one } })
-    const meta = { transaction_id: 't' }
-    const params = Payload.of({ name: 'put', arguments: { key: 'a' }, _meta: meta, ...more })
-    const { thrown } = await gateway.step('t', ...put('a'), { call: { params, meta } })
-    expect(thrown).toMatchObject({ code: 'INVALID_INPUT', field: 'task', reason: 'unsupported' })
-    expect(Object(thrown).suggestion).toContain('without "task"')
-    expect(one.calls).toEqual([])
-    expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({
-      status: 'active',
-      steps: [],
-    })
-  })
-
-  it('the task capability of the client is removed from a step', async () => {
-    const tasks = 'io.modelcontextprotocol/tasks'
-    const seen: unknown[] = []
+  it('a step that its server runs as a task stays pending until the call is continued', async () => {
+    const task = { id: 'x', status: 'working', createdAt: 0, updatedAt: 0, ttl: null } as const
+    const states: unknown[] = []
     const gateway = await begun({
-      next: (call, run) => {
-        seen.push(call.client.capabilities)
-        return run(call)
+      next: async (call, run) => {
+        states.push(call.requestState['upstream_task'])
+        if (states.length > 1) return run(call)
+        return { kind: 'task', task, requestState: { upstream_task: { id: 'x' } } }
       },
     })
-    const capabilities = { extensions: { [tasks]: {}, other: {} } }
-    const client = { era: 'modern', revision: '2026-07-28', capabilities } as const
-    await gateway.step('t', ...put('a'), { call: { client } })
-    expect(seen).toEqual([{ extensions: { other: {} } }])
-  })
-
-  it('a step that its server starts as a task has an unknown outcome', async () => {
-    const gateway = await begun({
-      next: async () => ({
-        kind: 'result',
-        result: Payload.of({ task: { taskId: 'x', status: 'working' } }),
-      }),
-    })
-    await gateway.step('t', ...put('a'))
+    const meta = { transaction_id: 't' }
+    const params = Payload.of({ name: 'put', arguments: { key: 'a', value: '1' }, _meta: meta })
+    const target = { method: 'tools/call', upstream: 'one', name: 'put' }
+    const first = await gateway.handle(toolCall({ params, meta, target }))
+    if (first.kind !== 'task') throw new TypeError('it is no task')
     expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({
-      steps: [{ status: 'failed', error: { code: 'OUTCOME_UNKNOWN' } }],
+      steps: [{ status: 'pending' }],
     })
-    expect(await gateway.ask('commit', { transaction_id: 't' })).toMatchObject({ needs_attention: true })
+    await gateway.handle(toolCall({ params, meta, target, requestState: first.requestState }))
+    expect(states).toEqual([undefined, { id: 'x' }])
+    expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({ steps: [{ status: 'ok' }] })
   })
 
   it('a failed step is recorded with the error its caller receives', async () => {

@@ -172,6 +172,15 @@ describe('the audit log', () => {
     })
   })
 
+  it('a cancelled operation is recorded with its name', async () => {
+    const audit = open()
+    audit.ordered({ order: 'cancel', by: 'root', operation: 'o', caller: 'token:agent' })
+    await audit.close()
+    const line = JSON.parse(lines()[1] ?? '')
+    expect(line).toMatchObject({ event: 'order', order: 'cancel', operation: 'o', caller: 'token:agent' })
+    expect(line).not.toHaveProperty('transaction')
+  })
+
   it('a decision on a call is recorded with the digest of its arguments', async () => {
     const audit = open()
     const given = { path: '/srv/a' }

@@ -1,0 +1,92 @@
+/**
+ * Seals values into opaque texts that callers keep: AES-256-GCM with a purpose, a binding and an expiry. A text can be
+ * opened any number of times.
+ *
+ * Invariant: a text opens only for the purpose and the binding that it was sealed for. A forged text and a text of
+ * another caller fail in the same way, before anything is looked up.
+ */
+import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
+
+/** What a text is sealed for. */
+export interface SealUse {
+  /** The kind of text, such as `task` or `checkpoint`: a text of one kind is never taken for another. */
+  readonly purpose: string
+  /** Whom and what it belongs to, such as a caller and a route; not in the text. */
+  readonly binding: string
+}
+
+/** What became of a text that was opened. `nonce` is unique to each sealed text. */
+type Unsealed =
+  | { readonly kind: 'valid'; readonly value: unknown; readonly nonce: string }
+  | { readonly kind: 'expired' }
+  | { readonly kind: 'invalid'; readonly cause?: unknown }
+
+/** Seals values, and opens what was sealed. */
+export interface Seal {
+  /** A text in base64url that holds a JSON value. It expires at `until`, in milliseconds since 1970; 0: never. */
+  close(value: unknown, use: SealUse, until: number): string
+  /** The value of a text. Never throws. */
+  open(text: string, use: SealUse): Unsealed
+}
+
+const IV_BYTES = 12
+const TAG_BYTES = 16
+const EXPIRY_BYTES = 6
+
+/**
+ * A seal with keys of 32 bytes: the first one seals, any of them opens. `now` is the clock, in milliseconds since 1970.
+ * Without `keys` it opens only what it sealed itself.
+ */
+export function createSeal(now: () => number, keys: () => readonly Buffer[] = ownKeys()): Seal {
+  return {
+    close(value, use, until) {
+      const [key] = keys()
+      if (!key) throw new TypeError('a seal needs a key')
+      const iv = randomBytes(IV_BYTES)
+      const cipher = createCipheriv('aes-256-gcm', key, iv).setAAD(associated(use))
+      const expiry = Buffer.alloc(EXPIRY_BYTES)
+      expiry.writeUIntBE(until, 0, EXPIRY_BYTES)
+      const sealed = [cipher.update(expiry), cipher.update(JSON.stringify(value), 'utf8'), cipher.final()]
+      return Buffer.concat([iv, cipher.getAuthTag(), ...sealed]).toString('base64url')
+    },
+
+    open(text, use) {
+      const bytes = Buffer.from(text, 'base64url')
+      if (bytes.length <= IV_BYTES + TAG_BYTES + EXPIRY_BYTES) return { kind: 'invalid' }
+      let cause: unknown
+      for (const key of keys()) {
+        try {
+          return opened(bytes, decrypt(bytes, key, use), now())
+        } catch (error) {
+          cause ??= error
+        }
+      }
+      return { kind: 'invalid', cause }
+    },
+  }
+}
+
+function opened(bytes: Buffer, plain: Buffer, now: number): Unsealed {
+  const until = plain.readUIntBE(0, EXPIRY_BYTES)
+  if (until !== 0 && until < now) return { kind: 'expired' }
+  const value: unknown = JSON.parse(plain.toString('utf8', EXPIRY_BYTES))
+  // Other spellings of the same base64 have the same nonce.
+  return { kind: 'valid', value, nonce: bytes.toString('base64', 0, IV_BYTES) }
+}
+
+function decrypt(bytes: Buffer, key: Buffer, use: SealUse): Buffer {
+  const options = { authTagLength: TAG_BYTES }
+  const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(0, IV_BYTES), options)
+  decipher.setAAD(associated(use)).setAuthTag(bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES))
+  return Buffer.concat([decipher.update(bytes.subarray(IV_BYTES + TAG_BYTES)), decipher.final()])
+}
+
+/** The purpose and the binding as bytes, so that no two pairs have the same. */
+function associated({ purpose, binding }: SealUse): Buffer {
+  return Buffer.from(JSON.stringify([purpose, binding]))
+}
+
+function ownKeys(): () => readonly Buffer[] {
+  const keys = [randomBytes(32)]
+  return () => keys
+}

@@ -1,0 +1,181 @@
+/**
+ * What a caller hears while its call runs: the progress of its server, with an estimate of the time that is left, and a
+ * heartbeat where the server is silent.
+ *
+ * Invariants: the values of a call only grow; nothing is said that is not known; a heartbeat never takes the place of a
+ * value that the server sends later.
+ */
+import type { Notification } from '../../core/call.ts'
+import { Payload } from '../../core/payload.ts'
+import { NS } from '../../protocol/meta-keys.ts'
+
+/** The method of the notifications that say how far a call is. */
+export const PROGRESS = 'notifications/progress'
+/** Where in the `_meta` of a progress notification the proposal's own object stands. */
+export const PROGRESS_KEY = `${NS}/progress`
+/** How many values it takes to estimate the time that is left. */
+const MIN_SAMPLES = 3
+
+interface Options {
+  readonly startedAt: number
+  /** The token of the caller as it came; absent where it wants no progress. */
+  readonly token: Payload | undefined
+  /** The id of the operation; asking for it makes one of the call. */
+  operationId(): string | undefined
+  /** How long calls of this tool usually take, in milliseconds. */
+  usualMs(): number | undefined
+  emit(note: Notification): void
+}
+
+/** One value of the server. */
+interface Sample {
+  readonly at: number
+  readonly fraction: number
+}
+
+/** The notes of one call to its callers. Times are milliseconds since 1970. */
+export class ProgressNotes {
+  readonly #options: Options
+  /** The last value that was sent, and the last one of the server. */
+  #sent = Number.NEGATIVE_INFINITY
+  #reported = Number.NEGATIVE_INFINITY
+  #first: Sample | undefined
+  #samples = 0
+  #isStopped = false
+  /** When the caller last heard of the call. */
+  saidAt: number
+  /** What the server said last. */
+  message: string | undefined
+
+  constructor(options: Options) {
+    this.#options = options
+    this.saidAt = options.startedAt
+  }
+
+  /** Passes a notification about the call on; progress with what is known of it. */
+  relay(note: Notification, now: number): void {
+    if (this.#isStopped) return
+    if (note.method !== PROGRESS || !note.params) return this.#options.emit(note)
+    const { progress, total, message } = note.params.fields
+    // JSON can hold a number that is larger than all others here, and nothing could follow it.
+    if (typeof progress !== 'number' || !Number.isFinite(progress) || progress <= this.#reported) return
+    this.#reported = progress
+    this.saidAt = now
+    if (typeof message === 'string') this.message = message
+    const fraction = fractionOf(progress, total)
+    if (fraction !== undefined) this.#sample({ at: now, fraction })
+    const value = this.#grown(progress)
+    const params = value === progress ? note.params : note.params.with({ progress: value })
+    this.#send(params, { fraction, message, remaining: this.#remaining(now, fraction) })
+  }
+
+  /** Says that the call still runs. */
+  beat(now: number): void {
+    const { token, startedAt, usualMs } = this.#options
+    this.saidAt = now
+    if (!token || this.#isStopped) return
+    const usual = usualMs()
+    const elapsed = now - startedAt
+    const message = stillRunning(elapsed, usual)
+    const value = this.#grown(Number.isFinite(this.#sent) ? this.#sent : 0)
+    const params = Payload.of({ progress: value, message }).with({ progressToken: token })
+    this.#send(params, { message, remaining: untilUsual(elapsed, usual) })
+  }
+
+  /** Nothing is said any more. */
+  stop(): void {
+    this.#isStopped = true
+  }
+
+  #send(
+    params: Payload,
+    known: {
+      readonly fraction?: number | undefined
+      readonly message?: unknown
+      readonly remaining?: number | undefined
+    },
+  ): void {
+    const id = this.#options.operationId()
+    const { fraction, message, remaining } = known
+    const object = {
+      type: 'progress',
+      operation_id: id,
+      ...(fraction !== undefined && { progress: fraction }),
+      ...(typeof message === 'string' && { message }),
+      ...(remaining !== undefined && { estimated_remaining_seconds: remaining }),
+    }
+    const whole = id === undefined ? params : params.withMeta({ [PROGRESS_KEY]: object })
+    this.#options.emit({ method: PROGRESS, params: whole })
+  }
+
+  /** The value to send for one of the server: itself, or the least that is larger than what was sent. */
+  #grown(value: number): number {
+    this.#sent = value > this.#sent ? value : nextAbove(this.#sent)
+    return this.#sent
+  }
+
+  #sample(sample: Sample): void {
+    this.#first ??= sample
+    this.#samples++
+  }
+
+  /** Seconds until the end: linear from the values of the server, else from earlier calls of the tool. */
+  #remaining(now: number, fraction: number | undefined): number | undefined {
+    const first = this.#first
+    if (fraction !== undefined && first && this.#samples >= MIN_SAMPLES && fraction > first.fraction) {
+      // The clock may have been set back meanwhile.
+      const left = (Math.max(now - first.at, 0) * (1 - fraction)) / (fraction - first.fraction)
+      return Math.round(left / 100) / 10
+    }
+    return untilUsual(now - this.#options.startedAt, this.#options.usualMs())
+  }
+}
+
+/** How far it is, from 0 to 1; undefined where that is not known. */
+function fractionOf(progress: number, total: unknown): number | undefined {
+  if (typeof total !== 'number' || !Number.isFinite(total) || total <= 0) return undefined
+  return progress >= 0 && progress <= total ? progress / total : undefined
+}
+
+/** Seconds until a call has taken as long as usual; undefined once it has. */
+function untilUsual(elapsed: number, usual: number | undefined): number | undefined {
+  return usual !== undefined && usual > elapsed ? Math.round((usual - elapsed) / 100) / 10 : undefined
+}
+
+/** Words for a call that runs for so long, in milliseconds, and usually takes so long. */
+export function stillRunning(elapsed: number, usual: number | undefined): string {
+  const since = `still running, ${Math.round(elapsed / 1000)} s`
+  return usual === undefined ? since : `${since}, usually ${Math.max(1, Math.round(usual / 1000))} s`
+}
+
+/** The next number above one: a difference that no client sees, yet a larger value. */
+function nextAbove(value: number): number {
+  if (value === 0) return Number.MIN_VALUE
+  const step = Math.abs(value) * Number.EPSILON
+  return Math.min(value + Math.max(step, Number.MIN_VALUE), Number.MAX_VALUE)
+}
+
+/** How many durations of how many tools are remembered. */
+const MAX_DURATIONS = 20
+const MAX_TOOLS = 1000
+const MIN_DURATIONS = 3
+
+/** How long the calls of tools took that lasted. */
+export class Durations {
+  readonly #tools = new Map<string, number[]>()
+
+  add(tool: string, ms: number): void {
+    const known = this.#tools.get(tool) ?? []
+    // The tool that was called least recently is forgotten first.
+    this.#tools.delete(tool)
+    if (this.#tools.size >= MAX_TOOLS) this.#tools.delete(this.#tools.keys().next().value ?? '')
+    this.#tools.set(tool, [...known.slice(1 - MAX_DURATIONS), ms])
+  }
+
+  /** Half of the last calls took no longer, in milliseconds; undefined before the third. */
+  usual(tool: string): number | undefined {
+    const known = this.#tools.get(tool)
+    if (!known || known.length < MIN_DURATIONS) return undefined
+    return known.toSorted((one, other) => one - other)[Math.floor(known.length / 2)]
+  }
+}

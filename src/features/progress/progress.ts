@@ -1,0 +1,231 @@
+/**
+ * The feature `progress`: what callers hear of calls that last, operations that can be resumed, and tasks in both
+ * directions. Any slow tool is a task for clients that take tasks; any task of a server is a plain call for the others.
+ */
+import type { Call, Handler, Notification, Outcome } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { Payload } from '../../core/payload.ts'
+import { durationSchema } from '../../core/time/units.ts'
+import { pause } from '../../core/time/waiting.ts'
+import { NS, tasksExtension } from '../../protocol/meta-keys.ts'
+import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
+import { takesTasks, undeclaredTasks } from '../../protocol/tasks.ts'
+import { isEnded, type OperationRecord } from '../../records/operations.ts'
+import { asToolWithResult } from '../builtin-tool.ts'
+import type { BuiltinTool, Feature } from '../feature.ts'
+import { type Deps, OperationEngine, operationsOfProcess, type ProgressSettings } from './engine.ts'
+import { Recovery } from './recovery.ts'
+import { countByState } from './running-call.ts'
+import { failureOf } from './task-view.ts'
+import { isReadable, type Parts, statusNote, taskMethods } from './tasks.ts'
+
+/** Has calls say how far they are, and outlive their requests. */
+export const progress: Feature<ProgressSettings> = {
+  name: 'progress',
+  place: 'features',
+  schema: {
+    type: 'object',
+    properties: {
+      heartbeat: {
+        ...durationSchema,
+        default: '5s',
+        description: 'How long a server may be silent before its caller hears that the call still runs.',
+      },
+      keep: {
+        ...durationSchema,
+        default: '10m',
+        description: 'How long the outcome of a call that took over a second can be had again.',
+      },
+      tasks: {
+        type: 'object',
+        additionalProperties: false,
+        default: {},
+        properties: {
+          after: {
+            ...durationSchema,
+            default: '20s',
+            description: 'How long a call may take before a client that takes tasks gets it as a task.',
+          },
+          answer_within: {
+            ...durationSchema,
+            description:
+              'How long a client without tasks waits at most: it is then told to come back for the result. For clients that give up soon. Not set by default.',
+          },
+        },
+        description: 'When calls become tasks.',
+      },
+    },
+  },
+  create: (settings, deps) => {
+    const engine = new OperationEngine(settings, deps)
+    const recovery = new Recovery(engine, deps)
+    const parts = { engine, recovery, deps }
+    const resume = resuming(parts)
+    return {
+      middleware: ({ method, isBuiltin }) => {
+        if (method !== 'tools/call' || isBuiltin) return undefined
+        return (next) => (call) => (call.internal ? next(call) : engine.run(call, next))
+      },
+      methods: { ...taskMethods(parts), 'operation/resume': resume },
+      tools: [asToolWithResult(resumeTool, resume)],
+      extensions: () => ({ [tasksExtension]: {} }),
+      responseMiddleware: (method) => {
+        if (method === 'tools/list') return (next) => async (call) => withTaskSupport(call, await next(call))
+        if (method !== 'subscriptions/listen') return undefined
+        return (next) => (call) => listen(call, next, { engine, deps })
+      },
+      operations: () => countByState(operationsOfProcess(deps.identity.membership).values()),
+      start: () => recovery.start(),
+      close: async () => {
+        engine.close()
+        recovery.close()
+      },
+    }
+  },
+}
+
+/** A list of tools for clients of 2025-11-25: each of them can be a task, none has to be. */
+function withTaskSupport(call: Call, outcome: Outcome): Outcome {
+  if (outcome.kind !== 'result' || call.client.era !== 'legacy') return outcome
+  const execution = { taskSupport: 'optional' }
+  return { kind: 'result', result: outcome.result.withItems('tools', (tool) => tool.with({ execution })) }
+}
+
+const resumeTool: BuiltinTool['definition'] = {
+  name: 'resume_operation',
+  title: 'Resume an operation',
+  description:
+    'Returns the result of a call that took long or whose connection was lost, by its operation_id. Waits while the call runs. The call is not made again.',
+  inputSchema: {
+    type: 'object',
+    properties: {
+      operation_id: {
+        type: 'string',
+        maxLength: 200,
+        description: `The id from _meta["${NS}/operation_id"] of a result, or from a progress notification.`,
+      },
+    },
+    required: ['operation_id'],
+  },
+  annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
+}
+
+/** Where in the `_meta` of a result it stands that the call was not made again for it. */
+const REPLAY_KEY = `${NS}/was_replay`
+
+/** How often an operation of another process is looked at, in milliseconds. */
+const POLL_INTERVAL_MS = 250
+
+/** Answers `operation/resume`: waits for an operation of the caller, or gives its outcome once more. */
+function resuming(parts: Parts): Handler {
+  return async (call) => {
+    const { operation_id: id } = call.params.fields
+    if (typeof id !== 'string') {
+      throw new GatewayError('INVALID_INPUT', 'Invalid params: operation_id must be a string.', {
+        field: 'operation_id',
+        reason: 'type',
+      })
+    }
+    const key = parts.engine.ids.keyOf(call.principal, id)
+    const ended = key === undefined ? undefined : await endOf(key, call, parts)
+    if (!ended || !(await isReadable(ended, call, parts.deps))) throw unknownOperation()
+    if (!ended.result) throw failureOf(ended)
+    return { kind: 'result', result: ended.result.withMeta({ [REPLAY_KEY]: true }) }
+  }
+}
+
+/** The record of an operation once it has ended; undefined where there is none. @throws why the call was aborted */
+async function endOf(
+  key: string,
+  call: Call,
+  { engine, recovery }: Parts,
+): Promise<OperationRecord | undefined> {
+  for (;;) {
+    const running = engine.running(key)
+    const joined = running && (await running.join(call))
+    if (joined) return joined
+    const record = (await recovery.find(key))?.record
+    if (!record || isEnded(record)) return record
+    await pause(POLL_INTERVAL_MS, call.signal)
+  }
+}
+
+function unknownOperation(): GatewayError {
+  return new GatewayError('RESOURCE_NOT_FOUND', 'Operation not found.', {
+    field: 'operation_id',
+    reason: 'unknown',
+    suggestion: 'Only the caller of an operation can resume it, and only until its outcome is forgotten.',
+  })
+}
+
+/** The most tasks one listener can ask for. */
+const MAX_LISTENED_TASKS = 1000
+
+interface Listening {
+  readonly engine: OperationEngine
+  readonly deps: Deps
+}
+
+/** Adds the status of tasks to what a caller listens to: those it names, or all of a session's own (2025-11-25). */
+async function listen(call: Call, next: Handler, { engine, deps }: Listening): ReturnType<Handler> {
+  const isModern = call.client.era === 'modern'
+  const asked = isModern ? taskIdsIn(call) : []
+  if (isModern && asked.length === 0) return next(call)
+  const ids = new Map<string, string>()
+  for (const id of asked) {
+    const key = engine.ids.keyOf(call.principal, id)
+    const stored = key === undefined ? undefined : await engine.operations.find(key)
+    if (key !== undefined && stored?.record.taskTtl !== undefined) ids.set(key, id)
+  }
+  const stop = engine.observe((key, record) => {
+    const id = isModern ? ids.get(key) : sessionTaskId(key, record, call, engine)
+    if (id !== undefined) call.emit(statusNote(id, record, { call, invoker: deps.invoker }))
+  })
+  const emit = (note: Notification): void => {
+    if (note.method !== ACKNOWLEDGED || ids.size === 0) return call.emit(note)
+    const params = note.params ?? Payload.of({})
+    const honoured = (params.at('notifications') ?? Payload.of({})).with({ taskIds: [...ids.values()] })
+    call.emit({ ...note, params: params.with({ notifications: honoured }) })
+  }
+  try {
+    return await next({ ...call, params: withoutTaskIds(call), emit })
+  } finally {
+    stop()
+  }
+}
+
+/** @throws CAPABILITY_REQUIRED, INVALID_INPUT */
+function taskIdsIn(call: Call): readonly string[] {
+  const asked = call.params.at('notifications')?.fields.taskIds
+  if (asked === undefined) return []
+  if (!takesTasks(call.client)) throw undeclaredTasks()
+  if (
+    !Array.isArray(asked) ||
+    asked.length > MAX_LISTENED_TASKS ||
+    !asked.every((id) => typeof id === 'string')
+  ) {
+    throw new GatewayError('INVALID_INPUT', `taskIds must be a list of at most ${MAX_LISTENED_TASKS} ids.`, {
+      field: 'notifications.taskIds',
+    })
+  }
+  return asked
+}
+
+function withoutTaskIds({ params }: Call): Payload {
+  const notifications = params.at('notifications')
+  return notifications?.fields.taskIds === undefined
+    ? params
+    : params.with({ notifications: notifications.with({ taskIds: undefined }) })
+}
+
+/** The id of a task for the session that began it. */
+function sessionTaskId(
+  key: string,
+  record: OperationRecord,
+  { principal, client }: Call,
+  engine: OperationEngine,
+): string | undefined {
+  const running = engine.running(key)
+  const isOwn = running?.call.principal.id === principal.id && running.call.client.session === client.session
+  return isOwn && record.taskTtl !== undefined ? running.operation?.id : undefined
+}

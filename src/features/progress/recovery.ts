@@ -1,0 +1,148 @@
+/**
+ * Finds operations whose process ended, and takes them up: the call is made again where that is safe, or else what
+ * became of it is unknown.
+ *
+ * Invariant: of all processes that share the store one takes an operation up, by a compare-and-swap of its owner.
+ */
+import type { Call } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { background } from '../../core/log.ts'
+import { hasExtension, hasIdempotencyKey, TRANSACTION_ID } from '../../protocol/meta-keys.ts'
+import { expiryOf, isEnded, type OperationRecord, type StoredOperation } from '../../records/operations.ts'
+import { fromStoredPrincipal } from '../../records/principal.ts'
+import type { Deps, OperationEngine } from './engine.ts'
+
+/** How often operations are looked for whose process ended, in milliseconds. */
+const SWEEP_INTERVAL_MS = 15_000
+
+/** Keeps operations from staying `working` once nothing works on them. */
+export class Recovery {
+  readonly #engine: OperationEngine
+  readonly #deps: Deps
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(engine: OperationEngine, deps: Deps) {
+    this.#engine = engine
+    this.#deps = deps
+  }
+
+  /** Takes up what earlier processes left behind, now and from time to time. */
+  async start(): Promise<void> {
+    const sweep = (): void => background(this.#sweep(), this.#deps.log)
+    this.#timer ??= setInterval(sweep, SWEEP_INTERVAL_MS).unref()
+    await this.#sweep()
+  }
+
+  close(): void {
+    clearInterval(this.#timer)
+  }
+
+  /** The record of an operation; one whose process ended is taken up first. @throws what the store throws */
+  async find(key: string): Promise<StoredOperation | undefined> {
+    const stored = await this.#engine.operations.find(key)
+    if (!stored || !(await this.#isLost(stored))) return stored
+    await this.#takeUp(stored)
+    return this.#engine.operations.find(key)
+  }
+
+  async #sweep(): Promise<void> {
+    for (const stored of await this.#engine.operations.all())
+      if (await this.#isLost(stored)) await this.#takeUp(stored)
+  }
+
+  async #isLost({ key, record }: StoredOperation): Promise<boolean> {
+    if (isEnded(record) || this.#engine.running(key)) return false
+    const { membership } = this.#deps.identity
+    // It ended here without a record of its end: it is not going on.
+    if (record.owner === membership.id) return Date.now() - record.updatedAt > SWEEP_INTERVAL_MS
+    return !(await membership.isAlive(record.owner))
+  }
+
+  /** Becomes the owner of an operation, and makes its call again where that does nothing twice. */
+  async #takeUp({ key, record: lost }: StoredOperation): Promise<void> {
+    const { membership } = this.#deps.identity
+    await membership.register()
+    const canGoOn = this.#canGoOn(lost)
+    let isOurs = false
+    const record = await this.#engine.change(key, (before) => {
+      isOurs = before.owner === lost.owner && before.updatedAt === lost.updatedAt && !isEnded(before)
+      if (!isOurs) return undefined
+      return canGoOn ? { ...before, owner: membership.id, state: 'working' } : this.#asUnknown(before)
+    })
+    if (!isOurs || !record) return
+    this.#deps.log.warn('operation.interrupted', {
+      upstream: record.upstream,
+      tool: record.tool,
+      resumed: canGoOn,
+    })
+    if (canGoOn) background(this.#goOn(key, record), this.#deps.log)
+  }
+
+  /** Makes the call of an operation again. @throws what the call fails with */
+  async #goOn(key: string, record: OperationRecord): Promise<void> {
+    const { invoker, identity } = this.#deps
+    try {
+      await invoker.relay(this.#callOf(key, record))
+    } catch (error) {
+      // A call that is refused before it runs, such as where its server is gone, would be made again for ever.
+      await this.#engine.change(key, (before) => {
+        const isLeft = before.owner === identity.membership.id && !isEnded(before)
+        return isLeft && !this.#engine.running(key) ? this.#asUnknown(before) : undefined
+      })
+      throw error
+    }
+  }
+
+  #asUnknown({ request: _request, input: _input, ...rest }: OperationRecord): OperationRecord {
+    const { id: owner } = this.#deps.identity.membership
+    const expiresAt = expiryOf(rest, KEPT_MS)
+    return { ...rest, owner, state: 'unknown', failure: interrupted(), expiresAt }
+  }
+
+  /**
+   * Whether a call may be made again: its server goes on with a task of its own, its key keeps it from running twice, or
+   * the gateway can find out what became of it.
+   */
+  #canGoOn({ request, upstream }: OperationRecord): boolean {
+    if (!request) return false
+    if (request.requestState.upstream_task !== undefined) return true
+    if (!this.#deps.features.isOn('idempotency', upstream)) return false
+    const call = { meta: request.meta, params: request.params } as const
+    return !hasExtension(call, TRANSACTION_ID)
+  }
+
+  #callOf(key: string, record: OperationRecord): Call {
+    const { request, principal, upstream, tool, startedAt } = record
+    if (!request) throw new TypeError('an operation without its request cannot be taken up')
+    const { params, meta, client, requestState } = request
+    const isKeyed = hasIdempotencyKey({ meta, params }) || requestState.upstream_task !== undefined
+    return this.#deps.invoker.repeated({
+      requestId: record.requestId,
+      params,
+      meta,
+      client,
+      principal: fromStoredPrincipal(principal),
+      target: { upstream, method: 'tools/call', name: tool },
+      requestState,
+      operation: {
+        id: this.#engine.ids.idOf({ key, record }),
+        key,
+        // Without a key of its own it has none that would keep it from running twice.
+        ...(!isKeyed && { lostSince: startedAt }),
+      },
+    })
+  }
+}
+
+/** How long an operation is kept whose outcome is unknown, in milliseconds. */
+const KEPT_MS = 3_600_000
+
+function interrupted(): GatewayError {
+  return new GatewayError(
+    'OUTCOME_UNKNOWN',
+    'The gateway went down while the call ran, so its outcome is unknown.',
+    {
+      suggestion: 'Check with a tool that reads whether it took effect before making it again.',
+    },
+  )
+}

@@ -1,0 +1,177 @@
+/**
+ * One tool call under way: who waits for it, and what it becomes once it lasts.
+ *
+ *     attached ──▶ operation (a record, an id) ──▶ detached (its request is answered, or its client is gone)
+ *        │                    │                        │
+ *        └────────────────────┴──────────▶ ended ◀─────┘
+ *
+ * Nearly every call ends attached, within a second: what only an operation needs is made when it is first needed.
+ */
+import type { Call, Notification, Outcome } from '../../core/call.ts'
+import { untilAborted } from '../../core/time/waiting.ts'
+import type { OperationKey, OperationRecord, OperationState } from '../../records/operations.ts'
+import { PROGRESS, ProgressNotes } from './notes.ts'
+
+/** How a call ended. */
+export type End =
+  | { readonly kind: 'outcome'; readonly outcome: Outcome }
+  | { readonly kind: 'error'; readonly error: unknown }
+
+/** Another caller who waits for the end. */
+type Joining = Pick<Call, 'emit' | 'signal' | 'params' | 'meta'>
+
+interface Options {
+  /** The id of the operation; asking for it makes one of the call. */
+  operationId(running: RunningCall): string | undefined
+  /** How long calls of this tool usually take, in milliseconds. */
+  usualMs(): number | undefined
+}
+
+/** A tool call under way, with everyone who waits for it. */
+export class RunningCall {
+  readonly call: Call
+  /** In milliseconds since 1970. */
+  readonly startedAt: number
+  /** The id and the key of its record, once it is an operation. */
+  operation: OperationKey | undefined
+  /** Resolves once the record is durable: false where it could not be written. */
+  recorded: Promise<boolean> | undefined
+  /** The state of its record, as this process wrote it last. */
+  state: OperationState = 'working'
+  /** Its caller sees a task. */
+  isTask = false
+  /** When changes of its record by other processes were last looked for, in milliseconds since 1970. */
+  lookedAt = 0
+  readonly #options: Options
+  readonly #first = Promise.withResolvers<Outcome>()
+  #isDetached = false
+  #ended: { readonly end: End; readonly record: OperationRecord | undefined } | undefined
+  #notes: ProgressNotes | undefined
+  /** Those who wait besides the first caller. */
+  #joined: Set<(note: Notification) => void> | undefined
+  #end: PromiseWithResolvers<OperationRecord | undefined> | undefined
+  #rest: PromiseWithResolvers<Outcome> | undefined
+  #change: PromiseWithResolvers<void> | undefined
+
+  constructor(call: Call, now: number, options: Options) {
+    this.call = call
+    this.startedAt = now
+    this.#options = options
+  }
+
+  /** What its first caller gets. */
+  get first(): Promise<Outcome> {
+    return this.#first.promise
+  }
+
+  /** How it ends, whoever waits. */
+  get rest(): Promise<Outcome> {
+    this.#rest ??= Promise.withResolvers<Outcome>()
+    if (this.#ended) settle(this.#rest, this.#ended.end)
+    return this.#rest.promise
+  }
+
+  /** Whether it runs without a request. */
+  get isDetached(): boolean {
+    return this.#isDetached
+  }
+
+  get isEnded(): boolean {
+    return this.#ended !== undefined
+  }
+
+  /** What its callers hear of it. */
+  get notes(): ProgressNotes {
+    if (this.#notes) return this.#notes
+    this.#notes = new ProgressNotes({
+      startedAt: this.startedAt,
+      token: this.call.params.at('_meta')?.at('progressToken'),
+      operationId: () => this.#options.operationId(this),
+      usualMs: () => this.#options.usualMs(),
+      emit: (note) => this.#emit(note),
+    })
+    // A server may send a note after its response.
+    if (this.#ended) this.#notes.stop()
+    return this.#notes
+  }
+
+  /** What its server said last of its work. */
+  get message(): string | undefined {
+    return this.#notes?.message
+  }
+
+  /** Answers the first caller, and goes on without its request. */
+  detach(answer: Outcome): void {
+    this.#isDetached = true
+    this.#first.resolve(answer)
+  }
+
+  /**
+   * Resolves with the record of its end for another caller, who gets its notifications meanwhile; undefined where there
+   * is none. @throws the reason of the caller's signal
+   */
+  async join(caller: Joining): Promise<OperationRecord | undefined> {
+    if (this.#ended) return this.#ended.record
+    this.#end ??= Promise.withResolvers<OperationRecord | undefined>()
+    const joined = (this.#joined ??= new Set())
+    const emit = emitterOf(caller)
+    joined.add(emit)
+    try {
+      return await untilAborted(this.#end.promise, caller.signal)
+    } finally {
+      joined.delete(emit)
+    }
+  }
+
+  /** Delivers the end to everyone who waits; `record` is what is kept of it. */
+  end(end: End, record: OperationRecord | undefined): void {
+    this.#ended = { end, record }
+    this.#notes?.stop()
+    this.#end?.resolve(record)
+    if (this.#rest) settle(this.#rest, end)
+    settle(this.#first, end)
+    this.wake()
+  }
+
+  /** Resolves when `wake` is called next: its record may have changed. */
+  changed(): Promise<void> {
+    this.#change ??= Promise.withResolvers<void>()
+    return this.#change.promise
+  }
+
+  /** Wakes what waits for a change; `record` is what the record was changed to. */
+  wake(record?: Pick<OperationRecord, 'state'>): void {
+    if (record) this.state = record.state
+    this.#change?.resolve()
+    this.#change = undefined
+  }
+
+  #emit(note: Notification): void {
+    if (!this.#isDetached) this.call.emit(note)
+    if (this.#joined) for (const emit of this.#joined) emit(note)
+  }
+}
+
+/** How many of the calls work, and how many wait for input. */
+export function countByState(
+  calls: Iterable<Pick<RunningCall, 'state'>>,
+): Readonly<Record<'working' | 'input_required', number>> {
+  const counts = { working: 0, input_required: 0 }
+  for (const { state } of calls) if (state === 'working' || state === 'input_required') counts[state]++
+  return counts
+}
+
+/** Sends notifications to another caller: progress under its own token, and none without one. */
+function emitterOf({ emit, params, meta }: Joining): (note: Notification) => void {
+  // A built-in tool has its arguments as params.
+  const token = params.at('_meta')?.at('progressToken') ?? meta.progressToken
+  return (note) => {
+    if (note.method !== PROGRESS || !note.params) return emit(note)
+    if (token !== undefined) emit({ ...note, params: note.params.with({ progressToken: token }) })
+  }
+}
+
+function settle(waiting: PromiseWithResolvers<Outcome>, end: End): void {
+  if (end.kind === 'error') waiting.reject(end.error)
+  else waiting.resolve(end.outcome)
+}

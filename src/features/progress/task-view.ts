@@ -1,0 +1,91 @@
+/** An operation as a task: its status, and its inlined outcome or input requests. */
+import type { Call } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { Payload } from '../../core/payload.ts'
+import type { Task, TaskStatus } from '../../core/task.ts'
+import { encodeInputRequest } from '../../protocol/input-requests.ts'
+import { ERROR_KEY, NS } from '../../protocol/meta-keys.ts'
+import { taskFields } from '../../protocol/tasks.ts'
+import type { OperationRecord } from '../../records/operations.ts'
+import type { Services } from '../feature.ts'
+import { stillRunning } from './notes.ts'
+
+/** The `_meta` key of the id of an operation in its result. */
+export const OPERATION_KEY = `${NS}/operation_id`
+
+/** How often clients may ask for the status of a task, in milliseconds. */
+const POLL_INTERVAL_MS = 1000
+
+/** An operation as a task; `message` is what its server said since the record was written. */
+export function taskOf(id: string, record: OperationRecord, message: string | undefined): Task {
+  const { startedAt, updatedAt, taskTtl } = record
+  const statusMessage = messageOf(record) ?? message ?? record.message
+  return {
+    id,
+    status: statusOf(record),
+    ...(statusMessage !== undefined && { statusMessage }),
+    createdAt: startedAt,
+    updatedAt,
+    ttl: taskTtl ?? null,
+    pollInterval: POLL_INTERVAL_MS,
+  }
+}
+
+function statusOf({ state }: OperationRecord): TaskStatus {
+  // What became of it cannot be found out: for a client that is a failure, and the error says so.
+  return state === 'unknown' ? 'failed' : state
+}
+
+function messageOf({ state, failure }: OperationRecord): string | undefined {
+  if (state === 'cancelled') return 'Cancelled by its caller. What the server had done until then stays done.'
+  return state === 'failed' || state === 'unknown' ? failure?.message : undefined
+}
+
+/** A task in the words of 2025-11-25: a result that is an error makes it failed. */
+export function legacyTask(task: Task, { result }: OperationRecord): Payload {
+  const isFailed = task.status === 'completed' && result?.member('isError') === true
+  return Payload.of(taskFields(isFailed ? { ...task, status: 'failed' } : task, 'legacy'))
+}
+
+/** A task in the words of 2026-07-28, with its outcome or its input requests (SEP-2663, DetailedTask). */
+export function detailedTask(
+  task: Task,
+  record: OperationRecord,
+  { call, invoker }: { readonly call: Call } & Pick<Services, 'invoker'>,
+): Payload {
+  const head = Payload.of({ resultType: 'complete', ...taskFields(task, 'modern') })
+  if (task.status === 'completed') return head.with({ result: record.result })
+  if (task.status === 'failed') return head.with({ error: invoker.errorAsSent(failureOf(record), call) })
+  if (task.status !== 'input_required') return head
+  const { requests = {}, responses = {} } = record.input ?? {}
+  const open = Object.entries(requests).filter(([key]) => !Object.hasOwn(responses, key))
+  const encoded = open.map(([key, request]): [string, Payload] => {
+    const { method, params } = encodeInputRequest(request, call.client)
+    return [key, Payload.of({ method }).with({ params })]
+  })
+  return head.with({ inputRequests: Payload.of({}).with(Object.fromEntries(encoded)) })
+}
+
+/** Why an operation failed. */
+export function failureOf({ failure, state }: OperationRecord): GatewayError {
+  if (failure) return failure
+  return state === 'cancelled'
+    ? new GatewayError('CANCELLED', 'The operation was cancelled.')
+    : new GatewayError('OUTCOME_UNKNOWN', 'What became of the operation cannot be found out.', {
+        suggestion: 'Check with a tool that reads whether it took effect before making it again.',
+      })
+}
+
+/** The result for a client that would give up before the call ends. */
+export function stillRunningResult(id: string, age: number): Payload {
+  const error = new GatewayError('OPERATION_TIMEOUT', `The call is ${stillRunning(age, undefined)}.`, {
+    suggestion: `Call resume_operation with operation_id "${id}" to wait for its result. Do not make the call anew.`,
+    details: { operation_id: id },
+  })
+  const text = `${error.message} ${error.extra.suggestion}`
+  return Payload.of({
+    content: [{ type: 'text', text }],
+    isError: true,
+    _meta: { [OPERATION_KEY]: id, [ERROR_KEY]: error.data },
+  })
+}

@@ -1,0 +1,206 @@
+/**
+ * The task methods: `tasks/get`, `tasks/update`, `tasks/cancel` of 2026-07-28 (SEP-2663), and `tasks/get`,
+ * `tasks/result`, `tasks/list`, `tasks/cancel` of 2025-11-25.
+ *
+ * Invariant: a caller sees, answers and cancels its own tasks alone; the task of another caller fails in the same way,
+ * and in the same time, as one that never was.
+ */
+import type { Call, Handler, InputResponses, Outcome } from '../../core/call.ts'
+import { GatewayError, unknownTask } from '../../core/error.ts'
+import { isObject } from '../../core/json/json.ts'
+import { Payload } from '../../core/payload.ts'
+import { pause, untilAborted } from '../../core/time/waiting.ts'
+import { readInputResponse } from '../../protocol/input-requests.ts'
+import { relatedTask, takesTasks, undeclaredTasks } from '../../protocol/tasks.ts'
+import { expiryOf, isEnded, type OperationRecord, type StoredOperation } from '../../records/operations.ts'
+import { answered } from '../builtin-tool.ts'
+import { cancelled, type Deps, type OperationEngine } from './engine.ts'
+import type { Recovery } from './recovery.ts'
+import { detailedTask, failureOf, legacyTask, taskOf } from './task-view.ts'
+
+/** What answers requests about operations. */
+export interface Parts {
+  readonly engine: OperationEngine
+  readonly recovery: Recovery
+  readonly deps: Deps
+}
+
+/** How often a task of another process is looked at, in milliseconds. */
+const POLL_INTERVAL_MS = 500
+/** How long a cancelled task is kept at least, in milliseconds. */
+const KEPT_MS = 600_000
+/** How many tasks a page of `tasks/list` holds. */
+const PAGE_SIZE = 100
+
+/** The handlers of the task methods, by method. */
+export function taskMethods(parts: Parts): Readonly<Record<string, Handler>> {
+  return {
+    'tasks/get': async (call) => get(call, await find(call, parts), parts),
+    'tasks/update': async (call) => update(call, await find(call, parts), parts),
+    'tasks/cancel': async (call) => cancel(call, await find(call, parts), parts),
+    'tasks/result': async (call) => result(call, await find(call, parts), parts),
+    'tasks/list': (call) => list(call, parts),
+  }
+}
+
+/** The task that a call names, in the state it has now. @throws CAPABILITY_REQUIRED; INVALID_INPUT where it is not the caller's */
+async function find(call: Call, parts: Parts): Promise<StoredOperation> {
+  if (call.client.era === 'modern' && !takesTasks(call.client)) throw undeclaredTasks()
+  const { taskId } = call.params.fields
+  if (typeof taskId !== 'string')
+    throw new GatewayError('INVALID_INPUT', 'Invalid params: taskId must be a string.', { field: 'taskId' })
+  const key = parts.engine.ids.keyOf(call.principal, taskId)
+  const stored = key === undefined ? undefined : await parts.recovery.find(key)
+  if (!stored || !isOwn(stored.record, call) || !(await isReadable(stored.record, call, parts.deps)))
+    throw unknownTask()
+  return stored
+}
+
+/** Whether an operation is a task of the caller, at this server. Callers without a name are known by their session. */
+function isOwn({ taskTtl, session, upstream }: OperationRecord, { client, target }: Call): boolean {
+  if (taskTtl === undefined) return false
+  if (session !== undefined && session !== client.session) return false
+  return target.upstream === undefined || target.upstream === upstream
+}
+
+/** Whether the caller may still call the tool of an operation: rights can be lost while it runs. */
+export async function isReadable(
+  { upstream, tool }: OperationRecord,
+  call: Call,
+  { invoker }: Pick<Deps, 'invoker'>,
+): Promise<boolean> {
+  if (!call.principal.scopes) return true
+  const { inputResponses: _responses, ...rest } = call
+  const target = { upstream, method: 'tools/call', name: tool }
+  const params = Payload.of({ name: tool, arguments: {} })
+  return invoker.isPermitted({ ...rest, method: target.method, target, params })
+}
+
+function get(call: Call, { key, record }: StoredOperation, { engine, deps }: Parts): Outcome {
+  const task = taskOf(idIn(call), record, engine.running(key)?.message)
+  if (call.client.era === 'legacy') return { kind: 'result', result: legacyTask(task, record) }
+  return { kind: 'result', result: detailedTask(task, record, { call, invoker: deps.invoker }) }
+}
+
+/** Takes responses to input requests: what is not asked, or answered already, is left out (SEP-2663). */
+async function update(call: Call, { key }: StoredOperation, { engine }: Parts): Promise<Outcome> {
+  const given = call.params.at('inputResponses')
+  if (!given || !isObject(given.value)) {
+    throw new GatewayError('INVALID_INPUT', 'Invalid params: inputResponses must be an object.', {
+      field: 'inputResponses',
+      reason: 'type',
+    })
+  }
+  await engine.change(key, (before) => {
+    const { input } = before
+    if (!input || before.state !== 'input_required') return undefined
+    const responses: Record<string, { readonly result: Payload }> = {}
+    for (const [name, request] of Object.entries(input.requests)) {
+      const response = Object.hasOwn(input.responses, name) ? undefined : given.at(name)
+      if (response) responses[name] = { result: readInputResponse(request, call.client, response) }
+    }
+    return { ...before, input: { ...input, responses: { ...input.responses, ...responses } } }
+  })
+  return answered({})
+}
+
+/** Cancels a task: what its server does may go on, yet its outcome is not kept any more. */
+async function cancel(call: Call, { key }: StoredOperation, { engine }: Parts): Promise<Outcome> {
+  let isOver = false
+  const record = await engine.change(key, (before) => {
+    isOver = isEnded(before)
+    if (isOver) return undefined
+    const { request: _request, input: _input, ...rest } = before
+    return { ...rest, state: 'cancelled', expiresAt: expiryOf(before, KEPT_MS) }
+  })
+  if (!isOver) engine.running(key)?.call.abort(cancelled())
+  if (call.client.era === 'modern') return answered({})
+  if (isOver || !record) {
+    throw new GatewayError('INVALID_INPUT', `The task has ended: ${record?.state ?? 'expired'}.`, {
+      field: 'taskId',
+      reason: 'ended',
+    })
+  }
+  return { kind: 'result', result: legacyTask(taskOf(idIn(call), record, undefined), record) }
+}
+
+/** Waits for the outcome of a task, and asks its client for input meanwhile (2025-11-25 basic/utilities/tasks). */
+async function result(call: Call, first: StoredOperation, parts: Parts): Promise<Outcome> {
+  const { engine, recovery, deps } = parts
+  if (call.inputResponses) await respond(call.inputResponses, first, engine)
+  const meta = relatedTask(idIn(call))
+  for (;;) {
+    const changed = engine.running(first.key)?.changed()
+    const { record } = (await recovery.find(first.key)) ?? first
+    if (record.state === 'completed' && record.result)
+      return { kind: 'result', result: deps.invoker.asToolResult(record.result, call).withMeta(meta) }
+    if (isEnded(record)) throw failureOf(record)
+    const open = openRequests(record)
+    if (open.length > 0) {
+      const asked = open.map(([name, { method, params = Payload.of({}) }]) => {
+        return [name, { method, params: params.withMeta(meta) }] as const
+      })
+      return { kind: 'input_required', inputRequests: Object.fromEntries(asked), requestState: {} }
+    }
+    await (changed ? untilAborted(changed, call.signal) : pause(POLL_INTERVAL_MS, call.signal))
+  }
+}
+
+function openRequests({ input, state }: OperationRecord) {
+  if (!input || state !== 'input_required') return []
+  return Object.entries(input.requests).filter(([name]) => !Object.hasOwn(input.responses, name))
+}
+
+/** Records what the client answered; what it did not answer is not asked again. */
+async function respond(
+  given: InputResponses,
+  { key }: StoredOperation,
+  engine: OperationEngine,
+): Promise<void> {
+  await engine.change(key, (before) => {
+    const { input } = before
+    if (!input || before.state !== 'input_required') return undefined
+    const known = Object.entries(given).filter(([name]) => Object.hasOwn(input.requests, name))
+    // What was answered first stays.
+    return { ...before, input: { ...input, responses: { ...Object.fromEntries(known), ...input.responses } } }
+  })
+}
+
+/** The tasks of the caller, in pages (2025-11-25 alone). */
+async function list(call: Call, { engine }: Parts): Promise<Outcome> {
+  const { cursor } = call.params.fields
+  if (cursor !== undefined && (typeof cursor !== 'string' || !/^\d{1,16}$/.test(cursor))) {
+    throw new GatewayError('INVALID_INPUT', 'Invalid params: the cursor is not one of tasks/list.', {
+      field: 'cursor',
+    })
+  }
+  const start = Number(cursor ?? 0)
+  const all = await engine.operations.of(call.principal.id)
+  const own = all.filter(({ record }) => isOwn(record, call))
+  const page = own.slice(start, start + PAGE_SIZE)
+  const tasks = page.map((stored) => {
+    const task = taskOf(engine.ids.idOf(stored), stored.record, undefined)
+    return legacyTask(task, stored.record).value
+  })
+  const next = start + PAGE_SIZE
+  return answered({ tasks, ...(own.length > next && { nextCursor: String(next) }) })
+}
+
+/** The id as the client knows it. */
+function idIn({ params }: Call): string {
+  return String(params.fields.taskId)
+}
+
+/** A status notification of a task, in the words of its listener's revision. */
+export function statusNote(
+  id: string,
+  record: OperationRecord,
+  around: { readonly call: Call } & Pick<Deps, 'invoker'>,
+) {
+  const task = taskOf(id, record, undefined)
+  if (around.call.client.era === 'modern') {
+    const params = detailedTask(task, record, around).with({ resultType: undefined })
+    return { method: 'notifications/tasks', params }
+  }
+  return { method: 'notifications/tasks/status', params: legacyTask(task, record) }
+}

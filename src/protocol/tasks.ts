@@ -1,0 +1,127 @@
+/**
+ * Tasks on the wire: the core feature of 2025-11-25 (basic/utilities/tasks) and the extension of 2026-07-28 (SEP-2663),
+ * which say the same in different members. Reading is lenient toward servers, writing is exact.
+ */
+import type { Call, Client } from '../core/call.ts'
+import { GatewayError } from '../core/error.ts'
+import { isObject } from '../core/json/json.ts'
+import { Payload } from '../core/payload.ts'
+import type { Task, TaskStatus } from '../core/task.ts'
+import { isoTime } from '../core/time/waiting.ts'
+import { metaKeys, tasksExtension } from './meta-keys.ts'
+
+/** The extension as it is declared, by clients and servers. */
+export const declaredTasks: Readonly<Record<string, unknown>> = { [tasksExtension]: {} }
+
+/** What a server of 2025-11-25 with tasks declares. */
+export const legacyTaskCapabilities = { list: {}, cancel: {}, requests: { tools: { call: {} } } } as const
+
+/** Whether a client of 2026-07-28 declared that it takes tasks. */
+export function takesTasks({ era, capabilities }: Client): boolean {
+  const { extensions } = capabilities
+  return era === 'modern' && isObject(extensions) && isObject(extensions[tasksExtension])
+}
+
+/** What a client of 2025-11-25 asks for with `task`. @throws INVALID_INPUT */
+export function requestedTask({ params, client }: Call): { readonly ttl?: number } | undefined {
+  const { task } = params.fields
+  // The extension has no such member, and says to ignore it.
+  if (client.era === 'modern' || task === undefined || task === null) return undefined
+  if (!isObject(task)) throw invalid('task must be an object.', 'task')
+  const { ttl } = task
+  if (ttl === undefined || ttl === null) return {}
+  if (typeof ttl !== 'number' || !Number.isFinite(ttl) || ttl < 0)
+    throw invalid('task.ttl must be a number of milliseconds, 0 or more.', 'task.ttl')
+  return { ttl: Math.floor(ttl) }
+}
+
+/** The same call without the wish for a task: the gateway alone makes tasks of calls. */
+export function withoutTask(call: Call): Call {
+  return call.params.fields.task === undefined
+    ? call
+    : { ...call, params: call.params.with({ task: undefined }) }
+}
+
+/** A task in the words of the caller's revision. */
+export function taskFields(task: Task, era: Client['era']): Readonly<Record<string, unknown>> {
+  const { id, status, statusMessage, createdAt, updatedAt, ttl, pollInterval } = task
+  const head = {
+    taskId: id,
+    status,
+    ...(statusMessage !== undefined && { statusMessage }),
+    createdAt: isoTime(createdAt),
+    lastUpdatedAt: isoTime(updatedAt),
+  }
+  if (era === 'legacy') return { ...head, ttl, ...(pollInterval !== undefined && { pollInterval }) }
+  return { ...head, ttlMs: ttl, ...(pollInterval !== undefined && { pollIntervalMs: pollInterval }) }
+}
+
+/** The answer to a call that goes on as a task: what its caller gets in place of the result. */
+export function acceptanceOf(task: Task, era: Client['era']): Payload {
+  const fields = taskFields(task, era)
+  return Payload.of(era === 'legacy' ? { task: fields } : { resultType: 'task', ...fields })
+}
+
+/** The task a server answered a call with; undefined where its answer is none. `now` is in milliseconds since 1970. */
+export function readAcceptance(result: Payload, era: Client['era'], now: number): Task | undefined {
+  if (era === 'modern') return result.member('resultType') === 'task' ? readTask(result, now) : undefined
+  const task = result.at('task')
+  return task && readTask(task, now)
+}
+
+/** A task as a server describes it, in the words of either revision; undefined where it names none. */
+export function readTask({ fields }: Payload, now: number): Task | undefined {
+  const {
+    taskId,
+    status,
+    statusMessage,
+    ttl,
+    ttlMs = ttl,
+    pollInterval,
+    pollIntervalMs = pollInterval,
+  } = fields
+  if (typeof taskId !== 'string' || taskId === '') return undefined
+  return {
+    id: taskId,
+    status: isStatus(status) ? status : 'working',
+    ...(typeof statusMessage === 'string' && { statusMessage }),
+    createdAt: now,
+    updatedAt: now,
+    ttl: isDuration(ttlMs) ? Math.round(ttlMs) : null,
+    // Some servers count in fractions.
+    ...(isDuration(pollIntervalMs) && { pollInterval: Math.round(pollIntervalMs) }),
+  }
+}
+
+/** The `_meta` that ties a message to a task (2025-11-25 basic/utilities/tasks). */
+export function relatedTask(taskId: string): Readonly<Record<string, unknown>> {
+  return { [metaKeys.relatedTask]: { taskId } }
+}
+
+/** The refusal of a method of the extension to a client that did not declare it (SEP-2663). */
+export function undeclaredTasks(): GatewayError {
+  return new GatewayError('CAPABILITY_REQUIRED', 'This request needs a client that takes tasks.', {
+    data: { requiredCapabilities: { extensions: declaredTasks } },
+    suggestion: `Declare the extension ${tasksExtension} in the capabilities of the request.`,
+  })
+}
+
+function isStatus(value: unknown): value is TaskStatus {
+  return typeof value === 'string' && statuses.has(value)
+}
+
+const statuses: ReadonlySet<string> = new Set<TaskStatus>([
+  'working',
+  'input_required',
+  'completed',
+  'failed',
+  'cancelled',
+])
+
+function isDuration(value: unknown): value is number {
+  return typeof value === 'number' && Number.isFinite(value) && value >= 0
+}
+
+function invalid(message: string, field: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${message}`, { field, reason: 'type' })
+}

@@ -1,0 +1,357 @@
+/**
+ * Records of operations: calls that last, whose outcome outlives their request. Field names are persisted and do not
+ * change.
+ *
+ * Invariant: an operation belongs to one caller, and its state only moves along this diagram; every move is a
+ * compare-and-swap.
+ *
+ *     working ⇄ input_required
+ *        │            │
+ *        └──┬─────────┴──▶ completed | failed | cancelled | unknown
+ *
+ * `unknown`: the process that ran it ended, and what became of the call cannot be found out.
+ */
+import { randomBytes } from 'node:crypto'
+import type { Client, InputRequest, InputResponse, InputResponses, RequestState } from '../core/call.ts'
+import type { GatewayError } from '../core/error.ts'
+import { isObject, readJson } from '../core/json/json.ts'
+import { Payload } from '../core/payload.ts'
+import type { Principal } from '../core/principal.ts'
+import type { Seal, SealUse } from '../core/seal.ts'
+import type { Store } from '../store/store.ts'
+import { decodeFailure, encodeFailure } from './calls.ts'
+import { casUpdate } from './cas-update.ts'
+import { callerHash, type StoredPrincipal } from './principal.ts'
+
+/** Where an operation stands. */
+export type OperationState = 'working' | 'input_required' | 'completed' | 'failed' | 'cancelled' | 'unknown'
+
+/** What a call needs to be made again by another process. */
+export interface OperationRequest {
+  readonly params: Payload
+  readonly meta: Readonly<Record<string, unknown>>
+  readonly client: Client
+  readonly requestState: RequestState
+}
+
+/** What the call waits for: input requests of one round, and the responses that came so far. */
+interface OperationInput {
+  readonly round: number
+  readonly requests: Readonly<Record<string, InputRequest>>
+  readonly responses: InputResponses
+}
+
+/** An operation. Kept under `operation:<caller>/<name>` as JSON; times are milliseconds since 1970. */
+export interface OperationRecord {
+  readonly expiresAt: number
+  readonly state: OperationState
+  /** The process that runs it (`Membership.id`). */
+  readonly owner: string
+  readonly startedAt: number
+  readonly updatedAt: number
+  readonly upstream: string
+  readonly tool: string
+  readonly principal: StoredPrincipal
+  /** The session of a caller that is known by nothing else. */
+  readonly session?: string
+  readonly requestId: string
+  /** Set where its caller sees a task, with the time it is kept, in milliseconds. */
+  readonly taskTtl?: number
+  /** What it said last of itself, for its caller. */
+  readonly message?: string
+  readonly input?: OperationInput
+  /** Present until it ends, where another process may take it up. */
+  readonly request?: OperationRequest
+  readonly result?: Payload
+  readonly failure?: GatewayError
+}
+
+/** An operation, where it is kept, and the text it is kept as. */
+export interface StoredOperation {
+  readonly key: string
+  readonly record: OperationRecord
+  readonly text: string
+}
+
+/** The collection that holds all operations of a caller. */
+export function operationsOf(principal: string): string {
+  return `operation:${callerHash(principal)}`
+}
+
+/** The name of an operation for logs and operators: with it alone nothing can be read. */
+export function operationName(key: string): string {
+  return key.slice(key.indexOf('/') + 1)
+}
+
+/** When an operation is forgotten that ends now: not before its task may be, and kept for a while, in milliseconds. */
+export function expiryOf(
+  { startedAt, taskTtl = 0 }: OperationRecord,
+  keep: number,
+  now = Date.now(),
+): number {
+  return Math.max(startedAt + taskTtl, now + keep)
+}
+
+/** Whether an operation has come to its end. */
+export function isEnded({ state }: Pick<OperationRecord, 'state'>): boolean {
+  return state !== 'working' && state !== 'input_required'
+}
+
+/** The collection that names every caller who has operations: a store is listed by collections. */
+const CALLERS = 'operations'
+/** How long a caller is named there after its last operation began, in milliseconds. */
+const CALLER_TTL_MS = 31 * 86_400_000
+
+/** The id of an operation for its caller, and the key of its record. */
+export interface OperationKey {
+  readonly id: string
+  readonly key: string
+}
+
+/**
+ * The ids of operations: they name the process that minted them and the record, sealed, so that they cannot be guessed
+ * and are good for one caller alone. At most 200 characters.
+ */
+export class OperationIds {
+  readonly #seal: Seal
+  readonly #owner: string
+
+  /** `owner` is the id of this process among those that share the store. */
+  constructor(seal: Seal, owner: string) {
+    this.#seal = seal
+    // The random part of it: another one for each process that is started.
+    this.#owner = owner.split('.', 1)[0] ?? ''
+  }
+
+  /** A new id, and the key of its record. */
+  mint({ id: principal }: Principal): OperationKey {
+    const name = randomBytes(12).toString('base64url')
+    const id = this.#seal.close([this.#owner, name], useOf(principal), 0)
+    return { id, key: keyOf(principal, name) }
+  }
+
+  /** The key of the record an id names; undefined for a forged id, and for the id of another caller. */
+  keyOf({ id: principal }: Principal, id: string): string | undefined {
+    if (id.length > MAX_ID_LENGTH) return undefined
+    const opened = this.#seal.open(id, useOf(principal))
+    const name: unknown = opened.kind === 'valid' && Array.isArray(opened.value) ? opened.value[1] : undefined
+    return typeof name === 'string' ? keyOf(principal, name) : undefined
+  }
+
+  /** The id of a record, for those who may see it: another text each time, and each of them is good. */
+  idOf({ record, key }: Pick<StoredOperation, 'record' | 'key'>): string {
+    const owner = record.owner.split('.', 1)[0]
+    return this.#seal.close([owner, operationName(key)], useOf(record.principal.id), 0)
+  }
+}
+
+/** How long an id may be, in characters. */
+const MAX_ID_LENGTH = 200
+
+function useOf(principal: string): SealUse {
+  return { purpose: 'operation', binding: principal }
+}
+
+function keyOf(principal: string, name: string): string {
+  return `${operationsOf(principal)}/${name}`
+}
+
+/** The operations of all callers, in the store. */
+export class Operations {
+  readonly #store: Store
+  readonly #now: () => number
+  /** The callers that this process has named in the store, and when. */
+  readonly #named = new Map<string, number>()
+
+  constructor(store: Store, now: () => number) {
+    this.#store = store
+    this.#now = now
+  }
+
+  /** Writes down a new operation. Durable once this resolves. @throws what the store throws */
+  async create(key: string, record: OperationRecord): Promise<StoredOperation> {
+    await this.#nameCaller(record.principal)
+    const text = encodeOperation(record)
+    await this.#store.put(key, text, this.#left(record))
+    return { key, record, text }
+  }
+
+  /** @throws what the store throws */
+  async find(key: string): Promise<StoredOperation | undefined> {
+    const text = await this.#store.get(key)
+    const record = text === undefined ? undefined : decodeOperation(text)
+    return record && text !== undefined ? { key, record, text } : undefined
+  }
+
+  /**
+   * Changes an operation; `change` is asked anew where another process came first, and returns undefined to leave it as
+   * it is. Resolves with the record there is then; undefined where there is none. @throws what the store throws
+   */
+  change(
+    key: string,
+    change: (record: OperationRecord) => OperationRecord | undefined,
+  ): Promise<OperationRecord | undefined> {
+    return casUpdate<OperationRecord | undefined>(
+      this.#store,
+      key,
+      (text) => {
+        const record = text === undefined ? undefined : decodeOperation(text)
+        const changed = record && change(record)
+        if (!changed) return { result: record }
+        return { result: changed, write: { text: encodeOperation(changed), ttl: this.#left(changed) } }
+      },
+      () => {
+        throw new Error('The operation changed too often to be written.')
+      },
+    )
+  }
+
+  async delete(key: string): Promise<void> {
+    await this.#store.delete(key)
+  }
+
+  /** The operations of one caller, the oldest first. @throws what the store throws */
+  async of(principal: string): Promise<readonly StoredOperation[]> {
+    return stored(await this.#store.scan(operationsOf(principal)))
+  }
+
+  /** The operations of all callers, the oldest first. @throws what the store throws */
+  async all(): Promise<readonly StoredOperation[]> {
+    const callers = [...(await this.#store.scan(CALLERS)).values()]
+    const found = await Promise.all(callers.map((principal) => this.of(principal)))
+    return found.flat().toSorted((a, b) => a.record.startedAt - b.record.startedAt)
+  }
+
+  async #nameCaller({ id }: StoredPrincipal): Promise<void> {
+    const namedAt = this.#named.get(id)
+    if (namedAt !== undefined && this.#now() - namedAt < CALLER_TTL_MS / 31) return
+    await this.#store.put(`${CALLERS}/${callerHash(id)}`, id, CALLER_TTL_MS)
+    if (this.#named.size >= MAX_NAMED_CALLERS) this.#named.clear()
+    this.#named.set(id, this.#now())
+  }
+
+  #left({ expiresAt }: OperationRecord): number {
+    return Math.max(expiresAt - this.#now(), 1)
+  }
+}
+
+/** How many callers are remembered as named in the store. */
+const MAX_NAMED_CALLERS = 10_000
+
+function stored(texts: ReadonlyMap<string, string>): StoredOperation[] {
+  const found = [...texts].flatMap(([key, text]) => {
+    const record = decodeOperation(text)
+    return record ? [{ key, record, text }] : []
+  })
+  return found.toSorted((a, b) => a.record.startedAt - b.record.startedAt)
+}
+
+/** A record as text. Params and results keep their own text, so that large integers survive. */
+export function encodeOperation({ request, input, result, failure, ...head }: OperationRecord): string {
+  return Payload.of(head).with({
+    ...(request && {
+      request: Payload.of({ ...request, params: undefined }).with({ params: request.params }),
+    }),
+    ...(input && { input: encodeInput(input) }),
+    ...(result && { result }),
+    ...(failure && { failure: Payload.text(encodeFailure(failure)) }),
+  }).text
+}
+
+/** A record of text; undefined where it is none, which only another program can have written. */
+export function decodeOperation(text: string): OperationRecord | undefined {
+  const value = readJson(text)
+  if (!isObject(value) || !isHead(value)) return undefined
+  const payload = Payload.text(text, value)
+  const { request: _request, input: _input, result: _result, failure: _failure, ...head } = value
+  const request = payload.at('request')
+  const input = payload.at('input')
+  const result = payload.at('result')
+  const failed = payload.at('failure')
+  const failure = failed && decodeFailure(failed)
+  return {
+    ...head,
+    ...(request && { request: decodeRequest(request) }),
+    ...(input && { input: decodeInput(input) }),
+    ...(result && { result }),
+    ...(failure && { failure }),
+  }
+}
+
+type Head = Omit<OperationRecord, 'request' | 'input' | 'result' | 'failure'>
+
+/** Whether a value has what every record has. */
+function isHead(value: Readonly<Record<string, unknown>>): value is Readonly<Record<string, unknown>> & Head {
+  const { expiresAt, state, owner, startedAt, updatedAt, upstream, tool, principal, requestId } = value
+  return (
+    [expiresAt, startedAt, updatedAt].every(Number.isFinite) &&
+    [owner, upstream, tool, requestId].every((each) => typeof each === 'string') &&
+    isObject(principal) &&
+    typeof principal.id === 'string' &&
+    typeof state === 'string' &&
+    states.has(state)
+  )
+}
+
+const states: ReadonlySet<string> = new Set<OperationState>([
+  'working',
+  'input_required',
+  'completed',
+  'failed',
+  'cancelled',
+  'unknown',
+])
+
+function decodeRequest(payload: Payload): OperationRequest {
+  const { meta, client, requestState } = payload.fields
+  return {
+    params: payload.at('params') ?? Payload.of({}),
+    meta: isObject(meta) ? meta : {},
+    client: decodeClient(client),
+    requestState: isObject(requestState) ? requestState : {},
+  }
+}
+
+function decodeClient(value: unknown): Client {
+  const { era, revision, capabilities, info, session } = isObject(value) ? value : {}
+  return {
+    era: era === 'modern' ? 'modern' : 'legacy',
+    revision: String(revision),
+    capabilities: isObject(capabilities) ? capabilities : {},
+    ...(isObject(info) && { info }),
+    ...(typeof session === 'string' && { session }),
+  }
+}
+
+function encodeInput({ round, requests, responses }: OperationInput): Payload {
+  const asked = Object.entries(requests).map(([key, { method, params }]): [string, Payload] => [
+    key,
+    Payload.of({ method }).with({ ...(params && { params }) }),
+  ])
+  const answered = Object.entries(responses).map(([key, response]): [string, Payload] => [
+    key,
+    Payload.of({}).with({ ...response }),
+  ])
+  return Payload.of({ round }).with({
+    requests: Payload.of({}).with(Object.fromEntries(asked)),
+    responses: Payload.of({}).with(Object.fromEntries(answered)),
+  })
+}
+
+function decodeInput(payload: Payload): OperationInput {
+  const { round } = payload.fields
+  const requests: Record<string, InputRequest> = {}
+  const responses: Record<string, InputResponse> = {}
+  const [asked, answered] = [payload.at('requests'), payload.at('responses')]
+  for (const key of Object.keys(asked?.fields ?? {})) {
+    const each = asked?.at(key)
+    const params = each?.at('params')
+    requests[key] = { method: String(each?.fields.method), ...(params && { params }) }
+  }
+  for (const key of Object.keys(answered?.fields ?? {})) {
+    const [result, error] = [answered?.at(key)?.at('result'), answered?.at(key)?.at('error')]
+    if (result) responses[key] = { result }
+    else if (error) responses[key] = { error }
+  }
+  return { round: typeof round === 'number' ? round : 1, requests, responses }
+}

@@ -1,0 +1,298 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { Call, Outcome } from '../../../../src/core/call.ts'
+import { GatewayError } from '../../../../src/core/error.ts'
+import { isEnded } from '../../../../src/records/operations.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
+import type { Json } from '../../../support/server/json.ts'
+import {
+  asking,
+  failureOf,
+  fieldsOf,
+  older,
+  pendingServer,
+  process,
+  result,
+  taking,
+  taskIn,
+} from './bench.ts'
+
+beforeEach(() => void vi.useFakeTimers())
+afterEach(() => void vi.useRealTimers())
+
+const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms)
+const keyed = { _meta: { 'dev.gatehouse/idempotency_key': 'k' } }
+const isOff = { isOn: () => false }
+
+/** The process `a` ends while it runs a task; its store stays. */
+async function leftBehind({ params = {}, client = older }: { params?: Json; client?: Call['client'] } = {}) {
+  const store = new MemoryStore()
+  const pending = pendingServer()
+  const a = process({ server: pending.server, store, me: 'a' })
+  const outcome = a.make({ client }, client === older ? { task: {}, ...params } : params)
+  await pass(client === older ? 60 : 20_200)
+  const { id } = taskIn(await outcome)
+  const [before] = await a.records()
+  /** Another process, for which `a` is dead. */
+  const next = (me: string, given: Partial<Parameters<typeof process>[0]> = {}) =>
+    process({ server: async () => result(`by ${me}`), store, me, alive: new Set(['b', 'c']), ...given })
+  return { ...pending, a, id, store, before, next, startedAt: before?.startedAt ?? 0 }
+}
+
+/** The server `one` goes on with a task of its own when the process `a` ends. */
+async function leftAtServer() {
+  const store = new MemoryStore()
+  const requestState = { upstream_task: { id: 'u1' } }
+  const task = { id: 'u1', status: 'working', createdAt: 1, updatedAt: 1, ttl: null } as const
+  let attempts = 0
+  const a = process({
+    store,
+    server: async (): Promise<Outcome> => {
+      attempts++
+      return attempts === 1 ? { kind: 'task', task, requestState } : new Promise(() => undefined)
+    },
+  })
+  const { id } = taskIn(await a.make({ client: taking }))
+  await pass(0)
+  return { store, id, requestState }
+}
+
+describe('an operation whose process ended', () => {
+  it('is unknown where its call cannot be made again: its task has failed, and says what to do', async () => {
+    const { next, id, before } = await leftBehind()
+    expect(before?.state).toBe('working')
+    const b = next('b', { deps: isOff })
+    await b.instance.start?.()
+    const [record] = await b.records()
+    expect(record).toMatchObject({ state: 'unknown', owner: 'b', failure: { code: 'OUTCOME_UNKNOWN' } })
+    expect(record).not.toHaveProperty('request')
+    expect(b.relayed).toEqual([])
+    const params = { taskId: id }
+    expect(fieldsOf(await b.ask('tasks/get', params, { client: older }))).toMatchObject({ status: 'failed' })
+    expect(fieldsOf(await b.ask('tasks/get', params))).toMatchObject({
+      status: 'failed',
+      error: { data: { code: 'OUTCOME_UNKNOWN', suggestion: expect.stringContaining('Check') } },
+    })
+    const failure = await failureOf(b.ask('operation/resume', { operation_id: id }))
+    expect(failure.code).toBe('OUTCOME_UNKNOWN')
+  })
+
+  it('is found by the first request about it, before it is looked for', async () => {
+    for (const method of ['tasks/get', 'tasks/result', 'operation/resume']) {
+      const { next, id } = await leftBehind()
+      const b = next('b', { deps: isOff })
+      const outcome = b.ask(method, { taskId: id, operation_id: id }, { client: older })
+      if (method === 'tasks/get') expect(fieldsOf(await outcome)).toMatchObject({ status: 'failed' })
+      else expect((await failureOf(outcome)).code).toBe('OUTCOME_UNKNOWN')
+    }
+  })
+
+  it('is kept for an hour at least once it is unknown', async () => {
+    const { next, id } = await leftBehind({ params: { task: { ttl: 1000 } } })
+    const b = next('b', { deps: isOff })
+    await b.instance.start?.()
+    await pass(3_590_000)
+    expect(fieldsOf(await b.ask('tasks/get', { taskId: id }))).toMatchObject({ status: 'failed' })
+    await pass(20_000)
+    expect(await failureOf(b.ask('tasks/get', { taskId: id }))).toMatchObject({ message: 'Task not found' })
+  })
+
+  it('is made again where idempotency is on: its call says since when the first attempt is lost', async () => {
+    const { next, id, startedAt } = await leftBehind({ params: { arguments: { x: 1 } } })
+    const b = next('b')
+    await b.instance.start?.()
+    await pass(0)
+    expect(b.relayed).toHaveLength(1)
+    const [call] = b.relayed
+    expect(call).toMatchObject({
+      requestId: 'r1',
+      method: 'tools/call',
+      target: { upstream: 'one', method: 'tools/call', name: 't' },
+      principal: { id: 'alice' },
+      requestState: {},
+      operation: { lostSince: startedAt },
+    })
+    expect(call?.params.fields).toMatchObject({ name: 't', arguments: { x: 1 } })
+    // The id is another text, and as good as the one its caller has.
+    const operation = call?.operation
+    expect(fieldsOf(await b.ask('tasks/get', { taskId: operation?.id }))).toMatchObject({
+      status: 'completed',
+    })
+    const got = fieldsOf(await b.ask('tasks/get', { taskId: id }))
+    expect(got).toMatchObject({ status: 'completed', result: { content: [{ text: 'by b' }] } })
+    expect(await b.records()).toMatchObject([{ state: 'completed', owner: 'b', startedAt }])
+  })
+
+  it('is made again with its own key, which keeps it from running twice', async () => {
+    const { next } = await leftBehind({ params: keyed })
+    const b = next('b')
+    await b.instance.start?.()
+    expect(b.relayed).toHaveLength(1)
+    expect(b.relayed[0]?.meta).toEqual(keyed._meta)
+    expect(b.relayed[0]?.operation).not.toHaveProperty('lostSince')
+  })
+
+  it('is unknown as a step of a transaction, which is settled elsewhere', async () => {
+    for (const params of [
+      { _meta: { 'dev.gatehouse/transaction_id': 'tx' } },
+      { transaction_id: 'tx' },
+      { _meta: { ...keyed._meta, 'dev.gatehouse/transaction_id': 'tx' } },
+    ]) {
+      const { next } = await leftBehind({ params })
+      const b = next('b')
+      await b.instance.start?.()
+      expect(b.relayed).toEqual([])
+      expect(await b.records()).toMatchObject([{ state: 'unknown' }])
+    }
+  })
+
+  it('goes on with the task of its server, whether idempotency is on or not', async () => {
+    for (const deps of [{}, isOff]) {
+      const { store, id, requestState } = await leftAtServer()
+      const b = process({ server: async () => result('of u1'), store, me: 'b', alive: new Set(['b']), deps })
+      await b.instance.start?.()
+      await pass(0)
+      expect(b.relayed).toHaveLength(1)
+      expect(b.relayed[0]?.requestState).toEqual(requestState)
+      expect(b.relayed[0]?.operation).not.toHaveProperty('lostSince')
+      expect(fieldsOf(await b.ask('tasks/get', { taskId: id }))).toMatchObject({
+        status: 'completed',
+        result: { content: [{ text: 'of u1' }] },
+      })
+    }
+  })
+
+  it('can be joined, cancelled and answered once another process goes on with it', async () => {
+    const { next, id } = await leftBehind({ client: taking })
+    const attempts: Call[] = []
+    const b = next('b', {
+      server: async (call) => {
+        attempts.push(call)
+        return attempts.length === 1 ? asking(['q'], { s: 1 }) : new Promise(() => undefined)
+      },
+    })
+    await b.instance.start?.()
+    await pass(0)
+    const got = fieldsOf(await b.ask('tasks/get', { taskId: id }))
+    expect(got).toMatchObject({ status: 'input_required' })
+    const [key = ''] = Object.keys(Object(got['inputRequests']))
+    const inputResponses = { [key]: { action: 'decline' } }
+    await b.ask('tasks/update', { taskId: id, inputResponses })
+    await pass(0)
+    expect(attempts).toHaveLength(2)
+    expect(attempts[1]?.requestState).toEqual({ s: 1 })
+    await b.ask('tasks/cancel', { taskId: id })
+    expect(attempts[1]?.signal.aborted).toBe(true)
+  })
+
+  it('is ended by its owner alone: a process that was taken for dead changes nothing', async () => {
+    const { next, id, end, a } = await leftBehind()
+    const pending = pendingServer()
+    const b = next('b', { server: pending.server })
+    await b.instance.start?.()
+    end(result('too late'))
+    await pass(1000)
+    expect(await a.records()).toMatchObject([{ state: 'working', owner: 'b' }])
+    pending.end(result('in time'))
+    await pass(0)
+    expect(fieldsOf(await b.ask('tasks/get', { taskId: id }))).toMatchObject({
+      status: 'completed',
+      result: { content: [{ text: 'in time' }] },
+    })
+  })
+
+  it('does not stay working where its call is refused before it is made', async () => {
+    const { next, id } = await leftBehind()
+    const relay = vi.fn<(call: Call) => Promise<Outcome>>(() =>
+      Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'There is no such server any more.')),
+    )
+    const b = next('b', { deps: { relay } })
+    await b.instance.start?.()
+    await pass(60_000)
+    expect(relay).toHaveBeenCalledTimes(1)
+    expect(fieldsOf(await b.ask('tasks/get', { taskId: id }))).toMatchObject({ status: 'failed' })
+  })
+
+  it('asks by other keys than its first process did', async () => {
+    const store = new MemoryStore()
+    const a = process({ server: async () => asking(['q']), store, me: 'a' })
+    const outcome = a.make({ client: older }, { task: {} })
+    await pass(60)
+    const { id } = taskIn(await outcome)
+    const keysOf = async (gateway: typeof a) =>
+      Object.keys(Object(fieldsOf(await gateway.ask('tasks/get', { taskId: id }))['inputRequests']))
+    const [first = ''] = await keysOf(a)
+    const b = process({ server: async () => asking(['q']), store, me: 'b', alive: new Set(['b']) })
+    await b.instance.start?.()
+    await pass(0)
+    const [second = ''] = await keysOf(b)
+    expect([first, second]).not.toContain('')
+    expect(second).not.toBe(first)
+  })
+})
+
+describe('the search for what ended processes left', () => {
+  it('leaves the operations of living processes alone, and those that have ended', async () => {
+    const { next, before, store, end } = await leftBehind()
+    const b = process({ server: async () => result('no'), store, me: 'b', alive: new Set(['a', 'b']) })
+    await b.instance.start?.()
+    await pass(60_000)
+    expect(await b.records()).toEqual([before])
+    end(result('done'))
+    await pass(0)
+    const [ended] = await b.records()
+    expect(ended?.state).toBe('completed')
+    const c = next('c')
+    await c.instance.start?.()
+    expect(await c.records()).toEqual([ended])
+    expect(c.relayed).toEqual([])
+  })
+
+  it('goes on from time to time, until the feature is closed', async () => {
+    const { store } = await leftBehind()
+    const alive = new Set(['a', 'b'])
+    const b = process({ server: async () => result('no'), store, me: 'b', alive, deps: isOff })
+    await b.instance.start?.()
+    await pass(20_000)
+    alive.delete('a')
+    await pass(16_000)
+    expect(await b.records()).toMatchObject([{ state: 'unknown', owner: 'b' }])
+    await b.instance.close?.()
+    const other = await leftBehind()
+    const c = other.next('c', { deps: isOff, alive: new Set(['a', 'c']) })
+    await c.instance.start?.()
+    await c.instance.close?.()
+    await pass(60_000)
+    expect(await c.records()).toMatchObject([{ state: 'working', owner: 'a' }])
+  })
+
+  it('has one of several processes take an operation up', async () => {
+    const { next, id } = await leftBehind()
+    const others = ['b', 'c'].map((me) => next(me))
+    await Promise.all(others.map(async ({ instance }) => instance.start?.()))
+    await pass(20_000)
+    const relayed = others.flatMap((each) => each.relayed)
+    expect(relayed).toHaveLength(1)
+    for (const each of others)
+      expect(fieldsOf(await each.ask('tasks/get', { taskId: id }))).toMatchObject({ status: 'completed' })
+  })
+
+  it('has an operation end that this process lost the end of', async () => {
+    const store = new MemoryStore()
+    const pending = pendingServer()
+    const a = process({ server: pending.server, store })
+    const outcome = a.make({ client: older }, { task: {} })
+    await pass(60)
+    const { id } = taskIn(await outcome)
+    const swap = store.compareAndSwap.bind(store)
+    store.compareAndSwap = () => Promise.reject(new Error('away'))
+    pending.end(result('done'))
+    // It is tried for a while to write the end.
+    await pass(300_000)
+    store.compareAndSwap = swap
+    const before = (await a.records())[0]
+    expect(before && isEnded(before)).toBe(false)
+    const b = process({ server: async () => result('no'), store, deps: isOff })
+    await b.instance.start?.()
+    expect(fieldsOf(await b.ask('tasks/get', { taskId: id }))).toMatchObject({ status: 'failed' })
+  })
+})
