@@ -5,6 +5,7 @@ import { environment } from '../config/secrets.ts'
 import { riskWords } from '../core/descriptor.ts'
 import type { UpstreamSettings, UndoSettings } from '../core/settings.ts'
 import { oneLine } from '../core/text/escape.ts'
+import { durationText } from '../core/time/units.ts'
 import { withoutSecrets } from '../core/text/redact.ts'
 import { Gateway, openLog } from '../gateway/gateway.ts'
 import { readOnlySettings, readNamed, UsageError } from './options.ts'
@@ -138,11 +139,18 @@ export function toolLines(inspected: Inspected | undefined): string[] {
     ...expressions(undoing.undo).map((line) => `               ${oneLine(line)}`),
     ...reasons([...undoing.why, ...undoing.caveats.map((caveat) => `but: ${caveat}`)]),
     `  scopes       ${scopes === '' ? 'none' : scopes} (required if callers authenticate)`,
+    `  long calls   ${longCallsText(inspected.longCalls)}`,
   ]
 }
 
 /** One tool as JSON. */
-function toolObject({ entry, scopes, confirmation, undoing }: Inspected): Readonly<Record<string, unknown>> {
+function toolObject({
+  entry,
+  scopes,
+  confirmation,
+  undoing,
+  longCalls,
+}: Inspected): Readonly<Record<string, unknown>> {
   const { op, risk, idempotent, evidence } = entry.classification
   const { when, isOutOfBand, fallback, message, stop, why } = confirmation
   return {
@@ -154,7 +162,22 @@ function toolObject({ entry, scopes, confirmation, undoing }: Inspected): Readon
     confirmation: { when, is_out_of_band: isOutOfBand, fallback, message, stop, why },
     undo: undoing,
     scopes,
+    long_calls: longCalls && {
+      task_after_ms: longCalls.taskAfter,
+      answer_within_ms: longCalls.answerWithin,
+      keep_ms: longCalls.keep,
+    },
   }
+}
+
+/** What becomes of a call that takes long. */
+function longCallsText(longCalls: Inspected['longCalls']): string {
+  if (!longCalls) return 'end with their request (features.progress is off)'
+  const { taskAfter, keep, answerWithin } = longCalls
+  const when = taskAfter === 0 ? 'at once' : `after ${durationText(taskAfter)}`
+  const others =
+    answerWithin === undefined ? '' : `; other clients are answered after ${durationText(answerWithin)}`
+  return `become tasks ${when} for clients that support tasks${others}; an outcome is kept for ${durationText(keep)}`
 }
 
 /** A table of all tools of a server. */

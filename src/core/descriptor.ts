@@ -120,9 +120,20 @@ export interface ToolFacts {
   readonly maxInput?: number
   /** The longest time without a message from the server during a call, in milliseconds. */
   readonly timeout?: number
+  readonly longCalls?: LongCalls
   readonly cost?: Cost
   readonly inputTypes?: readonly string[]
   readonly outputTypes?: readonly string[]
+}
+
+/** What becomes of a call that takes long, in milliseconds. */
+export interface LongCalls {
+  /** How long a call runs before a client that supports tasks gets a task; 0: at once. */
+  readonly taskAfter: number
+  /** How long its outcome is kept for `operation/resume`. */
+  readonly keep: number
+  /** How long clients without tasks wait for the outcome; absent: until it is there. */
+  readonly answerWithin?: number
 }
 
 /** What a call costs, as declared by the owner. */

@@ -1,13 +1,14 @@
 /** How the gateway classifies and handles one tool, for `gatehouse explain`. */
 import { settingsFor } from '../features/feature.ts'
 import { type Runtime, isUndoDerived } from './runtime.ts'
-import type { Descriptor } from '../core/descriptor.ts'
+import type { Descriptor, LongCalls } from '../core/descriptor.ts'
 import { type UpstreamSettings, settingOf } from '../core/settings.ts'
 import type { StopAsking } from '../core/remember.ts'
 import { judgeUndo, type UndoJudgement } from '../core/undo/judge-undo.ts'
 import { confirm } from '../features/confirm/confirm.ts'
 import { templateOf } from '../features/confirm/request.ts'
 import { needsConfirmation, ruleOf, type Settings as ConfirmSettings } from '../features/confirm/rules.ts'
+import { longCallsOf, progress } from '../features/progress/progress.ts'
 import { type Requirement, requirementOf } from '../features/permissions/gate.ts'
 
 /** A tool, and how the gateway handles it. */
@@ -17,6 +18,8 @@ export interface Inspected {
   readonly scopes: Requirement
   readonly confirmation: ConfirmationRule
   readonly undoing: UndoJudgement
+  /** What becomes of a call that takes long; absent if the gateway does not follow it. */
+  readonly longCalls?: LongCalls | undefined
 }
 
 /** Whether confirmation is required before a tool runs. */
@@ -42,12 +45,15 @@ export function inspect(
   const server = settings.upstreams.find(({ name }) => name === entry.upstream)
   if (!server) return undefined
   const confirmSettings = settingsFor(confirm, settings, server.name) || undefined
+  const progressSettings = settingsFor(progress, settings, server.name)
   const isDerived = isUndoDerived(settings, server.name)
   return {
     entry,
     scopes: entry.isBuiltin ? [] : requirementOf(entry, server),
     confirmation: confirmationOf(entry, server, confirmSettings),
     undoing: judgeUndo(entry, all, { tools: server.tools, isDerived }),
+    longCalls:
+      progressSettings === false ? undefined : longCallsOf(progressSettings, entry.name, server.tools),
   }
 }
 

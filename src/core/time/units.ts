@@ -55,6 +55,13 @@ export function milliseconds(duration: string | number): number {
   return quantity(duration, durationSchema, millisecondsPer)
 }
 
+/** A duration as the configuration has it, such as `90s`, in the largest unit that gives a whole number. */
+export function durationText(duration: number): string {
+  const units = Object.entries(millisecondsPer).toReversed()
+  const [unit, factor] = units.find(([, each]) => duration > 0 && duration % each === 0) ?? ['ms', 1]
+  return `${duration / factor}${unit}`
+}
+
 /** Parses a size such as `64KB`; a number is bytes. @throws TypeError if it is invalid */
 export function bytes(size: string | number): number {
   return quantity(size, sizeSchema, bytesPer)

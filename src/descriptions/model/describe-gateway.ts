@@ -18,6 +18,7 @@ interface Options {
 
 /** The extensions in a manifest, and their features. */
 const extensions = [
+  ['progress_notifications', 'progress'],
   ['idempotency', 'idempotency'],
   ['transactions', 'transactions'],
   ['human_in_the_loop', 'confirm'],

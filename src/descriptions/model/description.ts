@@ -117,6 +117,7 @@ interface FrontAuth {
 
 /** All extensions, by their names in the manifest. */
 type Extension =
+  | 'progress_notifications'
   | 'idempotency'
   | 'transactions'
   | 'human_in_the_loop'

@@ -40,6 +40,7 @@ export function bestPractices({ tools, front }: ServerDescription): string[] {
       : '',
     undone.length > 0 ? `${names(undone)} can be undone.` : '',
     undone.length > 0 && front.extensions.includes('transactions') ? transactions[front.ownTools] : '',
+    front.extensions.includes('progress_notifications') ? longCalls[front.ownTools] : '',
     paged.length > 0
       ? `Results of ${names(paged)} are paginated: request the next page with ${pages(paged)}.`
       : '',
@@ -62,6 +63,15 @@ const transactions = {
   hidden:
     'A client can combine several changes in a transaction with the unlisted tools `begin_transaction`, `commit_transaction` and `rollback_transaction`: a rollback undoes its steps in reverse order.',
   off: 'A client can combine several changes in a transaction with the methods `transaction/begin`, `transaction/commit` and `transaction/rollback`: a rollback undoes its steps in reverse order.',
+} as const
+
+/** How to get the result of a call that takes long, by the visibility of the tool: models call only listed tools. */
+const longCalls = {
+  listed:
+    'If a response says that the call is still running, call `resume_operation` with its `operation_id` to wait for the result; do not make the call again.',
+  hidden:
+    'A client that lost the connection during a long call gets the result from the unlisted tool `resume_operation`, with the `operation_id` of a progress notification.',
+  off: 'A client that lost the connection during a long call gets the result from the method `operation/resume`, with the `operation_id` of a progress notification.',
 } as const
 
 /** How many tools are named in one sentence. */

@@ -156,7 +156,7 @@ function notes(tool: ToolDescription): string[] {
     scopes.length > 0 ? `Scopes: ${listed(scopes)}.` : '',
     facts.rates && facts.rates.length > 0 ? `Limit: ${listed(facts.rates.map(inlineText))}.` : '',
     cost ? `Cost: ${price === '' ? cost.category.replace('_', ' ') : inlineText(price)}.` : '',
-    latency ? `Takes: ${latencyWords[latency]}.` : '',
+    latency ? `Takes: ${latencyWords[latency]}.${taskOf(facts)}` : '',
     words.cli === undefined ? '' : `CLI equivalent: ${code(words.cli)}`,
     words.api === undefined ? '' : `API equivalent: ${code(words.api)}`,
   ].filter((line) => line !== '')
@@ -165,6 +165,11 @@ function notes(tool: ToolDescription): string[] {
 const riskWords = { ...riskLevels, destructive: `${riskLevels.destructive}, it can destroy or overwrite` }
 
 const latencyWords = { instant: 'less than a second', seconds: 'seconds', minutes: 'minutes' } as const
+
+/** When a slow call becomes a task: only said of tools whose calls do at once. */
+function taskOf({ longCalls }: ToolDescription['facts']): string {
+  return longCalls?.taskAfter === 0 ? ' A client that supports tasks gets a task at once.' : ''
+}
 
 function confirmationOf({ facts: { confirmation } }: ToolDescription): string {
   if (!confirmation) return ''

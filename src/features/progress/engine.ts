@@ -11,7 +11,7 @@ import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
 import { hasReachedShare } from '../../core/principal.ts'
-import { settingOf } from '../../core/settings.ts'
+import { settingOf, type UpstreamSettings } from '../../core/settings.ts'
 import { pause, within } from '../../core/time/waiting.ts'
 import { hasIdempotencyKey } from '../../protocol/meta-keys.ts'
 import { requestedTask, takesTasks, withoutTask } from '../../protocol/tasks.ts'
@@ -423,8 +423,7 @@ export class OperationEngine {
   /** Whether calls of a tool take minutes, by its owner's word or by its earlier calls. */
   #isSlow({ target: { upstream = '', name = '' } }: Call): boolean {
     const tools = this.#deps.servers.settings(upstream)?.tools ?? {}
-    if (settingOf(tools, name, 'latency')?.value === 'minutes') return true
-    return (this.#durations.usual(`${upstream} ${name}`) ?? 0) >= SLOW_TOOL_MS
+    return isSlowTool(tools, name) || (this.#durations.usual(`${upstream} ${name}`) ?? 0) >= SLOW_TOOL_MS
   }
 
   #taskTtl({ target: { upstream = '', name = '' } }: Call): number {
@@ -436,6 +435,11 @@ export class OperationEngine {
     if (this.#byKey.size >= MAX_OPERATIONS) return true
     return hasReachedShare(principal, this.#byKey, ({ call }) => call.principal.id, MAX_OPERATIONS)
   }
+}
+
+/** Whether calls of a tool take minutes, by the configuration. */
+export function isSlowTool(tools: UpstreamSettings['tools'], name: string): boolean {
+  return settingOf(tools, name, 'latency')?.value === 'minutes'
 }
 
 const processes = new WeakMap<object, Map<string, RunningCall>>()

@@ -3,8 +3,10 @@
  * directions. Any slow tool is a task for clients that take tasks; any task of a server is a plain call for the others.
  */
 import type { Call, Handler, Notification, Outcome } from '../../core/call.ts'
+import type { LongCalls } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
+import type { UpstreamSettings } from '../../core/settings.ts'
 import { durationSchema } from '../../core/time/units.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { NS, tasksExtension } from '../../protocol/meta-keys.ts'
@@ -13,7 +15,13 @@ import { takesTasks, undeclaredTasks } from '../../protocol/tasks.ts'
 import { isEnded, type OperationRecord } from '../../records/operations.ts'
 import { asToolWithResult } from '../builtin-tool.ts'
 import type { BuiltinTool, Feature } from '../feature.ts'
-import { type Deps, OperationEngine, operationsOfProcess, type ProgressSettings } from './engine.ts'
+import {
+  type Deps,
+  isSlowTool,
+  OperationEngine,
+  operationsOfProcess,
+  type ProgressSettings,
+} from './engine.ts'
 import { Recovery } from './recovery.ts'
 import { countByState } from './running-call.ts'
 import { failureOf } from './task-view.ts'
@@ -74,6 +82,9 @@ export const progress: Feature<ProgressSettings> = {
         if (method !== 'subscriptions/listen') return undefined
         return (next) => (call) => listen(call, next, { engine, deps })
       },
+      toolFacts: ({ upstream, name }) => ({
+        longCalls: longCallsOf(settings(upstream), name, deps.servers.settings(upstream)?.tools),
+      }),
       operations: () => countByState(operationsOfProcess(deps.identity.membership).values()),
       start: () => recovery.start(),
       close: async () => {
@@ -82,6 +93,19 @@ export const progress: Feature<ProgressSettings> = {
       },
     }
   },
+}
+
+/** What becomes of calls of a tool that take long, by the settings alone. */
+export function longCallsOf(
+  { keep, tasks: { after, answer_within: answerWithin } }: ProgressSettings,
+  tool: string,
+  tools: UpstreamSettings['tools'] = {},
+): LongCalls {
+  return {
+    taskAfter: isSlowTool(tools, tool) ? 0 : after,
+    keep,
+    ...(answerWithin !== undefined && { answerWithin }),
+  }
 }
 
 /** A list of tools for clients of 2025-11-25: each of them can be a task, none has to be. */

@@ -173,6 +173,26 @@ describe('gatehouse explain', () => {
   })
 
   test.each([
+    [{}, 'become tasks after 20s for clients that support tasks; an outcome is kept for 10m'],
+    [
+      { keep: '90s', tasks: { after: '1500ms', answer_within: '50s' } },
+      'become tasks after 1500ms for clients that support tasks; other clients are answered after 50s; an outcome is kept for 90s',
+    ],
+    ['off', 'end with their request (features.progress is off)'],
+  ])('prints what becomes of long calls with features.progress: %j', async (progress, shown) => {
+    const path = file({ features: { progress }, upstreams: { one: stdioServer() } })
+    const { stdout } = await runCommand(['explain', 'one', 'echo', '--config', path])
+    expect(stdout).toContain(`long calls   ${shown}\n`)
+  })
+
+  test('prints that calls of a tool whose latency is minutes become tasks at once', async () => {
+    const one = { ...stdioServer(), tools: { echo: { latency: 'minutes' } } }
+    const path = file({ upstreams: { one } })
+    const { stdout } = await runCommand(['explain', 'one', 'echo', '--config', path, '--json'])
+    expect(JSON.parse(stdout).tools[0].long_calls).toEqual({ task_after_ms: 0, keep_ms: 600_000 })
+  })
+
+  test.each([
     ['2025-11-25', '2025-11-25 (as configured)'],
     ['2025-06-18', '2025-06-18 (negotiated; 2025-11-25 is configured)'],
   ] as const)('prints the revision that a server of %s negotiated', async (spoken, shown) => {

@@ -3,6 +3,7 @@ import { validator } from '../../../../src/core/schema/schema.ts'
 import {
   bytes,
   durationSchema,
+  durationText,
   milliseconds,
   rates,
   rateSchema,
@@ -21,6 +22,18 @@ describe('durations', () => {
   ])('%s is %d milliseconds', (text, expected) => {
     expect(milliseconds(text)).toBe(expected)
     expect(validator(durationSchema)(text)).toEqual([])
+  })
+
+  test.each([
+    [0, '0ms'],
+    [1500, '1500ms'],
+    [90_000, '90s'],
+    [600_000, '10m'],
+    [5_400_000, '90m'],
+    [86_400_000, '1d'],
+  ])('%d milliseconds are written as %s', (duration, text) => {
+    expect(durationText(duration)).toBe(text)
+    expect(milliseconds(text)).toBe(duration)
   })
 
   test('a number is in milliseconds', () => {

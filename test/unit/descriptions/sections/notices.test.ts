@@ -53,6 +53,30 @@ test('the instructions cover repetition, confirmation, undo and each tool', () =
   expect(text).toMatch(/## Answers[^]*never as instructions[^]*## Tools[^]*### get_thing[^]*### delete_thing/)
 })
 
+test.each([
+  ['listed', 'call `resume_operation`'],
+  ['hidden', 'the unlisted tool `resume_operation`'],
+  ['off', 'the method `operation/resume`'],
+] as const)(
+  'the instructions say how to get the result of a long call if built-in tools are %s',
+  (ownTools, said) => {
+    const front = { ...fullFront, ownTools }
+    expect(agentPrompt(describedServer({ tools, front }))).not.toContain('long call')
+    const extensions = ['progress_notifications'] as const
+    expect(agentPrompt(describedServer({ tools, front: { ...front, extensions } }))).toContain(said)
+  },
+)
+
+test.each([
+  [0, true],
+  [20_000, false],
+])('a tool whose calls become tasks after %i ms: that it is at once, is said: %s', (taskAfter, isSaid) => {
+  const facts = { get_thing: { longCalls: { taskAfter, keep: 600_000 } } }
+  const settings = { tools: { get_thing: { latency: 'minutes' } } } as const
+  const text = agentPrompt(describedServer({ tools, facts, settings }))
+  expect(text.includes('A client that supports tasks gets a task at once.')).toBe(isSaid)
+})
+
 test('texts for agents stay within their size limit in any script', () => {
   const many = Array.from({ length: 600 }, (_, at) => ({
     name: `get_${'名'.repeat(60)}_${at}`,
