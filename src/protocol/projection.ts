@@ -15,7 +15,7 @@ export function lowerResult(name: string, result: Payload, revision: Revision): 
   const stripped = stripModern(result, isProtocolMethod(name) ? modernFields : ['resultType'])
   switch (name) {
     case 'tools/list':
-      return lowerTools(revision.coreTasks ? stripped : withoutExecution(stripped))
+      return lowerTools(stripped)
     case 'tools/call':
       // An accepted task has no content yet (2025-11-25 basic/utilities/tasks).
       if (result.member('task') !== undefined && result.member('content') === undefined) return stripped
@@ -49,16 +49,6 @@ function stripModern(result: Payload, fields: readonly string[]): Payload {
   return result.meta(metaKeys.serverInfo) === undefined
     ? bare
     : bare.withMeta({ [metaKeys.serverInfo]: undefined })
-}
-
-/** How a tool runs as a task, for revisions that do not know tasks. */
-function withoutExecution(result: Payload): Payload {
-  const { tools } = result.fields
-  if (!Array.isArray(tools) || !tools.some((tool) => isObject(tool) && Object.hasOwn(tool, 'execution')))
-    return result
-  return result.withItems('tools', (tool) =>
-    Object.hasOwn(tool.fields, 'execution') ? tool.with({ execution: undefined }) : tool,
-  )
 }
 
 /** Wraps output schemas that do not describe an object, like the SDKs do; otherwise clients reject the whole list. */

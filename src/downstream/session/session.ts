@@ -120,12 +120,15 @@ class Subscriptions {
 
 /** An in-flight request of the client. */
 interface PendingRequest {
+  readonly request: JsonRpcRequest
   readonly controller: AbortController
   readonly reply: ResponseSink
   /** Whether it is `initialize`, which cannot be cancelled (2025-11-25 basic/utilities/cancellation). */
   readonly isOpening: boolean
   /** Its call goes on without the session. */
   isRetained?: true
+  /** It was answered before its call ended. */
+  isAnswered?: true
 }
 
 /** The time aborted requests have to be answered, in milliseconds. */
@@ -169,12 +172,24 @@ class PendingRequests {
     if (found) found.isRetained = true
   }
 
-  /** Aborts all requests. Resolves when they are answered, or after a timeout. */
-  end(reason: GatewayError): Promise<void> {
-    if (this.size === 0) return Promise.resolve()
+  /**
+   * Aborts all requests but those whose calls go on, which are answered after a timeout. Resolves when all of them are
+   * answered.
+   */
+  async end(reason: GatewayError): Promise<void> {
+    if (this.size === 0) return
     this.#none = Promise.withResolvers()
     for (const { controller, isRetained } of this.#running.values()) if (!isRetained) controller.abort(reason)
-    return within(this.#none.promise, DRAIN_TIMEOUT_MS, undefined)
+    await within(this.#none.promise, DRAIN_TIMEOUT_MS, undefined)
+    for (const pending of [...this.#running.values()]) if (pending.isRetained) this.#answer(pending, reason)
+  }
+
+  #answer(pending: PendingRequest, reason: GatewayError): void {
+    const { request, reply } = pending
+    pending.isAnswered = true
+    this.delete(request.id)
+    if (reason.code === 'CANCELLED') return reply.end()
+    reply.end(encodeLegacyError(request, reason, reply.requestId), legacyErrorCode(request, reason))
   }
 }
 
@@ -285,12 +300,16 @@ export class ClientSession {
       reply.end(encodeError(request.id, error, reply.requestId))
       return
     }
-    this.#running.add(request.id, { controller, reply, isOpening: request.method === 'initialize' })
+    const isOpening = request.method === 'initialize'
+    const pending: PendingRequest = { request, controller, reply, isOpening }
+    this.#running.add(request.id, pending)
     try {
       const own = this.#own(request, reply, controller)
       const answer = own ? await own : await this.#answer(request, reply, controller)
+      if (pending.isAnswered) return
       reply.end(isCancelled(controller.signal) ? undefined : answer)
     } catch (error) {
+      if (pending.isAnswered) return
       // A cancelled request gets no response (2025-11-25 basic/utilities/cancellation).
       if (isCancelled(controller.signal)) return reply.end()
       const failure = asGatewayError(error)

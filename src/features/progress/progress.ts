@@ -10,6 +10,7 @@ import type { UpstreamSettings } from '../../core/settings.ts'
 import { durationSchema } from '../../core/time/units.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { NS, tasksExtension } from '../../protocol/meta-keys.ts'
+import { findRevision } from '../../protocol/revisions.ts'
 import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
 import { takesTasks, undeclaredTasks } from '../../protocol/tasks.ts'
 import { isEnded, type OperationRecord } from '../../records/operations.ts'
@@ -71,6 +72,8 @@ export const progress: Feature<ProgressSettings> = {
     const resume = resuming(parts)
     return {
       middleware: ({ method, isBuiltin }) => {
+        // Below the gateway's own tools: they do not run as tasks.
+        if (method === 'tools/list') return (next) => async (call) => withTaskSupport(call, await next(call))
         if (method !== 'tools/call' || isBuiltin) return undefined
         return (next) => (call) => (call.internal ? next(call) : engine.run(call, next))
       },
@@ -78,7 +81,6 @@ export const progress: Feature<ProgressSettings> = {
       tools: [asToolWithResult(resumeTool, resume)],
       extensions: () => ({ [tasksExtension]: {} }),
       responseMiddleware: (method) => {
-        if (method === 'tools/list') return (next) => async (call) => withTaskSupport(call, await next(call))
         if (method !== 'subscriptions/listen') return undefined
         return (next) => (call) => listen(call, next, { engine, deps })
       },
@@ -110,7 +112,7 @@ export function longCallsOf(
 
 /** A list of tools for clients of 2025-11-25: each of them can be a task, none has to be. */
 function withTaskSupport(call: Call, outcome: Outcome): Outcome {
-  if (outcome.kind !== 'result' || call.client.era !== 'legacy') return outcome
+  if (outcome.kind !== 'result' || findRevision(call.client.revision)?.coreTasks !== true) return outcome
   const execution = { taskSupport: 'optional' }
   return { kind: 'result', result: outcome.result.withItems('tools', (tool) => tool.with({ execution })) }
 }

@@ -19,6 +19,8 @@ describePairs({ server: ({ revision }) => ({ pingClient: revision !== '2026-07-2
       logging: {},
       ...(server.completions && { completions: {} }),
       experimental: { 'com.example/fake': { level: 1 } },
+      ...(client.modern && { extensions: { 'io.modelcontextprotocol/tasks': {} } }),
+      ...(client.coreTasks && { tasks: { list: {}, cancel: {}, requests: { tools: { call: {} } } } }),
     })
     expect(initialized['instructions']).toBe(server.titles ? 'Use the fake tools.' : undefined)
   })

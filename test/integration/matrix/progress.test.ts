@@ -15,6 +15,16 @@ describePairs({ client: () => ({ ids: 'string' }) }, (meeting) => {
     }
   })
 
+  it('adds the completed part and the id of the operation to each step', async () => {
+    const { reply, added } = await slowly(meeting, mark())
+    const id = String(added[0]?.['operation_id'])
+    expect(id).toMatch(/^[\w-]{40,200}$/)
+    expect(added).toMatchObject(
+      [0.25, 0.5, 0.75, 1].map((progress) => ({ type: 'progress', progress, operation_id: id })),
+    )
+    expect(objectAt(Object(reply.result), '_meta')['dev.gatehouse/operation_id']).toBe(id)
+  })
+
   it('gives the server its own progress token', async () => {
     const token = mark()
     const { word } = await slowly(meeting, token)
@@ -59,8 +69,13 @@ describePairs({ client: () => ({ ids: 'string' }) }, (meeting) => {
 /** Calls a tool that reports four steps. */
 async function slowly(meeting: Meeting, progressToken: Id, client = meeting.connected) {
   const heard: Json[] = []
+  const added: Json[] = []
   const word = mark()
-  const options = { progressToken, onProgress: (params: Json) => void heard.push(params) }
+  const onProgress = ({ _meta, ...values }: Json): void => {
+    heard.push(values)
+    added.push(objectAt(Object(_meta), 'dev.gatehouse/progress'))
+  }
+  const options = { progressToken, onProgress }
   const params = { name: 'slow', arguments: { ms: 12, steps: 4, word } }
-  return { reply: await client.request('tools/call', params, options), heard, word }
+  return { reply: await client.request('tools/call', params, options), heard, added, word }
 }

@@ -52,6 +52,7 @@ describePairs({}, (meeting) => {
       inputSchema: { type: 'object', properties: {} },
       ...(server.toolAnnotations && { annotations: { readOnlyHint: true, 'x-hint': 'kept' } }),
       ...(server.icons && { icons: [{ src: 'https://example.com/icon.png', mimeType: 'image/png' }] }),
+      ...(client.coreTasks && { execution: { taskSupport: 'optional' } }),
       'x-tool': { kept: true },
       _meta: { 'com.example/tool': [1, 2] },
     })

@@ -18,6 +18,8 @@ export interface Traits {
   readonly toolAnnotations: boolean
   /** Declares `completions` as a capability. */
   readonly completions: boolean
+  /** Tasks are a part of the protocol itself. */
+  readonly coreTasks: boolean
   readonly progressMessage: boolean
   readonly resourceLink: boolean
   readonly structured: boolean
@@ -44,6 +46,7 @@ export function traitsOf(revision: Revision): Traits {
     batch: revision === '2025-03-26',
     audio: since('2025-03-26'),
     toolAnnotations: since('2025-03-26'),
+    coreTasks: revision === '2025-11-25',
     completions: since('2025-03-26'),
     progressMessage: since('2025-03-26'),
     resourceLink: since('2025-06-18'),
