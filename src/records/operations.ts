@@ -44,6 +44,8 @@ interface OperationInput {
 /** An operation. Kept under `operation:<caller>/<name>` as JSON; times are milliseconds since 1970. */
 export interface OperationRecord {
   readonly expiresAt: number
+  /** The id its caller has: clients compare ids, so that every answer has to give the same one. */
+  readonly id: string
   readonly state: OperationState
   /** The process that runs it (`Membership.id`). */
   readonly owner: string
@@ -136,12 +138,6 @@ export class OperationIds {
     const opened = this.#seal.open(id, useOf(principal))
     const name: unknown = opened.kind === 'valid' && Array.isArray(opened.value) ? opened.value[1] : undefined
     return typeof name === 'string' ? keyOf(principal, name) : undefined
-  }
-
-  /** The id of a record, for those who may see it: another text each time, and each of them is good. */
-  idOf({ record, key }: Pick<StoredOperation, 'record' | 'key'>): string {
-    const owner = record.owner.split('.', 1)[0]
-    return this.#seal.close([owner, operationName(key)], useOf(record.principal.id), 0)
   }
 }
 
@@ -282,10 +278,10 @@ type Head = Omit<OperationRecord, 'request' | 'input' | 'result' | 'failure'>
 
 /** Whether a value has what every record has. */
 function isHead(value: Readonly<Record<string, unknown>>): value is Readonly<Record<string, unknown>> & Head {
-  const { expiresAt, state, owner, startedAt, updatedAt, upstream, tool, principal, requestId } = value
+  const { expiresAt, id, state, owner, startedAt, updatedAt, upstream, tool, principal, requestId } = value
   return (
     [expiresAt, startedAt, updatedAt].every(Number.isFinite) &&
-    [owner, upstream, tool, requestId].every((each) => typeof each === 'string') &&
+    [id, owner, upstream, tool, requestId].every((each) => typeof each === 'string') &&
     isObject(principal) &&
     typeof principal.id === 'string' &&
     typeof state === 'string' &&

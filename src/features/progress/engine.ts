@@ -321,7 +321,7 @@ export class OperationEngine {
     if (!running.recorded) {
       this.#byKey.set(operation.key, running)
       call.logFields.set('operation', operationName(operation.key))
-      running.recorded = this.#write(operation.key, this.#newRecord(running, more))
+      running.recorded = this.#write(operation.key, this.#newRecord(running, { id: operation.id, ...more }))
       // A client without a session that is gone has cancelled; others come back for what is kept.
       if (call.client.era === 'legacy' || hasIdempotencyKey(call)) call.retain?.()
     }
@@ -342,7 +342,10 @@ export class OperationEngine {
     }
   }
 
-  #newRecord({ call, startedAt }: RunningCall, more: Pick<OperationRecord, 'taskTtl'>): OperationRecord {
+  #newRecord(
+    { call, startedAt }: RunningCall,
+    more: Pick<OperationRecord, 'id' | 'taskTtl'>,
+  ): OperationRecord {
     const { principal, client, target, requestId, params, meta } = call
     return {
       expiresAt: startedAt + MIN_RUNNING_TTL_MS,
@@ -381,7 +384,7 @@ export class OperationEngine {
     if (!operation || running.isDetached) return
     call.retain?.()
     // 2025-11-25 basic/utilities/tasks: the first status is `working`.
-    const task = taskOf(operation.id, this.#newRecord(running, { taskTtl }), message)
+    const task = taskOf(operation.id, this.#newRecord(running, { id: operation.id, taskTtl }), message)
     running.detach({ kind: 'task', task, requestState: {} })
     this.#deps.invoker.observeRest(call, running.rest)
   }

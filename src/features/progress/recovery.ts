@@ -125,7 +125,7 @@ export class Recovery {
       target: { upstream, method: 'tools/call', name: tool },
       requestState,
       operation: {
-        id: this.#engine.ids.idOf({ key, record }),
+        id: record.id,
         key,
         // Without a key of its own it has none that would keep it from running twice.
         ...(!isKeyed && { lostSince: startedAt }),

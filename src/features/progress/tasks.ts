@@ -179,7 +179,7 @@ async function list(call: Call, { engine }: Parts): Promise<Outcome> {
   const own = all.filter(({ record }) => isOwn(record, call))
   const page = own.slice(start, start + PAGE_SIZE)
   const tasks = page.map((stored) => {
-    const task = taskOf(engine.ids.idOf(stored), stored.record, undefined)
+    const task = taskOf(stored.record.id, stored.record, undefined)
     return legacyTask(task, stored.record).value
   })
   const next = start + PAGE_SIZE

@@ -16,6 +16,7 @@ const at = Date.UTC(2026, 10, 21, 12)
 const working: OperationRecord = {
   expiresAt: at + 86_400_000,
   state: 'working',
+  id: 'the-id-of-its-caller',
   owner: 'aa.1.host',
   startedAt: at,
   updatedAt: at,

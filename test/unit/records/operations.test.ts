@@ -29,6 +29,7 @@ const states: readonly OperationState[] = [
 
 const record: OperationRecord = {
   expiresAt: 61_000,
+  id: 'the-id-of-its-caller',
   state: 'working',
   owner: 'o.1.here',
   startedAt: 1000,
@@ -160,6 +161,7 @@ describe('the text of an operation', () => {
     JSON.stringify({ ...record, state: 'done' }),
     JSON.stringify({ ...record, state: undefined }),
     JSON.stringify({ ...record, owner: 1 }),
+    JSON.stringify({ ...record, id: undefined }),
     JSON.stringify({ ...record, upstream: undefined }),
     JSON.stringify({ ...record, requestId: null }),
     JSON.stringify({ ...record, principal: 'alice' }),
@@ -277,15 +279,6 @@ describe('the id of an operation', () => {
     expect(open).not.toHaveBeenCalled()
     watched.keyOf(alice, 'A'.repeat(200))
     expect(open).toHaveBeenCalledTimes(1)
-  })
-
-  it('can be made anew for a record, and works for its principal alone', () => {
-    const { id, key } = ids.mint(alice)
-    const again = ids.idOf({ key, record })
-    expect(again).not.toBe(id)
-    expect(again.length).toBeLessThanOrEqual(200)
-    expect(ids.keyOf(alice, again)).toBe(key)
-    expect(ids.keyOf(bob, again)).toBeUndefined()
   })
 })
 

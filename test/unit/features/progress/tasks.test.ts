@@ -730,7 +730,7 @@ describe('tasks/result', () => {
 })
 
 describe('tasks/list', () => {
-  it('names the own tasks of a caller alone, the oldest first, and each of them can be had', async () => {
+  it('names the own tasks of a caller alone, the oldest first, by the ids that it has', async () => {
     const { make, ask } = process({ server: pendingServer().server })
     const ids: string[] = []
     for (const principal of [alice, bob, alice]) {
@@ -747,13 +747,10 @@ describe('tasks/list', () => {
       nextCursor?: unknown
     }
     expect(nextCursor).toBeUndefined()
-    expect(tasks).toHaveLength(2)
-    for (const [index, task] of tasks.entries()) {
+    expect(tasks.map(({ taskId }) => taskId)).toEqual(ids)
+    for (const task of tasks) {
       const got = fieldsOf(await ask('tasks/get', { taskId: task['taskId'] }, { client }))
       expect(got).toEqual(task)
-      expect(got['createdAt']).toBe(
-        fieldsOf(await ask('tasks/get', { taskId: ids[index] }, { client }))['createdAt'],
-      )
     }
   })
 
