@@ -134,7 +134,7 @@ export class OperationIds {
 
   /** The key of the record an id names; undefined for a forged id, and for the id of another caller. */
   keyOf({ id: principal }: Principal, id: string): string | undefined {
-    if (id.length > MAX_ID_LENGTH) return undefined
+    if (id.length > MAX_ID_LENGTH || !isCanonical(id)) return undefined
     const opened = this.#seal.open(id, useOf(principal))
     const name: unknown = opened.kind === 'valid' && Array.isArray(opened.value) ? opened.value[1] : undefined
     return typeof name === 'string' ? keyOf(principal, name) : undefined
@@ -143,6 +143,11 @@ export class OperationIds {
 
 /** How long an id may be, in characters. */
 const MAX_ID_LENGTH = 200
+
+/** Whether an id is spelled as it was made: other texts of base64 have the same bytes. */
+function isCanonical(id: string): boolean {
+  return Buffer.from(id, 'base64url').toString('base64url') === id
+}
 
 function useOf(principal: string): SealUse {
   return { purpose: 'operation', binding: principal }

@@ -26,7 +26,7 @@ import {
 import { Recovery } from './recovery.ts'
 import { countByState } from './running-call.ts'
 import { failureOf } from './task-view.ts'
-import { isReadable, type Parts, statusNote, taskMethods } from './tasks.ts'
+import { isTask, isVisible, type Parts, statusNote, taskMethods } from './tasks.ts'
 
 /** Has calls say how far they are, and outlive their requests. */
 export const progress: Feature<ProgressSettings> = {
@@ -153,11 +153,21 @@ function resuming(parts: Parts): Handler {
       })
     }
     const key = parts.engine.ids.keyOf(call.principal, id)
-    const ended = key === undefined ? undefined : await endOf(key, call, parts)
-    if (!ended || !(await isReadable(ended, call, parts.deps))) throw unknownOperation()
+    // An operation of others is not waited for, as one that never was.
+    if (key === undefined || !(await isFound(key, call, parts))) throw unknownOperation()
+    const ended = await endOf(key, call, parts)
+    if (!ended || !(await isVisible(ended, call, parts.deps))) throw unknownOperation()
     if (!ended.result) throw failureOf(ended)
     return { kind: 'result', result: ended.result.withMeta({ [REPLAY_KEY]: true }) }
   }
+}
+
+/** Whether there is an operation that the caller may see. */
+async function isFound(key: string, call: Call, { engine, recovery, deps }: Parts): Promise<boolean> {
+  // Callers learn of an id while its record is being written.
+  await engine.running(key)?.recorded
+  const stored = await recovery.find(key)
+  return stored !== undefined && isVisible(stored.record, call, deps)
 }
 
 /** The record of an operation once it has ended; undefined where there is none. @throws why the call was aborted */
@@ -201,7 +211,8 @@ async function listen(call: Call, next: Handler, { engine, deps }: Listening): R
   for (const id of asked) {
     const key = engine.ids.keyOf(call.principal, id)
     const stored = key === undefined ? undefined : await engine.operations.find(key)
-    if (key !== undefined && stored?.record.taskTtl !== undefined) ids.set(key, id)
+    if (key === undefined || !stored || !isTask(stored.record)) continue
+    if (await isVisible(stored.record, call, deps)) ids.set(key, id)
   }
   const stop = engine.observe((key, record) => {
     const id = isModern ? ids.get(key) : sessionTaskId(key, record, call, engine)

@@ -51,20 +51,33 @@ async function find(call: Call, parts: Parts): Promise<StoredOperation> {
     throw new GatewayError('INVALID_INPUT', 'Invalid params: taskId must be a string.', { field: 'taskId' })
   const key = parts.engine.ids.keyOf(call.principal, taskId)
   const stored = key === undefined ? undefined : await parts.recovery.find(key)
-  if (!stored || !isOwn(stored.record, call) || !(await isReadable(stored.record, call, parts.deps)))
+  if (!stored || !isTask(stored.record) || !(await isVisible(stored.record, call, parts.deps)))
     throw unknownTask()
   return stored
 }
 
-/** Whether an operation is a task of the caller, at this server. Callers without a name are known by their session. */
-function isOwn({ taskTtl, session, upstream }: OperationRecord, { client, target }: Call): boolean {
-  if (taskTtl === undefined) return false
-  if (session !== undefined && session !== client.session) return false
-  return target.upstream === undefined || target.upstream === upstream
+/** Whether the caller of an operation sees it as a task. */
+export function isTask({ taskTtl }: OperationRecord): boolean {
+  return taskTtl !== undefined
+}
+
+/** Whether an operation with an id that is good for the caller exists for it, at this address and with its rights. */
+export async function isVisible(
+  record: OperationRecord,
+  call: Call,
+  deps: Pick<Deps, 'invoker'>,
+): Promise<boolean> {
+  return isInReach(record, call) && isReadable(record, call, deps)
+}
+
+/** At the address of one server there are its operations alone. Tasks of callers without a name belong to a session. */
+function isInReach(record: OperationRecord, { client, principal, target }: Call): boolean {
+  if (isTask(record) && principal.isEverybody && record.session !== client.session) return false
+  return target.upstream === undefined || target.upstream === record.upstream
 }
 
 /** Whether the caller may still call the tool of an operation: rights can be lost while it runs. */
-export async function isReadable(
+async function isReadable(
   { upstream, tool }: OperationRecord,
   call: Call,
   { invoker }: Pick<Deps, 'invoker'>,
@@ -176,7 +189,7 @@ async function list(call: Call, { engine }: Parts): Promise<Outcome> {
   }
   const start = Number(cursor ?? 0)
   const all = await engine.operations.of(call.principal.id)
-  const own = all.filter(({ record }) => isOwn(record, call))
+  const own = all.filter(({ record }) => isTask(record) && isInReach(record, call))
   const page = own.slice(start, start + PAGE_SIZE)
   const tasks = page.map((stored) => {
     const task = taskOf(stored.record.id, stored.record, undefined)

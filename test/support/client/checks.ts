@@ -17,12 +17,32 @@ function modernFaults(method: string, result: Json): string[] {
   const { resultType, ttlMs, cacheScope } = result
   if (resultType === undefined) return ['no resultType']
   if (resultType === 'input_required') return inputFaults(result)
+  if (resultType === 'task') return taskFaults(method, result)
   if (resultType !== 'complete') return [`unknown resultType ${String(resultType)}`]
   if (!cacheable.test(method)) return []
   return [
     ...(Number.isInteger(ttlMs) && Number(ttlMs) >= 0 ? [] : ['no ttlMs']),
     ...(cacheScope === 'public' || cacheScope === 'private' ? [] : ['no cacheScope']),
   ]
+}
+
+/** What is wrong with the answer to a call that became a task (SEP-2663, CreateTaskResult). */
+function taskFaults(
+  method: string,
+  { taskId, status, createdAt, ttlMs, requestState, _meta }: Json,
+): string[] {
+  return [
+    ...(method === 'tools/call' ? [] : ['a task']),
+    ...(typeof taskId === 'string' && typeof status === 'string' ? [] : ['a task without taskId or status']),
+    ...(typeof createdAt === 'string' ? [] : ['a task without createdAt']),
+    ...(ttlMs === null || Number.isInteger(ttlMs) ? [] : ['no ttlMs']),
+    ...(requestState === undefined ? [] : ['a task with requestState']),
+    ...foreignTaskKeys(_meta),
+  ]
+}
+
+function foreignTaskKeys(meta: unknown): string[] {
+  return 'io.modelcontextprotocol/related-task' in objectAt({ meta }, 'meta') ? ['related-task'] : []
 }
 
 function inputFaults(result: Json): string[] {

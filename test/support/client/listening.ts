@@ -9,6 +9,7 @@ const filterNames: Readonly<Record<string, string>> = {
   'notifications/prompts/list_changed': 'promptsListChanged',
   'notifications/resources/list_changed': 'resourcesListChanged',
   'notifications/resources/updated': 'resourceSubscriptions',
+  'notifications/tasks': 'taskIds',
 }
 
 /** One subscription of a 2026-07-28 client. */
@@ -77,7 +78,9 @@ export class Listening {
 
   #checkEvent(method: string, params: Json, honoured: Json): void {
     const wanted = honoured[filterNames[method] ?? '']
-    const isWanted = Array.isArray(wanted) ? wanted.includes(params['uri']) : wanted === true
+    const isWanted = Array.isArray(wanted)
+      ? wanted.includes(params['uri'] ?? params['taskId'])
+      : wanted === true
     if (!isWanted) this.#violations.push(`${method} was not subscribed to: ${JSON.stringify(params)}`)
   }
 

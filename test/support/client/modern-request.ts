@@ -24,14 +24,23 @@ export function mirrorHeaders(
   schemas: ReadonlyMap<string, unknown>,
 ): HeaderMap {
   const version = objectAt(params, '_meta')['io.modelcontextprotocol/protocolVersion']
-  const name = method === 'resources/read' ? params['uri'] : params['name']
-  const isNamed = ['tools/call', 'prompts/get', 'resources/read'].includes(method)
+  const named = namedBy[method]
   return {
     'mcp-protocol-version': String(version),
     'mcp-method': method,
-    ...(isNamed && { 'mcp-name': encodeHeader(String(name)) }),
-    ...(method === 'tools/call' && paramHeaders(params, schemas.get(String(name)))),
+    ...(named !== undefined && { 'mcp-name': encodeHeader(String(params[named])) }),
+    ...(method === 'tools/call' && paramHeaders(params, schemas.get(String(params['name'])))),
   }
+}
+
+/** The members of params that name the target of a request. */
+const namedBy: Readonly<Record<string, string>> = {
+  'tools/call': 'name',
+  'prompts/get': 'name',
+  'resources/read': 'uri',
+  'tasks/get': 'taskId',
+  'tasks/update': 'taskId',
+  'tasks/cancel': 'taskId',
 }
 
 /** Remembers the input schemas of the tools in a list. */

@@ -267,6 +267,8 @@ describe('the id of an operation', () => {
     ['sealed for another purpose', seal.close(['o', 'name'], { purpose: 'task', binding: 'alice' }, 0)],
     ['of something else than a list', seal.close('name', { purpose: 'operation', binding: 'alice' }, 0)],
     ['of a list without a name', seal.close(['o', 1], { purpose: 'operation', binding: 'alice' }, 0)],
+    ['spelled in another way', `${ids.mint(alice).id}=`],
+    ['interrupted', ids.mint(alice).id.replace(/^.{10}/, '$&.')],
     ['longer than 200 characters', `${ids.mint(alice).id}${'='.repeat(200)}`],
   ])('names nothing where it is %s', (_what, id) => {
     expect(ids.keyOf(alice, id)).toBeUndefined()

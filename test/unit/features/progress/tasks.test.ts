@@ -267,6 +267,35 @@ describe('tasks of others', () => {
     expect(fieldsOf(await ask('tasks/list', {}, session('s2')))['tasks']).toEqual([])
   })
 
+  it('of callers without a name and without a session are in the list of no session', async () => {
+    const { ask } = await modernTask({}, { principal: anonymous })
+    const session = { principal: anonymous, client: older }
+    expect(fieldsOf(await ask('tasks/list', {}, session))['tasks']).toEqual([])
+  })
+
+  it('of a session are not resumed by callers without a name that have its id', async () => {
+    const session = (name: string) => ({ principal: anonymous, client: { ...older, session: name } })
+    const { ask, id, end } = await olderTask({}, session('s1'))
+    // It still runs: whoever may not have its outcome does not wait for it either.
+    for (const given of [session('s2'), { principal: anonymous, client: taking }])
+      expect((await failureOf(ask('operation/resume', { operation_id: id }, given))).code).toBe(
+        'RESOURCE_NOT_FOUND',
+      )
+    end(result('done'))
+    const own = await ask('operation/resume', { operation_id: id }, session('s1'))
+    expect(fieldsOf(own)).toMatchObject({ content: [{ text: 'done' }] })
+  })
+
+  it('are resumed at their own address alone', async () => {
+    const { ask, id, end } = await modernTask()
+    end(result('done'))
+    await pass(0)
+    const resume = (upstream: string) =>
+      ask('operation/resume', { operation_id: id }, { target: { method: 'operation/resume', upstream } })
+    expect((await failureOf(resume('two'))).code).toBe('RESOURCE_NOT_FOUND')
+    expect(fieldsOf(await resume('one'))).toMatchObject({ content: [{ text: 'done' }] })
+  })
+
   it('of a caller with a name can be read in another session of it', async () => {
     const { get } = await olderTask()
     expect(await get({ client: { ...older, session: 's2' } })).toMatchObject({ status: 'working' })
@@ -968,6 +997,27 @@ describe('listening to tasks', () => {
     await pass(0)
     for (const { notes } of [foreign, own]) expect(notes.map(({ method }) => method)).toEqual([ACKNOWLEDGED])
     expect(foreign.notes[0]?.params?.fields).toEqual({ notifications: { toolsListChanged: true } })
+  })
+
+  it('tells nothing of tasks that tasks/get does not have: of a session, a server or a right that is another', async () => {
+    const anonymousTask = await olderTask({}, { principal: anonymous, client: older })
+    let isPermitted = true
+    const scoped = { id: 'alice', scopes: new Set(['read:one']) }
+    const task = await modernTask({ deps: { isPermitted: async () => isPermitted } }, { principal: scoped })
+    isPermitted = false
+    const listeners = [
+      listening(anonymousTask, [anonymousTask.id], { principal: anonymous }),
+      listening(task, [task.id], { principal: scoped }),
+      listening(task, [task.id], { target: { method: 'subscriptions/listen', upstream: 'two' } }),
+    ]
+    await pass(0)
+    anonymousTask.end(result('done'))
+    task.end(result('done'))
+    await pass(0)
+    for (const { notes } of listeners)
+      expect(notes.map(({ params }) => params?.fields)).toEqual([
+        { notifications: { toolsListChanged: true } },
+      ])
   })
 
   it('needs a client that declared tasks, and a list of ids', async () => {
