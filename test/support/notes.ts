@@ -11,6 +11,10 @@ export interface Notes {
   readonly upstream: Json
   /** Answers the calls that were begun and not answered: those of which the text begins with `slow`. */
   release(): void
+  /** Answers them with an error of the tool instead. */
+  fail(): void
+  /** How many calls its client cancelled. */
+  cancelled(): number
 }
 
 const inputSchema = { type: 'object', properties: { text: { type: 'string' } }, required: ['text'] }
@@ -23,7 +27,7 @@ const hints: Readonly<Record<string, Json>> = {
 export async function notes(result: (text: string) => Json = (text) => ({ text })): Promise<Notes> {
   const calls: string[] = []
   const given: Json[] = []
-  const waiting: (() => void)[] = []
+  const waiting: ((result?: Json) => void)[] = []
   const server = await scriptedServer(
     { tools: {} },
     {
@@ -41,7 +45,7 @@ export async function notes(result: (text: string) => Json = (text) => ({ text }
         given.push(args)
         const answer = { content: [{ type: 'text', text: 'done' }], structuredContent: result(text) }
         if (!text.startsWith('slow') || params['name'] !== 'add') return answer
-        waiting.push(() => finish(answer))
+        waiting.push((other = answer) => finish(other))
         return undefined
       },
     },
@@ -50,5 +54,9 @@ export async function notes(result: (text: string) => Json = (text) => ({ text }
   const tools = { add: { undo: 'drop(text=$.result.text)' } }
   const upstream = { url: server.url, revision: '2025-11-25', trust: true, tools }
   const release = (): void => waiting.splice(0).forEach((finish) => finish())
-  return { calls, given, upstream, release }
+  const refused = { content: [{ type: 'text', text: 'no room' }], isError: true }
+  const fail = (): void => waiting.splice(0).forEach((finish) => finish(refused))
+  const cancelled = (): number =>
+    server.seen.filter(({ method }) => method === 'notifications/cancelled').length
+  return { calls, given, upstream, release, fail, cancelled }
 }

@@ -20,6 +20,7 @@ import {
   isEnded,
   type OperationKey,
   type OperationRecord,
+  type OperationState,
   operationName,
   OperationIds,
   Operations,
@@ -487,11 +488,17 @@ function withOperationId(end: End, id: string): End {
   return { kind: 'outcome', outcome: { kind: 'result', result } }
 }
 
+/** The states of operations that failed with some codes. */
+const failedStates: Readonly<Record<string, OperationState>> = {
+  OUTCOME_UNKNOWN: 'unknown',
+  CANCELLED: 'cancelled',
+}
+
 /** An end as its record keeps it: the result as its caller gets it, an unforeseen error without its text. */
 function endFields(end: End, call: Call): Pick<OperationRecord, 'state' | 'result' | 'failure'> {
   if (end.kind === 'error') {
     const failure = asGatewayError(end.error)
-    return { state: failure.code === 'OUTCOME_UNKNOWN' ? 'unknown' : 'failed', failure }
+    return { state: failedStates[failure.code] ?? 'failed', failure }
   }
   if (end.outcome.kind !== 'result') throw new TypeError('an operation ends with a result or an error')
   const { result } = end.outcome

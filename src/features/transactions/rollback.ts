@@ -3,7 +3,7 @@
  * earlier worker stopped.
  */
 import { createHash, randomBytes } from 'node:crypto'
-import type { Outcome } from '../../core/call.ts'
+import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { background } from '../../core/log.ts'
@@ -32,6 +32,7 @@ interface RollbackContext {
   readonly repository: Transactions
   readonly actions: Actions
   readonly worker: WorkerIdentity
+  readonly steps: RunningSteps
   /** How long undone actions are kept, in milliseconds. */
   readonly retention: number
 }
@@ -64,6 +65,7 @@ export function createRollback(context: RollbackContext): Rollback {
     await worker.register()
     const claimed = await repository.change(key, takenOver(worker.id, found.runner))
     if (claimed.runner !== worker.id) return hasEnded(claimed) ? claimed : undefined
+    context.steps.cancel(key)
     const transaction = await quiescent(key, context)
     const principal = callerOf(transaction, caller)
     const done = new Set(transaction.compensations.map(({ step }) => step))
@@ -259,6 +261,28 @@ function logResult(transaction: Transaction, { log }: Deps): void {
   if (retry && retry.tries > 1)
     return log.debug('transaction.retried', { ...fields, tries: retry.tries, steps })
   log.error('transaction.needs_attention', { ...fields, steps })
+}
+
+/** The calls of steps that this process runs, by the key of their transaction: at most one for each. */
+export class RunningSteps {
+  readonly #calls = new Map<string, Call>()
+
+  /** Makes the call of a step. */
+  async run(key: string, call: Call, next: Handler): Promise<Outcome> {
+    this.#calls.set(key, call)
+    try {
+      return await next(call)
+    } finally {
+      this.#calls.delete(key)
+    }
+  }
+
+  /** Cancels a step that runs as a task: nobody waits for it, and it may take hours. Others are waited for. */
+  cancel(key: string): void {
+    const call = this.#calls.get(key)
+    if (call?.isDetached?.() !== true) return
+    call.abort(new GatewayError('CANCELLED', 'The transaction of the step is rolled back.'))
+  }
 }
 
 interface StepParts {

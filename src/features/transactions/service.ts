@@ -17,7 +17,7 @@ import {
 } from '../../records/transactions.ts'
 import { rollingBack, pendingSteps, retried } from '../../records/transitions.ts'
 import type { SettingsOf, Services } from '../feature.ts'
-import { createRollback, type Rollback, isStepRunning, WorkerIdentity } from './rollback.ts'
+import { createRollback, type Rollback, RunningSteps, isStepRunning, WorkerIdentity } from './rollback.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'>
 
@@ -30,6 +30,7 @@ export interface TransactionService {
   readonly repository: Transactions
   readonly actions: Actions
   readonly worker: WorkerIdentity
+  readonly steps: RunningSteps
   readonly rollback: Rollback
   readonly reaper: TransactionReaper
   /** Runs the steps of one transaction one after the other. */
@@ -50,8 +51,9 @@ export function createTransactionService(
   const repository = new Transactions(deps.store, retention)
   const actions = new Actions(deps.store)
   const worker = new WorkerIdentity(deps.identity.membership)
-  const rollback = createRollback({ deps, repository, actions, worker, retention })
-  const reaper = new TransactionReaper({ repository, rollback, worker, log: deps.log })
+  const steps = new RunningSteps()
+  const rollback = createRollback({ deps, repository, actions, worker, steps, retention })
+  const reaper = new TransactionReaper({ repository, rollback, worker, steps, log: deps.log })
   return {
     deps,
     settings,
@@ -59,6 +61,7 @@ export function createTransactionService(
     repository,
     actions,
     worker,
+    steps,
     rollback,
     reaper,
     queue: createQueue(),
@@ -223,6 +226,7 @@ interface ReaperContext {
   readonly repository: Transactions
   readonly rollback: Rollback
   readonly worker: WorkerIdentity
+  readonly steps: RunningSteps
   readonly log: Log
 }
 
@@ -308,7 +312,9 @@ class TransactionReaper {
   }
 
   async #takeOver(key: string, { runner }: Transaction): Promise<void> {
-    const { worker, rollback } = this.#context
+    const { worker, rollback, steps } = this.#context
+    // Another process rolls the transaction back, and waits for a step of this one.
+    steps.cancel(key)
     const isTaken = runner !== undefined && (await worker.isWorkingOn(runner, key))
     if (!isTaken) await rollback.run(key)
   }

@@ -219,10 +219,11 @@ interface Running {
 
 /** Runs the call of a step, and records its end before the outcome is returned. */
 async function runStep(call: Call, next: Handler, running: Running): Promise<Outcome> {
-  const { id, step, isToBeUndoable, service } = running
+  const { id, key, step, isToBeUndoable, service } = running
   call.logFields.set('step', step.id)
   const stepOf = { transaction: id, step: step.id, deed: step.deed, mustBeUndoable: isToBeUndoable }
-  const ended = await next({ ...call, step: stepOf }).catch((thrown: unknown) => asGatewayError(thrown))
+  const made = service.steps.run(key, { ...call, step: stepOf }, next)
+  const ended = await made.catch((thrown: unknown) => asGatewayError(thrown))
   if (ended instanceof GatewayError) return failed(ended, call, running)
   if (ended.kind !== 'result') return inputRequested(ended, running)
   const { result } = ended
