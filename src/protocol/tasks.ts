@@ -9,6 +9,7 @@ import { Payload } from '../core/payload.ts'
 import type { Task, TaskStatus } from '../core/task.ts'
 import { isoTime } from '../core/time/waiting.ts'
 import { metaKeys, tasksExtension } from './meta-keys.ts'
+import { findRevision } from './revisions.ts'
 
 /** The extension as it is declared, by clients and servers. */
 export const declaredTasks: Readonly<Record<string, unknown>> = { [tasksExtension]: {} }
@@ -22,11 +23,17 @@ export function takesTasks({ era, capabilities }: Client): boolean {
   return era === 'modern' && isObject(extensions) && isObject(extensions[tasksExtension])
 }
 
+/** Whether the revision of a client has tasks: those of the core, or those of the extension. */
+export function knowsTasks({ era, revision }: Client): boolean {
+  return era === 'modern' || findRevision(revision)?.coreTasks === true
+}
+
 /** What a client of 2025-11-25 asks for with `task`. @throws INVALID_INPUT */
 export function requestedTask({ params, client }: Call): { readonly ttl?: number } | undefined {
   const { task } = params.fields
-  // The extension has no such member, and says to ignore it.
-  if (client.era === 'modern' || task === undefined || task === null) return undefined
+  // The extension has no such member and says to ignore it, and older revisions have no tasks.
+  if (findRevision(client.revision)?.coreTasks !== true || task === undefined || task === null)
+    return undefined
   if (!isObject(task)) throw invalid('task must be an object.', 'task')
   const { ttl } = task
   if (ttl === undefined || ttl === null) return {}

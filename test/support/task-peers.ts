@@ -1,6 +1,7 @@
 /** Clients and servers for tests of tasks: the task server of the fixtures behind a gateway, and clients of both shapes. */
 import { fileURLToPath } from 'node:url'
 import type { ConnectOptions, Reply } from './client/options.ts'
+import { until } from './condition.ts'
 import type { FakeClient } from './fake-client.ts'
 import { clientOf } from './journey.ts'
 import { type Json, objectAt } from './server/json.ts'
@@ -20,17 +21,18 @@ export function taskServer(mode: 'plain' | 'core' | 'extension' = 'plain', more:
 /** Tasks come early in these tests: slower than the handshake of a server, quicker than every tool that is to be a task. */
 export const early: Json = { progress: { tasks: { after: '350ms' } } }
 
+/** What a client declares that answers forms, and takes tasks where its revision has it say so. */
+export function taskCapabilities(revision: string): Json {
+  return { elicitation: {}, ...(revision === '2026-07-28' && { extensions: { [TASKS]: {} } }) }
+}
+
 /** A client that takes tasks and answers forms, until the test is over. */
 export function taskClient(
   gateway: { readonly url: string },
   shape: Shape,
   more: Partial<ConnectOptions> = {},
 ): Promise<FakeClient> {
-  const capabilities = {
-    elicitation: {},
-    ...(shape === '2026-07-28' && { extensions: { [TASKS]: {} } }),
-  }
-  return clientOf(gateway, { revision: shape, capabilities, auto: false, ...more })
+  return clientOf(gateway, { revision: shape, capabilities: taskCapabilities(shape), auto: false, ...more })
 }
 
 /** Calls a tool as a task; gives the task as it was accepted. */
@@ -55,14 +57,21 @@ export function taskMethods(shape: Shape): readonly string[] {
     : ['tasks/get', 'tasks/result', 'tasks/cancel']
 }
 
-/** Makes a request about a task, with all that its method needs. */
+/** Makes a request about a task; `more` is what its method needs besides. */
 export function askOf(client: FakeClient, method: string, taskId: unknown, more: Json = {}): Promise<Reply> {
-  const inputResponses = { '1.confirm': { action: 'accept', content: { confirm: true } } }
-  const update = method === 'tasks/update' ? { inputResponses } : {}
+  const update = method === 'tasks/update' ? { inputResponses: {} } : {}
   return client.request(method, { taskId, ...update, ...more })
 }
 
-/** The id of an operation, of a task id: they are the same. */
+/** The key of the question that a task of 2026-07-28 asks; waits until it asks one. */
+export function questionOf(client: FakeClient, taskId: unknown): Promise<string> {
+  return until(async () => {
+    const { result } = await askOf(client, 'tasks/get', taskId)
+    return Object.keys(objectAt(result, 'inputRequests'))[0]
+  }, 'the question')
+}
+
+/** Resumes an operation; the id of a task is that of its operation. */
 export function resume(client: FakeClient, operation_id: unknown): Promise<Reply> {
   return client.request('operation/resume', { operation_id })
 }

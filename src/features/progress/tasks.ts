@@ -11,7 +11,8 @@ import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { pause, untilAborted } from '../../core/time/waiting.ts'
 import { readInputResponse } from '../../protocol/input-requests.ts'
-import { relatedTask, takesTasks, undeclaredTasks } from '../../protocol/tasks.ts'
+import { unknownMethod } from '../../protocol/methods.ts'
+import { knowsTasks, relatedTask, takesTasks, undeclaredTasks } from '../../protocol/tasks.ts'
 import { expiryOf, isEnded, type OperationRecord, type StoredOperation } from '../../records/operations.ts'
 import { answered } from '../builtin-tool.ts'
 import { cancelled, type Deps, type OperationEngine } from './engine.ts'
@@ -34,13 +35,21 @@ const PAGE_SIZE = 100
 
 /** The handlers of the task methods, by method. */
 export function taskMethods(parts: Parts): Readonly<Record<string, Handler>> {
-  return {
+  const methods: Readonly<Record<string, Handler>> = {
     'tasks/get': async (call) => get(call, await find(call, parts), parts),
     'tasks/update': async (call) => update(call, await find(call, parts), parts),
     'tasks/cancel': async (call) => cancel(call, await find(call, parts), parts),
     'tasks/result': async (call) => result(call, await find(call, parts), parts),
     'tasks/list': (call) => list(call, parts),
   }
+  const withTasks = Object.entries(methods).map(([method, handle]) => {
+    const answer: Handler = async (call) => {
+      if (!knowsTasks(call.client)) throw unknownMethod(method)
+      return handle(call)
+    }
+    return [method, answer] as const
+  })
+  return Object.fromEntries(withTasks)
 }
 
 /** The task that a call names, in the state it has now. @throws CAPABILITY_REQUIRED; INVALID_INPUT where it is not the caller's */
@@ -48,7 +57,10 @@ async function find(call: Call, parts: Parts): Promise<StoredOperation> {
   if (call.client.era === 'modern' && !takesTasks(call.client)) throw undeclaredTasks()
   const { taskId } = call.params.fields
   if (typeof taskId !== 'string')
-    throw new GatewayError('INVALID_INPUT', 'Invalid params: taskId must be a string.', { field: 'taskId' })
+    throw new GatewayError('INVALID_INPUT', 'Invalid params: taskId must be a string.', {
+      field: 'taskId',
+      reason: 'type',
+    })
   const key = parts.engine.ids.keyOf(call.principal, taskId)
   const stored = key === undefined ? undefined : await parts.recovery.find(key)
   if (!stored || !isTask(stored.record) || !(await isVisible(stored.record, call, parts.deps)))
@@ -98,23 +110,28 @@ function get(call: Call, { key, record }: StoredOperation, { engine, deps }: Par
 /** Takes responses to input requests: what is not asked, or answered already, is left out (SEP-2663). */
 async function update(call: Call, { key }: StoredOperation, { engine }: Parts): Promise<Outcome> {
   const given = call.params.at('inputResponses')
-  if (!given || !isObject(given.value)) {
-    throw new GatewayError('INVALID_INPUT', 'Invalid params: inputResponses must be an object.', {
-      field: 'inputResponses',
-      reason: 'type',
-    })
-  }
+  if (!given || !isObject(given.value)) throw malformed('inputResponses must be an object.')
   await engine.change(key, (before) => {
     const { input } = before
     if (!input || before.state !== 'input_required') return undefined
     const responses: Record<string, { readonly result: Payload }> = {}
     for (const [name, request] of Object.entries(input.requests)) {
       const response = Object.hasOwn(input.responses, name) ? undefined : given.at(name)
-      if (response) responses[name] = { result: readInputResponse(request, call.client, response) }
+      if (!response) continue
+      // The server takes what is answered first, so that a client could not correct it.
+      if (!isObject(response.value)) throw malformed('every one of inputResponses must be an object.')
+      responses[name] = { result: readInputResponse(request, call.client, response) }
     }
     return { ...before, input: { ...input, responses: { ...input.responses, ...responses } } }
   })
   return answered({})
+}
+
+function malformed(what: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${what}`, {
+    field: 'inputResponses',
+    reason: 'type',
+  })
 }
 
 /** Cancels a task: what its server does may go on, yet its outcome is not kept any more. */

@@ -10,6 +10,7 @@ import {
   askOf,
   beginTask,
   early,
+  questionOf,
   refusal,
   resume,
   type Shape,
@@ -29,7 +30,8 @@ const auth = {
     })),
   },
 }
-const shared = { isolation: 'shared' }
+/** A tool that asks is a task before it asks. */
+const shared = { isolation: 'shared', tools: { confirm_delete: { latency: 'minutes' } } }
 const upstreams = { one: taskServer('plain', shared), two: taskServer('plain', shared) }
 
 interface Callers {
@@ -69,9 +71,16 @@ async function callers(shape: Shape, isNamed: boolean): Promise<Callers> {
 const unknownId = 'A'.repeat(98)
 
 /** What every method says to a caller of an id that names nothing. */
-async function refusalsOf(client: FakeClient, shape: Shape, id: string): Promise<readonly Json[]> {
+async function refusalsOf(
+  client: FakeClient,
+  shape: Shape,
+  id: string,
+  question = 'q',
+): Promise<readonly Json[]> {
+  const inputResponses = { [question]: { action: 'accept', content: { confirm: true } } }
+  const more = (method: string): Json => (method === 'tasks/update' ? { inputResponses } : {})
   const replies = [
-    ...(await Promise.all(taskMethods(shape).map((method) => askOf(client, method, id)))),
+    ...(await Promise.all(taskMethods(shape).map((method) => askOf(client, method, id, more(method))))),
     await resume(client, id),
     await client.request('tools/call', { name: 'resume_operation', arguments: { operation_id: id } }),
   ]
@@ -114,7 +123,8 @@ describe.each([
     const task = await beginTask(alice, 'one_confirm_delete', { filename: 'plan.txt' })
     const taskId = String(task['taskId'])
     await until(async () => (await statusOf(alice, taskId)) === 'input_required', 'the question')
-    const strange = await refusalsOf(bob, shape, taskId)
+    const question = shape === '2026-07-28' ? await questionOf(alice, taskId) : undefined
+    const strange = await refusalsOf(bob, shape, taskId, question)
     expect(strange.map(({ error }) => error)).toEqual(notFound(shape))
     expect(strange).toEqual(await refusalsOf(bob, shape, unknownId))
     expect(await statusOf(alice, taskId)).toBe('input_required')

@@ -458,6 +458,21 @@ describe('a task that asks', () => {
     expect(await open()).toHaveLength(1)
   })
 
+  it.each([['x'], [7], [null], [[]]])(
+    'refuses the response %j, and waits for another one',
+    async (response) => {
+      const { update, open, attempts } = await askingTask([['one', 'two']])
+      const keys = await open()
+      const [one = '', two = ''] = keys
+      const refused = failureOf(update({ [one]: accept('a'), [two]: response }))
+      expect(await refused).toMatchObject({ code: 'INVALID_INPUT', field: 'inputResponses' })
+      expect(await open()).toEqual(keys)
+      await update({ [one]: accept('a'), [two]: accept('b'), three: response })
+      await pass(0)
+      expect(attempts).toHaveLength(2)
+    },
+  )
+
   it('takes its responses from another process too', async () => {
     const store = new MemoryStore()
     const { id, open, attempts } = await askingTask([['q']], { store })
@@ -755,6 +770,26 @@ describe('tasks/result', () => {
     expect(JSON.parse(JSON.stringify(attempts[1]?.inputResponses))).toMatchObject({
       q: { result: accept('first') },
     })
+  })
+})
+
+describe('a client of a revision without tasks', () => {
+  const before = { client: { ...older, revision: '2025-06-18' } }
+
+  it('gets the result though it sends task, which its server does not see', async () => {
+    const { server, calls, end } = pendingServer()
+    const { make } = process({ server })
+    const outcome = make(before, { task: { ttl: 60_000 } })
+    await pass(2000)
+    end(result('done'))
+    expect(fieldsOf(await outcome)).toMatchObject({ content: [{ text: 'done' }] })
+    expect(calls[0]?.params.fields).not.toHaveProperty('task')
+  })
+
+  it('has none of the methods of tasks', async () => {
+    const task = await olderTask()
+    for (const method of ['tasks/get', 'tasks/result', 'tasks/cancel', 'tasks/list', 'tasks/update'])
+      expect((await failureOf(task.ask(method, {}, before))).code).toBe('UNSUPPORTED_OPERATION')
   })
 })
 
