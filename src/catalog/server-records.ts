@@ -18,6 +18,7 @@ import type {
   ToolDetails,
 } from '../core/descriptor.ts'
 import { isObject } from '../core/json/json.ts'
+import { saysPages } from '../core/judgement/pages.ts'
 import { background, type Log } from '../core/log.ts'
 import type { Payload } from '../core/payload.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
@@ -316,10 +317,7 @@ class ToolSamples {
     }
     if (!isObject(structuredContent)) return
     this.#types.add('application/json')
-    if (
-      Object.keys(structuredContent).some((key) => /^(?:next_?)?cursor$|^next_?page(?:_?token)?$/i.test(key))
-    )
-      this.#hasCursor = true
+    if (saysPages(structuredContent)) this.#hasCursor = true
   }
 }
 

@@ -57,6 +57,8 @@ export function isOpen(outcome: InterimOutcome): boolean {
 export interface Notification {
   readonly method: string
   readonly params?: Payload
+  /** Set if no later notification replaces this one: it is never dropped, whatever the client reads. */
+  readonly mustArrive?: true
 }
 
 /** The client that calls, and its capabilities. */
@@ -155,6 +157,13 @@ export interface Call {
   readonly idempotencyKey?: string
   /** Pauses the call's deadline while it waits for a person; the returned function resumes it. */
   pauseDeadline?(): () => void
+  /** Restarts the timeout of the call: its server has responded, and the call makes another request to it. */
+  renewTimeout?(): void
+  /**
+   * Resolves once the client has read what was sent about this call, or is gone. Layers that send more than a slow
+   * client can take wait for it; absent where there is nothing to wait for. Never rejects.
+   */
+  drained?(): Promise<void>
   /** Has the call go on when its client disconnects or its session ends; absent where no client can be lost. */
   readonly retain?: (() => void) | undefined
   /** Whether the call has no request any more, so that its server may be silent; set where calls can become tasks. */

@@ -121,6 +121,8 @@ export interface ToolFacts {
   /** The longest time without a message from the server during a call, in milliseconds. */
   readonly timeout?: number
   readonly longCalls?: LongCalls
+  /** It has an argument that selects a page, so that its pages can be collected with one call, if it has pages. */
+  readonly isCollectable?: true
   readonly cost?: Cost
   readonly inputTypes?: readonly string[]
   readonly outputTypes?: readonly string[]
@@ -162,7 +164,7 @@ export interface ToolStatistics {
   readonly p50?: number
   /** Media types of the results. */
   readonly types: readonly string[]
-  /** Whether a result contained the cursor of a next page. */
+  /** Whether a result said something about further pages. */
   readonly hasCursor: boolean
 }
 

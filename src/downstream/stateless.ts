@@ -52,7 +52,7 @@ export async function serveStateless(
     const params = isListening
       ? (note.params ?? Payload.of({})).withMeta({ [metaKeys.subscription]: id })
       : note.params
-    reply.emit(encodeNotification(note.method, params))
+    reply.emit(encodeNotification(note.method, params), note.mustArrive)
   })
   const { emit } = pace
   const { requestId, trace, gatewayMetadata } = reply
@@ -67,6 +67,7 @@ export async function serveStateless(
     retain: options.retain,
     rateLimitReporter: reply,
     emit,
+    ...(reply.drained && { drained: async () => reply.drained?.() }),
   })
   const checked = options.check?.(lifted)
   if (checked) await checked

@@ -9,7 +9,7 @@ import type { Refusal } from '../core/events.ts'
 import { newRequestId } from '../core/identity.ts'
 import type { RequestStateCodec } from '../protocol/request-state.ts'
 import { serveBatch, takeBatch } from './session/batch.ts'
-import type { ResponseSink } from './session/response-sink.ts'
+import { drained, type ResponseSink } from './session/response-sink.ts'
 import { ClientSession } from './session/session.ts'
 import { serveStateless } from './stateless.ts'
 import {
@@ -184,6 +184,7 @@ class StdioFront {
     return {
       requestId: newRequestId(),
       emit: (message) => this.#write(message),
+      drained: () => drained(this.#output),
       end: (message) => {
         if (message !== undefined) this.#write(message)
       },

@@ -195,6 +195,8 @@ export interface ServerDirectory {
   exposedName(upstream: string, tool: string, isTogether: boolean): string
   /** The longest silence and the longest duration of a call of a tool, in milliseconds. */
   callBounds(upstream: string, tool: string): { readonly silence: number; readonly total: number }
+  /** The largest result of a server, in bytes; infinite if nothing limits it. */
+  resultLimit(upstream: string): number
   /** The records of all servers. Calls are sampled for them from the first use on. */
   records(): ServerRecords
   /** The remaining quota that a server reported for its own limit. */

@@ -30,6 +30,7 @@ import { rateLimit } from './rate-limit.ts'
 import { resultLimit } from './result-limit.ts'
 import { retry } from './retry.ts'
 import { skills } from './skills/skills.ts'
+import { stream } from './stream/stream.ts'
 import { structuredText } from './structured-text.ts'
 import { transactions } from './transactions/transactions.ts'
 import { undo } from './undo/undo.ts'
@@ -58,6 +59,7 @@ const admit: Stage = [
   concurrency, // a place among the calls in flight, before anything is spent
   receipts, // signs what the caller gets, with everything that those below add
   usage, // reads the rate limit below, and whether a call was replayed, which costs nothing
+  stream, // every page is a call of its own from here on: counted, permitted, paid for and masked; those above see one
   rateLimit, // cheap, before anything is looked up
 ]
 

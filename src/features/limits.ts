@@ -128,7 +128,10 @@ class Deadline {
       this.#activeAt = Date.now()
       call.emit(notification)
     }
-    this.call = { ...call, emit, pauseDeadline: () => this.#pause() }
+    const renewTimeout = (): void => {
+      this.#activeAt = Date.now()
+    }
+    this.call = { ...call, emit, renewTimeout, pauseDeadline: () => this.#pause() }
   }
 
   /** Aborts the call if its deadline has passed. */

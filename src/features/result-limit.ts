@@ -7,7 +7,8 @@ import { Payload } from '../core/payload.ts'
 import { type JsonSchema, validator } from '../core/schema/schema.ts'
 import { sizeSchema } from '../core/time/units.ts'
 import { NS } from '../protocol/meta-keys.ts'
-import type { Feature } from './feature.ts'
+import { type Settings as GatewaySettings } from '../core/settings.ts'
+import { type Feature, settingsFor } from './feature.ts'
 
 interface Settings {
   /** In bytes. */
@@ -44,6 +45,12 @@ export const resultLimit: Feature<Settings> = {
         )
     },
   }),
+}
+
+/** The largest result of a server, in bytes; infinite if nothing limits it. */
+export function resultLimitOf(settings: GatewaySettings, upstream: string): number {
+  const own = settingsFor(resultLimit, settings, upstream)
+  return own === false ? Number.POSITIVE_INFINITY : own.result
 }
 
 /** The maximum size of the notice in a shortened result, in bytes. */

@@ -33,6 +33,7 @@ import {
   type Services,
 } from '../features/feature.ts'
 import { callBounds } from '../features/limits.ts'
+import { resultLimitOf } from '../features/result-limit.ts'
 import { permissions } from '../features/permissions/permissions.ts'
 import { transactions } from '../features/transactions/transactions.ts'
 import type { DocumentPath, HttpRuntime } from '../downstream/http/edge.ts'
@@ -195,6 +196,7 @@ export class Runtime implements HttpRuntime {
         return isStrict ? aliasOf(of) : of
       },
       callBounds: (name, of) => callBounds(settings, name, of),
+      resultLimit: (name) => resultLimitOf(settings, name),
       records: () => (this.#records ??= this.#createRecords()),
       quota: (name) => upstreams.get(name)?.quota(),
     }

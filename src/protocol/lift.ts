@@ -34,6 +34,8 @@ interface CallContext {
   readonly retain?: (() => void) | undefined
   readonly rateLimitReporter?: RateLimitReporter | undefined
   emit(note: Notification): void
+  /** Resolves once the client has read what was emitted. */
+  drained?(): Promise<void>
 }
 
 /** A client's message as a call. */
@@ -59,6 +61,7 @@ export function lift(message: JsonRpcRequest | JsonRpcNotification, context: Cal
     logFields: new Map(),
     rateLimitReporter: context.rateLimitReporter,
     emit: context.emit,
+    ...(context.drained && { drained: context.drained }),
   }
 }
 

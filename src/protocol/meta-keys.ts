@@ -46,6 +46,12 @@ export const PROVENANCE_KEY = `${NS}/provenance`
 /** The key of the receipt in `_meta` of a result. */
 export const RECEIPT_KEY = `${NS}/receipt`
 
+/** The key of what was collected of a tool's pages, in `_meta` of a request and of its result. */
+export const STREAM_KEY = `${NS}/stream`
+
+/** The key of one page of a result in `_meta` of a progress notification. */
+export const CHUNK_KEY = `${NS}/chunk`
+
 /** A value for capabilities: the schema of 2026-07-28 (JSONValue) does not allow null there, so nulls are dropped. */
 export function amongCapabilities(members: Fields, { era }: Call['client']): Fields {
   return era === 'modern' ? withoutNulls(members) : members

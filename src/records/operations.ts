@@ -62,7 +62,7 @@ export interface OperationRecord {
   /** What it said last of itself, for its caller. */
   readonly message?: string
   readonly input?: OperationInput
-  /** Present until it ends, where another process may take it up. */
+  /** Present until it ends, where another process may take it up; after that, where more pages can be requested. */
   readonly request?: OperationRequest
   readonly result?: Payload
   readonly failure?: GatewayError

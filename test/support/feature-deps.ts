@@ -88,6 +88,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     quota: () => undefined,
     remainingQuota: async () => undefined,
     largestRequest: 1_048_576,
+    resultLimit: () => 10_000_000,
     callBounds: () => ({ silence: 30_000, total: 600_000 }),
     auth: { session: { maxTtl: 8 * 3_600_000, idle: 1_800_000 } },
     entry: () => undefined,

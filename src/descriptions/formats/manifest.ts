@@ -8,6 +8,7 @@ import {
   costOf,
   latencyOf,
   outputTypesOf,
+  isCollectable,
   paginates,
   requiredScopes,
   scopesOf,
@@ -83,7 +84,7 @@ function manifestTool(tool: ToolDescription): Json {
     ...(facts.confirmation && { confirmation_message: oneLine(facts.confirmation.message) }),
     risk_level: classification.risk,
     ...(scopes.length > 0 && { required_scopes: scopes }),
-    supports_streaming: false,
+    supports_streaming: isCollectable(tool),
     supports_pagination: paginates(tool),
     ...(Object.keys(meta).length > 0 && { _meta: meta }),
   }

@@ -1,6 +1,7 @@
 /** Facts derived from a description: latency, outputs, costs, scopes, endpoints. */
 import type { Cost, RemainingQuota, ToolFacts } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
+import { declaresPages } from '../../core/judgement/pages.ts'
 import { wordsOf } from '../../core/text/words.ts'
 import type { ToolDescription, ServerDescription } from './description.ts'
 
@@ -39,6 +40,12 @@ const paging: ReadonlySet<string> = new Set(
 /** Whether results are paginated. */
 export function paginates(tool: ToolDescription): boolean {
   return tool.statistics?.hasCursor === true || pagingArguments(tool).length > 0
+}
+
+/** Whether all pages can be collected with one call. */
+export function isCollectable(tool: ToolDescription): boolean {
+  const { facts, statistics, definition } = tool
+  return facts.isCollectable === true && (statistics?.hasCursor === true || declaresPages(definition))
 }
 
 /** The pagination arguments. */

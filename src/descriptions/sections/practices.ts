@@ -7,7 +7,7 @@ import {
   type Front,
   type Section,
 } from '../model/description.ts'
-import { pagingArguments, scopesOf, endpointsOf, type ScopeDescription } from '../model/facts.ts'
+import { isCollectable, pagingArguments, scopesOf, endpointsOf, type ScopeDescription } from '../model/facts.ts'
 import {
   code,
   firstListed,
@@ -28,6 +28,7 @@ export function bestPractices({ tools, front }: ServerDescription): string[] {
   )
   const undone = changing.filter(({ facts }) => facts.undo)
   const paged = tools.filter((tool) => pagingArguments(tool).length > 0)
+  const collected = tools.filter(isCollectable)
   const advice = [
     changing.length > 0 && changing.length < tools.length
       ? 'Read before you change something, and verify with a read afterwards.'
@@ -43,6 +44,9 @@ export function bestPractices({ tools, front }: ServerDescription): string[] {
     front.extensions.includes('progress_notifications') ? longCalls[front.ownTools] : '',
     paged.length > 0
       ? `Results of ${names(paged)} are paginated: request the next page with ${pages(paged)}.`
+      : '',
+    collected.length > 0
+      ? `Where your client can set \`_meta\`, \`_meta["${NS}/stream"]: true\` collects all pages of ${names(collected)} in one call.`
       : '',
     ...tools.flatMap((tool) =>
       tool.isDeprecated && tool.words.deprecated !== undefined

@@ -6,6 +6,10 @@ export interface StreamSink {
   /** Writes text; returns whether the client was still connected. */
   write(text: string): boolean
   hangUp(): void
+  /** Whether the connection has ended. */
+  readonly isGone: boolean
+  /** Resolves once the client has read what was written here, or is gone. */
+  flushed(): Promise<void>
 }
 
 interface BufferedEvent {
@@ -16,6 +20,8 @@ interface BufferedEvent {
 /** The limits of the buffer of one session, in characters and in streams. */
 const MAX_SIZE = 4 * 1024 * 1024
 const MAX_STREAMS = 200
+/** How much a stream holds for a client that is away before the rest has to wait, in characters. */
+const MAX_UNDELIVERED_SIZE = 1024 * 1024
 
 /** The streams of one session, buffered so that a client can resume them (`Last-Event-ID`). */
 export class Replay {
@@ -77,6 +83,8 @@ export class RecordedStream {
   #outlet: StreamSink | undefined
   #isFinished = false
   #delivered = 0
+  /** Resolved when a client attaches, or the stream is finished. */
+  #change: PromiseWithResolvers<void> | undefined
 
   constructor(name: string, onGrow: () => void) {
     this.#name = name
@@ -112,6 +120,20 @@ export class RecordedStream {
   attach(outlet: StreamSink): void {
     if (this.#outlet && this.#outlet !== outlet) this.#outlet.hangUp()
     this.#outlet = outlet
+    this.#wake()
+  }
+
+  /** Resolves once the client has read the events, or those that wait for it are few enough to be kept. */
+  async drained(): Promise<void> {
+    while (!this.#isFinished) {
+      const outlet = this.#outlet
+      if (outlet) {
+        await outlet.flushed()
+        if (!outlet.isGone) return
+        this.detach(outlet)
+      } else if (this.#undelivered() <= MAX_UNDELIVERED_SIZE) return
+      else await (this.#change ??= Promise.withResolvers<void>()).promise
+    }
   }
 
   /** Sends the events after an event, or all undelivered ones, and continues from there. */
@@ -128,6 +150,7 @@ export class RecordedStream {
   /** Ends the stream. */
   finish(): void {
     this.#isFinished = true
+    this.#wake()
     if (this.#outlet) this.hangUp()
   }
 
@@ -141,6 +164,17 @@ export class RecordedStream {
     const size = this.#buffered.shift()?.message.length ?? 0
     this.#size -= size
     return size
+  }
+
+  #undelivered(): number {
+    let size = 0
+    for (const { sequence, message } of this.#buffered) if (sequence > this.#delivered) size += message.length
+    return size
+  }
+
+  #wake(): void {
+    this.#change?.resolve()
+    this.#change = undefined
   }
 
   #deliver(outlet: StreamSink, { sequence, message }: BufferedEvent): void {

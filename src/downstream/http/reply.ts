@@ -3,7 +3,7 @@
  * streams alive, and disconnects clients that do not read.
  */
 import type { ServerResponse } from 'node:http'
-import type { ResponseSink } from '../session/response-sink.ts'
+import { drained, type ResponseSink } from '../session/response-sink.ts'
 import type { RateLimitStatus } from '../../core/call.ts'
 import type { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
@@ -120,10 +120,12 @@ export class HttpReply implements ResponseSink, StreamSink {
     if (typeof wait === 'number') this.#header('retry-after', String(wait))
   }
 
-  emit(message: string): void {
+  emit(message: string, mustArrive?: boolean): void {
     if (this.#isEnded || !this.#options.canStream) return
     this.open()
-    if (isProgress(message) && this.#outgoing.writableLength > MAX_BUFFERED_PROGRESS_BYTES) {
+    const isSkippable = mustArrive !== true && isProgress(message)
+    if (mustArrive === true) this.#skipped = undefined
+    if (isSkippable && this.#outgoing.writableLength > MAX_BUFFERED_PROGRESS_BYTES) {
       // Later progress supersedes this; the last one is sent once there is room.
       if (this.#skipped === undefined) this.#outgoing.once('drain', () => this.#catchUp())
       this.#skipped = message
@@ -160,15 +162,30 @@ export class HttpReply implements ResponseSink, StreamSink {
     this.#outgoing.end(message, size === message.length ? 'latin1' : 'utf8')
   }
 
-  /** Writes encoded events. */
+  get isGone(): boolean {
+    return this.#outgoing.destroyed || this.#outgoing.writableEnded
+  }
+
+  drained(): Promise<void> {
+    if (this.#isEnded) return Promise.resolve()
+    // A stream that was resumed is read from another response.
+    return this.#recorded ? this.#recorded.drained() : this.flushed()
+  }
+
+  flushed(): Promise<void> {
+    return drained(this.#outgoing)
+  }
+
+  /** Writes encoded events. One message may be as large as it is: a client is slow if it has not read earlier ones. */
   write(text: string): boolean {
-    if (this.#outgoing.destroyed || this.#outgoing.writableEnded) return false
-    this.#lastWrite = Date.now()
-    this.#outgoing.write(text)
+    if (this.isGone) return false
     if (this.#outgoing.writableLength > MAX_BUFFERED_BYTES) {
       this.#options.onSlow()
       this.#outgoing.destroy()
+      return false
     }
+    this.#lastWrite = Date.now()
+    this.#outgoing.write(text)
     return true
   }
 

@@ -84,7 +84,7 @@ export class LegacyHttp {
     const guarded: ResponseSink = {
       requestId: reply.requestId,
       trace: reply.trace,
-      emit: (each) => reply.emit(each),
+      emit: (each, mustArrive) => reply.emit(each, mustArrive),
       end: (answer, errorCode) => {
         // A failed handshake leaves no session.
         if (created.session.revision) this.#sessions.keep(created)

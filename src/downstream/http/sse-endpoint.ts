@@ -113,7 +113,8 @@ export class LegacySse {
     const end = (answer?: string): void => (answer === undefined ? undefined : send(answer))
     const trace = headerTrace(incoming.headers)
     const gatewayMetadata = gatewayMetadataOf(incoming.headers)
-    const reply = { requestId, principal, trace, gatewayMetadata, emit: send, end, isStream: false }
+    const drained = (): Promise<void> => found.reply.drained()
+    const reply = { requestId, principal, trace, gatewayMetadata, emit: send, drained, end, isStream: false }
     if (message.kind === 'batch') {
       if (requests.length > 0) background(serveBatch(session, requests, reply), this.#options.log)
     } else if (message.kind === 'notification') session.notification(message)

@@ -44,7 +44,8 @@ function joinReplies(reply: ResponseSink & { readonly isStream: boolean }, count
     principal: reply.principal,
     trace: reply.trace,
     gatewayMetadata: reply.gatewayMetadata,
-    emit: (message) => reply.emit(message),
+    emit: (message, mustArrive) => reply.emit(message, mustArrive),
+    ...(reply.drained && { drained: async () => reply.drained?.() }),
     end: (message) => {
       if (message !== undefined) answers.push(message)
       if (--left > 0) return

@@ -1,4 +1,5 @@
 /** The destination of messages about one request of a client; transports implement it. */
+import type { Writable } from 'node:stream'
 import type { Call, RateLimitReporter, Notification } from '../../core/call.ts'
 import type { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
@@ -18,8 +19,10 @@ export interface ResponseSink extends RateLimitReporter {
   readonly trace?: TraceContext | undefined
   /** The values for features from the transport. */
   readonly gatewayMetadata?: GatewayMetadata | undefined
-  /** Sends a notification or a request, before the response. */
-  emit(message: string): void
+  /** Sends a notification or a request, before the response. Only progress that need not arrive may be skipped. */
+  emit(message: string, mustArrive?: boolean): void
+  /** Resolves once the client has read what was sent, or is gone; absent if the transport cannot tell. */
+  drained?(): Promise<void>
   /** Announces the error code of the response: over HTTP, some errors from before the dispatch have their own status. */
   refuse?(error: GatewayError): void
   /** Sends the response, or nothing if none is expected any more; `code` is set for an error. */
@@ -28,7 +31,21 @@ export interface ResponseSink extends RateLimitReporter {
 
 /** The context of one message of the client. */
 export type MessageContext = Pick<ResponseSink, 'requestId' | 'principal' | 'trace' | 'gatewayMetadata'> &
-  Pick<Call, 'emit' | 'rateLimitReporter' | 'retain'>
+  Pick<Call, 'emit' | 'drained' | 'rateLimitReporter' | 'retain'>
+
+/** Resolves once a stream takes more, or is closed. */
+export function drained(output: Writable): Promise<void> {
+  if (output.destroyed || !output.writableNeedDrain) return Promise.resolve()
+  return new Promise((resolve) => {
+    const end = (): void => {
+      output.off('drain', end)
+      output.off('close', end)
+      resolve()
+    }
+    output.on('drain', end)
+    output.on('close', end)
+  })
+}
 
 // Limits the rate of progress notifications. The latest one is always sent.
 
@@ -36,7 +53,7 @@ export type MessageContext = Pick<ResponseSink, 'requestId' | 'principal' | 'tra
 const BURST_SIZE = 10
 const RATE_PER_SECOND = 10
 
-/** Forwards the notifications of one call; of progress above the rate, only the latest is kept. */
+/** Forwards the notifications of one call; of progress above the rate, only the latest and what must arrive is sent. */
 export class ProgressThrottle {
   readonly #emit: (note: Notification) => void
   #left = BURST_SIZE
@@ -52,6 +69,11 @@ export class ProgressThrottle {
   readonly emit = (note: Notification): void => {
     if (note.method !== 'notifications/progress') return this.#emit(note)
     if (this.#isOver) return
+    if (note.mustArrive) {
+      // Its value is larger than the pending one's.
+      this.#latest = undefined
+      return this.#emit(note)
+    }
     this.#refill()
     if (this.#left < 1 || this.#timer) {
       this.#latest = note
@@ -93,7 +115,11 @@ export class ProgressThrottle {
 }
 
 /** Sends a notification in the format of a revision, if that revision has it. */
-export function isReported(note: Notification, revision: Revision, send: (message: string) => void): void {
+export function isReported(
+  note: Notification,
+  revision: Revision,
+  send: (message: string, mustArrive?: boolean) => void,
+): void {
   const lowered = lowerNote(note, revision)
-  if (lowered) send(encodeNotification(lowered.method, lowered.params))
+  if (lowered) send(encodeNotification(lowered.method, lowered.params), lowered.mustArrive)
 }

@@ -372,7 +372,9 @@ export class ClientSession {
   /** Forwards the request, and converts the response to the revision of the client. */
   #answer(request: JsonRpcRequest, reply: ResponseSink, controller: AbortController): Promise<string> {
     const revision = this.#revision ?? latestLegacy
-    const pace = new ProgressThrottle((note) => isReported(note, revision, (message) => reply.emit(message)))
+    const pace = new ProgressThrottle((note) => 
+      isReported(note, revision, (message, mustArrive) => reply.emit(message, mustArrive)),
+    )
     const { requestId, principal, trace, gatewayMetadata } = reply
     const retain = (): void => this.#running.retain(request.id)
     const context = {
@@ -382,6 +384,7 @@ export class ClientSession {
       gatewayMetadata,
       rateLimitReporter: reply,
       emit: pace.emit,
+      ...(reply.drained && { drained: async () => reply.drained?.() }),
       retain,
     }
     const call = this.#lift(request, context, controller)

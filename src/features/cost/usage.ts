@@ -69,7 +69,7 @@ async function measured(call: Call, next: Handler, { cost, serverQuota }: UsageS
   const server = serverQuota()
   return withUsage(outcome, {
     took: performance.now() - start,
-    units: call.logFields.get('replayed') === true || cost?.category === 'free' ? 0 : cost?.units,
+    units: call.logFields.get('replayed') === true || cost?.category === 'free' ? 0 : unitsOf(cost, call),
     label: cost?.label,
     left: ofBudget(call) ?? ofLimit(status) ?? (server && { ...server, of: 'server' }),
   })
@@ -85,6 +85,12 @@ function withUsage(outcome: Outcome, { took, units, label, left }: Usage): Outco
     ...(left && { quota: quotaData(left) }),
   }
   return { kind: 'result', result: outcome.result.withMeta({ [META_KEY]: usageData }) }
+}
+
+/** Each page that was collected costs as much. */
+function unitsOf(cost: Cost | undefined, { logFields }: Call): number | undefined {
+  const pages = logFields.get('pages')
+  return cost?.units === undefined || typeof pages !== 'number' ? cost?.units : cost.units * pages
 }
 
 function ofBudget({ logFields }: Call): RemainingQuota | undefined {

@@ -29,6 +29,7 @@ import { toStoredPrincipal } from '../../records/principal.ts'
 import type { Services } from '../feature.ts'
 import { requestInput } from './input.ts'
 import { Durations } from './notes.ts'
+import { keptRequest } from './pages.ts'
 import { type End, RunningCall } from './running-call.ts'
 import { OPERATION_KEY, stillRunningResult, taskOf } from './task-view.ts'
 
@@ -157,6 +158,7 @@ export class OperationEngine {
     const inner: Call = {
       ...withoutTask(call),
       emit: (note) => running.notes.relay(note, Date.now()),
+      drained: () => running.drained(),
       isDetached: () => running.isDetached,
       ...((running.isTask || takesTasks(call.client)) && { acceptsTask: true as const }),
     }
@@ -275,8 +277,9 @@ export class OperationEngine {
       try {
         return await this.change(key, (before) => {
           if (isEnded(before) || before.owner !== id) return undefined
-          const { request: _request, input: _input, ...rest } = before
-          return { ...rest, ...endFields(end, call), expiresAt: expiryOf(before, keep) }
+          const { request, input: _input, ...rest } = before
+          const fields = endFields(end, call)
+          return { ...rest, ...keptRequest(request, fields.result), ...fields, expiresAt: expiryOf(before, keep) }
         })
       } catch (error) {
         this.#deps.log.warn('operation.unrecorded', { error: asGatewayError(error).message })

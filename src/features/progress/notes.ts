@@ -7,7 +7,7 @@
  */
 import type { Notification } from '../../core/call.ts'
 import { Payload } from '../../core/payload.ts'
-import { NS } from '../../protocol/meta-keys.ts'
+import { CHUNK_KEY, NS } from '../../protocol/meta-keys.ts'
 
 /** The method of the notifications that say how far a call is. */
 export const PROGRESS = 'notifications/progress'
@@ -58,15 +58,20 @@ export class ProgressNotes {
     if (note.method !== PROGRESS || !note.params) return this.#options.emit(note)
     const { progress, total, message } = note.params.fields
     // JSON can hold a number that is larger than all others here, and nothing could follow it.
-    if (typeof progress !== 'number' || !Number.isFinite(progress) || progress <= this.#reported) return
-    this.#reported = progress
+    if (typeof progress !== 'number' || !Number.isFinite(progress)) return
+    if (progress <= this.#reported && !note.mustArrive) return
+    this.#reported = Math.max(progress, this.#reported)
     this.saidAt = now
     if (typeof message === 'string') this.message = message
     const fraction = fractionOf(progress, total)
     if (fraction !== undefined) this.#sample({ at: now, fraction })
     const value = this.#grown(progress)
     const params = value === progress ? note.params : note.params.with({ progress: value })
-    this.#send(params, { fraction, message, remaining: this.#remaining(now, fraction) })
+    this.#send(note.mustArrive ? { ...note, params: this.#withOperation(params) } : { ...note, params }, {
+      fraction,
+      message,
+      remaining: this.#remaining(now, fraction),
+    })
   }
 
   /** Says that the call still runs. */
@@ -79,7 +84,7 @@ export class ProgressNotes {
     const message = stillRunning(elapsed, usual)
     const value = this.#grown(Number.isFinite(this.#sent) ? this.#sent : 0)
     const params = Payload.of({ progress: value, message }).with({ progressToken: token })
-    this.#send(params, { message, remaining: untilUsual(elapsed, usual) })
+    this.#send({ method: PROGRESS, params }, { message, remaining: untilUsual(elapsed, usual) })
   }
 
   /** Nothing is said any more. */
@@ -88,7 +93,7 @@ export class ProgressNotes {
   }
 
   #send(
-    params: Payload,
+    note: Notification & { readonly params: Payload },
     known: {
       readonly fraction?: number | undefined
       readonly message?: unknown
@@ -104,8 +109,16 @@ export class ProgressNotes {
       ...(typeof message === 'string' && { message }),
       ...(remaining !== undefined && { estimated_remaining_seconds: remaining }),
     }
+    const { params } = note
     const whole = id === undefined ? params : params.withMeta({ [PROGRESS_KEY]: object })
-    this.#options.emit({ method: PROGRESS, params: whole })
+    this.#options.emit({ ...note, params: whole })
+  }
+
+  /** A part of the result, with the operation that it can be resumed by. */
+  #withOperation(params: Payload): Payload {
+    const chunk = params.at('_meta')?.at(CHUNK_KEY)
+    const id = chunk && this.#options.operationId()
+    return id === undefined ? params : params.withMeta({ [CHUNK_KEY]: chunk?.with({ operation_id: id }) })
   }
 
   /** The value to send for one of the server: itself, or the least that is larger than what was sent. */

@@ -24,6 +24,7 @@ import {
   type ProgressSettings,
 } from './engine.ts'
 import { Recovery } from './recovery.ts'
+import { remainingPages } from './pages.ts'
 import { countByState } from './running-call.ts'
 import { failureOf } from './task-view.ts'
 import { isTask, isVisible, type Parts, statusNote, taskMethods } from './tasks.ts'
@@ -130,6 +131,11 @@ const resumeTool: BuiltinTool['definition'] = {
         maxLength: 200,
         description: `The id from _meta["${NS}/operation_id"] of a result, or from a progress notification.`,
       },
+      checkpoint_token: {
+        type: 'string',
+        description:
+          'Optional, for a call whose pages were collected: the pages after this point are requested from the server.',
+      },
     },
     required: ['operation_id'],
   },
@@ -142,10 +148,13 @@ const REPLAY_KEY = `${NS}/was_replay`
 /** How often an operation of another process is looked at, in milliseconds. */
 const POLL_INTERVAL_MS = 250
 
-/** Answers `operation/resume`: waits for an operation of the caller, or gives its outcome once more. */
+/**
+ * Answers `operation/resume`: waits for an operation of the caller, or gives its outcome once more. With a checkpoint
+ * token, it gives the pages after it.
+ */
 function resuming(parts: Parts): Handler {
   return async (call) => {
-    const { operation_id: id } = call.params.fields
+    const { operation_id: id, checkpoint_token: token } = call.params.fields
     if (typeof id !== 'string') {
       throw new GatewayError('INVALID_INPUT', 'Invalid params: operation_id must be a string.', {
         field: 'operation_id',
@@ -154,7 +163,9 @@ function resuming(parts: Parts): Handler {
     }
     const key = parts.engine.ids.keyOf(call.principal, id)
     // An operation of others is not waited for, as one that never was.
-    if (key === undefined || !(await isFound(key, call, parts))) throw unknownOperation()
+    const record = key === undefined ? undefined : await findVisible(key, call, parts)
+    if (key === undefined || !record) throw unknownOperation()
+    if (token !== undefined) return resumePages(record, call, token, parts)
     const ended = await endOf(key, call, parts)
     if (!ended || !(await isVisible(ended, call, parts.deps))) throw unknownOperation()
     if (!ended.result) throw failureOf(ended)
@@ -162,12 +173,28 @@ function resuming(parts: Parts): Handler {
   }
 }
 
-/** Whether there is an operation that the caller may see. */
-async function isFound(key: string, call: Call, { engine, recovery, deps }: Parts): Promise<boolean> {
+/** The record of an operation that the caller may see. */
+async function findVisible(
+  key: string,
+  call: Call,
+  { engine, recovery, deps }: Parts,
+): Promise<OperationRecord | undefined> {
   // Callers learn of an id while its record is being written.
   await engine.running(key)?.recorded
-  const stored = await recovery.find(key)
-  return stored !== undefined && isVisible(stored.record, call, deps)
+  const record = (await recovery.find(key))?.record
+  return record && (await isVisible(record, call, deps)) ? record : undefined
+}
+
+/** Requests the pages of an operation that follow a checkpoint, whether it has ended or not. */
+async function resumePages(
+  record: OperationRecord,
+  call: Call,
+  token: unknown,
+  { deps }: Parts,
+): Promise<Outcome> {
+  const rest = remainingPages(call, record, { token, invoker: deps.invoker })
+  if (!rest) throw unknownOperation()
+  return rest
 }
 
 /** The record of an operation once it has ended; undefined where there is none. @throws why the call was aborted */

@@ -18,7 +18,10 @@ export type End =
   | { readonly kind: 'error'; readonly error: unknown }
 
 /** Another caller who waits for the end. */
-type Joining = Pick<Call, 'emit' | 'signal' | 'params' | 'meta'>
+type Joining = Pick<Call, 'emit' | 'drained' | 'signal' | 'params' | 'meta'>
+
+/** What an additional caller hears. */
+type Listener = Pick<Call, 'emit' | 'drained'>
 
 interface Options {
   /** The id of the operation; asking for it makes one of the call. */
@@ -48,7 +51,7 @@ export class RunningCall {
   #ended: { readonly end: End; readonly record: OperationRecord | undefined } | undefined
   #notes: ProgressNotes | undefined
   /** Those who wait besides the first caller. */
-  #joined: Set<(note: Notification) => void> | undefined
+  #joined: Set<Listener> | undefined
   #end: PromiseWithResolvers<OperationRecord | undefined> | undefined
   #rest: PromiseWithResolvers<Outcome> | undefined
   #change: PromiseWithResolvers<void> | undefined
@@ -114,13 +117,21 @@ export class RunningCall {
     if (this.#ended) return this.#ended.record
     this.#end ??= Promise.withResolvers<OperationRecord | undefined>()
     const joined = (this.#joined ??= new Set())
-    const emit = emitterOf(caller)
-    joined.add(emit)
+    const listener = { ...caller, emit: emitterOf(caller) }
+    joined.add(listener)
     try {
       return await untilAborted(this.#end.promise, caller.signal)
     } finally {
-      joined.delete(emit)
+      joined.delete(listener)
     }
+  }
+
+  /** Resolves once everyone who waits has read what was sent, or is gone. */
+  async drained(): Promise<void> {
+    await Promise.all([
+      this.#isDetached ? undefined : this.call.drained?.(),
+      ...[...(this.#joined ?? [])].map((each) => each.drained?.()),
+    ])
   }
 
   /** Delivers the end to everyone who waits; `record` is what is kept of it. */
@@ -148,7 +159,7 @@ export class RunningCall {
 
   #emit(note: Notification): void {
     if (!this.#isDetached) this.call.emit(note)
-    if (this.#joined) for (const emit of this.#joined) emit(note)
+    if (this.#joined) for (const { emit } of this.#joined) emit(note)
   }
 }
 

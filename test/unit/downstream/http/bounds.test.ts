@@ -19,7 +19,7 @@ function full(): HttpSessions {
   return sessions
 }
 
-const reader = { write: () => true, hangUp: () => undefined }
+const reader = { write: () => true, hangUp: () => undefined, isGone: false, flushed: async () => undefined }
 
 describe('sessions of HTTP clients', () => {
   test('the least recently used session is closed for a new one', () => {

@@ -1,0 +1,476 @@
+/**
+ * Collects the pages of one tool call: asks the layers below for one page after the other, sends each to a caller that
+ * wants progress, and ends with one result of all of them.
+ *
+ *     first page ──▶ chunk ──▶ client has read it ──▶ next page ──▶ … ──▶ result
+ *                      │                                 │
+ *                      └── no next page, or a limit ──▶ result ◀── the page failed
+ *
+ * Invariants: a page is requested only after its predecessor was read; what was collected is never lost to a later
+ * failure; a result that is not complete says so, and says where it goes on.
+ */
+import type { Call, Handler, Notification, Outcome } from '../../core/call.ts'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { isAnswer } from '../../core/failure.ts'
+import { canonical, isObject } from '../../core/json/json.ts'
+import {
+  itemsAt,
+  type NextPage,
+  type PageArgument,
+  type PageReading,
+  readLaterPage,
+  readPage,
+} from '../../core/judgement/pages.ts'
+import { Payload } from '../../core/payload.ts'
+import { validator } from '../../core/schema/schema.ts'
+import { MAX_TIMER_MS, pause, untilAborted } from '../../core/time/waiting.ts'
+import { CHUNK_KEY, NS, STREAM_KEY, withoutExtension, withoutIdempotencyKey } from '../../protocol/meta-keys.ts'
+import type { Services } from '../feature.ts'
+import { type Checkpoint, sealCheckpoint } from './checkpoint.ts'
+import { documentsOf, mergePages, type Page } from './merge.ts'
+
+export type Deps = Pick<Services, 'servers' | 'identity' | 'features'>
+
+/** Why a collection ended before the last page. */
+type StopReason =
+  | 'max_pages'
+  | 'result_limit'
+  | 'deadline'
+  | 'page_failed'
+  | 'repeated_cursor'
+  | 'empty_page'
+  | 'no_cursor'
+  | 'slow_client'
+  | 'output_schema'
+
+interface Stop {
+  readonly by: StopReason
+  /** Where the rest begins; absent if it cannot be had. */
+  readonly next?: NextPage | undefined
+  /** Why the page failed, in words. */
+  readonly error?: Readonly<Record<string, unknown>> | undefined
+}
+
+interface Options {
+  readonly next: Handler
+  readonly inputs: readonly PageArgument[]
+  readonly maxPages: number
+  /** Where an earlier call ended. */
+  readonly from: Checkpoint | undefined
+  /** Whether the caller requested it, and is told of a result without pages. */
+  readonly isRequested: boolean
+  readonly deps: Deps
+}
+
+/** How much is collected at most, whatever the limit of results, in bytes. */
+const MAX_COLLECTED_BYTES = 100 * 1024 * 1024
+/** What is left of the limit of results for the notice and `_meta`, in bytes; a token may hold a cursor. */
+const RESERVED_BYTES = 4096
+/** The longest cursor that is followed, in characters: it is repeated in every token. */
+const MAX_CURSOR_LENGTH = 16_384
+/** How long before a deadline a collection ends, to return what it has, in milliseconds. */
+const MAX_MARGIN_MS = 1000
+
+/** The collection of one call. */
+export class Collector {
+  /** As the caller made it: tokens belong to its arguments. */
+  readonly #call: Call
+  readonly #options: Options
+  readonly #pages: Page[] = []
+  readonly #seen = new Set<string>()
+  readonly #token: Payload | undefined
+  #startedAt = Date.now()
+  #bytes = 0
+  #sequence: number
+  /** The largest value of progress so far. */
+  #progress = 0
+
+  constructor(call: Call, options: Options) {
+    this.#call = call
+    this.#options = options
+    this.#sequence = options.from?.sequence ?? 0
+    this.#token = call.params.at('_meta')?.at('progressToken')
+  }
+
+  /** The result of all pages; the outcome of the first one if it has no pages. @throws what the first page fails with */
+  async run(): Promise<Outcome> {
+    const { from, next } = this.#options
+    const first = from ? withPage(this.#call, from.next) : this.#call
+    this.#note(argumentsOf(first))
+    const outcome = await next(this.#observed(first))
+    if (outcome.kind !== 'result' || !isAnswer(outcome.result)) return outcome
+    const page = this.#read(outcome.result, argumentsOf(first))
+    if (!page) return this.#options.isRequested ? notCollected(outcome) : outcome
+    this.#add(page)
+    return { kind: 'result', result: await this.#collect(page) }
+  }
+
+  /** Requests the following pages, as long as nothing speaks against it. */
+  async #collect(first: Page): Promise<Payload> {
+    let page = first
+    for (;;) {
+      const { next } = page.reading
+      const stop = this.#stopAfter(page)
+      this.#send({ page, isFinal: stop !== undefined || !next, next: stop ? stop.next : next })
+      if (stop || !next) return this.#result(stop)
+      const late = (await this.#isRead()) ? undefined : ({ by: 'slow_client', next } as const)
+      const following = late ?? (await this.#fetch(next))
+      if ('by' in following) {
+        this.#send({ isFinal: true, next: following.next })
+        return this.#result(following)
+      }
+      page = following
+      this.#add(page)
+    }
+  }
+
+  #add(page: Page): void {
+    this.#pages.push(page)
+    this.#bytes += sizeOf(page.result)
+    this.#call.logFields.set('pages', this.#pages.length)
+  }
+
+  /** Why the page is the last one that is collected, although there are more. */
+  #stopAfter({ document, reading: { path, next, isOpen } }: Page): Stop | undefined {
+    if (!next) return isOpen ? { by: 'no_cursor' } : undefined
+    const text = canonical(next.value)
+    if (text.length > MAX_CURSOR_LENGTH) return { by: 'no_cursor' }
+    if (this.#seen.has(keyOf(next))) return { by: 'repeated_cursor' }
+    if (itemsAt(document.json.value, path).length === 0) return { by: 'empty_page', next }
+    if (this.#pages.length >= this.#options.maxPages) return { by: 'max_pages', next }
+    if (this.#bytes >= this.#limit()) return { by: 'result_limit', next }
+    if (!this.#isWithinSchema(path)) return { by: 'output_schema', next }
+    return this.#timeLeft() <= 0 ? { by: 'deadline', next } : undefined
+  }
+
+  /** The next page, or why it is not there. @throws the reason of the caller's signal */
+  async #fetch(next: NextPage): Promise<Page | Stop> {
+    const { signal } = this.#call
+    signal.throwIfAborted()
+    this.#call.renewTimeout?.()
+    const given = argumentsOf(withPage(this.#call, next))
+    this.#seen.add(keyOf(next))
+    const failed = (failure: Payload | GatewayError): Stop => {
+      const isLate = failure instanceof GatewayError && failure === this.#lateness
+      if (isLate) return { by: 'deadline', next }
+      return { by: 'page_failed', next, error: this.#errorOf(failure) }
+    }
+    try {
+      const outcome = await this.#request(next)
+      signal.throwIfAborted()
+      if (outcome.kind !== 'result') return failed(unfinished())
+      const { result } = outcome
+      if (!isAnswer(result)) return failed(result)
+      const isTooMuch = this.#bytes + sizeOf(result) > this.#limit() || result.meta(TRUNCATED_KEY) !== undefined
+      if (isTooMuch) return { by: 'result_limit', next }
+      return this.#read(result, given) ?? failed(unlike())
+    } catch (error) {
+      signal.throwIfAborted()
+      return failed(asGatewayError(error))
+    }
+  }
+
+  /** Why the time of the whole call is over. */
+  readonly #lateness = new GatewayError('OPERATION_TIMEOUT', 'The time of the call is over.')
+
+  /**
+   * Makes the call of a page. It ends before the deadline of the whole call does, so that what was collected can be
+   * returned.
+   */
+  async #request(next: NextPage): Promise<Outcome> {
+    const { signal, isDetached } = this.#call
+    const controller = new AbortController()
+    const silence = this.#silence()
+    const silent = setTimeout(() => {
+      if (isDetached?.() === true) silent.refresh()
+      else controller.abort(silentServer(silence))
+    }, silence).unref()
+    const over = setTimeout(() => controller.abort(this.#lateness), Math.max(this.#timeLeft(), 1)).unref()
+    try {
+      const call = pageCall(withPage(this.#call, next), {
+        signal: AbortSignal.any([signal, controller.signal]),
+        abort: (reason) => controller.abort(reason),
+        emit: (note) => {
+          silent.refresh()
+          this.#relay(note)
+        },
+      })
+      return await untilAborted(this.#options.next(call), call.signal)
+    } finally {
+      clearTimeout(silent)
+      clearTimeout(over)
+    }
+  }
+
+  /** A page of the result; undefined if the result is none. */
+  #read(result: Payload, given: Readonly<Record<string, unknown>>): Page | undefined {
+    const [first] = this.#pages
+    const { inputs, from } = this.#options
+    for (const document of documentsOf(result)) {
+      const { value } = document.json
+      const reading: PageReading | undefined = first
+        ? readLaterPage(value, first.reading.path, given, inputs)
+        : readPage(value, given, inputs, from !== undefined)
+      const isAlike = !first || first.document.isStructured === document.isStructured
+      if (reading && isAlike) return { result, document, reading }
+    }
+    return undefined
+  }
+
+  /** The call with its notifications watched, and its time counted anew after a person was asked. */
+  #observed(call: Call): Call {
+    const { pauseDeadline } = call
+    return {
+      ...call,
+      emit: (note) => this.#relay(note),
+      ...(pauseDeadline && {
+        pauseDeadline: () => {
+          const resume = pauseDeadline()
+          return () => {
+            resume()
+            this.#startedAt = Date.now()
+          }
+        },
+      }),
+    }
+  }
+
+  /** Passes on what the server says of a page; its progress only if it goes on from what was sent. */
+  #relay(note: Notification): void {
+    const value = note.method === PROGRESS ? note.params?.fields.progress : undefined
+    if (typeof value === 'number') {
+      if (value <= this.#progress && this.#pages.length > 0) return this.#call.renewTimeout?.()
+      this.#progress = Math.max(value, this.#progress)
+    }
+    this.#call.emit(note)
+  }
+
+  /** Sends a page, or only the end, to a caller that wants progress. */
+  #send(chunk: {
+    readonly page?: Page
+    readonly isFinal: boolean
+    readonly next: NextPage | undefined
+  }): void {
+    if (!this.#token) return
+    const { page, isFinal, next } = chunk
+    const sequence = this.#sequence++
+    const token = next && this.#seal(next)
+    const data = Payload.of({ type: 'stream_chunk', sequence, is_final: isFinal }).with({
+      ...(page && { data: page.document.json }),
+      ...(token !== undefined && { checkpoint_token: token }),
+    })
+    this.#progress = Math.max(this.#pages.length, Math.floor(this.#progress) + 1)
+    const params = Payload.of({ progress: this.#progress, message: this.#message(page) }).with({
+      progressToken: this.#token,
+      _meta: Payload.of({}).with({ [CHUNK_KEY]: data }),
+    })
+    this.#call.emit({ method: PROGRESS, params, mustArrive: true })
+  }
+
+  #message(page: Page | undefined): string {
+    const total = `${this.#pages.length} pages, ${this.#items()} items`
+    return page ? total : `${total}, ended`
+  }
+
+  /** Waits until the caller has read what was sent, for as long as the server might be silent. */
+  async #isRead(): Promise<boolean> {
+    const { drained, signal } = this.#call
+    if (!this.#token || !drained) return true
+    this.#call.renewTimeout?.()
+    const done = new AbortController()
+    const patience = Math.min(this.#silence(), Math.max(this.#timeLeft(), 1))
+    const tooLate = pause(patience, AbortSignal.any([done.signal, signal])).then(
+      () => false,
+      () => true,
+    )
+    const isRead = await Promise.race([drained().then(() => true), tooLate])
+    done.abort()
+    signal.throwIfAborted()
+    return isRead
+  }
+
+  #result(stop: Stop | undefined): Payload {
+    const [first, ...others] = this.#pages
+    if (!first) throw new TypeError('a collection has a first page')
+    const merged = others.length === 0 ? first.result : mergePages([first, ...others])
+    if (others.length > 0 && !matchesSchema(merged, this.#call)) return this.#onlyFirst(first)
+    return this.#described(merged, stop, this.#items())
+  }
+
+  /** All pages together are no result of this tool: the first one is. */
+  #onlyFirst(first: Page): Payload {
+    const { next } = first.reading
+    this.#pages.length = 1
+    this.#sequence = (this.#options.from?.sequence ?? 0) + 1
+    return this.#described(first.result, { by: 'output_schema', next }, this.#items())
+  }
+
+  #described(result: Payload, stop: Stop | undefined, items: number): Payload {
+    const token = stop?.next && this.#seal(stop.next)
+    const about = {
+      pages: this.#pages.length,
+      items,
+      complete: stop === undefined,
+      ...(stop && { stopped_by: stop.by }),
+      ...(stop?.error && { failed_page: this.#pages.length + 1, error: stop.error }),
+      ...(token !== undefined && { checkpoint_token: token }),
+    }
+    const described = result.withMeta({ [STREAM_KEY]: about })
+    return stop ? described.withItem('content', { type: 'text', text: this.#notice(stop, items) }) : described
+  }
+
+  /** What a model reads of it. */
+  #notice(stop: Stop, items: number): string {
+    const pages = this.#pages.length
+    const why = stopWords[stop.by].replace('{page}', String(pages + 1))
+    const message = typeof stop.error?.message === 'string' ? `: ${stop.error.message.replace(/[.\s]+$/, '')}` : ''
+    const rest = stop.next
+      ? ` The rest begins with ${stop.next.argument}=${shortened(stop.next.value)}.`
+      : ''
+    return `[Collected by the gateway: ${pages} pages with ${items} items. This is not all: ${why}${message}.${rest}]`
+  }
+
+  #seal(next: NextPage): string {
+    return sealCheckpoint({ next, sequence: this.#sequence }, this.#call, this.#options.deps.identity.seal)
+  }
+
+  /** The error as callers see errors, without what servers must not say. */
+  #errorOf(failure: Payload | GatewayError): Readonly<Record<string, unknown>> {
+    const explained = this.#options.deps.features.explained(failure, this.#call)
+    if (explained) return explained
+    return failure instanceof GatewayError
+      ? failure.data
+      : { code: 'UPSTREAM_ERROR', message: 'The tool reported an error' }
+  }
+
+  #items(): number {
+    return this.#pages.reduce(
+      (sum, { document, reading: { path } }) => sum + itemsAt(document.json.value, path).length,
+      0,
+    )
+  }
+
+  /** Remembers what page the call itself selects. */
+  #note(given: Readonly<Record<string, unknown>>): void {
+    for (const { name } of this.#options.inputs) {
+      if (given[name] !== undefined) this.#seen.add(keyOf({ argument: name, value: given[name] }))
+    }
+  }
+
+  #limit(): number {
+    const { upstream = '' } = this.#call.target
+    const limit = this.#options.deps.servers.resultLimit(upstream)
+    return Math.min(limit, MAX_COLLECTED_BYTES) - RESERVED_BYTES
+  }
+
+  #silence(): number {
+    return early(this.#bounds().silence)
+  }
+
+  /** The time until the call has to end, in milliseconds. */
+  #timeLeft(): number {
+    return Math.min(early(this.#bounds().total) - (Date.now() - this.#startedAt), MAX_TIMER_MS)
+  }
+
+  #bounds(): { readonly silence: number; readonly total: number } {
+    const { upstream = '', name = '' } = this.#call.target
+    return this.#options.deps.servers.callBounds(upstream, name)
+  }
+
+  /** Whether the tool may return more items than there are. */
+  #isWithinSchema(path: readonly string[]): boolean {
+    let schema: unknown = this.#call.tool?.definition.outputSchema
+    for (const name of path) {
+      const properties = isObject(schema) ? schema.properties : undefined
+      schema = isObject(properties) ? properties[name] : undefined
+    }
+    const most = isObject(schema) ? schema.maxItems : undefined
+    return typeof most !== 'number' || this.#items() < most
+  }
+}
+
+const PROGRESS = 'notifications/progress'
+/** Where the gateway says that it shortened a result. */
+const TRUNCATED_KEY = `${NS}/truncated`
+
+const NOT_PAGED = { pages: 1, complete: false, stopped_by: 'not_collectable' }
+
+/** A result for a caller that requested the pages of what has none. */
+export function notCollected(outcome: Outcome): Outcome {
+  if (outcome.kind !== 'result') return outcome
+  return { kind: 'result', result: outcome.result.withMeta({ [STREAM_KEY]: NOT_PAGED }) }
+}
+
+const stopWords: Readonly<Record<StopReason, string>> = {
+  max_pages: 'the limit of pages is reached',
+  result_limit: 'page {page} would exceed the limit of results',
+  deadline: 'the time of the call was nearly over before page {page}',
+  page_failed: 'page {page} failed',
+  repeated_cursor: 'the server named the same page again',
+  empty_page: 'the last page is empty, although the server says that there are more',
+  no_cursor: 'the server says that there are more pages, but not how to request them',
+  slow_client: 'the client did not read the earlier pages in time',
+  output_schema: 'more items would not match the output schema of the tool',
+}
+
+function early(ms: number): number {
+  return ms - Math.min(MAX_MARGIN_MS, ms / 10)
+}
+
+function sizeOf({ text }: Payload): number {
+  return Buffer.byteLength(text)
+}
+
+function keyOf({ argument, value }: NextPage): string {
+  return canonical([argument, value])
+}
+
+function argumentsOf({ params }: Call): Readonly<Record<string, unknown>> {
+  const { arguments: given } = params.fields
+  return isObject(given) ? given : {}
+}
+
+/** The call for another page. */
+function withPage(call: Call, { argument, value }: NextPage): Call {
+  const given = call.params.at('arguments') ?? Payload.of({})
+  return { ...call, params: call.params.with({ arguments: given.with({ [argument]: value }) }) }
+}
+
+/**
+ * The call of a page after the first. Nobody is asked for it, a task of its server is followed to its end, and the key
+ * and the step id of the call, which belong to its arguments, stay with the first page.
+ */
+function pageCall(call: Call, own: Pick<Call, 'signal' | 'abort' | 'emit'>): Call {
+  const { inputResponses: _responses, acceptsTask: _acceptsTask, operation: _operation, ...rest } =
+    withoutIdempotencyKey(withoutExtension(call, 'step_id'))
+  return { ...rest, ...own, requestState: {}, client: { ...call.client, nonInteractive: true } }
+}
+
+function matchesSchema(result: Payload, { tool }: Call): boolean {
+  const schema = tool?.definition.outputSchema
+  const structured = result.member('structuredContent')
+  if (!isObject(schema) || structured === undefined) return true
+  try {
+    return validator(schema)(structured).length === 0
+  } catch {
+    // An unusable schema cannot be enforced.
+    return true
+  }
+}
+
+function shortened(value: unknown): string {
+  const text = JSON.stringify(value) ?? 'null'
+  return text.length <= 500 ? text : `${text.slice(0, 499)}…`
+}
+
+function silentServer(ms: number): GatewayError {
+  return new GatewayError('OPERATION_TIMEOUT', `The server did not respond within ${Math.round(ms / 1000)} s.`)
+}
+
+function unfinished(): GatewayError {
+  return new GatewayError('CONFIRMATION_REQUIRED', 'The page needs an answer of a person.')
+}
+
+function unlike(): GatewayError {
+  return new GatewayError('UPSTREAM_ERROR', 'The page has no items where the first page has them.')
+}
