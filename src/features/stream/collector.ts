@@ -268,7 +268,7 @@ export class Collector {
   }
 
   #message(page: Page | undefined): string {
-    const total = `${this.#pages.length} pages, ${this.#items()} items`
+    const total = `${counted(this.#pages.length, 'page')}, ${counted(this.#items(), 'item')}`
     return page ? total : `${total}, ended`
   }
 
@@ -322,12 +322,13 @@ export class Collector {
   /** What a model reads of it. */
   #notice(stop: Stop, items: number): string {
     const pages = this.#pages.length
+    const collected = `${counted(pages, 'page')} with ${counted(items, 'item')}`
     const why = stopWords[stop.by].replace('{page}', String(pages + 1))
     const message = typeof stop.error?.message === 'string' ? `: ${stop.error.message.replace(/[.\s]+$/, '')}` : ''
     const rest = stop.next
       ? ` The rest begins with ${stop.next.argument}=${shortened(stop.next.value)}.`
       : ''
-    return `[Collected by the gateway: ${pages} pages with ${items} items. This is not all: ${why}${message}.${rest}]`
+    return `[Collected by the gateway: ${collected}. This is not all: ${why}${message}.${rest}]`
   }
 
   #seal(next: NextPage): string {
@@ -411,6 +412,10 @@ const stopWords: Readonly<Record<StopReason, string>> = {
   no_cursor: 'the server says that there are more pages, but not how to request them',
   slow_client: 'the client did not read the earlier pages in time',
   output_schema: 'more items would not match the output schema of the tool',
+}
+
+function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`
 }
 
 function early(ms: number): number {

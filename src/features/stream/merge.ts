@@ -7,7 +7,7 @@
 import { isObject, isSame, readJson } from '../../core/json/json.ts'
 import { isPagingMember, type PageReading } from '../../core/judgement/pages.ts'
 import { Payload } from '../../core/payload.ts'
-import { PROVENANCE_KEY } from '../../protocol/meta-keys.ts'
+import { NS, PROVENANCE_KEY } from '../../protocol/meta-keys.ts'
 
 /** The document of a page: the structured content, or the JSON of a text. */
 export interface PageDocument {
@@ -185,16 +185,21 @@ function mergeClaims(
   const meta = first?.result.at('_meta')
   if (others.length === 0) return meta ? { _meta: meta } : {}
   const lastMeta = last.result.at('_meta')
+  if (!meta && !lastMeta) return {}
   const newer = Object.keys(lastMeta?.fields ?? {}).map((key) => [key, lastMeta?.at(key)])
   const merged = (meta ?? Payload.of({})).with(Object.fromEntries(newer))
+  const masked = pages.reduce((sum, { result }) => sum + Number(result.meta(MASKED_KEY) ?? 0), 0)
+  const counted = masked > 0 ? merged.with({ [MASKED_KEY]: masked }) : merged
   const inMeta = sourcesOf(pages.map(({ result }) => result.meta(PROVENANCE_KEY)))
   const beside = sourcesOf(pages.map(({ result }) => result.member('provenance')))
   return {
-    _meta: inMeta === undefined ? merged : merged.with({ [PROVENANCE_KEY]: inMeta }),
+    _meta: inMeta === undefined ? counted : counted.with({ [PROVENANCE_KEY]: inMeta }),
     ...(beside !== undefined && { provenance: beside }),
   }
 }
 
+/** Where the number of masked values stands. */
+const MASKED_KEY = `${NS}/masked`
 /** The most sources that are named. */
 const MAX_SOURCES = 50
 
