@@ -122,7 +122,7 @@ type Undoing = Inspected['undoing']
 /** The text about one tool, with reasons. */
 export function toolLines(inspected: Inspected | undefined): string[] {
   if (!inspected) return ['  the server lists no tool with this name']
-  const { entry, confirmation, undoing } = inspected
+  const { entry, confirmation, undoing, pages } = inspected
   const { op, risk, idempotent, evidence } = entry.classification
   const scopes = inspected.scopes.map((group) => group.join(' or ')).join(', ')
   const { stop } = confirmation
@@ -138,6 +138,7 @@ export function toolLines(inspected: Inspected | undefined): string[] {
     `  undo         ${undone(undoing)}`,
     ...expressions(undoing.undo).map((line) => `               ${oneLine(line)}`),
     ...reasons([...undoing.why, ...undoing.caveats.map((caveat) => `but: ${caveat}`)]),
+    ...(pages ? [`  pages        ${pagesText(pages)}`] : []),
     `  scopes       ${scopes === '' ? 'none' : scopes} (required if callers authenticate)`,
     `  long calls   ${longCallsText(inspected.longCalls)}`,
   ]
@@ -150,6 +151,7 @@ function toolObject({
   confirmation,
   undoing,
   longCalls,
+  pages,
 }: Inspected): Readonly<Record<string, unknown>> {
   const { op, risk, idempotent, evidence } = entry.classification
   const { when, isOutOfBand, fallback, message, stop, why } = confirmation
@@ -161,6 +163,7 @@ function toolObject({
     evidence,
     confirmation: { when, is_out_of_band: isOutOfBand, fallback, message, stop, why },
     undo: undoing,
+    ...(pages && { pages }),
     scopes,
     long_calls: longCalls && {
       task_after_ms: longCalls.taskAfter,
@@ -196,6 +199,11 @@ export function toolTable(tools: readonly Inspected[]): string[] {
   const all = [['tool', 'risk', 'idempotent', 'confirmation', 'undo'], ...rows]
   const widths = [0, 1, 2, 3].map((at) => Math.max(...all.map((row) => row[at]?.length ?? 0)))
   return all.map((row) => `  ${row.map((cell, at) => cell.padEnd(widths[at] ?? 0)).join('  ')}`.trimEnd())
+}
+
+function pagesText({ arguments: names, when }: NonNullable<Inspected['pages']>): string {
+  const whom = when === 'always' ? 'collected for every caller' : 'collected on request'
+  return `${whom} (by ${names.map(oneLine).join(', ')}), if a result says that there are more`
 }
 
 function reasons(lines: readonly string[]): string[] {

@@ -2,6 +2,7 @@
 import { settingsFor } from '../features/feature.ts'
 import { type Runtime, isUndoDerived } from './runtime.ts'
 import type { Descriptor, LongCalls } from '../core/descriptor.ts'
+import { pageArguments } from '../core/judgement/pages.ts'
 import { type UpstreamSettings, settingOf } from '../core/settings.ts'
 import type { StopAsking } from '../core/remember.ts'
 import { judgeUndo, type UndoJudgement } from '../core/undo/judge-undo.ts'
@@ -10,6 +11,7 @@ import { templateOf } from '../features/confirm/request.ts'
 import { needsConfirmation, ruleOf, type Settings as ConfirmSettings } from '../features/confirm/rules.ts'
 import { longCallsOf, progress } from '../features/progress/progress.ts'
 import { type Requirement, requirementOf } from '../features/permissions/gate.ts'
+import { stream } from '../features/stream/stream.ts'
 
 /** A tool, and how the gateway handles it. */
 export interface Inspected {
@@ -20,6 +22,8 @@ export interface Inspected {
   readonly undoing: UndoJudgement
   /** What becomes of a call that takes long; absent if the gateway does not follow it. */
   readonly longCalls?: LongCalls | undefined
+  /** How its pages are collected; absent if they are not. */
+  readonly pages?: { readonly arguments: readonly string[]; readonly when: 'always' | 'on_request' }
 }
 
 /** Whether confirmation is required before a tool runs. */
@@ -54,7 +58,15 @@ export function inspect(
     undoing: judgeUndo(entry, all, { tools: server.tools, isDerived }),
     longCalls:
       progressSettings === false ? undefined : longCallsOf(progressSettings, entry.name, server.tools),
+    ...pagesOf(entry, settings),
   }
+}
+
+function pagesOf(entry: Descriptor, settings: Runtime['settings']): Pick<Inspected, 'pages'> {
+  const own = settingsFor(stream, settings, entry.upstream)
+  const selecting = own && entry.classification.op === 'read' ? pageArguments(entry.definition) : []
+  if (!own || selecting.length === 0) return {}
+  return { pages: { arguments: selecting.map(({ name }) => name), when: own.collect ? 'always' : 'on_request' } }
 }
 
 function confirmationOf(

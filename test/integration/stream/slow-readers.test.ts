@@ -1,0 +1,98 @@
+import { setTimeout as wait } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { open, type OpenReply, usual } from '../../support/client/raw.ts'
+import { until } from '../../support/condition.ts'
+import { modern, sessionFront } from '../../support/fronts.ts'
+import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
+import { pagingServer } from '../../support/paging-server.ts'
+import type { HeaderMap } from '../../support/server/journal.ts'
+import { isObject, type Json, objectAt, parse } from '../../support/server/json.ts'
+
+const STREAM = 'dev.gatehouse/stream'
+const CHUNK = 'dev.gatehouse/chunk'
+const PAGES = 100
+/** Together, the pages are far larger than what sockets hold. */
+const PAGE_BYTES = 300_000
+
+let server: Awaited<ReturnType<typeof pagingServer>>
+let gateway: GatewayProcess
+beforeAll(async () => {
+  server = await pagingServer(PAGE_BYTES)
+  gateway = await startGatewayProcess({
+    store: 'memory',
+    limits: { result: '100MB' },
+    features: { stream: { max_pages: PAGES } },
+    upstreams: { pages: { url: server.url, revision: '2025-11-25', transport: 'streamable' } },
+  })
+})
+afterAll(async () => {
+  await gateway.close()
+  await server.close()
+})
+
+const params = { name: 'list_large', arguments: {}, _meta: { [STREAM]: true, progressToken: 'p' } }
+
+async function calling(message: Json, headers: HeaderMap): Promise<OpenReply> {
+  return open(gateway.url, { method: 'POST', headers: { ...usual, ...headers }, body: JSON.stringify(message) })
+}
+
+/** The number of pages that were requested, once it stays the same. */
+async function settledCalls(): Promise<number> {
+  let before = -1
+  return until(async () => {
+    const now = server.calls().length
+    const isSettled = now === before && now > 0
+    before = now
+    await wait(300)
+    return isSettled && now
+  }, 'the collection to wait')
+}
+
+/** Every chunk, and the result, of a stream that is read to its end. */
+async function read(reply: OpenReply): Promise<{ chunks: Json[]; result: Json }> {
+  const chunks: Json[] = []
+  let result: Json = {}
+  for await (const { data } of reply.events()) {
+    const message = data === '' ? undefined : parse(data)
+    if (!isObject(message)) continue
+    const chunk = objectAt(objectAt(message, 'params'), '_meta')[CHUNK]
+    if (isObject(chunk)) chunks.push(chunk)
+    if (message['result'] !== undefined) result = objectAt(message, 'result')
+  }
+  return { chunks, result }
+}
+
+describe.each(['2026-07-28', '2025-11-25'])('a client of %s that reads slowly', (revision) => {
+  async function reach(): Promise<OpenReply> {
+    if (revision === '2026-07-28') {
+      const { message, headers } = modern('tools/call', params)
+      return calling(message, headers)
+    }
+    const { session } = await sessionFront(gateway.url)
+    return calling({ jsonrpc: '2.0', id: 7, method: 'tools/call', params }, session)
+  }
+
+  it('holds up the requests to the server, and loses no chunk of all that follow', async () => {
+    const start = server.calls().length
+    const reply = await reach()
+    const requested = (await settledCalls()) - start
+    expect(requested).toBeGreaterThan(0)
+    expect(requested).toBeLessThan(PAGES / 2)
+    const { chunks, result } = await read(reply)
+    expect(chunks.map(({ sequence }) => sequence)).toEqual(Array.from({ length: PAGES }, (_each, index) => index))
+    expect(chunks.at(-1)).toMatchObject({ is_final: true })
+    expect(objectAt(objectAt(result, '_meta'), STREAM)).toEqual({ pages: PAGES, items: PAGES, complete: true })
+    expect(server.calls().length - start).toBe(PAGES)
+  })
+
+  it('and leaves ends the collection, if leaving cancels the call', async () => {
+    const start = server.calls().length
+    const reply = await reach()
+    await settledCalls()
+    reply.destroy()
+    const requested = (await settledCalls()) - start
+    expect(requested).toBeLessThan(PAGES)
+    await wait(500)
+    expect(server.calls().length - start).toBe(requested)
+  })
+})
