@@ -66,7 +66,9 @@ function pagesOf(entry: Descriptor, settings: Runtime['settings']): Pick<Inspect
   const own = settingsFor(stream, settings, entry.upstream)
   const selecting = own && entry.classification.op === 'read' ? pageArguments(entry.definition) : []
   if (!own || selecting.length === 0) return {}
-  return { pages: { arguments: selecting.map(({ name }) => name), when: own.collect ? 'always' : 'on_request' } }
+  return {
+    pages: { arguments: selecting.map(({ name }) => name), when: own.collect ? 'always' : 'on_request' },
+  }
 }
 
 function confirmationOf(

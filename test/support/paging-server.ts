@@ -1,6 +1,5 @@
 import { scriptedServer, type ScriptedServer } from './scripted-server.ts'
-import type { Json } from './server/json.ts'
-import { objectAt } from './server/json.ts'
+import { type Json, objectAt } from './server/json.ts'
 
 /** How many pages the tools have, and how many items each has. */
 export const PAGES = 5
@@ -40,7 +39,10 @@ const inputSchema = {
 const outputSchema = {
   type: 'object',
   required: ['items'],
-  properties: { items: { type: 'array', items: { type: 'object' } }, nextCursor: { type: ['string', 'null'] } },
+  properties: {
+    items: { type: 'array', items: { type: 'object' } },
+    nextCursor: { type: ['string', 'null'] },
+  },
 }
 const annotations = { readOnlyHint: true }
 

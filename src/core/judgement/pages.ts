@@ -86,7 +86,9 @@ export function pageArguments({ inputSchema }: Fields): readonly PageArgument[] 
   const kinds = ['cursor', 'number', 'offset'] as const
   return kinds.flatMap((kind) =>
     Object.entries(properties).flatMap(([name, schema]): PageArgument[] =>
-      argumentNames[kind].has(joined(name)) && isObject(schema) && !isTime(schema) ? [{ name, kind, schema }] : [],
+      argumentNames[kind].has(joined(name)) && isObject(schema) && !isTime(schema)
+        ? [{ name, kind, schema }]
+        : [],
     ),
   )
 }
@@ -95,7 +97,10 @@ export function pageArguments({ inputSchema }: Fields): readonly PageArgument[] 
 function isTime({ format, description }: Fields): boolean {
   if (format === 'date' || format === 'date-time' || format === 'time') return true
   if (typeof description !== 'string') return false
-  return /\b(?:dates?|times?|timestamps?|iso.?8601|since)\b/i.test(description) && !/cursor|page/i.test(description)
+  return (
+    /\b(?:dates?|times?|timestamps?|iso.?8601|since)\b/i.test(description) &&
+    !/cursor|page/i.test(description)
+  )
 }
 
 /** Whether a declared output has a cursor, or says whether there are more pages. */
@@ -148,7 +153,8 @@ function reading(path: readonly string[], statement: Statement, position: Positi
   const next = nextOf(statement, position)
   if (next) return { path, next }
   const isSaid = [cursor, nextNumber, nextOffset].some((each) => each !== undefined)
-  const isOpen = hasMore === true || isSaid || (current !== undefined && total !== undefined && current < total)
+  const isOpen =
+    hasMore === true || isSaid || (current !== undefined && total !== undefined && current < total)
   return isOpen ? { path, isOpen } : { path }
 }
 
@@ -216,7 +222,9 @@ function statementIn(object: Fields, path: readonly string[]): Statement {
   const more = flag(moreNames)
   const isLast = flag(lastNames)
   const [current, total] = [number(currentNames), number(totalNames)]
-  const isNamed = [...cursorNames, ...nextNumberNames, ...nextOffsetNames].some((name) => isSaidBy(members, name))
+  const isNamed = [...cursorNames, ...nextNumberNames, ...nextOffsetNames].some((name) =>
+    isSaidBy(members, name),
+  )
   const hasMore = more ?? (isLast === undefined ? undefined : !isLast)
   const isMade = isNamed || hasMore !== undefined || (current !== undefined && total !== undefined)
   return {
@@ -298,7 +306,9 @@ function asTyped(value: unknown, { type }: Fields): unknown {
 }
 
 /** Names of lists that are the subject of a result, the clearest first. */
-const itemNames = [...named('items results data records entries nodes edges values rows elements objects list hits')]
+const itemNames = [
+  ...named('items results data records entries nodes edges values rows elements objects list hits'),
+]
 
 /**
  * The path of the items: of the arrays next to the statement, or else of those in the members around it, the only one,

@@ -7,7 +7,13 @@ import {
   type Front,
   type Section,
 } from '../model/description.ts'
-import { isCollectable, pagingArguments, scopesOf, endpointsOf, type ScopeDescription } from '../model/facts.ts'
+import {
+  isCollectable,
+  pagingArguments,
+  scopesOf,
+  endpointsOf,
+  type ScopeDescription,
+} from '../model/facts.ts'
 import {
   code,
   firstListed,

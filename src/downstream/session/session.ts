@@ -372,7 +372,7 @@ export class ClientSession {
   /** Forwards the request, and converts the response to the revision of the client. */
   #answer(request: JsonRpcRequest, reply: ResponseSink, controller: AbortController): Promise<string> {
     const revision = this.#revision ?? latestLegacy
-    const pace = new ProgressThrottle((note) => 
+    const pace = new ProgressThrottle((note) =>
       isReported(note, revision, (message, mustArrive) => reply.emit(message, mustArrive)),
     )
     const { requestId, principal, trace, gatewayMetadata } = reply

@@ -279,7 +279,12 @@ export class OperationEngine {
           if (isEnded(before) || before.owner !== id) return undefined
           const { request, input: _input, ...rest } = before
           const fields = endFields(end, call)
-          return { ...rest, ...keptRequest(request, fields.result), ...fields, expiresAt: expiryOf(before, keep) }
+          return {
+            ...rest,
+            ...keptRequest(request, fields.result),
+            ...fields,
+            expiresAt: expiryOf(before, keep),
+          }
         })
       } catch (error) {
         this.#deps.log.warn('operation.unrecorded', { error: asGatewayError(error).message })

@@ -24,7 +24,13 @@ import {
 import { Payload } from '../../core/payload.ts'
 import { validator } from '../../core/schema/schema.ts'
 import { MAX_TIMER_MS, pause, untilAborted } from '../../core/time/waiting.ts'
-import { CHUNK_KEY, NS, STREAM_KEY, withoutExtension, withoutIdempotencyKey } from '../../protocol/meta-keys.ts'
+import {
+  CHUNK_KEY,
+  NS,
+  STREAM_KEY,
+  withoutExtension,
+  withoutIdempotencyKey,
+} from '../../protocol/meta-keys.ts'
 import type { Services } from '../feature.ts'
 import { type Checkpoint, sealCheckpoint } from './checkpoint.ts'
 import { documentsOf, mergePages, type Page } from './merge.ts'
@@ -161,7 +167,8 @@ export class Collector {
       if (outcome.kind !== 'result') return failed(unfinished())
       const { result } = outcome
       if (!isAnswer(result)) return failed(result)
-      const isTooMuch = this.#bytes + sizeOf(result) > this.#limit() || result.meta(TRUNCATED_KEY) !== undefined
+      const isTooMuch =
+        this.#bytes + sizeOf(result) > this.#limit() || result.meta(TRUNCATED_KEY) !== undefined
       if (isTooMuch) return { by: 'result_limit', next }
       return this.#read(result, given) ?? failed(unlike())
     } catch (error) {
@@ -324,10 +331,9 @@ export class Collector {
     const pages = this.#pages.length
     const collected = `${counted(pages, 'page')} with ${counted(items, 'item')}`
     const why = stopWords[stop.by].replace('{page}', String(pages + 1))
-    const message = typeof stop.error?.message === 'string' ? `: ${stop.error.message.replace(/[.\s]+$/, '')}` : ''
-    const rest = stop.next
-      ? ` The rest begins with ${stop.next.argument}=${shortened(stop.next.value)}.`
-      : ''
+    const message =
+      typeof stop.error?.message === 'string' ? `: ${stop.error.message.replace(/[.\s]+$/, '')}` : ''
+    const rest = stop.next ? ` The rest begins with ${stop.next.argument}=${shortened(stop.next.value)}.` : ''
     return `[Collected by the gateway: ${collected}. This is not all: ${why}${message}.${rest}]`
   }
 
@@ -446,8 +452,12 @@ function withPage(call: Call, { argument, value }: NextPage): Call {
  * and the step id of the call, which belong to its arguments, stay with the first page.
  */
 function pageCall(call: Call, own: Pick<Call, 'signal' | 'abort' | 'emit'>): Call {
-  const { inputResponses: _responses, acceptsTask: _acceptsTask, operation: _operation, ...rest } =
-    withoutIdempotencyKey(withoutExtension(call, 'step_id'))
+  const {
+    inputResponses: _responses,
+    acceptsTask: _acceptsTask,
+    operation: _operation,
+    ...rest
+  } = withoutIdempotencyKey(withoutExtension(call, 'step_id'))
   return { ...rest, ...own, requestState: {}, client: { ...call.client, nonInteractive: true } }
 }
 
@@ -469,7 +479,10 @@ function shortened(value: unknown): string {
 }
 
 function silentServer(ms: number): GatewayError {
-  return new GatewayError('OPERATION_TIMEOUT', `The server did not respond within ${Math.round(ms / 1000)} s.`)
+  return new GatewayError(
+    'OPERATION_TIMEOUT',
+    `The server did not respond within ${Math.round(ms / 1000)} s.`,
+  )
 }
 
 function unfinished(): GatewayError {

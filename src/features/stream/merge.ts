@@ -31,7 +31,9 @@ export function documentsOf(result: Payload): readonly PageDocument[] {
   const blocks = result.at('content')?.items ?? []
   const texts = blocks.flatMap(({ fields: { type, text } }, textIndex) => {
     const value = type === 'text' && typeof text === 'string' ? readJson(text) : undefined
-    return isObject(value) ? [{ json: Payload.text(String(text), value), isStructured: false, textIndex }] : []
+    return isObject(value)
+      ? [{ json: Payload.text(String(text), value), isStructured: false, textIndex }]
+      : []
   })
   if (!structured || !isObject(structured.value)) return texts
   const same = texts.find(({ json }) => isSame(json.value, structured.value))
@@ -138,7 +140,8 @@ function mergedLists(parents: readonly Payload[], items: string | undefined): Re
   return lists
 }
 
-const countNames = 'count returned returned_count result_count num_results number_of_results items_count length'
+const countNames =
+  'count returned returned_count result_count num_results number_of_results items_count length'
 const counts: ReadonlySet<string> = new Set(countNames.split(' '))
 
 /** Numbers of items that belong to a page, for all pages together. */
@@ -186,7 +189,7 @@ function mergeClaims(
   if (others.length === 0) return meta ? { _meta: meta } : {}
   const lastMeta = last.result.at('_meta')
   if (!meta && !lastMeta) return {}
-  const newer = Object.keys(lastMeta?.fields ?? {}).map((key) => [key, lastMeta?.at(key)])
+  const newer = Object.keys(lastMeta?.fields ?? {}).map((key) => [key, lastMeta?.at(key)] as const)
   const merged = (meta ?? Payload.of({})).with(Object.fromEntries(newer))
   const masked = pages.reduce((sum, { result }) => sum + Number(result.meta(MASKED_KEY) ?? 0), 0)
   const counted = masked > 0 ? merged.with({ [MASKED_KEY]: masked }) : merged

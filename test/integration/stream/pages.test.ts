@@ -8,7 +8,12 @@ import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { CallToolResultSchema } from '@modelcontextprotocol/sdk/types.js'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { type GatewayProcess, gatewayProgram, runCommand, startGatewayProcess } from '../../support/gateway-process.ts'
+import {
+  type GatewayProcess,
+  gatewayProgram,
+  runCommand,
+  startGatewayProcess,
+} from '../../support/gateway-process.ts'
 import { configFile } from '../../support/gateway-with.ts'
 import { idsOf, PAGES, pagingServer } from '../../support/paging-server.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'
@@ -51,7 +56,9 @@ function second(mode: 'legacy' | { readonly pin: string }): (way: Way) => Promis
   return async (way) => {
     const client = new ModernClient({ name: 'peer', version: '1.0.0' }, { versionNegotiation: { mode } })
     await client.connect(
-      'url' in way ? new ModernHttp(new URL(way.url)) : new ModernStdio({ ...commandOf(way.command), stderr: 'ignore' }),
+      'url' in way
+        ? new ModernHttp(new URL(way.url))
+        : new ModernStdio({ ...commandOf(way.command), stderr: 'ignore' }),
     )
     await client.listTools()
     return {
@@ -81,7 +88,10 @@ beforeAll(async () => {
   served = {
     store: 'memory',
     features: { mask: { rules: [{ path: '$.items[*].mail' }] } },
-    upstreams: { pages: upstream, all: { ...upstream, features: { stream: { collect: 'on', max_pages: 3 } } } },
+    upstreams: {
+      pages: upstream,
+      all: { ...upstream, features: { stream: { collect: 'on', max_pages: 3 } } },
+    },
   }
   gateway = await startGatewayProcess(served)
   config = await configFile({ ...served, upstreams: { pages: upstream } })
@@ -158,7 +168,10 @@ describe.each([
     const replayed = await client.call('resume_operation', { operation_id: id })
     expect(idsIn(replayed)).toEqual(idsOf())
     const forged = await client.call('resume_operation', { operation_id: id, checkpoint_token: 'forged' })
-    expect(forged).toMatchObject({ isError: true, content: [{ text: expect.stringContaining('Checkpoint not found') }] })
+    expect(forged).toMatchObject({
+      isError: true,
+      content: [{ text: expect.stringContaining('Checkpoint not found') }],
+    })
   })
 
   it('gets what there is if a page fails, and the reason', async () => {
@@ -196,7 +209,12 @@ describe('pages of a server', () => {
 
   it('are masked, in chunks and in the result', async () => {
     const said: unknown[] = []
-    const result = await client.call('list_items', { mail: true }, { [STREAM]: true }, (each) => void said.push(each))
+    const result = await client.call(
+      'list_items',
+      { mail: true },
+      { [STREAM]: true },
+      (each) => void said.push(each),
+    )
     expect(idsIn(result)).toEqual(idsOf())
     expect(JSON.stringify([result, said])).not.toContain('@example.com')
   })
@@ -204,7 +222,11 @@ describe('pages of a server', () => {
   it('are collected for everyone where the settings of the server say so, up to its limit', async () => {
     const result = await everywhere.call('list_items', {})
     expect(idsIn(result)).toEqual(idsOf(0, 3))
-    expect(about(result)).toMatchObject({ pages: 3, stopped_by: 'max_pages', checkpoint_token: expect.any(String) })
+    expect(about(result)).toMatchObject({
+      pages: 3,
+      stopped_by: 'max_pages',
+      checkpoint_token: expect.any(String),
+    })
     expect(idsIn(await client.call('list_items', {}))).toEqual(idsOf(0, 1))
   })
 
@@ -224,8 +246,16 @@ describe('pages of a server', () => {
 
   it('are part of what explain prints of a tool that reads', async () => {
     const { stdout } = await runCommand(['explain', 'pages', 'list_items', '--config', config.path])
-    expect(stdout).toMatch(/^ {2}pages +collected on request \(by cursor\), if a result says that there are more$/m)
-    const { stdout: deleting } = await runCommand(['explain', 'pages', 'delete_items', '--config', config.path])
+    expect(stdout).toMatch(
+      /^ {2}pages +collected on request \(by cursor\), if a result says that there are more$/m,
+    )
+    const { stdout: deleting } = await runCommand([
+      'explain',
+      'pages',
+      'delete_items',
+      '--config',
+      config.path,
+    ])
     expect(deleting).not.toContain('collected on request')
   })
 })

@@ -33,7 +33,11 @@ afterAll(async () => {
 const params = { name: 'list_large', arguments: {}, _meta: { [STREAM]: true, progressToken: 'p' } }
 
 async function calling(message: Json, headers: HeaderMap): Promise<OpenReply> {
-  return open(gateway.url, { method: 'POST', headers: { ...usual, ...headers }, body: JSON.stringify(message) })
+  return open(gateway.url, {
+    method: 'POST',
+    headers: { ...usual, ...headers },
+    body: JSON.stringify(message),
+  })
 }
 
 /** The number of pages that were requested, once it stays the same. */
@@ -53,7 +57,7 @@ async function read(reply: OpenReply): Promise<{ chunks: Json[]; result: Json }>
   const chunks: Json[] = []
   let result: Json = {}
   for await (const { data } of reply.events()) {
-    const message = data === '' ? undefined : parse(data)
+    const message = data === undefined || data === '' ? undefined : parse(data)
     if (!isObject(message)) continue
     const chunk = objectAt(objectAt(message, 'params'), '_meta')[CHUNK]
     if (isObject(chunk)) chunks.push(chunk)
@@ -79,9 +83,15 @@ describe.each(['2026-07-28', '2025-11-25'])('a client of %s that reads slowly', 
     expect(requested).toBeGreaterThan(0)
     expect(requested).toBeLessThan(PAGES / 2)
     const { chunks, result } = await read(reply)
-    expect(chunks.map(({ sequence }) => sequence)).toEqual(Array.from({ length: PAGES }, (_each, index) => index))
+    expect(chunks.map(({ sequence }) => sequence)).toEqual(
+      Array.from({ length: PAGES }, (_each, index) => index),
+    )
     expect(chunks.at(-1)).toMatchObject({ is_final: true })
-    expect(objectAt(objectAt(result, '_meta'), STREAM)).toEqual({ pages: PAGES, items: PAGES, complete: true })
+    expect(objectAt(objectAt(result, '_meta'), STREAM)).toEqual({
+      pages: PAGES,
+      items: PAGES,
+      complete: true,
+    })
     expect(server.calls().length - start).toBe(PAGES)
   })
 

@@ -60,21 +60,45 @@ describe('the next page', () => {
   it.each<[string, Json, unknown, Json, unknown]>([
     ['nextCursor', { cursor: text }, { items, nextCursor: 'b' }, {}, 'b'],
     ['next_page_token', { page_token: text }, { files: items, next_page_token: 'b' }, {}, 'b'],
-    ['response_metadata', { cursor: text }, { messages: items, has_more: true, response_metadata: { next_cursor: 'b' } }, {}, 'b'],
-    ['pageInfo', { after: text }, { issues: { nodes: items, pageInfo: { hasNextPage: true, endCursor: 'b' } } }, {}, 'b'],
-    ['page_info', { after: text }, { nodes: items, page_info: { has_next_page: true, end_cursor: 'b' } }, {}, 'b'],
+    [
+      'response_metadata',
+      { cursor: text },
+      { messages: items, has_more: true, response_metadata: { next_cursor: 'b' } },
+      {},
+      'b',
+    ],
+    [
+      'pageInfo',
+      { after: text },
+      { issues: { nodes: items, pageInfo: { hasNextPage: true, endCursor: 'b' } } },
+      {},
+      'b',
+    ],
+    [
+      'page_info',
+      { after: text },
+      { nodes: items, page_info: { has_next_page: true, end_cursor: 'b' } },
+      {},
+      'b',
+    ],
     ['paging.next.after', { after: text }, { results: items, paging: { next: { after: 'b' } } }, {}, 'b'],
     ['a cursor that is a number', { cursor: text }, { items, next_cursor: 7 }, {}, '7'],
     ['a number as text', { cursor: whole }, { items, next_cursor: '7' }, {}, 7],
     ['next_page', { page: whole }, { items, next_page: 3 }, { page: 2 }, 3],
     ['has_more', { page: whole }, { items, has_more: true }, { page: 2 }, 3],
     ['has_more on the first page', { page: whole }, { items, has_more: true }, {}, 2],
-    ['has_more with a default', { page: { type: 'integer', minimum: 0, default: 0 } }, { items, has_more: true }, {}, 1],
+    [
+      'has_more with a default',
+      { page: { type: 'integer', minimum: 0, default: 0 } },
+      { items, has_more: true },
+      {},
+      1,
+    ],
     ['total_pages', { page: whole }, { items, page: 2, total_pages: 3 }, {}, 3],
     ['is_last', { page: whole }, { values: items, is_last: false }, { page: 1 }, 2],
     ['next_offset', { offset: whole }, { items, next_offset: 20 }, {}, 20],
     ['an offset and has_more', { offset: whole }, { items, has_more: true }, { offset: 4 }, 6],
-  ])('%s says what it is', (_name, properties, value, given, expected) => {
+  ])('%s says what it is', (...[, properties, value, given, expected]) => {
     const [argument] = Object.keys(properties)
     expect(read(properties, value, given)?.next).toEqual({ argument, value: expected })
   })
@@ -83,7 +107,11 @@ describe('the next page', () => {
     ['no cursor', { cursor: text }, { items }],
     ['null', { cursor: text }, { items, nextCursor: null }],
     ['an empty cursor', { cursor: text }, { items, next_cursor: '' }],
-    ['an end cursor without a next page', { after: text }, { nodes: items, pageInfo: { hasNextPage: false, endCursor: 'b' } }],
+    [
+      'an end cursor without a next page',
+      { after: text },
+      { nodes: items, pageInfo: { hasNextPage: false, endCursor: 'b' } },
+    ],
     ['has_more: false', { page: whole }, { items, has_more: false }],
     ['the last page number', { page: whole }, { items, page: 3, total_pages: 3 }],
     ['next_page: null', { page: whole }, { items, next_page: null }],
@@ -102,11 +130,15 @@ describe('the next page', () => {
   it('more pages without a way to request them are said to be open', () => {
     expect(read({ cursor: text }, { data: items, has_more: true })).toEqual({ path: ['data'], isOpen: true })
     expect(read({ page: whole }, { items, nextCursor: 'b' })).toEqual({ path: ['items'], isOpen: true })
-    expect(read({ page: { type: 'integer', minimum: 0 } }, { items, has_more: true })).toMatchObject({ isOpen: true })
-    expect(read({ page: whole }, { items, next_page: 'https://example.com/?page=2' })).toMatchObject({ isOpen: true })
+    expect(read({ page: { type: 'integer', minimum: 0 } }, { items, has_more: true })).toMatchObject({
+      isOpen: true,
+    })
+    expect(read({ page: whole }, { items, next_page: 'https://example.com/?page=2' })).toMatchObject({
+      isOpen: true,
+    })
   })
 
-  it('it is not read from the items, nor from lists', () => {
+  it('is not read from the items, nor from lists', () => {
     const edges = [{ node: {}, cursor: 'x' }]
     expect(read({ after: text }, { edges, pageInfo: { hasNextPage: false } })?.next).toBeUndefined()
   })
@@ -142,7 +174,9 @@ describe('whether a tool returns pages', () => {
   it('its output schema says so, at any place near the root', () => {
     const output = (properties: Json) => declaresPages({ outputSchema: { type: 'object', properties } })
     expect(output({ items: {}, nextCursor: text })).toBe(true)
-    expect(output({ issues: { type: 'object', properties: { pageInfo: { properties: { hasNextPage: {} } } } } })).toBe(true)
+    expect(
+      output({ issues: { type: 'object', properties: { pageInfo: { properties: { hasNextPage: {} } } } } }),
+    ).toBe(true)
     expect(output({ items: {}, total: whole })).toBe(false)
     expect(declaresPages({})).toBe(false)
   })

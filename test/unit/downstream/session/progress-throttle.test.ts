@@ -57,6 +57,15 @@ describe('progress notifications of a call', () => {
     expect(steps()).toHaveLength(10)
   })
 
+  it('progress that must arrive is never dropped or delayed, and pending progress does not follow it', () => {
+    const { pace, steps } = paced()
+    for (let value = 1; value <= 50; value++) pace.emit(step(value))
+    for (let value = 51; value <= 90; value++) pace.emit({ ...step(value), mustArrive: true })
+    expect(steps().slice(10)).toEqual(Array.from({ length: 40 }, (_each, index) => 51 + index))
+    vi.advanceTimersByTime(10_000)
+    expect(steps()).toHaveLength(50)
+  })
+
   it('other notifications are not delayed', () => {
     const { pace, steps } = paced()
     for (let value = 1; value <= 30; value++) pace.emit(step(value))

@@ -57,6 +57,43 @@ const happening = fc.oneof(
   fc.record({ kind: fc.constant('beat'), value: fc.constant(0) }),
 )
 
+describe('a part of the result', () => {
+  const chunk = { type: 'stream_chunk', sequence: 0, is_final: false }
+  const part = (progress: number) => ({
+    method: METHOD,
+    params: Payload.of({ progressToken: 'tok', progress, _meta: { 'dev.gatehouse/chunk': chunk } }),
+    mustArrive: true as const,
+  })
+
+  it('names the operation, and is marked as one that must arrive', () => {
+    const { notes, emitted } = notesOf()
+    notes.relay(part(1), START)
+    expect(emitted).toHaveLength(1)
+    expect(emitted[0]?.mustArrive).toBe(true)
+    expect(emitted[0]?.params?.meta('dev.gatehouse/chunk')).toEqual({ ...chunk, operation_id: 'op1' })
+    expect(objectOf(emitted[0])).toMatchObject({ type: 'progress', operation_id: 'op1' })
+  })
+
+  it('names none where there is none', () => {
+    const { notes, emitted } = notesOf({ id: undefined })
+    notes.relay(part(1), START)
+    expect(emitted[0]?.params?.meta('dev.gatehouse/chunk')).toEqual(chunk)
+  })
+
+  it('is never swallowed, whatever the server said before, and its value grows', () => {
+    const { notes, emitted, say } = notesOf()
+    say({ progress: 50 })
+    notes.relay(part(1), START)
+    notes.relay(part(2), START)
+    say({ progress: 40 })
+    say({ progress: 60 })
+    const values = emitted.map(progressOf)
+    expect(values).toHaveLength(4)
+    expect(values).toEqual(values.toSorted((one, other) => one - other))
+    expect(new Set(values).size).toBe(4)
+  })
+})
+
 describe('the values of progress', () => {
   it('only grow, and none of the server is swallowed unless it is no larger than its own last one', () => {
     fc.assert(

@@ -38,7 +38,7 @@ export function paged(pageOf: PageOf) {
     const cursor = isObject(given) && given['cursor'] !== undefined ? String(given['cursor']) : undefined
     const page = await pageOf(cursor, call)
     if (typeof page['kind'] === 'string') return page as unknown as Outcome
-    return { kind: 'result', result: Payload.text(JSON.stringify(resultOf(page as Json))) }
+    return { kind: 'result', result: Payload.text(JSON.stringify(resultOf(page))) }
   }
   return { server, calls, cursors: () => calls.map(({ params }) => cursorIn(params)) }
 }
@@ -102,7 +102,9 @@ export function about(outcome: Outcome): Collected {
 /** The ids of the items in a result. */
 export function idsIn(outcome: Outcome): unknown[] {
   if (outcome.kind !== 'result') throw new TypeError(`it is no result: ${outcome.kind}`)
-  const { structuredContent } = JSON.parse(outcome.result.text) as { structuredContent: { items: { id: number }[] } }
+  const { structuredContent } = JSON.parse(outcome.result.text) as {
+    structuredContent: { items: { id: number }[] }
+  }
   return structuredContent.items.map(({ id }) => id)
 }
 

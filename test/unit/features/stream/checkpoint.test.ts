@@ -1,7 +1,17 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { createSeal } from '../../../../src/core/seal.ts'
-import type { Json } from '../../../support/server/json.ts'
-import { about, collecting, idsIn, listener, paged, pagesTo, range, refusalOf, STREAM, tool } from './bench.ts'
+import {
+  about,
+  collecting,
+  idsIn,
+  listener,
+  paged,
+  pagesTo,
+  range,
+  refusalOf,
+  STREAM,
+  tool,
+} from './bench.ts'
 
 afterEach(() => void vi.useRealTimers())
 
@@ -64,17 +74,60 @@ describe('a checkpoint token', () => {
     expect(Buffer.from(one, 'base64url').toString('latin1')).not.toContain('cursor')
   })
 
-  const foreign = createSeal(Date.now).close({ tool: 't', argument: 'cursor', cursor: '2', sequence: 2 }, { purpose: 'checkpoint', binding: '["alice","one"]' }, 0)
+  const foreign = createSeal(Date.now).close(
+    { tool: 't', argument: 'cursor', cursor: '2', sequence: 2 },
+    { purpose: 'checkpoint', binding: '["alice","one"]' },
+    0,
+  )
 
   it.each<[string, (make: ReturnType<typeof collecting>, token: string) => Promise<unknown>]>([
-    ['another caller', (make, token) => make({ [STREAM]: { checkpoint_token: token } }, { principal: { id: 'bob' } }, query)],
-    ['other arguments', (make, token) => make({ [STREAM]: { checkpoint_token: token } }, alice, { query: 'r' })],
-    ['more arguments', (make, token) => make({ [STREAM]: { checkpoint_token: token } }, alice, { ...query, limit: 1 })],
-    ['another server', (make, token) => make({ [STREAM]: { checkpoint_token: token } }, { ...alice, target: { method: 'tools/call', upstream: 'two', name: 't' } }, query)],
-    ['another tool', (make, token) => make({ [STREAM]: { checkpoint_token: token } }, { ...alice, target: { method: 'tools/call', upstream: 'one', name: 'u' } }, query)],
-    ['a tool without pages', (_make, token) => collecting({ server: paged(pagesTo(5)).server, entry: tool({ query: {} }) })({ [STREAM]: { checkpoint_token: token } }, alice, query)],
-    ['a changed token', (make, token) => make({ [STREAM]: { checkpoint_token: `${token.slice(0, -2)}AA` } }, alice, query)],
-    ['a part of it', (make, token) => make({ [STREAM]: { checkpoint_token: token.slice(0, 40) } }, alice, query)],
+    [
+      'another caller',
+      (make, token) => make({ [STREAM]: { checkpoint_token: token } }, { principal: { id: 'bob' } }, query),
+    ],
+    [
+      'other arguments',
+      (make, token) => make({ [STREAM]: { checkpoint_token: token } }, alice, { query: 'r' }),
+    ],
+    [
+      'more arguments',
+      (make, token) => make({ [STREAM]: { checkpoint_token: token } }, alice, { ...query, limit: 1 }),
+    ],
+    [
+      'another server',
+      (make, token) =>
+        make(
+          { [STREAM]: { checkpoint_token: token } },
+          { ...alice, target: { method: 'tools/call', upstream: 'two', name: 't' } },
+          query,
+        ),
+    ],
+    [
+      'another tool',
+      (make, token) =>
+        make(
+          { [STREAM]: { checkpoint_token: token } },
+          { ...alice, target: { method: 'tools/call', upstream: 'one', name: 'u' } },
+          query,
+        ),
+    ],
+    [
+      'a tool without pages',
+      (_make, token) =>
+        collecting({ server: paged(pagesTo(5)).server, entry: tool({ query: {} }) })(
+          { [STREAM]: { checkpoint_token: token } },
+          alice,
+          query,
+        ),
+    ],
+    [
+      'a changed token',
+      (make, token) => make({ [STREAM]: { checkpoint_token: `${token.slice(0, -2)}AA` } }, alice, query),
+    ],
+    [
+      'a part of it',
+      (make, token) => make({ [STREAM]: { checkpoint_token: token.slice(0, 40) } }, alice, query),
+    ],
     ['no token', (make) => make({ [STREAM]: { checkpoint_token: '' } }, alice, query)],
     ['a text', (make) => make({ [STREAM]: { checkpoint_token: 'checkpoint-2' } }, alice, query)],
     ['a long text', (make) => make({ [STREAM]: { checkpoint_token: 'A'.repeat(100_000) } }, alice, query)],
@@ -98,7 +151,9 @@ describe('a checkpoint token', () => {
     const token = await tokenOf()
     vi.setSystemTime(Date.now() + 3_601_000)
     const { server, calls } = paged(pagesTo(5))
-    const error = await refusalOf(collecting({ server })({ [STREAM]: { checkpoint_token: token } }, alice, query))
+    const error = await refusalOf(
+      collecting({ server })({ [STREAM]: { checkpoint_token: token } }, alice, query),
+    )
     expect(error).toMatchObject({ code: 'RESOURCE_NOT_FOUND', message: 'Checkpoint not found.' })
     expect(error.extra.suggestion).toContain('from the first page on')
     expect(calls).toHaveLength(0)
@@ -108,7 +163,7 @@ describe('a checkpoint token', () => {
     let isDown = true
     const { server } = paged((cursor, call) => {
       if (cursor === '1' && isDown) throw new Error('down')
-      return pagesTo(3)(cursor, call) as Json
+      return pagesTo(3)(cursor, call)
     })
     const make = collecting({ server })
     const outcome = await make()

@@ -28,7 +28,12 @@ describe('the chunks of a collection', () => {
     for (const chunk of all) expect(isChunk(chunk)).toEqual([])
     expect(all.map(({ sequence }) => sequence)).toEqual([0, 1, 2, 3])
     expect(all.map(({ is_final: isFinal }) => isFinal)).toEqual([false, false, false, true])
-    expect(all.map(({ checkpoint_token: token }) => typeof token)).toEqual(['string', 'string', 'string', 'undefined'])
+    expect(all.map(({ checkpoint_token: token }) => typeof token)).toEqual([
+      'string',
+      'string',
+      'string',
+      'undefined',
+    ])
     expect(all.flatMap(({ data }) => data?.items.map(({ id }) => id))).toEqual(idsIn(outcome))
     expect(notes.every(({ mustArrive }) => mustArrive)).toBe(true)
   })
@@ -36,7 +41,13 @@ describe('the chunks of a collection', () => {
   it('are progress of the call: the token of the caller, and values that grow', async () => {
     const { emit, notes } = listener()
     await collecting({ server: paged(pagesTo(3)).server })(wanted, { emit })
-    expect(notes.map(({ method, params }) => [method, params?.fields['progressToken'], params?.fields['progress']])).toEqual([
+    expect(
+      notes.map(({ method, params }) => [
+        method,
+        params?.fields['progressToken'],
+        params?.fields['progress'],
+      ]),
+    ).toEqual([
       ['notifications/progress', 'p', 1],
       ['notifications/progress', 'p', 2],
       ['notifications/progress', 'p', 3],
@@ -49,8 +60,11 @@ describe('the chunks of a collection', () => {
     const { Payload } = await import('../../../../src/core/payload.ts')
     const { server } = paged((cursor, call) => {
       for (const progress of [10, 50])
-        call.emit({ method: 'notifications/progress', params: Payload.of({ progressToken: 'p', progress, total: 100 }) })
-      return pagesTo(3)(cursor, call) as never
+        call.emit({
+          method: 'notifications/progress',
+          params: Payload.of({ progressToken: 'p', progress, total: 100 }),
+        })
+      return pagesTo(3)(cursor, call)
     })
     await collecting({ server })(wanted, { emit })
     expect(notes.map(({ params }) => params?.fields['progress'])).toEqual([10, 50, 51, 52, 53])
@@ -66,7 +80,7 @@ describe('the chunks of a collection', () => {
     const { emit, chunks } = listener()
     const { server } = paged((cursor, call) => {
       if (cursor === '2') throw new Error('down')
-      return pagesTo(4)(cursor, call) as never
+      return pagesTo(4)(cursor, call)
     })
     await collecting({ server })(wanted, { emit })
     expect(chunks().map((chunk) => [chunk.sequence, chunk.is_final, 'data' in chunk])).toEqual([
@@ -100,8 +114,10 @@ describe('a client that reads slowly', () => {
   })
 
   it('is not waited for without chunks', async () => {
-    const drained = vi.fn(() => new Promise<void>(() => undefined))
-    expect(idsIn(await collecting({ server: paged(pagesTo(3)).server })({ [STREAM]: true }, { drained }))).toEqual(range(6))
+    const drained = vi.fn<() => Promise<void>>(() => new Promise(() => undefined))
+    expect(
+      idsIn(await collecting({ server: paged(pagesTo(3)).server })({ [STREAM]: true }, { drained })),
+    ).toEqual(range(6))
     expect(drained).not.toHaveBeenCalled()
   })
 
@@ -112,7 +128,11 @@ describe('a client that reads slowly', () => {
     const stubs = { callBounds: () => ({ silence: 30_000, total: 600_000 }) }
     const pending = collecting({ server: paged(pagesTo(3)).server, stubs })(wanted, { emit, drained })
     await vi.advanceTimersByTimeAsync(29_500)
-    expect(about(await pending)).toMatchObject({ pages: 1, stopped_by: 'slow_client', checkpoint_token: expect.any(String) })
+    expect(about(await pending)).toMatchObject({
+      pages: 1,
+      stopped_by: 'slow_client',
+      checkpoint_token: expect.any(String),
+    })
     expect(chunks().at(-1)).toMatchObject({ is_final: true })
   })
 

@@ -25,7 +25,8 @@ function mergedText(first: string, ...others: string[]): string {
 
 const structured = (page: Json, more: Json = {}): string =>
   JSON.stringify({ content: [], structuredContent: page, ...more })
-const asText = (page: Json): string => JSON.stringify({ content: [{ type: 'text', text: JSON.stringify(page) }] })
+const asText = (page: Json): string =>
+  JSON.stringify({ content: [{ type: 'text', text: JSON.stringify(page) }] })
 
 describe('the items', () => {
   it('are put together in the structured content, with the end of the last page', () => {
@@ -50,7 +51,10 @@ describe('the items', () => {
     expect(merged(structured(connection(1, true)), structured(connection(2, false)))).toEqual({
       content: [],
       structuredContent: {
-        issues: { nodes: [{ id: 1 }, { id: 2 }], pageInfo: { hasNextPage: false, endCursor: '2', startCursor: 's' } },
+        issues: {
+          nodes: [{ id: 1 }, { id: 2 }],
+          pageInfo: { hasNextPage: false, endCursor: '2', startCursor: 's' },
+        },
       },
     })
   })
@@ -64,7 +68,8 @@ describe('the items', () => {
   })
 
   it('keep the text that the server sent', () => {
-    const first = '{"content":[],"structuredContent":{"items":[{"id":12345678901234567890}],"nextCursor":"b"}}'
+    const first =
+      '{"content":[],"structuredContent":{"items":[{"id":12345678901234567890}],"nextCursor":"b"}}'
     const last = '{"content":[],"structuredContent":{"items":[{"id":1.10}]}}'
     expect(mergedText(first, last)).toContain('[{"id":12345678901234567890},{"id":1.10}]')
   })
@@ -77,7 +82,8 @@ describe('the items', () => {
 
 describe('what is beside the items', () => {
   it('lists that differ are put together, and a list that is the same on every page stays', () => {
-    const page = (id: number) => structured({ items: [id], included: [id * 10], columns: ['id'], nextCursor: 'b' })
+    const page = (id: number) =>
+      structured({ items: [id], included: [id * 10], columns: ['id'], nextCursor: 'b' })
     expect(merged(page(1), page(2))).toMatchObject({
       structuredContent: { items: [1, 2], included: [10, 20], columns: ['id'] },
     })
@@ -119,21 +125,41 @@ describe('what is beside the items', () => {
       return JSON.stringify({ content: [{ type: 'text', text }], structuredContent: { result: text } })
     }
     const text = '{"items":[1,2],"nextCursor":"b"}'
-    expect(merged(page(1), page(2))).toEqual({ content: [{ type: 'text', text }], structuredContent: { result: text } })
+    expect(merged(page(1), page(2))).toEqual({
+      content: [{ type: 'text', text }],
+      structuredContent: { result: text },
+    })
   })
 
   it('the sources of all pages are named, and the result is derived', () => {
-    const stamp = { source: 'one:t', retrieved_at: 'x', confidence: 'exact', content_hash: 'sha256:0', attested_by: 'gatehouse' }
+    const stamp = {
+      source: 'one:t',
+      retrieved_at: 'x',
+      confidence: 'exact',
+      content_hash: 'sha256:0',
+      attested_by: 'gatehouse',
+    }
     const own = { source: 'wiki', attested_by: 'one' }
     const page = (id: number) =>
       structured(
         { items: [id], nextCursor: 'b' },
-        { _meta: { 'dev.gatehouse/provenance': [{ ...own, id }, stamp], 'dev.gatehouse/rate_limit': { remaining: 9 - id } } },
+        {
+          _meta: {
+            'dev.gatehouse/provenance': [{ ...own, id }, stamp],
+            'dev.gatehouse/rate_limit': { remaining: 9 - id },
+          },
+        },
       )
     expect(merged(page(1), page(2))['_meta']).toEqual({
       'dev.gatehouse/provenance': [
         { ...own, id: 1 },
-        { source: 'one:t', retrieved_at: 'x', confidence: 'derived', transformation: 'pages were put together', attested_by: 'gatehouse' },
+        {
+          source: 'one:t',
+          retrieved_at: 'x',
+          confidence: 'derived',
+          transformation: 'pages were put together',
+          attested_by: 'gatehouse',
+        },
       ],
       'dev.gatehouse/rate_limit': { remaining: 7 },
     })
