@@ -3,7 +3,7 @@ import { type Json, objectAt } from './server/json.ts'
 
 /** How many pages the tools have, and how many items each has. */
 export const PAGES = 5
-export const PER_PAGE = 3
+const PER_PAGE = 3
 
 /** The ids of the items of some pages. */
 export function idsOf(from = 0, to = PAGES): number[] {

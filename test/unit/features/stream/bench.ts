@@ -48,7 +48,7 @@ function cursorIn(params: Payload): unknown {
   return isObject(given) ? given['cursor'] : undefined
 }
 
-export function resultOf(page: Json): Json {
+function resultOf(page: Json): Json {
   return { content: [{ type: 'text', text: JSON.stringify(page) }], structuredContent: page }
 }
 
