@@ -34,28 +34,9 @@ import {
 import type { Services } from '../feature.ts'
 import { type Checkpoint, sealCheckpoint } from './checkpoint.ts'
 import { documentsOf, mergePages, type Page } from './merge.ts'
+import { amountText, type Stop, stopNotice } from './stop.ts'
 
 export type Deps = Pick<Services, 'servers' | 'identity' | 'features'>
-
-/** Why a collection ended before the last page. */
-type StopReason =
-  | 'max_pages'
-  | 'result_limit'
-  | 'deadline'
-  | 'page_failed'
-  | 'repeated_cursor'
-  | 'empty_page'
-  | 'no_cursor'
-  | 'slow_client'
-  | 'output_schema'
-
-interface Stop {
-  readonly by: StopReason
-  /** Where the rest begins; absent if it cannot be had. */
-  readonly next?: NextPage | undefined
-  /** Why the page failed, in words. */
-  readonly error?: Readonly<Record<string, unknown>> | undefined
-}
 
 interface Options {
   readonly next: Handler
@@ -133,7 +114,12 @@ export class Collector {
   #add(page: Page): void {
     this.#pages.push(page)
     this.#bytes += sizeOf(page.result)
-    this.#call.logFields.set('pages', this.#pages.length)
+    this.#count(this.#pages.length)
+  }
+
+  /** For the log, and for what the call costs. */
+  #count(pages: number): void {
+    this.#call.logFields.set('pages', pages)
   }
 
   /** Why the page is the last one that is collected, although there are more. */
@@ -169,7 +155,10 @@ export class Collector {
       if (!isAnswer(result)) return failed(result)
       const isTooMuch =
         this.#bytes + sizeOf(result) > this.#limit() || result.meta(TRUNCATED_KEY) !== undefined
-      if (isTooMuch) return { by: 'result_limit', next }
+      if (isTooMuch) {
+        this.#count(this.#pages.length + 1)
+        return { by: 'result_limit', next }
+      }
       return this.#read(result, given) ?? failed(unlike())
     } catch (error) {
       signal.throwIfAborted()
@@ -267,16 +256,11 @@ export class Collector {
       ...(token !== undefined && { checkpoint_token: token }),
     })
     this.#progress = Math.max(this.#pages.length, Math.floor(this.#progress) + 1)
-    const params = Payload.of({ progress: this.#progress, message: this.#message(page) }).with({
+    const params = Payload.of({ progress: this.#progress, message: amountText(this.#amount()) }).with({
       progressToken: this.#token,
       _meta: Payload.of({}).with({ [CHUNK_KEY]: data }),
     })
     this.#call.emit({ method: PROGRESS, params, mustArrive: true })
-  }
-
-  #message(page: Page | undefined): string {
-    const total = `${counted(this.#pages.length, 'page')}, ${counted(this.#items(), 'item')}`
-    return page ? total : `${total}, ended`
   }
 
   /** Waits until the caller has read what was sent, for as long as the server might be silent. */
@@ -301,7 +285,7 @@ export class Collector {
     if (!first) throw new TypeError('a collection has a first page')
     const merged = others.length === 0 ? first.result : mergePages([first, ...others])
     if (others.length > 0 && !matchesSchema(merged, this.#call)) return this.#onlyFirst(first)
-    return this.#described(merged, stop, this.#items())
+    return this.#described(merged, stop)
   }
 
   /** All pages together are no result of this tool: the first one is. */
@@ -309,32 +293,22 @@ export class Collector {
     const { next } = first.reading
     this.#pages.length = 1
     this.#sequence = (this.#options.from?.sequence ?? 0) + 1
-    return this.#described(first.result, { by: 'output_schema', next }, this.#items())
+    return this.#described(first.result, { by: 'output_schema', next })
   }
 
-  #described(result: Payload, stop: Stop | undefined, items: number): Payload {
+  #described(result: Payload, stop: Stop | undefined): Payload {
     const token = stop?.next && this.#seal(stop.next)
     const about = {
-      pages: this.#pages.length,
-      items,
+      ...this.#amount(),
       complete: stop === undefined,
       ...(stop && { stopped_by: stop.by }),
       ...(stop?.error && { failed_page: this.#pages.length + 1, error: stop.error }),
       ...(token !== undefined && { checkpoint_token: token }),
     }
     const described = result.withMeta({ [STREAM_KEY]: about })
-    return stop ? described.withItem('content', { type: 'text', text: this.#notice(stop, items) }) : described
-  }
-
-  /** What a model reads of it. */
-  #notice(stop: Stop, items: number): string {
-    const pages = this.#pages.length
-    const collected = `${counted(pages, 'page')} with ${counted(items, 'item')}`
-    const why = stopWords[stop.by].replace('{page}', String(pages + 1))
-    const message =
-      typeof stop.error?.message === 'string' ? `: ${stop.error.message.replace(/[.\s]+$/, '')}` : ''
-    const rest = stop.next ? ` The rest begins with ${stop.next.argument}=${shortened(stop.next.value)}.` : ''
-    return `[Collected by the gateway: ${collected}. This is not all: ${why}${message}.${rest}]`
+    return stop
+      ? described.withItem('content', { type: 'text', text: stopNotice(stop, this.#amount()) })
+      : described
   }
 
   #seal(next: NextPage): string {
@@ -348,6 +322,10 @@ export class Collector {
     return failure instanceof GatewayError
       ? failure.data
       : { code: 'UPSTREAM_ERROR', message: 'The tool reported an error' }
+  }
+
+  #amount(): { readonly pages: number; readonly items: number } {
+    return { pages: this.#pages.length, items: this.#items() }
   }
 
   #items(): number {
@@ -371,7 +349,7 @@ export class Collector {
   }
 
   #silence(): number {
-    return early(this.#bounds().silence)
+    return Math.min(early(this.#bounds().silence), MAX_TIMER_MS)
   }
 
   /** The time until the call has to end, in milliseconds. */
@@ -406,22 +384,6 @@ const NOT_PAGED = { pages: 1, complete: false, stopped_by: 'not_collectable' }
 export function notCollected(outcome: Outcome): Outcome {
   if (outcome.kind !== 'result') return outcome
   return { kind: 'result', result: outcome.result.withMeta({ [STREAM_KEY]: NOT_PAGED }) }
-}
-
-const stopWords: Readonly<Record<StopReason, string>> = {
-  max_pages: 'the limit of pages is reached',
-  result_limit: 'page {page} would exceed the limit of results',
-  deadline: 'the time of the call was nearly over before page {page}',
-  page_failed: 'page {page} failed',
-  repeated_cursor: 'the server named the same page again',
-  empty_page: 'the last page is empty, although the server says that there are more',
-  no_cursor: 'the server says that there are more pages, but not how to request them',
-  slow_client: 'the client did not read the earlier pages in time',
-  output_schema: 'more items would not match the output schema of the tool',
-}
-
-function counted(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? '' : 's'}`
 }
 
 function early(ms: number): number {
@@ -471,11 +433,6 @@ function matchesSchema(result: Payload, { tool }: Call): boolean {
     // An unusable schema cannot be enforced.
     return true
   }
-}
-
-function shortened(value: unknown): string {
-  const text = JSON.stringify(value) ?? 'null'
-  return text.length <= 500 ? text : `${text.slice(0, 499)}…`
 }
 
 function silentServer(ms: number): GatewayError {

@@ -205,21 +205,29 @@ function mergeClaims(
 const MASKED_KEY = `${NS}/masked`
 /** The most sources that are named. */
 const MAX_SOURCES = 50
+/** Who attests the gateway's own claims; they come last. */
+const ATTESTED_BY = 'gatehouse'
 
 /** The claims of all pages about their sources. Those of the gateway say that the result is put together. */
 function sourcesOf(claims: readonly unknown[]): unknown {
-  const found = new Map<unknown, unknown>()
+  const [own, others] = [new Map<unknown, unknown>(), new Map<unknown, unknown>()]
   for (const claim of claims.flat()) {
     if (!isObject(claim)) continue
-    const { content_hash: _hash, location: _location, ...rest } = claim
+    const found = claim.attested_by === ATTESTED_BY ? own : others
     const key = JSON.stringify([claim.source, claim.attested_by])
-    if (found.has(key) || found.size >= MAX_SOURCES) continue
-    const said = typeof claim.transformation === 'string' ? `${claim.transformation}; ${MERGED}` : MERGED
-    found.set(
-      key,
-      claim.attested_by === 'gatehouse' ? { ...rest, confidence: 'derived', transformation: said } : claim,
-    )
+    if (!found.has(key) && found.size < MAX_SOURCES) found.set(key, found === own ? derived(claim) : claim)
   }
-  const all = [...found.values()]
+  const all = [...others.values(), ...own.values()]
   return all.length > 1 ? all : all[0]
+}
+
+/** A claim about one page as one about all of them, which have another hash and other places. */
+function derived({
+  content_hash: _hash,
+  location: _location,
+  ...claim
+}: Readonly<Record<string, unknown>>): unknown {
+  const { transformation } = claim
+  const said = typeof transformation === 'string' ? `${transformation}; ${MERGED}` : MERGED
+  return { ...claim, confidence: 'derived', transformation: said }
 }

@@ -4,6 +4,10 @@ import { Payload } from '../../../../src/core/payload.ts'
 import { mask } from '../../../../src/features/mask/mask.ts'
 import { rateLimit } from '../../../../src/features/rate-limit.ts'
 import { stream } from '../../../../src/features/stream/stream.ts'
+import { cost } from '../../../../src/features/cost/cost.ts'
+import { usage } from '../../../../src/features/cost/usage.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
+import { serverSettings } from '../../../support/server-settings.ts'
 import { features } from '../../../../src/features/index.ts'
 import { chain, on } from '../../../support/chain.ts'
 import type { Json } from '../../../support/server/json.ts'
@@ -184,6 +188,30 @@ describe('a later page', () => {
     expect(about(outcome)).toMatchObject({ pages: 3, items: 6, stopped_by: 'page_failed', failed_page: 4 })
     expect(about(outcome).error).toMatchObject({ code: 'RATE_LIMIT_EXCEEDED' })
     expect((await refusalOf(make())).code).toBe('RATE_LIMIT_EXCEEDED')
+  })
+
+  it('costs as much as a call, and the result says what all of them cost', async () => {
+    const price = { category: 'metered', units: 5 } as const
+    const settings = serverSettings({ name: 'one', tools: { t: { cost: price } } })
+    const { server, calls } = paged(pagesTo(9))
+    const parts = [
+      on(usage, {}),
+      on(stream, { collect: true, max_pages: 50 }),
+      on(cost, { budget: { units: 17, per: 'day' } }),
+    ]
+    const make = chain(parts, server, {
+      entry: () => listing,
+      server: () => settings,
+      seal,
+      store: new MemoryStore(),
+    })
+    const outcome = await make()
+    expect(calls).toHaveLength(3)
+    expect(about(outcome)).toMatchObject({ pages: 3, failed_page: 4, error: { code: 'QUOTA_EXHAUSTED' } })
+    expect(outcome.kind === 'result' && outcome.result.meta('dev.gatehouse/usage')).toMatchObject({
+      units: 15,
+      quota: { remaining: 2 },
+    })
   })
 
   it('is masked like every result, in the result and in the chunk', async () => {
