@@ -51,6 +51,23 @@ describe('the deadline of a call', () => {
     expect(await ended).toMatchObject({ code: 'OPERATION_TIMEOUT' })
   })
 
+  it('a layer that makes several requests restarts the timeout with each, up to the maximum duration', async () => {
+    let isOver = false
+    const renewing: Handler = (call) => {
+      const timer = setInterval(() => call.renewTimeout?.(), 500)
+      call.signal.addEventListener('abort', () => clearInterval(timer))
+      return hanging(call)
+    }
+    const ended = limited(renewing)(callWith(new AbortController())).catch((error: unknown) => {
+      isOver = true
+      return error
+    })
+    await vi.advanceTimersByTimeAsync(2800)
+    expect(isOver).toBe(false)
+    await vi.advanceTimersByTimeAsync(400)
+    expect(await ended).toMatchObject({ code: 'OPERATION_TIMEOUT' })
+  })
+
   it('the deadline is paused while input is pending and restarts afterwards', async () => {
     const controller = new AbortController()
     let wakes: readonly ((() => void) | undefined)[] = []
