@@ -116,6 +116,24 @@ export interface OperationRef {
   readonly lostSince?: number
 }
 
+/** The `reason` of the error if what a server kept for a client is gone. */
+export const CONTEXT_LOST = 'context_lost'
+
+/**
+ * The connection to a server that belongs to one client of a caller, so that the client comes back to what the server
+ * keeps for it. Used by no other caller.
+ */
+export interface ClientConnection {
+  /** Chosen by the gateway, and secret: whoever has it uses the connection. */
+  readonly id: string
+  /** An earlier call used it; if it is not open any more, its context is lost. */
+  readonly isKnown: boolean
+  /** Whether the call may run in a new context if its own is lost; otherwise it fails with `CONFLICT`. */
+  readonly mayReplace: boolean
+  /** Called if a connection was opened for it, before the call is sent: with its id, and whether another one was lost. */
+  onOpen(opened: { readonly id: string; readonly isLost: boolean }): void
+}
+
 /** One request on its way through the gateway. Immutable: pass a changed copy on. */
 export interface Call {
   /** Identifies the call in logs, errors, the audit log and requests to servers. */
@@ -155,6 +173,10 @@ export interface Call {
   readonly intent?: string
   /** The idempotency key for the server, if it accepts one. */
   readonly idempotencyKey?: string
+  /** The connection to use, if it is not the one of all calls of its caller. */
+  readonly connection?: ClientConnection
+  /** The arguments that the caller left out, and the gateway filled in from earlier calls. */
+  readonly remembered?: readonly string[]
   /** Pauses the call's deadline while it waits for a person; the returned function resumes it. */
   pauseDeadline?(): () => void
   /** Restarts the timeout of the call: its server has responded, and the call makes another request to it. */

@@ -101,6 +101,8 @@ export interface Extra {
   /** Fields that the protocol requires at the top level of `error.data`. */
   readonly data?: Readonly<Record<string, unknown>> | undefined
   readonly details?: Readonly<Record<string, unknown>> | undefined
+  /** Members of `_meta` of the tool result that reports it. */
+  readonly meta?: Readonly<Record<string, unknown>> | undefined
   readonly retryAfterSeconds?: number | undefined
   /** Overrides the category's default: the caller can act on this error. */
   readonly isUserActionable?: true

@@ -30,6 +30,7 @@ import { rateLimit } from './rate-limit.ts'
 import { resultLimit } from './result-limit.ts'
 import { retry } from './retry.ts'
 import { skills } from './skills/skills.ts'
+import { state } from './state/state.ts'
 import { stream } from './stream/stream.ts'
 import { structuredText } from './structured-text.ts'
 import { transactions } from './transactions/transactions.ts'
@@ -65,6 +66,7 @@ const admit: Stage = [
 
 /** Decides whether the caller may make this call, and whether the call is well-formed. */
 const authorize: Stage = [
+  state, // rules and schemas apply to the arguments with the remembered ones; a call without its context goes no further
   permissions, // a forbidden call spends nothing more
   intent, // a redirected call was permitted, and need not fit; the server does not see the intent
   misplacedValues, // above a schema error that would not say where the value belongs

@@ -26,6 +26,7 @@ export function internalCall({
   const link = undoes === undefined ? {} : { undoes }
   const call = ownCall({ method: target.method, params, target, principal, meta, internal: purpose, ...link })
   if (!during) return call
-  const { client, signal, abort } = during
-  return { ...call, client: { ...client, nonInteractive: true }, signal, abort }
+  const { client, signal, abort, connection } = during
+  const own = connection && { connection }
+  return { ...call, client: { ...client, nonInteractive: true }, signal, abort, ...own }
 }

@@ -52,6 +52,11 @@ export const STREAM_KEY = `${NS}/stream`
 /** The key of one page of a result in `_meta` of a progress notification. */
 export const CHUNK_KEY = `${NS}/chunk`
 
+/** The keys of the session state, whether it changed, and the visible part of the session, in `_meta` of a result. */
+export const SESSION_STATE_KEY = `${NS}/session_state`
+export const STATE_CHANGED_KEY = `${NS}/state_changed`
+export const SESSION_KEY = `${NS}/session`
+
 /** A value for capabilities: the schema of 2026-07-28 (JSONValue) does not allow null there, so nulls are dropped. */
 export function amongCapabilities(members: Fields, { era }: Call['client']): Fields {
   return era === 'modern' ? withoutNulls(members) : members
@@ -68,6 +73,7 @@ function withoutNulls(members: Fields): Fields {
 export const SESSION_TOKEN = 'session_token'
 export const IDEMPOTENCY_KEY = 'idempotency_key'
 export const TRANSACTION_ID = 'transaction_id'
+export const SESSION_STATE = 'session_state'
 
 /** Whether a call carries a value for a feature, in any place `extensionOf` reads. */
 export function hasExtension({ meta, params }: Pick<Call, 'meta' | 'params'>, name: string): boolean {

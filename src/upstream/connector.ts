@@ -1,11 +1,12 @@
 /**
  * The connections of one server: its route (era, revision, transport) is negotiated once, kept while the server behaves
  * accordingly, and negotiated again after a permanent failure. Connections are pooled by what the isolation setting
- * separates.
+ * separates, or belong to one client (`ClientConnection`).
  */
-import { type Call, type Client } from '../core/call.ts'
+import { hash } from 'node:crypto'
+import { type Call, type Client, type ClientConnection, CONTEXT_LOST } from '../core/call.ts'
 import type { Quota } from '../core/descriptor.ts'
-import { asGatewayError } from '../core/error.ts'
+import { asGatewayError, GatewayError } from '../core/error.ts'
 import { canonical } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
@@ -65,6 +66,7 @@ interface Key {
 
 /** Opens the connections of one server and knows how it is reached. */
 export class Connector {
+  readonly #isUrl: boolean
   readonly #credentials: Credentials | undefined
   readonly #redactor: MessageRedactor
   readonly #closed = new AbortController()
@@ -75,14 +77,18 @@ export class Connector {
   readonly #pool: Pool<Key>
   readonly #eras: Eras
   readonly #nameOf: (call: Call, route: Route) => string
+  readonly #ownNameOf: (call: Call, id: string) => string
   /** The negotiation in progress or its result, where it is the same for all callers. */
   #negotiated: Promise<Route> | undefined
   #route: Route | undefined
   #problem: string | undefined
   #hasAnswered = false
   #olderRevision: string | undefined
+  /** Set once it turns out that a connection means nothing to the server, so that clients need none of their own. */
+  #isStateless = false
 
   constructor(settings: UpstreamSettings, { variables, credentials, redactor, log }: ConnectorOptions) {
+    this.#isUrl = settings.reach.kind === 'url'
     this.#credentials = credentials
     this.#redactor = redactor
     this.#timeout = () => AbortSignal.any([AbortSignal.timeout(settings.startTimeout), this.#closed.signal])
@@ -105,23 +111,43 @@ export class Connector {
     })
     this.#eras = new Eras(log)
     this.#nameOf = connectionNames(settings)
+    this.#ownNameOf = clientConnectionNames(settings)
   }
 
   /** The open connection for a call, which nearly every call has. */
   ready(call: Call): UpstreamConnection | undefined {
     const route = this.#route && this.#eras.route(call.client, this.#route)
-    return route && this.#pool.ready(this.#nameOf(call, route))
+    return route && this.#pool.ready(this.#nameFor(call, route))
   }
 
-  /** The connection for a call, opened where there is none. @throws SERVER_UNAVAILABLE, OVERLOADED */
-  async connect(call: Call): Promise<UpstreamConnection> {
+  /** The connection for a call, opened where there is none. @throws SERVER_UNAVAILABLE, OVERLOADED, CONFLICT */
+  connect(call: Call): Promise<UpstreamConnection> {
+    const { connection: own } = call
+    if (!own || this.#isStateless) return this.#open(call)
+    return this.#openOwn({ ...call, connection: own })
+  }
+
+  /** The connection of one client. If it is lost, all who look for it get the same new one. @throws CONFLICT */
+  async #openOwn(call: Call & { readonly connection: ClientConnection }): Promise<UpstreamConnection> {
+    const { connection: own } = call
+    const isLost = own.isKnown && !this.#pool.has(this.#ownNameOf(call, own.id))
+    const id = isLost ? hash('sha256', own.id) : own.id
+    const opened = await this.#open({ ...call, connection: { ...own, id } })
+    this.#isStateless = this.#isUrl && (opened.era === 'modern' || !opened.canAsk)
+    if (this.#isStateless) return opened
+    if (isLost || !own.isKnown) own.onOpen({ id, isLost })
+    if (isLost && !own.mayReplace) throw contextLost()
+    return opened
+  }
+
+  async #open(call: Call): Promise<UpstreamConnection> {
     const deadline = this.#timeout()
     try {
       const login = this.#credentials?.login(call.principal)
       const newest = this.#route ?? (await this.#findRoute(login, deadline))
       this.#route = newest
       const openRoute: OpenRoute = (route, isTrial) =>
-        this.#pool.get(this.#nameOf(call, route), { route, call, login, isTrial, deadline })
+        this.#pool.get(this.#nameFor(call, route), { route, call, login, isTrial, deadline })
       const connection = await this.#eras.connect(call, newest, openRoute)
       if (connection.era !== newest.era) this.#olderRevision = connection.revision
       this.#problem = undefined
@@ -158,6 +184,11 @@ export class Connector {
     await this.#pool.close()
   }
 
+  #nameFor(call: Call, route: Route): string {
+    const { connection: own } = call
+    return own && !this.#isStateless ? this.#ownNameOf(call, own.id) : this.#nameOf(call, route)
+  }
+
   get #isPersonal(): boolean {
     return this.#credentials?.isPersonal === true
   }
@@ -175,6 +206,7 @@ export class Connector {
     // A route that turned out to be wrong is negotiated again by the next call.
     if (!this.#route || !isPassing(error)) {
       this.#negotiated = this.#route = undefined
+      this.#isStateless = false
       this.#eras.forget()
     }
   }
@@ -237,7 +269,9 @@ function openConnection(
     proof: () => proofFor(settings),
     ...context,
     ...(Array.isArray(roots) && { roots }),
-    ...(isolation === 'per_client' && call.client.info && { clientInfo: call.client.info }),
+    ...(call.connection && { keepsContext: true }),
+    ...((isolation === 'per_client' || call.connection) &&
+      call.client.info && { clientInfo: call.client.info }),
   }).then(opened)
 }
 
@@ -280,7 +314,7 @@ function admitting(connect: OpenTransport, { mayKeep, log }: AdmissionOptions): 
  * is exchanged for the token of the server.
  */
 function connectionNames(settings: UpstreamSettings): (call: Call, route: Route) => string {
-  const { isolation, roots, reach } = settings
+  const { isolation, roots } = settings
   // All calls of a session have the same client object.
   const known = new WeakMap<Client, string>()
   const nameFor = (call: Call): string => {
@@ -303,19 +337,43 @@ function connectionNames(settings: UpstreamSettings): (call: Call, route: Route)
     known.set(call.client, name)
     return name
   }
-  const isExchanged = reach.kind === 'url' && reach.oauth?.grant === 'token_exchange'
-  if (!isExchanged) return named
+  if (!isExchanging(settings)) return named
   return (call, route) => `${call.principal.token?.digest ?? ''} ${named(call, route)}`
+}
+
+/** The names of connections of one client. They differ from all others: the id is secret. */
+function clientConnectionNames(settings: UpstreamSettings): (call: Call, id: string) => string {
+  const isOfToken = isExchanging(settings)
+  return ({ principal }, id) => `own ${id} ${isOfToken ? principal.token?.digest : ''} ${principal.id}`
+}
+
+/** Whether the token of a caller is exchanged for one of the server, which the connection keeps. */
+function isExchanging({ reach }: UpstreamSettings): boolean {
+  return reach.kind === 'url' && reach.oauth?.grant === 'token_exchange'
+}
+
+/** The call was not sent: what it relies on is gone, and what it would do elsewhere is unknown. */
+function contextLost(): GatewayError {
+  return new GatewayError(
+    'CONFLICT',
+    'The context of this session on the server was lost, so the call was not made.',
+    {
+      reason: CONTEXT_LOST,
+      suggestion:
+        'A new context is open. Do again what this call relies on, then make the call with the new session_state.',
+      isUnsent: true,
+      isResult: true,
+    },
+  )
 }
 
 /** The client capabilities sent to a legacy server: exactly the client's own, with roots only if configured. */
 function declared(call: Call, { isolation, roots }: UpstreamSettings): Readonly<Record<string, unknown>> {
   const { roots: offered, tasks, ...rest } = call.client.capabilities
-  const own = isolation === 'shared' ? {} : rest
-  const clientTasks =
-    tasks !== undefined && call.client.era === 'legacy' && isolation !== 'shared' ? { tasks } : {}
+  const isShared = isolation === 'shared' && !call.connection
+  const own = isShared ? {} : rest
+  const clientTasks = tasks !== undefined && call.client.era === 'legacy' && !isShared ? { tasks } : {}
   if (Array.isArray(roots)) return { ...own, ...clientTasks, roots: {} }
-  const passed =
-    roots === 'client' && offered !== undefined && isolation !== 'shared' ? { roots: offered } : {}
+  const passed = roots === 'client' && offered !== undefined && !isShared ? { roots: offered } : {}
   return { ...own, ...clientTasks, ...passed }
 }

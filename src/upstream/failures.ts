@@ -20,10 +20,15 @@ export function beforeCall(thrown: unknown): unknown {
 
 /** Hides sessions between gateway and server from callers. */
 export function asOurs(error: unknown): unknown {
-  if (asGatewayError(error).code !== 'SESSION_NOT_FOUND') return error
+  if (!isSessionLost(error)) return error
   return new GatewayError('SERVER_UNAVAILABLE', 'The server lost its session with the gateway.', {
     cause: error,
   })
+}
+
+/** Whether a server refused a request because it forgot the session. */
+export function isSessionLost(error: unknown): boolean {
+  return asGatewayError(error).code === 'SESSION_NOT_FOUND'
 }
 
 /** Whether a proxy in front of a server reports that the server is unavailable. */

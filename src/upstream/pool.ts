@@ -59,6 +59,12 @@ export class Pool<Key> {
     return entry.settled
   }
 
+  /** Whether there is an open connection of a name, or one is being opened. */
+  has(name: string): boolean {
+    const entry = this.#entries.get(name)
+    return entry !== undefined && entry.settled?.isClosed !== true
+  }
+
   /** The connection for a key, opened if there is none. @throws SERVER_UNAVAILABLE, OVERLOADED */
   get(name: string, key: Key): Promise<UpstreamConnection> {
     const entry = this.#entries.get(name)
@@ -68,7 +74,7 @@ export class Pool<Key> {
     }
     if (entry) {
       this.#entries.delete(name)
-      this.#fail()
+      this.#countEnd(entry)
     }
     return this.#open(name, key)
   }
@@ -120,6 +126,11 @@ export class Pool<Key> {
     return entry.connection
   }
 
+  /** A connection that ended by itself is a failure, unless its server only forgot its session. */
+  #countEnd({ settled }: Entry): void {
+    if (settled?.isClosed === true && settled.hasLostSession !== true) this.#fail()
+  }
+
   #fail(): void {
     const now = Date.now()
     this.#failures = [...this.#failures.filter((at) => at > now - FAILURE_WINDOW_MS), now]
@@ -156,7 +167,7 @@ export class Pool<Key> {
 
   #drop(name: string, entry: Entry): void {
     this.#entries.delete(name)
-    if (entry.settled?.isClosed === true) this.#fail()
+    this.#countEnd(entry)
     background(
       entry.connection.then((connection) => connection.close()),
       this.#options.log,

@@ -9,7 +9,7 @@ import type { UpstreamSettings } from '../core/settings.ts'
 import type { Secret } from '../core/text/secret.ts'
 import { method } from '../protocol/methods.ts'
 import { Connector, type Status } from './connector.ts'
-import { asOurs, isAway, NegativeCache } from './failures.ts'
+import { asOurs, isAway, isSessionLost, NegativeCache } from './failures.ts'
 import { createCredentials, type Credentials, type OAuthSite } from './oauth/credentials.ts'
 import type { UpstreamConnection } from './protocol/connection.ts'
 import { listenOn } from './subscriptions.ts'
@@ -156,7 +156,12 @@ class ConfiguredUpstream implements Upstream {
     try {
       const { call } = working
       const connection = this.#connector.ready(call) ?? (await this.#connector.connect(call))
-      return this.#bounded(await connection.open(working), call.method)
+      const outcome = await connection.open(working).catch(async (error: unknown) => {
+        // The server forgot the session of one client, and did nothing.
+        if (!call.connection || connection.hasLostSession !== true || !isSessionLost(error)) throw error
+        return (await this.#connector.connect(call)).open(working)
+      })
+      return this.#bounded(outcome, call.method)
     } catch (error) {
       throw asOurs(error)
     } finally {

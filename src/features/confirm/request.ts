@@ -73,7 +73,7 @@ export function confirmationRequestOf(
     argumentsDigest: hash('sha256', canonical(values)),
     risk: riskOf(rule, entry),
     ...(isUndoable(entry, server) && { isUndoable: true }),
-    message: `${messageOf(rule, entry, values, server)}${statedReason(call)}`,
+    message: `${messageOf(rule, entry, values, server)}${rememberedArguments(call)}${statedReason(call)}`,
     ...(typed !== undefined && { typed }),
     ...(offer && { offer }),
     ...(rule.stop && { stop: rule.stop }),
@@ -148,6 +148,11 @@ function messageOf(rule: Rule, entry: Descriptor, given: Arguments, server: Upst
   const { template } = rule
   const text = template === undefined ? defaultQuestion(entry, given, server) : fillTemplate(template, given)
   return `${text}${costNote(rule)}${rememberNote(rule)}`
+}
+
+/** Which of the values the caller did not write in this call. */
+function rememberedArguments({ remembered }: Pick<Call, 'remembered'>): string {
+  return remembered ? ` Remembered from earlier calls: ${remembered.map(shortLine).join(', ')}.` : ''
 }
 
 /** The caller's stated reason. It comes last, so that no text of ours could be mistaken for the caller's. */

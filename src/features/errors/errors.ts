@@ -150,7 +150,9 @@ function refusalResult(thrown: unknown, call: Call, { context, compat }: Failure
   const error = normaliseThrown(thrown, call, context)
   if (!(error instanceof GatewayError) || !isForModel(error, call)) throw error
   const object = { ...error.data, requestId: call.requestId }
-  return { kind: 'result', result: renderError(object, { compat, isUnstructured: isUnstructured(call) }) }
+  const result = renderError(object, { compat, isUnstructured: isUnstructured(call) })
+  const { meta } = error.extra
+  return { kind: 'result', result: meta ? result.withMeta(meta) : result }
 }
 
 /** A missing scope that a client can request from its authorization server is handled by the HTTP endpoint. */
@@ -265,7 +267,7 @@ function completedRelay(
   const { data } = relayed.fields
   const { requestId } = call
   if (isStructured(data)) {
-    const object = { ...completed(data, message, { sent, hosts }), requestId }
+    const object = { ...completed(data, message, { sent, hosts }), ...error.extra.data, requestId }
     const safeRelayed = relayed.with({ message, data: object })
     return new GatewayError(nearestCode(object), message, { ...error.extra, relayed: safeRelayed })
   }
@@ -277,6 +279,7 @@ function completedRelay(
   const object = {
     ...(diagnosed.code === 'RESOURCE_NOT_FOUND' && typeof uri === 'string' && { uri }),
     ...mergeData(cleaned(data, sent), diagnosed.data),
+    ...error.extra.data,
     requestId,
   }
   const safeRelayed = relayed.with({
@@ -288,6 +291,7 @@ function completedRelay(
   return new GatewayError(diagnosed.code, message, {
     ...diagnosed.extra,
     data: extra.data,
+    meta: extra.meta,
     cause,
     relayed: safeRelayed,
   })

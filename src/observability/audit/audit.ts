@@ -108,6 +108,7 @@ export class Audit {
       declined_by: logFields.get('declined_by'),
       outcome: ending.outcome,
       replayed: logFields.get('replayed'),
+      remembered: logFields.get('remembered'),
       code: ending.code,
       arguments_digest: given === undefined ? undefined : this.#digest(given),
       ms: ending.ms,

@@ -13,6 +13,8 @@ export interface UpstreamConnection {
   /** Whether the server can send input requests on it. */
   readonly canAsk: boolean
   readonly isClosed: boolean
+  /** Closed because its server forgot the session, and with it what it kept for the client. */
+  readonly hasLostSession?: boolean
   /** Whether requests or subscriptions are active on it. */
   readonly isBusy: boolean
   /** Runs a call. */

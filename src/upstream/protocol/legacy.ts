@@ -49,6 +49,8 @@ interface Options {
   readonly roots?: readonly string[]
   /** The proof required with each handshake. */
   readonly proof: () => Proof
+  /** Set if a client relies on what the server keeps in the session: a lost session is not begun again. */
+  readonly keepsContext?: boolean
   readonly stepTimeout: StepTimeout
   readonly redactor: MessageRedactor
   readonly log: Log
@@ -73,6 +75,7 @@ export class LegacyConnection implements UpstreamConnection {
   #handshakes = 0
   #takesTasks = false
   #isClosed = false
+  #hasLostSession = false
 
   private constructor(options: Options) {
     this.#options = options
@@ -119,6 +122,10 @@ export class LegacyConnection implements UpstreamConnection {
     return this.#isClosed
   }
 
+  get hasLostSession(): boolean {
+    return this.#hasLostSession
+  }
+
   get isBusy(): boolean {
     return this.#peer.waiting > 0 || this.#notifications.hasListeners || this.#serverRequests.isOpen
   }
@@ -163,6 +170,10 @@ export class LegacyConnection implements UpstreamConnection {
       const questions = urlQuestions(error, call)
       if (questions) return { kind: 'input_required', inputRequests: questions, requestState: { url: true } }
       if (asGatewayError(error).code !== 'SESSION_NOT_FOUND') throw error
+      if (this.#options.keepsContext) {
+        this.#loseSession()
+        throw error
+      }
       // The server refused the request without processing it, so it may be sent again, once.
       if (handshakes === this.#handshakes) await this.#renew()
       return await this.#perform(active)
@@ -245,7 +256,10 @@ export class LegacyConnection implements UpstreamConnection {
       isWaiting: (id) => peer.isWaiting(id),
       reject: (id, error) => peer.reject(id, error),
       closed: (error) => this.#closed(error),
-      sessionLost: () => background(this.#renew(), this.#options.log),
+      sessionLost: () => {
+        if (this.#options.keepsContext) this.#loseSession()
+        else background(this.#renew(), this.#options.log)
+      },
     })
   }
 
@@ -290,6 +304,12 @@ export class LegacyConnection implements UpstreamConnection {
       this.#renewing = undefined
     })
     return this.#renewing
+  }
+
+  #loseSession(): void {
+    this.#options.log.info('upstream.session_lost')
+    this.#hasLostSession = true
+    background(this.close(), this.#options.log)
   }
 
   #closed(error: Error): void {

@@ -1,0 +1,99 @@
+/**
+ * The feature `state`: a token that clients send back, so that the next call continues where the last one ended: on the
+ * same connection to the server, with remembered arguments, in the same transaction, and with the server's own state.
+ */
+import type { Call, Outcome } from '../../core/call.ts'
+import { hasExtension, SESSION_STATE, SESSION_STATE_KEY } from '../../protocol/meta-keys.ts'
+import { describingTools } from '../describing.ts'
+import type { Feature, Reserved, Services } from '../feature.ts'
+import { withOptional } from './remember.ts'
+import { ownState } from './result.ts'
+import { planFor, type Settings, settingsSchema, type StatePlan } from './settings.ts'
+import { STATE_KEY, StatefulCall } from './stateful-call.ts'
+import { StateTokens } from './tokens.ts'
+
+/** The methods whose calls can belong to a session. */
+const methods: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read'])
+
+/** The longest token that a model can copy: a handle, or a sealed session of usual size. */
+const MAX_COPIED_LENGTH = 4096
+
+const reserved: Reserved = {
+  argument: `_${SESSION_STATE}`,
+  value: SESSION_STATE,
+  schema: {
+    type: 'string',
+    maxLength: MAX_COPIED_LENGTH,
+    description:
+      'Optional. The session state from an earlier result of this server, to continue in its context.',
+  },
+}
+
+/** Lets clients without sessions continue where their last call ended. */
+export const state: Feature<Settings | false> = {
+  name: 'state',
+  place: 'features',
+  isLeftToGateway: true,
+  schema: settingsSchema,
+  create: (settings, deps) => {
+    const tokens = new StateTokens(deps)
+    const planOf = (upstream: string): StatePlan | undefined => planned(settings(upstream), upstream, deps)
+    return {
+      middleware: ({ upstream, method, isBuiltin }) => {
+        const plan = isBuiltin || upstream === undefined ? undefined : planOf(upstream)
+        if (!plan || upstream === undefined) return undefined
+        const { namesOf } = plan
+        if (method === 'tools/list') {
+          if (!namesOf) return undefined
+          return describingTools((entry) => {
+            const tool = deps.servers.describe(upstream, entry.fields)
+            return tool ? withOptional(entry, tool, namesOf) : entry
+          })
+        }
+        if (!methods.has(method)) return undefined
+        const isTool = method === 'tools/call'
+        return (next) => (call) => {
+          if (call.internal) return next(call)
+          const stateful = (): StatefulCall => new StatefulCall(call, plan, { tokens, deps })
+          if (isConcerned(call, plan, isTool)) return stateful().run(next)
+          const outcome = next(call)
+          return isTool
+            ? outcome.then((ended) => (isOfServer(ended) ? stateful().end(ended) : ended))
+            : outcome
+        }
+      },
+      values: [{ name: SESSION_STATE }],
+      reserved: (upstream) => {
+        const plan = planOf(upstream)
+        if (!plan) return []
+        const isUseful = plan.isConnecting || plan.namesOf !== undefined || plan.transaction
+        // A server may also keep a state itself.
+        return [isUseful ? reserved : { argument: reserved.argument, value: reserved.value }]
+      },
+      extensions: () => ({ [SESSION_STATE_KEY]: {} }),
+    }
+  },
+}
+
+type Deps = Pick<Services, 'store' | 'identity' | 'servers' | 'features'>
+
+function planned(
+  settings: Settings | false,
+  upstream: string,
+  { servers, features }: Deps,
+): StatePlan | undefined {
+  const server = servers.settings(upstream)
+  if (settings === false || !server) return undefined
+  return planFor(settings, server, features.isOn('inject_arguments', upstream))
+}
+
+/** Whether a call belongs to a session, or may begin one; nearly none does. */
+function isConcerned(call: Call, { namesOf, transaction, isBeginning }: StatePlan, isTool: boolean): boolean {
+  if (hasExtension(call, SESSION_STATE) || call.requestState[STATE_KEY] !== undefined) return true
+  return isTool && (namesOf !== undefined || transaction || isBeginning(call))
+}
+
+/** Whether a server returned a state of its own. */
+function isOfServer(outcome: Outcome): boolean {
+  return outcome.kind === 'result' && ownState(outcome.result) !== undefined
+}

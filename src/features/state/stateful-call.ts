@@ -1,0 +1,264 @@
+/**
+ * One call of a session: opens its token, takes it to its connection, and issues the next token.
+ *
+ * Invariant: the state is only ever read from a token of the same caller and server, and a context that is lost is
+ * reported, never replaced silently.
+ */
+import { randomBytes } from 'node:crypto'
+import type { Call, ClientConnection, Handler, Outcome } from '../../core/call.ts'
+import { asGatewayError, type GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json/json.ts'
+import { asCalled } from '../../core/judgement/judge.ts'
+import type { Payload } from '../../core/payload.ts'
+import {
+  extensionOf,
+  hasExtension,
+  isAskedFor,
+  SESSION_STATE,
+  SESSION_STATE_KEY,
+  TRANSACTION_ID,
+  withExtension,
+  withoutExtension,
+} from '../../protocol/meta-keys.ts'
+import { transactionKey, Transactions } from '../../records/transactions.ts'
+import type { Services } from '../feature.ts'
+import { filled, learnt } from './remember.ts'
+import {
+  notify,
+  oversizedToken,
+  ownState,
+  refusedToken,
+  type Statement,
+  withState,
+  withStateOf,
+  withText,
+} from './result.ts'
+import type { Session, SessionChanges, SessionState } from './session.ts'
+import type { StatePlan } from './settings.ts'
+import type { StateTokens } from './tokens.ts'
+
+/** The key of this layer in a call's request state. */
+export const STATE_KEY = 'state'
+
+interface Parts {
+  readonly tokens: StateTokens
+  readonly deps: Pick<Services, 'store' | 'features'>
+}
+
+/** The connection of an earlier round of the same call. */
+interface Round {
+  readonly connection: string
+  readonly isKnown: boolean
+  readonly context?: 'new' | 'lost'
+}
+
+const LOST_TEXT =
+  'The context of this session on the server was lost: this call ran in a new one, where nothing of earlier calls is left.'
+const NOT_KEPT_TEXT =
+  'The state of this session could not be kept: it is too large, or too many are kept. The next call begins a new session.'
+
+/** A call that belongs to a session, or begins one. */
+export class StatefulCall {
+  readonly #given: Call
+  readonly #plan: StatePlan
+  readonly #parts: Parts
+  #session: Session | undefined
+  #handle: string | undefined
+  #isSent = false
+  /** The call as the server gets it, with the values that belong to the state. */
+  #call: Call
+  #connection: Round | undefined
+  #isTransactionOver = false
+
+  constructor(call: Call, plan: StatePlan, parts: Parts) {
+    this.#given = call
+    this.#call = call
+    this.#plan = plan
+    this.#parts = parts
+  }
+
+  /** Makes the call. @throws INVALID_INPUT, PAYLOAD_TOO_LARGE, CONFLICT */
+  async run(next: Handler): Promise<Outcome> {
+    await this.#open()
+    this.#call = await this.#prepared()
+    try {
+      return await this.end(await next(this.#call))
+    } catch (thrown) {
+      throw await this.#failed(asGatewayError(thrown), thrown)
+    }
+  }
+
+  /** The outcome with the next token, if there is one. */
+  async end(outcome: Outcome): Promise<Outcome> {
+    if (outcome.kind !== 'result') {
+      if (!this.#connection) return outcome
+      return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: this.#connection } }
+    }
+    const changes = this.#changes(outcome.result)
+    const isChanged = changes.isLost || Object.keys(changes.state).length > 0
+    if (!isChanged && !this.#isSent) return outcome
+    const statement = await this.#issue(changes, isChanged)
+    const result = withState(outcome.result, statement, this.#plan.compat)
+    return { kind: 'result', result: this.#withTexts(result, statement) }
+  }
+
+  /** Reads the token of the call. @throws INVALID_INPUT, PAYLOAD_TOO_LARGE */
+  async #open(): Promise<void> {
+    const token = hasExtension(this.#given, SESSION_STATE)
+      ? extensionOf(this.#given, SESSION_STATE)
+      : undefined
+    this.#isSent = token !== undefined || isAskedFor(this.#given, SESSION_STATE_KEY)
+    // A client may ask for a state that it does not have yet.
+    if (token === undefined || token === true) return
+    if (typeof token !== 'string') throw this.#refused(refusedToken('type'))
+    const { max } = this.#plan
+    if (Buffer.byteLength(token) > max) throw this.#refused(oversizedToken(max))
+    const presented = await this.#parts.tokens.open(token, this.#given)
+    if (presented.kind === 'expired') notify(this.#given, 'session_expired', presented.session)
+    if (presented.kind !== 'valid') throw this.#refused(refusedToken(presented.kind))
+    this.#session = presented.session
+    this.#handle = presented.handle
+  }
+
+  /** An error with a token of a new session. */
+  #refused(error: GatewayError): GatewayError {
+    const issued = this.#parts.tokens.fresh(this.#given, this.#plan.ttl)
+    return withStateOf(error, { ...issued, isChanged: true })
+  }
+
+  async #prepared(): Promise<Call> {
+    const { namesOf } = this.#plan
+    const { own, transaction } = this.#state
+    const isTool = this.#given.method === 'tools/call'
+    let call = withoutExtension(this.#given, SESSION_STATE)
+    if (own !== undefined) call = withOwn(call, own)
+    if (isTool && namesOf && this.#session) call = filled(call, namesOf, this.#state)
+    if (isTool && transaction !== undefined) call = await this.#asStep(call, transaction)
+    const connection = this.#connectionFor(call)
+    return connection ? { ...call, connection } : call
+  }
+
+  get #state(): SessionState {
+    return this.#session?.state ?? {}
+  }
+
+  /** The call as a step of the session's transaction, while that is active. */
+  async #asStep(call: Call, id: string): Promise<Call> {
+    if (!this.#plan.transaction || hasExtension(call, TRANSACTION_ID)) return call
+    const transactions = new Transactions(this.#parts.deps.store, 0)
+    const transaction = await transactions.find(transactionKey(call.principal.id, id))
+    if (transaction?.status === 'active') return withExtension(call, TRANSACTION_ID, id)
+    this.#isTransactionOver = true
+    return call
+  }
+
+  #connectionFor(call: Call): ClientConnection | undefined {
+    const round = roundOf(call.requestState[STATE_KEY]) ?? this.#firstRound(call)
+    if (!round) return undefined
+    this.#connection = round
+    return {
+      id: round.connection,
+      isKnown: round.isKnown,
+      mayReplace: isHarmless(call),
+      onOpen: ({ id, isLost }) => {
+        this.#connection = { connection: id, isKnown: true, context: isLost ? 'lost' : 'new' }
+      },
+    }
+  }
+
+  #firstRound(call: Call): Round | undefined {
+    const { isConnecting, isBeginning } = this.#plan
+    const { connection } = this.#state
+    if (!isConnecting) return undefined
+    if (connection !== undefined) return { connection, isKnown: true }
+    // A session without state replaced one whose token was refused.
+    const isFresh = this.#session !== undefined && Object.keys(this.#state).length === 0
+    const isNew = call.method === 'tools/call' && (isFresh || isBeginning(this.#given))
+    return isNew ? { connection: randomBytes(32).toString('hex'), isKnown: false } : undefined
+  }
+
+  /** What the call changes, given its result; undefined if it failed. */
+  #changes(result?: Payload): SessionChanges {
+    const { method, target } = this.#given
+    const { namesOf, transaction } = this.#plan
+    const opened = this.#connection?.context === undefined ? undefined : this.#connection
+    const own = result && ownState(result)
+    const isAnswer = result !== undefined && result.member('isError') !== true
+    const values = isAnswer && namesOf ? learnt(this.#call, namesOf, this.#state) : undefined
+    const step = result && transaction ? extensionOf(this.#given, TRANSACTION_ID) : undefined
+    return {
+      isLost: opened?.context === 'lost',
+      ...(method === 'tools/call' && { tool: target.name }),
+      state: {
+        ...(opened && { connection: opened.connection }),
+        ...(values && { remembered: values }),
+        ...(own !== undefined && own !== this.#state.own && { own }),
+        ...(typeof step === 'string' && step !== this.#state.transaction && { transaction: step }),
+        ...(this.#isTransactionOver && step === undefined && { transaction: undefined }),
+      },
+    }
+  }
+
+  /** Issues the next token, and reports to the client what became of its session. */
+  async #issue(changes: SessionChanges, isChanged: boolean): Promise<Statement> {
+    const { ttl, max, isForModels } = this.#plan
+    const before = this.#session
+    const isShort = isForModels && !isDeclared(this.#given)
+    const issued = await this.#parts.tokens.issue(before, changes, this.#given, {
+      handle: this.#handle,
+      isShort,
+      limits: { ttl, max },
+    })
+    if (before && changes.isLost) notify(this.#given, 'session_invalidated', before, 'context_lost')
+    if (issued.session.session_id !== before?.session_id)
+      notify(this.#given, 'session_created', issued.session)
+    else if (issued.session.expires_at !== before.expires_at)
+      notify(this.#given, 'session_renewed', issued.session)
+    return { ...issued, isChanged, context: this.#connection?.context }
+  }
+
+  #withTexts(result: Payload, { token, context }: Statement): Payload {
+    if (this.#given.method !== 'tools/call') return result
+    const told = context === 'lost' ? withText(result, LOST_TEXT) : result
+    if (token === undefined) return withText(told, NOT_KEPT_TEXT)
+    const isForModel = this.#plan.isForModels && !isDeclared(this.#given) && token !== this.#handle
+    if (!isForModel || token.length > MAX_SHOWN_LENGTH) return told
+    return withText(
+      told,
+      `To continue in this session, pass _${SESSION_STATE}: "${token}" to the tools of this server.`,
+    )
+  }
+
+  /** An error with the next token, if the call opened a connection before it failed. */
+  async #failed(error: GatewayError, thrown: unknown): Promise<unknown> {
+    if (this.#connection?.context === undefined || this.#given.signal.aborted) return thrown
+    const changes = this.#changes()
+    return withStateOf(error, await this.#issue(changes, true))
+  }
+}
+
+/** The longest token that is shown to a model, in characters. */
+const MAX_SHOWN_LENGTH = 64
+
+function isDeclared(call: Call): boolean {
+  return isAskedFor(call, SESSION_STATE_KEY)
+}
+
+/** The state of a server that keeps one itself, in the places where servers look for it. */
+function withOwn(call: Call, own: string): Call {
+  const params = call.params.with({ [SESSION_STATE]: own }).withMeta({ [SESSION_STATE]: own })
+  return { ...call, params, meta: { ...call.meta, [SESSION_STATE]: own } }
+}
+
+/** Whether a call does no harm in another context. One whose process ended may go on elsewhere. */
+function isHarmless(call: Call): boolean {
+  if (call.method !== 'tools/call' || call.operation) return true
+  return call.tool !== undefined && asCalled(call.tool, call).classification.op === 'read'
+}
+
+function roundOf(value: unknown): Round | undefined {
+  if (!isObject(value)) return undefined
+  const { connection, isKnown, context } = value
+  if (typeof connection !== 'string' || typeof isKnown !== 'boolean') return undefined
+  return { connection, isKnown, ...((context === 'new' || context === 'lost') && { context }) }
+}

@@ -1,0 +1,105 @@
+/**
+ * Session states that are kept in the store, for tokens that are too long, and for models, which copy a short handle. An
+ * entry of the collection `states` says how large each one is, so that all can be counted without reading them.
+ *
+ * Invariant: a state in use is never dropped for another one. Over the quota, new ones are refused.
+ */
+import { hash, randomBytes } from 'node:crypto'
+import { hasReachedShare, type Principal } from '../core/principal.ts'
+import type { Store } from '../store/store.ts'
+import { casUpdate } from './cas-update.ts'
+import { callerHash } from './principal.ts'
+
+/** How many states are kept in all, and how many bytes; one caller may use a quarter of each. */
+const MAX_STATES = 4000
+const MAX_STATE_BYTES = 64 * 1024 * 1024
+/** The size of the largest state, in bytes. */
+const MAX_BYTES_PER_STATE = 256 * 1024
+
+const HANDLE = /^st_[A-Za-z0-9_-]{22}$/
+
+/** The states of all callers. */
+export class SessionStates {
+  readonly #store: Store
+
+  constructor(store: Store) {
+    this.#store = store
+  }
+
+  /** Whether a text is a handle of a state, known or not. */
+  static isHandle(text: string): boolean {
+    return HANDLE.test(text)
+  }
+
+  /** The text of a state; undefined if its caller has none with this handle. */
+  find(principal: Principal, handle: string): Promise<string | undefined> {
+    return this.#store.get(keyOf(principal, handle))
+  }
+
+  /** Keeps a new state for `ttl` milliseconds, and resolves with its handle; undefined over the quota. */
+  async add(principal: Principal, text: string, ttl: number): Promise<string | undefined> {
+    const size = Buffer.byteLength(text)
+    if (size > MAX_BYTES_PER_STATE || !(await this.#hasRoom(principal, size))) return undefined
+    const handle = `st_${randomBytes(16).toString('base64url')}`
+    await this.#store.put(entryOf(principal, handle), String(size), ttl)
+    await this.#store.put(keyOf(principal, handle), text, ttl)
+    return handle
+  }
+
+  /**
+   * Replaces a state by what `change` makes of its text, and keeps it for `ttl` more milliseconds; resolves with the new
+   * text, or undefined if it is too large.
+   */
+  async change(
+    principal: Principal,
+    handle: string,
+    { change, ttl }: { readonly change: (text: string | undefined) => string; readonly ttl: number },
+  ): Promise<string | undefined> {
+    const text = await casUpdate<string | undefined>(
+      this.#store,
+      keyOf(principal, handle),
+      (before) => {
+        const after = change(before)
+        const isTooLarge = Buffer.byteLength(after) > MAX_BYTES_PER_STATE
+        return isTooLarge ? { result: undefined } : { result: after, write: { text: after, ttl } }
+      },
+      () => undefined,
+    )
+    if (text !== undefined)
+      await this.#store.put(entryOf(principal, handle), String(Buffer.byteLength(text)), ttl)
+    return text
+  }
+
+  async #hasRoom(principal: Principal, size: number): Promise<boolean> {
+    const entries = await this.#store.scan(COLLECTION)
+    const caller = callerHash(principal.id)
+    let [all, own] = [size, size]
+    for (const [key, text] of entries) {
+      all += Number(text)
+      if (callerOf(key) === caller) own += Number(text)
+    }
+    const share = principal.isEverybody ? MAX_STATE_BYTES : MAX_STATE_BYTES / 4
+    const owners = new Map([...entries.keys()].map((key) => [key, callerOf(key)]))
+    const hasFullShare = hasReachedShare({ ...principal, id: caller }, owners, (id) => id, MAX_STATES)
+    return entries.size < MAX_STATES && !hasFullShare && all <= MAX_STATE_BYTES && own <= share
+  }
+}
+
+const COLLECTION = 'states'
+
+/** The store can be read by operators, who need not learn handles. */
+function nameOf({ id }: Principal, handle: string): string {
+  return `${callerHash(id)}:${hash('sha256', handle).slice(0, 32)}`
+}
+
+function keyOf(principal: Principal, handle: string): string {
+  return `state:${nameOf(principal, handle)}`
+}
+
+function entryOf(principal: Principal, handle: string): string {
+  return `${COLLECTION}/${nameOf(principal, handle)}`
+}
+
+function callerOf(key: string): string {
+  return key.slice(COLLECTION.length + 1).split(':', 1)[0] ?? ''
+}
