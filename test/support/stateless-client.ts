@@ -59,7 +59,8 @@ export class StatelessClient {
       ...(token !== undefined && { authorization: `Bearer ${token}` }),
     }
     const reply = await post(url, body, headers)
-    const messages = reply.events.length > 0 ? reply.events.map(({ data }) => data) : [reply.text]
+    const events = reply.events.flatMap(({ data }) => data ?? [])
+    const messages = events.length > 0 ? events : [reply.text]
     const parsed = messages.map((text) => JSON.parse(text) as Json)
     const last = parsed.at(-1) ?? {}
     return answerOf(last, parsed.slice(0, -1))

@@ -203,7 +203,7 @@ export class StatefulCall {
   async #issue(changes: SessionChanges, isChanged: boolean): Promise<Statement> {
     const { ttl, max, isForModels } = this.#plan
     const before = this.#session
-    const isShort = isForModels && !isDeclared(this.#given)
+    const isShort = isForModels && before === undefined && !isDeclared(this.#given)
     const issued = await this.#parts.tokens.issue(before, changes, this.#given, {
       handle: this.#handle,
       isShort,

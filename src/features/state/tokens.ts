@@ -36,6 +36,9 @@ interface TokenLimits {
   readonly max: number
 }
 
+/** How long a handle is known after its session expired, so that its client learns why it is refused, in milliseconds. */
+const EXPIRED_TTL_MS = 3_600_000
+
 /** Opens and issues tokens. */
 export class StateTokens {
   readonly #seal: Seal
@@ -73,13 +76,14 @@ export class StateTokens {
         session = afterCall(stored ?? base, changes, lifetime)
         return this.#sealed(session, call)
       }
-      const kept = await this.#states.change(call.principal, handle, { change, ttl })
+      const kept = await this.#states.change(call.principal, handle, { change, ttl: ttl + EXPIRED_TTL_MS })
       return { session, ...(kept !== undefined && { token: handle }) }
     }
     const session = afterCall(base, changes, lifetime)
     const sealed = this.#sealed(session, call)
     const isFitting = Buffer.byteLength(sealed) <= max
-    const short = isShort || !isFitting ? await this.#states.add(call.principal, sealed, ttl) : undefined
+    const short =
+      isShort || !isFitting ? await this.#states.add(call.principal, sealed, ttl + EXPIRED_TTL_MS) : undefined
     const token = short ?? (isFitting ? sealed : undefined)
     return { session, ...(token !== undefined && { token }) }
   }

@@ -20,7 +20,7 @@ function isRunning(pid: number): boolean {
 
 async function killed(pid: unknown): Promise<void> {
   process.kill(Number(pid), 'SIGKILL')
-  await until(() => !isRunning(Number(pid)))
+  await until(() => !isRunning(Number(pid)), 'the end of a killed process')
 }
 
 describe('the connection of a client without a session', () => {
