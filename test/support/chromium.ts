@@ -2,19 +2,20 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Browser, chromium, type Page } from 'playwright-core'
 
-const PROGRAM = process.env['CHROMIUM'] ?? '/usr/bin/chromium'
+/** The browser that tests start. */
+export const chromiumProgram = process.env['CHROMIUM'] ?? '/usr/bin/chromium'
 
 /** Whether there is a browser to test with. Where tests must not be left out, its absence is an error. */
 export function hasChromium(): boolean {
-  const isThere = existsSync(PROGRAM)
-  if (!isThere && process.env['TEST_SUMMARY'] !== undefined) throw new Error(`${PROGRAM} is missing`)
-  if (!isThere) process.stderr.write(`Tests in a browser are left out: there is no ${PROGRAM}.\n`)
+  const isThere = existsSync(chromiumProgram)
+  if (!isThere && process.env['TEST_SUMMARY'] !== undefined) throw new Error(`${chromiumProgram} is missing`)
+  if (!isThere) process.stderr.write(`Tests in a browser are left out: there is no ${chromiumProgram}.\n`)
   return isThere
 }
 
 /** Starts a browser nobody sees. */
 export function startChromium(): Promise<Browser> {
-  return chromium.launch({ executablePath: PROGRAM, headless: true, args: ['--no-sandbox'] })
+  return chromium.launch({ executablePath: chromiumProgram, headless: true, args: ['--no-sandbox'] })
 }
 
 /** How a page looks on its screen. */

@@ -1,6 +1,10 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { until } from '../../support/condition.ts'
+import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
 import { gatewayWith } from '../../support/gateway-with.ts'
 import type { RunningGateway } from '../../support/run-gateway.ts'
 import { StatelessClient } from '../../support/stateless-client.ts'
@@ -157,5 +161,102 @@ describe('the connection of a client without a session', () => {
       event('session_created'),
     ])
     expect((await client('each').call('count')).notes).toEqual([])
+  })
+})
+
+describe('the session of a client with a server over HTTP', () => {
+  const revision = '2025-11-25'
+  let server: FakeServer
+  let stateless: FakeServer
+  let gateway: RunningGateway
+  beforeAll(async () => {
+    server = await startFakeServer({ revision, transport: 'http' })
+    stateless = await startFakeServer({ revision, transport: 'http', sessions: false })
+    const features = { state: { connection: 'on' } }
+    gateway = await gatewayWith({
+      upstreams: { kept: { url: server.url, features }, none: { url: stateless.url, features } },
+    })
+  })
+  afterAll(async () => {
+    await gateway.close()
+    await Promise.all([server.close(), stateless.close()])
+  })
+  const client = (name: string): StatelessClient => new StatelessClient({ url: `${gateway.url}/${name}` })
+  const sessions = (): unknown[] =>
+    server.received('tools/call').map(({ headers }) => headers['mcp-session-id'])
+
+  test('two clients keep their own Mcp-Session-Id', async () => {
+    const [one, other] = [client('kept'), client('kept')]
+    for (let number = 0; number < 3; number++)
+      for (const each of [one, other]) await each.call('echo', { text: 'a' })
+    const ids = sessions()
+    expect(new Set(ids).size).toBe(2)
+    expect(ids.filter((_id, index) => index % 2 === 0)).toEqual([ids[0], ids[0], ids[0]])
+  })
+
+  test('a session that the server forgot is said to be lost, and not begun again silently', async () => {
+    const one = client('kept')
+    await one.call('echo', { text: 'a' })
+    const before = sessions().at(-1)
+    server.expireSessions()
+    const lost = await one.call('echo', { text: 'b' })
+    expect(lost.meta['dev.gatehouse/session']).toMatchObject({ context: 'lost' })
+    expect(lost.texts.at(-1)).toContain('was lost')
+    expect(sessions().at(-1)).not.toBe(before)
+    expect((await one.call('echo', { text: 'c' })).fields).toMatchObject({ state_changed: false })
+  })
+
+  test('a server without sessions gets no connection for each client', async () => {
+    await client('none').call('echo', { text: 'a' })
+    const before = stateless.received('initialize').length
+    for (let number = 0; number < 5; number++) {
+      const { fields } = await client('none').call('echo', { text: 'a' })
+      expect(fields).not.toHaveProperty('session_state')
+    }
+    expect(stateless.received('initialize')).toHaveLength(before)
+  })
+
+  test('many servers that forget sessions are no failures: calls go on at once', async () => {
+    const clients = Array.from({ length: 8 }, () => client('kept'))
+    for (const each of clients) await each.call('echo', { text: 'a' })
+    server.expireSessions()
+    for (const each of clients) {
+      const { fields } = await each.call('echo', { text: 'b' })
+      expect(fields).toMatchObject({ isError: false, state_changed: true })
+    }
+  })
+})
+
+describe('a context that is gone', () => {
+  const upstreams = { each: { command, idle: '300ms', features: { state: { connection: 'on' } } } }
+
+  test('after the idle timeout is said to be lost', async () => {
+    const gateway = await gatewayWith({ upstreams })
+    try {
+      const one = new StatelessClient({ url: `${gateway.url}/each` })
+      const { seen } = await one.call('count')
+      await until(() => !isRunning(Number(seen['pid'])), 'the idle timeout')
+      expect((await one.call('peek')).meta['dev.gatehouse/session']).toMatchObject({ context: 'lost' })
+    } finally {
+      await gateway.close()
+    }
+  })
+
+  test('because another gateway process has it is said to be lost, and stays with that process', async () => {
+    const store = await mkdtemp(join(tmpdir(), 'gatehouse-state-'))
+    const config = { store, upstreams: { each: { ...upstreams.each, idle: '1m' } } }
+    const gateways = [await gatewayWith(config), await gatewayWith(config)]
+    try {
+      const [one, other] = gateways.map(({ url }) => new StatelessClient({ url: `${url}/each` }))
+      const first = await one?.call('count')
+      const state = { session_state: first?.state }
+      const elsewhere = await other?.call('peek', {}, state)
+      expect(elsewhere?.meta['dev.gatehouse/session']).toMatchObject({ context: 'lost' })
+      expect(elsewhere?.seen).toMatchObject({ count: 0 })
+      expect((await one?.call('count', {}, state))?.seen).toMatchObject({ pid: first?.seen['pid'], count: 2 })
+    } finally {
+      await Promise.all(gateways.map((each) => each.close()))
+      await rm(store, { recursive: true, force: true, maxRetries: 5 })
+    }
   })
 })
