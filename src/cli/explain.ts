@@ -122,7 +122,7 @@ type Undoing = Inspected['undoing']
 /** The text about one tool, with reasons. */
 export function toolLines(inspected: Inspected | undefined): string[] {
   if (!inspected) return ['  the server lists no tool with this name']
-  const { entry, confirmation, undoing, pages } = inspected
+  const { entry, confirmation, undoing, pages, remembered = [] } = inspected
   const { op, risk, idempotent, evidence } = entry.classification
   const scopes = inspected.scopes.map((group) => group.join(' or ')).join(', ')
   const { stop } = confirmation
@@ -139,6 +139,9 @@ export function toolLines(inspected: Inspected | undefined): string[] {
     ...expressions(undoing.undo).map((line) => `               ${oneLine(line)}`),
     ...reasons([...undoing.why, ...undoing.caveats.map((caveat) => `but: ${caveat}`)]),
     ...(pages ? [`  pages        ${pagesText(pages)}`] : []),
+    ...(remembered.length === 0
+      ? []
+      : [`  remembered   ${remembered.join(', ')} (optional with a session_state: features.state.remember)`]),
     `  scopes       ${scopes === '' ? 'none' : scopes} (required if callers authenticate)`,
     `  long calls   ${longCallsText(inspected.longCalls)}`,
   ]
@@ -152,6 +155,7 @@ function toolObject({
   undoing,
   longCalls,
   pages,
+  remembered = [],
 }: Inspected): Readonly<Record<string, unknown>> {
   const { op, risk, idempotent, evidence } = entry.classification
   const { when, isOutOfBand, fallback, message, stop, why } = confirmation
@@ -164,6 +168,7 @@ function toolObject({
     confirmation: { when, is_out_of_band: isOutOfBand, fallback, message, stop, why },
     undo: undoing,
     ...(pages && { pages }),
+    ...(remembered.length > 0 && { remembered }),
     scopes,
     long_calls: longCalls && {
       task_after_ms: longCalls.taskAfter,

@@ -11,6 +11,9 @@ import { templateOf } from '../features/confirm/request.ts'
 import { needsConfirmation, ruleOf, type Settings as ConfirmSettings } from '../features/confirm/rules.ts'
 import { longCallsOf, progress } from '../features/progress/progress.ts'
 import { type Requirement, requirementOf } from '../features/permissions/gate.ts'
+import { rememberedNames } from '../features/state/remember.ts'
+import type { Settings as StateSettings } from '../features/state/settings.ts'
+import { state } from '../features/state/state.ts'
 import { stream } from '../features/stream/stream.ts'
 
 /** A tool, and how the gateway handles it. */
@@ -24,6 +27,8 @@ export interface Inspected {
   readonly longCalls?: LongCalls | undefined
   /** How its pages are collected; absent if they are not. */
   readonly pages?: { readonly arguments: readonly string[]; readonly when: 'always' | 'on_request' }
+  /** The arguments that a call may leave out once they are remembered. */
+  readonly remembered?: readonly string[]
 }
 
 /** Whether confirmation is required before a tool runs. */
@@ -59,6 +64,7 @@ export function inspect(
     longCalls:
       progressSettings === false ? undefined : longCallsOf(progressSettings, entry.name, server.tools),
     ...pagesOf(entry, settings),
+    remembered: entry.isBuiltin ? [] : rememberedOf(entry, settingsFor(state, settings, server.name)),
   }
 }
 
@@ -69,6 +75,10 @@ function pagesOf(entry: Descriptor, settings: Runtime['settings']): Pick<Inspect
   return {
     pages: { arguments: selecting.map(({ name }) => name), when: own.collect ? 'always' : 'on_request' },
   }
+}
+
+function rememberedOf(entry: Descriptor, settings: StateSettings | false): readonly string[] {
+  return (settings && rememberedNames(settings.remember)?.(entry)) || []
 }
 
 function confirmationOf(

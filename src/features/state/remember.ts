@@ -13,12 +13,21 @@ import type { Remembered, SessionState } from './session.ts'
 /** Names of arguments: for all tools, or by the name or glob of tools. */
 export type RememberSetting = readonly string[] | Readonly<Record<string, readonly string[]>>
 
+const argument = {
+  type: 'string',
+  minLength: 1,
+  'x-names': 'argument',
+  errorMessage: 'must be the name of an argument',
+} as const
+
+/** The JSON Schema of the setting. */
 export const rememberSchema = {
   type: ['array', 'object'],
-  items: { type: 'string', minLength: 1, errorMessage: 'must be the name of an argument' },
+  items: argument,
+  propertyNames: { 'x-names': 'tool' },
   additionalProperties: {
     type: 'array',
-    items: { type: 'string', minLength: 1, errorMessage: 'must be the name of an argument' },
+    items: argument,
     errorMessage: 'must be a list of arguments',
   },
   default: [],

@@ -3,7 +3,7 @@
  * same connection to the server, with remembered arguments, in the same transaction, and with the server's own state.
  */
 import type { Call, Outcome } from '../../core/call.ts'
-import { hasExtension, SESSION_STATE, SESSION_STATE_KEY } from '../../protocol/meta-keys.ts'
+import { hasExtension, isAskedFor, SESSION_STATE, SESSION_STATE_KEY } from '../../protocol/meta-keys.ts'
 import { describingTools } from '../describing.ts'
 import type { Feature, Reserved, Services } from '../feature.ts'
 import { withOptional } from './remember.ts'
@@ -90,7 +90,8 @@ function planned(
 /** Whether a call belongs to a session, or may begin one; nearly none does. */
 function isConcerned(call: Call, { namesOf, transaction, isBeginning }: StatePlan, isTool: boolean): boolean {
   if (hasExtension(call, SESSION_STATE) || call.requestState[STATE_KEY] !== undefined) return true
-  return isTool && (namesOf !== undefined || transaction || isBeginning(call))
+  if (!isTool) return false
+  return namesOf !== undefined || transaction || isBeginning(call) || isAskedFor(call, SESSION_STATE_KEY)
 }
 
 /** Whether a server returned a state of its own. */

@@ -1,0 +1,64 @@
+import { describe, expect, test } from 'vitest'
+import { anonymous } from '../../../src/core/principal.ts'
+import { callerHash } from '../../../src/records/principal.ts'
+import { SessionStates } from '../../../src/records/session-states.ts'
+import { MemoryStore } from '../../../src/store/memory.ts'
+
+const alice = { id: 'alice' }
+const HOUR = 3_600_000
+const KIB = 1024
+
+/** A store with states of a caller, of this many bytes each. */
+async function filledWith(count: number, bytes: number, caller: string): Promise<MemoryStore> {
+  const store = new MemoryStore()
+  for (let number = 0; number < count; number++)
+    await store.put(`states/${callerHash(caller)}:${number}`, String(bytes), HOUR)
+  return store
+}
+
+describe('session states in the store', () => {
+  test('a state is found by its caller alone', async () => {
+    const states = new SessionStates(new MemoryStore())
+    const handle = (await states.add(alice, 'text', HOUR)) ?? ''
+    expect(SessionStates.isHandle(handle)).toBe(true)
+    expect(await states.find(alice, handle)).toBe('text')
+    expect(await states.find({ id: 'bob' }, handle)).toBeUndefined()
+  })
+
+  test.each([
+    ['1,000 states of the caller', 1000, 10, 'alice', false],
+    ['999 states of the caller', 999, 10, 'alice', true],
+    ['16 MiB of the caller', 64, 256 * KIB, 'alice', false],
+    ['4,000 states of others', 4000, 10, 'bob', false],
+    ['64 MiB of others', 256, 256 * KIB, 'bob', false],
+    ['16 MiB of others', 64, 256 * KIB, 'bob', true],
+  ])('with %s, a new one is kept only if there is room', async (_what, count, bytes, caller, isKept) => {
+    const store = await filledWith(count, bytes, caller)
+    const handle = await new SessionStates(store).add(alice, 'text', HOUR)
+    expect(handle !== undefined).toBe(isKept)
+  })
+
+  test('callers that are not distinguished share all of the room', async () => {
+    const store = await filledWith(3999, 10, anonymous.id)
+    const states = new SessionStates(store)
+    expect(await states.add(anonymous, 'text', HOUR)).toBeDefined()
+    expect(await states.add(anonymous, 'text', HOUR)).toBeUndefined()
+  })
+
+  test('a state over 256 KiB is not kept, and does not replace another one', async () => {
+    const states = new SessionStates(new MemoryStore())
+    const large = 'x'.repeat(256 * KIB + 1)
+    expect(await states.add(alice, large, HOUR)).toBeUndefined()
+    const handle = (await states.add(alice, 'text', HOUR)) ?? ''
+    expect(await states.change(alice, handle, { change: () => large, ttl: HOUR })).toBeUndefined()
+    expect(await states.find(alice, handle)).toBe('text')
+  })
+
+  test('no concurrent change is lost', async () => {
+    const states = new SessionStates(new MemoryStore())
+    const handle = (await states.add(alice, '0', HOUR)) ?? ''
+    const change = (text: string | undefined): string => String(Number(text) + 1)
+    await Promise.all(Array.from({ length: 20 }, () => states.change(alice, handle, { change, ttl: HOUR })))
+    expect(await states.find(alice, handle)).toBe('20')
+  })
+})
