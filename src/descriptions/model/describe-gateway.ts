@@ -21,6 +21,7 @@ const extensions = [
   ['progress_notifications', 'progress'],
   ['idempotency', 'idempotency'],
   ['transactions', 'transactions'],
+  ['session_state', 'state'],
   ['human_in_the_loop', 'confirm'],
   ['structured_errors', 'errors'],
   ['provenance', 'provenance'],

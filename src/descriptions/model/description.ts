@@ -120,6 +120,7 @@ type Extension =
   | 'progress_notifications'
   | 'idempotency'
   | 'transactions'
+  | 'session_state'
   | 'human_in_the_loop'
   | 'structured_errors'
   | 'provenance'

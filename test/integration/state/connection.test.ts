@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
@@ -141,6 +142,23 @@ describe('the connection of a client without a session', () => {
     expect(flagged.seen).toMatchObject({ count: 1 })
     expect(flagged.state).toBeDefined()
   })
+
+  test.each(['legacy', { pin: '2026-07-28' }] as const)(
+    'a token leads clients of the official SDK to the same process (%o)',
+    async (mode) => {
+      const first = await client('asked', true).call('count')
+      const other = new Client({ name: 'other', version: '1.0.0' }, { versionNegotiation: { mode } })
+      await other.connect(new StreamableHTTPClientTransport(new URL(`${gateway.url}/asked`)))
+      try {
+        const meta = { 'dev.gatehouse/session_state': first.state }
+        const { content } = await other.callTool({ name: 'count', arguments: {}, _meta: meta })
+        const [block] = content as { text: string }[]
+        expect(JSON.parse(block?.text ?? '')).toMatchObject({ pid: first.seen['pid'], count: 2 })
+      } finally {
+        await other.close()
+      }
+    },
+  )
 
   test('a server that all clients share stays shared', async () => {
     const one = client('shared', true)

@@ -3,16 +3,22 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { auditLines } from '../../support/audit-lines.ts'
 import { until } from '../../support/condition.ts'
-import { gatewayWith } from '../../support/gateway-with.ts'
+import { runCommand } from '../../support/gateway-process.ts'
+import { configFile, gatewayWith } from '../../support/gateway-with.ts'
 import type { RunningGateway } from '../../support/run-gateway.ts'
 import { StatelessClient } from '../../support/stateless-client.ts'
 
 const program = fileURLToPath(new URL('../../fixtures/context-server/main.ts', import.meta.url))
 const command = [process.execPath, program]
 const argument = (token: string): object => ({ _session_state: token })
+const issues = {
+  command,
+  features: { state: { remember: { '*': ['owner', 'repo'], delete_repo: ['owner'] }, transaction: 'on' } },
+  tools: { create_issue: { undo: 'delete_repo(owner=$.args.owner, repo=$.args.repo)', idempotent: true } },
+}
 
 describe('the values of a session', () => {
   let folder: string
@@ -25,15 +31,7 @@ describe('the values of a session', () => {
         store: join(folder, 'store'),
         observe: { audit: join(folder, 'audit.jsonl'), metrics: 'on' },
         upstreams: {
-          issues: {
-            command,
-            features: {
-              state: { remember: { '*': ['owner', 'repo'], delete_repo: ['owner'] }, transaction: 'on' },
-            },
-            tools: {
-              create_issue: { undo: 'delete_repo(owner=$.args.owner, repo=$.args.repo)', idempotent: true },
-            },
-          },
+          issues,
           models: { command, isolation: 'per_client', inject_arguments: 'on' },
           native: { command, env: { MODE: 'native' } },
           off: { command, env: { MODE: 'native' }, features: { state: 'off' } },
@@ -73,6 +71,16 @@ describe('the values of a session', () => {
       create_issue: ['title'],
       delete_repo: ['repo'],
     })
+  })
+
+  test('gatehouse explain names the arguments that a call may leave out', async () => {
+    const file = await configFile({ upstreams: { issues } })
+    onTestFinished(() => file.remove())
+    const named = async (tool: string): Promise<string> =>
+      (await runCommand(['explain', '--config', file.path, 'issues', tool])).stdout
+    expect(await named('create_issue')).toMatch(/remembered +owner, repo /)
+    expect(await named('delete_repo')).toMatch(/remembered +owner \(/)
+    expect(await named('peek')).not.toContain('remembered ')
   })
 
   test('a confirmation says which arguments are remembered', async () => {
