@@ -8,8 +8,14 @@ const alice = { id: 'alice' }
 const HOUR = 3_600_000
 const KIB = 1024
 
+interface Before {
+  readonly count: number
+  readonly bytes: number
+  readonly caller: string
+}
+
 /** A store with states of a caller, of this many bytes each. */
-async function filledWith(count: number, bytes: number, caller: string): Promise<MemoryStore> {
+async function filledWith({ count, bytes, caller }: Before): Promise<MemoryStore> {
   const store = new MemoryStore()
   for (let number = 0; number < count; number++)
     await store.put(`states/${callerHash(caller)}:${number}`, String(bytes), HOUR)
@@ -26,20 +32,20 @@ describe('session states in the store', () => {
   })
 
   test.each([
-    ['1,000 states of the caller', 1000, 10, 'alice', false],
-    ['999 states of the caller', 999, 10, 'alice', true],
-    ['16 MiB of the caller', 64, 256 * KIB, 'alice', false],
-    ['4,000 states of others', 4000, 10, 'bob', false],
-    ['64 MiB of others', 256, 256 * KIB, 'bob', false],
-    ['16 MiB of others', 64, 256 * KIB, 'bob', true],
-  ])('with %s, a new one is kept only if there is room', async (_what, count, bytes, caller, isKept) => {
-    const store = await filledWith(count, bytes, caller)
+    ['1,000 states of the caller', { count: 1000, bytes: 10, caller: 'alice' }, false],
+    ['999 states of the caller', { count: 999, bytes: 10, caller: 'alice' }, true],
+    ['16 MiB of the caller', { count: 64, bytes: 256 * KIB, caller: 'alice' }, false],
+    ['4,000 states of others', { count: 4000, bytes: 10, caller: 'bob' }, false],
+    ['64 MiB of others', { count: 256, bytes: 256 * KIB, caller: 'bob' }, false],
+    ['16 MiB of others', { count: 64, bytes: 256 * KIB, caller: 'bob' }, true],
+  ])('with %s, a new one is kept only if there is room', async (_what, before, isKept) => {
+    const store = await filledWith(before)
     const handle = await new SessionStates(store).add(alice, 'text', HOUR)
     expect(handle !== undefined).toBe(isKept)
   })
 
   test('callers that are not distinguished share all of the room', async () => {
-    const store = await filledWith(3999, 10, anonymous.id)
+    const store = await filledWith({ count: 3999, bytes: 10, caller: anonymous.id })
     const states = new SessionStates(store)
     expect(await states.add(anonymous, 'text', HOUR)).toBeDefined()
     expect(await states.add(anonymous, 'text', HOUR)).toBeUndefined()

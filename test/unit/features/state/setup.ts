@@ -137,7 +137,7 @@ export class Fields {
 }
 
 /** The keys of all gateways in a test. */
-export const seal = createSeal(Date.now)
+const seal = createSeal(Date.now)
 
 /** A server that does nothing. */
 export const ok: Handler = async () => ({

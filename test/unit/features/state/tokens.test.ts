@@ -1,8 +1,9 @@
 import fc from 'fast-check'
 import { afterEach, describe, expect, test, vi } from 'vitest'
+import type { Call, Outcome } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
+import { callerHash } from '../../../../src/records/principal.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
-import { toolCall } from '../../../support/tool-call.ts'
 import { alice, asking, bob, CHANGED, ERROR, SESSION, STATE, Stateful } from './setup.ts'
 
 afterEach(() => void vi.useRealTimers())
@@ -225,7 +226,7 @@ describe('session state: a handle', () => {
     const store = new MemoryStore()
     for (let number = 0; number < 1000; number++) {
       const caller = number.toString(16).padStart(32, '0')
-      await store.put(`states/${number < 999 ? callerOf : caller}:${number}`, '400', 60_000)
+      await store.put(`states/${number < 999 ? callerHash(alice.id) : caller}:${number}`, '400', 60_000)
     }
     const at = new Stateful({ store, isForModels: true, settings: { connection: 'on' }, server: opening })
     expect((await at.result()).token, 'the last one').toMatch(/^st_/)
@@ -248,10 +249,8 @@ describe('session state: a handle', () => {
 })
 
 describe('session state: a server with a state of its own', () => {
-  const native = async (
-    call: Parameters<typeof toolCall>[0],
-  ): Promise<{ kind: 'result'; result: Payload }> => {
-    const before = Number(call?.params?.fields['session_state'] ?? 0)
+  const native = async (call: Call): Promise<Outcome> => {
+    const before = Number(call.params.fields['session_state'] ?? 0)
     return {
       kind: 'result',
       result: Payload.of({ content: [], session_state: String(before + 1), state_changed: true }),
@@ -279,12 +278,8 @@ describe('session state: a server with a state of its own', () => {
   })
 })
 
-const callerOf = (await import('../../../../src/records/principal.ts')).callerHash(alice.id)
-
 /** A server that opens the connection a call asks for. */
-async function opening({
-  connection,
-}: Parameters<typeof toolCall>[0] & object): Promise<{ kind: 'result'; result: Payload }> {
+async function opening({ connection }: Call): Promise<Outcome> {
   if (connection && !connection.isKnown) connection.onOpen({ id: connection.id, isLost: false })
   return { kind: 'result', result: Payload.of({ content: [{ type: 'text', text: 'done' }] }) }
 }

@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { TRANSACTION_ID, extensionOf } from '../../../../src/protocol/meta-keys.ts'
-import { Transactions } from '../../../../src/records/transactions.ts'
 import { committed, newTransaction } from '../../../../src/records/transitions.ts'
-import { transactionKey } from '../../../../src/records/transactions.ts'
+import { transactionKey, Transactions } from '../../../../src/records/transactions.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { alice, CHANGED, Stateful } from './setup.ts'
 
