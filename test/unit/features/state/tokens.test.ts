@@ -151,6 +151,21 @@ describe('session state: a token', () => {
     expect((await at.result({ session_state: late.token })).all['isError']).toBe(false)
   })
 
+  test('that is renewed is reported to a client that declared the extension, once', async () => {
+    vi.useFakeTimers({ toFake: ['Date'] })
+    const emit = vi.fn<(note: { method: string; params?: Payload }) => void>()
+    const extensions = { [STATE]: {} }
+    const client = { era: 'modern', revision: '2026-07-28', capabilities: { extensions } } as const
+    const at = new Stateful({ settings: { ttl: 60_000 } })
+    let { token } = await at.result({}, { emit, client })
+    for (const wait of [1000, 35_000, 1000]) {
+      vi.advanceTimersByTime(wait)
+      token = (await at.result({ session_state: token }, { emit, client })).token
+    }
+    const types = emit.mock.calls.map(([{ params }]) => params?.fields['type'])
+    expect(types).toEqual(['session_created', 'session_renewed'])
+  })
+
   test('is sent only if a client asked for it, sent one, or the state changed', async () => {
     const at = new Stateful()
     expect((await at.result()).all).not.toHaveProperty('_meta')
