@@ -4,8 +4,10 @@ import {
 } from '@modelcontextprotocol/client'
 import { StdioClientTransport as ModernStdio } from '@modelcontextprotocol/client/stdio'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import { CallToolResultSchema } from '@modelcontextprotocol/sdk/types.js'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import {
@@ -28,49 +30,83 @@ interface Caller {
   close(): Promise<void>
 }
 
-type Way = { readonly url: string } | { readonly command: readonly string[] }
+type Way = { readonly url: string; readonly isSse?: true } | { readonly command: readonly string[] }
 
 async function first(way: Way): Promise<Caller> {
   const client = new Client({ name: 'peer', version: '1.0.0' })
-  await client.connect(
-    'url' in way
-      ? new StreamableHTTPClientTransport(new URL(way.url))
-      : new StdioClientTransport({ ...commandOf(way.command), stderr: 'ignore' }),
-  )
+  const transport = transportTo(way)
+  await client.connect(transport)
   // It validates results against the listed output schemas.
   await client.listTools()
+  const wire = isSynchronous(way) ? progressOf(transport) : undefined
   return {
-    call: async (name, args, meta, onprogress) =>
-      Object(
-        await client.callTool(
-          { name, arguments: args, ...(meta && { _meta: meta }) },
-          CallToolResultSchema,
-          onprogress ? { onprogress: (params) => onprogress({ ...params }) } : {},
-        ),
-      ),
+    call: async (name, args, meta, onProgress) => {
+      const params = { name, arguments: args, ...(meta && { _meta: meta }) }
+      return Object(await client.callTool(params, CallToolResultSchema, hearing(onProgress, wire)))
+    },
     close: () => client.close(),
   }
+}
+
+function transportTo(way: Way): Transport {
+  if ('command' in way) return new StdioClientTransport({ ...commandOf(way.command), stderr: 'ignore' })
+  const url = new URL(way.url)
+  return way.isSse ? new SSEClientTransport(url) : new StreamableHTTPClientTransport(url)
 }
 
 function second(mode: 'legacy' | { readonly pin: string }): (way: Way) => Promise<Caller> {
   return async (way) => {
     const client = new ModernClient({ name: 'peer', version: '1.0.0' }, { versionNegotiation: { mode } })
-    await client.connect(
+    const transport =
       'url' in way
         ? new ModernHttp(new URL(way.url))
-        : new ModernStdio({ ...commandOf(way.command), stderr: 'ignore' }),
-    )
+        : new ModernStdio({ ...commandOf(way.command), stderr: 'ignore' })
+    await client.connect(transport)
     await client.listTools()
+    const wire = isSynchronous(way) ? progressOf(transport) : undefined
     return {
-      call: async (name, args, meta, onprogress) =>
-        Object(
-          await client.callTool(
-            { name, arguments: args, ...(meta && { _meta: meta }) },
-            onprogress ? { onprogress: (params) => onprogress({ ...params }) } : {},
-          ),
-        ),
+      call: async (name, args, meta, onProgress) => {
+        const params = { name, arguments: args, ...(meta && { _meta: meta }) }
+        return Object(await client.callTool(params, hearing(onProgress, wire)))
+      },
       close: () => client.close(),
     }
+  }
+}
+
+type OnProgress = (params: Json) => void
+
+/**
+ * Whether the SDK takes several messages in one turn. It then forgets the listener of a call whose response comes with
+ * its last progress, so that progress is heard before the SDK gets it.
+ */
+function isSynchronous(way: Way): boolean {
+  return 'command' in way || way.isSse === true
+}
+
+/** The listener for the progress that a transport receives. */
+function progressOf(transport: { onmessage?: unknown }): { listener?: OnProgress | undefined } {
+  const wire: { listener?: OnProgress | undefined } = {}
+  const { onmessage } = transport
+  transport.onmessage = (message: unknown, ...rest: unknown[]) => {
+    const isProgress = isObject(message) && message['method'] === 'notifications/progress'
+    if (isProgress) wire.listener?.(objectAt(message, 'params'))
+    if (typeof onmessage === 'function') onmessage.call(transport, message, ...rest)
+  }
+  return wire
+}
+
+/** The options of a call whose progress is heard. */
+function hearing(
+  onProgress: OnProgress | undefined,
+  wire: ReturnType<typeof progressOf> | undefined,
+): { onprogress?: (params: object) => void } {
+  if (wire) wire.listener = onProgress
+  if (!onProgress) return {}
+  return {
+    onprogress: (params) => {
+      if (!wire) onProgress({ ...params })
+    },
   }
 }
 
@@ -87,6 +123,7 @@ beforeAll(async () => {
   const upstream = { url: server.url, revision: '2025-11-25', transport: 'streamable' }
   served = {
     store: 'memory',
+    listen: { legacy_sse: true },
     features: { mask: { rules: [{ path: '$.items[*].mail' }] } },
     upstreams: {
       pages: upstream,
@@ -125,10 +162,12 @@ function idsIn(result: Json): unknown[] {
 const about = (result: Json): Json => objectAt(objectAt(result, '_meta'), STREAM)
 
 const stdio = (): Way => ({ command: [...gatewayProgram(), 'stdio', '--config', config.path] })
+const sse = (): Way => ({ url: `${gateway.origin}/sse/pages`, isSse: true })
 const http = (): Way => ({ url: `${gateway.url}/pages` })
 
 describe.each([
   ['SDK 1.x over HTTP', first, http],
+  ['SDK 1.x over HTTP+SSE', first, sse],
   ['SDK 1.x over stdio', first, stdio],
   ['SDK 2.x of an older revision over HTTP', second('legacy'), http],
   ['SDK 2.x of 2026-07-28 over HTTP', second({ pin: '2026-07-28' }), http],
@@ -228,6 +267,18 @@ describe('pages of a server', () => {
       checkpoint_token: expect.any(String),
     })
     expect(idsIn(await client.call('list_items', {}))).toEqual(idsOf(0, 1))
+  })
+
+  it('are collected at the address of all servers, too, and resumed there', async () => {
+    const together = await first({ url: gateway.url })
+    const { chunks, hear } = chunkListener()
+    const result = await together.call('pages_list_items', {}, { [STREAM]: true }, hear)
+    expect(idsIn(result)).toEqual(idsOf())
+    const { operation_id: id, checkpoint_token: token } = chunks[3] ?? {}
+    const rest = await together.call('pages_list_items', {}, { [STREAM]: { checkpoint_token: token } })
+    const resumed = await together.call('resume_operation', { operation_id: id, checkpoint_token: token })
+    expect([idsIn(rest), idsIn(resumed)]).toEqual([idsOf(4), idsOf(4)])
+    await together.close()
   })
 
   it('of a tool that writes are never collected', async () => {
