@@ -51,9 +51,10 @@ export function standardHeaders(name: string, params: Payload): Record<string, s
 /** Checks `Mcp-Method` and `Mcp-Name` against the body. @throws HEADER_MISMATCH */
 export function checkStandardHeaders(headers: Headers, name: string, params: Payload): void {
   compare('Mcp-Method', headers['mcp-method'], name)
-  const { nameIn } = method(name)
+  const { nameIn, isNameOptional } = method(name)
   const subject = nameIn === undefined ? undefined : params.fields[nameIn]
-  if (typeof subject === 'string') compare('Mcp-Name', headers['mcp-name'], subject)
+  if (typeof subject !== 'string' || (isNameOptional && headers['mcp-name'] === undefined)) return
+  compare('Mcp-Name', headers['mcp-name'], subject)
 }
 
 /**

@@ -7,6 +7,8 @@ import { GatewayError } from '../core/error.ts'
 interface Method {
   /** The member of `params` that names its target; mirrored in `Mcp-Name` by 2026-07-28. */
   readonly nameIn?: string
+  /** Published clients leave `Mcp-Name` out: it is compared only if it is sent. */
+  readonly isNameOptional?: true
   /** The server may respond with input requests (2026-07-28 basic/patterns/mrtr). */
   readonly asks?: true
   /** Its result carries `ttlMs` and `cacheScope` (2026-07-28 server/utilities/caching). */
@@ -35,9 +37,9 @@ const methods: Readonly<Record<string, Method>> = {
   'logging/setLevel': { only: 'legacy' },
   'resources/subscribe': { nameIn: 'uri', only: 'legacy' },
   'resources/unsubscribe': { nameIn: 'uri', only: 'legacy' },
-  'tasks/get': { nameIn: 'taskId' },
-  'tasks/update': { nameIn: 'taskId', only: 'modern' },
-  'tasks/cancel': { nameIn: 'taskId' },
+  'tasks/get': { nameIn: 'taskId', isNameOptional: true },
+  'tasks/update': { nameIn: 'taskId', isNameOptional: true, only: 'modern' },
+  'tasks/cancel': { nameIn: 'taskId', isNameOptional: true },
   'tasks/result': { nameIn: 'taskId', only: 'legacy' },
   'tasks/list': { only: 'legacy' },
 }

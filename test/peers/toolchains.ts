@@ -15,6 +15,8 @@ import { promisify } from 'node:util'
 export interface Peer {
   readonly server: readonly string[]
   readonly client: readonly string[]
+  /** The command of a client that calls slow tools; only Python has one. */
+  readonly slow?: readonly string[]
 }
 
 interface Missing {
@@ -34,13 +36,19 @@ const MAX_OUTPUT_BYTES = 64 * 1024 * 1024
 /** Builds every peer this machine has a language for. */
 export async function buildPeers(): Promise<Readonly<Record<string, Built>>> {
   mkdirSync(out, { recursive: true })
-  const [older, newer, go, rust] = await Promise.all([
-    python('old'),
-    python('new'),
+  const [pythons, go, rust] = await Promise.all([
+    buildPythonPeers(),
     needs('go', ['version'], async () => ({ peer: await buildGo() })),
     needs('cargo', ['--version'], async () => ({ peer: await buildRust() })),
   ])
-  return { ...older, ...newer, go, rust }
+  return { ...pythons, go, rust }
+}
+
+/** Builds the peers on Python alone. */
+export async function buildPythonPeers(): Promise<Readonly<Record<string, Built>>> {
+  mkdirSync(out, { recursive: true })
+  const [older, newer] = await Promise.all([python('old'), python('new')])
+  return { ...older, ...newer }
 }
 
 /** A program that calls tools through agent frameworks: its command, or why it could not be built. */
@@ -64,6 +72,7 @@ async function python(generation: 'old' | 'new'): Promise<Record<string, Built>>
   const build = async (script: string): Promise<Peer> => ({
     server: [interpreter, join(here, 'python', `${script}_server.py`)],
     client: [interpreter, join(here, 'python', `${script}_client.py`)],
+    slow: [interpreter, join(here, 'python', `${script}_slow.py`)],
   })
   const installed = await needs('python3', ['-c', 'import ensurepip, venv'], async () => {
     await command('python3', ['-m', 'venv', venv])

@@ -47,12 +47,16 @@ async function gatewayFor(isNamed: boolean): Promise<GatewayProcess> {
   return gatewayTo(upstreams, { config })
 }
 
+interface Kind {
+  readonly shape: Shape
+  readonly isNamed: boolean
+  readonly path?: string
+}
+
 function clientFor(
   gateway: GatewayProcess,
   who: Who,
-  shape: Shape,
-  isNamed: boolean,
-  path = '',
+  { shape, isNamed, path = '' }: Kind,
 ): Promise<FakeClient> {
   const headers = isNamed ? { authorization: `Bearer ${TOKENS[who]}` } : {}
   return taskClient({ url: `${gateway.url}${path}` }, shape, { headers })
@@ -61,8 +65,8 @@ function clientFor(
 async function callers(shape: Shape, isNamed: boolean): Promise<Callers> {
   const gateway = await gatewayFor(isNamed)
   const [alice, bob] = await Promise.all([
-    clientFor(gateway, 'alice', shape, isNamed),
-    clientFor(gateway, 'bob', shape, isNamed),
+    clientFor(gateway, 'alice', { shape, isNamed }),
+    clientFor(gateway, 'bob', { shape, isNamed }),
   ])
   return { gateway, alice, bob }
 }
@@ -176,8 +180,8 @@ it('a listener of 2026-07-28 hears of its own tasks alone', async () => {
 describe('without authentication', () => {
   it('a session is in no list of a client of 2026-07-28, and the other way round', async () => {
     const gateway = await gatewayFor(false)
-    const session = await clientFor(gateway, 'alice', '2025-11-25', false)
-    const stateless = await clientFor(gateway, 'bob', '2026-07-28', false)
+    const session = await clientFor(gateway, 'alice', { shape: '2025-11-25', isNamed: false })
+    const stateless = await clientFor(gateway, 'bob', { shape: '2026-07-28', isNamed: false })
     const own = await beginTask(session, 'one_slow_compute', { seconds: 1, label: 'one' })
     await beginTask(stateless, 'one_slow_compute', { seconds: 1, label: 'two' })
     // A session that lists what stateless clients have would hand their ids out.
@@ -188,9 +192,9 @@ describe('without authentication', () => {
 
   it('a task of a session is told to no listener of another session or client', async () => {
     const gateway = await gatewayFor(false)
-    const session = await clientFor(gateway, 'alice', '2025-11-25', false)
-    const other = await clientFor(gateway, 'bob', '2025-11-25', false)
-    const stateless = await clientFor(gateway, 'bob', '2026-07-28', false)
+    const session = await clientFor(gateway, 'alice', { shape: '2025-11-25', isNamed: false })
+    const other = await clientFor(gateway, 'bob', { shape: '2025-11-25', isNamed: false })
+    const stateless = await clientFor(gateway, 'bob', { shape: '2026-07-28', isNamed: false })
     const { taskId } = await beginTask(session, 'one_slow_compute', { seconds: 1, label: 'a sum' })
     const listening = stateless.listen({ taskIds: [taskId] })
     expect((await listening.acknowledged)['taskIds'] ?? []).toEqual([])
@@ -240,7 +244,7 @@ describe.each(shapes)('an id of %s from another address', (shape) => {
   it('is good at the address of all servers and at that of its own server, and nowhere else', async () => {
     const gateway = await gatewayFor(true)
     const [all, one, two] = await Promise.all(
-      ['', '/one', '/two'].map((path) => clientFor(gateway, 'alice', shape, true, path)),
+      ['', '/one', '/two'].map((path) => clientFor(gateway, 'alice', { shape, isNamed: true, path })),
     )
     if (!all || !one || !two) throw new TypeError('three clients')
     const args = { seconds: 1, label: 'a sum' }
@@ -264,15 +268,15 @@ describe('an id from before a restart', () => {
   it('is good for its caller if the store is kept, and for nobody else', async () => {
     const config = { store: folder(), features: early, auth }
     const before = await gatewayTo(upstreams, { config })
-    const first = await clientFor(before, 'alice', '2026-07-28', true)
+    const first = await clientFor(before, 'alice', { shape: '2026-07-28', isNamed: true })
     const { taskId } = await beginTask(first, 'one_slow_compute', { seconds: 1, label: 'a sum' })
     await until(async () => (await statusOf(first, taskId)) === 'completed', 'the end of the task')
     before.signal('SIGTERM')
     await before.ended
     const after = await gatewayTo(upstreams, { config })
     const [alice, bob] = await Promise.all([
-      clientFor(after, 'alice', '2026-07-28', true),
-      clientFor(after, 'bob', '2026-07-28', true),
+      clientFor(after, 'alice', { shape: '2026-07-28', isNamed: true }),
+      clientFor(after, 'bob', { shape: '2026-07-28', isNamed: true }),
     ])
     expect((await askOf(alice, 'tasks/get', taskId)).text).toContain('computed a sum')
     const strange = await refusalsOf(bob, '2026-07-28', String(taskId))
@@ -282,20 +286,23 @@ describe('an id from before a restart', () => {
   it('names nothing if the store was not kept', async () => {
     const config = { store: 'memory', features: early, auth }
     const before = await gatewayTo(upstreams, { config })
-    const first = await clientFor(before, 'alice', '2026-07-28', true)
+    const first = await clientFor(before, 'alice', { shape: '2026-07-28', isNamed: true })
     const { taskId } = await beginTask(first, 'one_slow_compute', { seconds: 1, label: 'a sum' })
     await before.close()
-    const alice = await clientFor(await gatewayTo(upstreams, { config }), 'alice', '2026-07-28', true)
+    const alice = await clientFor(await gatewayTo(upstreams, { config }), 'alice', {
+      shape: '2026-07-28',
+      isNamed: true,
+    })
     const strange = await refusalsOf(alice, '2026-07-28', String(taskId))
     expect(strange).toEqual(await refusalsOf(alice, '2026-07-28', unknownId))
   })
 
   it('of a session without authentication is not good for the session after it', async () => {
     const gateway = await gatewayFor(false)
-    const first = await clientFor(gateway, 'alice', '2025-11-25', false)
+    const first = await clientFor(gateway, 'alice', { shape: '2025-11-25', isNamed: false })
     const { taskId } = await beginTask(first, 'one_slow_compute', { seconds: 1, label: 'a sum' })
     await first.close()
-    const next = await clientFor(gateway, 'alice', '2025-11-25', false)
+    const next = await clientFor(gateway, 'alice', { shape: '2025-11-25', isNamed: false })
     for (const method of taskMethods('2025-11-25'))
       expect(refusal(await askOf(next, method, taskId))).toEqual(
         refusal(await askOf(next, method, unknownId)),

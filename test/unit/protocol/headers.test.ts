@@ -75,6 +75,18 @@ describe('the standard headers of a request', () => {
     expect(refusal(() => checkStandardHeaders(headers, 'tools/call', params))).toBe('HEADER_MISMATCH')
   })
 
+  test.each(['tasks/get', 'tasks/update', 'tasks/cancel'])(
+    'may be without Mcp-Name for %s, yet not with the name of another task',
+    (name) => {
+      const task = Payload.of({ taskId: 'one' })
+      const check = (more: object) => () => checkStandardHeaders({ 'mcp-method': name, ...more }, name, task)
+      expect(check({})).not.toThrow()
+      expect(check({ 'mcp-name': 'one' })).not.toThrow()
+      expect(check({ 'mcp-name': 'two' })).toThrow('Mcp-Name differs from the body')
+      expect(check({ 'mcp-name': '' })).toThrow('Mcp-Name differs from the body')
+    },
+  )
+
   test('an encoded header is compared by its decoded text', () => {
     const literal = Payload.of({ name: '=?base64?YQ==?=' })
     const sent = { ...sound, 'mcp-name': '=?base64?YQ==?=' }

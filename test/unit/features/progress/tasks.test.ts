@@ -465,7 +465,10 @@ describe('a task that asks', () => {
       const keys = await open()
       const [one = '', two = ''] = keys
       const refused = failureOf(update({ [one]: accept('a'), [two]: response }))
-      expect(await refused).toMatchObject({ code: 'INVALID_INPUT', field: 'inputResponses' })
+      expect(await refused).toMatchObject({
+        code: 'INVALID_INPUT',
+        data: { field: 'inputResponses' },
+      })
       expect(await open()).toEqual(keys)
       await update({ [one]: accept('a'), [two]: accept('b'), three: response })
       await pass(0)
