@@ -27,6 +27,11 @@ export interface Seal {
   close(value: unknown, use: SealUse, until: number): string
   /** The value of a text. Never throws. */
   open(text: string, use: SealUse): Unsealed
+  /**
+   * Whether what is sealed can be opened by every process that shares the keys. Until then a text that does not open may
+   * still be a good one.
+   */
+  isShared(): boolean
 }
 
 const IV_BYTES = 12
@@ -37,8 +42,14 @@ const EXPIRY_BYTES = 6
  * A seal with keys of 32 bytes: the first one seals, any of them opens. `now` is the clock, in milliseconds since 1970.
  * Without `keys` it opens only what it sealed itself.
  */
-export function createSeal(now: () => number, keys: () => readonly Buffer[] = ownKeys()): Seal {
+export function createSeal(
+  now: () => number,
+  keys: () => readonly Buffer[] = ownKeys(),
+  isShared: () => boolean = () => true,
+): Seal {
   return {
+    isShared,
+
     close(value, use, until) {
       const [key] = keys()
       if (!key) throw new TypeError('a seal needs a key')

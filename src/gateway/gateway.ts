@@ -104,7 +104,7 @@ export class Gateway {
       observing: this.#observing,
       store: this.#open(initial),
       membership: createMembership(() => this.#process.store),
-      seal: createSeal(Date.now, this.#keys.encryptionKeys),
+      seal: createSeal(Date.now, this.#keys.encryptionKeys, this.#keys.areShared),
       sign: this.#keys.sign,
       prove: (challenge) => this.#prove(challenge),
       page: (path) => this.#pageUrl(path),
@@ -178,6 +178,7 @@ export class Gateway {
   /** Serves clients over HTTP. */
   async listen(): Promise<Listener> {
     this.#observing.serve({ transport: 'tcp' })
+    await this.#keysKnown()
     const { refused, signedIn, log } = this.#observing
     this.#listener = await listenHttp({
       handle: this.handle,
@@ -205,8 +206,9 @@ export class Gateway {
   }
 
   /** Serves one client over a pair of streams, until the client closes its side. */
-  stdio(input: Readable, output: Writable): Promise<void> {
+  async stdio(input: Readable, output: Writable): Promise<void> {
     this.#observing.serve({ transport: 'pipe' })
+    await this.#keysKnown()
     return serveStdio(input, output, {
       handle: this.handle,
       seal: createRequestStateCodec(Date.now, undefined, this.#keys.encryptionKeys),
@@ -302,9 +304,14 @@ export class Gateway {
 
   #connectServers(): Promise<readonly Finding[]> {
     const starting = startWithStore(this.#runtime, this.#process.store, this.#log)
-    // Load the shared key early, so that it is likely known before the first state is encrypted.
+    // A reload may have replaced the store: its key is loaded before the first state is encrypted.
     this.#keys.encryptionKeys()
     return starting
+  }
+
+  /** Without the shared keys, what other processes sealed would look forged. The store is waited for only briefly. */
+  async #keysKnown(): Promise<void> {
+    await within(this.#keys.ready(), KEYS_TIMEOUT_MS, undefined)
   }
 
   async #prove(challenge: Challenge): Promise<string | undefined> {
@@ -354,3 +361,5 @@ export function openLog(level: Level | undefined, isPretty: boolean): OpenLog {
 
 /** The time the store has to return pending approvals or keys, in milliseconds. */
 const STORE_TIMEOUT_MS = 1000
+/** The time the store has to return the shared keys before a gateway serves without them, in milliseconds. */
+const KEYS_TIMEOUT_MS = 3000

@@ -11,6 +11,10 @@ import { FOREVER, type Store } from '../store/store.ts'
 export interface Keys {
   /** The keys of request state: the first encrypts, any of them decrypts. */
   encryptionKeys(): readonly Buffer[]
+  /** Whether these are the keys in the store, and not one of this process alone. */
+  areShared(): boolean
+  /** Resolves once the keys in the store are known, or cannot be read for now. */
+  ready(): Promise<void>
   /** The key that encrypts the vault of users' grants. @throws SERVER_UNAVAILABLE */
   vault(): Promise<Buffer>
   /** Signs claims as a compact JWS, with issuer and time. @throws SERVER_UNAVAILABLE */
@@ -65,6 +69,7 @@ class StoredKeys implements Keys {
   readonly #encryptionKeys = new WeakMap<Store, readonly Buffer[]>()
   #loadedAt = -Infinity
   #loadedFrom: Store | undefined
+  #loading = Promise.resolve()
   #hasWarned = false
 
   constructor(store: () => Store, options: KeysOptions) {
@@ -81,9 +86,19 @@ class StoredKeys implements Keys {
     if (this.#loadedFrom !== current || performance.now() - this.#loadedAt > staleAfter) {
       this.#loadedFrom = current
       this.#loadedAt = performance.now()
-      void this.#loadEncryptionKey()
+      this.#loading = this.#loadEncryptionKey()
     }
     return found ?? [this.#processKey]
+  }
+
+  readonly areShared = (): boolean => {
+    this.encryptionKeys()
+    return this.#encryptionKeys.has(this.#store())
+  }
+
+  readonly ready = (): Promise<void> => {
+    this.encryptionKeys()
+    return this.#loading
   }
 
   // Never from the cache: it is rarely used, and grants encrypted with a key that the store lost are lost.

@@ -13,7 +13,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import type { Client, InputRequest, InputResponse, InputResponses, RequestState } from '../core/call.ts'
-import type { GatewayError } from '../core/error.ts'
+import { GatewayError } from '../core/error.ts'
 import { isObject, readJson } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
@@ -39,6 +39,8 @@ interface OperationInput {
   readonly round: number
   readonly requests: Readonly<Record<string, InputRequest>>
   readonly responses: InputResponses
+  /** The server has begun, and waits for the responses. */
+  readonly isOpen?: true
 }
 
 /** An operation. Kept under `operation:<caller>/<name>` as JSON; times are milliseconds since 1970. */
@@ -132,12 +134,26 @@ export class OperationIds {
     return { id, key: keyOf(principal, name) }
   }
 
-  /** The key of the record an id names; undefined for a forged id, and for the id of another caller. */
+  /** Whether a new id is good in every process that shares the store, and after a restart. */
+  get areLasting(): boolean {
+    return this.#seal.isShared()
+  }
+
+  /**
+   * The key of the record an id names; undefined for a forged id, and for the id of another caller.
+   * @throws SERVER_UNAVAILABLE while ids of other processes cannot be told from forged ones
+   */
   keyOf({ id: principal }: Principal, id: string): string | undefined {
     if (id.length > MAX_ID_LENGTH || !isCanonical(id)) return undefined
     const opened = this.#seal.open(id, useOf(principal))
     const name: unknown = opened.kind === 'valid' && Array.isArray(opened.value) ? opened.value[1] : undefined
-    return typeof name === 'string' ? keyOf(principal, name) : undefined
+    if (typeof name === 'string') return keyOf(principal, name)
+    if (!this.#seal.isShared())
+      throw new GatewayError(
+        'SERVER_UNAVAILABLE',
+        'The operation cannot be looked up: the store is not available.',
+      )
+    return undefined
   }
 }
 
@@ -186,11 +202,13 @@ export class Operations {
 
   /**
    * Changes an operation; `change` is asked anew where another process came first, and returns undefined to leave it as
-   * it is. Resolves with the record there is then; undefined where there is none. @throws what the store throws
+   * it is. `onSized` is told by how many characters the record grows with what is written last. Resolves with the record
+   * there is then; undefined where there is none. @throws what the store throws
    */
   change(
     key: string,
     change: (record: OperationRecord) => OperationRecord | undefined,
+    onSized?: (grownBy: number) => void,
   ): Promise<OperationRecord | undefined> {
     return casUpdate<OperationRecord | undefined>(
       this.#store,
@@ -199,7 +217,9 @@ export class Operations {
         const record = text === undefined ? undefined : decodeOperation(text)
         const changed = record && change(record)
         if (!changed) return { result: record }
-        return { result: changed, write: { text: encodeOperation(changed), ttl: this.#left(changed) } }
+        const after = encodeOperation(changed)
+        onSized?.(after.length - (text?.length ?? 0))
+        return { result: changed, write: { text: after, ttl: this.#left(changed) } }
       },
       () => {
         throw new Error('The operation changed too often to be written.')
@@ -218,9 +238,14 @@ export class Operations {
 
   /** The operations of all callers, the oldest first. @throws what the store throws */
   async all(): Promise<readonly StoredOperation[]> {
-    const callers = [...(await this.#store.scan(CALLERS)).values()]
-    const found = await Promise.all(callers.map((principal) => this.of(principal)))
-    return found.flat().toSorted((a, b) => a.record.startedAt - b.record.startedAt)
+    const found: StoredOperation[] = []
+    for await (const own of this.byCaller()) found.push(...own)
+    return found.toSorted((a, b) => a.record.startedAt - b.record.startedAt)
+  }
+
+  /** The operations of one caller after the other: all of them may be too much to hold at once. @throws what the store throws */
+  async *byCaller(): AsyncGenerator<readonly StoredOperation[]> {
+    for (const principal of (await this.#store.scan(CALLERS)).values()) yield this.of(principal)
   }
 
   async #nameCaller({ id }: StoredPrincipal): Promise<void> {
@@ -324,7 +349,7 @@ function decodeClient(value: unknown): Client {
   }
 }
 
-function encodeInput({ round, requests, responses }: OperationInput): Payload {
+function encodeInput({ round, requests, responses, isOpen }: OperationInput): Payload {
   const asked = Object.entries(requests).map(([key, { method, params }]): [string, Payload] => [
     key,
     Payload.of({ method }).with({ ...(params && { params }) }),
@@ -333,14 +358,14 @@ function encodeInput({ round, requests, responses }: OperationInput): Payload {
     key,
     Payload.of({}).with({ ...response }),
   ])
-  return Payload.of({ round }).with({
+  return Payload.of({ round, isOpen }).with({
     requests: Payload.of({}).with(Object.fromEntries(asked)),
     responses: Payload.of({}).with(Object.fromEntries(answered)),
   })
 }
 
 function decodeInput(payload: Payload): OperationInput {
-  const { round } = payload.fields
+  const { round, isOpen } = payload.fields
   const requests: Record<string, InputRequest> = {}
   const responses: Record<string, InputResponse> = {}
   const [asked, answered] = [payload.at('requests'), payload.at('responses')]
@@ -354,5 +379,10 @@ function decodeInput(payload: Payload): OperationInput {
     if (result) responses[key] = { result }
     else if (error) responses[key] = { error }
   }
-  return { round: typeof round === 'number' ? round : 1, requests, responses }
+  return {
+    round: typeof round === 'number' ? round : 1,
+    requests,
+    responses,
+    ...(isOpen === true && { isOpen }),
+  }
 }

@@ -48,6 +48,21 @@ describe('gateway keys', () => {
     expect(new Set(all.map((key) => key.toString('hex'))).size).toBe(1)
   })
 
+  it('keys are those of the store once they are ready, and of this process alone while the store is away', async () => {
+    const store = new MemoryStore()
+    await keysOf(store).ready()
+    const other = keysOf(store)
+    expect(other.areShared()).toBe(false)
+    await other.ready()
+    expect(other.areShared()).toBe(true)
+    const broken = new MemoryStore()
+    broken.get = () => Promise.reject(new Error('away'))
+    const alone = keysOf(broken)
+    await alone.ready()
+    expect(alone.areShared()).toBe(false)
+    expect(alone.encryptionKeys()).toHaveLength(1)
+  })
+
   it('keys decrypt state of other gateways and state from before the store was available', async () => {
     const store = new MemoryStore()
     const [one, other] = [keysOf(store), keysOf(store)]

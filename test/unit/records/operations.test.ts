@@ -67,6 +67,33 @@ function textsOf({ request, input, result, failure }: OperationRecord) {
   }
 }
 
+describe('the ids of operations while the keys in the store are not known', () => {
+  it('cannot be told from forged ones, and are no lasting ones', () => {
+    let isShared = false
+    const ids = (own: Buffer): OperationIds =>
+      new OperationIds(
+        createSeal(
+          () => 0,
+          () => [own],
+          () => isShared,
+        ),
+        'o.1.here',
+      )
+    const alice = { id: 'alice' }
+    const { id } = ids(Buffer.alloc(32, 2)).mint(alice)
+    const here = ids(Buffer.alloc(32, 1))
+    expect(here.areLasting).toBe(false)
+    for (const each of [id, 'forged', '']) {
+      expect(() => here.keyOf(alice, each)).toThrow(expect.objectContaining({ code: 'SERVER_UNAVAILABLE' }))
+    }
+    const own = here.mint(alice)
+    expect(here.keyOf(alice, own.id)).toBe(own.key)
+    isShared = true
+    expect(here.areLasting).toBe(true)
+    for (const each of [id, 'forged', '']) expect(here.keyOf(alice, each)).toBeUndefined()
+  })
+})
+
 describe('the text of an operation', () => {
   it('round-trips every part of the record, and keeps the texts of params, results, questions and responses', () => {
     const arbitrary = fc.record({
