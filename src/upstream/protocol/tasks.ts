@@ -80,7 +80,11 @@ async function followLegacy(taskId: string, { signal, request, send }: Requests)
     signal,
     () => send('tasks/cancel', params),
     async () => {
-      const result = await request('tasks/result', params)
+      const result = await request('tasks/result', params).catch(async (error: unknown) => {
+        // The task may have failed with this error, or its server may not know it any more.
+        if (isRefused(error)) await askOf(request, 'tasks/get', params)
+        throw error
+      })
       // The caller knows no task this could refer to.
       return { kind: 'result', result: result.withMeta({ [metaKeys.relatedTask]: undefined }) }
     },
@@ -115,7 +119,7 @@ export async function continueModern(
 ): Promise<Outcome> {
   // The responses go with the request like those of any other call.
   if (call.inputResponses && Object.keys(call.inputResponses).length > 0)
-    await requests.request('tasks/update', Payload.of({ taskId: id }))
+    await askOf(requests.request, 'tasks/update', Payload.of({ taskId: id }))
   return followModern(call, { id, pollInterval: continuedInterval(call) }, requests)
 }
 
@@ -132,13 +136,35 @@ function followModern(
     async () => {
       for (let interval = first.pollInterval; ;) {
         await pause(Math.max(interval ?? POLL_INTERVAL_MS, MIN_POLL_INTERVAL_MS), signal)
-        const got = await request('tasks/get', params)
+        const got = await askOf(request, 'tasks/get', params)
         const ended = endOf(call, got)
         if (ended) return ended
         interval = readTask(got, Date.now())?.pollInterval
       }
     },
   )
+}
+
+/** The response to a request about a task. @throws OUTCOME_UNKNOWN if its server does not know it any more */
+async function askOf(
+  request: Requests['request'],
+  method: 'tasks/get' | 'tasks/update',
+  params: Payload,
+): Promise<Payload> {
+  try {
+    return await request(method, params)
+  } catch (cause) {
+    if (!isRefused(cause)) throw cause
+    throw new GatewayError('OUTCOME_UNKNOWN', 'The server does not know the task of this call any more.', {
+      cause,
+      suggestion: 'Check with a tool that reads whether it took effect before making it again.',
+    })
+  }
+}
+
+/** Whether a server responded to a request with an error. */
+function isRefused(error: unknown): boolean {
+  return error instanceof GatewayError && error.extra.relayed !== undefined
 }
 
 /** How a task ended, or what it needs; undefined while its server works. @throws what it failed with */

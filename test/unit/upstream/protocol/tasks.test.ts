@@ -402,3 +402,41 @@ describe('a refusal of a server of 2026-07-28', () => {
     expect(needsTasks(new GatewayError('CAPABILITY_REQUIRED', 'no', { data }))).toBe(false)
   })
 })
+
+describe('a task that its server does not know any more', () => {
+  const refused = new GatewayError('UPSTREAM_ERROR', 'Unknown task', {
+    relayed: Payload.of({ code: -32602, message: 'Unknown task' }),
+  })
+  const fail = (): never => {
+    throw refused
+  }
+
+  it('leaves the outcome of its call unknown: it may have taken effect', async () => {
+    const modern = watched(continueModern(continuing(), 'u1', requestsTo(fail).requests))
+    const older = watched(callLegacyTool(continuing(), tool('required'), requestsTo(fail).requests))
+    await pass(1000)
+    for (const { error } of [modern, older])
+      expect(error).toMatchObject({
+        code: 'OUTCOME_UNKNOWN',
+        cause: refused,
+        extra: { suggestion: expect.stringContaining('Check') },
+      })
+  })
+
+  it('is another case than a task of 2025-11-25 that failed: its error is that of the call', async () => {
+    const { requests, sent } = requestsTo((method) => {
+      if (method === 'tasks/result') throw refused
+      return { taskId: 'u1', status: 'failed' }
+    })
+    await expect(callLegacyTool(continuing(), tool('required'), requests)).rejects.toBe(refused)
+    expect(sent.map(([method]) => method)).toEqual(['tasks/result', 'tasks/get'])
+  })
+
+  it('is another case than a server that is away', async () => {
+    const away = new GatewayError('SERVER_UNAVAILABLE', 'away')
+    const failing = requestsTo(() => {
+      throw away
+    })
+    await expect(callLegacyTool(continuing(), tool('required'), failing.requests)).rejects.toBe(away)
+  })
+})
