@@ -25,6 +25,8 @@ export interface CallRecord {
   readonly openUntil?: number
   /** When the response of the last attempt was found to be lost. */
   readonly lostAt?: number
+  /** The last attempt could become a task: its server may be silent for as long as a call may take. */
+  readonly canLast?: true
   readonly result?: Payload
   readonly failure?: GatewayError
 }
@@ -73,7 +75,7 @@ export function encodeCall({ result, failure, ...head }: CallRecord): string {
 /** Parses a record; undefined if the text is not one, which only another program can have written. */
 export function decodeCall(text: string): StoredCall | undefined {
   const payload = parsePayload(text)
-  const { expiresAt, fingerprint, tool, state, owner, attempt, startedAt, attemptedAt, openUntil, lostAt } =
+  const { expiresAt, fingerprint, tool, state, owner, attempt, startedAt, attemptedAt, ...more } =
     payload?.fields ?? {}
   const strings = [fingerprint, tool, owner, attempt]
   const times = [expiresAt, startedAt, attemptedAt]
@@ -81,6 +83,7 @@ export function decodeCall(text: string): StoredCall | undefined {
   const result = payload.at('result')
   const failed = payload.at('failure')
   const failure = failed && decodeFailure(failed)
+  const { openUntil, lostAt, canLast } = more
   if (state === 'done' && !result && !failure) return undefined
   const record: CallRecord = {
     expiresAt: Number(expiresAt),
@@ -93,6 +96,7 @@ export function decodeCall(text: string): StoredCall | undefined {
     attemptedAt: Number(attemptedAt),
     ...(typeof openUntil === 'number' && { openUntil }),
     ...(typeof lostAt === 'number' && { lostAt }),
+    ...(canLast === true && { canLast }),
     ...(result && { result }),
     ...(failure && { failure }),
   }

@@ -38,7 +38,8 @@ import {
   overloaded,
   repeatable,
 } from './keyed-request.ts'
-import { type Claim, type Change, Ledger, type Quota } from './ledger.ts'
+import type { Quota } from '../../records/quota.ts'
+import { type Claim, type Change, Ledger } from './ledger.ts'
 import { InFlightCall } from './in-flight.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'gateway'>
@@ -125,8 +126,9 @@ export class IdempotentExecutor {
   }
 
   /**
-   * Makes the call of an operation whose process ended, unless its outcome is known. A call without a key of its own
-   * counts as lost since the given time, in milliseconds since 1970. @throws OUTCOME_UNKNOWN
+   * The same for a call that can last: one that waits for a lost attempt until that can do nothing any more. It is made
+   * for tasks, and for operations whose process ended: a call without a key of its own counts as lost since the given
+   * time, in milliseconds since 1970. @throws OUTCOME_UNKNOWN
    */
   async repeat(keyed: KeyedRequest, plan: ToolPolicy, lostSince?: number): Promise<Outcome> {
     if (lostSince !== undefined) await this.#ledger.recordLost(keyed, lostSince)
@@ -134,9 +136,12 @@ export class IdempotentExecutor {
       try {
         return await this.run(keyed, plan)
       } catch (error) {
-        if (!(error instanceof GatewayError) || error.code !== 'IDEMPOTENCY_IN_PROGRESS') throw error
-        // The lost request may still take effect.
+        const isWaitedFor = error instanceof GatewayError && error.code === 'IDEMPOTENCY_IN_PROGRESS'
+        if (!isWaitedFor || keyed.call.signal.aborted) throw error
+        // The lost request may still take effect. The time that takes is not this call's own.
+        const resumeDeadline = keyed.call.pauseDeadline?.()
         await pause((error.extra.retryAfterSeconds ?? 1) * 1000, keyed.call.signal)
+        resumeDeadline?.()
       }
     }
   }
@@ -319,29 +324,32 @@ export class IdempotentExecutor {
     { upstream, verify: verifyExpression }: ToolPolicy,
   ): Promise<Claim> {
     const { keyed } = shared
-    const { startedAt, lostAt, state, attemptedAt } = stored.record
+    const { startedAt, lostAt, state, attemptedAt, canLast } = stored.record
     const listed = keyed.call.tool
     const entry = listed && asCalled(listed, keyed.call)
     if (entry && (entry.classification.op === 'read' || entry.classification.idempotent))
       return this.#ledger.takeOver(keyed, stored)
-    if (verifyExpression === undefined) throw outcomeLost(keyed, startedAt)
+    // A step with a lost response also has an unknown outcome in its transaction.
+    if (verifyExpression === undefined || isStep(keyed.call)) throw outcomeLost(keyed, startedAt)
     const found = await verify(shared.call, upstream, verifyExpression, this.#deps).catch(
       (error: unknown) => {
         throw outcomeLost(keyed, startedAt, reasonOf(error))
       },
     )
     if (found) return this.#ledger.settle(keyed, stored, verifiedResult(found.value, entry))
+    const now = Date.now()
     // The earlier request may still take effect for as long as a server may be silent, from its last sign of life on.
-    const { silence } = this.#deps.servers.callBounds(upstream, keyed.tool)
-    if (state === 'executing' && silence > 0) {
-      // Its gateway ended, which was noticed only now.
+    // A gateway that ended is noticed only now.
+    const { silence, total } = this.#deps.servers.callBounds(upstream, keyed.tool)
+    const silentUntil = (lostAt ?? (state === 'executing' ? now : attemptedAt)) + silence
+    // The server of a task may be silent to its end.
+    const until = canLast && Number.isFinite(total) ? Math.max(silentUntil, attemptedAt + total) : silentUntil
+    if (until <= now) return this.#ledger.takeOver(keyed, stored)
+    if (state === 'executing') {
       const marked = await this.#ledger.markLost(keyed, stored)
       if (marked.kind !== 'own') return marked
-      throw inProgress(keyed, startedAt, silence / 1000)
     }
-    const remainingMs = silence - (Date.now() - (lostAt ?? attemptedAt))
-    if (remainingMs > 0) throw inProgress(keyed, startedAt, remainingMs / 1000)
-    return this.#ledger.takeOver(keyed, stored)
+    throw inProgress(keyed, startedAt, (until - now) / 1000)
   }
 }
 

@@ -119,9 +119,8 @@ function executeOnce({ executor, policy, ttl, autoKeyTtl }: OnceOptions): Handle
   }
   const keyed: Handler = async (call) => {
     const read = readKeyed(call, upstream, ttl)
-    if ('id' in read) {
-      return executor.run(read, policy)
-    }
+    // A task can wait for a lost attempt; others are told to come back.
+    if ('id' in read) return call.acceptsTask ? executor.repeat(read, policy) : executor.run(read, policy)
     return autoKeyTtl === undefined ? next(read) : automatic(read)
   }
   const unkeyed: Handler =

@@ -1,22 +1,21 @@
 /**
- * The write-ahead log of keyed calls in the store, and the limits on keys for each caller. No outcome is
- * reported before it is durable, or marked as unrecorded.
+ * The write-ahead log of keyed calls in the store. No outcome is reported before it is durable, or marked as
+ * unrecorded.
  */
-import { LRUCache } from 'lru-cache'
 import { randomUUID } from 'node:crypto'
+import type { Call } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
 import { pause, within } from '../../core/time/waiting.ts'
 import {
   callCollection,
-  expiryOf,
   type CallRecord,
   encodeCall,
   findCall,
   type StoredCall,
   decodeCall,
 } from '../../records/calls.ts'
-import type { Store } from '../../store/store.ts'
+import { type Quota, QuotaTracker } from '../../records/quota.ts'
 import type { Services } from '../feature.ts'
 import type { Completion } from './completion.ts'
 import {
@@ -28,116 +27,6 @@ import {
 } from './keyed-request.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'identity' | 'gateway'>
-
-/** The limits on records of one caller. */
-export interface Quota {
-  readonly keys: number
-  readonly bytes: number
-}
-
-/** The records of one caller: their number, and their total length. */
-interface Tally {
-  keys: number
-  bytes: number
-  /** When it was last counted in the store, and when the first record expires. */
-  countedAt: number
-  firstExpiry: number | undefined
-}
-
-/** How many callers are tracked, and how often a caller's records are recounted, in milliseconds. */
-const MAX_CALLERS = 10_000
-const RECOUNT_INTERVAL_MS = 10_000
-
-/** Tracks the usage of each caller. Nearly every question is answered synchronously. */
-class QuotaTracker {
-  readonly #store: Store
-  readonly #tallies = new LRUCache<string, Tally | Promise<Tally>>({ max: MAX_CALLERS })
-
-  constructor(store: Store) {
-    this.#store = store
-  }
-
-  /** Whether a caller may have one more key. @throws errors of the store */
-  hasRoom(principal: string, quota: Quota): boolean | Promise<boolean> {
-    const tally = this.#tally(principal)
-    return isTally(tally) && isBelow(tally, quota) ? true : this.#verifyRoom(principal, quota)
-  }
-
-  /** Whether a record may grow; true if that cannot be determined. */
-  mayGrow(principal: string, by: number, quota: Quota): boolean | Promise<boolean> {
-    const tally = this.#tally(principal)
-    const fits = ({ bytes }: Tally): boolean => bytes + by <= quota.bytes
-    return isTally(tally) ? fits(tally) : tally.then(fits, () => true)
-  }
-
-  /**
-   * Adjusts the tally after records were added, removed or resized; `endsAt` is when an added one expires, in
-   * milliseconds since 1970.
-   */
-  add(principal: string, keys: number, bytes: number, endsAt?: number): void {
-    const grow = (tally: Tally): void => {
-      tally.keys += keys
-      tally.bytes += bytes
-      if (endsAt !== undefined) tally.firstExpiry = Math.min(tally.firstExpiry ?? endsAt, endsAt)
-    }
-    const tally = this.#tallies.get(principal)
-    // Callers that are not counted yet will be counted including this change.
-    if (tally === undefined) return
-    if (isTally(tally)) grow(tally)
-    else tally.then(grow, () => undefined)
-  }
-
-  /** Why a key is refused. */
-  async refusal(principal: string, quota: Quota): Promise<Error> {
-    const { keys, firstExpiry } = await this.#tally(principal)
-    const wait = firstExpiry === undefined ? undefined : Math.max(1, (firstExpiry - Date.now()) / 1000)
-    return exhausted(keys >= quota.keys ? `${quota.keys} calls` : `${quota.bytes} bytes`, wait)
-  }
-
-  async #verifyRoom(principal: string, quota: Quota): Promise<boolean> {
-    const tally = await this.#tally(principal)
-    if (isBelow(tally, quota)) return true
-    if (Date.now() - tally.countedAt < RECOUNT_INTERVAL_MS) return false
-    this.#tallies.delete(principal)
-    return isBelow(await this.#tally(principal), quota)
-  }
-
-  #tally(principal: string): Tally | Promise<Tally> {
-    const known = this.#tallies.get(principal)
-    if (known) return known
-    const counting = this.#count(principal)
-    this.#tallies.set(principal, counting)
-    counting.then(
-      (tally) => {
-        if (this.#tallies.get(principal) === counting) this.#tallies.set(principal, tally)
-      },
-      () => this.#tallies.delete(principal),
-    )
-    return counting
-  }
-
-  async #count(principal: string): Promise<Tally> {
-    const records = [...(await this.#store.scan(callCollection(principal))).values()]
-    const ends = records.map(expiryOf).filter((each) => each !== undefined)
-    return {
-      keys: records.length,
-      bytes: records.reduce((sum, { length }) => sum + length, 0),
-      countedAt: Date.now(),
-      firstExpiry: ends.reduce<number | undefined>(
-        (earliest, end) => Math.min(earliest ?? end, end),
-        undefined,
-      ),
-    }
-  }
-}
-
-function isTally(tally: Tally | Promise<Tally>): tally is Tally {
-  return !(tally instanceof Promise)
-}
-
-function isBelow({ keys, bytes }: Tally, quota: Quota): boolean {
-  return keys < quota.keys && bytes < quota.bytes
-}
 
 /** The record is ours, so the call may be made; or how the call ends without being made here. */
 export type Claim =
@@ -164,7 +53,7 @@ export class Ledger {
 
   constructor(deps: Deps) {
     this.#deps = deps
-    this.#quota = new QuotaTracker(deps.store)
+    this.#quota = new QuotaTracker(deps.store, callCollection)
   }
 
   /** The record of a key. @throws SERVER_UNAVAILABLE if the store is unavailable */
@@ -178,9 +67,9 @@ export class Ledger {
   }
 
   /** Takes over a record whose call may be repeated. */
-  takeOver({ id }: KeyedRequest, stored: StoredCall): Promise<Claim> {
-    const { openUntil: _until, lostAt: _lostAt, ...rest } = stored.record
-    return orUnavailable(this.#swap(id, stored, { ...rest, ...this.#attempt(), state: 'executing' }))
+  takeOver({ id, call }: KeyedRequest, stored: StoredCall): Promise<Claim> {
+    const { openUntil: _until, lostAt: _lostAt, canLast: _canLast, ...rest } = stored.record
+    return orUnavailable(this.#swap(id, stored, { ...rest, ...this.#attempt(call), state: 'executing' }))
   }
 
   /** Records when a call was found abandoned; the record is ours until that is durable. */
@@ -208,9 +97,9 @@ export class Ledger {
   }
 
   /** Records that a call without a record was lost; a record that is there stays. */
-  async recordLost({ id, fingerprint, tool, ttl }: KeyedRequest, startedAt: number): Promise<void> {
+  async recordLost({ id, fingerprint, tool, ttl, call }: KeyedRequest, startedAt: number): Promise<void> {
     const now = Date.now()
-    const attempt = { ...this.#attempt(), attemptedAt: startedAt }
+    const attempt = { ...this.#attempt(call), attemptedAt: startedAt }
     const record: CallRecord = {
       expiresAt: now + ttl,
       fingerprint,
@@ -220,7 +109,10 @@ export class Ledger {
       ...attempt,
       lostAt: now,
     }
-    await orUnavailable(this.#deps.store.setIfAbsent(id, encodeCall(record), ttl))
+    const text = encodeCall(record)
+    const existing = await orUnavailable(this.#deps.store.setIfAbsent(id, text, ttl))
+    // What was lost has to be known, whatever the caller's quota; it counts like any other record.
+    if (existing === undefined) this.#quota.add(call.principal.id, 1, text.length, record.expiresAt)
   }
 
   /** Settles the record of a lost call after its outcome was verified. */
@@ -272,9 +164,11 @@ export class Ledger {
     if (!call.internal && !(await this.#quota.hasRoom(principal, quota))) {
       const stored = await findCall(store, id)
       if (stored) return { kind: 'held_elsewhere', stored }
-      throw await this.#quota.refusal(principal, quota)
+      const { keys, firstExpiry } = await this.#quota.usage(principal)
+      const wait = firstExpiry === undefined ? undefined : Math.max(1, (firstExpiry - Date.now()) / 1000)
+      throw exhausted(keys >= quota.keys ? `${quota.keys} calls` : `${quota.bytes} bytes`, wait)
     }
-    const attempt = this.#attempt()
+    const attempt = this.#attempt(call)
     const { fingerprint, tool } = keyed
     const startedAt = attempt.attemptedAt
     const expiresAt = startedAt + ttl
@@ -309,8 +203,10 @@ export class Ledger {
     return isSwapped ? { kind: 'own', stored: { record, text } } : { kind: 'abandoned' }
   }
 
-  #attempt(): Pick<CallRecord, 'owner' | 'attempt' | 'attemptedAt'> {
-    return { owner: this.#deps.identity.membership.id, attempt: randomUUID(), attemptedAt: Date.now() }
+  #attempt({ acceptsTask }: Call): Pick<CallRecord, 'owner' | 'attempt' | 'attemptedAt' | 'canLast'> {
+    const { id: owner } = this.#deps.identity.membership
+    const canLast = acceptsTask && { canLast: true as const }
+    return { owner, attempt: randomUUID(), attemptedAt: Date.now(), ...canLast }
   }
 
   /** The record after a change; without its result if that exceeds the quota. */

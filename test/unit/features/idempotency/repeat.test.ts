@@ -205,3 +205,59 @@ describe('an operation whose tool can be verified', () => {
     expect(seen).toEqual([])
   })
 })
+
+describe('a call that can become a task', () => {
+  const long = {
+    ...finding(() => []),
+    deps: { ...finding(() => []).deps, callBounds: () => ({ silence: 2000, total: 30_000 }) },
+  }
+  const taking = { acceptsTask: true } as const
+
+  it('is made again only once its server cannot be at work any more: a task may be silent to its end', async () => {
+    const store = new MemoryStore()
+    void bench({ store, me: 'a', server: hanging }).make(taking, keyed('k'))
+    await pass(1000)
+    const { make, seen } = bench({ store, me: 'b', alive, ...long })
+    const outcome = make(operation(), keyed('k'))
+    await pass(28_000)
+    expect(seen).toEqual([])
+    await pass(3000)
+    expect(textOf(await outcome)).toBe('1')
+  })
+
+  it('waits for an attempt that was lost, where others are told to come back', async () => {
+    const store = await leftBehind()
+    const b = bench({ store, me: 'b', alive, ...finding(() => []) })
+    expect((await failureOf(b.make({}, keyed('k')))).code).toBe('IDEMPOTENCY_IN_PROGRESS')
+    const paused = vi.fn<() => () => void>(() => () => undefined)
+    const outcome = b.make({ ...taking, pauseDeadline: paused }, keyed('k'))
+    await pass(5000)
+    expect(textOf(await outcome)).toBe('1')
+    expect(b.seen).toHaveLength(1)
+    // The time that takes is not its own.
+    expect(paused).toHaveBeenCalled()
+  })
+})
+
+describe('a step of a transaction whose first attempt was lost', () => {
+  it('is unknown even if its tool has a verify: its transaction holds that step already', async () => {
+    const step = keyed('k', { transaction_id: 'tx', step_id: 'one' })
+    const store = new MemoryStore()
+    void bench({ store, me: 'a', server: hanging }).make({}, step)
+    await pass(10)
+    const { make, seen } = bench({ store, me: 'b', alive, ...finding(() => []) })
+    expect((await failureOf(make({}, step))).code).toBe('OUTCOME_UNKNOWN')
+    expect(seen).toEqual([])
+  })
+})
+
+describe('what is recorded of lost operations', () => {
+  it('counts against the keys of their caller', async () => {
+    const { make } = bench({ settings: { max_keys: 3 } })
+    // The keys are counted from the first one on.
+    await make({}, keyed('k'))
+    for (const name of ['one', 'two'])
+      await failureOf(make({ operation: { id: name, key: `operation:x/${name}`, lostSince: 1 } }))
+    expect((await failureOf(make({}, keyed('other')))).code).toBe('QUOTA_EXHAUSTED')
+  })
+})
