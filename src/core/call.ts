@@ -114,6 +114,8 @@ export interface OperationRef {
   readonly key: string
   /** When the call began that was lost, in milliseconds since 1970; absent where its own key or its server's task is known. */
   readonly lostSince?: number
+  /** Set where its caller has it as a task: nobody else can be asked for input. */
+  readonly isTask?: true
 }
 
 /** The `reason` of the error if what a server kept for a client is gone. */

@@ -1,13 +1,14 @@
 /**
  * Runs tool calls that may last. A call that takes over a second, or says how far it is, becomes an operation: it has an
  * id and a durable record, its outcome is kept for a while, and it goes on without its client. A client that takes tasks
- * gets such a call as a task.
+ * gets such a call as a task. The records are written by `journal.ts`.
  *
- * Invariants: a task is durable before its caller learns of it; an outcome is durable before anyone learns of it; the
- * record of an operation has one owner, and only its owner ends it, but for a cancellation.
+ * Invariants: a task is durable before its caller learns of it; an outcome is durable before anyone learns that it is
+ * kept; the record of an operation has one owner, and only its owner ends it, but for a cancellation.
  */
-import type { Call, Handler, Outcome } from '../../core/call.ts'
-import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { type Call, type Handler, isOpen, type OperationRef, type Outcome } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { isGatewayRefusal } from '../../core/failure.ts'
 import { background } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
 import { hasReachedShare } from '../../core/principal.ts'
@@ -16,22 +17,19 @@ import { pause, within } from '../../core/time/waiting.ts'
 import { hasIdempotencyKey } from '../../protocol/meta-keys.ts'
 import { requestedTask, takesTasks, withoutTask } from '../../protocol/tasks.ts'
 import {
-  expiryOf,
   isEnded,
   type OperationKey,
   type OperationRecord,
-  type OperationState,
   operationName,
   OperationIds,
-  Operations,
 } from '../../records/operations.ts'
 import { toStoredPrincipal } from '../../records/principal.ts'
 import type { Services } from '../feature.ts'
 import { requestInput } from './input.ts'
+import { OperationJournal } from './journal.ts'
 import { Durations } from './notes.ts'
-import { keptRequest } from './pages.ts'
 import { type End, RunningCall } from './running-call.ts'
-import { OPERATION_KEY, stillRunningResult, taskOf } from './task-view.ts'
+import { interrupted, OPERATION_KEY, stillRunningResult, taskOf } from './task-view.ts'
 
 export type Deps = Pick<
   Services,
@@ -61,13 +59,11 @@ const SLOW_TOOL_MS = 60_000
 const REFUSAL_TIMEOUT_MS = 50
 /** How many operations a process runs at once; calls beyond that last without an id. */
 const MAX_OPERATIONS = 10_000
-/** How long an outcome waits for its record, and between two tries to write it, in milliseconds. */
+/** How long an outcome waits for its record, in milliseconds. */
 const WRITE_TIMEOUT_MS = 5000
-const WRITE_RETRY_DELAY_MS = 250
-const MAX_WRITE_ATTEMPTS = 240
 /** How often an operation looks whether another process cancelled or answered it, in milliseconds. */
 const POLL_INTERVAL_MS = 1000
-/** How often a task of a server is followed again after its connection was lost, and how long to wait, in milliseconds. */
+/** How often begun work is gone on with again after something was away, and how long to wait, in milliseconds. */
 const MAX_FOLLOW_ATTEMPTS = 5
 const FOLLOW_RETRY_DELAY_MS = 500
 /** How often a task may ask for input. */
@@ -79,25 +75,29 @@ const MIN_RUNNING_TTL_MS = 86_400_000
 
 /** Runs the tool calls of all servers, from their beginning to a durable end. */
 export class OperationEngine {
-  readonly operations: Operations
+  readonly journal: OperationJournal
   readonly ids: OperationIds
   readonly #deps: Deps
   readonly #settings: (upstream?: string) => ProgressSettings
   readonly #running = new Set<RunningCall>()
   readonly #byKey: Map<string, RunningCall>
   readonly #durations = new Durations()
-  readonly #timer: NodeJS.Timeout
-  readonly #observers = new Set<(key: string, record: OperationRecord) => void>()
+  #timer: NodeJS.Timeout | undefined
   #isClosed = false
 
   constructor(settings: (upstream?: string) => ProgressSettings, deps: Deps) {
     this.#deps = deps
     this.#settings = settings
-    this.operations = new Operations(deps.store, Date.now)
     const { membership, seal } = deps.identity
     this.ids = new OperationIds(seal, membership.id)
     this.#byKey = operationsOfProcess(membership)
-    this.#timer = setInterval(() => this.#tick(Date.now()), TICK_MS).unref()
+    this.journal = new OperationJournal({
+      store: deps.store,
+      membership,
+      log: deps.log,
+      closing: deps.gateway.closing,
+      onChange: (key, record) => this.#byKey.get(key)?.wake(record),
+    })
   }
 
   /** Makes a call, as long as it takes. */
@@ -115,31 +115,7 @@ export class OperationEngine {
     return this.#byKey.get(key)
   }
 
-  /** Hears of every record that changes here, until what it returns is called. */
-  observe(observer: (key: string, record: OperationRecord) => void): () => void {
-    this.#observers.add(observer)
-    return () => void this.#observers.delete(observer)
-  }
-
-  /** Changes a record, and wakes what waits for that. Resolves with the record there is then. */
-  async change(
-    key: string,
-    change: (before: OperationRecord) => OperationRecord | undefined,
-  ): Promise<OperationRecord | undefined> {
-    let hasChanged = false
-    const record = await this.operations.change(key, (before) => {
-      const after = change(before)
-      hasChanged = after !== undefined
-      return after && { ...after, updatedAt: Date.now() }
-    })
-    if (hasChanged && record) {
-      this.#byKey.get(key)?.wake(record)
-      for (const observer of this.#observers) observer(key, record)
-    }
-    return record
-  }
-
-  /** Takes no calls any more; those under way go on to their end. */
+  /** Keeps no timer any more once the calls under way have ended. */
   close(): void {
     this.#isClosed = true
   }
@@ -154,6 +130,7 @@ export class OperationEngine {
 
   #start(running: RunningCall, next: Handler): void {
     this.#running.add(running)
+    this.#timer ??= setInterval(() => this.#tick(Date.now()), TICK_MS).unref()
     const { call } = running
     const inner: Call = {
       ...withoutTask(call),
@@ -174,27 +151,24 @@ export class OperationEngine {
 
   /** A call that its client asks for as a task. @throws what refuses it at once */
   async #runAsTask(running: RunningCall, next: Handler, ttl: number | undefined): Promise<Outcome> {
-    if (this.#isFull(running.call)) throw overloaded()
+    const { call } = running
+    const hasRoom = await this.journal.hasRoom(call.principal).catch(() => true)
+    if (!hasRoom || this.#isFull(call)) throw overloaded()
     running.isTask = true
     const taskTtl = Math.min(ttl ?? this.#taskTtl(running.call), MAX_TASK_TTL_MS)
     const operation = await this.#record(running, { taskTtl })
     if (!operation) throw notWritten()
     this.#start(running, next)
-    try {
-      // What is refused at once is no task.
-      await within(running.first, REFUSAL_TIMEOUT_MS, undefined)
-    } catch (error) {
-      await this.operations.delete(operation.key)
-      throw error
-    }
+    // What is refused at once is no task.
+    await within(running.first, REFUSAL_TIMEOUT_MS, undefined)
     this.#accept(running, taskTtl)
     return running.first
   }
 
   /** The call of an operation whose process ended; its record is ours already. */
-  #takeUp(running: RunningCall, operation: OperationKey, next: Handler): Promise<Outcome> {
+  #takeUp(running: RunningCall, operation: OperationRef, next: Handler): Promise<Outcome> {
     running.operation = operation
-    running.isTask = true
+    running.isTask = operation.isTask === true
     running.recorded = Promise.resolve(true)
     this.#byKey.set(operation.key, running)
     running.detach({ kind: 'result', result: EMPTY })
@@ -212,34 +186,39 @@ export class OperationEngine {
       if (outcome.kind === 'task') {
         // Its server made a task of it, so its caller need not wait either.
         running.notes.message = outcome.task.statusMessage
-        await this.#becomeTask(running)
-        await this.#keepState(running, outcome.requestState)
+        // What a store that is away keeps from being written must not end the call.
+        await this.#becomeTask(running).catch((error: unknown) => this.journal.warn(error))
+        await within(this.#keepState(running, outcome.requestState), WRITE_TIMEOUT_MS, undefined)
         const { inputResponses: _responses, ...rest } = inner
         current = { ...rest, requestState: outcome.requestState }
         continue
       }
-      // Whoever waits is asked as the call ends, and makes it again with the responses.
-      if (!running.isTask) return outcome
+      if (!running.isTask) {
+        if (running.call.operation) throw nobodyToAsk(isOpen(outcome))
+        // Whoever waits is asked as the call ends, and makes it again with the responses.
+        return outcome
+      }
       if (round > MAX_ROUNDS)
         throw new GatewayError('TOO_MANY_ROUNDS', 'The server asked too many times in a row.')
       const inputResponses = await requestInput(running, outcome, {
         round,
-        find: (key) => this.operations.find(key),
-        change: (key, change) => this.#changeOwn(key, change),
+        find: (key) => this.journal.operations.find(key),
+        change: (key, change) => this.journal.changeOwn(key, change),
       })
       current = { ...inner, inputResponses, requestState: outcome.requestState }
     }
   }
 
-  /** Makes a call; one that follows a task of its server is made again where the connection to the server is lost. */
-  async #attempt({ call: { signal } }: RunningCall, next: Handler, current: Call): Promise<Outcome> {
+  /** Makes a call; again where it goes on with work that was begun, and the server or the store is away for a while. */
+  async #attempt({ call }: RunningCall, next: Handler, current: Call): Promise<Outcome> {
+    const isFollowing = current.requestState.upstream_task !== undefined
     for (let attempt = 1; ; attempt++) {
       try {
         return await next(current)
       } catch (error) {
-        const isLost = isConnectionLost(error) && current.requestState.upstream_task !== undefined
-        if (!isLost || attempt === MAX_FOLLOW_ATTEMPTS) throw error
-        await pause(FOLLOW_RETRY_DELAY_MS * attempt, signal)
+        if (call.signal.aborted || !(isFollowing || call.operation)) throw error
+        if (!isAway(error, isFollowing) || attempt === MAX_FOLLOW_ATTEMPTS) throw asEndOfBegun(error, call)
+        await pause(FOLLOW_RETRY_DELAY_MS * attempt, call.signal)
       }
     }
   }
@@ -257,60 +236,56 @@ export class OperationEngine {
     if (!isRecorded || isInterim || isRefused) {
       this.#byKey.delete(operation.key)
       // A client that is asked makes the call again with its responses: that is another operation.
-      if (isRecorded && isInterim) background(this.operations.delete(operation.key), this.#deps.log)
+      if (isRecorded) background(this.journal.delete(operation.key, call.principal), this.#deps.log)
       return running.end(end, undefined)
     }
-    const stamped = withOperationId(end, operation.id)
-    const writing = this.#writeEnd(call, operation.key, stamped)
-    const record = await within(writing, WRITE_TIMEOUT_MS, undefined)
-    if (running.isTask && record) this.#accept(running, record.taskTtl ?? 0)
-    running.end(record ? stamped : end, record)
-    await writing
+    await this.#finishOperation(running, end, operation)
     this.#byKey.delete(operation.key)
   }
 
-  /** Writes the end of an operation until the store takes it, or for a while. Resolves with the record there is then. */
-  async #writeEnd(call: Call, key: string, end: End): Promise<OperationRecord | undefined> {
+  /** Writes the end of an operation, and delivers it: with its id where that gives the same outcome again. */
+  async #finishOperation(running: RunningCall, end: End, { id, key }: OperationKey): Promise<void> {
+    const { call } = running
+    const stamped = withOperationId(end, id)
     const { keep } = this.#settings(call.target.upstream)
-    const { id } = this.#deps.identity.membership
-    for (let attempt = 0; attempt < MAX_WRITE_ATTEMPTS; attempt++) {
-      try {
-        return await this.change(key, (before) => {
-          if (isEnded(before) || before.owner !== id) return undefined
-          const { request, input: _input, ...rest } = before
-          const fields = endFields(end, call)
-          return {
-            ...rest,
-            ...keptRequest(request, fields.result),
-            ...fields,
-            expiresAt: expiryOf(before, keep),
-          }
-        })
-      } catch (error) {
-        this.#deps.log.warn('operation.unrecorded', { error: asGatewayError(error).message })
-        await pause(WRITE_RETRY_DELAY_MS)
-      }
-    }
-    return undefined
+    const writing = this.journal.end(key, stamped, { call, keep })
+    const record = await within(writing, WRITE_TIMEOUT_MS, undefined)
+    // Another process may have taken the operation up, or its caller cancelled it.
+    const isKept =
+      record !== undefined && isEnded(record) && record.owner === this.#deps.identity.membership.id
+    if (running.isTask && isKept) this.#accept(running, record.taskTtl ?? 0)
+    running.end(isKept && record.result ? stamped : end, isKept ? record : undefined)
+    await writing
   }
 
   #tick(now: number): void {
-    if (this.#isClosed && this.#running.size === 0) clearInterval(this.#timer)
+    if (this.#isClosed && this.#running.size === 0) {
+      clearInterval(this.#timer)
+      this.#timer = undefined
+    }
     for (const running of this.#running) {
       const age = now - running.startedAt
       const { call, isDetached } = running
       const { heartbeat, tasks } = this.#settings(call.target.upstream)
       if (age >= LASTING_MS) this.#identify(running)
       if (!isDetached && takesTasks(call.client) && (age >= tasks.after || this.#isSlow(call)))
-        background(this.#becomeTask(running), this.#deps.log)
+        this.#once(running, () => this.#becomeTask(running))
       else if (!isDetached && !takesTasks(call.client) && age >= (tasks.answer_within ?? Infinity))
-        background(this.#answer(running, age), this.#deps.log)
+        this.#once(running, () => this.#answer(running, age))
       else if (age >= heartbeat && now - running.notes.saidAt >= heartbeat) running.notes.beat(now)
-      if (running.operation && now - running.lookedAt >= POLL_INTERVAL_MS) {
-        running.lookedAt = now
-        if (this.#deps.gateway.isStoreShared) background(this.#look(running), this.#deps.log)
-      }
+      if (this.#deps.gateway.isStoreShared && running.operation && now - running.lookedAt >= POLL_INTERVAL_MS)
+        this.#once(running, () => this.#look(running))
     }
+  }
+
+  /** Does something about a call in the background, unless the last thing is still being done: a store can be slow. */
+  #once(running: RunningCall, act: () => Promise<void>): void {
+    if (running.isBusy) return
+    running.isBusy = true
+    const done = act().finally(() => {
+      running.isBusy = false
+    })
+    background(done, this.#deps.log)
   }
 
   /** Makes an operation of a call: its id for messages to its caller. */
@@ -330,7 +305,10 @@ export class OperationEngine {
     if (!running.recorded) {
       this.#byKey.set(operation.key, running)
       call.logFields.set('operation', operationName(operation.key))
-      running.recorded = this.#write(operation.key, this.#newRecord(running, { id: operation.id, ...more }))
+      running.recorded = this.journal.create(
+        operation.key,
+        this.#newRecord(running, { id: operation.id, ...more }),
+      )
       // A client without a session that is gone has cancelled; others come back for what is kept.
       if (call.client.era === 'legacy' || hasIdempotencyKey(call)) call.retain?.()
     }
@@ -338,17 +316,6 @@ export class OperationEngine {
     this.#byKey.delete(operation.key)
     running.operation = undefined
     return undefined
-  }
-
-  async #write(key: string, record: OperationRecord): Promise<boolean> {
-    try {
-      await this.#deps.identity.membership.register()
-      await this.operations.create(key, record)
-      return true
-    } catch (error) {
-      this.#deps.log.warn('operation.unrecorded', { error: asGatewayError(error).message })
-      return false
-    }
   }
 
   #newRecord(
@@ -379,10 +346,8 @@ export class OperationEngine {
     const operation = await this.#record(running, {})
     if (!operation) return
     const taskTtl = this.#taskTtl(call)
-    const record = await this.change(operation.key, (before) =>
-      isEnded(before) ? undefined : { ...before, taskTtl },
-    )
-    if (!record || isEnded(record) || running.isEnded) return
+    const record = await this.journal.changeOwn(operation.key, (before) => ({ ...before, taskTtl }))
+    if (record?.taskTtl === undefined || isEnded(record) || running.isEnded) return
     running.isTask = true
     this.#accept(running, taskTtl)
   }
@@ -390,7 +355,7 @@ export class OperationEngine {
   /** Answers the caller with the task. */
   #accept(running: RunningCall, taskTtl: number): void {
     const { operation, call, message } = running
-    if (!operation || running.isDetached) return
+    if (!operation || running.isDetached || running.isEnded) return
     call.retain?.()
     // 2025-11-25 basic/utilities/tasks: the first status is `working`.
     const task = taskOf(operation.id, this.#newRecord(running, { id: operation.id, taskTtl }), message)
@@ -411,23 +376,16 @@ export class OperationEngine {
   /** Has another process go on where this one ends: with the state that the server's own task needs. */
   async #keepState({ operation }: RunningCall, requestState: Call['requestState']): Promise<void> {
     if (!operation) return
-    await this.#changeOwn(operation.key, (before) =>
+    await this.journal.insist(operation.key, (before) =>
       before.request ? { ...before, request: { ...before.request, requestState } } : before,
     )
-  }
-
-  #changeOwn(
-    key: string,
-    change: (before: OperationRecord) => OperationRecord,
-  ): Promise<OperationRecord | undefined> {
-    const { id } = this.#deps.identity.membership
-    return this.change(key, (before) => (isEnded(before) || before.owner !== id ? undefined : change(before)))
   }
 
   /** Looks whether another process cancelled a call of this one, or answered it. */
   async #look(running: RunningCall): Promise<void> {
     const { operation, call } = running
-    const stored = operation && (await this.operations.find(operation.key))
+    running.lookedAt = Date.now()
+    const stored = operation && (await this.journal.operations.find(operation.key))
     if (stored?.record.state === 'cancelled') call.abort(cancelled())
     else running.wake()
   }
@@ -444,7 +402,7 @@ export class OperationEngine {
   }
 
   #isFull({ principal }: Call): boolean {
-    if (this.#byKey.size >= MAX_OPERATIONS) return true
+    if (this.#byKey.size >= MAX_OPERATIONS || !this.ids.areLasting) return true
     return hasReachedShare(principal, this.#byKey, ({ call }) => call.principal.id, MAX_OPERATIONS)
   }
 }
@@ -470,16 +428,26 @@ export function cancelled(): GatewayError {
   return new GatewayError('CANCELLED', 'The operation was cancelled.')
 }
 
-function isConnectionLost(error: unknown): boolean {
-  return (
-    error instanceof GatewayError && (error.code === 'OUTCOME_UNKNOWN' || error.code === 'SERVER_UNAVAILABLE')
-  )
+/** Whether a server or the store cannot be reached. A task can be asked for again, whatever was lost of it. */
+function isAway(error: unknown, isFollowing: boolean): boolean {
+  if (!(error instanceof GatewayError)) return false
+  const { code, category, extra } = error
+  const isRefused = extra.isUnsent === true && (category === 'transient' || category === 'rate_limited')
+  return isRefused || code === 'SERVER_UNAVAILABLE' || (isFollowing && code === 'OUTCOME_UNKNOWN')
+}
+
+/** How work ends that was begun and cannot be gone on with: that the gateway refuses to says nothing of what was done. */
+function asEndOfBegun(error: unknown, { tool }: Call): unknown {
+  if (!(error instanceof GatewayError) || tool?.classification.op === 'read') return error
+  const { code, extra } = error
+  const isUntold = extra.isUnsent || code === 'SERVER_UNAVAILABLE' || isGatewayRefusal(error)
+  return isUntold && !extra.relayed ? interrupted(error) : error
 }
 
 function overloaded(): GatewayError {
-  return new GatewayError('OVERLOADED', 'Too many operations are under way.', {
+  return new GatewayError('OVERLOADED', 'Too many operations are under way, or kept for this caller.', {
     isUnsent: true,
-    suggestion: 'Wait until some of them have ended.',
+    suggestion: 'Wait until some of them have ended and expired, or make the call without "task".',
   })
 }
 
@@ -490,25 +458,21 @@ function notWritten(): GatewayError {
   })
 }
 
+/** The call of a client that is gone needs input. `isOpen`: its server has begun. */
+function nobodyToAsk(isOpen: boolean): GatewayError {
+  const message = 'The call needs input, and its client was lost when the gateway went down.'
+  if (isOpen)
+    return new GatewayError('OUTCOME_UNKNOWN', `${message} Its server had begun.`, {
+      suggestion: 'Check with a tool that reads whether it took effect before making it again.',
+    })
+  return new GatewayError('CANCELLED', `${message} Nothing was done.`, {
+    category: 'permanent',
+    suggestion: 'Make the call again.',
+  })
+}
+
 function withOperationId(end: End, id: string): End {
   if (end.kind === 'error' || end.outcome.kind !== 'result') return end
   const result = end.outcome.result.withMeta({ [OPERATION_KEY]: id })
   return { kind: 'outcome', outcome: { kind: 'result', result } }
-}
-
-/** The states of operations that failed with some codes. */
-const failedStates: Readonly<Record<string, OperationState>> = {
-  OUTCOME_UNKNOWN: 'unknown',
-  CANCELLED: 'cancelled',
-}
-
-/** An end as its record keeps it: the result as its caller gets it, an unforeseen error without its text. */
-function endFields(end: End, call: Call): Pick<OperationRecord, 'state' | 'result' | 'failure'> {
-  if (end.kind === 'error') {
-    const failure = asGatewayError(end.error)
-    return { state: failedStates[failure.code] ?? 'failed', failure }
-  }
-  if (end.outcome.kind !== 'result') throw new TypeError('an operation ends with a result or an error')
-  const { result } = end.outcome
-  return { state: 'completed', result: call.rewriteResult?.(result) ?? result }
 }

@@ -3,6 +3,7 @@
  * of them are there too. Any process that shares the store can take the responses.
  */
 import type { InputRequest, InputRequests, InputResponses, Outcome } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
 import { pause } from '../../core/time/waiting.ts'
 import type { OperationRecord, StoredOperation } from '../../records/operations.ts'
 import type { RunningCall } from './running-call.ts'
@@ -10,6 +11,10 @@ import type { RunningCall } from './running-call.ts'
 /** How long a call waits for its input, and how often other processes are looked at meanwhile, in milliseconds. */
 const INPUT_TIMEOUT_MS = 600_000
 const POLL_INTERVAL_MS = 1000
+/** How many input requests a task may have at once. */
+const MAX_REQUESTS = 100
+/** How long all requests of a task, and all responses to them, may be together, in characters. */
+export const MAX_INPUT_LENGTH = 1024 ** 2
 
 interface Options {
   /** Counts the rounds of the call from 1 on. */
@@ -22,22 +27,25 @@ interface Options {
 /** Waits for the responses to the input requests of an operation; those that do not come in time are left out. @throws why the call was aborted */
 export async function requestInput(
   running: RunningCall,
-  { inputRequests, requestState, withdrawn }: Extract<Outcome, { kind: 'input_required' }>,
+  { inputRequests, requestState, withdrawn, isOpen }: Extract<Outcome, { kind: 'input_required' }>,
   options: Options,
 ): Promise<InputResponses> {
   const { operation } = running
   if (!operation) throw new TypeError('only an operation can wait for input')
-  const { round, change } = options
+  requireModest(inputRequests)
+  const { round } = options
+  const until = Date.now() + INPUT_TIMEOUT_MS
+  const change: Options['change'] = (key, write) => insist(() => options.change(key, write), running, until)
   // A process that takes a call up counts its rounds anew.
   const prefix = running.call.operation ? `${running.startedAt.toString(36)}.${round}` : `${round}`
   const { requests, originals } = uniqueKeys(inputRequests, prefix)
   await change(operation.key, (before) => ({
     ...before,
     state: 'input_required',
-    input: { round, requests, responses: {} },
+    input: { round, requests, responses: {}, ...(isOpen && { isOpen }) },
     ...(before.request && { request: { ...before.request, requestState } }),
   }))
-  const responses = await responsesTo(running, operation.key, { ...options, withdrawn })
+  const responses = await responsesTo(running, operation.key, { ...options, change, until, withdrawn })
   return Object.fromEntries(
     Object.entries(responses).flatMap(([key, response]) => {
       const original = originals.get(key)
@@ -46,21 +54,27 @@ export async function requestInput(
   )
 }
 
+interface Waiting extends Options {
+  /** When the responses are waited for no longer, in milliseconds since 1970. */
+  readonly until: number
+  readonly withdrawn: AbortSignal | undefined
+}
+
 /** The responses of one round, once all of them are there, or none is wanted any more. */
 async function responsesTo(
   running: RunningCall,
   key: string,
-  { withdrawn, find, change }: Options & { readonly withdrawn: AbortSignal | undefined },
+  { withdrawn, find, change, until }: Waiting,
 ): Promise<InputResponses> {
   const { signal } = running.call
-  const until = Date.now() + INPUT_TIMEOUT_MS
   const stop = (): void => running.wake()
   withdrawn?.addEventListener('abort', stop)
   signal.addEventListener('abort', stop)
   try {
     for (;;) {
       const changed = running.changed()
-      const { requests = {}, responses = {} } = (await find(key))?.record.input ?? {}
+      const stored = await insist(() => find(key), running, until)
+      const { requests = {}, responses = {} } = stored?.record.input ?? {}
       signal.throwIfAborted()
       const isComplete = Object.keys(requests).every((each) => Object.hasOwn(responses, each))
       if (isComplete || withdrawn?.aborted || Date.now() > until) {
@@ -73,6 +87,26 @@ async function responsesTo(
     withdrawn?.removeEventListener('abort', stop)
     signal.removeEventListener('abort', stop)
   }
+}
+
+/** What the store answers once it is there again: its absence does not end a call. @throws what it throws at the end */
+async function insist<Value>(ask: () => Promise<Value>, running: RunningCall, until: number): Promise<Value> {
+  for (;;) {
+    try {
+      return await ask()
+    } catch (error) {
+      if (Date.now() > until) throw error
+      await pause(POLL_INTERVAL_MS, running.call.signal)
+    }
+  }
+}
+
+/** @throws UPSTREAM_ERROR where a server asks for more than a record can hold */
+function requireModest(inputRequests: InputRequests): void {
+  const requests = Object.entries(inputRequests)
+  const length = requests.reduce((sum, [key, { params }]) => sum + key.length + (params?.text.length ?? 0), 0)
+  if (requests.length <= MAX_REQUESTS && length <= MAX_INPUT_LENGTH) return
+  throw new GatewayError('UPSTREAM_ERROR', 'The server asks for too much input at once.')
 }
 
 /** Input requests under keys that no other round of the operation has, and the keys they had. */

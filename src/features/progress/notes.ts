@@ -13,6 +13,8 @@ import { CHUNK_KEY, NS } from '../../protocol/meta-keys.ts'
 export const PROGRESS = 'notifications/progress'
 /** Where in the `_meta` of a progress notification the proposal's own object stands. */
 export const PROGRESS_KEY = `${NS}/progress`
+/** How much of the message of a server is kept and repeated, in characters; it is passed on whole. */
+const MAX_MESSAGE_LENGTH = 1000
 /** How many values it takes to estimate the time that is left. */
 const MIN_SAMPLES = 3
 
@@ -25,6 +27,8 @@ interface Options {
   /** How long calls of this tool usually take, in milliseconds. */
   usualMs(): number | undefined
   emit(note: Notification): void
+  /** Whether anybody hears what is sent. */
+  isHeard(): boolean
 }
 
 /** One value of the server. */
@@ -44,18 +48,27 @@ export class ProgressNotes {
   #isStopped = false
   /** When the caller last heard of the call. */
   saidAt: number
-  /** What the server said last. */
-  message: string | undefined
+  #message: string | undefined
 
   constructor(options: Options) {
     this.#options = options
     this.saidAt = options.startedAt
   }
 
+  /** What the server said last. */
+  get message(): string | undefined {
+    return this.#message
+  }
+
+  set message(message: string | undefined) {
+    this.#message = message?.slice(0, MAX_MESSAGE_LENGTH)
+  }
+
   /** Passes a notification about the call on; progress with what is known of it. */
   relay(note: Notification, now: number): void {
+    const { emit, isHeard } = this.#options
     if (this.#isStopped) return
-    if (note.method !== PROGRESS || !note.params) return this.#options.emit(note)
+    if (note.method !== PROGRESS || !note.params) return emit(note)
     const { progress, total, message } = note.params.fields
     // JSON can hold a number that is larger than all others here, and nothing could follow it.
     if (typeof progress !== 'number' || !Number.isFinite(progress)) return
@@ -65,6 +78,8 @@ export class ProgressNotes {
     if (typeof message === 'string') this.message = message
     const fraction = fractionOf(progress, total)
     if (fraction !== undefined) this.#sample({ at: now, fraction })
+    // What nobody hears need not be written.
+    if (!isHeard()) return
     const value = this.#grown(progress)
     const params = value === progress ? note.params : note.params.with({ progress: value })
     this.#send(note.mustArrive ? { ...note, params: this.#withOperation(params) } : { ...note, params }, {
@@ -106,7 +121,7 @@ export class ProgressNotes {
       type: 'progress',
       operation_id: id,
       ...(fraction !== undefined && { progress: fraction }),
-      ...(typeof message === 'string' && { message }),
+      ...(typeof message === 'string' && { message: message.slice(0, MAX_MESSAGE_LENGTH) }),
       ...(remaining !== undefined && { estimated_remaining_seconds: remaining }),
     }
     const { params } = note

@@ -237,11 +237,11 @@ async function listen(call: Call, next: Handler, { engine, deps }: Listening): R
   const ids = new Map<string, string>()
   for (const id of asked) {
     const key = engine.ids.keyOf(call.principal, id)
-    const stored = key === undefined ? undefined : await engine.operations.find(key)
+    const stored = key === undefined ? undefined : await engine.journal.operations.find(key)
     if (key === undefined || !stored || !isTask(stored.record)) continue
     if (await isVisible(stored.record, call, deps)) ids.set(key, id)
   }
-  const stop = engine.observe((key, record) => {
+  const stop = engine.journal.observe((key, record) => {
     const id = isModern ? ids.get(key) : sessionTaskId(key, record, call, engine)
     if (id !== undefined) call.emit(statusNote(id, record, { call, invoker: deps.invoker }))
   })

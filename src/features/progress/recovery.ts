@@ -5,12 +5,12 @@
  * Invariant: of all processes that share the store one takes an operation up, by a compare-and-swap of its owner.
  */
 import type { Call } from '../../core/call.ts'
-import { GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
 import { hasExtension, hasIdempotencyKey, TRANSACTION_ID } from '../../protocol/meta-keys.ts'
 import { expiryOf, isEnded, type OperationRecord, type StoredOperation } from '../../records/operations.ts'
 import { fromStoredPrincipal } from '../../records/principal.ts'
 import type { Deps, OperationEngine } from './engine.ts'
+import { interrupted } from './task-view.ts'
 
 /** How often operations are looked for whose process ended, in milliseconds. */
 const SWEEP_INTERVAL_MS = 15_000
@@ -19,7 +19,10 @@ const SWEEP_INTERVAL_MS = 15_000
 export class Recovery {
   readonly #engine: OperationEngine
   readonly #deps: Deps
+  /** The operations that were taken up, and whose calls have not reached the engine yet: a server may be slow to connect. */
+  readonly #beginning = new Set<string>()
   #timer: NodeJS.Timeout | undefined
+  #isSweeping = false
 
   constructor(engine: OperationEngine, deps: Deps) {
     this.#engine = engine
@@ -39,19 +42,28 @@ export class Recovery {
 
   /** The record of an operation; one whose process ended is taken up first. @throws what the store throws */
   async find(key: string): Promise<StoredOperation | undefined> {
-    const stored = await this.#engine.operations.find(key)
+    const stored = await this.#engine.journal.operations.find(key)
     if (!stored || !(await this.#isLost(stored))) return stored
     await this.#takeUp(stored)
-    return this.#engine.operations.find(key)
+    return this.#engine.journal.operations.find(key)
   }
 
   async #sweep(): Promise<void> {
-    for (const stored of await this.#engine.operations.all())
-      if (await this.#isLost(stored)) await this.#takeUp(stored)
+    if (this.#isSweeping) return
+    this.#isSweeping = true
+    try {
+      for await (const own of this.#engine.journal.operations.byCaller()) await this.#takeUpLost(own)
+    } finally {
+      this.#isSweeping = false
+    }
+  }
+
+  async #takeUpLost(all: readonly StoredOperation[]): Promise<void> {
+    for (const stored of all) if (await this.#isLost(stored)) await this.#takeUp(stored)
   }
 
   async #isLost({ key, record }: StoredOperation): Promise<boolean> {
-    if (isEnded(record) || this.#engine.running(key)) return false
+    if (isEnded(record) || this.#engine.running(key) || this.#beginning.has(key)) return false
     const { membership } = this.#deps.identity
     // It ended here without a record of its end: it is not going on.
     if (record.owner === membership.id) return Date.now() - record.updatedAt > SWEEP_INTERVAL_MS
@@ -64,7 +76,9 @@ export class Recovery {
     await membership.register()
     const canGoOn = this.#canGoOn(lost)
     let isOurs = false
-    const record = await this.#engine.change(key, (before) => {
+    // What was asked for before anything was done can be asked for again.
+    const isUnbegun = lost.state === 'input_required' && lost.input?.isOpen !== true
+    const record = await this.#engine.journal.change(key, (before) => {
       isOurs = before.owner === lost.owner && before.updatedAt === lost.updatedAt && !isEnded(before)
       if (!isOurs) return undefined
       return canGoOn ? { ...before, owner: membership.id, state: 'working' } : this.#asUnknown(before)
@@ -75,21 +89,24 @@ export class Recovery {
       tool: record.tool,
       resumed: canGoOn,
     })
-    if (canGoOn) background(this.#goOn(key, record), this.#deps.log)
+    if (canGoOn) background(this.#goOn(key, record, isUnbegun), this.#deps.log)
   }
 
   /** Makes the call of an operation again. @throws what the call fails with */
-  async #goOn(key: string, record: OperationRecord): Promise<void> {
+  async #goOn(key: string, record: OperationRecord, isUnbegun: boolean): Promise<void> {
     const { invoker, identity } = this.#deps
+    this.#beginning.add(key)
     try {
-      await invoker.relay(this.#callOf(key, record))
+      await invoker.relay(this.#callOf(key, record, isUnbegun))
     } catch (error) {
       // A call that is refused before it runs, such as where its server is gone, would be made again for ever.
-      await this.#engine.change(key, (before) => {
+      await this.#engine.journal.change(key, (before) => {
         const isLeft = before.owner === identity.membership.id && !isEnded(before)
         return isLeft && !this.#engine.running(key) ? this.#asUnknown(before) : undefined
       })
       throw error
+    } finally {
+      this.#beginning.delete(key)
     }
   }
 
@@ -111,8 +128,8 @@ export class Recovery {
     return !hasExtension(call, TRANSACTION_ID)
   }
 
-  #callOf(key: string, record: OperationRecord): Call {
-    const { request, principal, upstream, tool, startedAt } = record
+  #callOf(key: string, record: OperationRecord, isUnbegun: boolean): Call {
+    const { request, principal, upstream, tool, startedAt, taskTtl } = record
     if (!request) throw new TypeError('an operation without its request cannot be taken up')
     const { params, meta, client, requestState } = request
     const isKeyed = hasIdempotencyKey({ meta, params }) || requestState.upstream_task !== undefined
@@ -128,7 +145,8 @@ export class Recovery {
         id: record.id,
         key,
         // Without a key of its own it has none that would keep it from running twice.
-        ...(!isKeyed && { lostSince: startedAt }),
+        ...(!isKeyed && !isUnbegun && { lostSince: startedAt }),
+        ...(taskTtl !== undefined && { isTask: true as const }),
       },
     })
   }
@@ -136,13 +154,3 @@ export class Recovery {
 
 /** How long an operation is kept whose outcome is unknown, in milliseconds. */
 const KEPT_MS = 3_600_000
-
-function interrupted(): GatewayError {
-  return new GatewayError(
-    'OUTCOME_UNKNOWN',
-    'The gateway went down while the call ran, so its outcome is unknown.',
-    {
-      suggestion: 'Check with a tool that reads whether it took effect before making it again.',
-    },
-  )
-}

@@ -45,6 +45,8 @@ export class RunningCall {
   isTask = false
   /** When changes of its record by other processes were last looked for, in milliseconds since 1970. */
   lookedAt = 0
+  /** Something about it is being written or looked up. */
+  isBusy = false
   readonly #options: Options
   readonly #first = Promise.withResolvers<Outcome>()
   #isDetached = false
@@ -92,6 +94,7 @@ export class RunningCall {
       operationId: () => this.#options.operationId(this),
       usualMs: () => this.#options.usualMs(),
       emit: (note) => this.#emit(note),
+      isHeard: () => !this.#isDetached || (this.#joined?.size ?? 0) > 0,
     })
     // A server may send a note after its response.
     if (this.#ended) this.#notes.stop()

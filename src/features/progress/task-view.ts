@@ -6,7 +6,7 @@ import type { Task, TaskStatus } from '../../core/task.ts'
 import { encodeInputRequest } from '../../protocol/input-requests.ts'
 import { ERROR_KEY, NS } from '../../protocol/meta-keys.ts'
 import { taskFields } from '../../protocol/tasks.ts'
-import type { OperationRecord } from '../../records/operations.ts'
+import { isEnded, type OperationRecord } from '../../records/operations.ts'
 import type { Services } from '../feature.ts'
 import { stillRunning } from './notes.ts'
 
@@ -15,6 +15,9 @@ export const OPERATION_KEY = `${NS}/operation_id`
 
 /** How often clients may ask for the status of a task, in milliseconds. */
 const POLL_INTERVAL_MS = 1000
+
+/** How much of a message is said of a task, in characters. */
+const MAX_STATUS_LENGTH = 1000
 
 /** An operation as a task; `message` is what its server said since the record was written. */
 export function taskOf(id: string, record: OperationRecord, message: string | undefined): Task {
@@ -31,14 +34,17 @@ export function taskOf(id: string, record: OperationRecord, message: string | un
   }
 }
 
-function statusOf({ state }: OperationRecord): TaskStatus {
+function statusOf({ state, result }: OperationRecord): TaskStatus {
+  // It was executed, and its outcome was too large to keep.
+  if (state === 'completed' && !result) return 'failed'
   // What became of it cannot be found out: for a client that is a failure, and the error says so.
   return state === 'unknown' ? 'failed' : state
 }
 
-function messageOf({ state, failure }: OperationRecord): string | undefined {
+function messageOf({ state, result, failure }: OperationRecord): string | undefined {
   if (state === 'cancelled') return 'Cancelled by its caller. What the server had done until then stays done.'
-  return state === 'failed' || state === 'unknown' ? failure?.message : undefined
+  if (state === 'completed' && result) return undefined
+  return isEnded({ state }) ? failure?.message.slice(0, MAX_STATUS_LENGTH) : undefined
 }
 
 /** A task in the words of 2025-11-25: a result that is an error makes it failed. */
@@ -55,7 +61,11 @@ export function detailedTask(
 ): Payload {
   const head = Payload.of({ resultType: 'complete', ...taskFields(task, 'modern') })
   if (task.status === 'completed') return head.with({ result: record.result })
-  if (task.status === 'failed') return head.with({ error: invoker.errorAsSent(failureOf(record), call) })
+  if (task.status === 'failed') {
+    // The error names the request that failed, and not the one that asks for it.
+    const { requestId } = record
+    return head.with({ error: invoker.errorAsSent(failureOf(record), { ...call, requestId }) })
+  }
   if (task.status !== 'input_required') return head
   const { requests = {}, responses = {} } = record.input ?? {}
   const open = Object.entries(requests).filter(([key]) => !Object.hasOwn(responses, key))
@@ -74,6 +84,15 @@ export function failureOf({ failure, state }: OperationRecord): GatewayError {
     : new GatewayError('OUTCOME_UNKNOWN', 'What became of the operation cannot be found out.', {
         suggestion: 'Check with a tool that reads whether it took effect before making it again.',
       })
+}
+
+/** Why the outcome of an operation is unknown whose process ended; `cause` is why it cannot be found out. */
+export function interrupted(cause?: GatewayError): GatewayError {
+  const message = 'The gateway went down while the call ran, so its outcome is unknown.'
+  return new GatewayError('OUTCOME_UNKNOWN', message, {
+    ...(cause && { cause, details: { reason: cause.code } }),
+    suggestion: 'Check with a tool that reads whether it took effect before making it again.',
+  })
 }
 
 /** The result for a client that would give up before the call ends. */

@@ -16,6 +16,7 @@ import { knowsTasks, relatedTask, takesTasks, undeclaredTasks } from '../../prot
 import { expiryOf, isEnded, type OperationRecord, type StoredOperation } from '../../records/operations.ts'
 import { answered } from '../builtin-tool.ts'
 import { cancelled, type Deps, type OperationEngine } from './engine.ts'
+import { MAX_INPUT_LENGTH } from './input.ts'
 import type { Recovery } from './recovery.ts'
 import { detailedTask, failureOf, legacyTask, taskOf } from './task-view.ts'
 
@@ -111,7 +112,7 @@ function get(call: Call, { key, record }: StoredOperation, { engine, deps }: Par
 async function update(call: Call, { key }: StoredOperation, { engine }: Parts): Promise<Outcome> {
   const given = call.params.at('inputResponses')
   if (!given || !isObject(given.value)) throw malformed('inputResponses must be an object.')
-  await engine.change(key, (before) => {
+  await engine.journal.change(key, (before) => {
     const { input } = before
     if (!input || before.state !== 'input_required') return undefined
     const responses: Record<string, { readonly result: Payload }> = {}
@@ -122,7 +123,7 @@ async function update(call: Call, { key }: StoredOperation, { engine }: Parts): 
       if (!isObject(response.value)) throw malformed('every one of inputResponses must be an object.')
       responses[name] = { result: readInputResponse(request, call.client, response) }
     }
-    return { ...before, input: { ...input, responses: { ...input.responses, ...responses } } }
+    return withResponses(before, { ...input.responses, ...responses })
   })
   return answered({})
 }
@@ -137,7 +138,7 @@ function malformed(what: string): GatewayError {
 /** Cancels a task: what its server does may go on, yet its outcome is not kept any more. */
 async function cancel(call: Call, { key }: StoredOperation, { engine }: Parts): Promise<Outcome> {
   let isOver = false
-  const record = await engine.change(key, (before) => {
+  const record = await engine.journal.change(key, (before) => {
     isOver = isEnded(before)
     if (isOver) return undefined
     const { request: _request, input: _input, ...rest } = before
@@ -161,7 +162,8 @@ async function result(call: Call, first: StoredOperation, parts: Parts): Promise
   const meta = relatedTask(idIn(call))
   for (;;) {
     const changed = engine.running(first.key)?.changed()
-    const { record } = (await recovery.find(first.key)) ?? first
+    const record = (await recovery.find(first.key))?.record
+    if (!record) throw unknownTask()
     if (record.state === 'completed' && record.result)
       return { kind: 'result', result: deps.invoker.asToolResult(record.result, call).withMeta(meta) }
     if (isEnded(record)) throw failureOf(record)
@@ -181,23 +183,42 @@ function openRequests({ input, state }: OperationRecord) {
   return Object.entries(input.requests).filter(([name]) => !Object.hasOwn(input.responses, name))
 }
 
-/** Records what the client answered; what it did not answer is not asked again. */
+/** Records what the client answered; what it did not answer is asked again by its next request for the result. */
 async function respond(
   given: InputResponses,
   { key }: StoredOperation,
   engine: OperationEngine,
 ): Promise<void> {
-  await engine.change(key, (before) => {
+  await engine.journal.change(key, (before) => {
     const { input } = before
     if (!input || before.state !== 'input_required') return undefined
     const known = Object.entries(given).filter(([name]) => Object.hasOwn(input.requests, name))
     // What was answered first stays.
-    return { ...before, input: { ...input, responses: { ...Object.fromEntries(known), ...input.responses } } }
+    return withResponses(before, { ...Object.fromEntries(known), ...input.responses })
   })
 }
 
+/** A record with all responses that came so far. @throws PAYLOAD_TOO_LARGE */
+function withResponses(before: OperationRecord, responses: InputResponses): OperationRecord | undefined {
+  const lengths = Object.values(responses).map(
+    (each) => ('result' in each ? each.result : each.error).text.length,
+  )
+  const actual = lengths.reduce((sum, length) => sum + length, 0)
+  if (actual > MAX_INPUT_LENGTH) {
+    throw new GatewayError(
+      'PAYLOAD_TOO_LARGE',
+      'The responses to the input requests of this task are too large.',
+      {
+        field: 'inputResponses',
+        details: { limit: MAX_INPUT_LENGTH, actual },
+      },
+    )
+  }
+  return before.input && { ...before, input: { ...before.input, responses } }
+}
+
 /** The tasks of the caller, in pages (2025-11-25 alone). */
-async function list(call: Call, { engine }: Parts): Promise<Outcome> {
+async function list(call: Call, { engine, deps }: Parts): Promise<Outcome> {
   const { cursor } = call.params.fields
   if (cursor !== undefined && (typeof cursor !== 'string' || !/^\d{1,16}$/.test(cursor))) {
     throw new GatewayError('INVALID_INPUT', 'Invalid params: the cursor is not one of tasks/list.', {
@@ -205,8 +226,9 @@ async function list(call: Call, { engine }: Parts): Promise<Outcome> {
     })
   }
   const start = Number(cursor ?? 0)
-  const all = await engine.operations.of(call.principal.id)
-  const own = all.filter(({ record }) => isTask(record) && isInReach(record, call))
+  const all = await engine.journal.operations.of(call.principal.id)
+  const tasksInReach = all.filter(({ record }) => isTask(record) && isInReach(record, call))
+  const own = await readable(tasksInReach, call, deps)
   const page = own.slice(start, start + PAGE_SIZE)
   const tasks = page.map((stored) => {
     const task = taskOf(stored.record.id, stored.record, undefined)
@@ -214,6 +236,19 @@ async function list(call: Call, { engine }: Parts): Promise<Outcome> {
   })
   const next = start + PAGE_SIZE
   return answered({ tasks, ...(own.length > next && { nextCursor: String(next) }) })
+}
+
+/** The operations of tools that the caller may still call. */
+async function readable(
+  all: readonly StoredOperation[],
+  call: Call,
+  deps: Pick<Deps, 'invoker'>,
+): Promise<readonly StoredOperation[]> {
+  const byTool = Map.groupBy(all, ({ record: { upstream, tool } }) => `${upstream} ${tool}`)
+  const kept = new Set<string>()
+  for (const [name, [first]] of byTool)
+    if (first && (await isReadable(first.record, call, deps))) kept.add(name)
+  return all.filter(({ record: { upstream, tool } }) => kept.has(`${upstream} ${tool}`))
 }
 
 /** The id as the client knows it. */

@@ -17,6 +17,7 @@ interface Given {
   readonly token?: Payload | undefined
   readonly id?: string | undefined
   readonly usual?: number
+  readonly isHeard?: boolean
 }
 
 /** The notes of a call that began at `START`, and everything its caller gets. */
@@ -29,6 +30,7 @@ function notesOf(given: Given = {}) {
     operationId: () => ('id' in given ? given.id : id),
     usualMs: () => usual,
     emit: (note) => void emitted.push(note),
+    isHeard: () => given.isHeard ?? true,
   })
   const say = (fields: Readonly<Record<string, unknown>>, now = START): void => {
     notes.relay({ method: METHOD, params: Payload.of({ progressToken: 'tok', ...fields }) }, now)
@@ -376,5 +378,24 @@ describe('the durations of a tool', () => {
     durations.add('yet one more', 1000)
     expect(durations.usual('second')).toBeUndefined()
     expect(durations.usual('first')).toBe(1000)
+  })
+})
+
+describe('a server that says too much', () => {
+  it('has its message passed on whole, and repeated in part', () => {
+    const { notes, emitted, say } = notesOf()
+    const message = 'm'.repeat(5_000_000)
+    say({ progress: 1, message })
+    expect(notes.message).toHaveLength(1000)
+    expect(emitted[0]?.params?.fields['message']).toBe(message)
+    expect(objectOf(emitted[0])?.['message']).toHaveLength(1000)
+  })
+
+  it('costs nothing more where nobody hears it', () => {
+    const { notes, emitted, say } = notesOf({ isHeard: false })
+    for (let progress = 1; progress <= 10_000; progress++)
+      say({ progress, total: 10_000, message: `m${progress}` })
+    expect(emitted).toEqual([])
+    expect(notes.message).toBe('m10000')
   })
 })

@@ -297,6 +297,45 @@ describe('operation/resume', () => {
     expect(calls).toHaveLength(1)
   })
 
+  it('is refused at once to a caller who may not call its tool any more', async () => {
+    let isPermitted = true
+    const principal = { id: 'alice', scopes: new Set(['x']) }
+    const pending = pendingServer()
+    const { make, ask } = process({ server: pending.server, deps: { isPermitted: async () => isPermitted } })
+    const { notes, emit } = listener()
+    void make({ client: plain, principal, emit })
+    pending.calls[0]?.emit(report(1))
+    const id = Object(notes[0]?.params?.meta(PROGRESS_KEY))['operation_id']
+    await pass(10)
+    isPermitted = false
+    const refused = watched(failureOf(ask(resume, { operation_id: id }, { principal })))
+    await pass(10)
+    expect(refused.value).toMatchObject({ code: 'RESOURCE_NOT_FOUND' })
+  })
+
+  it('waits for the process that took the operation up, and not for what the first one finds', async () => {
+    const store = new MemoryStore()
+    const [first, second] = [pendingServer(), pendingServer()]
+    const a = process({ server: first.server, store })
+    const { notes, emit } = listener()
+    const outcome = a.make({ client: older, emit })
+    first.calls[0]?.emit(report(1))
+    const id = Object(notes[0]?.params?.meta(PROGRESS_KEY))['operation_id']
+    await pass(10)
+    // It is taken for dead.
+    const b = process({ server: second.server, store, me: 'b', alive: new Set(['b']) })
+    await b.instance.start?.()
+    const resumed = watched(a.ask(resume, { operation_id: id }))
+    first.end(result('of a'))
+    // What is not kept is not promised.
+    expect(fieldsOf(await outcome)).not.toHaveProperty('_meta')
+    await pass(1000)
+    expect(resumed.isSettled).toBe(false)
+    second.end(result('of b'))
+    await pass(1000)
+    expect(fieldsOf(resumed.value)).toMatchObject({ content: [{ text: 'of b' }] })
+  })
+
   it('waits for a call that another process runs', async () => {
     const { server, end } = pendingServer()
     const one = process({ server, settings: { tasks: { after: 60_000, answer_within: 2000 } } })
@@ -549,4 +588,41 @@ it('lists say to clients of 2025-11-25 that every tool can be a task, and nothin
   })
   expect(await listed?.(toolCall({ target, client: plain }))).toEqual(result(tools))
   expect(instance.extensions?.()).toEqual({ 'io.modelcontextprotocol/tasks': {} })
+})
+
+describe('an operation that fails', () => {
+  it.each([
+    ['OPERATION_TIMEOUT', {}, 'unknown'],
+    ['OUTCOME_UNKNOWN', {}, 'unknown'],
+    ['OPERATION_TIMEOUT', { isUnsent: true }, 'failed'],
+    ['OPERATION_TIMEOUT', { relayed: Payload.of({ code: -32004, message: 'late' }) }, 'failed'],
+    ['SERVER_UNAVAILABLE', {}, 'failed'],
+  ] as const)('with %s %j is %s in its record', async (code, extra, state) => {
+    const pending = pendingServer()
+    const gateway = process({ server: pending.server })
+    const outcome = gateway.make({ client: older })
+    outcome.catch(() => undefined)
+    await pass(1200)
+    pending.fail(new GatewayError(code, 'it fails', extra))
+    await pass(10)
+    expect(await gateway.records()).toMatchObject([{ state }])
+  })
+})
+
+describe('a feature that is closed', () => {
+  it('keeps no timer once its calls have ended, and takes care of one that still reaches it', async () => {
+    const timers = vi.getTimerCount()
+    const pending = pendingServer()
+    const { instance, make } = process({ server: pending.server })
+    const first = make({ client: older })
+    await instance.close?.()
+    pending.end(result('done'))
+    await first
+    await pass(200)
+    expect(vi.getTimerCount()).toBe(timers)
+    // A request that began before can find an operation whose process ended.
+    const outcome = watched(make({ client: taking }))
+    await pass(21_000)
+    expect(outcome.value?.kind).toBe('task')
+  })
 })

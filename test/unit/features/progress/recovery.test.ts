@@ -195,6 +195,14 @@ describe('an operation whose process ended', () => {
     })
   })
 
+  it('has an error that names its own request, whoever asks for it', async () => {
+    const { next, id } = await leftBehind()
+    const b = next('b', { deps: isOff })
+    const first = fieldsOf(await b.ask('tasks/get', { taskId: id }, { requestId: 'r2' }))
+    expect(first).toMatchObject({ error: { data: { requestId: 'r1' } } })
+    expect(fieldsOf(await b.ask('tasks/get', { taskId: id }, { requestId: 'r3' }))).toEqual(first)
+  })
+
   it('does not stay working where its call is refused before it is made', async () => {
     const { next, id } = await leftBehind()
     const relay = vi.fn<(call: Call) => Promise<Outcome>>(() =>
@@ -206,6 +214,94 @@ describe('an operation whose process ended', () => {
     expect(relay).toHaveBeenCalledTimes(1)
     expect(fieldsOf(await b.ask('tasks/get', { taskId: id }))).toMatchObject({ status: 'failed' })
   })
+
+  it('is asked for again where its input was asked for before anything was done', async () => {
+    const store = new MemoryStore()
+    const a = process({ server: async () => asking(['q'], { s: 1 }), store, me: 'a' })
+    const outcome = a.make({ client: older }, { task: {} })
+    await pass(60)
+    const { id } = taskIn(await outcome)
+    const b = process({ server: async () => result('by b'), store, me: 'b', alive: new Set(['b']) })
+    await b.instance.start?.()
+    expect(b.relayed).toHaveLength(1)
+    // Nothing was lost that could have taken effect.
+    expect(b.relayed[0]?.operation).toEqual({ id: expect.any(String), key: expect.any(String), isTask: true })
+    await pass(0)
+    expect(fieldsOf(await b.ask('tasks/get', { taskId: id }))).toMatchObject({ status: 'completed' })
+  })
+
+  it('counts as lost where its server had begun before it asked', async () => {
+    const store = new MemoryStore()
+    const open: Outcome = { ...asking(['q']), isOpen: true } as Outcome
+    const a = process({ server: async () => open, store, me: 'a' })
+    const outcome = a.make({ client: older }, { task: {} })
+    await pass(60)
+    taskIn(await outcome)
+    const b = process({ server: async () => result('by b'), store, me: 'b', alive: new Set(['b']) })
+    await b.instance.start?.()
+    expect(b.relayed[0]?.operation).toHaveProperty('lostSince')
+  })
+
+  it.each([
+    [true, 'unknown', 'OUTCOME_UNKNOWN', 'had begun'],
+    [false, 'failed', 'CANCELLED', 'Nothing was done'],
+  ])(
+    'ends at once where it is no task and its server asks (begun: %s): nobody is there to answer',
+    async (isBegun, state, code, words) => {
+      const store = new MemoryStore()
+      const a = process({ server: pendingServer().server, store, me: 'a' })
+      void a.make({ client: older })
+      await pass(1200)
+      expect(await a.records()).toMatchObject([{ state: 'working' }])
+      const asks = { ...asking(['q']), ...(isBegun && { isOpen: true }) } as Outcome
+      const b = process({ server: async () => asks, store, me: 'b', alive: new Set(['b']) })
+      await b.instance.start?.()
+      await pass(0)
+      expect(await b.records()).toMatchObject([
+        { state, failure: { code, message: expect.stringContaining(words) } },
+      ])
+    },
+  )
+
+  it('is taken up once, however long its call takes to begin', async () => {
+    const { next } = await leftBehind()
+    const begun = vi.fn<(call: Call) => Promise<Outcome>>(() => new Promise(() => undefined))
+    const b = next('b', { deps: { relay: begun } })
+    await b.instance.start?.()
+    await pass(120_000)
+    expect(begun).toHaveBeenCalledTimes(1)
+  })
+
+  it('goes on once the server or the store is there again', async () => {
+    const { next, id } = await leftBehind()
+    let attempts = 0
+    const away = new GatewayError('SERVER_UNAVAILABLE', 'away')
+    const b = next('b', {
+      server: () => (++attempts < 4 ? Promise.reject(away) : Promise.resolve(result('by b'))),
+    })
+    await b.instance.start?.()
+    await pass(10_000)
+    expect(attempts).toBe(4)
+    expect(fieldsOf(await b.ask('tasks/get', { taskId: id }))).toMatchObject({ status: 'completed' })
+  })
+
+  it.each([
+    ['away for good', 'SERVER_UNAVAILABLE', 5],
+    ['not permitted any more', 'SCOPE_INSUFFICIENT', 1],
+  ] as const)(
+    'is unknown where its call is %s: the first attempt may have taken effect',
+    async (_why, code, count) => {
+      const { next } = await leftBehind()
+      const server = vi.fn<() => Promise<Outcome>>(() => Promise.reject(new GatewayError(code, 'no')))
+      const b = next('b', { server })
+      await b.instance.start?.()
+      await pass(10_000)
+      expect(server).toHaveBeenCalledTimes(count)
+      expect(await b.records()).toMatchObject([
+        { state: 'unknown', failure: { code: 'OUTCOME_UNKNOWN', extra: { details: { reason: code } } } },
+      ])
+    },
+  )
 
   it('asks by other keys than its first process did', async () => {
     const store = new MemoryStore()

@@ -3,6 +3,7 @@ import type { Call, Handler, Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { anonymous } from '../../../../src/core/principal.ts'
+import { operationsOf } from '../../../../src/records/operations.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import type { Json } from '../../../support/server/json.ts'
 import { toolCall } from '../../../support/tool-call.ts'
@@ -821,6 +822,22 @@ describe('tasks/list', () => {
     }
   })
 
+  it('leaves out the tasks of tools that its caller may not call any more', async () => {
+    let isPermitted = true
+    const scoped = { id: 'alice', scopes: new Set(['read:one']) }
+    const permits = vi.fn<() => Promise<boolean>>(async () => isPermitted)
+    const { make, ask } = process({ server: pendingServer().server, deps: { isPermitted: permits } })
+    for (let count = 0; count < 3; count++) void make({ client: older, principal: scoped }, { task: {} })
+    await pass(60)
+    const listed = async () =>
+      fieldsOf(await ask('tasks/list', {}, { client: older, principal: scoped }))['tasks']
+    expect(await listed()).toHaveLength(3)
+    // One question for each tool.
+    expect(permits).toHaveBeenCalledTimes(1)
+    isPermitted = false
+    expect(await listed()).toEqual([])
+  })
+
   it('is divided into pages of a hundred', async () => {
     const { make, ask } = process({ server: pendingServer().server })
     for (let count = 0; count < 205; count++) void make({ client: older }, { task: {} })
@@ -902,7 +919,7 @@ describe('a call whose server made a task of it', () => {
     const { make, ask, records } = process({ server })
     const task = taskIn(await make({ client: taking }))
     expect(task).toMatchObject({ status: 'working', statusMessage: 'queued' })
-    expect(task.id).not.toContain('u1')
+    expect(task.id).not.toBe('u1')
     await pass(0)
     expect(attempts.map((call) => call.requestState)).toEqual([{}, requestState])
     expect(attempts[1]).not.toHaveProperty('inputResponses')
@@ -954,6 +971,24 @@ describe('a call whose server made a task of it', () => {
     expect(attempts).toHaveLength(4)
     expect(attempts.slice(1).every((call) => call.requestState === requestState)).toBe(true)
     expect(fieldsOf(await ask('tasks/get', { taskId: id }))).toMatchObject({ status: 'completed' })
+  })
+
+  it('is followed to its end while the store of the gateway is away', async () => {
+    const store = new MemoryStore()
+    const { server, release } = steps(accepted, 'hold')
+    const { make, records } = process({ server, store })
+    const swap = store.compareAndSwap.bind(store)
+    store.compareAndSwap = () => Promise.reject(new Error('away'))
+    const outcome = watched(make({ client: taking }))
+    await pass(10_000)
+    // What is not written must not be promised.
+    expect(outcome.isSettled).toBe(false)
+    store.compareAndSwap = swap
+    await pass(1000)
+    expect((await records())[0]?.request?.requestState).toEqual(requestState)
+    release(result('of the task'))
+    await pass(1000)
+    expect(fieldsOf(outcome.value)).toMatchObject({ content: [{ text: 'of the task' }] })
   })
 
   it('is given up after some attempts, and after another failure at once', async () => {
@@ -1024,6 +1059,19 @@ describe('listening to tasks', () => {
     await outcome
   })
 
+  it('leaves out what its caller may not read: other sessions, and tools it may not call any more', async () => {
+    const own = { ...taking, session: 's1' }
+    const task = await modernTask({}, { client: own, principal: anonymous })
+    const other = listening(task, [task.id], { principal: anonymous, client: { ...taking, session: 's2' } })
+    await pass(0)
+    expect(other.notes[0]?.params?.fields).toEqual({ notifications: { toolsListChanged: true } })
+    const scoped = { id: 'alice', scopes: new Set<string>() }
+    const lost = await modernTask({ deps: { isPermitted: async () => false } }, { principal: scoped })
+    const { notes } = listening(lost, [lost.id], { principal: scoped })
+    await pass(0)
+    expect(notes[0]?.params?.fields).toEqual({ notifications: { toolsListChanged: true } })
+  })
+
   it('tells nothing of tasks of others, nor after it has ended', async () => {
     const task = await modernTask()
     const foreign = listening(task, [task.id], { principal: bob })
@@ -1090,5 +1138,55 @@ describe('listening to tasks', () => {
     await pass(0)
     expect(notes.at(-1)?.params?.fields).toMatchObject({ status: 'failed' })
     expect(await task.get()).toMatchObject({ status: 'failed' })
+  })
+})
+
+describe('a request for the result of a task', () => {
+  it('ends where the store has lost the task', async () => {
+    const store = new MemoryStore()
+    const { id } = await olderTask({ store })
+    const other = process({ server: pendingServer().server, store, me: 'b' })
+    const waiting = failureOf(other.ask('tasks/result', { taskId: id }, { client: older }))
+    await pass(1000)
+    for (const key of (await store.scan(operationsOf('alice'))).keys()) await store.delete(key)
+    await pass(1000)
+    expect(await waiting).toMatchObject({ message: 'Task not found' })
+  })
+})
+
+describe('a task whose store is away for a while', () => {
+  it('goes on to wait for its input', async () => {
+    const store = new MemoryStore()
+    let rounds = 0
+    const server: Handler = async () => (++rounds === 1 ? asking(['q']) : result('done'))
+    const { make, ask } = process({ server, store })
+    const outcome = make({ client: older }, { task: {} })
+    await pass(60)
+    const { id } = taskIn(await outcome)
+    const get = async () => fieldsOf(await ask('tasks/get', { taskId: id }))
+    const [key = ''] = Object.keys(Object((await get())['inputRequests']))
+    const find = store.get.bind(store)
+    store.get = () => Promise.reject(new Error('away'))
+    await pass(30_000)
+    store.get = find
+    await ask('tasks/update', { taskId: id, inputResponses: { [key]: accept('yes') } })
+    await pass(2000)
+    expect(await get()).toMatchObject({ status: 'completed' })
+  })
+})
+
+describe('a task of which a listener cannot be told', () => {
+  it('ends all the same', async () => {
+    const task = await olderTask()
+    const handle = task.instance.responseMiddleware?.('subscriptions/listen')?.(
+      () => new Promise(() => undefined),
+    )
+    const emit = vi.fn<() => never>(() => {
+      throw new TypeError('it is gone')
+    })
+    void handle?.(toolCall({ principal: alice, client: older, emit }))
+    await task.ask('tasks/cancel')
+    expect(emit).toHaveBeenCalled()
+    expect(task.calls[0]?.signal.aborted).toBe(true)
   })
 })

@@ -1,0 +1,312 @@
+/**
+ * The records of the operations that this process runs: created, changed and ended, within bounds for each caller and in
+ * all. Those who listen hear of every change.
+ *
+ * Invariant: nobody learns of an end before it is durable. An end that the store does not take is written again until it
+ * does, for as long as the process lives; what is too large to keep is left out of the record, which says so.
+ */
+import type { Call } from '../../core/call.ts'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { background, type Log } from '../../core/log.ts'
+import type { Principal } from '../../core/principal.ts'
+import { pause } from '../../core/time/waiting.ts'
+import type { Membership } from '../../records/members.ts'
+import {
+  expiryOf,
+  isEnded,
+  type OperationRecord,
+  type OperationState,
+  Operations,
+  operationsOf,
+} from '../../records/operations.ts'
+import { type Quota, QuotaTracker } from '../../records/quota.ts'
+import type { Store } from '../../store/store.ts'
+import { keptRequest } from './pages.ts'
+import type { End } from './running-call.ts'
+
+/** How many operations of one caller are kept, running or ended, and how many bytes they take in the store. */
+const CALLER_QUOTA: Quota = { keys: 2500, bytes: 64 * 1024 ** 2 }
+/** The same for all operations that this process has written; callers that are not told apart share it. */
+const PROCESS_QUOTA: Quota = { keys: 100_000, bytes: 1024 ** 3 }
+/** How large one outcome may be that is kept, in characters. */
+const MAX_OUTCOME_LENGTH = 8 * 1024 ** 2
+/** How long an end is tried to be written with its result, before it may be left out, in milliseconds. */
+const WHOLE_PERIOD_MS = 60_000
+/** How long it takes until the next try, at first and at most, in milliseconds. */
+const RETRY_DELAY_MS = { first: 250, last: 30_000 }
+
+interface Options {
+  readonly store: Store
+  readonly membership: Membership
+  readonly log: Log
+  /** Aborted when the process ends. */
+  readonly closing: AbortSignal
+  /** Hears of every record that changes here, before all others. */
+  onChange(key: string, record: OperationRecord): void
+}
+
+type Observer = (key: string, record: OperationRecord) => void
+type Change = (before: OperationRecord) => OperationRecord | undefined
+
+/** Writes the records of operations. */
+export class OperationJournal {
+  readonly operations: Operations
+  readonly #options: Options
+  readonly #quota: QuotaTracker
+  readonly #written = new WrittenRecords()
+  readonly #observers = new Set<Observer>()
+
+  constructor(options: Options) {
+    this.#options = options
+    this.operations = new Operations(options.store, Date.now)
+    this.#quota = new QuotaTracker(options.store, operationsOf)
+  }
+
+  /** Hears of every record that changes here, until what it returns is called. */
+  observe(observer: Observer): () => void {
+    this.#observers.add(observer)
+    return () => void this.#observers.delete(observer)
+  }
+
+  /** Whether a caller may have one more operation. @throws what the store throws */
+  async hasRoom(principal: Pick<Principal, 'id' | 'isEverybody'>): Promise<boolean> {
+    return this.#written.hasRoom() && (await this.#quota.hasRoom(principal.id, quotaOf(principal)))
+  }
+
+  /** Writes a new record. Resolves with whether it is durable; false where the caller has too many, or the store is away. */
+  async create(key: string, record: OperationRecord): Promise<boolean> {
+    const { principal } = record
+    try {
+      await this.#options.membership.register()
+      if (!(await this.hasRoom(principal))) return false
+    } catch (error) {
+      this.warn(error)
+      return false
+    }
+    try {
+      const { text } = await this.operations.create(key, record)
+      this.#written.add(key, text.length, record.expiresAt)
+      this.#quota.add(principal.id, 1, text.length, record.expiresAt)
+      return true
+    } catch (error) {
+      this.warn(error)
+      // The write may still have reached the store, and the call would be taken up as one whose process ended.
+      background(
+        this.#insist(() => this.operations.delete(key)),
+        this.#options.log,
+      )
+      return false
+    }
+  }
+
+  /** Changes a record, and tells everyone who listens. Resolves with the record there is then. @throws what the store throws */
+  async change(key: string, change: Change): Promise<OperationRecord | undefined> {
+    let grownBy: number | undefined
+    const decide: Change = (before) => {
+      grownBy = undefined
+      const after = change(before)
+      return after && { ...after, updatedAt: Date.now() }
+    }
+    const record = await this.operations.change(key, decide, (by) => {
+      grownBy = by
+    })
+    if (grownBy === undefined || !record) return record
+    this.#quota.add(record.principal.id, 0, grownBy)
+    this.#written.resize(key, grownBy, record.expiresAt)
+    this.#tell(key, record)
+    return record
+  }
+
+  /** Changes a record of this process that has not ended. @throws what the store throws */
+  changeOwn(
+    key: string,
+    change: (before: OperationRecord) => OperationRecord,
+  ): Promise<OperationRecord | undefined> {
+    return this.change(key, (before) => (this.#isOurs(before) ? change(before) : undefined))
+  }
+
+  /** The same, tried again while the store is away. Never fails: what is not written for a minute is left out. */
+  async insist(key: string, change: (before: OperationRecord) => OperationRecord): Promise<void> {
+    await this.#insist(() => this.changeOwn(key, change))
+  }
+
+  /** Says that something about an operation could not be written. */
+  warn(error: unknown): void {
+    this.#options.log.warn('operation.unrecorded', { error: asGatewayError(error).message })
+  }
+
+  /** Removes a record that nobody knows of. */
+  async delete(key: string, { id }: Pick<Principal, 'id'>): Promise<void> {
+    await this.operations.delete(key)
+    this.#quota.add(id, -1, -this.#written.delete(key))
+  }
+
+  /**
+   * Writes the end of an operation, kept for so many milliseconds. Resolves with the record there is then; undefined
+   * where there is none any more, or the process ends first.
+   */
+  async end(key: string, end: End, { call, keep }: { readonly call: Call; readonly keep: number }) {
+    const wholeUntil = Date.now() + WHOLE_PERIOD_MS
+    let whole: EndFields | undefined = endFields(end, call)
+    for (let delay = RETRY_DELAY_MS.first; ;) {
+      if (whole && !(await this.#mayKeep(whole, call.principal))) whole = undefined
+      const fields = whole ?? withoutOutcome(end)
+      try {
+        return await this.changeOwn(key, (before) => {
+          const { request, input: _input, ...rest } = before
+          return {
+            ...rest,
+            ...keptRequest(request, fields.result),
+            ...fields,
+            expiresAt: expiryOf(before, keep),
+          }
+        })
+      } catch (error) {
+        this.warn(error)
+        if (this.#options.closing.aborted) return undefined
+        await pause(delay)
+        if (Date.now() <= wholeUntil) continue
+        // The store may take a small record where it does not take a large one.
+        whole = undefined
+        delay = Math.min(delay * 2, RETRY_DELAY_MS.last)
+      }
+    }
+  }
+
+  /** Whether an outcome may be kept for its caller. */
+  async #mayKeep({ result, failure }: EndFields, principal: Principal): Promise<boolean> {
+    const length = result?.text.length ?? failure?.extra.relayed?.text.length ?? 0
+    if (length > MAX_OUTCOME_LENGTH || !this.#written.hasRoom(length)) return false
+    return this.#quota.mayGrow(principal.id, length, quotaOf(principal))
+  }
+
+  async #insist(write: () => Promise<unknown>): Promise<void> {
+    const until = Date.now() + WHOLE_PERIOD_MS
+    while (!this.#options.closing.aborted) {
+      try {
+        await write()
+        return
+      } catch (error) {
+        this.warn(error)
+        if (Date.now() > until) return
+        await pause(RETRY_DELAY_MS.first)
+      }
+    }
+  }
+
+  #isOurs(record: OperationRecord): boolean {
+    return !isEnded(record) && record.owner === this.#options.membership.id
+  }
+
+  #tell(key: string, record: OperationRecord): void {
+    this.#options.onChange(key, record)
+    for (const observer of this.#observers) {
+      try {
+        observer(key, record)
+      } catch (error) {
+        // What one listener cannot be told must not undo what was written.
+        this.warn(error)
+      }
+    }
+  }
+}
+
+function quotaOf({ isEverybody }: Pick<Principal, 'isEverybody'>): Quota {
+  return isEverybody ? PROCESS_QUOTA : CALLER_QUOTA
+}
+
+/** The records that this process has written and that have not expired, with their sizes. */
+class WrittenRecords {
+  readonly #records = new Map<string, { readonly length: number; readonly expiresAt: number }>()
+  #length = 0
+  #sweptAt = 0
+
+  /** Whether there is room for one more record, or for so many more characters. */
+  hasRoom(length = 0): boolean {
+    if (this.#isBelow(length)) return true
+    this.#forgetExpired(Date.now())
+    return this.#isBelow(length)
+  }
+
+  add(key: string, length: number, expiresAt: number): void {
+    this.delete(key)
+    this.#records.set(key, { length, expiresAt })
+    this.#length += length
+  }
+
+  resize(key: string, by: number, expiresAt: number): void {
+    const known = this.#records.get(key)
+    if (known) this.add(key, known.length + by, expiresAt)
+  }
+
+  /** Resolves with the length it had. */
+  delete(key: string): number {
+    const { length = 0 } = this.#records.get(key) ?? {}
+    this.#records.delete(key)
+    this.#length -= length
+    return length
+  }
+
+  #isBelow(length: number): boolean {
+    return this.#records.size < PROCESS_QUOTA.keys && this.#length + length <= PROCESS_QUOTA.bytes
+  }
+
+  #forgetExpired(now: number): void {
+    if (now - this.#sweptAt < SWEEP_INTERVAL_MS) return
+    this.#sweptAt = now
+    for (const [key, { expiresAt }] of this.#records) if (expiresAt <= now) this.delete(key)
+  }
+}
+
+/** How often expired records are looked for once there is no room, in milliseconds. */
+const SWEEP_INTERVAL_MS = 1000
+
+type EndFields = Pick<OperationRecord, 'state' | 'result' | 'failure'>
+
+/** An end as its record keeps it: the result as its caller gets it, an unforeseen error without its text. */
+function endFields(end: End, call: Call): EndFields {
+  if (end.kind === 'error') {
+    const failure = asGatewayError(end.error)
+    return { state: stateOf(failure), failure }
+  }
+  if (end.outcome.kind !== 'result') throw new TypeError('an operation ends with a result or an error')
+  const { result } = end.outcome
+  return { state: 'completed', result: call.rewriteResult?.(result) ?? result }
+}
+
+/** An end of which the outcome is not kept. */
+function withoutOutcome(end: End): EndFields {
+  if (end.kind === 'outcome') return { state: 'completed', failure: outcomeNotKept() }
+  const failure = asGatewayError(end.error)
+  const { code, message, category } = failure
+  const short = new GatewayError(code, message.slice(0, MAX_MESSAGE_LENGTH), { category })
+  return { state: stateOf(failure), failure: short }
+}
+
+/** How much of the message of a failure is kept where all of it is too large, in characters. */
+const MAX_MESSAGE_LENGTH = 1000
+
+/** The state of an operation that failed. */
+function stateOf(failure: GatewayError): OperationState {
+  if (isInDoubt(failure)) return 'unknown'
+  return failure.code === 'CANCELLED' ? 'cancelled' : 'failed'
+}
+
+/** Whether a call that failed may have taken effect: its response was lost, or did not come in time. */
+function isInDoubt({ code, extra: { relayed, isUnsent } }: GatewayError): boolean {
+  if (relayed || isUnsent) return false
+  return code === 'OUTCOME_UNKNOWN' || code === 'OPERATION_TIMEOUT'
+}
+
+/** The result of an operation that was too large to keep. */
+function outcomeNotKept(): GatewayError {
+  return new GatewayError(
+    'PAYLOAD_TOO_LARGE',
+    'The call was executed, but its result was too large to keep.',
+    {
+      category: 'permanent',
+      isResult: true,
+      suggestion: 'Do not make the call again; read its effect with another tool.',
+    },
+  )
+}
