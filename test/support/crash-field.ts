@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { until } from './condition.ts'
 import { type EffectsServer, effectsCommand, serversOf, startEffects } from './effects.ts'
-import { type CommandProcess, startCommand } from './gateway-process.ts'
+import { type CommandOptions, type CommandProcess, startCommand } from './gateway-process.ts'
 import { steadyPort } from './steady-port.ts'
 import type { Json } from './server/json.ts'
 
@@ -12,6 +12,8 @@ export interface MortalGateway {
   readonly url: string
   kill(): Promise<void>
   start(): Promise<void>
+  /** Resolves once it does not run. */
+  ended(): Promise<unknown>
 }
 
 /** Gateways that share a store, in front of a server of effects. */
@@ -76,14 +78,18 @@ export async function startField(options: FieldOptions): Promise<CrashField> {
   return { gateways: [first, ...others], log, killServer: () => killServer(server, log), settled, close }
 }
 
-/** A gateway that is not yet started; `path` is that of its endpoint. */
-export async function mortal(configFile: string, path: string): Promise<MortalGateway> {
+/** A gateway that is not yet started; `path` is that of its endpoint, `options` are asked for at each start. */
+export async function mortal(
+  configFile: string,
+  path: string,
+  options: () => CommandOptions = () => ({}),
+): Promise<MortalGateway> {
   const port = await steadyPort()
   const origin = `http://127.0.0.1:${port}`
   let running: CommandProcess | undefined
   const start = async (): Promise<void> => {
     const words = ['serve', '--config', configFile, '--port', String(port), '--log-level', 'error']
-    const command = startCommand(words)
+    const command = startCommand(words, options())
     running = command
     const ended = command.ended.then(({ stderr, signal }) => {
       // It may be killed while it starts.
@@ -98,7 +104,7 @@ export async function mortal(configFile: string, path: string): Promise<MortalGa
     await running.ended
     await running.close()
   }
-  return { url: `${origin}${path}`, kill, start }
+  return { url: `${origin}${path}`, kill, start, ended: async () => running?.ended }
 }
 
 async function killServer(server: EffectsServer | undefined, log: string): Promise<void> {

@@ -1,8 +1,9 @@
 // A small MCP server whose tools have effects that outlive it: lines of a file, which nothing removes.
 // What is to be added may be faulty, as the first word of its value says: `fail`, `ignored` and `lost` are not
 // answered well, the last one though it is done; `fixed` cannot be removed, and that `sticky` is removed is not answered.
-// A ping is answered once all that was begun is done.
-// Usage: effects-server.ts --log FILE [--port N] [--slow MS]; over HTTP it prints the port it listens on.
+// `long` takes three times as long as the slowest of the others. A ping is answered once all that was begun is done.
+// With --tasks its tools run as tasks of 2025-11-25 for clients that ask for one.
+// Usage: effects-server.ts --log FILE [--port N] [--slow MS] [--tasks]; over HTTP it prints the port it listens on.
 import { createHash, randomUUID } from 'node:crypto'
 import { appendFileSync, existsSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -12,9 +13,14 @@ import { parseArgs } from 'node:util'
 import { isObject } from './server/json.ts'
 
 const { values } = parseArgs({
-  options: { log: { type: 'string' }, port: { type: 'string' }, slow: { type: 'string', default: '5' } },
+  options: {
+    log: { type: 'string' },
+    port: { type: 'string' },
+    slow: { type: 'string', default: '5' },
+    tasks: { type: 'boolean', default: false },
+  },
 })
-const { log: file = '', port } = values
+const { log: file = '', port, tasks: hasTasks } = values
 const slowest = Number(values.slow)
 if (file === '') throw new Error('--log FILE is missing')
 
@@ -27,6 +33,11 @@ const tools = [
   tool('remove_effect', { id: text }, schema({ removed: { type: 'boolean' } })),
   {
     ...tool('list_effects', { value: text }, schema({ effects: { type: 'array', items: effect } })),
+    annotations: { readOnlyHint: true },
+  },
+  // The same, as slowly as an effect.
+  {
+    ...tool('find_effects', { key: text, value: text }, schema({ key: text })),
     annotations: { readOnlyHint: true },
   },
 ]
@@ -48,6 +59,10 @@ interface Effect {
 async function call(name: unknown, given: Readonly<Record<string, unknown>>): Promise<object> {
   const { key = '', value = '', id = '' } = given
   if (name === 'list_effects') return { effects: effects().filter((each) => each.value === value) }
+  if (name === 'find_effects') {
+    for (const delay of delays(String(key), value)) await pause(delay)
+    return { key }
+  }
   const fault = String(value).split(' ', 1)[0]
   if (fault === 'fail') throw new Error('it fails')
   if (fault === 'ignored') return never
@@ -61,7 +76,7 @@ async function call(name: unknown, given: Readonly<Record<string, unknown>>): Pr
 const begun = new Set<Promise<object>>()
 
 async function act(name: unknown, { id, key, value }: Effect): Promise<{ done: object; isSticky: boolean }> {
-  const [before, after] = delays(`${key}${id}`)
+  const [before, after] = delays(`${key}${id}`, value)
   await pause(before)
   const there = effects().find((each) => each.id === id)
   if (there?.value.startsWith('fixed')) throw new Error('it stays')
@@ -100,13 +115,15 @@ function effects(): Effect[] {
 }
 
 /** How long it takes before and after the effect, in milliseconds: the same each time for the same thing. */
-function delays(seed: string): readonly [number, number] {
+function delays(seed: string, value: unknown): readonly [number, number] {
   const [first = 0, second = 0] = createHash('sha256').update(seed).digest()
-  return [(first / 255) * slowest, (second / 255) * slowest]
+  const least = String(value).startsWith('long ') ? 2 * slowest : 0
+  return [least + (first / 255) * slowest, least + (second / 255) * slowest]
 }
 
 function tool(name: string, inputs: object, outputSchema: object): object {
-  return { name, description: `Does ${name}.`, inputSchema: schema(inputs), outputSchema }
+  const execution = hasTasks ? { execution: { taskSupport: 'optional' } } : {}
+  return { name, description: `Does ${name}.`, inputSchema: schema(inputs), outputSchema, ...execution }
 }
 
 function schema(properties: object): object {
@@ -127,18 +144,53 @@ async function replyTo({ method, params }: Readonly<Record<string, unknown>>): P
   const given = isObject(params) ? params : {}
   if (method === 'initialize') {
     const serverInfo = { name: 'effects', version: '1.0.0' }
-    return { result: { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo } }
+    const requests = { tools: { call: {} } }
+    const capabilities = { tools: {}, ...(hasTasks && { tasks: { list: {}, cancel: {}, requests } }) }
+    return { result: { protocolVersion: '2025-11-25', capabilities, serverInfo } }
   }
   if (method === 'tools/list') return { result: { tools } }
   if (method === 'ping') {
     await Promise.allSettled(begun)
     return { result: {} }
   }
+  if (hasTasks && String(method).startsWith('tasks/')) return { result: await taskOf(String(method), given) }
   if (method !== 'tools/call') return { error: { code: -32601, message: 'Method not found' } }
+  if (hasTasks && isObject(given['task'])) return { result: { task: begin(given) } }
+  return { result: await callTool(given) }
+}
+
+async function callTool(given: Readonly<Record<string, unknown>>): Promise<object> {
   const structuredContent = await call(given['name'], isObject(given['arguments']) ? given['arguments'] : {})
-  return {
-    result: { content: [{ type: 'text', text: JSON.stringify(structuredContent) }], structuredContent },
-  }
+  return { content: [{ type: 'text', text: JSON.stringify(structuredContent) }], structuredContent }
+}
+
+/** The tasks, by id: what comes of them, and where they stand. */
+const running = new Map<
+  string,
+  { readonly result: Promise<object>; status: string; readonly began: string }
+>()
+
+function begin(given: Readonly<Record<string, unknown>>): object {
+  const taskId = randomUUID()
+  const task = { result: callTool(given), status: 'working', began: new Date().toISOString() }
+  task.result.then(
+    () => (task.status = 'completed'),
+    () => (task.status = 'failed'),
+  )
+  running.set(taskId, task)
+  return described(taskId, task)
+}
+
+async function taskOf(method: string, { taskId }: Readonly<Record<string, unknown>>): Promise<object> {
+  const id = String(taskId)
+  const task = running.get(id)
+  if (!task) throw new Error('there is no such task')
+  // What was begun cannot be stopped.
+  return method === 'tasks/result' ? task.result : described(id, task)
+}
+
+function described(taskId: string, { status, began }: { readonly status: string; readonly began: string }) {
+  return { taskId, status, createdAt: began, lastUpdatedAt: began, ttl: 600_000, pollInterval: 100 }
 }
 
 function serveStdio(): void {

@@ -53,10 +53,14 @@ export interface EffectsServer {
 }
 
 /** Starts a server of effects over HTTP. */
-export async function startEffects(file: string, port: number): Promise<EffectsServer> {
+export async function startEffects(
+  file: string,
+  port: number,
+  more: readonly string[] = [],
+): Promise<EffectsServer> {
   let child: ChildProcess | undefined
   const start = async (): Promise<void> => {
-    const [command = '', ...args] = effectsCommand(file, ['--port', String(port)])
+    const [command = '', ...args] = effectsCommand(file, ['--port', String(port), ...more])
     child = spawn(command, args, { stdio: ['ignore', 'pipe', 'inherit'] })
     if (!child.stdout) throw new Error('It has no output')
     await once(createInterface(child.stdout), 'line')

@@ -28,7 +28,8 @@ export interface CommandProcess {
   close(): Promise<void>
 }
 
-interface CommandOptions {
+/** How a command is started. */
+export interface CommandOptions {
   readonly cwd?: string
   readonly env?: NodeJS.ProcessEnv
   /** The program and its first arguments, where not the built gateway. */

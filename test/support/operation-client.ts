@@ -1,0 +1,284 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import { enveloped } from './client/modern-request.ts'
+import { usual } from './client/raw.ts'
+import { SseParser } from './client/sse-parser.ts'
+import type { MortalGateway } from './crash-field.ts'
+import type { Seeded } from './seeded.ts'
+import { isObject, type Json, objectAt, parse } from './server/json.ts'
+
+/** What a client wants of a call. */
+export interface OperationPlan {
+  /** Names it in the log, and in its effect. */
+  readonly name: string
+  readonly kind: string
+  readonly server: string
+  readonly tool: string
+  readonly arguments: Json
+  readonly key?: string
+  /** The transaction it is a step of, which is ended after it. */
+  readonly transaction?: string
+  /** Whether the client takes tasks, and whether it cancels them. */
+  readonly takesTasks: boolean
+  readonly isCancelled: boolean
+}
+
+/** One thing that a client heard or did, in the order of time. */
+export interface HistoryEvent {
+  readonly name: string
+  /** `invoke` a request, `ok` an outcome, `fail` a refusal or an error, `info` that nothing was heard. */
+  readonly type: 'invoke' | 'ok' | 'fail' | 'info'
+  readonly at: number
+  readonly what: string
+}
+
+/** How an operation ended for its client. */
+export interface OperationEnding {
+  readonly plan: OperationPlan
+  /** The task that the client holds. */
+  readonly taskId?: string
+  readonly outcome: Outcome
+  readonly wrong: readonly string[]
+}
+
+/** What a client was given. `lost`: it holds no id and no outcome. */
+interface Outcome {
+  readonly kind: 'completed' | 'failed' | 'cancelled' | 'lost'
+  /** Of a failure. */
+  readonly code?: string
+  readonly structured: Json
+  /** All of it, for comparison. */
+  readonly text: string
+}
+
+export interface Clients {
+  readonly gateways: readonly [MortalGateway, ...MortalGateway[]]
+  readonly history: HistoryEvent[]
+}
+
+const TASKS = 'io.modelcontextprotocol/tasks'
+/** How long a request may take, and how long an operation may last, in milliseconds. */
+const REQUEST_TIMEOUT_MS = 20_000
+const LONGEST_MS = 120_000
+
+/** Makes a call, and follows it to its end over whichever gateway responds. */
+export async function runOperation(
+  plan: OperationPlan,
+  clients: Clients,
+  random: Seeded,
+): Promise<OperationEnding> {
+  const client = new Client(plan, clients, random)
+  const { transaction } = plan
+  if (transaction !== undefined) await client.insist('transaction/begin', { transaction_id: transaction })
+  const begun = await client.begin()
+  const ending = await (begun.taskId === undefined ? begun : client.follow(begun.taskId))
+  if (transaction === undefined) return ending
+  const method = ending.outcome.kind === 'completed' ? 'commit' : 'rollback'
+  await client.insist(`transaction/${method}`, { transaction_id: transaction })
+  return ending
+}
+
+/** What a task is now, once more. */
+export function readAgain(
+  plan: OperationPlan,
+  taskId: string,
+  clients: Clients,
+  random: Seeded,
+): Promise<OperationEnding> {
+  return new Client({ ...plan, isCancelled: false }, clients, random).follow(taskId)
+}
+
+/** Makes a keyed call once more, without a task. */
+export async function makeAgain(
+  plan: OperationPlan,
+  clients: Clients,
+  random: Seeded,
+): Promise<OperationEnding> {
+  return new Client({ ...plan, takesTasks: false, isCancelled: false }, clients, random).begin()
+}
+
+/** The status of a transaction once it is over. */
+export async function transactionOf(plan: OperationPlan, clients: Clients, random: Seeded): Promise<string> {
+  const client = new Client(plan, clients, random)
+  for (const deadline = Date.now() + LONGEST_MS; ;) {
+    const { status } = await client.insist('transaction/status', { transaction_id: plan.transaction })
+    if (status !== 'active' && status !== 'rolling_back') return String(status)
+    if (Date.now() > deadline) return `still ${String(status)}`
+    await pause(200)
+  }
+}
+
+/** An answer to one request; undefined where none came. */
+type Answer =
+  | { readonly result: Json }
+  | { readonly code: string; readonly isPassing: boolean; readonly text: string }
+
+class Client {
+  readonly #plan: OperationPlan
+  readonly #clients: Clients
+  readonly #random: Seeded
+  readonly #wrong: string[] = []
+
+  constructor(plan: OperationPlan, clients: Clients, random: Seeded) {
+    this.#plan = plan
+    this.#clients = clients
+    this.#random = random
+  }
+
+  /** The call: a task, an outcome, or nothing where its response was lost and it has no key to make it again with. */
+  async begin(): Promise<OperationEnding> {
+    const { tool, key, transaction, arguments: given } = this.#plan
+    const meta = {
+      ...(key !== undefined && { idempotency_key: key }),
+      ...(transaction !== undefined && { transaction_id: transaction, step_id: 'one' }),
+    }
+    let params: Json = { name: tool, arguments: given, _meta: meta }
+    for (const deadline = Date.now() + LONGEST_MS; ;) {
+      const answer = await this.#request('tools/call', params)
+      const isOver = Date.now() > deadline
+      if (answer && 'result' in answer) {
+        const { result } = answer
+        const { taskId, inputRequests, requestState } = result
+        if (isObject(inputRequests)) {
+          params = { ...params, inputResponses: answersTo(inputRequests), requestState }
+          continue
+        }
+        if (typeof taskId !== 'string') return this.#ending(outcomeOf(result))
+        this.#note('ok', 'task')
+        return { ...this.#ending(lost), taskId }
+      }
+      if (answer && (!answer.isPassing || isOver || key === undefined))
+        return this.#ending(failedWith(answer))
+      if (key === undefined || isOver) return this.#ending(lost)
+      await this.#rest(answer?.code === 'IDEMPOTENCY_IN_PROGRESS' ? 500 : 0)
+    }
+  }
+
+  /** Polls a task to its end, and answers or cancels it on the way. */
+  async follow(taskId: string): Promise<OperationEnding> {
+    let isToBeCancelled = this.#plan.isCancelled
+    for (const deadline = Date.now() + LONGEST_MS; ;) {
+      await this.#rest(0)
+      const answer = await this.#request('tasks/get', { taskId })
+      if (Date.now() > deadline) this.#wrong.push(`it never ended: ${JSON.stringify(answer)}`)
+      if (!answer || ('code' in answer && answer.isPassing)) {
+        if (Date.now() <= deadline) continue
+        return { ...this.#ending(lost), taskId }
+      }
+      if ('code' in answer) {
+        this.#wrong.push(`its task cannot be read: ${answer.text}`)
+        return { ...this.#ending(lost), taskId }
+      }
+      const { status, inputRequests } = answer.result
+      const ended = endOf(answer.result)
+      if (ended || Date.now() > deadline) return { ...this.#ending(ended ?? lost), taskId }
+      if (status === 'input_required' && isObject(inputRequests)) await this.#answer(taskId, inputRequests)
+      else if (isToBeCancelled && this.#random.chance(0.5)) {
+        const cancelled = await this.#request('tasks/cancel', { taskId })
+        isToBeCancelled = cancelled === undefined
+      }
+    }
+  }
+
+  /** Makes a request until there is an answer that does not pass. */
+  async insist(method: string, params: Json): Promise<Json> {
+    for (const deadline = Date.now() + LONGEST_MS; ;) {
+      const answer = await this.#request(method, params)
+      if (answer && 'result' in answer) return answer.result
+      if (answer && !answer.isPassing) return {}
+      if (Date.now() > deadline) return {}
+      await this.#rest(100)
+    }
+  }
+
+  async #answer(taskId: string, inputRequests: Json): Promise<void> {
+    await this.#request('tasks/update', { taskId, inputResponses: answersTo(inputRequests) })
+  }
+
+  async #rest(more: number): Promise<void> {
+    await pause(60 + more + this.#random.next() * 200)
+  }
+
+  #ending(outcome: Outcome): OperationEnding {
+    const type = outcome.kind === 'lost' ? 'info' : outcome.kind === 'completed' ? 'ok' : 'fail'
+    this.#note(type, `${outcome.kind} ${outcome.code ?? ''}`)
+    return { plan: this.#plan, outcome, wrong: this.#wrong }
+  }
+
+  #note(type: HistoryEvent['type'], what: string): void {
+    this.#clients.history.push({ name: this.#plan.name, type, at: Date.now(), what })
+  }
+
+  async #request(method: string, params: Json): Promise<Answer | undefined> {
+    const { takesTasks, server } = this.#plan
+    const capabilities = { elicitation: {}, ...(takesTasks && { extensions: { [TASKS]: {} } }) }
+    const whole = enveloped(params, '2026-07-28', capabilities)
+    const name = params['taskId'] ?? params['name']
+    const headers = {
+      ...usual,
+      'mcp-protocol-version': '2026-07-28',
+      'mcp-method': method,
+      ...(name !== undefined && { 'mcp-name': String(name) }),
+    }
+    const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method, params: whole })
+    const signal = AbortSignal.timeout(REQUEST_TIMEOUT_MS)
+    const gateway = this.#random.pick(this.#clients.gateways)
+    this.#note('invoke', method)
+    try {
+      const response = await fetch(`${gateway.url}/${server}`, { method: 'POST', headers, body, signal })
+      return answerIn(await response.text())
+    } catch {
+      return undefined
+    }
+  }
+}
+
+function answersTo(inputRequests: Json): Json {
+  const keys = Object.keys(inputRequests)
+  return Object.fromEntries(keys.map((key) => [key, { action: 'accept', content: { confirm: true } }]))
+}
+
+const lost: Outcome = { kind: 'lost', structured: {}, text: '' }
+
+function failedWith({ code, text }: { readonly code: string; readonly text: string }): Outcome {
+  return { kind: 'failed', code, structured: {}, text }
+}
+
+/** The last message of a response, which may be an event stream. A stream that broke off has none. */
+function answerIn(text: string): Answer | undefined {
+  const isStream = !text.startsWith('{')
+  const last = isStream
+    ? new SseParser().push(text).findLast(({ data }) => data !== undefined && data !== '')
+    : undefined
+  const message = parse(last?.data ?? text)
+  if (!isObject(message)) return undefined
+  const { result, error } = message
+  if (isObject(error)) {
+    const data = objectAt(error, 'data')
+    const isPassing = data['category'] === 'transient' || data['category'] === 'rate_limited'
+    return { code: String(data['code']), isPassing, text: JSON.stringify(error) }
+  }
+  if (!isObject(result)) return undefined
+  const failure = result['isError'] === true ? objectAt(objectAt(result, '_meta'), 'dev.gatehouse/error') : {}
+  const isPassing = failure['category'] === 'transient' || failure['category'] === 'rate_limited'
+  if (isPassing) return { code: String(failure['code']), isPassing, text: JSON.stringify(result) }
+  return { result }
+}
+
+/** What a task ended with; undefined while it goes on. */
+function endOf(task: Json): Outcome | undefined {
+  const { status } = task
+  if (status === 'completed') return { ...outcomeOf(objectAt(task, 'result')), text: JSON.stringify(task) }
+  if (status === 'cancelled') return { kind: 'cancelled', structured: {}, text: JSON.stringify(task) }
+  if (status !== 'failed') return undefined
+  const code = String(objectAt(objectAt(task, 'error'), 'data')['code'])
+  return { kind: 'failed', code, structured: {}, text: JSON.stringify(task) }
+}
+
+function outcomeOf(result: Json): Outcome {
+  const text = JSON.stringify(result)
+  if (result['isError'] === true) {
+    const { code } = objectAt(objectAt(result, '_meta'), 'dev.gatehouse/error')
+    return { kind: 'failed', code: String(code), structured: {}, text }
+  }
+  return { kind: 'completed', structured: objectAt(result, 'structuredContent'), text }
+}
