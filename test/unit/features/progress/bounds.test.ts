@@ -114,6 +114,7 @@ describe('the operations of one caller', () => {
       upstream: 'one',
       tool: 't',
       principal: { id: 'alice' },
+      id: 'an-id',
       requestId: 'r',
     } as const
     for (let index = 0; index < count; index++)
