@@ -34,7 +34,7 @@ export function planKills(
   moment: (index: number) => readonly KillPoint['moment'][],
 ): KillPoint[] {
   const kills = points.flatMap((point, index) => {
-    return moment(index).map((each): KillPoint => ({ point, moment: each, count: 1 + random.below(3) }))
+    return moment(index).map((each): KillPoint => ({ point, moment: each, count: 1 + random.below(2) }))
   })
   return kills
     .map((kill) => ({ kill, at: random.next() * (kill.point === 'taken_up' ? 0.5 : 1) }))

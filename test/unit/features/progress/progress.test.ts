@@ -534,22 +534,26 @@ describe('with answer_within', () => {
 })
 
 describe('the number of operations', () => {
-  it('is bounded for one caller: calls beyond that last without an id, and others are not affected', async () => {
-    const { server, end, calls } = pendingServer()
-    const { make } = process({ server, settings: { tasks: { after: 20_000, answer_within: 5000 } } })
-    const first = Array.from({ length: 2500 }, () => make({ client: older }))
-    await pass(1200)
-    const [more, others] = [make({ client: older }), make({ client: older, principal: bob })]
-    await pass(1200)
-    end(result('of bob'))
-    expect(operationIn(await others)).toBeTypeOf('string')
-    // A client that wants a task is told that there is none for it.
-    expect(await failureOf(make({ client: older }, { task: {} }))).toMatchObject({ code: 'OVERLOADED' })
-    expect(calls).toHaveLength(2502)
-    const settled = watched(more)
-    await pass(60_000)
-    expect([settled.isSettled, first.length]).toEqual([false, 2500])
-  })
+  it(
+    'is bounded for one caller: calls beyond that last without an id, and others are not affected',
+    { timeout: 90_000 },
+    async () => {
+      const { server, end, calls } = pendingServer()
+      const { make } = process({ server, settings: { tasks: { after: 20_000, answer_within: 5000 } } })
+      const first = Array.from({ length: 2500 }, () => make({ client: older }))
+      await pass(1200)
+      const [more, others] = [make({ client: older }), make({ client: older, principal: bob })]
+      await pass(1200)
+      end(result('of bob'))
+      expect(operationIn(await others)).toBeTypeOf('string')
+      // A client that wants a task is told that there is none for it.
+      expect(await failureOf(make({ client: older }, { task: {} }))).toMatchObject({ code: 'OVERLOADED' })
+      expect(calls).toHaveLength(2502)
+      const settled = watched(more)
+      await pass(60_000)
+      expect([settled.isSettled, first.length]).toEqual([false, 2500])
+    },
+  )
 
   it('does not keep the operations within it from becoming tasks', async () => {
     const { server } = pendingServer()
