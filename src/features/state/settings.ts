@@ -59,6 +59,8 @@ export interface StatePlan extends Pick<Settings, 'ttl' | 'max' | 'transaction' 
   readonly namesOf: ReturnType<typeof rememberedNames>
   /** Whether models copy tokens, as an argument. */
   readonly isForModels: boolean
+  /** Whether a token helps a client that never asks for one. */
+  readonly isForAll: boolean
   /** Whether a call without a token gets a connection of its own. */
   isBeginning(call: Call): boolean
 }
@@ -70,14 +72,16 @@ export function planFor(
   isForModels: boolean,
 ): StatePlan {
   const isConnecting = connection === 'on' || (connection === 'auto' && isolation !== 'shared')
-  const isForAll = connection === 'on' || (isForModels && isolation === 'per_client')
+  const isOwnForAll = connection === 'on' || (isForModels && isolation === 'per_client')
+  const namesOf = rememberedNames(remember)
   return {
     ...settings,
     isConnecting,
-    namesOf: rememberedNames(remember),
+    namesOf,
     isForModels,
+    isForAll: (isConnecting && isOwnForAll) || namesOf !== undefined || settings.transaction,
     isBeginning: (call) =>
       isConnecting &&
-      ((isForAll && call.client.session === undefined) || isAskedFor(call, SESSION_STATE_KEY)),
+      ((isOwnForAll && call.client.session === undefined) || isAskedFor(call, SESSION_STATE_KEY)),
   }
 }

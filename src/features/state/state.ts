@@ -66,16 +66,15 @@ export const state: Feature<Settings | false> = {
       reserved: (upstream) => {
         const plan = planOf(upstream)
         if (!plan) return []
-        const isUseful = plan.isConnecting || plan.namesOf !== undefined || plan.transaction
         // A server may also keep a state itself.
-        return [isUseful ? reserved : { argument: reserved.argument, value: reserved.value }]
+        return [plan.isForAll ? reserved : { argument: reserved.argument, value: reserved.value }]
       },
       extensions: () => ({ [SESSION_STATE_KEY]: {} }),
     }
   },
 }
 
-type Deps = Pick<Services, 'store' | 'identity' | 'servers' | 'features'>
+type Deps = Pick<Services, 'log' | 'store' | 'identity' | 'servers' | 'features'>
 
 function planned(
   settings: Settings | false,

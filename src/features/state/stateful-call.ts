@@ -35,14 +35,14 @@ import {
 } from './result.ts'
 import type { Session, SessionChanges, SessionState } from './session.ts'
 import type { StatePlan } from './settings.ts'
-import type { StateTokens } from './tokens.ts'
+import type { Issued, StateTokens } from './tokens.ts'
 
 /** The key of this layer in a call's request state. */
 export const STATE_KEY = 'state'
 
 interface Parts {
   readonly tokens: StateTokens
-  readonly deps: Pick<Services, 'store' | 'features'>
+  readonly deps: Pick<Services, 'log' | 'store'>
 }
 
 /** The connection of an earlier round of the same call. */
@@ -68,6 +68,8 @@ export class StatefulCall {
   /** The call as the server gets it, with the values that belong to the state. */
   #call: Call
   #connection: Round | undefined
+  /** The transaction that the call names. */
+  #namedTransaction: unknown
   #isTransactionOver = false
 
   constructor(call: Call, plan: StatePlan, parts: Parts) {
@@ -133,6 +135,7 @@ export class StatefulCall {
     let call = withoutExtension(this.#given, SESSION_STATE)
     if (own !== undefined) call = withOwn(call, own)
     if (isTool && namesOf && this.#session) call = filled(call, namesOf, this.#state)
+    if (isTool && this.#plan.transaction) this.#namedTransaction = extensionOf(call, TRANSACTION_ID)
     if (isTool && transaction !== undefined) call = await this.#asStep(call, transaction)
     const connection = this.#connectionFor(call)
     return connection ? { ...call, connection } : call
@@ -144,7 +147,7 @@ export class StatefulCall {
 
   /** The call as a step of the session's transaction, while that is active. */
   async #asStep(call: Call, id: string): Promise<Call> {
-    if (!this.#plan.transaction || hasExtension(call, TRANSACTION_ID)) return call
+    if (!this.#plan.transaction || this.#namedTransaction !== undefined) return call
     const transactions = new Transactions(this.#parts.deps.store, 0)
     const transaction = await transactions.find(transactionKey(call.principal.id, id))
     if (transaction?.status === 'active') return withExtension(call, TRANSACTION_ID, id)
@@ -180,12 +183,12 @@ export class StatefulCall {
   /** What the call changes, given its result; undefined if it failed. */
   #changes(result?: Payload): SessionChanges {
     const { method, target } = this.#given
-    const { namesOf, transaction } = this.#plan
+    const { namesOf } = this.#plan
     const opened = this.#connection?.context === undefined ? undefined : this.#connection
     const own = result && ownState(result)
     const isAnswer = result !== undefined && result.member('isError') !== true
     const values = isAnswer && namesOf ? learnt(this.#call, namesOf, this.#state) : undefined
-    const step = result && transaction ? extensionOf(this.#given, TRANSACTION_ID) : undefined
+    const step = result && this.#namedTransaction
     return {
       isLost: opened?.context === 'lost',
       ...(method === 'tools/call' && { tool: target.name }),
@@ -194,7 +197,7 @@ export class StatefulCall {
         ...(values && { remembered: values }),
         ...(own !== undefined && own !== this.#state.own && { own }),
         ...(typeof step === 'string' && step !== this.#state.transaction && { transaction: step }),
-        ...(this.#isTransactionOver && step === undefined && { transaction: undefined }),
+        ...(this.#isTransactionOver && { transaction: undefined }),
       },
     }
   }
@@ -204,11 +207,17 @@ export class StatefulCall {
     const { ttl, max, isForModels } = this.#plan
     const before = this.#session
     const isShort = isForModels && before === undefined && !isDeclared(this.#given)
-    const issued = await this.#parts.tokens.issue(before, changes, this.#given, {
-      handle: this.#handle,
-      isShort,
-      limits: { ttl, max },
-    })
+    const { tokens, deps } = this.#parts
+    const options = { handle: this.#handle, isShort, limits: { ttl, max } }
+    const issued = await tokens
+      .issue(before, changes, this.#given, options)
+      .catch((error: unknown): Issued => {
+        // The call was made, so it does not fail.
+        const { message: reason } = asGatewayError(error)
+        deps.log.warn('state.not_kept', { upstream: this.#given.target.upstream, reason })
+        return { session: before ?? tokens.fresh(this.#given, ttl).session }
+      })
+    if (issued.token === undefined) return { ...issued, isChanged, context: this.#connection?.context }
     if (before && changes.isLost) notify(this.#given, 'session_invalidated', before, 'context_lost')
     if (issued.session.session_id !== before?.session_id)
       notify(this.#given, 'session_created', issued.session)

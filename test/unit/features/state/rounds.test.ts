@@ -1,7 +1,9 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { CONTEXT_LOST, type Call, type Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
+import { silentLog } from '../../../support/silent-log.ts'
 import { asking, CHANGED, ERROR, ok, SESSION, STATE, Stateful, tool } from './setup.ts'
 
 const asks: Outcome = { kind: 'input_required', inputRequests: {}, requestState: { park: 'p1' } }
@@ -133,6 +135,31 @@ describe('session state: an error of a server', () => {
       },
     })
     expect((await at.failure(asking)).data).not.toHaveProperty('session_state')
+  })
+})
+
+describe('session state: a store that fails', () => {
+  const broken = Object.assign(new MemoryStore(), {
+    scan: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'The store is away.')),
+  })
+
+  test('does not fail a call that was made: its result says that the state was not kept', async () => {
+    const warn = vi.fn<(event: string, fields?: object) => void>()
+    const at = new Stateful({
+      store: broken,
+      isForModels: true,
+      settings: { connection: 'on' },
+      server: async (call) => {
+        call.connection?.onOpen({ id: call.connection.id, isLost: false })
+        return ok(call)
+      },
+      deps: { log: { ...silentLog, warn } },
+    })
+    const { all, meta } = await at.result()
+    expect(all['isError']).toBe(false)
+    expect(meta).not.toHaveProperty(STATE)
+    expect(JSON.stringify(all['content'])).toContain('could not be kept')
+    expect(warn).toHaveBeenCalledWith('state.not_kept', { upstream: 'one', reason: 'The store is away.' })
   })
 })
 
