@@ -21,6 +21,8 @@ const scenarios = [
   ['tasks-mrtr-composition', 2],
 ] as const
 
+const slow = { latency: 'minutes' }
+
 /** Why a server makes a scenario fail. */
 const expected: Readonly<Record<string, readonly string[]>> = {
   // Tasks of 2025-11-25 ask for input as tasks: there is no round before the task is made.
@@ -41,7 +43,10 @@ describe.each([
     gateway = await gentleGateway({
       // Slow enough for the handshake of a server, and quicker than every tool that is to be a task.
       features: { confirm: 'off', progress: { tasks: { after: '350ms' } } },
-      upstreams: { jobs: { command, env: { MODE: mode } } },
+      // Tools that ask after 400 ms are tasks well before that.
+      upstreams: {
+        jobs: { command, env: { MODE: mode }, tools: { confirm_delete: slow, multi_input: slow } },
+      },
     })
   })
   afterAll(() => gateway.close())
