@@ -24,16 +24,20 @@ export function takesTasks({ era, capabilities }: Client): boolean {
 }
 
 /** Whether the revision of a client has tasks: those of the core, or those of the extension. */
-export function knowsTasks({ era, revision }: Client): boolean {
-  return era === 'modern' || findRevision(revision)?.coreTasks === true
+export function knowsTasks(client: Client): boolean {
+  return client.era === 'modern' || hasCoreTasks(client)
+}
+
+/** Whether the revision of a client has tasks in its core: 2025-11-25. */
+export function hasCoreTasks({ revision }: Client): boolean {
+  return findRevision(revision)?.coreTasks === true
 }
 
 /** What a client of 2025-11-25 asks for with `task`. @throws INVALID_INPUT */
 export function requestedTask({ params, client }: Call): { readonly ttl?: number } | undefined {
   const { task } = params.fields
   // The extension has no such member and says to ignore it, and older revisions have no tasks.
-  if (findRevision(client.revision)?.coreTasks !== true || task === undefined || task === null)
-    return undefined
+  if (!hasCoreTasks(client) || task === undefined || task === null) return undefined
   if (!isObject(task)) throw invalid('task must be an object.', 'task')
   const { ttl } = task
   if (ttl === undefined || ttl === null) return {}

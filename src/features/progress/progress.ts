@@ -10,9 +10,8 @@ import type { UpstreamSettings } from '../../core/settings.ts'
 import { durationSchema } from '../../core/time/units.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { NS, tasksExtension } from '../../protocol/meta-keys.ts'
-import { findRevision } from '../../protocol/revisions.ts'
 import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
-import { takesTasks, undeclaredTasks } from '../../protocol/tasks.ts'
+import { hasCoreTasks, takesTasks, undeclaredTasks } from '../../protocol/tasks.ts'
 import { isEnded, type OperationRecord } from '../../records/operations.ts'
 import { asToolWithResult } from '../builtin-tool.ts'
 import type { BuiltinTool, Feature } from '../feature.ts'
@@ -113,7 +112,7 @@ export function longCallsOf(
 
 /** A list of tools for clients of 2025-11-25: each of them can be a task, none has to be. */
 function withTaskSupport(call: Call, outcome: Outcome): Outcome {
-  if (outcome.kind !== 'result' || findRevision(call.client.revision)?.coreTasks !== true) return outcome
+  if (outcome.kind !== 'result' || !hasCoreTasks(call.client)) return outcome
   const execution = { taskSupport: 'optional' }
   return { kind: 'result', result: outcome.result.withItems('tools', (tool) => tool.with({ execution })) }
 }

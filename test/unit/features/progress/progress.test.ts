@@ -74,7 +74,7 @@ describe('a call that ends within a second', () => {
 
 it('only calls of tools at servers are operations', () => {
   const { instance } = process({ server: async () => result('ok') })
-  expect(instance.middleware?.({ method: 'tools/list', upstream: 'one' })).toBeUndefined()
+  expect(instance.middleware?.({ method: 'prompts/get', upstream: 'one' })).toBeUndefined()
   expect(instance.middleware?.({ method: 'tools/call', name: 't', isBuiltin: true })).toBeUndefined()
 })
 
@@ -579,7 +579,7 @@ it('a feature that is closed ends no calls: those under way go on to their end',
 
 it('lists say to clients of 2025-11-25 that every tool can be a task, and nothing to others', async () => {
   const { instance } = process({ server: async () => result('ok') })
-  const list = instance.responseMiddleware?.('tools/list')
+  const list = instance.middleware?.({ method: 'tools/list', upstream: 'one' })
   const tools = '{"tools":[{"name":"a","n":1.0},{"name":"b","execution":{"taskSupport":"required"}}]}'
   const listed = list?.(async () => result(tools))
   const target = { method: 'tools/list', upstream: 'one' }

@@ -244,7 +244,7 @@ describe('an operation whose process ended', () => {
 
   it.each([
     [true, 'unknown', 'OUTCOME_UNKNOWN', 'had begun'],
-    [false, 'failed', 'CANCELLED', 'Nothing was done'],
+    [false, 'cancelled', 'CANCELLED', 'Nothing was done'],
   ])(
     'ends at once where it is no task and its server asks (begun: %s): nobody is there to answer',
     async (isBegun, state, code, words) => {
