@@ -18,7 +18,7 @@ export const declaredTasks: Readonly<Record<string, unknown>> = { [tasksExtensio
 export const legacyTaskCapabilities = { list: {}, cancel: {}, requests: { tools: { call: {} } } } as const
 
 /** Whether a client of 2026-07-28 declared that it takes tasks. */
-export function takesTasks({ era, capabilities }: Client): boolean {
+export function declaresTasks({ era, capabilities }: Client): boolean {
   const { extensions } = capabilities
   return era === 'modern' && isObject(extensions) && isObject(extensions[tasksExtension])
 }

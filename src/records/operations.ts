@@ -61,7 +61,7 @@ export interface OperationRecord {
   readonly requestId: string
   /** Set where its caller sees a task, with the time it is kept, in milliseconds. */
   readonly taskTtl?: number
-  /** What it said last of itself, for its caller. */
+  /** The last message of its server, for its caller. */
   readonly message?: string
   readonly input?: OperationInput
   /** Present until it ends, where another process may take it up; after that, where more pages can be requested. */
@@ -201,7 +201,7 @@ export class Operations {
   }
 
   /**
-   * Changes an operation; `change` is asked anew where another process came first, and returns undefined to leave it as
+   * Changes an operation; `change` is requested anew where another process came first, and returns undefined to leave it as
    * it is. `onSized` is told by how many characters the record grows with what is written last. Resolves with the record
    * there is then; undefined where there is none. @throws what the store throws
    */
@@ -350,7 +350,7 @@ function decodeClient(value: unknown): Client {
 }
 
 function encodeInput({ round, requests, responses, isOpen }: OperationInput): Payload {
-  const asked = Object.entries(requests).map(([key, { method, params }]): [string, Payload] => [
+  const requested = Object.entries(requests).map(([key, { method, params }]): [string, Payload] => [
     key,
     Payload.of({ method }).with({ ...(params && { params }) }),
   ])
@@ -359,7 +359,7 @@ function encodeInput({ round, requests, responses, isOpen }: OperationInput): Pa
     Payload.of({}).with({ ...response }),
   ])
   return Payload.of({ round, isOpen }).with({
-    requests: Payload.of({}).with(Object.fromEntries(asked)),
+    requests: Payload.of({}).with(Object.fromEntries(requested)),
     responses: Payload.of({}).with(Object.fromEntries(answered)),
   })
 }
@@ -368,9 +368,9 @@ function decodeInput(payload: Payload): OperationInput {
   const { round, isOpen } = payload.fields
   const requests: Record<string, InputRequest> = {}
   const responses: Record<string, InputResponse> = {}
-  const [asked, answered] = [payload.at('requests'), payload.at('responses')]
-  for (const key of Object.keys(asked?.fields ?? {})) {
-    const each = asked?.at(key)
+  const [requested, answered] = [payload.at('requests'), payload.at('responses')]
+  for (const key of Object.keys(requested?.fields ?? {})) {
+    const each = requested?.at(key)
     const params = each?.at('params')
     requests[key] = { method: String(each?.fields.method), ...(params && { params }) }
   }

@@ -18,7 +18,7 @@ export interface OperationPlan {
   /** The transaction it is a step of, which is ended after it. */
   readonly transaction?: string
   /** Whether the client takes tasks, and whether it cancels them. */
-  readonly takesTasks: boolean
+  readonly declaresTasks: boolean
   readonly isCancelled: boolean
 }
 
@@ -93,7 +93,7 @@ export async function makeAgain(
   clients: Clients,
   random: Seeded,
 ): Promise<OperationEnding> {
-  return new Client({ ...plan, takesTasks: false, isCancelled: false }, clients, random).begin()
+  return new Client({ ...plan, declaresTasks: false, isCancelled: false }, clients, random).begin()
 }
 
 /** The status of a transaction once it is over. */
@@ -209,8 +209,8 @@ class Client {
   }
 
   async #request(method: string, params: Json): Promise<Answer | undefined> {
-    const { takesTasks, server } = this.#plan
-    const capabilities = { elicitation: {}, ...(takesTasks && { extensions: { [TASKS]: {} } }) }
+    const { declaresTasks, server } = this.#plan
+    const capabilities = { elicitation: {}, ...(declaresTasks && { extensions: { [TASKS]: {} } }) }
     const whole = enveloped(params, '2026-07-28', capabilities)
     const name = params['taskId'] ?? params['name']
     const headers = {

@@ -48,7 +48,7 @@ export function planOperations(count: number, from: string, random: Seeded): rea
       arguments: tool === 'confirm_delete' ? { filename: name } : { key: name, value },
       ...(isKeyed && { key: name }),
       ...(isStep && { transaction: name }),
-      takesTasks: !isPlain,
+      declaresTasks: !isPlain,
       isCancelled: canBeCancelled === true && random.chance(0.3),
     }
   })

@@ -1,10 +1,10 @@
 /**
- * Runs tool calls that may last. A call that takes over a second, or says how far it is, becomes an operation: it has an
- * id and a durable record, its outcome is kept for a while, and it goes on without its client. A client that takes tasks
- * gets such a call as a task. The records are written by `journal.ts`.
+ * Runs tool calls that may take long. A call that takes over a second, or reports progress, becomes an operation: it has
+ * an id and a durable record, its outcome is kept for a while, and it continues without its client. A client that supports
+ * tasks gets such a call as a task. `journal.ts` writes the records.
  *
- * Invariants: a task is durable before its caller learns of it; an outcome is durable before anyone learns that it is
- * kept; the record of an operation has one owner, and only its owner ends it, but for a cancellation.
+ * Invariants: a task is durable before its caller gets its id; an outcome is durable before a caller gets it with an id;
+ * the record of an operation has one owner, and only its owner ends it, except for a cancellation.
  */
 import { type Call, type Handler, isOpen, type OperationRef, type Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
@@ -15,7 +15,7 @@ import { hasReachedShare } from '../../core/principal.ts'
 import { settingOf, type UpstreamSettings } from '../../core/settings.ts'
 import { pause, within } from '../../core/time/waiting.ts'
 import { hasIdempotencyKey } from '../../protocol/meta-keys.ts'
-import { requestedTask, takesTasks, withoutTask } from '../../protocol/tasks.ts'
+import { requestedTask, declaresTasks, withoutTask } from '../../protocol/tasks.ts'
 import {
   isEnded,
   type OperationKey,
@@ -38,12 +38,12 @@ export type Deps = Pick<
 
 /** The settings of the feature for one server; times are milliseconds. */
 export interface ProgressSettings {
-  /** How long a server may be silent before its caller hears that the call still runs. */
+  /** How long a server may be silent before the caller is notified that the call still runs. */
   readonly heartbeat: number
   /** How long the outcome of an operation is kept. */
   readonly keep: number
   readonly tasks: {
-    /** How long a call may take before a client that takes tasks gets it as one. */
+    /** How long a call may take before a client that supports tasks gets it as one. */
     readonly after: number
     /** How long a client without tasks waits at most; absent: as long as the call takes. */
     readonly answer_within?: number
@@ -55,25 +55,25 @@ const LASTING_MS = 1000
 const TICK_MS = 100
 /** A tool whose calls usually take longer is slow, in milliseconds. */
 const SLOW_TOOL_MS = 60_000
-/** How long a call that is asked for as a task may take to be refused before it is accepted, in milliseconds. */
+/** How long a call that was requested as a task can still be refused with an error, in milliseconds. */
 const REFUSAL_TIMEOUT_MS = 50
-/** How many operations a process runs at once; calls beyond that last without an id. */
+/** How many operations a process runs at once; further calls run without an id. */
 const MAX_OPERATIONS = 10_000
 /** How long an outcome waits for its record, in milliseconds. */
 const WRITE_TIMEOUT_MS = 5000
-/** How often an operation looks whether another process cancelled or answered it, in milliseconds. */
+/** The interval at which changes of a record by other processes are read, in milliseconds. */
 const POLL_INTERVAL_MS = 1000
-/** How often begun work is gone on with again after something was away, and how long to wait, in milliseconds. */
+/** How often a continued call is retried while its server or the store is unavailable, and the delay, in milliseconds. */
 const MAX_FOLLOW_ATTEMPTS = 5
 const FOLLOW_RETRY_DELAY_MS = 500
-/** How often a task may ask for input. */
+/** How many times a task may request input. */
 const MAX_ROUNDS = 10
-/** How long a task is kept at most after it was begun, in milliseconds. */
+/** The longest lifetime of a task, in milliseconds. */
 const MAX_TASK_TTL_MS = 86_400_000
-/** How long a record lives at least while its call runs, in milliseconds. */
+/** The lifetime of a record while its call runs, in milliseconds. */
 const MIN_RUNNING_TTL_MS = 86_400_000
 
-/** Runs the tool calls of all servers, from their beginning to a durable end. */
+/** Runs the tool calls of all servers until their end is durable. */
 export class OperationEngine {
   readonly journal: OperationJournal
   readonly ids: OperationIds
@@ -115,7 +115,7 @@ export class OperationEngine {
     return this.#byKey.get(key)
   }
 
-  /** Keeps no timer any more once the calls under way have ended. */
+  /** Stops the timer once the calls in progress have ended. */
   close(): void {
     this.#isClosed = true
   }
@@ -137,7 +137,7 @@ export class OperationEngine {
       emit: (note) => running.notes.relay(note, Date.now()),
       drained: () => running.drained(),
       isDetached: () => running.isDetached,
-      ...((running.isTask || takesTasks(call.client)) && { acceptsTask: true as const }),
+      ...((running.isTask || declaresTasks(call.client)) && { acceptsTask: true as const }),
     }
     const finished = this.#drive(running, next, inner).then(
       (outcome): End => ({ kind: 'outcome', outcome }),
@@ -149,7 +149,7 @@ export class OperationEngine {
     )
   }
 
-  /** A call that its client asks for as a task. @throws what refuses it at once */
+  /** Runs a call that its client requests as a task. @throws the error of a call that is refused at once */
   async #runAsTask(running: RunningCall, next: Handler, ttl: number | undefined): Promise<Outcome> {
     const { call } = running
     const hasRoom = await this.journal.hasRoom(call.principal).catch(() => true)
@@ -159,13 +159,13 @@ export class OperationEngine {
     const operation = await this.#record(running, { taskTtl })
     if (!operation) throw notWritten()
     this.#start(running, next)
-    // What is refused at once is no task.
+    // A call that is refused at once is answered with the error.
     await within(running.first, REFUSAL_TIMEOUT_MS, undefined)
     this.#accept(running, taskTtl)
     return running.first
   }
 
-  /** The call of an operation whose process ended; its record is ours already. */
+  /** Continues an operation whose process ended; this process already owns the record. */
   #takeUp(running: RunningCall, operation: OperationRef, next: Handler): Promise<Outcome> {
     running.operation = operation
     running.isTask = operation.isTask === true
@@ -177,16 +177,16 @@ export class OperationEngine {
     return rest
   }
 
-  /** Makes the call, and goes on with it for as long as its server works or asks. */
+  /** Makes the call, and continues it while its server works on a task or requests input. */
   async #drive(running: RunningCall, next: Handler, inner: Call): Promise<Outcome> {
     let current = inner
     for (let round = 1; ; round++) {
       const outcome = await this.#attempt(running, next, current)
       if (outcome.kind === 'result') return outcome
       if (outcome.kind === 'task') {
-        // Its server made a task of it, so its caller need not wait either.
+        // The server runs it as a task, so its caller need not wait either.
         running.notes.message = outcome.task.statusMessage
-        // What a store that is away keeps from being written must not end the call.
+        // A store that is unavailable must not end the call.
         await this.#becomeTask(running).catch((error: unknown) => this.journal.warn(error))
         await within(this.#keepState(running, outcome.requestState), WRITE_TIMEOUT_MS, undefined)
         const { inputResponses: _responses, ...rest } = inner
@@ -195,7 +195,7 @@ export class OperationEngine {
       }
       if (!running.isTask) {
         if (running.call.operation) throw nobodyToAsk(isOpen(outcome))
-        // Whoever waits is asked as the call ends, and makes it again with the responses.
+        // A waiting caller gets the input requests, and makes the call again with the responses.
         return outcome
       }
       if (round > MAX_ROUNDS)
@@ -209,7 +209,7 @@ export class OperationEngine {
     }
   }
 
-  /** Makes a call; again where it goes on with work that was begun, and the server or the store is away for a while. */
+  /** Makes a call; retries one that continues earlier work while the server or the store is unavailable. */
   async #attempt({ call }: RunningCall, next: Handler, current: Call): Promise<Outcome> {
     const isFollowing = current.requestState.upstream_task !== undefined
     for (let attempt = 1; ; attempt++) {
@@ -235,7 +235,7 @@ export class OperationEngine {
     const isRefused = running.isTask && !running.isDetached && end.kind === 'error'
     if (!isRecorded || isInterim || isRefused) {
       this.#byKey.delete(operation.key)
-      // A client that is asked makes the call again with its responses: that is another operation.
+      // The client makes the call again with its responses: that is another operation.
       if (isRecorded) background(this.journal.delete(operation.key, call.principal), this.#deps.log)
       return running.end(end, undefined)
     }
@@ -243,7 +243,7 @@ export class OperationEngine {
     this.#byKey.delete(operation.key)
   }
 
-  /** Writes the end of an operation, and delivers it: with its id where that gives the same outcome again. */
+  /** Writes the end of an operation, and delivers it: with the id only if the outcome is kept. */
   async #finishOperation(running: RunningCall, end: End, { id, key }: OperationKey): Promise<void> {
     const { call } = running
     const stamped = withOperationId(end, id)
@@ -268,17 +268,17 @@ export class OperationEngine {
       const { call, isDetached } = running
       const { heartbeat, tasks } = this.#settings(call.target.upstream)
       if (age >= LASTING_MS) this.#identify(running)
-      if (!isDetached && takesTasks(call.client) && (age >= tasks.after || this.#isSlow(call)))
+      if (!isDetached && declaresTasks(call.client) && (age >= tasks.after || this.#isSlow(call)))
         this.#once(running, () => this.#becomeTask(running))
-      else if (!isDetached && !takesTasks(call.client) && age >= (tasks.answer_within ?? Infinity))
+      else if (!isDetached && !declaresTasks(call.client) && age >= (tasks.answer_within ?? Infinity))
         this.#once(running, () => this.#answer(running, age))
-      else if (age >= heartbeat && now - running.notes.saidAt >= heartbeat) running.notes.beat(now)
+      else if (age >= heartbeat && now - running.notes.notifiedAt >= heartbeat) running.notes.heartbeat(now)
       if (this.#deps.gateway.isStoreShared && running.operation && now - running.lookedAt >= POLL_INTERVAL_MS)
         this.#once(running, () => this.#look(running))
     }
   }
 
-  /** Does something about a call in the background, unless the last thing is still being done: a store can be slow. */
+  /** Runs one background action for a call, unless the previous one is still running: a store can be slow. */
   #once(running: RunningCall, act: () => Promise<void>): void {
     if (running.isBusy) return
     running.isBusy = true
@@ -288,13 +288,13 @@ export class OperationEngine {
     background(done, this.#deps.log)
   }
 
-  /** Makes an operation of a call: its id for messages to its caller. */
+  /** Makes a call an operation, and returns its id. */
   #identify(running: RunningCall): string | undefined {
     if (!running.recorded) background(this.#record(running, {}), this.#deps.log)
     return running.operation?.id
   }
 
-  /** Writes the record of a call that becomes an operation, where there is room and the store takes it. */
+  /** Writes the record of a call that becomes an operation, if the bounds and the store allow it. */
   async #record(
     running: RunningCall,
     more: Pick<OperationRecord, 'taskTtl'>,
@@ -309,7 +309,7 @@ export class OperationEngine {
         operation.key,
         this.#newRecord(running, { id: operation.id, ...more }),
       )
-      // A client without a session that is gone has cancelled; others come back for what is kept.
+      // A client without a session cancels by closing the request; others can come back for the outcome.
       if (call.client.era === 'legacy' || hasIdempotencyKey(call)) call.retain?.()
     }
     if (await running.recorded) return operation
@@ -339,10 +339,10 @@ export class OperationEngine {
     }
   }
 
-  /** Gives the caller a task in place of the result, if it takes tasks and the record is durable. */
+  /** Answers the caller with a task instead of the result, if it supports tasks and the record is durable. */
   async #becomeTask(running: RunningCall): Promise<void> {
     const { call } = running
-    if (running.isTask || !takesTasks(call.client)) return
+    if (running.isTask || !declaresTasks(call.client)) return
     const operation = await this.#record(running, {})
     if (!operation) return
     const taskTtl = this.#taskTtl(call)
@@ -363,7 +363,7 @@ export class OperationEngine {
     this.#deps.invoker.observeRest(call, running.rest)
   }
 
-  /** Tells a client that gives up soon that the call goes on, and how it gets the outcome. */
+  /** Answers a client with a short timeout: the call continues, and the id gets its outcome. */
   async #answer(running: RunningCall, age: number): Promise<void> {
     const operation = await this.#record(running, {})
     if (!operation || running.isDetached || running.isEnded) return
@@ -373,7 +373,7 @@ export class OperationEngine {
     this.#deps.invoker.observeRest(call, running.rest)
   }
 
-  /** Has another process go on where this one ends: with the state that the server's own task needs. */
+  /** Stores the state with which another process can continue the task of the server. */
   async #keepState({ operation }: RunningCall, requestState: Call['requestState']): Promise<void> {
     if (!operation) return
     await this.journal.insist(operation.key, (before) =>
@@ -381,7 +381,7 @@ export class OperationEngine {
     )
   }
 
-  /** Looks whether another process cancelled a call of this one, or answered it. */
+  /** Reads whether another process cancelled a call of this one, or stored responses for it. */
   async #look(running: RunningCall): Promise<void> {
     const { operation, call } = running
     running.lookedAt = Date.now()
@@ -390,7 +390,7 @@ export class OperationEngine {
     else running.wake()
   }
 
-  /** Whether calls of a tool take minutes, by its owner's word or by its earlier calls. */
+  /** Whether calls of a tool take minutes, by the configuration or by earlier calls. */
   #isSlow({ target: { upstream = '', name = '' } }: Call): boolean {
     const tools = this.#deps.servers.settings(upstream)?.tools ?? {}
     return isSlowTool(tools, name) || (this.#durations.usual(`${upstream} ${name}`) ?? 0) >= SLOW_TOOL_MS
@@ -414,7 +414,7 @@ export function isSlowTool(tools: UpstreamSettings['tools'], name: string): bool
 
 const processes = new WeakMap<object, Map<string, RunningCall>>()
 
-/** The operations that a process runs, by key: they outlive the runtime that began them. */
+/** The operations that a process runs, by key: they outlive the runtime that started them. */
 export function operationsOfProcess(membership: object): Map<string, RunningCall> {
   const known = processes.get(membership) ?? new Map<string, RunningCall>()
   processes.set(membership, known)
@@ -428,7 +428,7 @@ export function cancelled(): GatewayError {
   return new GatewayError('CANCELLED', 'The operation was cancelled.')
 }
 
-/** Whether a server or the store cannot be reached. A task can be asked for again, whatever was lost of it. */
+/** Whether a server or the store cannot be reached. The status of a task can be requested again. */
 function isAway(error: unknown, isFollowing: boolean): boolean {
   if (!(error instanceof GatewayError)) return false
   const { code, category, extra } = error
@@ -436,7 +436,7 @@ function isAway(error: unknown, isFollowing: boolean): boolean {
   return isRefused || code === 'SERVER_UNAVAILABLE' || (isFollowing && code === 'OUTCOME_UNKNOWN')
 }
 
-/** How work ends that was begun and cannot be gone on with: that the gateway refuses to says nothing of what was done. */
+/** The end of started work that cannot be continued: a refusal by the gateway does not say what was done. */
 function asEndOfBegun(error: unknown, { tool }: Call): unknown {
   if (!(error instanceof GatewayError) || tool?.classification.op === 'read') return error
   const { code, extra } = error
@@ -458,7 +458,7 @@ function notWritten(): GatewayError {
   })
 }
 
-/** The call of a client that is gone needs input. `isOpen`: its server has begun. */
+/** The error of a call that needs input from a client that is gone. `isOpen`: its server has begun. */
 function nobodyToAsk(isOpen: boolean): GatewayError {
   const message = 'The call needs input, and its client was lost when the gateway went down.'
   if (isOpen)

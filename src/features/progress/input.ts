@@ -8,7 +8,7 @@ import { pause } from '../../core/time/waiting.ts'
 import type { OperationRecord, StoredOperation } from '../../records/operations.ts'
 import type { RunningCall } from './running-call.ts'
 
-/** How long a call waits for its input, and how often other processes are looked at meanwhile, in milliseconds. */
+/** How long a call waits for its input, and how often the record is read meanwhile, in milliseconds. */
 const INPUT_TIMEOUT_MS = 600_000
 const POLL_INTERVAL_MS = 1000
 /** How many input requests a task may have at once. */
@@ -24,7 +24,7 @@ interface Options {
   change(key: string, change: (before: OperationRecord) => OperationRecord): Promise<unknown>
 }
 
-/** Waits for the responses to the input requests of an operation; those that do not come in time are left out. @throws why the call was aborted */
+/** Waits for the responses to the input requests of an operation; late ones are left out. @throws the reason of the abort */
 export async function requestInput(
   running: RunningCall,
   { inputRequests, requestState, withdrawn, isOpen }: Extract<Outcome, { kind: 'input_required' }>,
@@ -55,12 +55,12 @@ export async function requestInput(
 }
 
 interface Waiting extends Options {
-  /** When the responses are waited for no longer, in milliseconds since 1970. */
+  /** The end of the wait for responses, in milliseconds since 1970. */
   readonly until: number
   readonly withdrawn: AbortSignal | undefined
 }
 
-/** The responses of one round, once all of them are there, or none is wanted any more. */
+/** The responses of one round, once all of them are there or the requests are withdrawn. */
 async function responsesTo(
   running: RunningCall,
   key: string,
@@ -89,7 +89,7 @@ async function responsesTo(
   }
 }
 
-/** What the store answers once it is there again: its absence does not end a call. @throws what it throws at the end */
+/** Retries an access to the store until it succeeds: an unavailable store does not end a call. @throws the last error at the end */
 async function insist<Value>(ask: () => Promise<Value>, running: RunningCall, until: number): Promise<Value> {
   for (;;) {
     try {
@@ -101,7 +101,7 @@ async function insist<Value>(ask: () => Promise<Value>, running: RunningCall, un
   }
 }
 
-/** @throws UPSTREAM_ERROR where a server asks for more than a record can hold */
+/** @throws UPSTREAM_ERROR if a server requests more input than a record can hold */
 function requireModest(inputRequests: InputRequests): void {
   const requests = Object.entries(inputRequests)
   const length = requests.reduce((sum, [key, { params }]) => sum + key.length + (params?.text.length ?? 0), 0)

@@ -1,9 +1,9 @@
 /**
- * The records of the operations that this process runs: created, changed and ended, within bounds for each caller and in
- * all. Those who listen hear of every change.
+ * Writes the records of the operations that this process runs, within bounds for each caller and in all, and notifies
+ * observers of every change.
  *
- * Invariant: nobody learns of an end before it is durable. An end that the store does not take is written again until it
- * does, for as long as the process lives; what is too large to keep is left out of the record, which says so.
+ * Invariant: observers see an end only once it is durable. The write of an end is retried until it succeeds, as long as
+ * the process lives; an outcome that is too large is left out of the record, which says so.
  */
 import type { Call } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
@@ -26,13 +26,13 @@ import type { End } from './running-call.ts'
 
 /** How many operations of one caller are kept, running or ended, and how many bytes they take in the store. */
 const CALLER_QUOTA: Quota = { keys: 2500, bytes: 64 * 1024 ** 2 }
-/** The same for all operations that this process has written; callers that are not told apart share it. */
+/** The same for all operations that this process has written; anonymous callers share it. */
 const PROCESS_QUOTA: Quota = { keys: 100_000, bytes: 1024 ** 3 }
-/** How large one outcome may be that is kept, in characters. */
+/** The largest outcome that is kept, in characters. */
 const MAX_OUTCOME_LENGTH = 8 * 1024 ** 2
-/** How long an end is tried to be written with its result, before it may be left out, in milliseconds. */
+/** How long the write of an end is retried with its result, before the result is left out, in milliseconds. */
 const WHOLE_PERIOD_MS = 60_000
-/** How long it takes until the next try, at first and at most, in milliseconds. */
+/** The delay before the next attempt, at first and at most, in milliseconds. */
 const RETRY_DELAY_MS = { first: 250, last: 30_000 }
 
 interface Options {
@@ -41,7 +41,7 @@ interface Options {
   readonly log: Log
   /** Aborted when the process ends. */
   readonly closing: AbortSignal
-  /** Hears of every record that changes here, before all others. */
+  /** Called with every changed record, before the observers. */
   onChange(key: string, record: OperationRecord): void
 }
 
@@ -62,7 +62,7 @@ export class OperationJournal {
     this.#quota = new QuotaTracker(options.store, operationsOf)
   }
 
-  /** Hears of every record that changes here, until what it returns is called. */
+  /** Calls an observer with every changed record, until the returned function is called. */
   observe(observer: Observer): () => void {
     this.#observers.add(observer)
     return () => void this.#observers.delete(observer)
@@ -73,7 +73,7 @@ export class OperationJournal {
     return this.#written.hasRoom() && (await this.#quota.hasRoom(principal.id, quotaOf(principal)))
   }
 
-  /** Writes a new record. Resolves with whether it is durable; false where the caller has too many, or the store is away. */
+  /** Writes a new record. Resolves with false if the caller has too many, or the store is unavailable. */
   async create(key: string, record: OperationRecord): Promise<boolean> {
     const { principal } = record
     try {
@@ -90,7 +90,7 @@ export class OperationJournal {
       return true
     } catch (error) {
       this.warn(error)
-      // The write may still have reached the store, and the call would be taken up as one whose process ended.
+      // The write may still have reached the store: another process would take the operation over.
       background(
         this.#insist(() => this.operations.delete(key)),
         this.#options.log,
@@ -99,7 +99,7 @@ export class OperationJournal {
     }
   }
 
-  /** Changes a record, and tells everyone who listens. Resolves with the record there is then. @throws what the store throws */
+  /** Changes a record, and notifies observers. Resolves with the record after the change. @throws what the store throws */
   async change(key: string, change: Change): Promise<OperationRecord | undefined> {
     let grownBy: number | undefined
     const decide: Change = (before) => {
@@ -125,25 +125,25 @@ export class OperationJournal {
     return this.change(key, (before) => (this.#isOurs(before) ? change(before) : undefined))
   }
 
-  /** The same, tried again while the store is away. Never fails: what is not written for a minute is left out. */
+  /** The same, retried while the store is unavailable, for a minute. Never fails. */
   async insist(key: string, change: (before: OperationRecord) => OperationRecord): Promise<void> {
     await this.#insist(() => this.changeOwn(key, change))
   }
 
-  /** Says that something about an operation could not be written. */
+  /** Logs that a record could not be written. */
   warn(error: unknown): void {
     this.#options.log.warn('operation.unrecorded', { error: asGatewayError(error).message })
   }
 
-  /** Removes a record that nobody knows of. */
+  /** Deletes a record whose id no caller has. */
   async delete(key: string, { id }: Pick<Principal, 'id'>): Promise<void> {
     await this.operations.delete(key)
     this.#quota.add(id, -1, -this.#written.delete(key))
   }
 
   /**
-   * Writes the end of an operation, kept for so many milliseconds. Resolves with the record there is then; undefined
-   * where there is none any more, or the process ends first.
+   * Writes the end of an operation, kept for `keep` milliseconds. Resolves with the record after that; undefined if it
+   * has expired, or the process ends first.
    */
   async end(key: string, end: End, { call, keep }: { readonly call: Call; readonly keep: number }) {
     const wholeUntil = Date.now() + WHOLE_PERIOD_MS
@@ -166,7 +166,7 @@ export class OperationJournal {
         if (this.#options.closing.aborted) return undefined
         await pause(delay)
         if (Date.now() <= wholeUntil) continue
-        // The store may take a small record where it does not take a large one.
+        // The store may accept a small record although it refuses a large one.
         whole = undefined
         delay = Math.min(delay * 2, RETRY_DELAY_MS.last)
       }
@@ -204,7 +204,7 @@ export class OperationJournal {
       try {
         observer(key, record)
       } catch (error) {
-        // What one listener cannot be told must not undo what was written.
+        // An observer that fails must not undo the write.
         this.warn(error)
       }
     }
@@ -239,7 +239,7 @@ class WrittenRecords {
     if (known) this.add(key, known.length + by, expiresAt)
   }
 
-  /** Resolves with the length it had. */
+  /** Returns the length it had. */
   delete(key: string): number {
     const { length = 0 } = this.#records.get(key) ?? {}
     this.#records.delete(key)
@@ -258,12 +258,12 @@ class WrittenRecords {
   }
 }
 
-/** How often expired records are looked for once there is no room, in milliseconds. */
+/** How often expired records are removed while there is no room, in milliseconds. */
 const SWEEP_INTERVAL_MS = 1000
 
 type EndFields = Pick<OperationRecord, 'state' | 'result' | 'failure'>
 
-/** An end as its record keeps it: the result as its caller gets it, an unforeseen error without its text. */
+/** The fields of an end: the result as its caller gets it, an unforeseen error without its text. */
 function endFields(end: End, call: Call): EndFields {
   if (end.kind === 'error') {
     const failure = asGatewayError(end.error)
@@ -274,7 +274,7 @@ function endFields(end: End, call: Call): EndFields {
   return { state: 'completed', result: call.rewriteResult?.(result) ?? result }
 }
 
-/** An end of which the outcome is not kept. */
+/** The fields of an end whose outcome is not kept. */
 function withoutOutcome(end: End): EndFields {
   if (end.kind === 'outcome') return { state: 'completed', failure: outcomeNotKept() }
   const failure = asGatewayError(end.error)
@@ -283,7 +283,7 @@ function withoutOutcome(end: End): EndFields {
   return { state: stateOf(failure), failure: short }
 }
 
-/** How much of the message of a failure is kept where all of it is too large, in characters. */
+/** How much of a message is kept of a failure that is too large, in characters. */
 const MAX_MESSAGE_LENGTH = 1000
 
 /** The state of an operation that failed. */

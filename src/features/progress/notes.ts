@@ -1,33 +1,33 @@
 /**
- * What a caller hears while its call runs: the progress of its server, with an estimate of the time that is left, and a
- * heartbeat where the server is silent.
+ * Progress notifications of one call: those of its server, with an estimate of the remaining time, and a heartbeat while
+ * the server is silent.
  *
- * Invariants: the values of a call only grow; nothing is said that is not known; a heartbeat never takes the place of a
- * value that the server sends later.
+ * Invariants: the values of a call only grow; no value is invented; a heartbeat never prevents a later value of the
+ * server.
  */
 import type { Notification } from '../../core/call.ts'
 import { Payload } from '../../core/payload.ts'
 import { CHUNK_KEY, NS } from '../../protocol/meta-keys.ts'
 
-/** The method of the notifications that say how far a call is. */
+/** The method of progress notifications. */
 export const PROGRESS = 'notifications/progress'
-/** Where in the `_meta` of a progress notification the proposal's own object stands. */
+/** The `_meta` key of the progress object in a progress notification. */
 export const PROGRESS_KEY = `${NS}/progress`
 /** How much of the message of a server is kept and repeated, in characters; it is passed on whole. */
 const MAX_MESSAGE_LENGTH = 1000
-/** How many values it takes to estimate the time that is left. */
+/** How many values an estimate of the remaining time needs. */
 const MIN_SAMPLES = 3
 
 interface Options {
   readonly startedAt: number
-  /** The token of the caller as it came; absent where it wants no progress. */
+  /** The token of the caller as it came; absent if it requested no progress. */
   readonly token: Payload | undefined
   /** The id of the operation; asking for it makes one of the call. */
   operationId(): string | undefined
   /** How long calls of this tool usually take, in milliseconds. */
   usualMs(): number | undefined
   emit(note: Notification): void
-  /** Whether anybody hears what is sent. */
+  /** Whether a caller receives the notifications. */
   isHeard(): boolean
 }
 
@@ -37,7 +37,7 @@ interface Sample {
   readonly fraction: number
 }
 
-/** The notes of one call to its callers. Times are milliseconds since 1970. */
+/** Sends the progress notifications of one call. Times are milliseconds since 1970. */
 export class ProgressNotes {
   readonly #options: Options
   /** The last value that was sent, and the last one of the server. */
@@ -46,16 +46,16 @@ export class ProgressNotes {
   #first: Sample | undefined
   #samples = 0
   #isStopped = false
-  /** When the caller last heard of the call. */
-  saidAt: number
+  /** When the last notification was sent, or the call started. */
+  notifiedAt: number
   #message: string | undefined
 
   constructor(options: Options) {
     this.#options = options
-    this.saidAt = options.startedAt
+    this.notifiedAt = options.startedAt
   }
 
-  /** What the server said last. */
+  /** The last message of the server. */
   get message(): string | undefined {
     return this.#message
   }
@@ -64,21 +64,21 @@ export class ProgressNotes {
     this.#message = message?.slice(0, MAX_MESSAGE_LENGTH)
   }
 
-  /** Passes a notification about the call on; progress with what is known of it. */
+  /** Passes a notification of the server on; adds the estimate to progress. */
   relay(note: Notification, now: number): void {
     const { emit, isHeard } = this.#options
     if (this.#isStopped) return
     if (note.method !== PROGRESS || !note.params) return emit(note)
     const { progress, total, message } = note.params.fields
-    // JSON can hold a number that is larger than all others here, and nothing could follow it.
+    // A JSON number can exceed the largest double: no value could follow it.
     if (typeof progress !== 'number' || !Number.isFinite(progress)) return
     if (progress <= this.#reported && !note.mustArrive) return
     this.#reported = Math.max(progress, this.#reported)
-    this.saidAt = now
+    this.notifiedAt = now
     if (typeof message === 'string') this.message = message
     const fraction = fractionOf(progress, total)
     if (fraction !== undefined) this.#sample({ at: now, fraction })
-    // What nobody hears need not be written.
+    // Without a receiver nothing need be encoded.
     if (!isHeard()) return
     const value = this.#grown(progress)
     const params = value === progress ? note.params : note.params.with({ progress: value })
@@ -89,10 +89,10 @@ export class ProgressNotes {
     })
   }
 
-  /** Says that the call still runs. */
-  beat(now: number): void {
+  /** Sends that the call still runs. */
+  heartbeat(now: number): void {
     const { token, startedAt, usualMs } = this.#options
-    this.saidAt = now
+    this.notifiedAt = now
     if (!token || this.#isStopped) return
     const usual = usualMs()
     const elapsed = now - startedAt
@@ -102,7 +102,7 @@ export class ProgressNotes {
     this.#send({ method: PROGRESS, params }, { message, remaining: untilUsual(elapsed, usual) })
   }
 
-  /** Nothing is said any more. */
+  /** Ends the notifications. */
   stop(): void {
     this.#isStopped = true
   }
@@ -129,14 +129,14 @@ export class ProgressNotes {
     this.#options.emit({ ...note, params: whole })
   }
 
-  /** A part of the result, with the operation that it can be resumed by. */
+  /** A chunk of the result, with the id of the operation that resumes it. */
   #withOperation(params: Payload): Payload {
     const chunk = params.at('_meta')?.at(CHUNK_KEY)
     const id = chunk && this.#options.operationId()
     return id === undefined ? params : params.withMeta({ [CHUNK_KEY]: chunk?.with({ operation_id: id }) })
   }
 
-  /** The value to send for one of the server: itself, or the least that is larger than what was sent. */
+  /** The value to send for a value of the server: itself, or the smallest number above the last one sent. */
   #grown(value: number): number {
     this.#sent = value > this.#sent ? value : nextAbove(this.#sent)
     return this.#sent
@@ -159,7 +159,7 @@ export class ProgressNotes {
   }
 }
 
-/** How far it is, from 0 to 1; undefined where that is not known. */
+/** The completed part, from 0 to 1; undefined if unknown. */
 function fractionOf(progress: number, total: unknown): number | undefined {
   if (typeof total !== 'number' || !Number.isFinite(total) || total <= 0) return undefined
   return progress >= 0 && progress <= total ? progress / total : undefined
@@ -170,7 +170,7 @@ function untilUsual(elapsed: number, usual: number | undefined): number | undefi
   return usual !== undefined && usual > elapsed ? Math.round((usual - elapsed) / 100) / 10 : undefined
 }
 
-/** Words for a call that runs for so long, in milliseconds, and usually takes so long. */
+/** The message of a heartbeat, from the elapsed and the usual duration in milliseconds. */
 export function stillRunning(elapsed: number, usual: number | undefined): string {
   const since = `still running, ${Math.round(elapsed / 1000)} s`
   return usual === undefined ? since : `${since}, usually ${Math.max(1, Math.round(usual / 1000))} s`
@@ -183,12 +183,12 @@ function nextAbove(value: number): number {
   return Math.min(value + Math.max(step, Number.MIN_VALUE), Number.MAX_VALUE)
 }
 
-/** How many durations of how many tools are remembered. */
+/** How many durations are kept for each tool, and for how many tools. */
 const MAX_DURATIONS = 20
 const MAX_TOOLS = 1000
 const MIN_DURATIONS = 3
 
-/** How long the calls of tools took that lasted. */
+/** The durations of the last long calls, by tool. */
 export class Durations {
   readonly #tools = new Map<string, number[]>()
 
@@ -200,7 +200,7 @@ export class Durations {
     this.#tools.set(tool, [...known.slice(1 - MAX_DURATIONS), ms])
   }
 
-  /** Half of the last calls took no longer, in milliseconds; undefined before the third. */
+  /** The median duration in milliseconds; undefined before the third call. */
   usual(tool: string): number | undefined {
     const known = this.#tools.get(tool)
     if (!known || known.length < MIN_DURATIONS) return undefined

@@ -1,6 +1,6 @@
 /**
- * Operations whose pages were collected (the feature `stream`): their request outlives them, so that the operation and
- * a checkpoint token are enough to get the remaining pages.
+ * Operations whose pages were collected (the feature `stream`): their record keeps the request, so that the id and a
+ * checkpoint token are enough to get the remaining pages.
  */
 import type { Call, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'

@@ -1,6 +1,6 @@
 /**
- * The feature `progress`: what callers hear of calls that last, operations that can be resumed, and tasks in both
- * directions. Any slow tool is a task for clients that take tasks; any task of a server is a plain call for the others.
+ * The feature `progress`: progress notifications of long calls, operations that can be resumed, and tasks in both
+ * directions. Any slow tool is a task for clients that support tasks; any task of a server is a plain call for the others.
  */
 import type { Call, Handler, Notification, Outcome } from '../../core/call.ts'
 import type { LongCalls } from '../../core/descriptor.ts'
@@ -11,7 +11,7 @@ import { durationSchema } from '../../core/time/units.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { NS, tasksExtension } from '../../protocol/meta-keys.ts'
 import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
-import { hasCoreTasks, takesTasks, undeclaredTasks } from '../../protocol/tasks.ts'
+import { hasCoreTasks, declaresTasks, undeclaredTasks } from '../../protocol/tasks.ts'
 import { isEnded, type OperationRecord } from '../../records/operations.ts'
 import { asToolWithResult } from '../builtin-tool.ts'
 import type { BuiltinTool, Feature } from '../feature.ts'
@@ -28,7 +28,7 @@ import { countByState } from './running-call.ts'
 import { failureOf } from './task-view.ts'
 import { isTask, isVisible, type Parts, statusNote, taskMethods } from './tasks.ts'
 
-/** Has calls say how far they are, and outlive their requests. */
+/** Reports the progress of calls, and lets them outlive their requests. */
 export const progress: Feature<ProgressSettings> = {
   name: 'progress',
   place: 'features',
@@ -38,12 +38,13 @@ export const progress: Feature<ProgressSettings> = {
       heartbeat: {
         ...durationSchema,
         default: '5s',
-        description: 'How long a server may be silent before its caller hears that the call still runs.',
+        description:
+          'How long a server may be silent before the gateway notifies the caller that the call still runs.',
       },
       keep: {
         ...durationSchema,
         default: '10m',
-        description: 'How long the outcome of a call that took over a second can be had again.',
+        description: 'How long the outcome of a call that took over a second is kept for `operation/resume`.',
       },
       tasks: {
         type: 'object',
@@ -53,12 +54,12 @@ export const progress: Feature<ProgressSettings> = {
           after: {
             ...durationSchema,
             default: '20s',
-            description: 'How long a call may take before a client that takes tasks gets it as a task.',
+            description: 'How long a call may take before a client that supports tasks gets it as a task.',
           },
           answer_within: {
             ...durationSchema,
             description:
-              'How long a client without tasks waits at most: it is then told to come back for the result. For clients that give up soon. Not set by default.',
+              'How long a client without tasks waits at most for a result: after that it gets the id of the operation, to request the result later. For clients with a short timeout. Not set by default.',
           },
         },
         description: 'When calls become tasks.',
@@ -97,7 +98,7 @@ export const progress: Feature<ProgressSettings> = {
   },
 }
 
-/** What becomes of calls of a tool that take long, by the settings alone. */
+/** How long calls of a tool are handled, according to the settings. */
 export function longCallsOf(
   { keep, tasks: { after, answer_within: answerWithin } }: ProgressSettings,
   tool: string,
@@ -110,7 +111,7 @@ export function longCallsOf(
   }
 }
 
-/** A list of tools for clients of 2025-11-25: each of them can be a task, none has to be. */
+/** Marks each tool of a list as one that can run as a task, for clients of 2025-11-25. */
 function withTaskSupport(call: Call, outcome: Outcome): Outcome {
   if (outcome.kind !== 'result' || !hasCoreTasks(call.client)) return outcome
   const execution = { taskSupport: 'optional' }
@@ -141,15 +142,15 @@ const resumeTool: BuiltinTool['definition'] = {
   annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
 }
 
-/** Where in the `_meta` of a result it stands that the call was not made again for it. */
+/** The `_meta` key of a result that was kept: the call was not made again. */
 const REPLAY_KEY = `${NS}/was_replay`
 
-/** How often an operation of another process is looked at, in milliseconds. */
+/** The interval at which the record of another process's operation is read, in milliseconds. */
 const POLL_INTERVAL_MS = 250
 
 /**
- * Answers `operation/resume`: waits for an operation of the caller, or gives its outcome once more. With a checkpoint
- * token, it gives the pages after it.
+ * Answers `operation/resume`: waits for an operation of the caller, or returns its kept outcome. With a checkpoint
+ * token, returns the pages after it.
  */
 function resuming(parts: Parts): Handler {
   return async (call) => {
@@ -161,7 +162,7 @@ function resuming(parts: Parts): Handler {
       })
     }
     const key = parts.engine.ids.keyOf(call.principal, id)
-    // An operation of others is not waited for, as one that never was.
+    // An operation of another caller fails like an unknown one, without waiting.
     const record = key === undefined ? undefined : await findVisible(key, call, parts)
     if (key === undefined || !record) throw unknownOperation()
     if (token !== undefined) return resumePages(record, call, token, parts)
@@ -178,7 +179,7 @@ async function findVisible(
   call: Call,
   { engine, recovery, deps }: Parts,
 ): Promise<OperationRecord | undefined> {
-  // Callers learn of an id while its record is being written.
+  // A caller can have the id before the record is written.
   await engine.running(key)?.recorded
   const record = (await recovery.find(key))?.record
   return record && (await isVisible(record, call, deps)) ? record : undefined
@@ -196,7 +197,7 @@ async function resumePages(
   return rest
 }
 
-/** The record of an operation once it has ended; undefined where there is none. @throws why the call was aborted */
+/** The record of an operation once it has ended; undefined if there is none. @throws the reason of the abort */
 async function endOf(
   key: string,
   call: Call,
@@ -220,7 +221,7 @@ function unknownOperation(): GatewayError {
   })
 }
 
-/** The most tasks one listener can ask for. */
+/** The maximum number of tasks that one listener can name. */
 const MAX_LISTENED_TASKS = 1000
 
 interface Listening {
@@ -228,13 +229,13 @@ interface Listening {
   readonly deps: Deps
 }
 
-/** Adds the status of tasks to what a caller listens to: those it names, or all of a session's own (2025-11-25). */
+/** Adds status notifications of tasks to a subscription: of the tasks it names, or of all tasks of the session (2025-11-25). */
 async function listen(call: Call, next: Handler, { engine, deps }: Listening): ReturnType<Handler> {
   const isModern = call.client.era === 'modern'
-  const asked = isModern ? taskIdsIn(call) : []
-  if (isModern && asked.length === 0) return next(call)
+  const requested = isModern ? taskIdsIn(call) : []
+  if (isModern && requested.length === 0) return next(call)
   const ids = new Map<string, string>()
-  for (const id of asked) {
+  for (const id of requested) {
     const key = engine.ids.keyOf(call.principal, id)
     const stored = key === undefined ? undefined : await engine.journal.operations.find(key)
     if (key === undefined || !stored || !isTask(stored.record)) continue
@@ -259,19 +260,19 @@ async function listen(call: Call, next: Handler, { engine, deps }: Listening): R
 
 /** @throws CAPABILITY_REQUIRED, INVALID_INPUT */
 function taskIdsIn(call: Call): readonly string[] {
-  const asked = call.params.at('notifications')?.fields.taskIds
-  if (asked === undefined) return []
-  if (!takesTasks(call.client)) throw undeclaredTasks()
+  const requested = call.params.at('notifications')?.fields.taskIds
+  if (requested === undefined) return []
+  if (!declaresTasks(call.client)) throw undeclaredTasks()
   if (
-    !Array.isArray(asked) ||
-    asked.length > MAX_LISTENED_TASKS ||
-    !asked.every((id) => typeof id === 'string')
+    !Array.isArray(requested) ||
+    requested.length > MAX_LISTENED_TASKS ||
+    !requested.every((id) => typeof id === 'string')
   ) {
     throw new GatewayError('INVALID_INPUT', `taskIds must be a list of at most ${MAX_LISTENED_TASKS} ids.`, {
       field: 'notifications.taskIds',
     })
   }
-  return asked
+  return requested
 }
 
 function withoutTaskIds({ params }: Call): Payload {
@@ -281,7 +282,7 @@ function withoutTaskIds({ params }: Call): Payload {
     : params.with({ notifications: notifications.with({ taskIds: undefined }) })
 }
 
-/** The id of a task for the session that began it. */
+/** The id of a task, if the session created it. */
 function sessionTaskId(
   key: string,
   record: OperationRecord,

@@ -1,8 +1,8 @@
 /**
- * Finds operations whose process ended, and takes them up: the call is made again where that is safe, or else what
- * became of it is unknown.
+ * Finds operations whose process ended, and takes them over: the call is made again if that is safe, otherwise its outcome
+ * is unknown.
  *
- * Invariant: of all processes that share the store one takes an operation up, by a compare-and-swap of its owner.
+ * Invariant: exactly one of the processes that share the store takes an operation over, by a compare-and-swap of its owner.
  */
 import type { Call } from '../../core/call.ts'
 import { background } from '../../core/log.ts'
@@ -12,14 +12,14 @@ import { fromStoredPrincipal } from '../../records/principal.ts'
 import type { Deps, OperationEngine } from './engine.ts'
 import { interrupted } from './task-view.ts'
 
-/** How often operations are looked for whose process ended, in milliseconds. */
+/** The interval at which operations of ended processes are searched, in milliseconds. */
 const SWEEP_INTERVAL_MS = 15_000
 
-/** Keeps operations from staying `working` once nothing works on them. */
+/** Ensures that no operation stays `working` without a process that works on it. */
 export class Recovery {
   readonly #engine: OperationEngine
   readonly #deps: Deps
-  /** The operations that were taken up, and whose calls have not reached the engine yet: a server may be slow to connect. */
+  /** The operations that were taken over and whose calls have not reached the engine yet: a server may connect slowly. */
   readonly #beginning = new Set<string>()
   #timer: NodeJS.Timeout | undefined
   #isSweeping = false
@@ -29,7 +29,7 @@ export class Recovery {
     this.#deps = deps
   }
 
-  /** Takes up what earlier processes left behind, now and from time to time. */
+  /** Takes over the operations of ended processes, now and at an interval. */
   async start(): Promise<void> {
     const sweep = (): void => background(this.#sweep(), this.#deps.log)
     this.#timer ??= setInterval(sweep, SWEEP_INTERVAL_MS).unref()
@@ -40,7 +40,7 @@ export class Recovery {
     clearInterval(this.#timer)
   }
 
-  /** The record of an operation; one whose process ended is taken up first. @throws what the store throws */
+  /** The record of an operation; one whose process ended is taken over first. @throws what the store throws */
   async find(key: string): Promise<StoredOperation | undefined> {
     const stored = await this.#engine.journal.operations.find(key)
     if (!stored || !(await this.#isLost(stored))) return stored
@@ -65,18 +65,18 @@ export class Recovery {
   async #isLost({ key, record }: StoredOperation): Promise<boolean> {
     if (isEnded(record) || this.#engine.running(key) || this.#beginning.has(key)) return false
     const { membership } = this.#deps.identity
-    // It ended here without a record of its end: it is not going on.
+    // It ended in this process, but its end could not be written.
     if (record.owner === membership.id) return Date.now() - record.updatedAt > SWEEP_INTERVAL_MS
     return !(await membership.isAlive(record.owner))
   }
 
-  /** Becomes the owner of an operation, and makes its call again where that does nothing twice. */
+  /** Becomes the owner of an operation, and makes its call again if that has no second effect. */
   async #takeUp({ key, record: lost }: StoredOperation): Promise<void> {
     const { membership } = this.#deps.identity
     await membership.register()
     const canGoOn = this.#canGoOn(lost)
     let isOurs = false
-    // What was asked for before anything was done can be asked for again.
+    // Input that was requested before the server began can be requested again.
     const isUnbegun = lost.state === 'input_required' && lost.input?.isOpen !== true
     const record = await this.#engine.journal.change(key, (before) => {
       isOurs = before.owner === lost.owner && before.updatedAt === lost.updatedAt && !isEnded(before)
@@ -99,7 +99,7 @@ export class Recovery {
     try {
       await invoker.relay(this.#callOf(key, record, isUnbegun))
     } catch (error) {
-      // A call that is refused before it runs, such as where its server is gone, would be made again for ever.
+      // A call that is refused before it runs, for example without its server, would be made again forever.
       await this.#engine.journal.change(key, (before) => {
         const isLeft = before.owner === identity.membership.id && !isEnded(before)
         return isLeft && !this.#engine.running(key) ? this.#asUnknown(before) : undefined
@@ -117,8 +117,8 @@ export class Recovery {
   }
 
   /**
-   * Whether a call may be made again: its server goes on with a task of its own, its key keeps it from running twice, or
-   * the gateway can find out what became of it.
+   * Whether a call may be made again: it continues a task of its server, its key prevents a second effect, or the gateway
+   * can find out its outcome.
    */
   #canGoOn({ request, upstream }: OperationRecord): boolean {
     if (!request) return false
@@ -144,7 +144,7 @@ export class Recovery {
       operation: {
         id: record.id,
         key,
-        // Without a key of its own it has none that would keep it from running twice.
+        // A call without a key is recorded as lost, so that it does not run twice.
         ...(!isKeyed && !isUnbegun && { lostSince: startedAt }),
         ...(taskTtl !== undefined && { isTask: true as const }),
       },
@@ -152,5 +152,5 @@ export class Recovery {
   }
 }
 
-/** How long an operation is kept whose outcome is unknown, in milliseconds. */
+/** How long an operation with an unknown outcome is kept, in milliseconds. */
 const KEPT_MS = 3_600_000

@@ -1,11 +1,11 @@
 /**
- * One tool call under way: who waits for it, and what it becomes once it lasts.
+ * One tool call in progress: who waits for it, and whether it is an operation.
  *
  *     attached ──▶ operation (a record, an id) ──▶ detached (its request is answered, or its client is gone)
  *        │                    │                        │
  *        └────────────────────┴──────────▶ ended ◀─────┘
  *
- * Nearly every call ends attached, within a second: what only an operation needs is made when it is first needed.
+ * Nearly every call ends attached, within a second, so what only an operation needs is created on first use.
  */
 import type { Call, Notification, Outcome } from '../../core/call.ts'
 import { untilAborted } from '../../core/time/waiting.ts'
@@ -20,7 +20,7 @@ export type End =
 /** Another caller who waits for the end. */
 type Joining = Pick<Call, 'emit' | 'drained' | 'signal' | 'params' | 'meta'>
 
-/** What an additional caller hears. */
+/** What an additional caller receives. */
 type Listener = Pick<Call, 'emit' | 'drained'>
 
 interface Options {
@@ -30,29 +30,29 @@ interface Options {
   usualMs(): number | undefined
 }
 
-/** A tool call under way, with everyone who waits for it. */
+/** A tool call in progress, with all callers that wait for it. */
 export class RunningCall {
   readonly call: Call
   /** In milliseconds since 1970. */
   readonly startedAt: number
   /** The id and the key of its record, once it is an operation. */
   operation: OperationKey | undefined
-  /** Resolves once the record is durable: false where it could not be written. */
+  /** Resolves once the record is durable; with false if it could not be written. */
   recorded: Promise<boolean> | undefined
   /** The state of its record, as this process wrote it last. */
   state: OperationState = 'working'
   /** Its caller sees a task. */
   isTask = false
-  /** When changes of its record by other processes were last looked for, in milliseconds since 1970. */
+  /** When its record was last read for changes by other processes, in milliseconds since 1970. */
   lookedAt = 0
-  /** Something about it is being written or looked up. */
+  /** A background action for it is running. */
   isBusy = false
   readonly #options: Options
   readonly #first = Promise.withResolvers<Outcome>()
   #isDetached = false
   #ended: { readonly end: End; readonly record: OperationRecord | undefined } | undefined
   #notes: ProgressNotes | undefined
-  /** Those who wait besides the first caller. */
+  /** The callers that wait besides the first one. */
   #joined: Set<Listener> | undefined
   #end: PromiseWithResolvers<OperationRecord | undefined> | undefined
   #rest: PromiseWithResolvers<Outcome> | undefined
@@ -64,12 +64,12 @@ export class RunningCall {
     this.#options = options
   }
 
-  /** What its first caller gets. */
+  /** The outcome for its first caller. */
   get first(): Promise<Outcome> {
     return this.#first.promise
   }
 
-  /** How it ends, whoever waits. */
+  /** The end of the call, independent of callers. */
   get rest(): Promise<Outcome> {
     this.#rest ??= Promise.withResolvers<Outcome>()
     if (this.#ended) settle(this.#rest, this.#ended.end)
@@ -85,7 +85,7 @@ export class RunningCall {
     return this.#ended !== undefined
   }
 
-  /** What its callers hear of it. */
+  /** Its progress notifications. */
   get notes(): ProgressNotes {
     if (this.#notes) return this.#notes
     this.#notes = new ProgressNotes({
@@ -96,25 +96,25 @@ export class RunningCall {
       emit: (note) => this.#emit(note),
       isHeard: () => !this.#isDetached || (this.#joined?.size ?? 0) > 0,
     })
-    // A server may send a note after its response.
+    // A server may send a notification after its response.
     if (this.#ended) this.#notes.stop()
     return this.#notes
   }
 
-  /** What its server said last of its work. */
+  /** The last message of its server. */
   get message(): string | undefined {
     return this.#notes?.message
   }
 
-  /** Answers the first caller, and goes on without its request. */
+  /** Answers the first caller; the call continues without its request. */
   detach(answer: Outcome): void {
     this.#isDetached = true
     this.#first.resolve(answer)
   }
 
   /**
-   * Resolves with the record of its end for another caller, who gets its notifications meanwhile; undefined where there
-   * is none. @throws the reason of the caller's signal
+   * Waits for the end with another caller, which gets the notifications meanwhile. Resolves with the record of the end;
+   * undefined if there is none. @throws the reason of the caller's signal
    */
   async join(caller: Joining): Promise<OperationRecord | undefined> {
     if (this.#ended) return this.#ended.record
@@ -129,7 +129,7 @@ export class RunningCall {
     }
   }
 
-  /** Resolves once everyone who waits has read what was sent, or is gone. */
+  /** Resolves once all waiting callers have read what was sent, or are gone. */
   async drained(): Promise<void> {
     await Promise.all([
       this.#isDetached ? undefined : this.call.drained?.(),
@@ -137,7 +137,7 @@ export class RunningCall {
     ])
   }
 
-  /** Delivers the end to everyone who waits; `record` is what is kept of it. */
+  /** Delivers the end to all waiting callers; `record` is its stored form, if it was stored. */
   end(end: End, record: OperationRecord | undefined): void {
     this.#ended = { end, record }
     this.#notes?.stop()

@@ -13,13 +13,13 @@ import { stillRunning } from './notes.ts'
 /** The `_meta` key of the id of an operation in its result. */
 export const OPERATION_KEY = `${NS}/operation_id`
 
-/** How often clients may ask for the status of a task, in milliseconds. */
+/** The interval at which clients may request the status of a task, in milliseconds. */
 const POLL_INTERVAL_MS = 1000
 
-/** How much of a message is said of a task, in characters. */
+/** The longest status message of a task, in characters. */
 const MAX_STATUS_LENGTH = 1000
 
-/** An operation as a task; `message` is what its server said since the record was written. */
+/** An operation as a task; `message` is the latest message of its server, if newer than the record. */
 export function taskOf(id: string, record: OperationRecord, message: string | undefined): Task {
   const { startedAt, updatedAt, taskTtl } = record
   const statusMessage = messageOf(record) ?? message ?? record.message
@@ -37,7 +37,7 @@ export function taskOf(id: string, record: OperationRecord, message: string | un
 function statusOf({ state, result }: OperationRecord): TaskStatus {
   // It was executed, and its outcome was too large to keep.
   if (state === 'completed' && !result) return 'failed'
-  // What became of it cannot be found out: for a client that is a failure, and the error says so.
+  // An unknown outcome is a failure for clients; the error explains it.
   return state === 'unknown' ? 'failed' : state
 }
 
@@ -47,13 +47,13 @@ function messageOf({ state, result, failure }: OperationRecord): string | undefi
   return isEnded({ state }) ? failure?.message.slice(0, MAX_STATUS_LENGTH) : undefined
 }
 
-/** A task in the words of 2025-11-25: a result that is an error makes it failed. */
+/** A task in the format of 2025-11-25: a result that is an error makes it failed. */
 export function legacyTask(task: Task, { result }: OperationRecord): Payload {
   const isFailed = task.status === 'completed' && result?.member('isError') === true
   return Payload.of(taskFields(isFailed ? { ...task, status: 'failed' } : task, 'legacy'))
 }
 
-/** A task in the words of 2026-07-28, with its outcome or its input requests (SEP-2663, DetailedTask). */
+/** A task in the format of 2026-07-28, with its outcome or its input requests (SEP-2663, DetailedTask). */
 export function detailedTask(
   task: Task,
   record: OperationRecord,
@@ -62,7 +62,7 @@ export function detailedTask(
   const head = Payload.of({ resultType: 'complete', ...taskFields(task, 'modern') })
   if (task.status === 'completed') return head.with({ result: record.result })
   if (task.status === 'failed') {
-    // The error names the request that failed, and not the one that asks for it.
+    // The error names the request that failed, not the one that reads it.
     const { requestId } = record
     return head.with({ error: invoker.errorAsSent(failureOf(record), { ...call, requestId }) })
   }
@@ -86,7 +86,7 @@ export function failureOf({ failure, state }: OperationRecord): GatewayError {
       })
 }
 
-/** Why the outcome of an operation is unknown whose process ended; `cause` is why it cannot be found out. */
+/** The error of an operation whose process ended and whose outcome is unknown; `cause` is why it stays unknown. */
 export function interrupted(cause?: GatewayError): GatewayError {
   const message = 'The gateway went down while the call ran, so its outcome is unknown.'
   return new GatewayError('OUTCOME_UNKNOWN', message, {
@@ -95,7 +95,7 @@ export function interrupted(cause?: GatewayError): GatewayError {
   })
 }
 
-/** The result for a client that would give up before the call ends. */
+/** The result for a client whose timeout would end before the call does. */
 export function stillRunningResult(id: string, age: number): Payload {
   const error = new GatewayError('OPERATION_TIMEOUT', `The call is ${stillRunning(age, undefined)}.`, {
     suggestion: `Call resume_operation with operation_id "${id}" to wait for its result. Do not make the call anew.`,

@@ -2,8 +2,8 @@
  * The task methods: `tasks/get`, `tasks/update`, `tasks/cancel` of 2026-07-28 (SEP-2663), and `tasks/get`,
  * `tasks/result`, `tasks/list`, `tasks/cancel` of 2025-11-25.
  *
- * Invariant: a caller sees, answers and cancels its own tasks alone; the task of another caller fails in the same way,
- * and in the same time, as one that never was.
+ * Invariant: a caller sees, answers and cancels only its own tasks; a request for the task of another caller fails in the
+ * same way, and in the same time, as one for an unknown task.
  */
 import type { Call, Handler, InputResponses, Outcome } from '../../core/call.ts'
 import { GatewayError, unknownTask } from '../../core/error.ts'
@@ -12,7 +12,7 @@ import { Payload } from '../../core/payload.ts'
 import { pause, untilAborted } from '../../core/time/waiting.ts'
 import { readInputResponse } from '../../protocol/input-requests.ts'
 import { unknownMethod } from '../../protocol/methods.ts'
-import { knowsTasks, relatedTask, takesTasks, undeclaredTasks } from '../../protocol/tasks.ts'
+import { knowsTasks, relatedTask, declaresTasks, undeclaredTasks } from '../../protocol/tasks.ts'
 import { expiryOf, isEnded, type OperationRecord, type StoredOperation } from '../../records/operations.ts'
 import { answered } from '../builtin-tool.ts'
 import { cancelled, type Deps, type OperationEngine } from './engine.ts'
@@ -27,7 +27,7 @@ export interface Parts {
   readonly deps: Deps
 }
 
-/** How often a task of another process is looked at, in milliseconds. */
+/** The interval at which the record of another process's task is read, in milliseconds. */
 const POLL_INTERVAL_MS = 500
 /** How long a cancelled task is kept at least, in milliseconds. */
 const KEPT_MS = 600_000
@@ -55,7 +55,7 @@ export function taskMethods(parts: Parts): Readonly<Record<string, Handler>> {
 
 /** The task that a call names, in the state it has now. @throws CAPABILITY_REQUIRED; INVALID_INPUT where it is not the caller's */
 async function find(call: Call, parts: Parts): Promise<StoredOperation> {
-  if (call.client.era === 'modern' && !takesTasks(call.client)) throw undeclaredTasks()
+  if (call.client.era === 'modern' && !declaresTasks(call.client)) throw undeclaredTasks()
   const { taskId } = call.params.fields
   if (typeof taskId !== 'string')
     throw new GatewayError('INVALID_INPUT', 'Invalid params: taskId must be a string.', {
@@ -74,7 +74,7 @@ export function isTask({ taskTtl }: OperationRecord): boolean {
   return taskTtl !== undefined
 }
 
-/** Whether an operation with an id that is good for the caller exists for it, at this address and with its rights. */
+/** Whether the caller of an id may see the operation, at this address and with its present rights. */
 export async function isVisible(
   record: OperationRecord,
   call: Call,
@@ -83,7 +83,7 @@ export async function isVisible(
   return isInReach(record, call) && isReadable(record, call, deps)
 }
 
-/** At the address of one server there are its operations alone. Tasks of callers without a name belong to a session. */
+/** Whether an operation exists at this address: that of one server has only its operations. Anonymous tasks belong to a session. */
 function isInReach(record: OperationRecord, { client, principal, target }: Call): boolean {
   if (isTask(record) && principal.isEverybody && record.session !== client.session) return false
   return target.upstream === undefined || target.upstream === record.upstream
@@ -108,7 +108,7 @@ function get(call: Call, { key, record }: StoredOperation, { engine, deps }: Par
   return { kind: 'result', result: detailedTask(task, record, { call, invoker: deps.invoker }) }
 }
 
-/** Takes responses to input requests: what is not asked, or answered already, is left out (SEP-2663). */
+/** Stores responses to input requests; ignores those to unknown or already answered requests (SEP-2663). */
 async function update(call: Call, { key }: StoredOperation, { engine }: Parts): Promise<Outcome> {
   const given = call.params.at('inputResponses')
   if (!given || !isObject(given.value)) throw malformed('inputResponses must be an object.')
@@ -119,7 +119,7 @@ async function update(call: Call, { key }: StoredOperation, { engine }: Parts): 
     for (const [name, request] of Object.entries(input.requests)) {
       const response = Object.hasOwn(input.responses, name) ? undefined : given.at(name)
       if (!response) continue
-      // The server takes what is answered first, so that a client could not correct it.
+      // The first response is final: a malformed one must not be stored.
       if (!isObject(response.value)) throw malformed('every one of inputResponses must be an object.')
       responses[name] = { result: readInputResponse(request, call.client, response) }
     }
@@ -135,7 +135,7 @@ function malformed(what: string): GatewayError {
   })
 }
 
-/** Cancels a task: what its server does may go on, yet its outcome is not kept any more. */
+/** Cancels a task: its server may continue, but the outcome is no longer kept. */
 async function cancel(call: Call, { key }: StoredOperation, { engine }: Parts): Promise<Outcome> {
   let isOver = false
   const record = await engine.journal.change(key, (before) => {
@@ -155,7 +155,7 @@ async function cancel(call: Call, { key }: StoredOperation, { engine }: Parts): 
   return { kind: 'result', result: legacyTask(taskOf(idIn(call), record, undefined), record) }
 }
 
-/** Waits for the outcome of a task, and asks its client for input meanwhile (2025-11-25 basic/utilities/tasks). */
+/** Waits for the outcome of a task, and requests input from its client meanwhile (2025-11-25 basic/utilities/tasks). */
 async function result(call: Call, first: StoredOperation, parts: Parts): Promise<Outcome> {
   const { engine, recovery, deps } = parts
   if (call.inputResponses) await respond(call.inputResponses, first, engine)
@@ -169,10 +169,10 @@ async function result(call: Call, first: StoredOperation, parts: Parts): Promise
     if (isEnded(record)) throw failureOf(record)
     const open = openRequests(record)
     if (open.length > 0) {
-      const asked = open.map(([name, { method, params = Payload.of({}) }]) => {
+      const requested = open.map(([name, { method, params = Payload.of({}) }]) => {
         return [name, { method, params: params.withMeta(meta) }] as const
       })
-      return { kind: 'input_required', inputRequests: Object.fromEntries(asked), requestState: {} }
+      return { kind: 'input_required', inputRequests: Object.fromEntries(requested), requestState: {} }
     }
     await (changed ? untilAborted(changed, call.signal) : pause(POLL_INTERVAL_MS, call.signal))
   }
@@ -183,7 +183,7 @@ function openRequests({ input, state }: OperationRecord) {
   return Object.entries(input.requests).filter(([name]) => !Object.hasOwn(input.responses, name))
 }
 
-/** Records what the client answered; what it did not answer is asked again by its next request for the result. */
+/** Stores the responses of the client; unanswered requests are sent again with its next request for the result. */
 async function respond(
   given: InputResponses,
   { key }: StoredOperation,
@@ -193,12 +193,12 @@ async function respond(
     const { input } = before
     if (!input || before.state !== 'input_required') return undefined
     const known = Object.entries(given).filter(([name]) => Object.hasOwn(input.requests, name))
-    // What was answered first stays.
+    // The first response is final.
     return withResponses(before, { ...Object.fromEntries(known), ...input.responses })
   })
 }
 
-/** A record with all responses that came so far. @throws PAYLOAD_TOO_LARGE */
+/** A record with all responses so far. @throws PAYLOAD_TOO_LARGE */
 function withResponses(before: OperationRecord, responses: InputResponses): OperationRecord | undefined {
   const lengths = Object.values(responses).map(
     (each) => ('result' in each ? each.result : each.error).text.length,
@@ -256,7 +256,7 @@ function idIn({ params }: Call): string {
   return String(params.fields.taskId)
 }
 
-/** A status notification of a task, in the words of its listener's revision. */
+/** A status notification of a task, in the format of its listener's revision. */
 export function statusNote(
   id: string,
   record: OperationRecord,

@@ -228,12 +228,12 @@ export class StatefulCall {
 
   #withTexts(result: Payload, { token, context }: Statement): Payload {
     if (this.#given.method !== 'tools/call') return result
-    const told = context === 'lost' ? withText(result, LOST_TEXT) : result
-    if (token === undefined) return withText(told, NOT_KEPT_TEXT)
+    const described = context === 'lost' ? withText(result, LOST_TEXT) : result
+    if (token === undefined) return withText(described, NOT_KEPT_TEXT)
     const isForModel = this.#plan.isForModels && !isDeclared(this.#given) && token !== this.#handle
-    if (!isForModel || token.length > MAX_SHOWN_LENGTH) return told
+    if (!isForModel || token.length > MAX_SHOWN_LENGTH) return described
     return withText(
-      told,
+      described,
       `To continue in this session, pass _${SESSION_STATE}: "${token}" to the tools of this server.`,
     )
   }

@@ -44,7 +44,7 @@ interface Options {
   readonly maxPages: number
   /** Where an earlier call ended. */
   readonly from: Checkpoint | undefined
-  /** Whether the caller requested it, and is told of a result without pages. */
+  /** Whether the caller requested the collection; it is then notified of a result without pages. */
   readonly isRequested: boolean
   readonly deps: Deps
 }
@@ -213,7 +213,7 @@ export class Collector {
     return undefined
   }
 
-  /** The call with its notifications watched, and its time counted anew after a person was asked. */
+  /** The call with its notifications observed; its time starts again after a person was asked. */
   #observed(call: Call): Call {
     const { pauseDeadline } = call
     return {

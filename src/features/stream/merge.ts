@@ -228,6 +228,6 @@ function derived({
   ...claim
 }: Readonly<Record<string, unknown>>): unknown {
   const { transformation } = claim
-  const said = typeof transformation === 'string' ? `${transformation}; ${MERGED}` : MERGED
-  return { ...claim, confidence: 'derived', transformation: said }
+  const described = typeof transformation === 'string' ? `${transformation}; ${MERGED}` : MERGED
+  return { ...claim, confidence: 'derived', transformation: described }
 }

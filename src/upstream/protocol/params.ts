@@ -4,7 +4,7 @@ import { GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import { isObject } from '../../core/json/json.ts'
 import { metaKeys } from '../../protocol/meta-keys.ts'
-import { declaredTasks, takesTasks } from '../../protocol/tasks.ts'
+import { declaredTasks, declaresTasks } from '../../protocol/tasks.ts'
 import type { Revision } from '../../protocol/revisions.ts'
 import { traceEdits, tracedParams } from '../../protocol/trace-context.ts'
 
@@ -44,7 +44,7 @@ export function modernParams(call: Call, id: number, revision: string, requestSt
   if (
     client.era === 'modern' &&
     client.revision === revision &&
-    (call.acceptsTask !== true || takesTasks(client)) &&
+    (call.acceptsTask !== true || declaresTasks(client)) &&
     !call.inputResponses &&
     requestState === undefined &&
     // Responses to input requests of the gateway are not sent to the server.

@@ -9,7 +9,7 @@ import {
   readTask,
   relatedTask,
   requestedTask,
-  takesTasks,
+  declaresTasks,
   taskFields,
   undeclaredTasks,
   withoutTask,
@@ -48,7 +48,7 @@ describe('a client that takes tasks', () => {
     ['the capability of 2025-11-25 at 2026-07-28', modern({ tasks: { list: {}, cancel: {} } }), false],
     ['the extension at 2025-11-25', legacy({ extensions: { [extension]: {} } }), false],
   ])('is told by what it declares: %s', (_what, client, expected) => {
-    expect(takesTasks(client)).toBe(expected)
+    expect(declaresTasks(client)).toBe(expected)
   })
 })
 

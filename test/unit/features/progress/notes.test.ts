@@ -104,7 +104,7 @@ describe('the values of progress', () => {
         let largest = Number.NEGATIVE_INFINITY
         for (const { kind, value } of happenings) {
           const before = emitted.length
-          if (kind === 'beat') notes.beat(START)
+          if (kind === 'beat') notes.heartbeat(START)
           else say({ progress: value })
           const isSaid = kind === 'beat' || value > largest
           expect(emitted.length - before).toBe(isSaid ? 1 : 0)
@@ -122,7 +122,7 @@ describe('the values of progress', () => {
     for (const value of [1, 7, 0.25, 1e9, -3]) {
       const { notes, emitted, say } = notesOf()
       say({ progress: value })
-      for (let count = 0; count < 100; count++) notes.beat(START)
+      for (let count = 0; count < 100; count++) notes.heartbeat(START)
       const next = value + 1
       say({ progress: next })
       expect(emitted).toHaveLength(102)
@@ -136,7 +136,7 @@ describe('the values of progress', () => {
   it('the first value of a server passes after a heartbeat though it is 0 or less', () => {
     for (const value of [0, -5]) {
       const { notes, emitted, say } = notesOf()
-      notes.beat(START)
+      notes.heartbeat(START)
       say({ progress: value, message: 'begun' })
       expect(emitted).toHaveLength(2)
       expect(emitted[1]?.params?.fields['message']).toBe('begun')
@@ -146,9 +146,9 @@ describe('the values of progress', () => {
   it('a value that no JSON number holds is never sent', () => {
     const { notes, emitted } = notesOf()
     notes.relay({ method: METHOD, params: Payload.text('{"progressToken":"tok","progress":1e400}') }, START)
-    notes.beat(START)
+    notes.heartbeat(START)
     notes.relay({ method: METHOD, params: Payload.text('{"progressToken":"tok","progress":1}') }, START)
-    notes.beat(START)
+    notes.heartbeat(START)
     const values = emitted.map(progressOf)
     expect(values.every(Number.isFinite)).toBe(true)
     expect(values).toHaveLength(3)
@@ -157,7 +157,7 @@ describe('the values of progress', () => {
   it('a heartbeat after the largest number there is can still be read', () => {
     const { notes, emitted, say } = notesOf()
     say({ progress: Number.MAX_VALUE })
-    notes.beat(START)
+    notes.heartbeat(START)
     expect(() => emitted.map(progressOf)).not.toThrow()
   })
 
@@ -229,7 +229,7 @@ describe("the proposal's object of a note", () => {
   it('is left out where the call is no operation', () => {
     const { notes, emitted, say } = notesOf({ id: undefined })
     say({ progress: 1 })
-    notes.beat(START + 5000)
+    notes.heartbeat(START + 5000)
     expect(emitted).toHaveLength(2)
     for (const { params } of emitted) expect(params?.fields).not.toHaveProperty('_meta')
   })
@@ -274,7 +274,7 @@ describe('the estimate of the time that is left', () => {
         let progress = 0
         for (const { by, total, at, isBeat } of steps) {
           progress += by
-          if (isBeat) notes.beat(START + at)
+          if (isBeat) notes.heartbeat(START + at)
           else say({ progress, ...(total !== undefined && { total }) }, START + at)
         }
         for (const note of emitted) expect(remaining(note) ?? 0).toBeGreaterThanOrEqual(0)
@@ -286,7 +286,7 @@ describe('the estimate of the time that is left', () => {
 describe('a heartbeat', () => {
   it('says for how long the call has run, how long it usually takes, and what is left of that', () => {
     const { notes, emitted } = notesOf({ usual: 20_000 })
-    notes.beat(START + 12_000)
+    notes.heartbeat(START + 12_000)
     const [note] = emitted
     expect(note?.method).toBe(METHOD)
     expect(note?.params?.fields).toMatchObject({
@@ -313,29 +313,29 @@ describe('a heartbeat', () => {
 
   it('keeps the token of the caller as it came', () => {
     const { notes, emitted } = notesOf({ token: Payload.text('12345678901234567890') })
-    notes.beat(START)
+    notes.heartbeat(START)
     expect(emitted[0]?.params?.text).toContain('"progressToken":12345678901234567890')
   })
 
   it('does not take the place of the last message of the server', () => {
     const { notes, say } = notesOf()
     say({ progress: 1, message: 'copying' })
-    notes.beat(START + 9000)
+    notes.heartbeat(START + 9000)
     expect(notes.message).toBe('copying')
   })
 
   it('is not sent to a caller without a token, and counts as said all the same', () => {
     const { notes, emitted } = notesOf({ token: undefined })
-    notes.beat(START + 6000)
+    notes.heartbeat(START + 6000)
     expect(emitted).toEqual([])
-    expect(notes.saidAt).toBe(START + 6000)
+    expect(notes.notifiedAt).toBe(START + 6000)
   })
 
   it('follows the last value of the server: only values that grow count as said', () => {
     const { notes, say } = notesOf()
     say({ progress: 1 }, START + 1000)
     say({ progress: 1 }, START + 2000)
-    expect(notes.saidAt).toBe(START + 1000)
+    expect(notes.notifiedAt).toBe(START + 1000)
   })
 })
 
@@ -344,7 +344,7 @@ it('nothing is said once the notes are stopped', () => {
   say({ progress: 1 })
   notes.stop()
   say({ progress: 2 })
-  notes.beat(START + 10_000)
+  notes.heartbeat(START + 10_000)
   notes.relay({ method: 'notifications/message', params: Payload.of({}) }, START)
   expect(emitted).toHaveLength(1)
 })
