@@ -201,7 +201,7 @@ export class Operations {
   }
 
   /**
-   * Changes an operation; `change` is requested anew where another process came first, and returns undefined to leave it as
+   * Changes an operation; `change` is called again if another process came first; it returns undefined to leave it as
    * it is. `onSized` is told by how many characters the record grows with what is written last. Resolves with the record
    * there is then; undefined where there is none. @throws what the store throws
    */
