@@ -21,4 +21,6 @@ export const unadvertised: unknown = plainFeatures({
   idempotency: 'off',
   transactions: 'off',
   receipts: 'off',
+  state: 'off',
+  stream: 'off',
 })
