@@ -51,14 +51,23 @@ function stripModern(result: Payload, fields: readonly string[]): Payload {
     : bare.withMeta({ [metaKeys.serverInfo]: undefined })
 }
 
-/** Wraps output schemas that do not describe an object, like the SDKs do; otherwise clients reject the whole list. */
+/**
+ * Wraps output schemas that do not describe an object, like the SDKs do; otherwise clients reject the whole list. Removes
+ * the mark of tools that only run as tasks: clients would not call them, although the gateway follows their tasks.
+ */
 function lowerTools(result: Payload): Payload {
   const { tools } = result.fields
-  if (!Array.isArray(tools) || !tools.some(needsWrap)) return result
+  if (!Array.isArray(tools) || !tools.some((tool) => needsWrap(tool) || needsTask(tool))) return result
   return result.withItems('tools', (tool) => {
     const schema = needsWrap(tool.value) ? tool.at('outputSchema') : undefined
-    return schema ? tool.with({ outputSchema: wrapSchema(schema) }) : tool
+    const lowered = schema ? tool.with({ outputSchema: wrapSchema(schema) }) : tool
+    return needsTask(tool.value) ? lowered.with({ execution: undefined }) : lowered
   })
+}
+
+/** Whether a tool only runs as a task (2025-11-25 basic/utilities/tasks). */
+function needsTask(tool: unknown): boolean {
+  return isObject(tool) && isObject(tool.execution) && tool.execution.taskSupport === 'required'
 }
 
 function needsWrap(tool: unknown): boolean {

@@ -64,6 +64,18 @@ describe('a result for an older client', () => {
     expect(messages).toMatchObject([7, { content: 'hi' }, { content: { type: expect.any(String) } }])
   })
 
+  it('marks no tool as one that only runs as a task', () => {
+    const tools = ['required', 'optional', 'forbidden'].map((taskSupport) => ({
+      name: taskSupport,
+      execution: { taskSupport },
+    }))
+    const listed = Payload.of({ tools })
+    for (const name of ['2025-06-18', '2025-11-25'] as const) {
+      const { fields } = lowerResult('tools/list', listed, revision(name))
+      expect(fields.tools).toEqual([{ name: 'required' }, ...tools.slice(1)])
+    }
+  })
+
   it('structured content is an object and repeated as text', () => {
     const list = lowerResult(
       'tools/call',
