@@ -25,6 +25,7 @@ describe('for a server without subscriptions and logging', () => {
         prompts: { listChanged: false },
         resources: { listChanged: true, subscribe: false },
         experimental: { 'com.example/fake': { level: 1 } },
+        ...(client.coreTasks && { tasks: { list: {}, cancel: {}, requests: { tools: { call: {} } } } }),
       })
     })
 
