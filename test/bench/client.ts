@@ -10,7 +10,7 @@ export interface Client {
   complain(id: number, status: number, text: string, fully: boolean): string | undefined
 }
 
-const READ = 'reply'
+const READ = 'get_text'
 const WRITE = 'write'
 /** Stands where the key of each call goes. */
 const KEY = 'the-key'

@@ -11,7 +11,7 @@ import { REVISIONS } from './reply.ts'
 import { spread } from './summary.ts'
 
 const [count = 300, rounds = 5] = process.argv.slice(2).map(Number)
-/** How much more CPU time an operation may take than a call that is passed through, in milliseconds. */
+/** How much CPU time an operation may take beyond a gateway without features, in milliseconds. */
 const BUDGET_MS = 1
 
 const dispatcher = new Agent({ connections: count })
@@ -44,10 +44,10 @@ try {
     process.stdout.write(
       `${name.padEnd(26)} ${median.toFixed(3)} ms of CPU per call of 1 s with 10 notifications\n`,
     )
-  const [baseline = Number.NaN, , defaults = Number.NaN] = medians.map(([, median]) => median)
-  const more = defaults - baseline
+  const [, bare = Number.NaN, defaults = Number.NaN] = medians.map(([, median]) => median)
+  const more = defaults - bare
   process.stdout.write(
-    `an operation takes ${more.toFixed(3)} ms more than a pass-through; budget ${BUDGET_MS} ms\n`,
+    `the operation and all other defaults take ${more.toFixed(3)} ms; budget ${BUDGET_MS} ms\n`,
   )
   if (!(more < BUDGET_MS)) process.exitCode = 1
 } finally {

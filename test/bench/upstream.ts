@@ -23,7 +23,7 @@ const modernFields = {
 const capabilities = { tools: {} }
 const tools = [
   {
-    name: 'reply',
+    name: 'get_text',
     description: 'Returns a text of about the given size.',
     inputSchema: { type: 'object', properties: { bytes: { type: 'integer', minimum: 0 } } },
     annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
@@ -66,7 +66,7 @@ function answer(message: Message): Answer {
 }
 
 function call(params: Message['params'] = {}): Answer {
-  if (params['name'] !== 'reply' && params['name'] !== 'write')
+  if (params['name'] !== 'get_text' && params['name'] !== 'write')
     return { status: 200, error: '{"code":-32602,"message":"Unknown tool"}' }
   const args = params['arguments']
   const wanted = typeof args === 'object' && args !== null && 'bytes' in args ? args.bytes : 1024
