@@ -10,6 +10,7 @@ import { open as openLmdb } from 'lmdb'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { LmdbStore } from '../../../src/store/lmdb/store.ts'
 import { until } from '../../support/condition.ts'
+import { eventLogContract } from '../../support/event-log-contract.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { storeContract } from '../../support/store-contract.ts'
 
@@ -56,6 +57,13 @@ describe('the store in a folder', () => {
     })
     afterEach(() => void vi.useRealTimers())
     storeContract(() => ({
+      store,
+      pass: async (milliseconds) => {
+        now += milliseconds
+        vi.advanceTimersByTime(milliseconds)
+      },
+    }))
+    eventLogContract(() => ({
       store,
       pass: async (milliseconds) => {
         now += milliseconds

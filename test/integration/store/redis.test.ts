@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { Secret } from '../../../src/core/text/secret.ts'
 import { RedisStore } from '../../../src/store/redis/store.ts'
 import { until } from '../../support/condition.ts'
+import { eventLogContract } from '../../support/event-log-contract.ts'
 import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { storeContract } from '../../support/store-contract.ts'
@@ -27,6 +28,7 @@ describe.runIf(hasRedis())('the store in Redis', () => {
   })
 
   storeContract(() => ({ store, pass: (milliseconds) => pause(milliseconds + 5) }))
+  eventLogContract(() => ({ store, pass: (milliseconds) => pause(milliseconds + 5) }))
 
   it('C191 counts for several gateways together', async () => {
     const other = new RedisStore(new Secret(redis.url), log)

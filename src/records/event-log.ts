@@ -1,0 +1,361 @@
+/**
+ * An append log in the store: events in order, read from a cursor, within bounds. The store has no lists, so each append
+ * is one value, a segment, under the next free number: `setIfAbsent` lets one of many writers have a number, and readers
+ * see all events of an append or none. The head says where the log begins and, at least, where it ends.
+ *
+ * Invariants: a position is never used twice; an event that was dropped before a reader got to it is reported as a gap.
+ *
+ * The head is written after the segment. If a process ends in between, the segment is there and the head is behind: the
+ * next writer or reader finds the segment at the number after the head, and corrects the head.
+ */
+import { hash, randomBytes } from 'node:crypto'
+import { isObject, readJson } from '../core/json/json.ts'
+import { FOREVER, type Store } from '../store/store.ts'
+import { casUpdate } from './cas-update.ts'
+
+/** What a log holds at most, and for how long. Beyond it, the oldest segments are dropped. */
+export interface LogBounds {
+  readonly maxEvents: number
+  readonly maxBytes: number
+  /** In milliseconds. */
+  readonly ttl: number
+}
+
+/** One event of a log, and the position after it. */
+interface LoggedEvent {
+  readonly value: unknown
+  readonly cursor: string
+}
+
+/** Events that follow a cursor. */
+export interface LogPage {
+  readonly events: readonly LoggedEvent[]
+  /** The position that was read from: the requested one, unless there is a gap. */
+  readonly start: string
+  /** The position after the last one. */
+  readonly cursor: string
+  /** Whether events after the requested cursor are gone, or may be: reading continued at the oldest that is left. */
+  readonly isGap: boolean
+  /** Whether more events follow. */
+  readonly hasMore: boolean
+}
+
+/** How much is written as one segment, in bytes. */
+const MAX_SEGMENT_BYTES = 256 * 1024
+/** How many segments are read at once. */
+const READ_BATCH_SEGMENTS = 32
+
+/** A log by name. Appends of one process are written together, those of several processes one after another. */
+export class EventLog {
+  readonly #store: Store
+  readonly #key: string
+  readonly #bounds: LogBounds
+  #waiting: WaitingAppend[] = []
+  #isWriting = false
+
+  constructor(store: Store, name: string, bounds: LogBounds) {
+    this.#store = store
+    this.#key = `log:{${hash('sha256', name).slice(0, 32)}}`
+    this.#bounds = bounds
+  }
+
+  /**
+   * Appends events, and resolves with the position after the last of them once they are as durable as the store is.
+   * @throws RangeError if they are larger than the log may be, SERVER_UNAVAILABLE
+   */
+  append(events: readonly unknown[]): Promise<string> {
+    if (events.length === 0) return this.end()
+    const text = events.map((event) => JSON.stringify(event)).join(',')
+    const { maxBytes, maxEvents } = this.#bounds
+    if (Buffer.byteLength(text) > maxBytes || events.length > maxEvents)
+      return Promise.reject(new RangeError('The events are larger than their log may be.'))
+    const done = Promise.withResolvers<string>()
+    this.#waiting.push({ text, done })
+    if (!this.#isWriting) void this.#writeAll()
+    return done.promise
+  }
+
+  /** At most `limit` events after a cursor; without one, from the oldest on. @throws SERVER_UNAVAILABLE */
+  async read(after: string | undefined, limit: number): Promise<LogPage> {
+    const head = await this.#ensureHead()
+    const requested = after === undefined ? undefined : parseCursor(after)
+    const isThere = requested !== undefined && isWithin(requested, head)
+    let isGap = after !== undefined && !isThere
+    let at = isThere ? requested : { epoch: head.epoch, segment: head.first, index: 0 }
+    const start = cursorOf(at)
+    const events: LoggedEvent[] = []
+    const page = async (hasMore: boolean): Promise<LogPage> => {
+      // Otherwise a position that was read could be used again after its segment expired.
+      if (at.segment > head.next) await this.end()
+      return { events, start, cursor: cursorOf(at), isGap, hasMore }
+    }
+    for (;;) {
+      for (const segment of await this.#readSegments(head.epoch, at.segment)) {
+        // Every number before the head was used, so a segment that is missing there has expired.
+        if (!segment.values && segment.number >= head.next) return page(false)
+        isGap ||= !segment.values
+        const read = eventsOf(segment, at, limit - events.length)
+        events.push(...read)
+        const index = at.index + read.length
+        if (index < (segment.values?.length ?? 0)) {
+          at = { ...at, index }
+          return page(true)
+        }
+        at = segmentAfter(at)
+      }
+    }
+  }
+
+  /** The position after the last event: what is appended later follows it. @throws SERVER_UNAVAILABLE */
+  async end(): Promise<string> {
+    const { epoch, next } = await this.#ensureHead()
+    let last: Segment | undefined
+    for (let number = next; ;) {
+      const segments = await this.#readSegments(epoch, number)
+      const free = segments.findIndex(({ values }) => !values)
+      last = segments.slice(0, free === -1 ? undefined : free).at(-1) ?? last
+      number += free === -1 ? segments.length : free
+      if (free === -1) continue
+      if (last) await this.#advance(epoch, last)
+      return cursorOf({ epoch, segment: number, index: 0 })
+    }
+  }
+
+  /** Drops the segments whose events are all before a cursor. @throws SERVER_UNAVAILABLE */
+  async trim(before: string): Promise<void> {
+    const until = parseCursor(before)
+    for (;;) {
+      const head = await this.#findHead()
+      if (!head || !until || head.epoch !== until.epoch) return
+      if (head.first >= until.segment || head.first >= head.next) return
+      await this.#dropFirst(head)
+    }
+  }
+
+  /** Removes the log: cursors of it are gaps in the next one of this name. @throws SERVER_UNAVAILABLE */
+  async delete(): Promise<void> {
+    await this.end()
+    const head = await this.#findHead()
+    await this.#store.delete(this.#key)
+    for (let number = head?.first ?? 0; head && number < head.next; number++)
+      await this.#store.delete(this.#segmentKey(head.epoch, number))
+  }
+
+  /** Writes what waits, and what comes meanwhile. Never rejects. */
+  async #writeAll(): Promise<void> {
+    this.#isWriting = true
+    while (this.#waiting.length > 0) {
+      const batch = this.#takeBatch()
+      try {
+        const cursor = await this.#write(`[${batch.map(({ text }) => text).join(',')}]`)
+        for (const { done } of batch) done.resolve(cursor)
+      } catch (error) {
+        for (const { done } of batch) done.reject(error)
+      }
+    }
+    this.#isWriting = false
+  }
+
+  /** The appends that fit into one segment; at least one. */
+  #takeBatch(): readonly WaitingAppend[] {
+    let bytes = 0
+    const end = this.#waiting.findIndex(({ text }, index) => {
+      bytes += Buffer.byteLength(text)
+      return index > 0 && bytes > Math.min(this.#bounds.maxBytes, MAX_SEGMENT_BYTES)
+    })
+    return this.#waiting.splice(0, end === -1 ? this.#waiting.length : end)
+  }
+
+  async #write(events: string): Promise<string> {
+    const { epoch, next, written } = await this.#ensureHead()
+    let before = written
+    for (let number = next; ; number++) {
+      const text = `[${before.events},${before.bytes},${events}]`
+      const taken = await this.#store.setIfAbsent(this.#segmentKey(epoch, number), text, this.#bounds.ttl)
+      const segment = segmentOf(number, taken ?? text)
+      before = segment.after
+      if (taken !== undefined) continue
+      await this.#keepBounds(await this.#advance(epoch, segment))
+      return cursorOf({ epoch, segment: number + 1, index: 0 })
+    }
+  }
+
+  /** Moves the end of the log behind a segment, unless another process did. */
+  #advance(epoch: string, { number, after }: Segment): Promise<Head | undefined> {
+    return this.#changeHead((head) => {
+      if (head.epoch !== epoch || head.next > number) return head
+      return { ...head, next: number + 1, written: after }
+    })
+  }
+
+  /** Drops the oldest segments while there is too much; the last one stays. */
+  async #keepBounds(head: Head | undefined): Promise<void> {
+    const { maxEvents, maxBytes } = this.#bounds
+    for (let now = head; now && now.first < now.next - 1; now = await this.#dropFirst(now)) {
+      const { written, dropped } = now
+      const isWithinEvents = written.events - dropped.events <= maxEvents
+      if (isWithinEvents && written.bytes - dropped.bytes <= maxBytes) return
+    }
+  }
+
+  async #dropFirst({ epoch, first, next }: Head): Promise<Head | undefined> {
+    const second = first + 1 < next ? await this.#store.get(this.#segmentKey(epoch, first + 1)) : undefined
+    const head = await this.#changeHead((now) => {
+      if (now.epoch !== epoch || now.first !== first) return now
+      if (first + 1 >= now.next) return { ...now, first: now.next, dropped: now.written }
+      // If the second one has expired too, what it says is not needed: it is dropped next.
+      return {
+        ...now,
+        first: first + 1,
+        ...(second !== undefined && { dropped: segmentOf(0, second).before }),
+      }
+    })
+    await this.#store.delete(this.#segmentKey(epoch, first))
+    return head
+  }
+
+  async #readSegments(epoch: string, from: number): Promise<readonly Segment[]> {
+    const numbers = Array.from({ length: READ_BATCH_SEGMENTS }, (_each, index) => from + index)
+    const texts = await Promise.all(numbers.map((number) => this.#store.get(this.#segmentKey(epoch, number))))
+    return texts.map((text, index) => segmentOf(from + index, text))
+  }
+
+  async #findHead(): Promise<Head | undefined> {
+    return parseHead(await this.#store.get(this.#key))
+  }
+
+  /** The head, written if there is none. It has no expiry, so that positions are never used again. */
+  async #ensureHead(): Promise<Head> {
+    const found = await this.#findHead()
+    if (found) return found
+    const epoch = randomBytes(6).toString('base64url')
+    const head = { epoch, first: 1, next: 1, written: NOTHING, dropped: NOTHING }
+    return parseHead(await this.#store.setIfAbsent(this.#key, JSON.stringify(head), FOREVER)) ?? head
+  }
+
+  /** Changes the head if it is there, and resolves with the result. */
+  #changeHead(change: (head: Head) => Head): Promise<Head | undefined> {
+    return casUpdate<Head | undefined>(
+      this.#store,
+      this.#key,
+      (text) => {
+        const head = parseHead(text)
+        const changed = head && change(head)
+        if (changed === head) return { result: head }
+        return { result: changed, write: { text: JSON.stringify(changed), ttl: FOREVER } }
+      },
+      // The head stays behind, and the next writer or reader corrects it.
+      () => undefined,
+    )
+  }
+
+  #segmentKey(epoch: string, number: number): string {
+    return `${this.#key}:${epoch}:${number}`
+  }
+}
+
+interface WaitingAppend {
+  /** The events as JSON, separated by commas. */
+  readonly text: string
+  readonly done: PromiseWithResolvers<string>
+}
+
+/** How many events there were up to a point of the log, and their size. */
+interface Amount {
+  readonly events: number
+  readonly bytes: number
+}
+
+const NOTHING: Amount = { events: 0, bytes: 0 }
+
+/** Where the log begins and ends. */
+interface Head {
+  /** Distinguishes this log from one that was lost and begun again. */
+  readonly epoch: string
+  /** The number of the oldest segment. */
+  readonly first: number
+  /** The number of the next segment, or a smaller one. */
+  readonly next: number
+  /** What was written up to `next`, and what of it was dropped, in total. */
+  readonly written: Amount
+  readonly dropped: Amount
+}
+
+/** A segment as it was read, with the amounts before and after it. */
+interface Segment {
+  readonly number: number
+  /** Absent if there is no segment of this number. */
+  readonly values?: readonly unknown[]
+  readonly before: Amount
+  readonly after: Amount
+}
+
+/** A segment from its text: the amounts before it, and its events. */
+function segmentOf(number: number, text: string | undefined): Segment {
+  const parsed = text === undefined ? undefined : readJson(text)
+  if (text === undefined || !Array.isArray(parsed)) return { number, before: NOTHING, after: NOTHING }
+  const [events, bytes, values]: unknown[] = parsed
+  const before = { events: Number(events), bytes: Number(bytes) }
+  const read: readonly unknown[] = Array.isArray(values) ? values : []
+  const after = { events: before.events + read.length, bytes: before.bytes + Buffer.byteLength(text) }
+  return { number, values: read, before, after }
+}
+
+/** At most `limit` events of a segment from a position on. */
+function eventsOf(
+  { values = [] }: Segment,
+  { epoch, segment, index }: Position,
+  limit: number,
+): LoggedEvent[] {
+  return values.slice(index, index + limit).map((value, offset) => {
+    const at = { epoch, segment, index: index + offset + 1 }
+    return { value, cursor: cursorOf(at.index === values.length ? segmentAfter(at) : at) }
+  })
+}
+
+function parseHead(text: string | undefined): Head | undefined {
+  const value = text === undefined ? undefined : readJson(text)
+  if (!isObject(value)) return undefined
+  const { epoch, first, next, written, dropped } = value
+  if (typeof epoch !== 'string' || typeof first !== 'number' || typeof next !== 'number') return undefined
+  return { epoch, first, next, written: amountOf(written), dropped: amountOf(dropped) }
+}
+
+function amountOf(value: unknown): Amount {
+  return isObject(value) ? { events: Number(value.events), bytes: Number(value.bytes) } : NOTHING
+}
+
+// Cursors: the number of a segment, and how many of its events are before the position.
+
+interface Position {
+  readonly epoch: string
+  readonly segment: number
+  readonly index: number
+}
+
+const CURSOR = /^([\w-]{1,16})\.(\d{1,15})\.(\d{1,9})$/
+
+function cursorOf({ epoch, segment, index }: Position): string {
+  return `${epoch}.${segment}.${index}`
+}
+
+function parseCursor(cursor: string): Position | undefined {
+  const [, epoch, segment, index] = CURSOR.exec(cursor) ?? []
+  return epoch === undefined ? undefined : { epoch, segment: Number(segment), index: Number(index) }
+}
+
+function segmentAfter({ epoch, segment }: Position): Position {
+  return { epoch, segment: segment + 1, index: 0 }
+}
+
+/** Whether everything after a position is in the log. One behind its end is of a log that was restored from a copy. */
+function isWithin({ epoch, segment }: Position, head: Head): boolean {
+  return epoch === head.epoch && segment >= head.first && segment <= head.next
+}
+
+/** Whether a cursor is before another one; false for cursors of different logs. */
+export function isBefore(one: string, other: string): boolean {
+  const [first, second] = [parseCursor(one), parseCursor(other)]
+  if (!first || !second || first.epoch !== second.epoch) return false
+  return first.segment < second.segment || (first.segment === second.segment && first.index < second.index)
+}

@@ -1,0 +1,227 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { EventLog, isBefore, type LogBounds, type LogPage } from '../../src/records/event-log.ts'
+import type { Store } from '../../src/store/store.ts'
+import type { StoreUnderTest } from './store-contract.ts'
+
+let last = 0
+
+/** The name of a log that no other test has. */
+function fresh(): string {
+  return `test ${process.pid} ${Date.now()} ${++last}`
+}
+
+const roomy: LogBounds = { maxEvents: 10_000, maxBytes: 10_000_000, ttl: 60_000 }
+
+function log(store: Store, bounds: Partial<LogBounds> = {}, name = fresh()): EventLog {
+  return new EventLog(store, name, { ...roomy, ...bounds })
+}
+
+function valuesOf({ events }: LogPage): unknown[] {
+  return events.map(({ value }) => value)
+}
+
+/** All events after a cursor, read in pages. */
+async function readAll(from: EventLog, after?: string, limit = 1000) {
+  const values: unknown[] = []
+  for (let cursor = after; ;) {
+    const page = await from.read(cursor, limit)
+    values.push(...valuesOf(page))
+    cursor = page.cursor
+    if (!page.hasMore) return { values, cursor }
+  }
+}
+
+/** What an event log does on every store. `open` gives the store of the running test. */
+export function eventLogContract(open: () => StoreUnderTest): void {
+  describe('an event log', () => {
+    it('gives events in the order of their appends, in pages, and later ones after the last cursor', async () => {
+      const events = log(open().store)
+      await events.append(['a', { b: 'ü✓ "quoted"' }])
+      await events.append(['c'])
+      await events.append([4, null, [6]])
+      const first = await events.read(undefined, 2)
+      expect(first).toMatchObject({ isGap: false, hasMore: true })
+      expect(valuesOf(first)).toEqual(['a', { b: 'ü✓ "quoted"' }])
+      const second = await events.read(first.cursor, 2)
+      expect(valuesOf(second)).toEqual(['c', 4])
+      const third = await events.read(second.cursor, 2)
+      expect(third).toMatchObject({ isGap: false, hasMore: false })
+      expect(valuesOf(third)).toEqual([null, [6]])
+      expect(valuesOf(await events.read(third.cursor, 2))).toEqual([])
+      await events.append(['g'])
+      expect(valuesOf(await events.read(third.cursor, 2))).toEqual(['g'])
+      expect(valuesOf(await events.read(first.events[0]?.cursor, 2))).toEqual([{ b: 'ü✓ "quoted"' }, 'c'])
+    })
+
+    it('has an end, after which only later events come, also if it was empty', async () => {
+      const { store } = open()
+      const name = fresh()
+      const empty = await log(store, {}, name).end()
+      await log(store, {}, name).append(['a', 'b'])
+      const end = await log(store, {}, name).end()
+      const position = await log(store, {}, name).append(['c'])
+      expect(await readAll(log(store, {}, name), empty)).toEqual({
+        values: ['a', 'b', 'c'],
+        cursor: position,
+      })
+      const page = await log(store, {}, name).read(end, 10)
+      expect(valuesOf(page)).toEqual(['c'])
+      expect(page.isGap).toBe(false)
+      expect(isBefore(empty, end)).toBe(true)
+      expect(isBefore(end, position)).toBe(true)
+      expect(isBefore(position, end)).toBe(false)
+      expect(isBefore(end, await log(store).end())).toBe(false)
+    })
+
+    it('loses and repeats nothing of many writers, and keeps the order of each', async () => {
+      const { store } = open()
+      const name = fresh()
+      const writers = Array.from({ length: 4 }, (_each, writer) => ({ writer, own: log(store, {}, name) }))
+      const appends = writers.map(async ({ writer, own }) => {
+        for (let index = 0; index < 15; index++) await own.append([`${writer} ${index}`])
+      })
+      await Promise.all(appends)
+      const { values } = await readAll(log(store, {}, name), undefined, 7)
+      expect(values).toHaveLength(60)
+      for (const { writer } of writers) {
+        const own = values.filter((value) => String(value).startsWith(`${writer} `))
+        expect(own).toEqual(Array.from({ length: 15 }, (_each, index) => `${writer} ${index}`))
+      }
+    })
+
+    it('writes concurrent appends of one process together', async () => {
+      const { store } = open()
+      let claims = 0
+      const counting = new Proxy(store, {
+        get(of, member) {
+          if (member === 'setIfAbsent') claims++
+          const found: unknown = Reflect.get(of, member, of)
+          return typeof found === 'function' ? (found.bind(of) as unknown) : found
+        },
+      })
+      const events = log(counting)
+      await events.end()
+      claims = 0
+      await Promise.all(Array.from({ length: 50 }, (_each, index) => events.append([index])))
+      expect(claims).toBeLessThanOrEqual(2)
+      expect((await readAll(events)).values).toEqual(Array.from({ length: 50 }, (_each, index) => index))
+    })
+
+    it('says that events before a trimmed position are gone, and goes on with the rest', async () => {
+      const events = log(open().store)
+      const start = await events.end()
+      for (const each of ['a', 'b', 'c', 'd']) await events.append([each])
+      const { cursor } = await events.read(undefined, 2)
+      await events.trim(cursor)
+      const kept = await events.read(cursor, 10)
+      expect(kept.isGap).toBe(false)
+      expect(valuesOf(kept)).toEqual(['c', 'd'])
+      const late = await events.read(start, 10)
+      expect(late.isGap).toBe(true)
+      expect(valuesOf(late)).toEqual(['c', 'd'])
+      expect(await events.read(late.cursor, 10)).toMatchObject({ isGap: false, events: [] })
+      await events.trim(await events.end())
+      expect((await events.read(undefined, 10)).events).toEqual([])
+      await events.append(['e'])
+      expect(valuesOf(await events.read(late.cursor, 10))).toEqual(['e'])
+    })
+
+    it('keeps only so many events and bytes, the newest ones', async () => {
+      const { store } = open()
+      const few = log(store, { maxEvents: 3 })
+      const start = await few.end()
+      for (let index = 0; index < 8; index++) await few.append([index])
+      const page = await few.read(start, 10)
+      expect(page.isGap).toBe(true)
+      expect(valuesOf(page)).toEqual([5, 6, 7])
+      const small = log(store, { maxBytes: 1000 })
+      for (let index = 0; index < 10; index++) await small.append([`${index} ${'x'.repeat(300)}`])
+      const left = valuesOf(await small.read(undefined, 10))
+      expect(left.map((value) => String(value).slice(0, 1))).toEqual(['7', '8', '9'])
+      await expect(small.append(['x'.repeat(2000)])).rejects.toThrow(RangeError)
+      await expect(few.append([1, 2, 3, 4])).rejects.toThrow(RangeError)
+    })
+
+    it('says that events have expired, and does not count them any more', async () => {
+      const { store, pass } = open()
+      const events = log(store, { ttl: 400, maxEvents: 3 })
+      const start = await events.end()
+      await events.append(['a'])
+      await events.append(['b'])
+      await pass(410)
+      const empty = await events.read(start, 10)
+      expect(empty).toMatchObject({ isGap: true, events: [], hasMore: false })
+      for (const each of ['c', 'd', 'e']) await events.append([each])
+      const page = await events.read(empty.cursor, 10)
+      expect(page.isGap).toBe(false)
+      expect(valuesOf(page)).toEqual(['c', 'd', 'e'])
+    })
+
+    it('takes an unreadable cursor, and one of another or a deleted log, for a gap', async () => {
+      const { store } = open()
+      const name = fresh()
+      const events = log(store, {}, name)
+      await events.append(['a'])
+      const before = await events.end()
+      const other = log(store)
+      await other.append(['b'])
+      for (const cursor of ['', 'x', '../..', before.replace('.2.', '.9.'), await other.end()]) {
+        const page = await events.read(cursor, 10)
+        expect(page.isGap).toBe(true)
+        expect(valuesOf(page)).toEqual(['a'])
+      }
+      await events.delete()
+      await log(store, {}, name).append(['c'])
+      const again = await log(store, {}, name).read(before, 10)
+      expect(again.isGap).toBe(true)
+      expect(valuesOf(again)).toEqual(['c'])
+    })
+
+    it('goes on after a process that ended between a segment and the head', async () => {
+      const { store } = open()
+      const name = fresh()
+      await log(store, {}, name).append(['a'])
+      // A store that loses its connection once the segment is written.
+      const broken = new Proxy(store, {
+        get(of, member) {
+          if (member === 'compareAndSwap') return () => Promise.reject(new Error('The process ended.'))
+          const found: unknown = Reflect.get(of, member, of)
+          return typeof found === 'function' ? (found.bind(of) as unknown) : found
+        },
+      })
+      await expect(log(broken, {}, name).append(['b'])).rejects.toThrow('The process ended.')
+      const page = await log(store, {}, name).read(undefined, 10)
+      expect(valuesOf(page)).toEqual(['a', 'b'])
+      await log(store, {}, name).append(['c'])
+      expect(valuesOf(await log(store, {}, name).read(page.cursor, 10))).toEqual(['c'])
+    })
+
+    it('is what a list would hold, whatever is appended, read and trimmed', async () => {
+      const { store } = open()
+      const step = fc.oneof(
+        fc.record({ act: fc.constant('append'), count: fc.integer({ min: 1, max: 4 }) }),
+        fc.record({ act: fc.constantFrom('read', 'trim'), count: fc.integer({ min: 1, max: 5 }) }),
+      )
+      const property = fc.asyncProperty(fc.array(step, { maxLength: 15 }), async (steps) => {
+        const events = log(store)
+        let written = 0
+        let seen = 0
+        let cursor = await events.end()
+        for (const { act, count } of steps) {
+          if (act === 'append') await events.append(Array.from({ length: count }, () => written++))
+          // What was read is not needed any more.
+          if (act === 'trim') await events.trim(cursor)
+          if (act !== 'read') continue
+          const page = await events.read(cursor, count)
+          const expected = Array.from({ length: Math.min(count, written - seen) }, (_each, at) => seen + at)
+          expect(valuesOf(page)).toEqual(expected)
+          expect(page).toMatchObject({ isGap: false, hasMore: written - seen > count })
+          seen += expected.length
+          cursor = page.cursor
+        }
+      })
+      await fc.assert(property, { numRuns: 25 })
+    })
+  })
+}
