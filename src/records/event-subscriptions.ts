@@ -1,0 +1,298 @@
+/**
+ * Subscriptions to events, and how far each was delivered. Field names are persisted and do not change.
+ *
+ * Invariants: a subscription belongs to one caller. Every event at or before its watermark was settled, that is
+ * acknowledged or given up, so delivery that goes on there after a crash misses nothing, and repeats what was not settled.
+ */
+import { hash } from 'node:crypto'
+import { canonical, isObject, readJson } from '../core/json/json.ts'
+import { hasReachedShare, type Principal } from '../core/principal.ts'
+import type { Store } from '../store/store.ts'
+import { casUpdate } from './cas-update.ts'
+import type { EventLog, LogPage } from './event-log.ts'
+import { callerHash, type StoredPrincipal, toStoredPrincipal } from './principal.ts'
+
+/** What a caller subscribes to. Two subscriptions of a caller with equal members are the same one. */
+export interface SubscriptionKey {
+  /** The server; absent at the address of all servers. */
+  readonly upstream?: string | undefined
+  /** The type of the events. */
+  readonly name: string
+  readonly arguments: Readonly<Record<string, unknown>>
+  /** Where the events are delivered to, such as a URL. */
+  readonly address: string
+}
+
+/** A subscription. Times are milliseconds since 1970. */
+export interface SubscriptionRecord extends SubscriptionKey {
+  /** The same for equal subscriptions of a caller, also after a restart. Not a secret. */
+  readonly id: string
+  readonly principal: StoredPrincipal
+  readonly createdAt: number
+  readonly expiresAt: number
+  /** The position in the log of events up to which all are settled. */
+  readonly watermark: string
+  /** The positions of settled events behind the watermark. */
+  readonly settled: readonly string[]
+  /** Set until the subscriber learned that events were lost. */
+  readonly hasGap?: true
+  /** The process that delivers, and until when. */
+  readonly lease?: { readonly owner: string; readonly until: number }
+  /** What the delivery keeps of the subscription, in its own words and without plain secrets. */
+  readonly delivery: Readonly<Record<string, unknown>>
+}
+
+/** What may change when an existing subscription is requested again. */
+export interface Grant {
+  readonly expiresAt: number
+  readonly delivery: Readonly<Record<string, unknown>>
+  /** Where delivery begins if the subscription is new. */
+  readonly watermark: string
+}
+
+/** How many subscriptions there are in all; one caller may have a quarter of them. */
+const MAX_SUBSCRIPTIONS = 4000
+/** How many events behind the watermark may be delivered at a time. */
+const MAX_WINDOW_EVENTS = 100
+
+const COLLECTION = 'subscription'
+
+/** The id of a subscription: a hash, so that it is the same in every process. */
+export function subscriptionId(principal: Pick<Principal, 'id'>, key: SubscriptionKey): string {
+  const { upstream, name, arguments: given, address } = key
+  const text = canonical([principal.id, upstream ?? null, name, given, address])
+  return `sub_${hash('sha256', text, 'base64url').slice(0, 32)}`
+}
+
+/** The subscriptions of all callers. */
+export class EventSubscriptions {
+  readonly #store: Store
+  readonly #now: () => number
+  readonly #limit: number
+
+  constructor(store: Store, now: () => number = Date.now, limit = MAX_SUBSCRIPTIONS) {
+    this.#store = store
+    this.#now = now
+    this.#limit = limit
+  }
+
+  /**
+   * Adds a subscription, or grants an existing one more or less time; undefined if its caller has too many.
+   * @throws SERVER_UNAVAILABLE
+   */
+  async subscribe(
+    principal: Principal,
+    key: SubscriptionKey,
+    grant: Grant,
+  ): Promise<SubscriptionRecord | undefined> {
+    const id = subscriptionId(principal, key)
+    const stored = storeKey(principal, id)
+    const isKnown = (await this.#store.get(stored)) !== undefined
+    if (!isKnown && !(await this.#hasRoom(principal))) return undefined
+    const { upstream, name, arguments: given, address } = key
+    return this.#change(stored, (before) => ({
+      ...(before ?? {
+        id,
+        ...(upstream !== undefined && { upstream }),
+        name,
+        arguments: given,
+        address,
+        principal: toStoredPrincipal(principal),
+        createdAt: this.#now(),
+        watermark: grant.watermark,
+        settled: [],
+      }),
+      // Rights can have changed since.
+      principal: toStoredPrincipal(principal),
+      expiresAt: grant.expiresAt,
+      delivery: grant.delivery,
+    }))
+  }
+
+  /** A subscription of a caller; undefined if it has none of this id. @throws SERVER_UNAVAILABLE */
+  async find(principal: Pick<Principal, 'id'>, id: string): Promise<SubscriptionRecord | undefined> {
+    return decode(await this.#store.get(storeKey(principal, id)))
+  }
+
+  /** The subscriptions of all callers, for those that deliver. @throws SERVER_UNAVAILABLE */
+  async all(): Promise<readonly SubscriptionRecord[]> {
+    return [...(await this.#store.scan(COLLECTION)).values()].flatMap((text) => decode(text) ?? [])
+  }
+
+  /** Ends a subscription; resolves with whether there was one. @throws SERVER_UNAVAILABLE */
+  unsubscribe(principal: Pick<Principal, 'id'>, id: string): Promise<boolean> {
+    return this.#store.delete(storeKey(principal, id))
+  }
+
+  /**
+   * Makes a process the one that delivers a subscription, until a time; resolves with whether it is. Requested again, it
+   * is prolonged. @throws SERVER_UNAVAILABLE
+   */
+  async lease({ principal, id }: SubscriptionRecord, owner: string, until: number): Promise<boolean> {
+    const record = await this.#change(storeKey(principal, id), (before) => {
+      const isHeld = before?.lease && before.lease.until > this.#now() && before.lease.owner !== owner
+      return !before || isHeld ? undefined : { ...before, lease: { owner, until } }
+    })
+    return record?.lease?.owner === owner
+  }
+
+  /** The outbox of a subscription: those events of a log that it requests. */
+  outbox(
+    { principal, id }: Pick<SubscriptionRecord, 'principal' | 'id'>,
+    log: Pick<EventLog, 'read'>,
+    isRequested: (event: unknown) => boolean,
+  ): Outbox {
+    const key = storeKey(principal, id)
+    return new Outbox({
+      find: async () => decode(await this.#store.get(key)),
+      change: (change) => this.#change(key, (before) => before && change(before)),
+      read: (watermark) => log.read(watermark, MAX_WINDOW_EVENTS),
+      isRequested,
+    })
+  }
+
+  #change(
+    key: string,
+    change: (record: SubscriptionRecord | undefined) => SubscriptionRecord | undefined,
+  ): Promise<SubscriptionRecord | undefined> {
+    return casUpdate<SubscriptionRecord | undefined>(
+      this.#store,
+      key,
+      (text) => {
+        const before = decode(text)
+        const changed = change(before)
+        if (!changed) return { result: before }
+        const ttl = Math.max(1, changed.expiresAt - this.#now())
+        return { result: changed, write: { text: JSON.stringify(changed), ttl } }
+      },
+      () => {
+        throw new Error('The subscription changed too often to be written.')
+      },
+    )
+  }
+
+  async #hasRoom(principal: Principal): Promise<boolean> {
+    const keys = [...(await this.#store.scan(COLLECTION)).keys()]
+    const owners = new Map(keys.map((key) => [key, callerOf(key)]))
+    const caller = { ...principal, id: callerHash(principal.id) }
+    return owners.size < this.#limit && !hasReachedShare(caller, owners, (id) => id, this.#limit)
+  }
+}
+
+interface OutboxParts {
+  find(): Promise<SubscriptionRecord | undefined>
+  change(
+    change: (record: SubscriptionRecord) => SubscriptionRecord | undefined,
+  ): Promise<SubscriptionRecord | undefined>
+  /** The window of events behind a watermark. */
+  read(watermark: string): Promise<LogPage>
+  readonly isRequested: (event: unknown) => boolean
+}
+
+/** Events to deliver. */
+export interface Delivery {
+  /** In the order of the log; each is delivered until it is settled. */
+  readonly events: readonly { readonly value: unknown; readonly position: string }[]
+  /** The position that is safe to go on from, whatever happens to these events. */
+  readonly watermark: string
+  /** Whether events were lost before these: said until `acknowledgeGap`. */
+  readonly isGap: boolean
+}
+
+/** What is left to deliver to one subscription. */
+export class Outbox {
+  readonly #parts: OutboxParts
+
+  constructor(parts: OutboxParts) {
+    this.#parts = parts
+  }
+
+  /** The events that are not settled; undefined if the subscription has ended. @throws SERVER_UNAVAILABLE */
+  async pending(): Promise<Delivery | undefined> {
+    const moved = await this.#settle([])
+    if (!moved) return undefined
+    const { record, page } = moved
+    const settled = new Set(record.settled)
+    const events = page.events.flatMap(({ value, cursor }) =>
+      settled.has(cursor) || !this.#parts.isRequested(value) ? [] : [{ value, position: cursor }],
+    )
+    return { events, watermark: record.watermark, isGap: record.hasGap === true }
+  }
+
+  /**
+   * Records that events were acknowledged or given up; resolves with the watermark, or undefined if the subscription has
+   * ended. @throws SERVER_UNAVAILABLE
+   */
+  async settle(positions: readonly string[]): Promise<string | undefined> {
+    return (await this.#settle(positions))?.record.watermark
+  }
+
+  /** Records that the subscriber learned of a gap. @throws SERVER_UNAVAILABLE */
+  async acknowledgeGap(): Promise<void> {
+    await this.#parts.change(({ hasGap, ...record }) => (hasGap ? record : undefined))
+  }
+
+  /** Settles events, and moves the watermark as far as everything before it is settled or was not requested. */
+  async #settle(
+    positions: readonly string[],
+  ): Promise<{ readonly record: SubscriptionRecord; readonly page: LogPage } | undefined> {
+    for (;;) {
+      const found = await this.#parts.find()
+      if (!found) return undefined
+      const page = await this.#parts.read(found.watermark)
+      let isCurrent = false
+      const record = await this.#parts.change((before) => {
+        // Another process may have moved the watermark, which makes this page the wrong one.
+        isCurrent = before.watermark === found.watermark
+        return isCurrent ? this.#settled(before, page, positions) : undefined
+      })
+      if (!record) return undefined
+      // A window in which nothing is left is over: the events behind it come next.
+      const isOver = record.watermark === page.cursor && page.hasMore
+      if (isCurrent && !isOver) return { record, page }
+    }
+  }
+
+  /** The record after events of a page were settled; undefined if nothing changes. */
+  #settled(
+    before: SubscriptionRecord,
+    { events, start, cursor, isGap }: LogPage,
+    positions: readonly string[],
+  ): SubscriptionRecord | undefined {
+    const isSettled = new Set([...before.settled, ...positions])
+    const left = events.findIndex(({ value, cursor: position }) => {
+      return this.#parts.isRequested(value) && !isSettled.has(position)
+    })
+    const watermark = left === -1 ? cursor : (events[left - 1]?.cursor ?? start)
+    const behind = left === -1 ? [] : events.slice(left).map((each) => each.cursor)
+    const settled = behind.filter((position) => isSettled.has(position))
+    const isSame = watermark === before.watermark && settled.length === before.settled.length && !isGap
+    return isSame ? undefined : { ...before, watermark, settled, ...(isGap && { hasGap: true }) }
+  }
+}
+
+function storeKey(principal: Pick<Principal, 'id'>, id: string): string {
+  return `${COLLECTION}/${callerHash(principal.id)}:${id}`
+}
+
+function callerOf(key: string): string {
+  return key.slice(COLLECTION.length + 1).split(':', 1)[0] ?? ''
+}
+
+/** A record of text; undefined if there is none, or if another program wrote it. */
+function decode(text: string | undefined): SubscriptionRecord | undefined {
+  const value = text === undefined ? undefined : readJson(text)
+  return isRecord(value) ? value : undefined
+}
+
+function isRecord(value: unknown): value is SubscriptionRecord & Record<string, unknown> {
+  if (!isObject(value)) return false
+  const { id, name, address, watermark, principal, settled, expiresAt, arguments: given, delivery } = value
+  const isText = [id, name, address, watermark].every((each) => typeof each === 'string')
+  return (
+    isText &&
+    typeof expiresAt === 'number' &&
+    [principal, given, delivery].every(isObject) &&
+    Array.isArray(settled)
+  )
+}
