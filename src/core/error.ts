@@ -108,6 +108,8 @@ export interface Extra {
   readonly isUserActionable?: true
   /** The caller of a tool gets it as a tool result, although this code is usually a protocol error. */
   readonly isResult?: true
+  /** The JSON-RPC error code that a protocol extension defines for it, in place of the one of its code. */
+  readonly rpc?: number
   /** The JSON-RPC error object of the upstream server, unmodified. */
   readonly relayed?: Payload
   /** The caller has the missing scopes; only the current session excludes them. */
@@ -149,7 +151,7 @@ export class GatewayError extends Error {
   /** The JSON-RPC error code; the upstream server's code if its error is relayed. */
   get rpc(): number {
     const relayed = this.extra.relayed?.fields.code
-    return typeof relayed === 'number' ? relayed : table[this.code].rpc
+    return typeof relayed === 'number' ? relayed : (this.extra.rpc ?? table[this.code].rpc)
   }
 
   get httpStatus(): number {

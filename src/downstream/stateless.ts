@@ -12,6 +12,7 @@ import {
   type JsonRpcRequest,
 } from '../protocol/jsonrpc.ts'
 import { lift, readInputResponses } from '../protocol/lift.ts'
+import { isListening } from '../protocol/methods.ts'
 import { modernError, modernResult, readClient } from '../protocol/modern.ts'
 import { lowerNote } from '../protocol/projection.ts'
 import { latestModern } from '../protocol/revisions.ts'
@@ -44,12 +45,12 @@ export async function serveStateless(
   const { handle, seal, upstream, principal, headers, session, controller } = options
   const { signal } = controller
   const client = { ...readClient(request, headers), ...(session !== undefined && { session }) }
-  const isListening = request.method === 'subscriptions/listen'
+  const isLasting = isListening(request.method)
   const id = Payload.text(request.id)
   const pace = new ProgressThrottle((each) => {
     const note = lowerNote(each, latestModern)
     if (!note) return
-    const params = isListening
+    const params = isLasting
       ? (note.params ?? Payload.of({})).withMeta({ [metaKeys.subscription]: id })
       : note.params
     reply.emit(encodeNotification(note.method, params), note.mustArrive)
@@ -75,12 +76,12 @@ export async function serveStateless(
   try {
     const outcome = await handle(call)
     pace.end()
-    reply.end(encodeResult(request.id, resultOf(call, outcome, isListening ? id : undefined, seal)))
+    reply.end(encodeResult(request.id, resultOf(call, outcome, isLasting ? id : undefined, seal)))
   } catch (error) {
     if (isCancelled(signal)) reply.end()
     else {
       // The subscription only sees the abort, not the reason.
-      const failure = asGatewayError(isListening && signal.aborted ? signal.reason : error)
+      const failure = asGatewayError(isLasting && signal.aborted ? signal.reason : error)
       reply.refuse?.(failure)
       const object = modernError(failure, requestId)
       reply.end(encodeErrorObject(request.id, object), object.fields.code)

@@ -2,7 +2,7 @@
 import { GatewayError } from '../core/error.ts'
 import { limitScope } from '../core/principal.ts'
 import { Registry } from '../core/registry.ts'
-import { isPage, isVendorRequest } from '../protocol/methods.ts'
+import { isListening, isPage, isVendorRequest } from '../protocol/methods.ts'
 import type { Feature } from './feature.ts'
 
 interface Settings {
@@ -41,7 +41,8 @@ export const concurrency: Feature<Settings> = {
     return {
       middleware: ({ upstream, method }) => {
         // Programs read many pages of the gateway at once, which is no work for servers.
-        if (isPage(method) || (!counted.has(method) && !isVendorRequest(method))) return undefined
+        if (isPage(method) || isListening(method)) return undefined
+        if (!counted.has(method) && !isVendorRequest(method)) return undefined
         const own = upstream === undefined ? undefined : settings(upstream).concurrency
         const { together, alone } = limitScope(
           settings().concurrency,

@@ -24,6 +24,7 @@ import { featureSettings, type UpstreamSettings } from '../core/settings.ts'
 import type { UndoRule } from '../core/undo/rules.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import type { Challenge } from '../protocol/gateway-proof.ts'
+import type { SubscriptionFilter } from '../protocol/subscription-filter.ts'
 import type { Approval } from '../records/approvals.ts'
 import type { Membership } from '../records/members.ts'
 import type { Store } from '../store/store.ts'
@@ -74,6 +75,8 @@ export interface FeatureInstance {
   toolFacts?(entry: Descriptor, all: readonly Descriptor[]): ToolFacts
   /** The error object that the caller gets for a failed result or a thrown error. */
   explained?(failure: Payload | GatewayError, call: Call): Readonly<Record<string, unknown>>
+  /** A value with what the feature masks in responses of a target replaced. */
+  masked?(value: unknown, target: Target): unknown
   /** The remaining quota of a caller under the feature's limits: of a tool, a server, or all. Consumes nothing. */
   remainingQuota?(target: Target, principal: Principal): Promise<RemainingQuota | undefined>
   /**
@@ -213,6 +216,8 @@ interface Invoker {
   relay: Handler
   /** Whether the caller is permitted to make a call of a tool; the call is not made. */
   isPermitted(call: Call): Promise<boolean>
+  /** A subscription of the gateway itself, for `relay`. */
+  listening(order: ListenOrder): Call
   /** A call of an operation whose process ended, to be made again. */
   repeated(order: RepeatedCall): Call
   /** A result as its client will receive it: lowered to the client's revision. */
@@ -274,6 +279,8 @@ interface FeatureDirectory {
   callerValues(upstream: string): readonly CallerValue[]
   /** The error object that the caller gets for a failure; undefined where the errors feature is off. */
   explained(failure: Payload | GatewayError, call: Call): Readonly<Record<string, unknown>> | undefined
+  /** A value without what is masked in responses of a target. */
+  masked(value: unknown, target: Target): unknown
   /** The calls that a caller has left: of a tool, else of a server, else of all; undefined without a limit. */
   remainingQuota(principal: Principal, upstream?: string, tool?: string): Promise<RemainingQuota | undefined>
 }
@@ -312,6 +319,15 @@ export interface InternalCall {
   readonly undoes?: string | undefined
   /** The call that it belongs to: it takes the same route to the server, and ends with it. */
   readonly during?: Call
+}
+
+/** A subscription to notifications of a server that the gateway makes itself. */
+export interface ListenOrder {
+  readonly upstream: string
+  readonly filter: SubscriptionFilter
+  /** Ends it. */
+  readonly controller: AbortController
+  readonly emit: Call['emit']
 }
 
 /** A call to be made again, from its record. */

@@ -9,6 +9,7 @@ import { dashdash } from './dashdash.ts'
 import { contract } from './contract/contract.ts'
 import { errors } from './errors/errors.ts'
 import { discovery } from './discovery/discovery.ts'
+import { events } from './events/events.ts'
 import { injectArguments } from './inject-arguments.ts'
 import { intent } from './intent/intent.ts'
 import { gatewayProof } from './gateway-proof.ts'
@@ -80,6 +81,7 @@ const effect: Stage = [
   transactions, // a step that is not allowed is refused before an approval is asked for
   cost, // a replay costs nothing, and no approval is asked for what the budget does not cover
   confirm, // the last gate before the outside world
+  events, // what was refused or replayed did not happen
 ]
 
 /** Works on what goes to the server and on what comes back, closest to the server last. */

@@ -6,6 +6,7 @@ import { GatewayError } from '../core/error.ts'
 import { Registry } from '../core/registry.ts'
 import { type Settings as GatewaySettings, type UpstreamSettings, settingOf } from '../core/settings.ts'
 import { durationSchema } from '../core/time/units.ts'
+import { isListening } from '../protocol/methods.ts'
 import { type Feature, settingsFor } from './feature.ts'
 
 /** In milliseconds. */
@@ -48,7 +49,7 @@ export const limits: Feature<Settings> = {
         timeout: silenceOf(settings(upstream).timeout, server(upstream)?.tools, name),
       }),
       middleware: ({ upstream, method, name }) => {
-        if (method === 'subscriptions/listen' || method.startsWith('notifications/')) return undefined
+        if (isListening(method) || method.startsWith('notifications/')) return undefined
         const tools = method === 'tools/call' && upstream !== undefined ? server(upstream)?.tools : undefined
         const { silence, total } = boundsOf(settings(upstream), tools, name)
         return (next) => async (call) => {

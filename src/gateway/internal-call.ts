@@ -1,13 +1,25 @@
 /** Calls that the gateway makes itself, with the permissions of a caller. */
 import type { Call } from '../core/call.ts'
 import { Payload } from '../core/payload.ts'
-import type { InternalCall, RepeatedCall } from '../features/feature.ts'
+import type { InternalCall, ListenOrder, RepeatedCall } from '../features/feature.ts'
 import { NS } from '../protocol/meta-keys.ts'
 import { ownCall } from '../protocol/lift.ts'
 
 /** Creates an operation whose process ended. Its client is not there any more. */
 export function repeatedCall(order: RepeatedCall): Call {
   return ownCall({ method: order.target.method, ...order })
+}
+
+/** A subscription of the gateway itself to notifications of a server. */
+export function listenCall({ upstream, filter, controller, emit }: ListenOrder): Call {
+  const method = 'subscriptions/listen'
+  const call = ownCall({
+    method,
+    params: Payload.of({ notifications: filter }),
+    target: { upstream, method },
+  })
+  const abort = (reason: unknown): void => controller.abort(reason)
+  return { ...call, client: { ...call.client, nonInteractive: true }, signal: controller.signal, abort, emit }
 }
 
 /** A call of a tool call of the gateway itself. */

@@ -62,7 +62,7 @@ import {
   middlewaresOf,
   reservedOf,
 } from './features.ts'
-import { internalCall, repeatedCall } from './internal-call.ts'
+import { internalCall, listenCall, repeatedCall } from './internal-call.ts'
 import { wayTo } from './observers.ts'
 
 /** The parts that outlive one version of the settings. */
@@ -229,6 +229,7 @@ export class Runtime implements HttpRuntime {
         relay: (call) => this.catalog.servers(call),
         isPermitted: (call) => this.isPermitted(call),
         asSent,
+        listening: listenCall,
         repeated: repeatedCall,
         asToolResult,
         errorAsSent: (error, { requestId }) => modernError(error, requestId),
@@ -270,6 +271,13 @@ export class Runtime implements HttpRuntime {
         this.active
           .find(({ name, isOn }) => name === errors.name && isOn(call.target.upstream))
           ?.instance.explained?.(failure, call),
+      masked: (value, target) =>
+        this.active
+          .filter(({ isOn }) => isOn(target.upstream))
+          .reduce(
+            (before, { instance }) => (instance.masked ? instance.masked(before, target) : before),
+            value,
+          ),
       remainingQuota: (principal, upstream, name) =>
         remainingQuotaOf(this.active, { principal, upstream, name, quota }),
     }

@@ -5,6 +5,7 @@
 import type { Call, Handler, Middleware, Target } from '../core/call.ts'
 import { asGatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
+import { isListening } from '../protocol/methods.ts'
 import { type Audit, isAudited } from './audit/audit.ts'
 import {
   type Ending,
@@ -145,7 +146,7 @@ function record(observers: Observers, call: Call, ending: Ending): void {
 
 /** A subscription lasts as long as the client listens, so its duration is not observed. */
 function isLasting({ method }: Pick<Call, 'method'>): boolean {
-  return method === 'subscriptions/listen'
+  return isListening(method)
 }
 
 function reachedBy({ logFields }: Call): Reached | undefined {

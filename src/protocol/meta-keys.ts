@@ -25,6 +25,9 @@ export const metaKeys = {
 /** The tasks extension of 2026-07-28. */
 export const tasksExtension = 'io.modelcontextprotocol/tasks'
 
+/** The events extension of 2026-07-28 (SEP-3415). */
+export const eventsExtension = 'io.modelcontextprotocol/events'
+
 /** The prefix of every key, method and extension the gateway defines. */
 export const NS = 'dev.gatehouse'
 

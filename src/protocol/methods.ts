@@ -61,9 +61,25 @@ export function isVendorRequest(name: string): boolean {
   return !name.startsWith('notifications/') && !Object.hasOwn(methods, name)
 }
 
-/** Whether it is a method of an official protocol extension that the gateway may answer itself (SEP-2640). */
+/** Whether it is a method of an official protocol extension that the gateway may answer itself (SEP-2640, SEP-3415). */
 export function isExtensionMethod(name: string): boolean {
-  return name === 'skills/list' || name === 'skills/get'
+  return extensionMethods.has(name)
+}
+
+const extensionMethods: ReadonlySet<string> = new Set([
+  'skills/list',
+  'skills/get',
+  'events/list',
+  'events/poll',
+  'events/stream',
+])
+
+/**
+ * Whether a request lasts as long as its client listens: its notifications carry its id, and neither deadlines nor limits
+ * of concurrent calls apply to it (2026-07-28 basic/utilities/subscriptions, SEP-3415).
+ */
+export function isListening(name: string): boolean {
+  return name === 'subscriptions/listen' || name === 'events/stream'
 }
 
 /** Messages that never leave the connection they arrived on. */

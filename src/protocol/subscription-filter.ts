@@ -41,7 +41,8 @@ export function filterFor(
   }
 }
 
-const UPDATED = 'notifications/resources/updated'
+/** The notification of an updated resource. */
+export const UPDATED = 'notifications/resources/updated'
 
 /** The notification of each kind of change, and the filter member that requests it. */
 const changes: Readonly<Record<string, keyof SubscriptionFilter>> = {

@@ -57,13 +57,6 @@ const MAX_WINDOW_EVENTS = 100
 
 const COLLECTION = 'subscription'
 
-/** The id of a subscription: a hash, so that it is the same in every process. */
-export function subscriptionId(principal: Pick<Principal, 'id'>, key: SubscriptionKey): string {
-  const { upstream, name, arguments: given, address } = key
-  const text = canonical([principal.id, upstream ?? null, name, given, address])
-  return `sub_${hash('sha256', text, 'base64url').slice(0, 32)}`
-}
-
 /** The subscriptions of all callers. */
 export class EventSubscriptions {
   readonly #store: Store
@@ -76,6 +69,13 @@ export class EventSubscriptions {
     this.#limit = limit
   }
 
+  /** The id of a subscription: a hash of its members, so that it is the same in every process. */
+  idOf(principal: Pick<Principal, 'id'>, key: SubscriptionKey): string {
+    const { upstream, name, arguments: given, address } = key
+    const text = canonical([principal.id, upstream ?? null, name, given, address])
+    return `sub_${hash('sha256', text, 'base64url').slice(0, 32)}`
+  }
+
   /**
    * Adds a subscription, or grants an existing one more or less time; undefined if its caller has too many.
    * @throws SERVER_UNAVAILABLE
@@ -85,7 +85,7 @@ export class EventSubscriptions {
     key: SubscriptionKey,
     grant: Grant,
   ): Promise<SubscriptionRecord | undefined> {
-    const id = subscriptionId(principal, key)
+    const id = this.idOf(principal, key)
     const stored = storeKey(principal, id)
     const isKnown = (await this.#store.get(stored)) !== undefined
     if (!isKnown && !(await this.#hasRoom(principal))) return undefined

@@ -3,7 +3,7 @@ import { compose, type Middleware, type Target } from '../../src/core/call.ts'
 import { GatewayError } from '../../src/core/error.ts'
 import type { FeatureInstance, Services } from '../../src/features/feature.ts'
 import { createSeal } from '../../src/core/seal.ts'
-import { internalCall, repeatedCall } from '../../src/gateway/internal-call.ts'
+import { internalCall, listenCall, repeatedCall } from '../../src/gateway/internal-call.ts'
 import { modernError } from '../../src/protocol/modern.ts'
 import { asSent, asToolResult } from '../../src/protocol/projection.ts'
 import { createMembership } from '../../src/records/members.ts'
@@ -69,6 +69,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     sign: async (claims) => `signed ${JSON.stringify(claims)}`,
     asSent,
     asToolResult,
+    listening: listenCall,
     repeated: repeatedCall,
     errorAsSent: (error, { requestId }) => modernError(error, requestId),
     observeRest: () => undefined,
@@ -93,6 +94,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     auth: { session: { maxTtl: 8 * 3_600_000, idle: 1_800_000 } },
     entry: () => undefined,
     explained: () => undefined,
+    masked: (value) => value,
     undoRule: () => undefined,
     undoRuleAmong: () => undefined,
     tools: async () => [],

@@ -135,6 +135,23 @@ export function excerpt(text: string, maxLength = 200): string {
   return `${safe.slice(0, maxLength).replace(/\S+$/, '')}…`
 }
 
+/** The maximum nesting of a value that is cleaned; deeper values are replaced. */
+const MAX_CLEANED_DEPTH = 64
+
+/** A value with every text in it cleaned by `text`, and with the texts under secret keys replaced. */
+export function cleanedValue(value: unknown, text: (given: string) => string, depth = 0): unknown {
+  if (typeof value === 'string') return text(value)
+  if (typeof value !== 'object' || value === null) return value
+  if (depth > MAX_CLEANED_DEPTH) return MASK
+  if (Array.isArray(value)) return value.map((item) => cleanedValue(item, text, depth + 1))
+  if (!isObject(value)) return value
+  const members = Object.entries(value).map(([key, member]) => {
+    const isSecret = isSecretKey(key) && typeof member === 'string'
+    return [text(key), isSecret ? MASK : cleanedValue(member, text, depth + 1)] as const
+  })
+  return Object.fromEntries(members)
+}
+
 const redacted = (): string => '[redacted]'
 const connection = (): string => '[connection]'
 

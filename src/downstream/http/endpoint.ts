@@ -23,7 +23,7 @@ import {
 } from '../../protocol/jsonrpc.ts'
 import { checkMirror, type HeaderMirror } from '../../protocol/headers.ts'
 import { lift } from '../../protocol/lift.ts'
-import { isForServers } from '../../protocol/methods.ts'
+import { isForServers, isListening } from '../../protocol/methods.ts'
 import { modernStatus } from '../../protocol/modern.ts'
 import { latestModern } from '../../protocol/revisions.ts'
 import { gatewayMetadataOf } from '../../protocol/meta-keys.ts'
@@ -48,7 +48,7 @@ interface Options {
 /** A request before authentication. */
 type UnauthenticatedRequest = RequestContext & Pick<HttpContext, 'edge'>
 
-/** The maximum number of `subscriptions/listen` streams. */
+/** The maximum number of streams of `subscriptions/listen` and `events/stream`. */
 const MAX_LISTEN_STREAMS = 10_000
 
 /** The media types of the response to a posted message. */
@@ -178,8 +178,7 @@ export class HttpFront {
         controller.abort(new GatewayError('CANCELLED', 'The client closed the request.'))
     })
     const canStream = checkAccepts(incoming)
-    const isListening = request.method === 'subscriptions/listen'
-    const leave = isListening ? this.#listen(controller, principal) : undefined
+    const leave = isListening(request.method) ? this.#listen(controller, principal) : undefined
     const onSlow = (): void =>
       controller.abort(new GatewayError('SLOW_CLIENT', 'The client reads the response too slowly.'))
     const trace = headerTrace(incoming.headers)

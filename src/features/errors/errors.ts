@@ -18,6 +18,7 @@ import type { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { Redactor, secretsOf } from '../../core/text/redact.ts'
 import { CONFIRMATION_KEY, ERROR_KEY, isAskedFor, withoutFlag } from '../../protocol/meta-keys.ts'
+import { isListening } from '../../protocol/methods.ts'
 import type { Feature, Services } from '../feature.ts'
 import {
   renderError,
@@ -87,7 +88,7 @@ export const errors: Feature<Settings> = {
           : objectOf(failure, call, known)
       },
       middleware: ({ upstream, method }) => {
-        if (method === 'subscriptions/listen' || method.startsWith('notifications/')) return undefined
+        if (isListening(method) || method.startsWith('notifications/')) return undefined
         const known = contextOf(upstream)
         if (method !== 'tools/call') {
           return (next) => (call) =>

@@ -80,6 +80,11 @@ export const mask: Feature<Settings> = {
     },
   },
   create: (settings) => ({
+    masked: (value, target) => {
+      const rules =
+        target.upstream === undefined ? undefined : rulesFor(settings(target.upstream).rules, target)
+      return rules ? maskValue(value, createMasker(rules)) : value
+    },
     middleware: (target) => {
       const { upstream, method, isBuiltin } = target
       if (upstream === undefined || isBuiltin || method.startsWith('notifications/')) return undefined

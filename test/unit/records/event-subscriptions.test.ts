@@ -59,6 +59,7 @@ describe('subscriptions to events', () => {
     const { id } = (await subscribed()).record
     const shuffled = { ...key, arguments: { tag: ['x'], list: 'a' } }
     const restarted = new EventSubscriptions(store, () => now)
+    expect(restarted.idOf(ada, shuffled)).toBe(id)
     expect((await restarted.subscribe(ada, shuffled, await grant()))?.id).toBe(id)
     expect(await restarted.all()).toHaveLength(1)
     const others = [

@@ -1,0 +1,209 @@
+/**
+ * What `events/poll` and `events/stream` request: a type of events, arguments that narrow it, and a position. Cursors are
+ * sealed for their caller, type and arguments; any other one is answered like one whose events are gone (SEP-3415).
+ */
+import type { Call } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { canonical, isObject } from '../../core/json/json.ts'
+import type { Seal, SealUse } from '../../core/seal.ts'
+import type { LogPage } from '../../records/event-log.ts'
+import { callerHash } from '../../records/principal.ts'
+import type { Services } from '../feature.ts'
+import { type EventType, eventTypes, isRequested, mayReceive, RESOURCE_UPDATED } from './event-types.ts'
+import { asEvent, type LoggedEvent, type ServerEvents } from './server-events.ts'
+
+/** What requests are answered from. */
+export interface Parts {
+  readonly deps: Pick<Services, 'log' | 'servers' | 'invoker' | 'identity'>
+  /** The servers whose events are on, among all. */
+  upstreams(): readonly string[]
+  /** Whose successes a caller receives. */
+  writes(upstream: string): 'own' | 'all' | 'off'
+  events(upstream: string): ServerEvents
+}
+
+/** A type with the name that it has at the address of the call. */
+export interface NamedType {
+  readonly name: string
+  readonly type: EventType
+}
+
+/** A request for events. */
+export interface EventRequest extends NamedType {
+  readonly arguments: Readonly<Record<string, unknown>>
+  /** The position in the log; `now` without a cursor, `unknown` for a cursor that cannot be read. */
+  readonly from: { readonly position: string } | 'now' | 'unknown'
+  /** Older events are left out, in milliseconds since 1970. */
+  readonly notBefore: number
+}
+
+/** The code that SEP-3415 defines for an unknown type or subscription. */
+const NOT_FOUND = -32023
+
+/** The types of events at the address of a call, sorted by name. @throws if no server can be asked */
+export async function typesFor(
+  call: Call,
+  { deps, upstreams, writes }: Parts,
+): Promise<readonly NamedType[]> {
+  const { upstream } = call.target
+  const names = upstream === undefined ? upstreams() : [upstream]
+  const found = await Promise.allSettled(
+    names.map((each) => eventTypes(each, call, deps, writes(each) !== 'off')),
+  )
+  const [failure] = found.filter((each) => each.status === 'rejected')
+  if (failure && found.every(({ status }) => status === 'rejected')) throw failure.reason
+  const all = found.flatMap((each) => (each.status === 'fulfilled' ? each.value : []))
+  // The URIs of servers have other forms at the address of all servers.
+  const types = upstream === undefined ? all.filter(({ name }) => name !== RESOURCE_UPDATED) : all
+  const named = types.map((type): NamedType => {
+    const { servers } = deps
+    const name = upstream === undefined ? servers.exposedName(type.upstream, type.name, true) : type.name
+    return { name, type }
+  })
+  return named.toSorted((one, other) => one.name.localeCompare(other.name))
+}
+
+/** Reads a request. @throws INVALID_INPUT, RESOURCE_NOT_FOUND, and what listing throws */
+export async function readRequest(call: Call, parts: Parts): Promise<EventRequest> {
+  const { name, arguments: given = {}, cursor = null, maxAgeMs = null } = call.params.fields
+  if (typeof name !== 'string') throw invalid('name', 'must be a string')
+  if (!isObject(given)) throw invalid('arguments', 'must be an object')
+  if (cursor !== null && typeof cursor !== 'string') throw invalid('cursor', 'must be a string or null')
+  if (maxAgeMs !== null && !isCount(maxAgeMs)) throw invalid('maxAgeMs', 'must be a number of milliseconds')
+  const found = (await typesFor(call, parts)).find((each) => each.name === name)
+  if (!found) throw unknownType()
+  checkArguments(found, given)
+  // Like an unknown type, so that nobody learns which resources there are.
+  if (!(await mayReceive(found.type, { data: given }, call, parts.deps))) throw unknownType()
+  const request = { ...found, arguments: given }
+  if (cursor === null) return { ...request, from: 'now', notBefore: 0 }
+  const position = openCursor(cursor, call, request, parts.deps.identity.seal)
+  const from = position === undefined ? 'unknown' : { position }
+  return { ...request, from, notBefore: maxAgeMs === null ? 0 : Date.now() - Number(maxAgeMs) }
+}
+
+/** A member that counts something: a whole number from 0; undefined if the member is absent. @throws INVALID_INPUT */
+export function readCount(call: Call, field: string): number | undefined {
+  const value = call.params.fields[field] ?? undefined
+  if (value === undefined) return undefined
+  if (!isCount(value)) throw invalid(field, 'must be a whole number from 0')
+  return Number(value)
+}
+
+/** A position as a cursor for the client. */
+export function sealCursor(
+  position: string,
+  call: Call,
+  request: Pick<EventRequest, 'type' | 'arguments'>,
+  seal: Seal,
+): string {
+  return seal.close(position, cursorUse(call, request), 0)
+}
+
+/** Events of a request, in order. */
+export interface Batch {
+  readonly events: readonly { readonly event: LoggedEvent; readonly position: string }[]
+  /** Where it begins, and the position after everything that was looked at. */
+  readonly start: string
+  readonly position: string
+  /** Whether events that were requested are gone, or too old. */
+  readonly isTruncated: boolean
+  readonly hasMore: boolean
+}
+
+/** How many events are looked at for one batch, and read at once. */
+const MAX_SCANNED_EVENTS = 2000
+const PAGE_EVENTS = 200
+
+/** At most `limit` events after a position; from the oldest on without one. @throws SERVER_UNAVAILABLE */
+export async function nextBatch(
+  request: EventRequest,
+  call: Call,
+  { position, limit }: { readonly position: string | undefined; readonly limit: number },
+  parts: Parts,
+): Promise<Batch> {
+  const { log } = parts.events(request.type.upstream)
+  const events: { readonly event: LoggedEvent; readonly position: string }[] = []
+  let isTruncated = false
+  let start: string | undefined
+  let at = position
+  for (let scanned = 0; ;) {
+    const page: LogPage = await log.read(at, PAGE_EVENTS)
+    start ??= page.start
+    isTruncated ||= page.isGap
+    for (const { value, cursor } of page.events) {
+      if (events.length >= limit) return { events, start, position: at ?? start, isTruncated, hasMore: true }
+      at = cursor
+      const event = asEvent(value)
+      if (!event || !(await isFor(event, request, call, parts))) continue
+      if (event.at < request.notBefore) isTruncated = true
+      else events.push({ event, position: cursor })
+    }
+    at = page.cursor
+    scanned += page.events.length
+    if (!page.hasMore || scanned >= MAX_SCANNED_EVENTS)
+      return { events, start, position: at, isTruncated, hasMore: page.hasMore }
+  }
+}
+
+/** Whether an event is of the requested ones, and its caller may receive it now. */
+async function isFor(event: LoggedEvent, request: EventRequest, call: Call, parts: Parts): Promise<boolean> {
+  const { type, arguments: wanted } = request
+  if (event.name !== type.name || !isRequested(type, wanted, event)) return false
+  const isOwn = event.by === undefined || event.by === callerHash(call.principal.id)
+  if (!isOwn && parts.writes(type.upstream) !== 'all') return false
+  return mayReceive(type, event, call, parts.deps)
+}
+
+function openCursor(
+  cursor: string,
+  call: Call,
+  request: Pick<EventRequest, 'type' | 'arguments'>,
+  seal: Seal,
+): string | undefined {
+  const opened = seal.open(cursor, cursorUse(call, request))
+  return opened.kind === 'valid' && typeof opened.value === 'string' ? opened.value : undefined
+}
+
+function cursorUse(
+  { principal }: Call,
+  { type, arguments: given }: Pick<EventRequest, 'type' | 'arguments'>,
+): SealUse {
+  return { purpose: 'event-cursor', binding: canonical([principal.id, type.upstream, type.name, given]) }
+}
+
+function checkArguments({ name, type }: NamedType, given: Readonly<Record<string, unknown>>): void {
+  const { properties } = type.inputSchema
+  const known = isObject(properties) ? Object.keys(properties) : []
+  const unknown = Object.keys(given).find((field) => !known.includes(field))
+  if (unknown !== undefined) {
+    const names = known.length > 0 ? `These are known: ${known.join(', ')}.` : 'It has none.'
+    throw invalid(
+      `arguments.${unknown.slice(0, 64)}`,
+      `is not an argument of ${name}. ${names.slice(0, 1000)}`,
+    )
+  }
+  if (type.name === RESOURCE_UPDATED && typeof given.uri !== 'string')
+    throw invalid('arguments.uri', 'must be the URI of a resource')
+}
+
+function isCount(value: unknown): boolean {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
+}
+
+function invalid(field: string, why: string): GatewayError {
+  const end = why.endsWith('.') ? '' : '.'
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${why}${end}`, {
+    field,
+    reason: 'invalid',
+  })
+}
+
+function unknownType(): GatewayError {
+  return new GatewayError('RESOURCE_NOT_FOUND', 'There are no events of this name.', {
+    rpc: NOT_FOUND,
+    field: 'name',
+    data: { kind: 'event' },
+    suggestion: 'List the events to see the available ones.',
+  })
+}
