@@ -31,6 +31,12 @@ export interface EventType {
 /** The name of the updates of a resource. */
 export const RESOURCE_UPDATED = 'resource_updated'
 
+/**
+ * The name under which the log says that listening to a server began: what the server notified before may be missing. It
+ * is no type of events.
+ */
+export const LISTENING_BEGAN = 'listening_began'
+
 /** The types for changed lists, and the filter member with which a server notifies them. */
 export const listTypes: Readonly<Record<string, keyof SubscriptionFilter>> = {
   tools_changed: 'toolsListChanged',
@@ -50,7 +56,8 @@ export async function eventTypes(
   deps: Deps,
   hasWrites: boolean,
 ): Promise<readonly EventType[]> {
-  const changes = [...Object.keys(listTypes).map((name) => listType(upstream, name)), resourceType(upstream)]
+  const lists = Object.keys(listTypes).map((name) => listType(upstream, name))
+  const changes = isPersonal(upstream, deps) ? [] : [...lists, resourceType(upstream)]
   if (!hasWrites) return changes
   const writing = (await deps.servers.tools(upstream)).filter(
     ({ classification, isUnlisted }) => classification.op !== 'read' && !isUnlisted,
@@ -59,6 +66,13 @@ export async function eventTypes(
     writing.map(({ name }) => mayCall(call, { upstream, tool: name }, {}, deps)),
   )
   return [...changes, ...writing.filter((_tool, index) => isPermitted[index]).map(toolType)]
+}
+
+/** Whether each user has credentials of a server: the gateway itself has none to listen with. */
+function isPersonal(upstream: string, { servers }: Deps): boolean {
+  const reach = servers.settings(upstream)?.reach
+  const grant = reach?.kind === 'url' ? reach.oauth?.grant : undefined
+  return grant === 'authorization_code' || grant === 'token_exchange'
 }
 
 /** Whether a caller may receive an event of a type now. */
@@ -88,6 +102,13 @@ export function isRequested({ tool, name }: EventType, wanted: Fields, { data }:
     const actual = Object.hasOwn(fields, field) ? fields[field] : undefined
     return [value].flat().some((each) => isMatch(each, actual))
   })
+}
+
+/** Whether events of a type may be missing before an entry of the log. */
+export function isGapOf({ name }: EventType, wanted: Fields, entry: LoggedEvent): boolean {
+  if (entry.name !== LISTENING_BEGAN) return false
+  const { uri } = entry.data
+  return uri === undefined ? Object.hasOwn(listTypes, name) : name === RESOURCE_UPDATED && uri === wanted.uri
 }
 
 function isMatch(wanted: unknown, actual: unknown): boolean {

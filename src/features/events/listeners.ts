@@ -2,6 +2,8 @@
  * Listens to the notifications that servers send: to changes of lists with one subscription per server, and to each
  * resource with another one. A subscription is open as long as somebody asks for its events. Of the gateways that share a
  * store, the one with the lease listens, so that an event is logged once.
+ *
+ * Invariant: a log says where listening began, because what a server notified before is not in it.
  */
 import { hash } from 'node:crypto'
 import type { Notification } from '../../core/call.ts'
@@ -16,7 +18,7 @@ import {
   UPDATED,
 } from '../../protocol/subscription-filter.ts'
 import type { Services } from '../feature.ts'
-import { type EventType, listTypes, RESOURCE_UPDATED } from './event-types.ts'
+import { type EventType, LISTENING_BEGAN, listTypes, RESOURCE_UPDATED } from './event-types.ts'
 import type { ServerEvents } from './server-events.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'invoker' | 'identity'>
@@ -107,10 +109,15 @@ export class Listeners {
   /** One subscription; it ends with its connection. Never rejects. */
   async #listen(upstream: string, { filter, onReady, controller }: Opening): Promise<void> {
     const { invoker, log } = this.#deps
+    const events = this.#events(upstream)
+    const [uri] = filter.resourceSubscriptions ?? []
     const emit = (note: Notification): void => {
-      if (note.method === ACKNOWLEDGED) return onReady()
+      if (note.method === ACKNOWLEDGED) {
+        const began = { name: LISTENING_BEGAN, data: uri === undefined ? {} : { uri } }
+        return background(events.add(began).finally(onReady), log)
+      }
       const event = eventOf(note)
-      if (event) background(this.#events(upstream).add(event), log)
+      if (event) background(events.add(event), log)
     }
     try {
       await invoker.relay(invoker.listening({ upstream, filter, controller, emit }))

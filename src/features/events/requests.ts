@@ -9,7 +9,14 @@ import type { Seal, SealUse } from '../../core/seal.ts'
 import type { LogPage } from '../../records/event-log.ts'
 import { callerHash } from '../../records/principal.ts'
 import type { Services } from '../feature.ts'
-import { type EventType, eventTypes, isRequested, mayReceive, RESOURCE_UPDATED } from './event-types.ts'
+import {
+  type EventType,
+  eventTypes,
+  isGapOf,
+  isRequested,
+  mayReceive,
+  RESOURCE_UPDATED,
+} from './event-types.ts'
 import { asEvent, type LoggedEvent, type ServerEvents } from './server-events.ts'
 
 /** What requests are answered from. */
@@ -106,7 +113,7 @@ export interface Batch {
   /** Where it begins, and the position after everything that was looked at. */
   readonly start: string
   readonly position: string
-  /** Whether events that were requested are gone, or too old. */
+  /** Whether events that were requested are gone, too old, or were missed because nobody listened to the server. */
   readonly isTruncated: boolean
   readonly hasMore: boolean
 }
@@ -135,6 +142,7 @@ export async function nextBatch(
       if (events.length >= limit) return { events, start, position: at ?? start, isTruncated, hasMore: true }
       at = cursor
       const event = asEvent(value)
+      if (event && isGapOf(request.type, request.arguments, event)) isTruncated = true
       if (!event || !(await isFor(event, request, call, parts))) continue
       if (event.at < request.notBefore) isTruncated = true
       else events.push({ event, position: cursor })

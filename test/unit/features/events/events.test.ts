@@ -5,13 +5,16 @@ import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import type { Principal } from '../../../../src/core/principal.ts'
 import { createSeal } from '../../../../src/core/seal.ts'
+import { concurrency } from '../../../../src/features/concurrency.ts'
 import { events } from '../../../../src/features/events/events.ts'
 import type { FeatureInstance } from '../../../../src/features/feature.ts'
+import { limits } from '../../../../src/features/limits.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { answering, fieldsOf } from '../../../support/chain.ts'
 import { until } from '../../../support/condition.ts'
 import { featureDeps, type ServiceStubs, withTool } from '../../../support/feature-deps.ts'
 import type { Json } from '../../../support/server/json.ts'
+import { serverSettings } from '../../../support/server-settings.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
 type Settings = Exclude<ReturnType<Parameters<typeof events.create>[0]>, false>
@@ -406,6 +409,34 @@ describe('events: changes of servers', () => {
     expect(eventsOf(await poll({ ...request, cursor }))).toMatchObject([{ data: { uri: 'note:///a' } }])
   })
 
+  it('are reported as truncated for the time in which nobody listened', async () => {
+    const { relay, listening, notify } = notifyingServer()
+    const before = gateway({ relay })
+    const resource = { name: 'resource_updated', arguments: { uri: 'note:///a' } }
+    const tools = await before.poll({ name: 'tools_changed' })
+    const notes = await before.poll(resource)
+    const writes = await before.poll({ name: added })
+    await before.instance.close?.()
+    await expect.poll(() => listening).toHaveLength(0)
+    notify('notifications/tools/list_changed')
+    const after = gateway({ relay })
+    const missed = await after.poll({ name: 'tools_changed', cursor: tools['cursor'] })
+    expect(missed).toMatchObject({ events: [], truncated: true })
+    notify('notifications/tools/list_changed')
+    const seen = async () => after.poll({ name: 'tools_changed', cursor: missed['cursor'] })
+    await expect.poll(async () => eventsOf(await seen())).toHaveLength(1)
+    expect((await seen())['truncated']).toBe(false)
+    expect(await after.poll({ ...resource, cursor: notes['cursor'] })).toMatchObject({ truncated: true })
+    expect(await after.poll({ name: added, cursor: writes['cursor'] })).toMatchObject({ truncated: false })
+  })
+
+  it('are no events of a server for which each user has credentials', async () => {
+    const oauth = { grant: 'authorization_code', scopes: [] } as const
+    const reach = { kind: 'url', url: 'https://one.example', headers: {}, oauth } as const
+    const { list } = gateway({ server: () => serverSettings({ reach }) })
+    expect(eventsOf(await list()).map(({ name }) => name)).toEqual([added, 'drop_note.succeeded'])
+  })
+
   it('are refused to a caller who listens to a quarter of all resources', async () => {
     const { poll } = gateway({ relay: notifyingServer().relay })
     const of = (index: number, principal = ada) =>
@@ -478,6 +509,16 @@ describe('events: stream', () => {
     const cursor = beats[0]?.params['cursor'] as string
     expect(await own.poll({ name: added, cursor })).toMatchObject({ events: [], truncated: false })
     stream.close()
+  })
+
+  it('E22 has no deadline, and is not limited as a concurrent call', () => {
+    const target = { method: 'events/stream', upstream: 'one', isBuiltin: true } as const
+    const deadline = limits.create(() => ({ timeout: 1000, max_timeout: 1000 }), featureDeps())
+    const limit = concurrency.create(() => ({ concurrency: 1 }), featureDeps())
+    for (const { middleware } of [deadline, limit]) {
+      expect(middleware?.(target)).toBeUndefined()
+      expect(middleware?.({ ...target, method: 'events/poll' })).toBeDefined()
+    }
   })
 
   it('ends with an empty result when the gateway stops, and is refused before it begins if it is invalid', async () => {

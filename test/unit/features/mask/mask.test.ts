@@ -389,3 +389,20 @@ function stringsOf(value: unknown): string[] {
   const names = Array.isArray(value) ? [] : Object.keys(value)
   return [...names, ...Object.values(value).flatMap(stringsOf)]
 }
+
+describe('values that other features publish', () => {
+  it('are masked by the rules for responses of their target, completely if a rule names the whole', () => {
+    const masked = (rule: Rule, value: unknown, name = 't'): unknown => {
+      const instance = mask.create(() => ({ rules: [{ replace: '***', ...rule }] }), featureDeps())
+      return instance.masked?.(value, { method: 'tools/call', upstream: 'one', name })
+    }
+    const value = { to: 'ada@example.org', card: { number: 4111 }, n: 1 }
+    expect(masked({ pattern: EMAIL }, value)).toEqual({ ...value, to: '***' })
+    expect(masked({ path: '$.card.number', tools: 't*' }, value)).toEqual({
+      ...value,
+      card: { number: '***' },
+    })
+    expect(masked({ path: '$.card.number', tools: 'x' }, value)).toBe(value)
+    expect(masked({ path: '$' }, value)).toBe('***')
+  })
+})
