@@ -32,6 +32,17 @@ async function readAll(from: EventLog, after?: string, limit = 1000) {
   }
 }
 
+/** A store with another `compareAndSwap`. */
+function withSwap(store: Store, compareAndSwap: Store['compareAndSwap']): Store {
+  return new Proxy(store, {
+    get(of, member) {
+      if (member === 'compareAndSwap') return compareAndSwap
+      const found: unknown = Reflect.get(of, member, of)
+      return typeof found === 'function' ? (found.bind(of) as unknown) : found
+    },
+  })
+}
+
 /** What an event log does on every store. `open` gives the store of the running test. */
 export function eventLogContract(open: () => StoreUnderTest): void {
   describe('an event log', () => {
@@ -179,22 +190,41 @@ export function eventLogContract(open: () => StoreUnderTest): void {
     })
 
     it('goes on after a process that ended between a segment and the head', async () => {
+      const { store, pass } = open()
+      const name = fresh()
+      const bounds = { ttl: 400 }
+      await log(store, bounds, name).append(['a'])
+      // The process loses its store once the segment is written.
+      const broken = withSwap(store, () => Promise.reject(new Error('The process ended.')))
+      await expect(log(broken, bounds, name).append(['b'])).rejects.toThrow('The process ended.')
+      const page = await log(store, bounds, name).read(undefined, 10)
+      expect(valuesOf(page)).toEqual(['a', 'b'])
+      // A position that was read is not used again, even if nothing is left there.
+      await pass(410)
+      await log(store, bounds, name).append(['c'])
+      const next = await log(store, bounds, name).read(page.cursor, 10)
+      expect(valuesOf(next)).toEqual(['c'])
+      expect(next.isGap).toBe(false)
+    })
+
+    it('does not move its end back for a writer that is late', async () => {
       const { store } = open()
       const name = fresh()
-      await log(store, {}, name).append(['a'])
-      // A store that loses its connection once the segment is written.
-      const broken = new Proxy(store, {
-        get(of, member) {
-          if (member === 'compareAndSwap') return () => Promise.reject(new Error('The process ended.'))
-          const found: unknown = Reflect.get(of, member, of)
-          return typeof found === 'function' ? (found.bind(of) as unknown) : found
-        },
+      await log(store, {}, name).end()
+      const reached = Promise.withResolvers<void>()
+      const goOn = Promise.withResolvers<void>()
+      const slow = withSwap(store, async (...given) => {
+        reached.resolve()
+        await goOn.promise
+        return store.compareAndSwap(...given)
       })
-      await expect(log(broken, {}, name).append(['b'])).rejects.toThrow('The process ended.')
-      const page = await log(store, {}, name).read(undefined, 10)
-      expect(valuesOf(page)).toEqual(['a', 'b'])
-      await log(store, {}, name).append(['c'])
-      expect(valuesOf(await log(store, {}, name).read(page.cursor, 10))).toEqual(['c'])
+      const late = log(slow, {}, name).append(['a'])
+      await reached.promise
+      const cursor = await log(store, {}, name).append(['b'])
+      goOn.resolve()
+      await late
+      expect(await log(store, {}, name).read(cursor, 10)).toMatchObject({ isGap: false, events: [] })
+      expect((await readAll(log(store, {}, name))).values).toEqual(['a', 'b'])
     })
 
     it('is what a list would hold, whatever is appended, read and trimmed', async () => {
