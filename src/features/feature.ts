@@ -75,6 +75,8 @@ export interface FeatureInstance {
   toolFacts?(entry: Descriptor, all: readonly Descriptor[]): ToolFacts
   /** The error object that the caller gets for a failed result or a thrown error. */
   explained?(failure: Payload | GatewayError, call: Call): Readonly<Record<string, unknown>>
+  /** Makes an event of a server known to those who subscribe to it. Never throws. */
+  publish?(upstream: string, event: PublishedEvent): void
   /** A value with what the feature masks in responses of a target replaced. */
   masked?(value: unknown, target: Target): unknown
   /** The remaining quota of a caller under the feature's limits: of a tool, a server, or all. Consumes nothing. */
@@ -97,6 +99,12 @@ export interface FeatureInstance {
   /** Conflicts of the settings with what servers list; servers that cannot be reached are skipped. */
   problems?(): Promise<readonly Finding[]>
   close?(): Promise<void>
+}
+
+/** Something that the gateway notices of a server. Everybody who may reach the server receives it. */
+interface PublishedEvent {
+  readonly name: 'contract_changed'
+  readonly data: Readonly<Record<string, unknown>>
 }
 
 /** A built-in tool. */
@@ -279,6 +287,8 @@ interface FeatureDirectory {
   callerValues(upstream: string): readonly CallerValue[]
   /** The error object that the caller gets for a failure; undefined where the errors feature is off. */
   explained(failure: Payload | GatewayError, call: Call): Readonly<Record<string, unknown>> | undefined
+  /** Publishes an event of a server, if events are on for it. */
+  publish(upstream: string, event: PublishedEvent): void
   /** A value without what is masked in responses of a target. */
   masked(value: unknown, target: Target): unknown
   /** The calls that a caller has left: of a tool, else of a server, else of all; undefined without a limit. */

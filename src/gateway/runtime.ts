@@ -271,6 +271,9 @@ export class Runtime implements HttpRuntime {
         this.active
           .find(({ name, isOn }) => name === errors.name && isOn(call.target.upstream))
           ?.instance.explained?.(failure, call),
+      publish: (upstream, event) => {
+        for (const { instance, isOn } of this.active) if (isOn(upstream)) instance.publish?.(upstream, event)
+      },
       masked: (value, target) =>
         this.active
           .filter(({ isOn }) => isOn(target.upstream))

@@ -95,6 +95,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     entry: () => undefined,
     explained: () => undefined,
     masked: (value) => value,
+    publish: () => undefined,
     undoRule: () => undefined,
     undoRuleAmong: () => undefined,
     tools: async () => [],

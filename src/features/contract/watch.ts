@@ -62,8 +62,13 @@ export function createContractWatcher(
     if (last && contractChanges(last.contract, contract).length === 0) return
     const { version, changed } = await contracts.record(upstream, contract, Date.now())
     known.set(upstream, { contract, version })
-    if (changed)
-      logChange(deps, upstream, { before: changed.before, after: version, changes: changed.changes })
+    // Of the gateways that share a store, only one records a change.
+    if (changed) {
+      const { before, changes } = changed
+      logChange(deps, upstream, { before, after: version, changes })
+      // Not the changes themselves: they name tools that some callers may not see.
+      deps.features.publish(upstream, { name: 'contract_changed', data: { before, after: version } })
+    }
     if (last)
       onChange({ upstream, before: last.version, after: version, lists: listsOf(last.contract, contract) })
   }

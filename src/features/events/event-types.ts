@@ -1,5 +1,6 @@
 /**
- * The types of events that a server has through the gateway: changes it notifies, and successes of its tools that write.
+ * The types of events that a server has through the gateway: changes it notifies, changes that the
+ * gateway finds, and successes of its tools that write.
  * A type of a tool exists for those who may call the tool.
  */
 import type { Call } from '../../core/call.ts'
@@ -11,7 +12,7 @@ import { asksFor, type SubscriptionFilter, UPDATED } from '../../protocol/subscr
 import type { Services } from '../feature.ts'
 import type { LoggedEvent } from './server-events.ts'
 
-type Deps = Pick<Services, 'servers' | 'invoker'>
+type Deps = Pick<Services, 'servers' | 'invoker' | 'features'>
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -57,7 +58,8 @@ export async function eventTypes(
   hasWrites: boolean,
 ): Promise<readonly EventType[]> {
   const lists = Object.keys(listTypes).map((name) => listType(upstream, name))
-  const changes = isPersonal(upstream, deps) ? [] : [...lists, resourceType(upstream)]
+  const notified = isPersonal(upstream, deps) ? [] : [...lists, resourceType(upstream)]
+  const changes = deps.features.isOn('contract', upstream) ? [...notified, contractType(upstream)] : notified
   if (!hasWrites) return changes
   const writing = (await deps.servers.tools(upstream)).filter(
     ({ classification, isUnlisted }) => classification.op !== 'read' && !isUnlisted,
@@ -152,6 +154,22 @@ function resourceType(upstream: string): EventType {
     description: 'A resource was updated.',
     inputSchema: { type: 'object', properties: { uri }, required: ['uri'], additionalProperties: false },
     payloadSchema: { type: 'object', properties: { uri }, required: ['uri'] },
+  }
+}
+
+function contractType(upstream: string): EventType {
+  const version = { type: 'string', description: 'A version of what the server offers.' }
+  return {
+    upstream,
+    name: 'contract_changed',
+    description:
+      'What the server offers has changed in a way that clients can notice, and has another version.',
+    inputSchema: { type: 'object', additionalProperties: false },
+    payloadSchema: {
+      type: 'object',
+      properties: { before: version, after: version },
+      required: ['before', 'after'],
+    },
   }
 }
 

@@ -4,6 +4,7 @@
  */
 import type { Call, Handler, Middleware, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
+import { background } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
 import { durationSchema } from '../../core/time/units.ts'
 import { isoTime } from '../../core/time/waiting.ts'
@@ -89,6 +90,7 @@ export const events: Feature<Settings | false> = {
         if (method !== 'tools/call' || isBuiltin || upstream === undefined) return undefined
         return writesOf(upstream) === 'off' ? undefined : logWrites(target, eventsOf(upstream), deps)
       },
+      publish: (upstream, event) => background(eventsOf(upstream).add(event), deps.log),
       responseMiddleware: (method) => (method === 'server/discover' ? declaring(isOn) : undefined),
       close: async () => {
         closing.abort()

@@ -21,7 +21,7 @@ import { asEvent, type LoggedEvent, type ServerEvents } from './server-events.ts
 
 /** What requests are answered from. */
 export interface Parts {
-  readonly deps: Pick<Services, 'log' | 'servers' | 'invoker' | 'identity'>
+  readonly deps: Pick<Services, 'log' | 'servers' | 'invoker' | 'identity' | 'features'>
   /** The servers whose events are on, among all. */
   upstreams(): readonly string[]
   /** Whose successes a caller receives. */

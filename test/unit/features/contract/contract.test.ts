@@ -2,6 +2,9 @@ import { describe, expect, test } from 'vitest'
 import type { Handler, Notification } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { contract, createListeners } from '../../../../src/features/contract/contract.ts'
+import { Contracts } from '../../../../src/records/contracts.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
+import { describedServer } from '../../../support/described-server.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
 import { serverRecord } from '../../../support/server-record.ts'
 import { toolCall } from '../../../support/tool-call.ts'
@@ -80,5 +83,45 @@ test('change notifications are sent only after the subscription is acknowledged'
       'notifications/prompts/list_changed',
       { _meta: { 'dev.gatehouse/contract': { server: 'one', before: '1.0.0', version: '1.1.0' } } },
     ],
+  ])
+})
+
+test('of two gateways with one store, one publishes a changed contract as an event, without the changes', async () => {
+  const store = new MemoryStore()
+  const published: unknown[] = []
+  let tools = [{ name: 'a', inputSchema: { type: 'object' } }]
+  const gateways = ['first', 'second'].map((name) => {
+    const watchers: ((upstream: string) => void)[] = []
+    const records = {
+      ...deps().deps.servers.records(),
+      onChange: (each: (of: string) => void) => void watchers.push(each),
+    }
+    const instance = contract.create(
+      () => ({}),
+      featureDeps({
+        store,
+        servers: () => ['files'],
+        records: () => records,
+        description: () => describedServer({ tools }),
+        publish: (upstream, event) => void published.push([name, upstream, event]),
+      }),
+    )
+    return { start: () => instance.start?.(), renew: () => watchers.forEach((each) => each('files')) }
+  })
+  for (const { start } of gateways) await start()
+  const versions = async (): Promise<unknown> => (await new Contracts(store).find('files'))?.versions.length
+  await expect.poll(versions).toBe(1)
+  tools = [...tools, { name: 'secret_tool', inputSchema: { type: 'object' } }]
+  for (const { renew } of gateways) renew()
+  await expect.poll(versions).toBe(2)
+  await expect.poll(() => published).toHaveLength(1)
+  for (const { renew } of gateways) renew()
+  // A third change is only detected once the checks before it have ended.
+  tools = [...tools, { name: 'another', inputSchema: { type: 'object' } }]
+  for (const { renew } of gateways) renew()
+  await expect.poll(() => published).toHaveLength(2)
+  expect(published.map((each) => (each as unknown[]).slice(1))).toEqual([
+    ['files', { name: 'contract_changed', data: { before: '1.0.0', after: '1.1.0' } }],
+    ['files', { name: 'contract_changed', data: { before: '1.1.0', after: '1.2.0' } }],
   ])
 })

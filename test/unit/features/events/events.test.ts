@@ -118,10 +118,11 @@ describe('events: list', () => {
 
   it('has the changes of a server and the successes of its tools that write, with all members of a type', async () => {
     const { events: all } = await gateway().list()
-    expect(all).toHaveLength(6)
+    expect(all).toHaveLength(7)
     const names = (all as Json[]).map(({ name }) => name)
     expect(names).toEqual([
       added,
+      'contract_changed',
       'drop_note.succeeded',
       'prompts_changed',
       'resource_updated',
@@ -144,7 +145,7 @@ describe('events: list', () => {
     expect(names).toContain(added)
     expect(names).not.toContain('drop_note.succeeded')
     const off = gateway({}, { writes: 'off' })
-    expect(eventsOf(await off.list())).toHaveLength(4)
+    expect(eventsOf(await off.list())).toHaveLength(5)
     expect(
       off.instance.middleware?.({ method: 'tools/call', upstream: 'one', name: 'add_note' }),
     ).toBeUndefined()
@@ -339,6 +340,20 @@ describe('events: successes of tools', () => {
   })
 })
 
+describe('events: the gateway', () => {
+  it('publishes a changed contract of a server, if contracts have versions', async () => {
+    const { instance, poll } = gateway()
+    const { cursor } = await poll({ name: 'contract_changed' })
+    const data = { before: '1.0.0', after: '1.1.0' }
+    instance.publish?.('one', { name: 'contract_changed', data })
+    const found = async () => eventsOf(await poll({ name: 'contract_changed', cursor }, { principal: ada }))
+    await expect.poll(found).toHaveLength(1)
+    expect(await found()).toMatchObject([{ name: 'contract_changed', data }])
+    const without = gateway({ isOn: (feature) => feature !== 'contract' })
+    await expect(without.poll({ name: 'contract_changed' })).rejects.toMatchObject({ rpc: -32023 })
+  })
+})
+
 /** A server whose notifications a test sends. */
 function notifyingServer() {
   const listening: Call[] = []
@@ -434,7 +449,11 @@ describe('events: changes of servers', () => {
     const oauth = { grant: 'authorization_code', scopes: [] } as const
     const reach = { kind: 'url', url: 'https://one.example', headers: {}, oauth } as const
     const { list } = gateway({ server: () => serverSettings({ reach }) })
-    expect(eventsOf(await list()).map(({ name }) => name)).toEqual([added, 'drop_note.succeeded'])
+    expect(eventsOf(await list()).map(({ name }) => name)).toEqual([
+      added,
+      'contract_changed',
+      'drop_note.succeeded',
+    ])
   })
 
   it('are refused to a caller who listens to a quarter of all resources', async () => {
