@@ -70,6 +70,7 @@ const walls: readonly Wall[] = [
     own: ['feature.ts', 'builtin-tool.ts', 'describing.ts', 'list-changes.ts', 'missing-undo.ts'],
   },
   { part: 'features/index.ts' },
+  { part: 'features/events/webhooks', may: ['core'] },
   {
     part: 'downstream',
     may: ['core', 'protocol'],
