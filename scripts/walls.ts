@@ -28,6 +28,7 @@ const parts = ['core', 'protocol', 'store', 'records', 'observability', 'catalog
 
 const walls: readonly Wall[] = [
   { part: 'core' },
+  { part: 'core/address.ts', uses: ['node:net'] },
   { part: 'core/schema/schema.ts', may: ['core'], uses: ['ajv', 'node:module'] },
   { part: 'core/text/pattern.ts', may: ['core'], uses: ['re2js', 'node:module'] },
   { part: 'protocol', may: ['core'], uses: ['eventsource-parser'] },

@@ -1,6 +1,7 @@
 /** The credentials of requests to a server: none, a token, a grant of the gateway, or a grant of each user. */
 import { LRUCache } from 'lru-cache'
 import { setTimeout as wait } from 'node:timers/promises'
+import { isNearHost } from '../../core/address.ts'
 import type { Middleware, Call, Handler, Notification, Outcome, InputRequest } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
@@ -13,7 +14,7 @@ import { ACKNOWLEDGED, readFilter, reportedChanges } from '../../protocol/subscr
 import type { Login } from '../transport/auth-retry.ts'
 import { findIssuer, type Issuer } from './discovery.ts'
 import { createGrants, type UserLogin } from './grants.ts'
-import { isNearHost, createOAuthHttp, type OAuthHttp } from './oauth-http.ts'
+import { createOAuthHttp, type OAuthHttp } from './oauth-http.ts'
 import { clientFor, configured, type Site } from './registration.ts'
 import { createSignIns, type SignInRecord, type SigningIn } from './sign-in.ts'
 import { type TokenConversation, requestToken } from './token-endpoint.ts'

@@ -1,10 +1,10 @@
 /** The callback pages for users returning from authorization servers, and the client metadata document. */
 import { timingSafeEqual } from 'node:crypto'
+import { isLoopbackHost } from '../../core/address.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { ListenSettings } from '../../core/settings.ts'
 import type { SignInStep } from '../../core/events.ts'
 import type { Store } from '../../store/store.ts'
-import { isLoopbackHost } from './oauth-http.ts'
 import { clientMetadata, type Site } from './registration.ts'
 import type { SignInRecord } from './sign-in.ts'
 import { oauthError } from './token-endpoint.ts'

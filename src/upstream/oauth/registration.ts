@@ -3,9 +3,10 @@
  * 7591).
  */
 import * as oauth from 'oauth4webapi'
+import { isLoopbackHost } from '../../core/address.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { OAuthSettings } from '../../core/settings.ts'
-import { isLoopbackHost, type OAuthHttp } from './oauth-http.ts'
+import type { OAuthHttp } from './oauth-http.ts'
 import { attempt, type ClientAuth, clientAuth, type OAuthClient, through } from './token-endpoint.ts'
 import type { TokenVault } from './token-vault.ts'
 

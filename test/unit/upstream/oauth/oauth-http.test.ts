@@ -3,12 +3,8 @@ import { lookup } from 'node:dns/promises'
 import type { AddressInfo } from 'node:net'
 import { hostname } from 'node:os'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import {
-  isNearHost,
-  isPrivateAddress,
-  checkUrl,
-  createOAuthHttp,
-} from '../../../../src/upstream/oauth/oauth-http.ts'
+import { isPrivateAddress } from '../../../../src/core/address.ts'
+import { checkUrl, createOAuthHttp } from '../../../../src/upstream/oauth/oauth-http.ts'
 
 async function listening(answer: RequestListener): Promise<string> {
   const server = createServer(answer)
@@ -77,27 +73,4 @@ describe('a request to an authorization server', () => {
       message: expect.stringMatching(what),
     })
   })
-})
-
-describe('private addresses', () => {
-  it.each(['10.0.0.1', '172.31.255.255', '192.168.1.1', '100.64.0.1', '169.254.0.1', '127.0.0.2', '0.0.0.0'])(
-    'IPv4 address %s is private',
-    (address) => expect(isPrivateAddress(address)).toBe(true),
-  )
-  it.each(['::1', '::', 'fe80::1', 'fd00::1', '::ffff:10.0.0.1', '64:ff9b::a00:1', '2002:a00:1::'])(
-    'IPv6 address %s is private',
-    (address) => expect(isPrivateAddress(address)).toBe(true),
-  )
-  it.each(['8.8.8.8', '172.32.0.1', '2606:4700::1111'])('address %s is public', (address) =>
-    expect(isPrivateAddress(address)).toBe(false),
-  )
-  it.each([
-    ['localhost', true],
-    ['mcp', true],
-    ['files.internal', true],
-    ['192.168.0.2', true],
-    ['[::1]', true],
-    ['mcp.example.com', false],
-    ['8.8.8.8', false],
-  ])('host %s is near: %s', (host, isNear) => expect(isNearHost(host)).toBe(isNear))
 })
