@@ -73,6 +73,11 @@ const walls: readonly Wall[] = [
   { part: 'features/index.ts' },
   { part: 'features/events/webhooks', may: ['core'] },
   {
+    part: 'features/events/webhooks/dialer.ts',
+    may: ['core'],
+    uses: ['undici', 'node:dns', 'node:net'],
+  },
+  {
     part: 'downstream',
     may: ['core', 'protocol'],
     uses: ['hono', '@hono/node-server', 'jose', ...sockets, ...timers],

@@ -13,7 +13,7 @@ const TIMESTAMP = 'webhook-timestamp'
 const SIGNATURE = 'webhook-signature'
 
 /** The default tolerance between the time of a message and the clock of its receiver, in milliseconds. */
-const TOLERANCE_MS = 5 * 60_000
+export const TOLERANCE_MS = 5 * 60_000
 
 const SECRET_PREFIX = 'whsec_'
 const MIN_KEY_BYTES = 24
@@ -104,17 +104,17 @@ export function verifySigned(
 }
 
 /** Whether a time differs from the clock by at most the tolerance, in either direction. */
-function isWithin(at: number, now: number, toleranceMs: number): boolean {
+export function isWithin(at: number, now: number, toleranceMs: number): boolean {
   return Math.abs(now - at) <= toleranceMs
 }
 
 /** HMAC-SHA256 of a text followed by a body. */
-function digest(key: string | Uint8Array, before: string, body: string | Uint8Array): Buffer {
+export function digest(key: string | Uint8Array, before: string, body: string | Uint8Array): Buffer {
   return createHmac('sha256', key).update(before).update(body).digest()
 }
 
 /** Whether any of the signatures, as they were sent, is the expected one; compared in constant time. */
-function matchesAny(
+export function matchesAny(
   expected: Buffer,
   signatures: readonly string[],
   encoding: 'base64' | 'hex',

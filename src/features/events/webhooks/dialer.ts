@@ -1,0 +1,204 @@
+/**
+ * HTTP requests to URLs that clients name, without a way into the networks of the gateway.
+ *
+ * Invariant: a connection is made to an address that was checked, and to no other. Each request resolves its host once,
+ * checks every address, and connects to one of them; TLS still verifies the host's name. No connection is used twice, no
+ * redirect is followed, and no proxy of the environment is used. An origin in `allow` may use http and may be in a
+ * private network, but not at a reserved address, where metadata services are.
+ */
+import { lookup } from 'node:dns/promises'
+import { isIP } from 'node:net'
+import { buildConnector, Client } from 'undici'
+import { addressKind, bareHost } from '../../../core/address.ts'
+import { untilAborted } from '../../../core/time/waiting.ts'
+
+/** The longest URL, in characters. */
+const MAX_URL_LENGTH = 2048
+/** How many addresses of a host are tried. */
+const MAX_ADDRESSES = 4
+
+/** A request to a foreign URL. */
+export interface DialRequest {
+  readonly url: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string
+  /** For the whole exchange, in milliseconds. */
+  readonly timeoutMs: number
+  /** How much of the response is read. */
+  readonly maxResponseBytes: number
+  readonly signal?: AbortSignal
+}
+
+/**
+ * Why there is no response: the URL is not allowed; one of its addresses is not; the host has no address; the connection
+ * failed; its TLS failed; it took too long; or the caller aborted the request.
+ */
+export type DialFailure = 'url' | 'address' | 'dns' | 'connection' | 'tls' | 'timeout' | 'aborted'
+
+/** What became of a request. `body` ends at the limit. */
+export type DialOutcome =
+  | {
+      readonly kind: 'response'
+      readonly status: number
+      readonly retryAfter: string | undefined
+      readonly body: string
+    }
+  | { readonly kind: 'failed'; readonly reason: DialFailure }
+
+/** Sends requests to foreign URLs. */
+export interface Dialer {
+  /** Sends a POST request. Never throws. */
+  post(request: DialRequest): Promise<DialOutcome>
+}
+
+interface Options {
+  /** Origins that may use http and private addresses, such as `http://127.0.0.1:8080`. */
+  readonly allow: readonly string[]
+  /** The addresses of a host name. */
+  resolve?(host: string): Promise<readonly string[]>
+  /** Opens a connection to the address in `hostname`. */
+  readonly connect?: buildConnector.connector
+}
+
+/** A dialer; without `resolve` and `connect` it uses the network. */
+export function createDialer({ allow, resolve = resolveHost, connect = newConnector() }: Options): Dialer {
+  const allowed = new Set(allow.map((origin) => new URL(origin).origin))
+
+  async function addressesOf(url: URL, signal: AbortSignal): Promise<readonly string[]> {
+    const host = bareHost(url.hostname)
+    const addresses = isIP(host) > 0 ? [host] : await resolved(resolve, host, signal)
+    const isAllowed = allowed.has(url.origin)
+    const isForbidden = (address: string): boolean => {
+      const kind = addressKind(address)
+      return kind === 'reserved' || (kind === 'private' && !isAllowed)
+    }
+    // A name with one foreign and one private address would otherwise reach either, by chance.
+    if (addresses.some(isForbidden)) throw new DialError('address')
+    return addresses.slice(0, MAX_ADDRESSES)
+  }
+
+  return {
+    post: async (request) => {
+      const url = parseTarget(request.url, allowed)
+      if (!url) return { kind: 'failed', reason: 'url' }
+      const timeout = AbortSignal.timeout(request.timeoutMs)
+      const signal = request.signal ? AbortSignal.any([timeout, request.signal]) : timeout
+      try {
+        const addresses = await addressesOf(url, signal)
+        signal.throwIfAborted()
+        return await exchange(url, request, { signal, connect: connectTo(addresses, connect) })
+      } catch (error) {
+        if (request.signal?.aborted) return { kind: 'failed', reason: 'aborted' }
+        return { kind: 'failed', reason: timeout.aborted ? 'timeout' : reasonOf(error) }
+      }
+    },
+  }
+}
+
+/** The URL of a request; undefined unless it is https, or its origin is allowed. */
+function parseTarget(text: string, allowed: ReadonlySet<string>): URL | undefined {
+  if (text.length > MAX_URL_LENGTH || !URL.canParse(text)) return undefined
+  const url = new URL(text)
+  const isWeb = url.protocol === 'https:' || (url.protocol === 'http:' && allowed.has(url.origin))
+  // Credentials in a URL would be sent by some clients and shown by others.
+  return isWeb && url.username === '' && url.password === '' ? url : undefined
+}
+
+async function resolved(
+  resolve: (host: string) => Promise<readonly string[]>,
+  host: string,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const addresses = await untilAborted(resolve(host), signal).catch((error: unknown) => {
+    throw new DialError('dns', { cause: error })
+  })
+  if (addresses.length === 0) throw new DialError('dns')
+  return addresses
+}
+
+async function resolveHost(host: string): Promise<readonly string[]> {
+  const found = await lookup(host, { all: true })
+  return found.map(({ address }) => address)
+}
+
+function newConnector(): buildConnector.connector {
+  return buildConnector({ allowH2: false, maxCachedSessions: 0 })
+}
+
+/** Connects to the first of the addresses that accepts a connection. The name for TLS stays that of the URL. */
+function connectTo(
+  [address, ...others]: readonly string[],
+  connect: buildConnector.connector,
+): buildConnector.connector {
+  return (options, callback) => {
+    if (address === undefined) return callback(new DialError('dns'), null)
+    connect({ ...options, hostname: address }, (...result) => {
+      if (result[0] !== null && others.length > 0) return connectTo(others, connect)(options, callback)
+      callback(...result)
+    })
+  }
+}
+
+interface Exchange {
+  readonly signal: AbortSignal
+  readonly connect: buildConnector.connector
+}
+
+async function exchange(
+  url: URL,
+  { headers, body, maxResponseBytes, timeoutMs }: DialRequest,
+  { signal, connect }: Exchange,
+): Promise<DialOutcome> {
+  const client = new Client(url.origin, { connect, headersTimeout: timeoutMs, bodyTimeout: timeoutMs })
+  try {
+    const response = await client.request({
+      method: 'POST',
+      path: url.pathname + url.search,
+      headers: { 'user-agent': 'gatehouse', ...headers },
+      body,
+      reset: true,
+      signal,
+    })
+    // Destroying the client aborts the rest of a body, which emits another error.
+    response.body.on('error', () => undefined)
+    const { 'retry-after': retryAfter } = response.headers
+    return {
+      kind: 'response',
+      status: response.statusCode,
+      retryAfter: typeof retryAfter === 'string' ? retryAfter : undefined,
+      body: maxResponseBytes === 0 ? '' : await beginningOf(response.body, maxResponseBytes),
+    }
+  } finally {
+    client.destroy().catch(() => undefined)
+  }
+}
+
+/** The beginning of a body, as text. */
+async function beginningOf(body: AsyncIterable<Buffer>, limit: number): Promise<string> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of body) {
+    chunks.push(chunk)
+    size += chunk.byteLength
+    if (size >= limit) break
+  }
+  return Buffer.concat(chunks).toString('utf8', 0, Math.min(size, limit))
+}
+
+/** A failure with a known reason. */
+class DialError extends Error {
+  override readonly name = 'DialError'
+  readonly reason: DialFailure
+
+  constructor(reason: DialFailure, options?: ErrorOptions) {
+    super(`the request failed: ${reason}`, options)
+    this.reason = reason
+  }
+}
+
+function reasonOf(error: unknown): DialFailure {
+  if (error instanceof DialError) return error.reason
+  const code = error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : ''
+  if (/TIMEOUT|ETIMEDOUT/.test(code)) return 'timeout'
+  return /TLS|SSL|CERT|SIGNATURE|ISSUER|EPROTO/.test(code) ? 'tls' : 'connection'
+}
