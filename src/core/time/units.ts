@@ -1,4 +1,4 @@
-/** Durations, sizes and rates of the configuration. */
+/** Durations, sizes and rates of the configuration, and the delay that an HTTP header asks for. */
 
 /** The JSON Schema of a duration in the configuration; read it with `milliseconds`. */
 export const durationSchema = {
@@ -53,6 +53,17 @@ export function rates(written: string | readonly string[]): Rate[] {
 /** Parses a duration such as `30s`; a number is milliseconds. @throws TypeError if it is invalid */
 export function milliseconds(duration: string | number): number {
   return quantity(duration, durationSchema, millisecondsPer)
+}
+
+/**
+ * The time in a `Retry-After` header, in seconds: a number or a date (RFC 9110 §10.2.3). `now` is in milliseconds since
+ * 1970; undefined if there is no such time.
+ */
+export function retryAfterSeconds(header: string | undefined, now: number): number | undefined {
+  const value = header?.trim() ?? ''
+  if (/^\d{1,9}$/.test(value)) return Number(value)
+  const until = Date.parse(value)
+  return Number.isNaN(until) ? undefined : Math.max(0, (until - now) / 1000)
 }
 
 /** A duration as the configuration has it, such as `90s`, in the largest unit that gives a whole number. */

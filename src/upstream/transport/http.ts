@@ -3,6 +3,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
 import { Registry } from '../../core/registry.ts'
+import { retryAfterSeconds } from '../../core/time/units.ts'
 import type { OutgoingRequest } from '../../protocol/json-rpc-peer.ts'
 import { findRevision } from '../../protocol/revisions.ts'
 import type { ServerEvent } from '../../protocol/sse.ts'
@@ -258,7 +259,9 @@ class HttpTransport implements UpstreamTransport {
 
   #refusal(answer: HttpAnswer): GatewayError {
     if (answer.status === 404 && this.#session !== undefined) return forgotten()
-    return noMessage(answer, this.#options.client.url).with({ retryAfterSeconds: retryAfter(answer) })
+    return noMessage(answer, this.#options.client.url).with({
+      retryAfterSeconds: retryAfterSeconds(answer.header('retry-after'), Date.now()),
+    })
   }
 
   #takeSession(session: string | undefined): void {
@@ -346,14 +349,6 @@ class Post implements HttpRequest {
       onRetry: (milliseconds) => this.onRetry(milliseconds),
     }
   }
-}
-
-/** The server's `Retry-After` in seconds: a number or a date (RFC 9110 §10.2.3). */
-function retryAfter(answer: HttpAnswer): number | undefined {
-  const value = answer.header('retry-after')?.trim() ?? ''
-  if (/^\d{1,9}$/.test(value)) return Number(value)
-  const until = Date.parse(value)
-  return Number.isNaN(until) ? undefined : Math.max(0, (until - Date.now()) / 1000)
 }
 
 /** Before the first attempt the stream may just have been closed for polling; later attempts wait longer. */

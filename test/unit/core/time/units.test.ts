@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, it, test } from 'vitest'
 import { validator } from '../../../../src/core/schema/schema.ts'
 import {
   bytes,
@@ -7,6 +7,7 @@ import {
   milliseconds,
   rates,
   rateSchema,
+  retryAfterSeconds,
   sizeSchema,
 } from '../../../../src/core/time/units.ts'
 
@@ -92,3 +93,16 @@ describe('rates', () => {
     },
   )
 })
+
+it.each([
+  ['120', 120],
+  [' 0 ', 0],
+  ['Wed, 19 Feb 2026 16:00:30 GMT', 30],
+  ['Wed, 19 Feb 2026 15:59:00 GMT', 0],
+  ['soon', undefined],
+  ['1234567890', undefined],
+  ['', undefined],
+  [undefined, undefined],
+])('a Retry-After of %j is %j seconds', (header, seconds) =>
+  expect(retryAfterSeconds(header, Date.parse('2026-02-19T16:00:00Z'))).toBe(seconds),
+)
