@@ -23,6 +23,7 @@ import { wholeBody } from './body.ts'
 import { addDocuments, type RequestedDocument, reader, addPermissions } from './routes.ts'
 import type { HttpContext } from './context.ts'
 import { HttpFront, refuse, requestId } from './endpoint.ts'
+import { addHooks, type ReceiveHook } from './hooks.ts'
 import { LegacySse } from './sse-endpoint.ts'
 import { addFrontPage, type Reader } from '../pages/front-page.ts'
 import { addPageSignIn, addSignInPages, type SignIns } from '../pages/sign-in.ts'
@@ -41,6 +42,8 @@ interface Options {
     needed: Probes,
   ): Promise<{ readonly isReady: boolean; readonly checks: Readonly<Record<string, unknown>> }>
   readonly addPages?: AddPages
+  /** Receives webhooks; without it there are no paths for them. */
+  readonly receiveHook?: ReceiveHook
   /** Renders the front page at `/`. */
   page(reader: Reader): Promise<string>
   /** The content of `/metrics`; undefined if metrics are off. */
@@ -186,6 +189,8 @@ function createRoutes(options: Routing): Hono<Env> {
   addServicePaths(app, options, guarded)
   addSignInPages(app, { signIns: options.signIns, log })
   addPageSignIn(app, { pageSignIn, edge, onSignedIn: options.onSignedIn, log })
+  const { receiveHook: receive, onRefused } = options
+  if (receive) addHooks(app, { edge, receive, onRefused, log })
   options.addPages?.(app, authenticate)
   addFrontPage(app, { ...options, authenticate, signedIn })
   addDocuments(app, { edge, handle, guarded })

@@ -7,6 +7,7 @@ import { Payload } from '../../../src/core/payload.ts'
 import type { Refusal, PageSignIn } from '../../../src/core/events.ts'
 import type { Settings } from '../../../src/core/settings.ts'
 import type { HttpRuntime } from '../../../src/downstream/http/edge.ts'
+import type { ReceiveHook } from '../../../src/downstream/http/hooks.ts'
 import { listenHttp } from '../../../src/downstream/http/server.ts'
 import { isObject, type Json } from '../server/json.ts'
 import type { SignIns } from '../../../src/downstream/pages/sign-in.ts'
@@ -57,8 +58,8 @@ interface Answer {
   readonly body: Json
 }
 
-/** Starts the edge with this configuration. */
-export async function guardedFront(config: Json): Promise<GuardedFront> {
+/** Starts the edge with this configuration; `receiveHook` gets the webhooks. */
+export async function guardedFront(config: Json, receiveHook?: ReceiveHook): Promise<GuardedFront> {
   let runtime = runtimeOf(read(config))
   const log: Json[] = []
   const refused: Refusal[] = []
@@ -72,6 +73,7 @@ export async function guardedFront(config: Json): Promise<GuardedFront> {
     page: async () => 'a page',
     metrics: () => Promise.resolve({ text: 'calls 1\n', type: 'text/plain' }),
     onRefused: (refusal) => void refused.push(refusal),
+    ...(receiveHook && { receiveHook }),
     log: recorder(log),
   })
   const send = async (path: string, init: RequestInit = {}): Promise<Answer> => {

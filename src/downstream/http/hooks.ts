@@ -1,0 +1,51 @@
+/**
+ * The paths where other services send webhooks. They carry no token: a signature of the body authenticates them. The
+ * response is 202 once the webhook is stored; the work that it causes comes after.
+ */
+import type { HttpBindings } from '@hono/node-server'
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
+import type { Hono } from 'hono'
+import type { IncomingHttpHeaders } from 'node:http'
+import { asGatewayError } from '../../core/error.ts'
+import type { Refusal } from '../../core/events.ts'
+import type { Log } from '../../core/log.ts'
+import { wholeBody } from './body.ts'
+import type { Edge } from './edge.ts'
+import { refuse, requestId } from './endpoint.ts'
+
+/** A webhook as it arrived. The body is the text of its bytes, which were valid UTF-8. */
+interface ArrivedHook {
+  readonly server: string
+  readonly name: string
+  readonly headers: IncomingHttpHeaders
+  readonly body: string
+}
+
+/** Verifies and stores a webhook. @throws GatewayError if it is refused */
+export type ReceiveHook = (hook: ArrivedHook) => Promise<void>
+
+interface Options {
+  edge(): Edge
+  readonly receive: ReceiveHook
+  readonly onRefused?: ((refusal: Refusal) => void) | undefined
+  readonly log: Log
+}
+
+/** Adds the paths of webhooks. */
+export function addHooks(
+  app: Hono<{ Bindings: HttpBindings }>,
+  { edge, receive, onRefused, log }: Options,
+): void {
+  app.post('/hooks/:server/:name', async ({ env: { incoming, outgoing }, req }) => {
+    const { server, name } = req.param()
+    const id = requestId(incoming)
+    try {
+      const body = await wholeBody(incoming, edge().runtime.listen.body)
+      await receive({ server, name, headers: incoming.headers, body })
+      outgoing.writeHead(202, { 'x-request-id': id }).end()
+    } catch (error) {
+      refuse(outgoing, asGatewayError(error), { id: 'null', requestId: id, log, onRefused })
+    }
+    return RESPONSE_ALREADY_SENT
+  })
+}
