@@ -155,6 +155,16 @@ const imports: readonly Wall[] = [
     ],
   },
   {
+    file: 'features/events/webhooks/worker.ts',
+    allowed: ['./slots.ts', '../../../core/log.ts', 'node:crypto', 'lru-cache'],
+    forbidden: ['../../../upstream/pool.ts', '../../retry.ts', 'undici', 'node:dns/promises', 'node:net'],
+  },
+  {
+    file: 'features/events/webhooks/dialer.ts',
+    allowed: ['undici', 'node:dns/promises', 'node:net', '../../../core/address.ts'],
+    forbidden: ['../../../upstream/transport/http.ts', '../../../protocol/jsonrpc.ts', 'node:http'],
+  },
+  {
     file: 'features/index.ts',
     allowed: ['./retry.ts', './transactions/transactions.ts'],
     forbidden: ['../upstream/pool.ts', '../protocol/methods.ts', 'undici'],

@@ -328,15 +328,17 @@ describe('webhook worker: independence', () => {
   })
 
   it('two workers on the same records make each attempt once', async () => {
-    const { dialer, queue, start } = world()
-    queue.subscribe('sub_1')
-    await start()
-    queue.add('sub_1', ...Array.from({ length: 20 }, (_, index) => `evt_${index}`))
+    const { clock, dialer, queue, start } = world()
+    const { url } = queue.subscribe('sub_1')
     const [one, other] = [await start(), await start()]
+    queue.add('sub_1', ...Array.from({ length: 20 }, (_, index) => `evt_${index}`))
+    dialer.answers.set(url, () => response(dialer.events.length <= 20 ? 503 : 204))
     one.wake('sub_1')
     other.wake('sub_1')
-    await idle()
-    expect(dialer.events).toHaveLength(20)
+    await clock.advance(MINUTE)
+    const ids = dialer.idsAt(url)
+    expect(ids.slice(0, 20).toSorted()).toEqual(ids.slice(20).toSorted())
+    expect(new Set(ids.slice(0, 20)).size).toBe(20)
     expect(queue.settled).toHaveLength(20)
   })
 })
