@@ -6,7 +6,7 @@
  * redirect is followed, and no proxy of the environment is used. An origin in `allow` may use http and may be in a
  * private network, but not at a reserved address, where metadata services are.
  */
-import { lookup } from 'node:dns/promises'
+import { lookup, Resolver } from 'node:dns/promises'
 import { isIP } from 'node:net'
 import { buildConnector, Client } from 'undici'
 import { addressKind, bareHost } from '../../../core/address.ts'
@@ -14,6 +14,8 @@ import { untilAborted } from '../../../core/time/waiting.ts'
 
 /** The longest URL, in characters. */
 const MAX_URL_LENGTH = 2048
+/** How long a name server may take for its first answer, in milliseconds. */
+const DNS_TIMEOUT_MS = 2000
 /** How many addresses of a host are tried. */
 const MAX_ADDRESSES = 4
 
@@ -51,23 +53,25 @@ export interface Dialer {
   post(request: DialRequest): Promise<DialOutcome>
 }
 
+type Resolve = (host: string, isAllowed: boolean) => Promise<readonly string[]>
+
 interface Options {
   /** Origins that may use http and private addresses, such as `http://127.0.0.1:8080`. */
   readonly allow: readonly string[]
-  /** The addresses of a host name. */
-  resolve?(host: string): Promise<readonly string[]>
+  /** The addresses of a host name, which is that of an allowed origin or a foreign one. */
+  readonly resolve?: Resolve
   /** Opens a connection to the address in `hostname`. */
   readonly connect?: buildConnector.connector
 }
 
 /** A dialer; without `resolve` and `connect` it uses the network. */
-export function createDialer({ allow, resolve = resolveHost, connect = newConnector() }: Options): Dialer {
+export function createDialer({ allow, resolve = newResolve(), connect = newConnector() }: Options): Dialer {
   const allowed = new Set(allow.map((origin) => new URL(origin).origin))
 
   async function addressesOf(url: URL, signal: AbortSignal): Promise<readonly string[]> {
     const host = bareHost(url.hostname)
-    const addresses = isIP(host) > 0 ? [host] : await resolved(resolve, host, signal)
     const isAllowed = allowed.has(url.origin)
+    const addresses = isIP(host) > 0 ? [host] : await resolved(resolve(host, isAllowed), signal)
     const isForbidden = (address: string): boolean => {
       const kind = addressKind(address)
       return kind === 'reserved' || (kind === 'private' && !isAllowed)
@@ -105,20 +109,37 @@ function parseTarget(text: string, allowed: ReadonlySet<string>): URL | undefine
 }
 
 async function resolved(
-  resolve: (host: string) => Promise<readonly string[]>,
-  host: string,
+  addresses: Promise<readonly string[]>,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const addresses = await untilAborted(resolve(host), signal).catch((error: unknown) => {
+  const found = await untilAborted(addresses, signal).catch((error: unknown) => {
     throw new DialError('dns', { cause: error })
   })
-  if (addresses.length === 0) throw new DialError('dns')
-  return addresses
+  if (found.length === 0) throw new DialError('dns')
+  return found
 }
 
-async function resolveHost(host: string): Promise<readonly string[]> {
-  const found = await lookup(host, { all: true })
-  return found.map(({ address }) => address)
+/**
+ * Resolves foreign names with the name servers of the system, and allowed ones like every program on this machine. The
+ * second way occupies a thread of the process, of which there are four: slow name servers of strangers would stop
+ * everything that needs one.
+ */
+function newResolve(): Resolve {
+  const resolver = new Resolver({ timeout: DNS_TIMEOUT_MS, tries: 2 })
+  return async (host, isAllowed) => {
+    if (isAllowed) return (await lookup(host, { all: true })).map(({ address }) => address)
+    return foreignAddresses(host, resolver)
+  }
+}
+
+/** The IPv4 and IPv6 addresses of a name. @throws the error of the resolver if there are neither */
+export async function foreignAddresses(
+  host: string,
+  resolver: Pick<Resolver, 'resolve4' | 'resolve6'>,
+): Promise<readonly string[]> {
+  const [four, six] = await Promise.allSettled([resolver.resolve4(host), resolver.resolve6(host)])
+  if (four.status === 'rejected' && six.status === 'rejected') throw four.reason
+  return [four, six].flatMap((each) => (each.status === 'fulfilled' ? each.value : []))
 }
 
 function newConnector(): buildConnector.connector {

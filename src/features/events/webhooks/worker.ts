@@ -53,7 +53,7 @@ interface Lane {
   /** Whether it is being looked at, and whether it changed meanwhile. */
   isBusy: boolean
   isChanged: boolean
-  /** The receiver asked for a pause until then. */
+  /** Nothing is sent before: the receiver asked for a pause, or the store failed. */
   pausedUntil: number
   cancelTimer?: (() => void) | undefined
 }

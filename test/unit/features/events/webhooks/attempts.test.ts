@@ -57,7 +57,7 @@ describe('webhook attempts: when the next one is made', () => {
     expect(decide(response(429, retryAfter), first)).toMatchObject({ kind: 'retry', at }),
   )
 
-  it('a Retry-After pauses the receiver, not only this delivery', () => {
+  it('a Retry-After pauses the subscription, not only this delivery', () => {
     expect(decide(response(503, '60'), first)).toMatchObject({ pausedUntil: NOW + 60_000 })
     expect(decide(response(503), first)).not.toHaveProperty('pausedUntil')
   })

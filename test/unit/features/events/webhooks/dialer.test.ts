@@ -1,9 +1,15 @@
 import { createServer, type RequestListener } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
+import { createSocket } from 'node:dgram'
+import { Resolver } from 'node:dns/promises'
 import type { AddressInfo, Server } from 'node:net'
 import { buildConnector } from 'undici'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { createDialer, type DialRequest } from '../../../../../src/features/events/webhooks/dialer.ts'
+import {
+  createDialer,
+  type DialRequest,
+  foreignAddresses,
+} from '../../../../../src/features/events/webhooks/dialer.ts'
 import { selfSigned } from '../../../../support/self-signed.ts'
 
 const MESSAGE: Omit<DialRequest, 'url'> = {
@@ -374,5 +380,52 @@ describe('webhook dialer: the exchange', () => {
     })
     for (let i = 0; i < 3; i++) await dialer.post({ ...MESSAGE, url: origin })
     expect(sockets.size).toBe(3)
+  })
+})
+
+/** A name server on loopback that answers questions for A and AAAA records with these; others do not exist. */
+async function nameServer(records: Readonly<Record<string, readonly number[]>>): Promise<Resolver> {
+  const server = createSocket('udp4')
+  server.on('message', (query, { port, address }) => {
+    const end = query.indexOf(0, 12) + 5
+    const data = records[query.readUInt16BE(end - 4) === 1 ? 'A' : 'AAAA']
+    const head = Buffer.from(query.subarray(0, 12))
+    head.writeUInt16BE(data ? 0x8180 : 0x8183, 2)
+    head.writeUInt16BE(data ? 1 : 0, 6)
+    head.writeUInt16BE(0, 10)
+    const record = data
+      ? [0xc0, 12, 0, data.length === 4 ? 1 : 28, 0, 1, 0, 0, 0, 60, 0, data.length, ...data]
+      : []
+    server.send(Buffer.concat([head, query.subarray(12, end), Buffer.from(record)]), port, address)
+  })
+  await new Promise<void>((done) => server.bind(0, '127.0.0.1', done))
+  onTestFinished(() => void server.close())
+  const resolver = new Resolver({ timeout: 1000, tries: 1 })
+  resolver.setServers([`127.0.0.1:${server.address().port}`])
+  return resolver
+}
+
+describe('webhook dialer: name servers', () => {
+  const A = [93, 184, 216, 34]
+  const AAAA = [0x26, 0x06, 0x47, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x11, 0x11]
+  it.each([
+    ['both families', { A, AAAA }, ['93.184.216.34', '2606:4700::1111']],
+    ['IPv4 alone', { A }, ['93.184.216.34']],
+    ['IPv6 alone', { AAAA }, ['2606:4700::1111']],
+  ])('a name with %s', async (_title, records, addresses) =>
+    expect(await foreignAddresses('hooks.example', await nameServer(records))).toEqual(addresses),
+  )
+
+  it('a name without addresses is a failure', async () => {
+    const resolver = await nameServer({})
+    await expect(foreignAddresses('hooks.example', resolver)).rejects.toMatchObject({ code: 'ENOTFOUND' })
+  })
+
+  it('an allowed name is resolved like every program on this machine does', async () => {
+    const port = await listening(createServer((_request, response) => response.end()))
+    const origin = `http://localhost:${port}`
+    expect(await createDialer({ allow: [origin] }).post({ ...MESSAGE, url: origin })).toMatchObject({
+      status: 200,
+    })
   })
 })

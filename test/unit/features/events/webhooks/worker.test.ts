@@ -175,7 +175,7 @@ describe('webhook worker: retries', () => {
     expect(queue.settled.map(({ id }) => id)).toEqual(['evt_2', 'evt_3'])
   })
 
-  it('Retry-After holds back everything for this receiver', async () => {
+  it('Retry-After holds back everything for this subscription', async () => {
     const { clock, dialer, queue, start } = world()
     const { url } = queue.subscribe('sub_1')
     queue.add('sub_1', 'evt_1')
@@ -337,8 +337,8 @@ describe('webhook worker: independence', () => {
     other.wake('sub_1')
     await clock.advance(MINUTE)
     const ids = dialer.idsAt(url)
-    expect(ids.slice(0, 20).toSorted()).toEqual(ids.slice(20).toSorted())
-    expect(new Set(ids.slice(0, 20)).size).toBe(20)
+    expect(ids).toHaveLength(40)
+    for (const each of [ids.slice(0, 20), ids.slice(20)]) expect(new Set(each).size).toBe(20)
     expect(queue.settled).toHaveLength(20)
   })
 })
