@@ -26,6 +26,30 @@ const parts = ['core', 'protocol', 'store', 'records', 'observability', 'catalog
   'config',
 ])
 
+/** What features import. */
+const forFeatures = [
+  'core',
+  'protocol/gateway-proof.ts',
+  'protocol/input-requests.ts',
+  'protocol/legacy.ts',
+  'protocol/meta-keys.ts',
+  'protocol/methods.ts',
+  'protocol/subscription-filter.ts',
+  'protocol/tasks.ts',
+  'store/store.ts',
+  'records',
+  'descriptions',
+]
+
+/** The files beside the features that each of them may import. */
+const forEachFeature = [
+  'feature.ts',
+  'builtin-tool.ts',
+  'describing.ts',
+  'list-changes.ts',
+  'missing-undo.ts',
+]
+
 const walls: readonly Wall[] = [
   { part: 'core' },
   { part: 'core/address.ts', uses: ['node:net'] },
@@ -53,24 +77,9 @@ const walls: readonly Wall[] = [
     uses: ['oauth4webapi', 'undici', 'node:dns', 'node:net', ...timers],
   },
   { part: 'upstream/protocol/gateway-proof.ts', may: ['core', 'protocol', 'upstream'], uses: ['jose'] },
-  {
-    part: 'features',
-    may: [
-      'core',
-      'protocol/gateway-proof.ts',
-      'protocol/input-requests.ts',
-      'protocol/legacy.ts',
-      'protocol/meta-keys.ts',
-      'protocol/methods.ts',
-      'protocol/subscription-filter.ts',
-      'protocol/tasks.ts',
-      'store/store.ts',
-      'records',
-      'descriptions',
-    ],
-    own: ['feature.ts', 'builtin-tool.ts', 'describing.ts', 'list-changes.ts', 'missing-undo.ts'],
-  },
+  { part: 'features', may: forFeatures, own: forEachFeature },
   { part: 'features/index.ts' },
+  { part: 'features/events', may: [...forFeatures, ...forEachFeature.map((file) => `features/${file}`)] },
   { part: 'features/events/webhooks', may: ['core'] },
   {
     part: 'features/events/webhooks/dialer.ts',

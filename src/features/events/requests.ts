@@ -7,26 +7,18 @@ import { GatewayError } from '../../core/error.ts'
 import { canonical, isObject } from '../../core/json/json.ts'
 import type { Seal, SealUse } from '../../core/seal.ts'
 import type { LogPage } from '../../records/event-log.ts'
-import { callerHash } from '../../records/principal.ts'
 import type { Services } from '../feature.ts'
-import {
-  type EventType,
-  eventTypes,
-  isGapOf,
-  isRequested,
-  mayReceive,
-  RESOURCE_UPDATED,
-} from './event-types.ts'
+import type { EventSource, EventType } from './event-types.ts'
 import { asEvent, type LoggedEvent, type ServerEvents } from './server-events.ts'
 
 /** What requests are answered from. */
 export interface Parts {
-  readonly deps: Pick<Services, 'log' | 'servers' | 'invoker' | 'identity' | 'features'>
+  readonly deps: Pick<Services, 'log' | 'servers' | 'identity'>
+  readonly sources: readonly EventSource[]
   /** The servers whose events are on, among all. */
   upstreams(): readonly string[]
-  /** Whose successes a caller receives. */
-  writes(upstream: string): 'own' | 'all' | 'off'
-  events(upstream: string): ServerEvents
+  /** The events of a server; those that belong to no server where it is undefined. */
+  events(upstream: string | undefined): ServerEvents
 }
 
 /** A type with the name that it has at the address of the call. */
@@ -50,22 +42,23 @@ const NOT_FOUND = -32023
 /** The types of events at the address of a call, sorted by name. @throws if no server can be asked */
 export async function typesFor(
   call: Call,
-  { deps, upstreams, writes }: Parts,
+  { deps, sources, upstreams }: Parts,
 ): Promise<readonly NamedType[]> {
   const { upstream } = call.target
-  const names = upstream === undefined ? upstreams() : [upstream]
+  const names = upstream === undefined ? [...upstreams(), undefined] : [upstream]
   const found = await Promise.allSettled(
-    names.map((each) => eventTypes(each, call, deps, writes(each) !== 'off')),
+    names.map(async (each) => {
+      const types = await Promise.all(sources.map(async (source) => source.types(each, call)))
+      return types.flat()
+    }),
   )
   const [failure] = found.filter((each) => each.status === 'rejected')
   if (failure && found.every(({ status }) => status === 'rejected')) throw failure.reason
   const all = found.flatMap((each) => (each.status === 'fulfilled' ? each.value : []))
-  // The URIs of servers have other forms at the address of all servers.
-  const types = upstream === undefined ? all.filter(({ name }) => name !== RESOURCE_UPDATED) : all
+  const types = upstream === undefined ? all.filter(({ isOwnAddressOnly }) => !isOwnAddressOnly) : all
   const named = types.map((type): NamedType => {
-    const { servers } = deps
-    const name = upstream === undefined ? servers.exposedName(type.upstream, type.name, true) : type.name
-    return { name, type }
+    const isPrefixed = upstream === undefined && type.upstream !== undefined
+    return { name: isPrefixed ? deps.servers.exposedName(type.upstream, type.name, true) : type.name, type }
   })
   return named.toSorted((one, other) => one.name.localeCompare(other.name))
 }
@@ -80,8 +73,8 @@ export async function readRequest(call: Call, parts: Parts): Promise<EventReques
   const found = (await typesFor(call, parts)).find((each) => each.name === name)
   if (!found) throw unknownType()
   checkArguments(found, given)
-  // Like an unknown type, so that nobody learns which resources there are.
-  if (!(await mayReceive(found.type, { data: given }, call, parts.deps))) throw unknownType()
+  // Like an unknown type, so that callers do not learn which resources there are.
+  if (!(await found.type.mayReceive({ data: given }, call))) throw unknownType()
   const request = { ...found, arguments: given }
   if (cursor === null) return { ...request, from: 'now', notBefore: 0 }
   const position = openCursor(cursor, call, request, parts.deps.identity.seal)
@@ -113,7 +106,7 @@ export interface Batch {
   /** Where it begins, and the position after everything that was looked at. */
   readonly start: string
   readonly position: string
-  /** Whether events that were requested are gone, too old, or were missed because nobody listened to the server. */
+  /** Whether events that were requested are gone, too old, or were missed because the gateway did not listen. */
   readonly isTruncated: boolean
   readonly hasMore: boolean
 }
@@ -142,8 +135,8 @@ export async function nextBatch(
       if (events.length >= limit) return { events, start, position: at ?? start, isTruncated, hasMore: true }
       at = cursor
       const event = asEvent(value)
-      if (event && isGapOf(request.type, request.arguments, event)) isTruncated = true
-      if (!event || !(await isFor(event, request, call, parts))) continue
+      if (event && request.type.isGap?.(request.arguments, event)) isTruncated = true
+      if (!event || !(await isFor(event, request, call))) continue
       if (event.at < request.notBefore) isTruncated = true
       else events.push({ event, position: cursor })
     }
@@ -155,12 +148,8 @@ export async function nextBatch(
 }
 
 /** Whether an event is of the requested ones, and its caller may receive it now. */
-async function isFor(event: LoggedEvent, request: EventRequest, call: Call, parts: Parts): Promise<boolean> {
-  const { type, arguments: wanted } = request
-  if (event.name !== type.name || !isRequested(type, wanted, event)) return false
-  const isOwn = event.by === undefined || event.by === callerHash(call.principal.id)
-  if (!isOwn && parts.writes(type.upstream) !== 'all') return false
-  return mayReceive(type, event, call, parts.deps)
+async function isFor(event: LoggedEvent, { type, arguments: wanted }: EventRequest, call: Call) {
+  return event.name === type.name && type.isRequested(wanted, event) && type.mayReceive(event, call)
 }
 
 function openCursor(
@@ -177,7 +166,10 @@ function cursorUse(
   { principal }: Call,
   { type, arguments: given }: Pick<EventRequest, 'type' | 'arguments'>,
 ): SealUse {
-  return { purpose: 'event-cursor', binding: canonical([principal.id, type.upstream, type.name, given]) }
+  return {
+    purpose: 'event-cursor',
+    binding: canonical([principal.id, type.upstream ?? null, type.name, given]),
+  }
 }
 
 function checkArguments({ name, type }: NamedType, given: Readonly<Record<string, unknown>>): void {
@@ -191,8 +183,11 @@ function checkArguments({ name, type }: NamedType, given: Readonly<Record<string
       `is not an argument of ${name}. ${names.slice(0, 1000)}`,
     )
   }
-  if (type.name === RESOURCE_UPDATED && typeof given.uri !== 'string')
-    throw invalid('arguments.uri', 'must be the URI of a resource')
+  const required: readonly unknown[] = Array.isArray(type.inputSchema.required)
+    ? type.inputSchema.required
+    : []
+  const missing = required.map(String).find((field) => !Object.hasOwn(given, field))
+  if (missing !== undefined) throw invalid(`arguments.${missing}`, 'is required')
 }
 
 function isCount(value: unknown): boolean {

@@ -31,8 +31,9 @@ export class ServerEvents {
   readonly log: EventLog
   readonly #waiting = new Set<() => void>()
 
-  constructor(store: Store, upstream: string, ttl: number) {
-    this.log = new EventLog(store, `events ${upstream}`, {
+  /** Those of a server, or those that belong to no server. */
+  constructor(store: Store, upstream: string | undefined, ttl: number) {
+    this.log = new EventLog(store, upstream === undefined ? 'events' : `events ${upstream}`, {
       maxEvents: MAX_EVENTS,
       maxBytes: MAX_LOG_BYTES,
       ttl,

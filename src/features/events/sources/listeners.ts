@@ -6,22 +6,37 @@
  * Invariant: a log says where listening began, because what a server notified before is not in it.
  */
 import { hash } from 'node:crypto'
-import type { Notification } from '../../core/call.ts'
-import { asGatewayError, GatewayError } from '../../core/error.ts'
-import { background } from '../../core/log.ts'
-import { hasReachedShare, type Principal } from '../../core/principal.ts'
-import { pause, within } from '../../core/time/waiting.ts'
+import type { Notification } from '../../../core/call.ts'
+import { asGatewayError, GatewayError } from '../../../core/error.ts'
+import { background } from '../../../core/log.ts'
+import { hasReachedShare, type Principal } from '../../../core/principal.ts'
+import { pause, within } from '../../../core/time/waiting.ts'
 import {
   ACKNOWLEDGED,
   memberFor,
   type SubscriptionFilter,
   UPDATED,
-} from '../../protocol/subscription-filter.ts'
-import type { Services } from '../feature.ts'
-import { type EventType, LISTENING_BEGAN, listTypes, RESOURCE_UPDATED } from './event-types.ts'
-import type { ServerEvents } from './server-events.ts'
+} from '../../../protocol/subscription-filter.ts'
+import type { Services } from '../../feature.ts'
+import type { ServerEvents } from '../server-events.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'invoker' | 'identity'>
+
+/** The name of the updates of a resource. */
+export const RESOURCE_UPDATED = 'resource_updated'
+
+/**
+ * The name under which the log says that listening to a server began: what the server notified before may be missing. It
+ * is no type of events.
+ */
+export const LISTENING_BEGAN = 'listening_began'
+
+/** The types for changed lists, and the filter member with which a server notifies them. */
+export const listTypes: Readonly<Record<string, keyof SubscriptionFilter>> = {
+  tools_changed: 'toolsListChanged',
+  prompts_changed: 'promptsListChanged',
+  resources_changed: 'resourcesListChanged',
+}
 
 /** How long a subscription stays open after the last request for its events, in milliseconds. */
 const IDLE_TIMEOUT_MS = 600_000
@@ -46,13 +61,11 @@ export class Listeners {
   }
 
   /**
-   * Listens for events of a type, and of one resource if the type is that of resources, for a while; resolves once the
-   * server is listened to, or takes too long. @throws QUOTA_EXHAUSTED
+   * Listens to a resource, or to the lists of a server, for a while; resolves once the server is listened to, or takes
+   * too long. @throws QUOTA_EXHAUSTED
    */
-  async keep({ upstream, name }: EventType, uri: string | undefined, principal: Principal): Promise<void> {
-    const isList = Object.hasOwn(listTypes, name)
-    if ((!isList && name !== RESOURCE_UPDATED) || this.#isClosed) return
-    const subject: Subject = { upstream, ...(!isList && uri !== undefined && { uri }) }
+  async keep(subject: Subject, principal: Principal): Promise<void> {
+    if (this.#isClosed) return
     const key = JSON.stringify(subject)
     const listener = this.#running.get(key) ?? this.#start(key, subject, principal)
     listener.usedAt = Date.now()

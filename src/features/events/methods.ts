@@ -1,0 +1,107 @@
+/** Answers `events/list`, `events/poll` and `events/stream` for clients of 2026-07-28 (SEP-3415). */
+import type { Call, Handler, Outcome } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { Payload } from '../../core/payload.ts'
+import { isoTime } from '../../core/time/waiting.ts'
+import { NS } from '../../protocol/meta-keys.ts'
+import { answered } from '../builtin-tool.ts'
+import {
+  type EventRequest,
+  nextBatch,
+  type Parts,
+  readCount,
+  readRequest,
+  sealCursor,
+  typesFor,
+} from './requests.ts'
+import type { LoggedEvent } from './server-events.ts'
+import { EventStream } from './stream.ts'
+
+/** How many types a page of `events/list` holds. */
+const PAGE_SIZE = 200
+/** How many events a poll returns by default, and at most. */
+const DEFAULT_POLL_EVENTS = 100
+const MAX_POLL_EVENTS = 500
+/** How long a client should wait before it polls again, in milliseconds. */
+const NEXT_POLL_MS = 5000
+
+/** The methods. `closing` ends the streams. */
+export function readingMethods(parts: Parts, closing: AbortSignal): Readonly<Record<string, Handler>> {
+  return {
+    'events/list': (call) => list(call, parts),
+    'events/poll': (call) => poll(call, parts),
+    'events/stream': (call) => stream(call, parts, closing),
+  }
+}
+
+async function list(call: Call, parts: Parts): Promise<Outcome> {
+  const { cursor = null } = call.params.fields
+  if (cursor !== null && (typeof cursor !== 'string' || !/^\d{1,9}$/.test(cursor))) {
+    throw new GatewayError('INVALID_INPUT', 'Invalid params: the cursor is not one of events/list.', {
+      field: 'cursor',
+      reason: 'unknown',
+    })
+  }
+  const start = Number(cursor ?? 0)
+  const types = await typesFor(call, parts)
+  const page = types.slice(start, start + PAGE_SIZE).map(({ name, type }) => {
+    const { description, inputSchema, payloadSchema } = type
+    return { name, description, delivery: ['poll', 'push'], inputSchema, payloadSchema }
+  })
+  const next = start + PAGE_SIZE
+  return answered({ events: page, ...(next < types.length && { nextCursor: String(next) }) })
+}
+
+async function poll(call: Call, parts: Parts): Promise<Outcome> {
+  const limit = readCount(call, 'maxEvents') ?? DEFAULT_POLL_EVENTS
+  const request = await readRequest(call, parts)
+  const { seal } = parts.deps.identity
+  await keepOpen(call, request)
+  if (request.from === 'now') {
+    const cursor = sealCursor(await parts.events(request.type.upstream).log.end(), call, request, seal)
+    return answered({ events: [], cursor, truncated: false, hasMore: false, nextPollMs: NEXT_POLL_MS })
+  }
+  const position = request.from === 'unknown' ? undefined : request.from.position
+  const size = Math.min(Math.max(limit, 1), MAX_POLL_EVENTS)
+  const batch = await nextBatch(request, call, { position, limit: size }, parts)
+  return answered({
+    events: batch.events.map(({ event }) => occurrence(event, request)),
+    cursor: sealCursor(batch.position, call, request, seal),
+    truncated: batch.isTruncated || request.from === 'unknown',
+    hasMore: batch.hasMore,
+    nextPollMs: NEXT_POLL_MS,
+  })
+}
+
+/** Answers `events/stream`: lasts until the client closes it, or the gateway stops or loads another configuration. */
+async function stream(call: Call, parts: Parts, closing: AbortSignal): Promise<Outcome> {
+  const request = await readRequest(call, parts)
+  const { upstream } = request.type
+  await keepOpen(call, request)
+  const { seal } = parts.deps.identity
+  const from = request.from === 'now' ? { position: await parts.events(upstream).log.end() } : request.from
+  const signal = AbortSignal.any([call.signal, closing])
+  const opened = new EventStream({
+    call,
+    signal,
+    isTruncated: from === 'unknown',
+    next: (position, limit) => nextBatch(request, call, { position, limit }, parts),
+    changed: () => parts.events(upstream).changed(signal),
+    keep: () => keepOpen(call, request),
+    cursor: (position) => sealCursor(position, call, request, seal),
+    occurrence: (event) => occurrence(event, request),
+  })
+  await opened.run(from === 'unknown' ? undefined : from.position)
+  if (call.signal.aborted) throw new GatewayError('CANCELLED', 'The stream of events was cancelled.')
+  return { kind: 'result', result: Payload.of({}) }
+}
+
+/** Keeps the source of requested events open for a while. @throws QUOTA_EXHAUSTED */
+async function keepOpen({ principal }: Call, { type, arguments: wanted }: EventRequest): Promise<void> {
+  await type.keep?.(wanted, principal)
+}
+
+/** An event as its clients receive it. Its data was written by servers and other callers. */
+export function occurrence({ id, at, data }: LoggedEvent, { name }: EventRequest) {
+  return { eventId: id, name, timestamp: isoTime(at), data, _meta: { [`${NS}/untrusted`]: true } }
+}

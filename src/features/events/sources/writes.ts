@@ -1,0 +1,130 @@
+/** Successes of tools that write: each with its arguments, without secrets and masked data. */
+import type { Call, Middleware, Outcome, Target } from '../../../core/call.ts'
+import type { Descriptor } from '../../../core/descriptor.ts'
+import { asGatewayError } from '../../../core/error.ts'
+import { isObject } from '../../../core/json/json.ts'
+import { asCalled } from '../../../core/judgement/judge.ts'
+import { cleanedValue, Redactor, secretsOf, withoutSecrets } from '../../../core/text/redact.ts'
+import { callerHash } from '../../../records/principal.ts'
+import type { Services } from '../../feature.ts'
+import {
+  type EventSource,
+  type EventType,
+  filterSchema,
+  hasFields,
+  isBy,
+  isPermitted,
+} from '../event-types.ts'
+import type { ServerEvents } from '../server-events.ts'
+
+type Deps = Pick<Services, 'log' | 'servers' | 'features' | 'invoker'>
+
+/** Whose successful calls a caller receives as events: its own, those of all callers, or none. */
+export type Writes = 'own' | 'all' | 'off'
+
+/** The longest argument in an event, and all of them together, in characters of JSON. */
+const MAX_ARGUMENT_LENGTH = 4000
+const MAX_ARGUMENTS_LENGTH = 32_000
+
+/** The successes of the tools of a server. A type exists for those who may call its tool. */
+export function writeEvents(deps: Deps, writes: (upstream: string) => Writes): EventSource {
+  return {
+    types: async (upstream, call) => {
+      if (upstream === undefined || writes(upstream) === 'off') return []
+      const types = (await deps.servers.tools(upstream))
+        .filter(({ classification, isUnlisted }) => classification.op !== 'read' && !isUnlisted)
+        .map((entry) => toolType(entry, writes(upstream), deps))
+      const isListed = await Promise.all(types.map(async (type) => type.mayReceive({ data: {} }, call)))
+      return types.filter((_type, index) => isListed[index])
+    },
+  }
+}
+
+function toolType({ upstream, name, definition }: Descriptor, writes: Writes, deps: Deps): EventType {
+  const { inputSchema } = definition
+  const properties = isObject(inputSchema) && isObject(inputSchema.properties) ? inputSchema.properties : {}
+  return {
+    upstream,
+    name: successOf(name),
+    description: `The tool ${name} was called through the gateway, and succeeded.`,
+    inputSchema: filterSchema(Object.keys(properties)),
+    payloadSchema: {
+      type: 'object',
+      properties: {
+        tool: { type: 'string' },
+        arguments: {
+          type: 'object',
+          description: 'The arguments of the call, without secrets and masked data.',
+        },
+        omitted: {
+          type: 'array',
+          items: { type: 'string' },
+          description: 'The arguments that are too long.',
+        },
+      },
+      required: ['tool', 'arguments'],
+    },
+    isRequested: (wanted, { data }) => hasFields(data.arguments, wanted),
+    mayReceive: async ({ by, data }, call) => {
+      if (writes !== 'all' && !isBy(by, call.principal)) return false
+      const target = { upstream, method: 'tools/call', name }
+      const given = isObject(data.arguments) ? data.arguments : {}
+      return isPermitted(call, target, { name, arguments: given }, deps)
+    },
+  }
+}
+
+/** The name of the successes of a tool. */
+function successOf(tool: string): string {
+  return `${tool}.succeeded`
+}
+
+/** The middleware that logs the successes of a tool. */
+export function logWrites(target: Target, events: ServerEvents, deps: Deps): Middleware {
+  const redactor = new Redactor()
+  redactor.learn(secretsOf(deps.servers.settings(target.upstream ?? '')))
+  const clean = (value: unknown): unknown =>
+    cleanedValue(deps.features.masked(value, target), (text) => withoutSecrets(redactor.text(text)))
+  return (next) => async (call) => {
+    const outcome = await next(call)
+    if (!hasWritten(call, outcome)) return outcome
+    const { name = '' } = target
+    const given = clean(call.params.fields.arguments)
+    const data = { tool: name, ...shortened(isObject(given) ? given : {}) }
+    try {
+      await events.add({ name: successOf(name), by: callerHash(call.principal.id), data })
+    } catch (error) {
+      // The call has taken effect, so it does not fail.
+      const { message: reason } = asGatewayError(error)
+      deps.log.warn('events.not_kept', { upstream: target.upstream, tool: name, reason })
+    }
+    return outcome
+  }
+}
+
+function hasWritten(call: Call, outcome: Outcome): boolean {
+  if (outcome.kind !== 'result' || outcome.result.member('isError') === true || !call.tool) return false
+  return asCalled(call.tool, call).classification.op !== 'read'
+}
+
+interface ShortenedArguments {
+  readonly arguments: Readonly<Record<string, unknown>>
+  /** The names of the arguments that were left out. */
+  readonly omitted?: readonly string[]
+}
+
+function shortened(given: Readonly<Record<string, unknown>>): ShortenedArguments {
+  let left = MAX_ARGUMENTS_LENGTH
+  const kept: Record<string, unknown> = {}
+  const omitted: string[] = []
+  for (const [name, value] of Object.entries(given)) {
+    const length = (JSON.stringify(value) ?? '').length + name.length
+    if (length > Math.min(left, MAX_ARGUMENT_LENGTH)) {
+      omitted.push(name.slice(0, 100))
+      continue
+    }
+    left -= length
+    kept[name] = value
+  }
+  return { arguments: kept, ...(omitted.length > 0 && { omitted: omitted.slice(0, 100) }) }
+}
