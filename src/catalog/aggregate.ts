@@ -3,7 +3,7 @@
  * others.
  */
 import { type Call, type Handler, type Notification, type Outcome, resultOf } from '../core/call.ts'
-import { GatewayError, unknownPrompt, unknownResource, unknownTool } from '../core/error.ts'
+import { GatewayError, invalidParam, unknownPrompt, unknownResource, unknownTool } from '../core/error.ts'
 import { self } from '../core/identity.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
@@ -151,7 +151,7 @@ class AllServers implements Aggregate {
     const { name: subject } = call.target
     if (call.method === 'completion/complete') return this.#locateReference(call)
     if (!located.has(call.method)) return undefined
-    if (subject === undefined) throw invalidParams(method(call.method).nameIn ?? 'name', 'must be a string')
+    if (subject === undefined) throw invalidParam(method(call.method).nameIn ?? 'name', 'must be a string')
     if (call.method === 'resources/read') {
       const found = naming.serverOf(subject, names)
       if (!found) throw unknown(call.method, subject)
@@ -171,7 +171,7 @@ class AllServers implements Aggregate {
       if (found) return [found, call.params.with({ ref: reference.with({ uri: found.name }) })]
     }
     if (!reference || (typeof name !== 'string' && typeof uri !== 'string'))
-      throw invalidParams('ref', 'must name a prompt or a resource')
+      throw invalidParam('ref', 'must name a prompt or a resource')
     if (typeof name !== 'string') throw unknown(call.method, String(uri))
     const found = await this.#find(call, 'prompts/list', name)
     return [found, call.params.with({ ref: reference.with({ name: found.name }) })]
@@ -237,10 +237,6 @@ function done(result: Payload): Outcome {
 
 /** Methods whose target name identifies the server. */
 const located: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read'])
-
-function invalidParams(field: string, why: string): GatewayError {
-  return new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${why}.`, { field, reason: 'type' })
-}
 
 const namedOnly = {
   suggestion: 'Methods that the protocol does not define are available at /mcp/<server> only.',

@@ -18,7 +18,7 @@ import type {
   ToolDetails,
 } from '../core/descriptor.ts'
 import { isObject } from '../core/json/json.ts'
-import { saysPages } from '../core/judgement/pages.ts'
+import { mentionsPages } from '../core/judgement/pages.ts'
 import { background, type Log } from '../core/log.ts'
 import type { Payload } from '../core/payload.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
@@ -317,7 +317,7 @@ class ToolSamples {
     }
     if (!isObject(structuredContent)) return
     this.#types.add('application/json')
-    if (saysPages(structuredContent)) this.#hasCursor = true
+    if (mentionsPages(structuredContent)) this.#hasCursor = true
   }
 }
 

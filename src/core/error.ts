@@ -237,6 +237,14 @@ export function unknownTask(): GatewayError {
   })
 }
 
+/** A parameter that is not what it has to be; `problem` begins with a verb. */
+export function invalidParam(field: string, problem: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${problem}.`, { field, reason: 'type' })
+}
+
+/** The advice for a call whose outcome is unknown. */
+export const VERIFY_EFFECT = 'Check with a tool that reads whether it took effect before making it again.'
+
 /** A name for use in a message; empty if it is long or contains unusual characters. */
 function displayName(name: string): string {
   return /^[\w.+:/-]{1,64}$/.test(name) ? `: ${name}` : ''

@@ -17,7 +17,7 @@ import { modernError, modernResult, readClient } from '../protocol/modern.ts'
 import { lowerNote } from '../protocol/projection.ts'
 import { latestModern } from '../protocol/revisions.ts'
 import { type RequestStateCodec, bindingOf } from '../protocol/request-state.ts'
-import { ProgressThrottle, type ResponseSink } from './session/response-sink.ts'
+import { drainOf, ProgressThrottle, type ResponseSink } from './session/response-sink.ts'
 
 interface Options {
   readonly handle: Handler
@@ -68,7 +68,7 @@ export async function serveStateless(
     retain: options.retain,
     rateLimitReporter: reply,
     emit,
-    ...(reply.drained && { drained: async () => reply.drained?.() }),
+    ...drainOf(reply),
   })
   const checked = options.check?.(lifted)
   if (checked) await checked

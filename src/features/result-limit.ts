@@ -6,7 +6,7 @@ import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { type JsonSchema, validator } from '../core/schema/schema.ts'
 import { sizeSchema } from '../core/time/units.ts'
-import { NS } from '../protocol/meta-keys.ts'
+import { TRUNCATED_KEY } from '../protocol/meta-keys.ts'
 import { type Settings as GatewaySettings } from '../core/settings.ts'
 import { type Feature, settingsFor } from './feature.ts'
 
@@ -125,7 +125,7 @@ function withNotice(result: Payload, fields: Readonly<Record<string, unknown>>, 
     returned_bytes: sizeInBytes(short),
     limit_bytes: limit,
   }
-  const complete = short.withMeta({ [`${NS}/truncated`]: sizes })
+  const complete = short.withMeta({ [TRUNCATED_KEY]: sizes })
   if (isLarger(complete, limit)) throw tooLarge(limit)
   return complete
 }

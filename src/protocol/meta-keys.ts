@@ -46,6 +46,10 @@ export const CONFIRMATION_KEY = `${NS}/confirmation`
 /** The key of the provenance in `_meta` of a result. */
 export const PROVENANCE_KEY = `${NS}/provenance`
 
+/** The key of the number of masked values, and of the sizes of a shortened result, in `_meta` of a result. */
+export const MASKED_KEY = `${NS}/masked`
+export const TRUNCATED_KEY = `${NS}/truncated`
+
 /** The key of the receipt in `_meta` of a result. */
 export const RECEIPT_KEY = `${NS}/receipt`
 

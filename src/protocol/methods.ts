@@ -82,12 +82,11 @@ export function isListening(name: string): boolean {
   return name === 'subscriptions/listen' || name === 'events/stream'
 }
 
+/** The notification of the progress of a request. */
+export const PROGRESS = 'notifications/progress'
+
 /** Messages that never leave the connection they arrived on. */
-const local: ReadonlySet<string> = new Set([
-  'notifications/initialized',
-  'notifications/cancelled',
-  'notifications/progress',
-])
+const local: ReadonlySet<string> = new Set(['notifications/initialized', 'notifications/cancelled', PROGRESS])
 
 /**
  * Whether a client's notification is forwarded to servers. A notification with the name of a request is not: a server

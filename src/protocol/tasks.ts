@@ -3,7 +3,7 @@
  * which say the same in different members. Reading is lenient toward servers, writing is exact.
  */
 import type { Call, Client } from '../core/call.ts'
-import { GatewayError } from '../core/error.ts'
+import { GatewayError, invalidParam } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import type { Task, TaskStatus } from '../core/task.ts'
@@ -38,11 +38,11 @@ export function requestedTask({ params, client }: Call): { readonly ttl?: number
   const { task } = params.fields
   // The extension has no such member and says to ignore it, and older revisions have no tasks.
   if (!hasCoreTasks(client) || task === undefined || task === null) return undefined
-  if (!isObject(task)) throw invalid('task must be an object.', 'task')
+  if (!isObject(task)) throw invalidParam('task', 'must be an object')
   const { ttl } = task
   if (ttl === undefined || ttl === null) return {}
   if (typeof ttl !== 'number' || !Number.isFinite(ttl) || ttl < 0)
-    throw invalid('task.ttl must be a number of milliseconds, 0 or more.', 'task.ttl')
+    throw invalidParam('task.ttl', 'must be a number of milliseconds, 0 or more')
   return { ttl: Math.floor(ttl) }
 }
 
@@ -109,9 +109,10 @@ export function relatedTask(taskId: string): Readonly<Record<string, unknown>> {
   return { [metaKeys.relatedTask]: { taskId } }
 }
 
-/** The refusal of a method of the extension to a client that did not declare it (SEP-2663). */
-export function undeclaredTasks(): GatewayError {
-  return new GatewayError('CAPABILITY_REQUIRED', 'This request needs a client that takes tasks.', {
+/** Checks that a client of 2026-07-28 declared the extension (SEP-2663). @throws CAPABILITY_REQUIRED */
+export function requireTasks(client: Client): void {
+  if (client.era === 'legacy' || declaresTasks(client)) return
+  throw new GatewayError('CAPABILITY_REQUIRED', 'This request needs a client that takes tasks.', {
     data: { requiredCapabilities: { extensions: declaredTasks } },
     suggestion: `Declare the extension ${tasksExtension} in the capabilities of the request.`,
   })
@@ -131,8 +132,4 @@ const statuses: ReadonlySet<string> = new Set<TaskStatus>([
 
 function isDuration(value: unknown): value is number {
   return typeof value === 'number' && Number.isFinite(value) && value >= 0
-}
-
-function invalid(message: string, field: string): GatewayError {
-  return new GatewayError('INVALID_INPUT', `Invalid params: ${message}`, { field, reason: 'type' })
 }

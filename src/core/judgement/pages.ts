@@ -61,7 +61,7 @@ const lastNames = named('is_last is_last_page last')
 const currentNames = named('page current_page page_number page_index')
 const totalNames = named('total_pages page_count number_of_pages num_pages last_page')
 
-/** Whether a member of a result says where the result ends: it belongs to the last page. */
+/** Whether a member of a result is about further pages, so that a merged result has it from the last page. */
 export function isPagingMember(name: string): boolean {
   return pagingMembers.has(joined(name))
 }
@@ -75,8 +75,8 @@ const pagingMembers: ReadonlySet<string> = new Set([
 ])
 
 /** Whether a result says something about further pages. */
-export function saysPages(value: unknown): boolean {
-  return statementOf(value).isMade
+export function mentionsPages(value: unknown): boolean {
+  return statementOf(value).isPresent
 }
 
 /** The arguments of a tool that select a page, the most reliable kind first. */
@@ -126,8 +126,8 @@ export function readPage(
   const statement = statementOf(value)
   const path = itemsPath(value, statement.path)
   if (!path) return undefined
-  const isSaid = isKnown || statement.isMade || inputs.some(({ kind }) => kind === 'cursor')
-  return isSaid ? reading(path, statement, { given, inputs, count: itemsAt(value, path).length }) : undefined
+  const isPaged = isKnown || statement.isPresent || inputs.some(({ kind }) => kind === 'cursor')
+  return isPaged ? reading(path, statement, { given, inputs, count: itemsAt(value, path).length }) : undefined
 }
 
 /** A later page, whose items are where those of the first page are; undefined if it has none there. */
@@ -152,17 +152,17 @@ function reading(path: readonly string[], statement: Statement, position: Positi
   if (hasMore === false) return { path }
   const next = nextOf(statement, position)
   if (next) return { path, next }
-  const isSaid = [cursor, nextNumber, nextOffset].some((each) => each !== undefined)
+  const hasNext = [cursor, nextNumber, nextOffset].some((each) => each !== undefined)
   const isOpen =
-    hasMore === true || isSaid || (current !== undefined && total !== undefined && current < total)
+    hasMore === true || hasNext || (current !== undefined && total !== undefined && current < total)
   return isOpen ? { path, isOpen } : { path }
 }
 
 /** What a result says about further pages. */
 interface Statement {
-  /** Where it says so. */
+  /** The object with the statement. */
   readonly path: readonly string[]
-  readonly isMade: boolean
+  readonly isPresent: boolean
   readonly cursor?: unknown
   readonly nextNumber?: unknown
   readonly nextOffset?: unknown
@@ -171,13 +171,13 @@ interface Statement {
   readonly total?: number
 }
 
-/** How deep statements and items are looked for, and how many objects are. */
+/** How deep statements and items are searched, and in how many objects. */
 const MAX_DEPTH = 3
 const MAX_OBJECTS = 100
 
 /**
- * What the first object says that says something, outermost first. If it only says that there are more pages, the cursor
- * may be further inside.
+ * The statement of the first object that has one, outermost first. If it only says that there are more pages, the cursor
+ * may be in an object further inside.
  */
 function statementOf(value: unknown): Statement {
   let found: Statement | undefined
@@ -189,14 +189,14 @@ function statementOf(value: unknown): Statement {
     const { cursor, nextNumber, nextOffset } = own
     const isKnown = [cursor, nextNumber, nextOffset].some((each) => each !== undefined)
     if (found && isKnown) return { ...found, cursor, nextNumber, nextOffset }
-    if (!found && own.isMade) {
+    if (!found && own.isPresent) {
       if (isKnown || own.hasMore !== true) return own
       found = own
     }
     if (path.length < MAX_DEPTH)
       for (const [name, inner] of Object.entries(at)) pending.push({ at: inner, path: [...path, name] })
   }
-  return found ?? { path: [], isMade: false }
+  return found ?? { path: [], isPresent: false }
 }
 
 function statementIn(object: Fields, path: readonly string[]): Statement {
@@ -205,31 +205,19 @@ function statementIn(object: Fields, path: readonly string[]): Statement {
   if (!besideAfter.has(joined(path.at(-1) ?? ''))) members.delete('after')
   const firstOf = (names: readonly string[]): unknown =>
     members.get(names.find((name) => isCursorValue(members.get(name))) ?? '')
-  const flag = (names: ReadonlySet<string>): boolean | undefined => {
-    for (const name of names) {
-      const value = members.get(name)
-      if (typeof value === 'boolean') return value
-    }
-    return undefined
-  }
-  const number = (names: ReadonlySet<string>): number | undefined => {
-    for (const name of names) {
-      const value = members.get(name)
-      if (typeof value === 'number') return value
-    }
-    return undefined
-  }
-  const more = flag(moreNames)
-  const isLast = flag(lastNames)
-  const [current, total] = [number(currentNames), number(totalNames)]
+  const valuesOf = (names: ReadonlySet<string>): unknown[] => [...names].map((name) => members.get(name))
+  const more = valuesOf(moreNames).find(isBoolean)
+  const isLast = valuesOf(lastNames).find(isBoolean)
+  const current = valuesOf(currentNames).find(isNumber)
+  const total = valuesOf(totalNames).find(isNumber)
   const isNamed = [...cursorNames, ...nextNumberNames, ...nextOffsetNames].some((name) =>
-    isSaidBy(members, name),
+    hasCursorMember(members, name),
   )
   const hasMore = more ?? (isLast === undefined ? undefined : !isLast)
-  const isMade = isNamed || hasMore !== undefined || (current !== undefined && total !== undefined)
+  const isPresent = isNamed || hasMore !== undefined || (current !== undefined && total !== undefined)
   return {
     path,
-    isMade,
+    isPresent,
     cursor: firstOf(cursorNames),
     nextNumber: firstOf(nextNumberNames),
     nextOffset: firstOf(nextOffsetNames),
@@ -240,10 +228,18 @@ function statementIn(object: Fields, path: readonly string[]): Statement {
 }
 
 /** Whether an object has the member, with a value that such a member has: null or empty where there is no next page. */
-function isSaidBy(members: ReadonlyMap<string, unknown>, name: string): boolean {
+function hasCursorMember(members: ReadonlyMap<string, unknown>, name: string): boolean {
   if (!members.has(name)) return false
   const value = members.get(name)
   return value === null || value === '' || isCursorValue(value)
+}
+
+function isBoolean(value: unknown): value is boolean {
+  return typeof value === 'boolean'
+}
+
+function isNumber(value: unknown): value is number {
+  return typeof value === 'number'
 }
 
 function isCursorValue(value: unknown): boolean {

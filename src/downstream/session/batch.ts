@@ -1,7 +1,7 @@
 /** JSON-RPC batches, which exist only in 2025-03-26. */
 import { GatewayError } from '../../core/error.ts'
 import { type Batch, parseMessage, type JsonRpcRequest } from '../../protocol/jsonrpc.ts'
-import type { ResponseSink } from './response-sink.ts'
+import { drainOf, type ResponseSink } from './response-sink.ts'
 import type { ClientSession } from './session.ts'
 
 /** The maximum number of messages in a batch. */
@@ -45,7 +45,7 @@ function joinReplies(reply: ResponseSink & { readonly isStream: boolean }, count
     trace: reply.trace,
     gatewayMetadata: reply.gatewayMetadata,
     emit: (message, mustArrive) => reply.emit(message, mustArrive),
-    ...(reply.drained && { drained: async () => reply.drained?.() }),
+    ...drainOf(reply),
     end: (message) => {
       if (message !== undefined) answers.push(message)
       if (--left > 0) return

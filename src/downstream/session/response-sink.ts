@@ -5,6 +5,7 @@ import type { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
 import { encodeNotification } from '../../protocol/jsonrpc.ts'
 import type { GatewayMetadata } from '../../protocol/meta-keys.ts'
+import { PROGRESS } from '../../protocol/methods.ts'
 import { lowerNote } from '../../protocol/projection.ts'
 import type { Revision } from '../../protocol/revisions.ts'
 import type { TraceContext } from '../../protocol/trace-context.ts'
@@ -32,6 +33,11 @@ export interface ResponseSink extends RateLimitReporter {
 /** The context of one message of the client. */
 export type MessageContext = Pick<ResponseSink, 'requestId' | 'principal' | 'trace' | 'gatewayMetadata'> &
   Pick<Call, 'emit' | 'drained' | 'rateLimitReporter' | 'retain'>
+
+/** What a call gets of a sink that can tell when it is drained. */
+export function drainOf(sink: ResponseSink): Pick<ResponseSink, 'drained'> {
+  return sink.drained ? { drained: async () => sink.drained?.() } : {}
+}
 
 /** Resolves once a stream takes more, or is closed. */
 export function drained(output: Writable): Promise<void> {
@@ -67,7 +73,7 @@ export class ProgressThrottle {
   }
 
   readonly emit = (note: Notification): void => {
-    if (note.method !== 'notifications/progress') return this.#emit(note)
+    if (note.method !== PROGRESS) return this.#emit(note)
     if (this.#isOver) return
     if (note.mustArrive) {
       // Its value is larger than the pending one's.

@@ -48,7 +48,13 @@ import {
 } from '../../protocol/subscription-filter.ts'
 import { requestInputInline, type RequestInput, inputRounds, requestInput } from './input-requests.ts'
 import { type PendingRequest, PendingRequests } from './pending-requests.ts'
-import { type ResponseSink, ProgressThrottle, isReported, type MessageContext } from './response-sink.ts'
+import {
+  type ResponseSink,
+  drainOf,
+  ProgressThrottle,
+  isReported,
+  type MessageContext,
+} from './response-sink.ts'
 
 // The `subscriptions/listen` call for the subscriptions of a session, replaced with each change.
 
@@ -297,7 +303,7 @@ export class ClientSession {
       gatewayMetadata,
       rateLimitReporter: reply,
       emit: pace.emit,
-      ...(reply.drained && { drained: async () => reply.drained?.() }),
+      ...drainOf(reply),
       retain,
     }
     const call = this.#lift(request, context, controller)

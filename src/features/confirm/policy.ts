@@ -1,7 +1,7 @@
 /** The policy before a call: no confirmation needed, already granted, or a request for one. */
 import { type Call, type Handler, listedTool, type Outcome, type Middleware } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
-import { GatewayError } from '../../core/error.ts'
+import { GatewayError, invalidParam } from '../../core/error.ts'
 import { asCalled } from '../../core/judgement/judge.ts'
 import { Payload } from '../../core/payload.ts'
 import { oneLine } from '../../core/text/escape.ts'
@@ -124,8 +124,8 @@ const STATE_TTL_MS = 3_600_000
 function takeHostConfirmation(call: Call): { readonly call: Call; readonly host: HostConfirmation } {
   if (!hasExtension(call, FLAG) && !hasExtension(call, TOKEN)) return { call, host: noHostConfirmation }
   const [flag, token] = [extensionOf(call, FLAG), extensionOf(call, TOKEN)]
-  if (flag !== undefined && typeof flag !== 'boolean') throw invalid(FLAG, 'true or false')
-  if (token !== undefined && typeof token !== 'string') throw invalid(TOKEN, 'a string')
+  if (flag !== undefined && typeof flag !== 'boolean') throw invalidParam(FLAG, 'must be true or false')
+  if (token !== undefined && typeof token !== 'string') throw invalidParam(TOKEN, 'must be a string')
   return {
     call: withoutExtension(withoutExtension(call, FLAG), TOKEN),
     host: { isConfirmed: flag, token },
@@ -138,13 +138,6 @@ const noHostConfirmation: HostConfirmation = { isConfirmed: undefined, token: un
 function describeByName({ target }: Call, { servers: { describe: listed } }: Deps): Descriptor | undefined {
   const { upstream, name } = target
   return upstream === undefined || name === undefined ? undefined : listed(upstream, { name })
-}
-
-function invalid(field: string, what: string): GatewayError {
-  return new GatewayError('INVALID_INPUT', `Invalid params: ${field} must be ${what}.`, {
-    field,
-    reason: 'type',
-  })
 }
 
 // Confirmation by other people: approvals in the store, the result that says how to decide, and their use by the next

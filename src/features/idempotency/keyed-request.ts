@@ -1,6 +1,6 @@
 /** Reads the key of a call and the fingerprint of its arguments, and defines the errors of keyed calls. */
 import type { Call } from '../../core/call.ts'
-import { GatewayError } from '../../core/error.ts'
+import { GatewayError, invalidParam } from '../../core/error.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import {
   extensionOf,
@@ -135,10 +135,7 @@ function readTtl(call: Call): number | undefined {
   const seconds = extensionOf(call, TTL_VALUE)
   if (seconds === undefined) return undefined
   if (typeof seconds === 'number' && Number.isSafeInteger(seconds) && seconds >= 0) return seconds
-  throw new GatewayError('INVALID_INPUT', `Invalid params: ${TTL_VALUE} must be a whole number of seconds.`, {
-    field: TTL_VALUE,
-    reason: 'type',
-  })
+  throw invalidParam(TTL_VALUE, 'must be a whole number of seconds')
 }
 
 /** The key belongs to a different call. */

@@ -7,7 +7,7 @@ import { GatewayError } from '../../core/error.ts'
 import { isObject, canonical, readJson } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { type Check, type JsonSchema, type SchemaProblem, validator } from '../../core/schema/schema.ts'
-import { NS } from '../../protocol/meta-keys.ts'
+import { MASKED_KEY } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
 import {
   createMasker,
@@ -241,7 +241,7 @@ function maskResult(result: Payload, masker: Masker, { uri, tool }: MaskContext)
   })
   if (masker.count === 0) return result
   const masked = { ...Object.fromEntries(edits), ...(isChanged && { structuredContent: maskedContent }) }
-  return result.with(masked).withMeta({ [`${NS}/masked`]: masker.count })
+  return result.with(masked).withMeta({ [MASKED_KEY]: masker.count })
 }
 
 /** Blocks in which text copies of the structured content are replaced by the masked content. */

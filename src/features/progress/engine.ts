@@ -7,7 +7,7 @@
  * the record of an operation has one owner, and only its owner ends it, except for a cancellation.
  */
 import { type Call, type Handler, isOpen, type OperationRef, type Outcome } from '../../core/call.ts'
-import { GatewayError } from '../../core/error.ts'
+import { GatewayError, VERIFY_EFFECT } from '../../core/error.ts'
 import { isGatewayRefusal } from '../../core/failure.ts'
 import { background } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
@@ -194,7 +194,7 @@ export class OperationEngine {
         continue
       }
       if (!running.isTask) {
-        if (running.call.operation) throw nobodyToAsk(isOpen(outcome))
+        if (running.call.operation) throw clientLost(isOpen(outcome))
         // A waiting caller gets the input requests, and makes the call again with the responses.
         return outcome
       }
@@ -217,7 +217,8 @@ export class OperationEngine {
         return await next(current)
       } catch (error) {
         if (call.signal.aborted || !(isFollowing || call.operation)) throw error
-        if (!isAway(error, isFollowing) || attempt === MAX_FOLLOW_ATTEMPTS) throw asEndOfBegun(error, call)
+        if (!isUnavailable(error, isFollowing) || attempt === MAX_FOLLOW_ATTEMPTS)
+          throw endOfStartedCall(error, call)
         await pause(FOLLOW_RETRY_DELAY_MS * attempt, call.signal)
       }
     }
@@ -273,8 +274,8 @@ export class OperationEngine {
       else if (!isDetached && !declaresTasks(call.client) && age >= (tasks.answer_within ?? Infinity))
         this.#once(running, () => this.#answer(running, age))
       else if (age >= heartbeat && now - running.notes.notifiedAt >= heartbeat) running.notes.heartbeat(now)
-      if (this.#deps.gateway.isStoreShared && running.operation && now - running.lookedAt >= POLL_INTERVAL_MS)
-        this.#once(running, () => this.#look(running))
+      if (this.#deps.gateway.isStoreShared && running.operation && now - running.polledAt >= POLL_INTERVAL_MS)
+        this.#once(running, () => this.#poll(running))
     }
   }
 
@@ -382,9 +383,9 @@ export class OperationEngine {
   }
 
   /** Reads whether another process cancelled a call of this one, or stored responses for it. */
-  async #look(running: RunningCall): Promise<void> {
+  async #poll(running: RunningCall): Promise<void> {
     const { operation, call } = running
-    running.lookedAt = Date.now()
+    running.polledAt = Date.now()
     const stored = operation && (await this.journal.operations.find(operation.key))
     if (stored?.record.state === 'cancelled') call.abort(cancelled())
     else running.wake()
@@ -429,19 +430,19 @@ export function cancelled(): GatewayError {
 }
 
 /** Whether a server or the store cannot be reached. The status of a task can be requested again. */
-function isAway(error: unknown, isFollowing: boolean): boolean {
+function isUnavailable(error: unknown, isFollowing: boolean): boolean {
   if (!(error instanceof GatewayError)) return false
   const { code, category, extra } = error
   const isRefused = extra.isUnsent === true && (category === 'transient' || category === 'rate_limited')
   return isRefused || code === 'SERVER_UNAVAILABLE' || (isFollowing && code === 'OUTCOME_UNKNOWN')
 }
 
-/** The end of started work that cannot be continued: a refusal by the gateway does not say what was done. */
-function asEndOfBegun(error: unknown, { tool }: Call): unknown {
+/** The error of started work that cannot be continued: a refusal by the gateway does not say what the server did. */
+function endOfStartedCall(error: unknown, { tool }: Call): unknown {
   if (!(error instanceof GatewayError) || tool?.classification.op === 'read') return error
   const { code, extra } = error
-  const isUntold = extra.isUnsent || code === 'SERVER_UNAVAILABLE' || isGatewayRefusal(error)
-  return isUntold && !extra.relayed ? interrupted(error) : error
+  const isInconclusive = extra.isUnsent || code === 'SERVER_UNAVAILABLE' || isGatewayRefusal(error)
+  return isInconclusive && !extra.relayed ? interrupted(error) : error
 }
 
 function overloaded(): GatewayError {
@@ -458,12 +459,12 @@ function notWritten(): GatewayError {
   })
 }
 
-/** The error of a call that needs input from a client that is gone. `isOpen`: its server has begun. */
-function nobodyToAsk(isOpen: boolean): GatewayError {
+/** The error of a call that needs input although its client was lost. `isOpen`: its server has started. */
+function clientLost(isOpen: boolean): GatewayError {
   const message = 'The call needs input, and its client was lost when the gateway went down.'
   if (isOpen)
     return new GatewayError('OUTCOME_UNKNOWN', `${message} Its server had begun.`, {
-      suggestion: 'Check with a tool that reads whether it took effect before making it again.',
+      suggestion: VERIFY_EFFECT,
     })
   return new GatewayError('CANCELLED', `${message} Nothing was done.`, {
     category: 'permanent',

@@ -32,7 +32,7 @@ export async function requestInput(
 ): Promise<InputResponses> {
   const { operation } = running
   if (!operation) throw new TypeError('only an operation can wait for input')
-  requireModest(inputRequests)
+  requireWithinLimits(inputRequests)
   const { round } = options
   const until = Date.now() + INPUT_TIMEOUT_MS
   const change: Options['change'] = (key, write) => insist(() => options.change(key, write), running, until)
@@ -102,7 +102,7 @@ async function insist<Value>(ask: () => Promise<Value>, running: RunningCall, un
 }
 
 /** @throws UPSTREAM_ERROR if a server requests more input than a record can hold */
-function requireModest(inputRequests: InputRequests): void {
+function requireWithinLimits(inputRequests: InputRequests): void {
   const requests = Object.entries(inputRequests)
   const length = requests.reduce((sum, [key, { params }]) => sum + key.length + (params?.text.length ?? 0), 0)
   if (requests.length <= MAX_REQUESTS && length <= MAX_INPUT_LENGTH) return

@@ -113,7 +113,7 @@ export class OperationJournal {
     if (grownBy === undefined || !record) return record
     this.#quota.add(record.principal.id, 0, grownBy)
     this.#written.resize(key, grownBy, record.expiresAt)
-    this.#tell(key, record)
+    this.#notify(key, record)
     return record
   }
 
@@ -198,7 +198,7 @@ export class OperationJournal {
     return !isEnded(record) && record.owner === this.#options.membership.id
   }
 
-  #tell(key: string, record: OperationRecord): void {
+  #notify(key: string, record: OperationRecord): void {
     this.#options.onChange(key, record)
     for (const observer of this.#observers) {
       try {

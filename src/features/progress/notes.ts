@@ -8,9 +8,8 @@
 import type { Notification } from '../../core/call.ts'
 import { Payload } from '../../core/payload.ts'
 import { CHUNK_KEY, NS } from '../../protocol/meta-keys.ts'
+import { PROGRESS } from '../../protocol/methods.ts'
 
-/** The method of progress notifications. */
-export const PROGRESS = 'notifications/progress'
 /** The `_meta` key of the progress object in a progress notification. */
 export const PROGRESS_KEY = `${NS}/progress`
 /** How much of the message of a server is kept and repeated, in characters; it is passed on whole. */
@@ -28,7 +27,7 @@ interface Options {
   usualMs(): number | undefined
   emit(note: Notification): void
   /** Whether a caller receives the notifications. */
-  isHeard(): boolean
+  hasReceiver(): boolean
 }
 
 /** One value of the server. */
@@ -66,7 +65,7 @@ export class ProgressNotes {
 
   /** Passes a notification of the server on; adds the estimate to progress. */
   relay(note: Notification, now: number): void {
-    const { emit, isHeard } = this.#options
+    const { emit, hasReceiver } = this.#options
     if (this.#isStopped) return
     if (note.method !== PROGRESS || !note.params) return emit(note)
     const { progress, total, message } = note.params.fields
@@ -79,7 +78,7 @@ export class ProgressNotes {
     const fraction = fractionOf(progress, total)
     if (fraction !== undefined) this.#sample({ at: now, fraction })
     // Without a receiver nothing need be encoded.
-    if (!isHeard()) return
+    if (!hasReceiver()) return
     const value = this.#grown(progress)
     const params = value === progress ? note.params : note.params.with({ progress: value })
     this.#send(note.mustArrive ? { ...note, params: this.#withOperation(params) } : { ...note, params }, {

@@ -3,7 +3,7 @@
  * checkpoint token are enough to get the remaining pages.
  */
 import type { Call, Outcome } from '../../core/call.ts'
-import { GatewayError } from '../../core/error.ts'
+import { invalidParam } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import { STREAM_KEY } from '../../protocol/meta-keys.ts'
 import type { OperationRecord, OperationRequest } from '../../records/operations.ts'
@@ -25,12 +25,7 @@ export function remainingPages(
   { token, invoker }: { readonly token: unknown } & Pick<Services, 'invoker'>,
 ): Promise<Outcome> | undefined {
   if (!request) return undefined
-  if (typeof token !== 'string') {
-    throw new GatewayError('INVALID_INPUT', 'Invalid params: checkpoint_token must be a string.', {
-      field: 'checkpoint_token',
-      reason: 'type',
-    })
-  }
+  if (typeof token !== 'string') throw invalidParam('checkpoint_token', 'must be a string')
   const { inputResponses: _responses, ...rest } = call
   const meta = { ...call.meta, [STREAM_KEY]: { checkpoint_token: token } }
   const target = { upstream, method: 'tools/call', name: tool }

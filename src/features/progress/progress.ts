@@ -4,14 +4,14 @@
  */
 import type { Call, Handler, Notification, Outcome } from '../../core/call.ts'
 import type { LongCalls } from '../../core/descriptor.ts'
-import { GatewayError } from '../../core/error.ts'
+import { GatewayError, invalidParam } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { durationSchema } from '../../core/time/units.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { NS, tasksExtension } from '../../protocol/meta-keys.ts'
 import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
-import { hasCoreTasks, declaresTasks, undeclaredTasks } from '../../protocol/tasks.ts'
+import { hasCoreTasks, requireTasks } from '../../protocol/tasks.ts'
 import { isEnded, type OperationRecord } from '../../records/operations.ts'
 import { asToolWithResult } from '../builtin-tool.ts'
 import type { BuiltinTool, Feature } from '../feature.ts'
@@ -155,12 +155,7 @@ const POLL_INTERVAL_MS = 250
 function resuming(parts: Parts): Handler {
   return async (call) => {
     const { operation_id: id, checkpoint_token: token } = call.params.fields
-    if (typeof id !== 'string') {
-      throw new GatewayError('INVALID_INPUT', 'Invalid params: operation_id must be a string.', {
-        field: 'operation_id',
-        reason: 'type',
-      })
-    }
+    if (typeof id !== 'string') throw invalidParam('operation_id', 'must be a string')
     const key = parts.engine.ids.keyOf(call.principal, id)
     // An operation of another caller fails like an unknown one, without waiting.
     const record = key === undefined ? undefined : await findVisible(key, call, parts)
@@ -262,7 +257,7 @@ async function listen(call: Call, next: Handler, { engine, deps }: Listening): R
 function taskIdsIn(call: Call): readonly string[] {
   const requested = call.params.at('notifications')?.fields.taskIds
   if (requested === undefined) return []
-  if (!declaresTasks(call.client)) throw undeclaredTasks()
+  requireTasks(call.client)
   if (
     !Array.isArray(requested) ||
     requested.length > MAX_LISTENED_TASKS ||

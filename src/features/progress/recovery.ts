@@ -20,7 +20,7 @@ export class Recovery {
   readonly #engine: OperationEngine
   readonly #deps: Deps
   /** The operations that were taken over and whose calls have not reached the engine yet: a server may connect slowly. */
-  readonly #beginning = new Set<string>()
+  readonly #starting = new Set<string>()
   #timer: NodeJS.Timeout | undefined
   #isSweeping = false
 
@@ -63,7 +63,7 @@ export class Recovery {
   }
 
   async #isLost({ key, record }: StoredOperation): Promise<boolean> {
-    if (isEnded(record) || this.#engine.running(key) || this.#beginning.has(key)) return false
+    if (isEnded(record) || this.#engine.running(key) || this.#starting.has(key)) return false
     const { membership } = this.#deps.identity
     // It ended in this process, but its end could not be written.
     if (record.owner === membership.id) return Date.now() - record.updatedAt > SWEEP_INTERVAL_MS
@@ -74,39 +74,39 @@ export class Recovery {
   async #takeUp({ key, record: lost }: StoredOperation): Promise<void> {
     const { membership } = this.#deps.identity
     await membership.register()
-    const canGoOn = this.#canGoOn(lost)
+    const isRepeatable = this.#isRepeatable(lost)
     let isOurs = false
-    // Input that was requested before the server began can be requested again.
-    const isUnbegun = lost.state === 'input_required' && lost.input?.isOpen !== true
+    // Input that was requested before the server started can be requested again.
+    const hasNotStarted = lost.state === 'input_required' && lost.input?.isOpen !== true
     const record = await this.#engine.journal.change(key, (before) => {
       isOurs = before.owner === lost.owner && before.updatedAt === lost.updatedAt && !isEnded(before)
       if (!isOurs) return undefined
-      return canGoOn ? { ...before, owner: membership.id, state: 'working' } : this.#asUnknown(before)
+      return isRepeatable ? { ...before, owner: membership.id, state: 'working' } : this.#asUnknown(before)
     })
     if (!isOurs || !record) return
     this.#deps.log.warn('operation.interrupted', {
       upstream: record.upstream,
       tool: record.tool,
-      resumed: canGoOn,
+      resumed: isRepeatable,
     })
-    if (canGoOn) background(this.#goOn(key, record, isUnbegun), this.#deps.log)
+    if (isRepeatable) background(this.#repeat(key, record, hasNotStarted), this.#deps.log)
   }
 
   /** Makes the call of an operation again. @throws what the call fails with */
-  async #goOn(key: string, record: OperationRecord, isUnbegun: boolean): Promise<void> {
+  async #repeat(key: string, record: OperationRecord, hasNotStarted: boolean): Promise<void> {
     const { invoker, identity } = this.#deps
-    this.#beginning.add(key)
+    this.#starting.add(key)
     try {
-      await invoker.relay(this.#callOf(key, record, isUnbegun))
+      await invoker.relay(this.#callOf(key, record, hasNotStarted))
     } catch (error) {
-      // A call that is refused before it runs, for example without its server, would be made again forever.
+      // A call that is refused before it runs, for example because its server is not configured, would be repeated forever.
       await this.#engine.journal.change(key, (before) => {
         const isLeft = before.owner === identity.membership.id && !isEnded(before)
         return isLeft && !this.#engine.running(key) ? this.#asUnknown(before) : undefined
       })
       throw error
     } finally {
-      this.#beginning.delete(key)
+      this.#starting.delete(key)
     }
   }
 
@@ -120,7 +120,7 @@ export class Recovery {
    * Whether a call may be made again: it continues a task of its server, its key prevents a second effect, or the gateway
    * can find out its outcome.
    */
-  #canGoOn({ request, upstream }: OperationRecord): boolean {
+  #isRepeatable({ request, upstream }: OperationRecord): boolean {
     if (!request) return false
     if (request.requestState.upstream_task !== undefined) return true
     if (!this.#deps.features.isOn('idempotency', upstream)) return false
@@ -128,7 +128,7 @@ export class Recovery {
     return !hasExtension(call, TRANSACTION_ID)
   }
 
-  #callOf(key: string, record: OperationRecord, isUnbegun: boolean): Call {
+  #callOf(key: string, record: OperationRecord, hasNotStarted: boolean): Call {
     const { request, principal, upstream, tool, startedAt, taskTtl } = record
     if (!request) throw new TypeError('an operation without its request cannot be taken up')
     const { params, meta, client, requestState } = request
@@ -145,7 +145,7 @@ export class Recovery {
         id: record.id,
         key,
         // A call without a key is recorded as lost, so that it does not run twice.
-        ...(!isKeyed && !isUnbegun && { lostSince: startedAt }),
+        ...(!isKeyed && !hasNotStarted && { lostSince: startedAt }),
         ...(taskTtl !== undefined && { isTask: true as const }),
       },
     })

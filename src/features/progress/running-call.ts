@@ -9,8 +9,9 @@
  */
 import type { Call, Notification, Outcome } from '../../core/call.ts'
 import { untilAborted } from '../../core/time/waiting.ts'
+import { PROGRESS } from '../../protocol/methods.ts'
 import type { OperationKey, OperationRecord, OperationState } from '../../records/operations.ts'
-import { PROGRESS, ProgressNotes } from './notes.ts'
+import { ProgressNotes } from './notes.ts'
 
 /** How a call ended. */
 export type End =
@@ -44,7 +45,7 @@ export class RunningCall {
   /** Its caller sees a task. */
   isTask = false
   /** When its record was last read for changes by other processes, in milliseconds since 1970. */
-  lookedAt = 0
+  polledAt = 0
   /** A background action for it is running. */
   isBusy = false
   readonly #options: Options
@@ -94,7 +95,7 @@ export class RunningCall {
       operationId: () => this.#options.operationId(this),
       usualMs: () => this.#options.usualMs(),
       emit: (note) => this.#emit(note),
-      isHeard: () => !this.#isDetached || (this.#joined?.size ?? 0) > 0,
+      hasReceiver: () => !this.#isDetached || (this.#joined?.size ?? 0) > 0,
     })
     // A server may send a notification after its response.
     if (this.#ended) this.#notes.stop()

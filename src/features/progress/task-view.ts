@@ -1,6 +1,6 @@
 /** An operation as a task: its status, and its inlined outcome or input requests. */
-import type { Call } from '../../core/call.ts'
-import { GatewayError } from '../../core/error.ts'
+import type { Call, InputRequest } from '../../core/call.ts'
+import { GatewayError, VERIFY_EFFECT } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Task, TaskStatus } from '../../core/task.ts'
 import { encodeInputRequest } from '../../protocol/input-requests.ts'
@@ -67,13 +67,17 @@ export function detailedTask(
     return head.with({ error: invoker.errorAsSent(failureOf(record), { ...call, requestId }) })
   }
   if (task.status !== 'input_required') return head
-  const { requests = {}, responses = {} } = record.input ?? {}
-  const open = Object.entries(requests).filter(([key]) => !Object.hasOwn(responses, key))
-  const encoded = open.map(([key, request]): [string, Payload] => {
+  const encoded = openRequests(record).map(([key, request]): [string, Payload] => {
     const { method, params } = encodeInputRequest(request, call.client)
     return [key, Payload.of({ method }).with({ params })]
   })
   return head.with({ inputRequests: Payload.of({}).with(Object.fromEntries(encoded)) })
+}
+
+/** The input requests of an operation that have no response yet, by their keys. */
+export function openRequests({ input, state }: OperationRecord): readonly [string, InputRequest][] {
+  if (!input || state !== 'input_required') return []
+  return Object.entries(input.requests).filter(([key]) => !Object.hasOwn(input.responses, key))
 }
 
 /** Why an operation failed. */
@@ -82,7 +86,7 @@ export function failureOf({ failure, state }: OperationRecord): GatewayError {
   return state === 'cancelled'
     ? new GatewayError('CANCELLED', 'The operation was cancelled.')
     : new GatewayError('OUTCOME_UNKNOWN', 'What became of the operation cannot be found out.', {
-        suggestion: 'Check with a tool that reads whether it took effect before making it again.',
+        suggestion: VERIFY_EFFECT,
       })
 }
 
@@ -91,7 +95,7 @@ export function interrupted(cause?: GatewayError): GatewayError {
   const message = 'The gateway went down while the call ran, so its outcome is unknown.'
   return new GatewayError('OUTCOME_UNKNOWN', message, {
     ...(cause && { cause, details: { reason: cause.code } }),
-    suggestion: 'Check with a tool that reads whether it took effect before making it again.',
+    suggestion: VERIFY_EFFECT,
   })
 }
 

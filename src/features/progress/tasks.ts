@@ -6,19 +6,19 @@
  * same way, and in the same time, as one for an unknown task.
  */
 import type { Call, Handler, InputResponses, Outcome } from '../../core/call.ts'
-import { GatewayError, unknownTask } from '../../core/error.ts'
+import { GatewayError, invalidParam, unknownTask } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { pause, untilAborted } from '../../core/time/waiting.ts'
 import { readInputResponse } from '../../protocol/input-requests.ts'
 import { unknownMethod } from '../../protocol/methods.ts'
-import { knowsTasks, relatedTask, declaresTasks, undeclaredTasks } from '../../protocol/tasks.ts'
+import { knowsTasks, relatedTask, requireTasks } from '../../protocol/tasks.ts'
 import { expiryOf, isEnded, type OperationRecord, type StoredOperation } from '../../records/operations.ts'
 import { answered } from '../builtin-tool.ts'
 import { cancelled, type Deps, type OperationEngine } from './engine.ts'
 import { MAX_INPUT_LENGTH } from './input.ts'
 import type { Recovery } from './recovery.ts'
-import { detailedTask, failureOf, legacyTask, taskOf } from './task-view.ts'
+import { detailedTask, failureOf, legacyTask, openRequests, taskOf } from './task-view.ts'
 
 /** What answers requests about operations. */
 export interface Parts {
@@ -55,13 +55,9 @@ export function taskMethods(parts: Parts): Readonly<Record<string, Handler>> {
 
 /** The task that a call names, in the state it has now. @throws CAPABILITY_REQUIRED; INVALID_INPUT where it is not the caller's */
 async function find(call: Call, parts: Parts): Promise<StoredOperation> {
-  if (call.client.era === 'modern' && !declaresTasks(call.client)) throw undeclaredTasks()
+  requireTasks(call.client)
   const { taskId } = call.params.fields
-  if (typeof taskId !== 'string')
-    throw new GatewayError('INVALID_INPUT', 'Invalid params: taskId must be a string.', {
-      field: 'taskId',
-      reason: 'type',
-    })
+  if (typeof taskId !== 'string') throw invalidParam('taskId', 'must be a string')
   const key = parts.engine.ids.keyOf(call.principal, taskId)
   const stored = key === undefined ? undefined : await parts.recovery.find(key)
   if (!stored || !isTask(stored.record) || !(await isVisible(stored.record, call, parts.deps)))
@@ -111,7 +107,7 @@ function get(call: Call, { key, record }: StoredOperation, { engine, deps }: Par
 /** Stores responses to input requests; ignores those to unknown or already answered requests (SEP-2663). */
 async function update(call: Call, { key }: StoredOperation, { engine }: Parts): Promise<Outcome> {
   const given = call.params.at('inputResponses')
-  if (!given || !isObject(given.value)) throw malformed('inputResponses must be an object.')
+  if (!given || !isObject(given.value)) throw invalidParam('inputResponses', 'must be an object')
   await engine.journal.change(key, (before) => {
     const { input } = before
     if (!input || before.state !== 'input_required') return undefined
@@ -120,7 +116,7 @@ async function update(call: Call, { key }: StoredOperation, { engine }: Parts): 
       const response = Object.hasOwn(input.responses, name) ? undefined : given.at(name)
       if (!response) continue
       // The first response is final: a malformed one must not be stored.
-      if (!isObject(response.value)) throw malformed('every one of inputResponses must be an object.')
+      if (!isObject(response.value)) throw malformedResponse()
       responses[name] = { result: readInputResponse(request, call.client, response) }
     }
     return withResponses(before, { ...input.responses, ...responses })
@@ -128,11 +124,9 @@ async function update(call: Call, { key }: StoredOperation, { engine }: Parts): 
   return answered({})
 }
 
-function malformed(what: string): GatewayError {
-  return new GatewayError('INVALID_INPUT', `Invalid params: ${what}`, {
-    field: 'inputResponses',
-    reason: 'type',
-  })
+function malformedResponse(): GatewayError {
+  const message = 'Invalid params: every one of inputResponses must be an object.'
+  return new GatewayError('INVALID_INPUT', message, { field: 'inputResponses', reason: 'type' })
 }
 
 /** Cancels a task: its server may continue, but the outcome is no longer kept. */
@@ -176,11 +170,6 @@ async function result(call: Call, first: StoredOperation, parts: Parts): Promise
     }
     await (changed ? untilAborted(changed, call.signal) : pause(POLL_INTERVAL_MS, call.signal))
   }
-}
-
-function openRequests({ input, state }: OperationRecord) {
-  if (!input || state !== 'input_required') return []
-  return Object.entries(input.requests).filter(([name]) => !Object.hasOwn(input.responses, name))
 }
 
 /** Stores the responses of the client; unanswered requests are sent again with its next request for the result. */

@@ -1,7 +1,7 @@
 /** Signs a receipt of a result on request. */
 import { isAnswer } from '../../core/failure.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
-import { GatewayError } from '../../core/error.ts'
+import { invalidParam } from '../../core/error.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Payload } from '../../core/payload.ts'
@@ -57,10 +57,7 @@ async function withReceipt(given: Call, next: Handler, server: string, deps: Dep
     const outcome = await next(isStamped ? { ...call, meta: { ...call.meta, [PROVENANCE_KEY]: true } } : call)
     return isRequested ? signReceipt(outcome, call, server, deps) : outcome
   }
-  throw new GatewayError('INVALID_INPUT', `Invalid params: ${FLAG} must be true or false.`, {
-    field: FLAG,
-    reason: 'type',
-  })
+  throw invalidParam(FLAG, 'must be true or false')
 }
 
 async function signReceipt(outcome: Outcome, call: Call, server: string, deps: Deps): Promise<Outcome> {

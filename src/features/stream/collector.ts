@@ -26,11 +26,12 @@ import { validator } from '../../core/schema/schema.ts'
 import { MAX_TIMER_MS, pause, untilAborted } from '../../core/time/waiting.ts'
 import {
   CHUNK_KEY,
-  NS,
   STREAM_KEY,
+  TRUNCATED_KEY,
   withoutExtension,
   withoutIdempotencyKey,
 } from '../../protocol/meta-keys.ts'
+import { PROGRESS } from '../../protocol/methods.ts'
 import type { Services } from '../feature.ts'
 import { type Checkpoint, sealCheckpoint } from './checkpoint.ts'
 import { documentsOf, mergePages, type Page } from './merge.ts'
@@ -83,7 +84,7 @@ export class Collector {
   async run(): Promise<Outcome> {
     const { from, next } = this.#options
     const first = from ? withPage(this.#call, from.next) : this.#call
-    this.#note(argumentsOf(first))
+    this.#recordSelected(argumentsOf(first))
     const outcome = await next(this.#observed(first))
     if (outcome.kind !== 'result' || !isAnswer(outcome.result)) return outcome
     const page = this.#read(outcome.result, argumentsOf(first))
@@ -92,7 +93,7 @@ export class Collector {
     return { kind: 'result', result: await this.#collect(page) }
   }
 
-  /** Requests the following pages, as long as nothing speaks against it. */
+  /** Requests the following pages, until the last one or a limit. */
   async #collect(first: Page): Promise<Payload> {
     let page = first
     for (;;) {
@@ -143,14 +144,14 @@ export class Collector {
     const given = argumentsOf(withPage(this.#call, next))
     this.#seen.add(keyOf(next))
     const failed = (failure: Payload | GatewayError): Stop => {
-      const isLate = failure instanceof GatewayError && failure === this.#lateness
+      const isLate = failure instanceof GatewayError && failure === this.#deadlineError
       if (isLate) return { by: 'deadline', next }
       return { by: 'page_failed', next, error: this.#errorOf(failure) }
     }
     try {
       const outcome = await this.#request(next)
       signal.throwIfAborted()
-      if (outcome.kind !== 'result') return failed(unfinished())
+      if (outcome.kind !== 'result') return failed(inputRequired())
       const { result } = outcome
       if (!isAnswer(result)) return failed(result)
       const isTooMuch =
@@ -159,15 +160,15 @@ export class Collector {
         this.#count(this.#pages.length + 1)
         return { by: 'result_limit', next }
       }
-      return this.#read(result, given) ?? failed(unlike())
+      return this.#read(result, given) ?? failed(withoutItems())
     } catch (error) {
       signal.throwIfAborted()
       return failed(asGatewayError(error))
     }
   }
 
-  /** Why the time of the whole call is over. */
-  readonly #lateness = new GatewayError('OPERATION_TIMEOUT', 'The time of the call is over.')
+  /** The reason of an abort at the deadline of the whole call. */
+  readonly #deadlineError = new GatewayError('OPERATION_TIMEOUT', 'The time of the call is over.')
 
   /**
    * Makes the call of a page. It ends before the deadline of the whole call does, so that what was collected can be
@@ -179,9 +180,12 @@ export class Collector {
     const silence = this.#silence()
     const silent = setTimeout(() => {
       if (isDetached?.() === true) silent.refresh()
-      else controller.abort(silentServer(silence))
+      else controller.abort(serverTimeout(silence))
     }, silence).unref()
-    const over = setTimeout(() => controller.abort(this.#lateness), Math.max(this.#timeLeft(), 1)).unref()
+    const over = setTimeout(
+      () => controller.abort(this.#deadlineError),
+      Math.max(this.#timeLeft(), 1),
+    ).unref()
     try {
       const call = pageCall(withPage(this.#call, next), {
         signal: AbortSignal.any([signal, controller.signal]),
@@ -231,7 +235,7 @@ export class Collector {
     }
   }
 
-  /** Passes on what the server says of a page; its progress only if it goes on from what was sent. */
+  /** Passes on the notifications of a page; its progress only if it is larger than what was sent. */
   #relay(note: Notification): void {
     const value = note.method === PROGRESS ? note.params?.fields.progress : undefined
     if (typeof value === 'number') {
@@ -263,7 +267,7 @@ export class Collector {
     this.#call.emit({ method: PROGRESS, params, mustArrive: true })
   }
 
-  /** Waits until the caller has read what was sent, for as long as the server might be silent. */
+  /** Waits until the caller has read what was sent, at most as long as a server may be silent. */
   async #isRead(): Promise<boolean> {
     const { drained, signal } = this.#call
     if (!this.#token || !drained) return true
@@ -315,7 +319,7 @@ export class Collector {
     return sealCheckpoint({ next, sequence: this.#sequence }, this.#call, this.#options.deps.identity.seal)
   }
 
-  /** The error as callers see errors, without what servers must not say. */
+  /** The error as callers see errors: explained, and without texts of the server that are not relayed. */
   #errorOf(failure: Payload | GatewayError): Readonly<Record<string, unknown>> {
     const explained = this.#options.deps.features.explained(failure, this.#call)
     if (explained) return explained
@@ -335,8 +339,8 @@ export class Collector {
     )
   }
 
-  /** Remembers what page the call itself selects. */
-  #note(given: Readonly<Record<string, unknown>>): void {
+  /** Records which page the call itself selects. */
+  #recordSelected(given: Readonly<Record<string, unknown>>): void {
     for (const { name } of this.#options.inputs) {
       if (given[name] !== undefined) this.#seen.add(keyOf({ argument: name, value: given[name] }))
     }
@@ -349,12 +353,12 @@ export class Collector {
   }
 
   #silence(): number {
-    return Math.min(early(this.#bounds().silence), MAX_TIMER_MS)
+    return Math.min(withMargin(this.#bounds().silence), MAX_TIMER_MS)
   }
 
   /** The time until the call has to end, in milliseconds. */
   #timeLeft(): number {
-    return Math.min(early(this.#bounds().total) - (Date.now() - this.#startedAt), MAX_TIMER_MS)
+    return Math.min(withMargin(this.#bounds().total) - (Date.now() - this.#startedAt), MAX_TIMER_MS)
   }
 
   #bounds(): { readonly silence: number; readonly total: number } {
@@ -374,10 +378,6 @@ export class Collector {
   }
 }
 
-const PROGRESS = 'notifications/progress'
-/** Where the gateway says that it shortened a result. */
-const TRUNCATED_KEY = `${NS}/truncated`
-
 const NOT_PAGED = { pages: 1, complete: false, stopped_by: 'not_collectable' }
 
 /** A result for a caller that requested the pages of what has none. */
@@ -386,7 +386,7 @@ export function notCollected(outcome: Outcome): Outcome {
   return { kind: 'result', result: outcome.result.withMeta({ [STREAM_KEY]: NOT_PAGED }) }
 }
 
-function early(ms: number): number {
+function withMargin(ms: number): number {
   return ms - Math.min(MAX_MARGIN_MS, ms / 10)
 }
 
@@ -410,8 +410,8 @@ function withPage(call: Call, { argument, value }: NextPage): Call {
 }
 
 /**
- * The call of a page after the first. Nobody is asked for it, a task of its server is followed to its end, and the key
- * and the step id of the call, which belong to its arguments, stay with the first page.
+ * The call of a page after the first. It requests no input, and waits for a task of its server. The idempotency key and
+ * the step id belong to the arguments of the first page, so it has neither.
  */
 function pageCall(call: Call, own: Pick<Call, 'signal' | 'abort' | 'emit'>): Call {
   const {
@@ -435,17 +435,17 @@ function matchesSchema(result: Payload, { tool }: Call): boolean {
   }
 }
 
-function silentServer(ms: number): GatewayError {
+function serverTimeout(ms: number): GatewayError {
   return new GatewayError(
     'OPERATION_TIMEOUT',
     `The server did not respond within ${Math.round(ms / 1000)} s.`,
   )
 }
 
-function unfinished(): GatewayError {
+function inputRequired(): GatewayError {
   return new GatewayError('CONFIRMATION_REQUIRED', 'The page needs an answer of a person.')
 }
 
-function unlike(): GatewayError {
+function withoutItems(): GatewayError {
   return new GatewayError('UPSTREAM_ERROR', 'The page has no items where the first page has them.')
 }

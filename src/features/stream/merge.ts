@@ -7,7 +7,7 @@
 import { isObject, isSame, readJson } from '../../core/json/json.ts'
 import { isPagingMember, type PageReading } from '../../core/judgement/pages.ts'
 import { Payload } from '../../core/payload.ts'
-import { NS, PROVENANCE_KEY } from '../../protocol/meta-keys.ts'
+import { MASKED_KEY, PROVENANCE_KEY } from '../../protocol/meta-keys.ts'
 
 /** The document of a page: the structured content, or the JSON of a text. */
 export interface PageDocument {
@@ -108,7 +108,7 @@ function withEnd(first: Payload, last: Payload | undefined, depth = 0): Payload 
     const [old, own] = [before[name], after[name]]
     if (isPagingMember(name) && !isContainer(old) && !isContainer(own)) {
       if (old !== own) edits[name] = last?.at(name)
-    } else if (saysEnd(old, depth)) {
+    } else if (hasPagingMember(old, depth)) {
       const [at, inner] = [first.at(name), last?.at(name)]
       edits[name] = at && inner && withEnd(at, inner, depth + 1)
     }
@@ -120,10 +120,12 @@ function isContainer(value: unknown): boolean {
   return typeof value === 'object' && value !== null
 }
 
-/** Whether an object says something about further pages. */
-function saysEnd(value: unknown, depth: number): boolean {
+/** Whether an object has a member about further pages, at any depth up to the limit. */
+function hasPagingMember(value: unknown, depth: number): boolean {
   if (depth >= MAX_DEPTH || !isObject(value)) return false
-  return Object.entries(value).some(([name, each]) => isPagingMember(name) || saysEnd(each, depth + 1))
+  return Object.entries(value).some(
+    ([name, each]) => isPagingMember(name) || hasPagingMember(each, depth + 1),
+  )
 }
 
 /** The items of all pages, and other lists beside them, each as one, unless a list is the same on every page. */
@@ -201,11 +203,9 @@ function mergeClaims(
   }
 }
 
-/** Where the number of masked values stands. */
-const MASKED_KEY = `${NS}/masked`
 /** The most sources that are named. */
 const MAX_SOURCES = 50
-/** Who attests the gateway's own claims; they come last. */
+/** The attester of the gateway's own claims; they come last. */
 const ATTESTED_BY = 'gatehouse'
 
 /** The claims of all pages about their sources. Those of the gateway say that the result is put together. */

@@ -1,6 +1,6 @@
 /** The feature `transactions`: begin, commit, roll back, status, and calls as steps. */
 import type { Call, Handler } from '../../core/call.ts'
-import { GatewayError } from '../../core/error.ts'
+import { GatewayError, invalidParam } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
 import { hasExtension, NS, TRANSACTION_ID } from '../../protocol/meta-keys.ts'
 import { toStoredPrincipal } from '../../records/principal.ts'
@@ -335,7 +335,7 @@ const MAX_TEXT_LENGTH = 1000
 function textOf({ params }: Call, field: string): string | undefined {
   const value = params.fields[field]
   if (value === undefined) return undefined
-  if (typeof value !== 'string') throw invalid(field, 'a text')
+  if (typeof value !== 'string') throw invalidParam(field, 'must be a text')
   return value.slice(0, MAX_TEXT_LENGTH).toWellFormed()
 }
 
@@ -344,14 +344,7 @@ function timeoutOf({ params }: Call): number | undefined {
   const { timeout_seconds: seconds } = params.fields
   if (seconds === undefined) return undefined
   if (typeof seconds === 'number' && Number.isSafeInteger(seconds) && seconds > 0) return seconds * 1000
-  throw invalid('timeout_seconds', 'a whole number above 0')
-}
-
-function invalid(field: string, what: string): GatewayError {
-  return new GatewayError('INVALID_INPUT', `Invalid params: ${field} must be ${what}.`, {
-    field,
-    reason: 'type',
-  })
+  throw invalidParam('timeout_seconds', 'must be a whole number above 0')
 }
 
 function tooMany(maximum: number): GatewayError {

@@ -1,7 +1,7 @@
 /** Checks arguments and results against the schemas of the server's tools, and repairs harmless defects. */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
-import { GatewayError, unknownTool } from '../../core/error.ts'
+import { GatewayError, invalidParam, unknownTool } from '../../core/error.ts'
 import { isAnswer } from '../../core/failure.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Log } from '../../core/log.ts'
@@ -142,9 +142,7 @@ function tooDeep(): GatewayError {
 }
 
 function refuse(field: string, problemText: string): Promise<never> {
-  return Promise.reject(
-    new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${problemText}.`, { field, reason: 'type' }),
-  )
+  return Promise.reject(invalidParam(field, problemText))
 }
 
 /** The arguments with the idempotency key, if the tool takes one as an argument; undefined if nothing is added. @throws INVALID_INPUT */

@@ -3,7 +3,7 @@
  * the state it came with; for every other caller the task is followed here, so that it looks like a plain call.
  */
 import type { Call, Outcome, RequestState } from '../../core/call.ts'
-import { GatewayError } from '../../core/error.ts'
+import { GatewayError, VERIFY_EFFECT } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Task } from '../../core/task.ts'
@@ -157,7 +157,7 @@ async function askOf(
     if (!isRefused(cause)) throw cause
     throw new GatewayError('OUTCOME_UNKNOWN', 'The server does not know the task of this call any more.', {
       cause,
-      suggestion: 'Check with a tool that reads whether it took effect before making it again.',
+      suggestion: VERIFY_EFFECT,
     })
   }
 }

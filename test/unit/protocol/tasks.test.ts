@@ -11,7 +11,7 @@ import {
   requestedTask,
   declaresTasks,
   taskFields,
-  undeclaredTasks,
+  requireTasks,
   withoutTask,
 } from '../../../src/protocol/tasks.ts'
 import { toolCall } from '../../support/tool-call.ts'
@@ -203,9 +203,16 @@ it('a message is tied to a task by the key of 2025-11-25', () => {
   expect(relatedTask('g9')).toEqual({ 'io.modelcontextprotocol/related-task': { taskId: 'g9' } })
 })
 
-it('a client that did not declare tasks is refused with what it has to declare', () => {
-  const error = undeclaredTasks()
-  expect(error.rpc).toBe(-32021)
-  expect(error.data).toMatchObject({ requiredCapabilities: { extensions: { [extension]: {} } } })
-  expect(error.data['suggestion']).toContain(extension)
+it('a client of 2026-07-28 that did not declare tasks is refused with what it has to declare', () => {
+  expect(() => requireTasks(modern())).toThrow(
+    expect.objectContaining({
+      rpc: -32021,
+      data: expect.objectContaining({
+        requiredCapabilities: { extensions: { [extension]: {} } },
+        suggestion: expect.stringContaining(extension),
+      }),
+    }),
+  )
+  expect(() => requireTasks(modern({ extensions: { [extension]: {} } }))).not.toThrow()
+  expect(() => requireTasks(legacy())).not.toThrow()
 })

@@ -5,7 +5,7 @@ import {
   type PageReading,
   readLaterPage,
   readPage,
-  saysPages,
+  mentionsPages,
 } from '../../../../src/core/judgement/pages.ts'
 import type { Json } from '../../../support/server/json.ts'
 
@@ -182,9 +182,9 @@ describe('whether a tool returns pages', () => {
   })
 
   it('a result says so', () => {
-    expect(saysPages({ nextCursor: null })).toBe(true)
-    expect(saysPages({ issues: { pageInfo: { hasNextPage: false } } })).toBe(true)
-    expect(saysPages({ before: 'a', after: 'b' })).toBe(false)
-    expect(saysPages({ page: 3 })).toBe(false)
+    expect(mentionsPages({ nextCursor: null })).toBe(true)
+    expect(mentionsPages({ issues: { pageInfo: { hasNextPage: false } } })).toBe(true)
+    expect(mentionsPages({ before: 'a', after: 'b' })).toBe(false)
+    expect(mentionsPages({ page: 3 })).toBe(false)
   })
 })

@@ -17,7 +17,7 @@ interface Given {
   readonly token?: Payload | undefined
   readonly id?: string | undefined
   readonly usual?: number
-  readonly isHeard?: boolean
+  readonly hasReceiver?: boolean
 }
 
 /** The notes of a call that began at `START`, and everything its caller gets. */
@@ -30,7 +30,7 @@ function notesOf(given: Given = {}) {
     operationId: () => ('id' in given ? given.id : id),
     usualMs: () => usual,
     emit: (note) => void emitted.push(note),
-    isHeard: () => given.isHeard ?? true,
+    hasReceiver: () => given.hasReceiver ?? true,
   })
   const say = (fields: Readonly<Record<string, unknown>>, now = START): void => {
     notes.relay({ method: METHOD, params: Payload.of({ progressToken: 'tok', ...fields }) }, now)
@@ -392,7 +392,7 @@ describe('a server that says too much', () => {
   })
 
   it('costs nothing more where nobody hears it', () => {
-    const { notes, emitted, say } = notesOf({ isHeard: false })
+    const { notes, emitted, say } = notesOf({ hasReceiver: false })
     for (let progress = 1; progress <= 10_000; progress++)
       say({ progress, total: 10_000, message: `m${progress}` })
     expect(emitted).toEqual([])
