@@ -207,8 +207,8 @@ export function toolTable(tools: readonly Inspected[]): string[] {
 }
 
 function pagesText({ arguments: names, when }: NonNullable<Inspected['pages']>): string {
-  const whom = when === 'always' ? 'collected for every caller' : 'collected on request'
-  return `${whom} (by ${names.map(oneLine).join(', ')}), if a result says that there are more`
+  const scope = when === 'always' ? 'collected for every caller' : 'collected on request'
+  return `${scope} (by ${names.map(oneLine).join(', ')}), if a result says that there are more`
 }
 
 function reasons(lines: readonly string[]): string[] {

@@ -114,16 +114,16 @@ export interface OperationRef {
   readonly key: string
   /** When the call began that was lost, in milliseconds since 1970; absent where its own key or its server's task is known. */
   readonly lostSince?: number
-  /** Set where its caller has it as a task: nobody else can be asked for input. */
+  /** Set if its caller has it as a task. Without one, no client can answer input requests of the call. */
   readonly isTask?: true
 }
 
-/** The `reason` of the error if what a server kept for a client is gone. */
+/** The `reason` of the error if the context that a server kept for a client is lost. */
 export const CONTEXT_LOST = 'context_lost'
 
 /**
- * The connection to a server that belongs to one client of a caller, so that the client comes back to what the server
- * keeps for it. Used by no other caller.
+ * The connection to a server that belongs to one client of a caller, so that later calls of the client find the context
+ * that the server keeps for it. Used by no other caller.
  */
 export interface ClientConnection {
   /** Chosen by the gateway, and secret: whoever has it uses the connection. */

@@ -28,8 +28,8 @@ export interface Seal {
   /** The value of a text. Never throws. */
   open(text: string, use: SealUse): Unsealed
   /**
-   * Whether what is sealed can be opened by every process that shares the keys. Until then a text that does not open may
-   * still be a good one.
+   * Whether every process that shares the keys can open what is sealed. Until then, a text that does not open may still
+   * be a valid one.
    */
   isShared(): boolean
 }

@@ -178,7 +178,7 @@ export class Gateway {
   /** Serves clients over HTTP. */
   async listen(): Promise<Listener> {
     this.#observing.serve({ transport: 'tcp' })
-    await this.#keysKnown()
+    await this.#waitForKeys()
     const { refused, signedIn, log } = this.#observing
     this.#listener = await listenHttp({
       handle: this.handle,
@@ -208,7 +208,7 @@ export class Gateway {
   /** Serves one client over a pair of streams, until the client closes its side. */
   async stdio(input: Readable, output: Writable): Promise<void> {
     this.#observing.serve({ transport: 'pipe' })
-    await this.#keysKnown()
+    await this.#waitForKeys()
     return serveStdio(input, output, {
       handle: this.handle,
       seal: createRequestStateCodec(Date.now, undefined, this.#keys.encryptionKeys),
@@ -309,8 +309,8 @@ export class Gateway {
     return starting
   }
 
-  /** Without the shared keys, what other processes sealed would look forged. The store is waited for only briefly. */
-  async #keysKnown(): Promise<void> {
+  /** Waits briefly for the shared keys: without them, tokens of other processes look forged. */
+  async #waitForKeys(): Promise<void> {
     await within(this.#keys.ready(), KEYS_TIMEOUT_MS, undefined)
   }
 

@@ -1,5 +1,5 @@
 /**
- * Records of operations: calls that last, whose outcome outlives their request. Field names are persisted and do not
+ * Records of operations: long calls, whose outcome outlives their request. Field names are persisted and do not
  * change.
  *
  * Invariant: an operation belongs to one caller, and its state only moves along this diagram; every move is a
@@ -70,7 +70,7 @@ export interface OperationRecord {
   readonly failure?: GatewayError
 }
 
-/** An operation, where it is kept, and the text it is kept as. */
+/** An operation with its key and its text in the store. */
 export interface StoredOperation {
   readonly key: string
   readonly record: OperationRecord
@@ -114,7 +114,7 @@ export interface OperationKey {
 
 /**
  * The ids of operations: they name the process that minted them and the record, sealed, so that they cannot be guessed
- * and are good for one caller alone. At most 200 characters.
+ * and are valid for one caller only. At most 200 characters.
  */
 export class OperationIds {
   readonly #seal: Seal
@@ -134,14 +134,14 @@ export class OperationIds {
     return { id, key: keyOf(principal, name) }
   }
 
-  /** Whether a new id is good in every process that shares the store, and after a restart. */
+  /** Whether a new id is valid in every process that shares the store, and after a restart. */
   get areLasting(): boolean {
     return this.#seal.isShared()
   }
 
   /**
    * The key of the record an id names; undefined for a forged id, and for the id of another caller.
-   * @throws SERVER_UNAVAILABLE while ids of other processes cannot be told from forged ones
+   * @throws SERVER_UNAVAILABLE while the shared keys are unknown: until then, ids of other processes look forged
    */
   keyOf({ id: principal }: Principal, id: string): string | undefined {
     if (id.length > MAX_ID_LENGTH || !isCanonical(id)) return undefined
@@ -201,9 +201,9 @@ export class Operations {
   }
 
   /**
-   * Changes an operation; `change` is called again if another process came first; it returns undefined to leave it as
-   * it is. `onSized` is told by how many characters the record grows with what is written last. Resolves with the record
-   * there is then; undefined where there is none. @throws what the store throws
+   * Changes an operation. `change` is called again if another process writes first; it returns undefined to leave the
+   * record unchanged. `onSized` gets the number of characters by which the record grows; its last call counts. Resolves
+   * with the record after that; undefined if there is none. @throws what the store throws
    */
   change(
     key: string,

@@ -84,7 +84,7 @@ export class Connector {
   #problem: string | undefined
   #hasAnswered = false
   #olderRevision: string | undefined
-  /** Set once it turns out that a connection means nothing to the server, so that clients need none of their own. */
+  /** Set once the server turns out to keep nothing for a connection, so that clients need none of their own. */
   #isStateless = false
 
   constructor(settings: UpstreamSettings, { variables, credentials, redactor, log }: ConnectorOptions) {
@@ -127,7 +127,7 @@ export class Connector {
     return this.#openOwn({ ...call, connection: own })
   }
 
-  /** The connection of one client. If it is lost, all who look for it get the same new one. @throws CONFLICT */
+  /** The connection of one client. If it is lost, all its calls get the same new one. @throws CONFLICT */
   async #openOwn(call: Call & { readonly connection: ClientConnection }): Promise<UpstreamConnection> {
     const { connection: own } = call
     const isLost = own.isKnown && !this.#pool.has(this.#ownNameOf(call, own.id))

@@ -126,9 +126,9 @@ export class IdempotentExecutor {
   }
 
   /**
-   * The same for a call that can last: one that waits for a lost attempt until that can do nothing any more. It is made
-   * for tasks, and for operations whose process ended: a call without a key of its own counts as lost since the given
-   * time, in milliseconds since 1970. @throws OUTCOME_UNKNOWN
+   * Like `run`, but waits as long as a lost attempt may still take effect. For tasks, and for operations whose process
+   * ended: a call without a key of its own counts as lost since `lostSince`, in milliseconds since 1970.
+   * @throws OUTCOME_UNKNOWN
    */
   async repeat(keyed: KeyedRequest, plan: ToolPolicy, lostSince?: number): Promise<Outcome> {
     if (lostSince !== undefined) await this.#ledger.recordLost(keyed, lostSince)
@@ -138,7 +138,7 @@ export class IdempotentExecutor {
       } catch (error) {
         const isWaitedFor = error instanceof GatewayError && error.code === 'IDEMPOTENCY_IN_PROGRESS'
         if (!isWaitedFor || keyed.call.signal.aborted) throw error
-        // The lost request may still take effect. The time that takes is not this call's own.
+        // The lost request may still take effect. The wait does not count against the deadline of this call.
         const resumeDeadline = keyed.call.pauseDeadline?.()
         await pause((error.extra.retryAfterSeconds ?? 1) * 1000, keyed.call.signal)
         resumeDeadline?.()

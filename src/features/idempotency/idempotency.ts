@@ -119,7 +119,7 @@ function executeOnce({ executor, policy, ttl, autoKeyTtl }: OnceOptions): Handle
   }
   const keyed: Handler = async (call) => {
     const read = readKeyed(call, upstream, ttl)
-    // A task can wait for a lost attempt; others are told to come back.
+    // A task waits for a lost attempt; any other call gets IDEMPOTENCY_IN_PROGRESS.
     if ('id' in read) return call.acceptsTask ? executor.repeat(read, policy) : executor.run(read, policy)
     return autoKeyTtl === undefined ? next(read) : automatic(read)
   }

@@ -1,6 +1,7 @@
 /**
  * Remembered arguments: values of earlier calls in a session that later calls may leave out. For destructive tools only
- * if the configuration names the tool itself, because nobody looks at a value that nobody wrote.
+ * if the configuration names the tool itself, because such a value is in no argument that a person or model wrote for
+ * the call.
  */
 import { type Call, listedTool } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
@@ -62,7 +63,7 @@ function declares({ inputSchema }: Descriptor['definition'], argument: string): 
 }
 
 /** The call with the remembered values of the arguments that it leaves out. */
-export function filled(call: Call, namesOf: NamesOf, { remembered = {} }: SessionState): Call {
+export function withRemembered(call: Call, namesOf: NamesOf, { remembered = {} }: SessionState): Call {
   const tool = listedTool(call)
   if (!tool) return call
   const given = call.params.at('arguments') ?? Payload.of({})
@@ -82,7 +83,7 @@ export function filled(call: Call, namesOf: NamesOf, { remembered = {} }: Sessio
 const MAX_TEXT_LENGTH = 256
 
 /** The values to remember after a call, together with those before it; undefined if nothing changed. */
-export function learnt(
+export function rememberedAfter(
   { tool, params }: Call,
   namesOf: NamesOf,
   { remembered = {} }: SessionState,

@@ -11,7 +11,7 @@ import type { Issued } from './tokens.ts'
 /** What a result says about the state. */
 export interface Statement extends Issued {
   readonly isChanged: boolean
-  /** What became of the client's context on the server. */
+  /** Whether the client's context on the server is new, or an earlier one was lost. */
   readonly context?: 'new' | 'lost' | undefined
 }
 

@@ -1,8 +1,8 @@
 /**
- * The session object of the proposal, and how calls change it. It is the content of a state token, and never leaves the
- * gateway unsealed.
+ * The session of one client with one server, and how calls change it. It is the content of a state token, and never
+ * leaves the gateway unsealed.
  *
- * Invariant: a session whose context on the server was lost ends. What is not part of the context goes on in a new one.
+ * Invariant: a session whose context on the server was lost ends. What is not part of the context moves to a new session.
  */
 import { randomBytes } from 'node:crypto'
 import { isObject } from '../../core/json/json.ts'
@@ -39,7 +39,7 @@ interface ToolContext {
   readonly last_call_at?: string
 }
 
-/** What a call did to its session; an undefined member means that something is over. */
+/** The changes that a call makes to its session; a member of the state that is undefined here is removed. */
 export interface SessionChanges {
   readonly state: { readonly [Key in keyof SessionState]: SessionState[Key] | undefined }
   /** The context on the server was lost. */

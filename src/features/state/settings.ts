@@ -34,7 +34,7 @@ export const settingsSchema = {
       enum: ['auto', 'on', 'off'],
       default: 'auto',
       description:
-        'Who gets a connection to the server of its own, and comes back to it with its token: clients that ask for a session state (`auto`, except for servers with `isolation: shared`), every client without a session of its own, or nobody.',
+        'Which clients get their own connection to the server, which their token selects again: those that ask for a session state (`auto`, except for servers with `isolation: shared`), all that have no session (`on`), or none (`off`).',
     },
     remember: rememberSchema,
     transaction: {

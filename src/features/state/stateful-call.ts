@@ -1,5 +1,5 @@
 /**
- * One call of a session: opens its token, takes it to its connection, and issues the next token.
+ * One call of a session: opens its token, selects its connection, and issues the next token.
  *
  * Invariant: the state is only ever read from a token of the same caller and server, and a context that is lost is
  * reported, never replaced silently.
@@ -22,7 +22,7 @@ import {
 } from '../../protocol/meta-keys.ts'
 import { transactionKey, Transactions } from '../../records/transactions.ts'
 import type { Services } from '../feature.ts'
-import { filled, learnt } from './remember.ts'
+import { withRemembered, rememberedAfter } from './remember.ts'
 import {
   notify,
   oversizedToken,
@@ -134,7 +134,7 @@ export class StatefulCall {
     const isTool = this.#given.method === 'tools/call'
     let call = withoutExtension(this.#given, SESSION_STATE)
     if (own !== undefined) call = withOwn(call, own)
-    if (isTool && namesOf && this.#session) call = filled(call, namesOf, this.#state)
+    if (isTool && namesOf && this.#session) call = withRemembered(call, namesOf, this.#state)
     if (isTool && this.#plan.transaction) this.#namedTransaction = extensionOf(call, TRANSACTION_ID)
     if (isTool && transaction !== undefined) call = await this.#asStep(call, transaction)
     const connection = this.#connectionFor(call)
@@ -187,7 +187,7 @@ export class StatefulCall {
     const opened = this.#connection?.context === undefined ? undefined : this.#connection
     const own = result && ownState(result)
     const isAnswer = result !== undefined && result.member('isError') !== true
-    const values = isAnswer && namesOf ? learnt(this.#call, namesOf, this.#state) : undefined
+    const values = isAnswer && namesOf ? rememberedAfter(this.#call, namesOf, this.#state) : undefined
     const step = result && this.#namedTransaction
     return {
       isLost: opened?.context === 'lost',
@@ -253,13 +253,13 @@ function isDeclared(call: Call): boolean {
   return isAskedFor(call, SESSION_STATE_KEY)
 }
 
-/** The state of a server that keeps one itself, in the places where servers look for it. */
+/** The call with the server's own state, in the places where servers read it. */
 function withOwn(call: Call, own: string): Call {
   const params = call.params.with({ [SESSION_STATE]: own }).withMeta({ [SESSION_STATE]: own })
   return { ...call, params, meta: { ...call.meta, [SESSION_STATE]: own } }
 }
 
-/** Whether a call does no harm in another context. One whose process ended may go on elsewhere. */
+/** Whether a call may run in a new context: it changes nothing, or another process continues it. */
 function isHarmless(call: Call): boolean {
   if (call.method !== 'tools/call' || call.operation) return true
   return call.tool !== undefined && asCalled(call.tool, call).classification.op === 'read'

@@ -1,8 +1,7 @@
 /**
  * Checkpoint tokens: where a collection goes on, sealed, so that the caller cannot read or change it.
  *
- * Invariant: a token is good for its caller, its server, its tool and its arguments alone. Every other one is refused
- * in the same words.
+ * Invariant: a token is valid only for its caller, server, tool and arguments. All others are refused with the same error.
  */
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
@@ -18,7 +17,7 @@ export interface Checkpoint {
   readonly sequence: number
 }
 
-/** How long a token is good, in milliseconds. */
+/** How long a token is valid, in milliseconds. */
 const CHECKPOINT_TTL_MS = 3_600_000
 /** How long a token may be, in characters. */
 const MAX_TOKEN_LENGTH = 65_536
@@ -35,7 +34,7 @@ export function sealCheckpoint({ next, sequence }: Checkpoint, call: Call, seal:
   return seal.close(value, useOf(call), Date.now() + CHECKPOINT_TTL_MS)
 }
 
-/** What a token of the caller says. @throws RESOURCE_NOT_FOUND */
+/** The content of a token of the caller. @throws RESOURCE_NOT_FOUND */
 export function openCheckpoint(token: string, call: Call, seal: Seal): Checkpoint {
   const opened = token.length > MAX_TOKEN_LENGTH ? undefined : seal.open(token, useOf(call))
   if (opened?.kind === 'expired') throw expired()
@@ -50,7 +49,7 @@ function useOf({ principal, target }: Call): SealUse {
   return { purpose: 'checkpoint', binding: JSON.stringify([principal.id, target.upstream]) }
 }
 
-/** The refusal of every token that is not good here. */
+/** The error for every token that is not valid for the call. */
 export function unknownCheckpoint(): GatewayError {
   return new GatewayError('RESOURCE_NOT_FOUND', 'Checkpoint not found.', {
     field: 'checkpoint_token',

@@ -277,7 +277,7 @@ export class RunningSteps {
     }
   }
 
-  /** Cancels a step that runs as a task: nobody waits for it, and it may take hours. Others are waited for. */
+  /** Cancels a step that runs as a task: it has no waiting client, and may take hours. A rollback waits for other steps. */
   cancel(key: string): void {
     const call = this.#calls.get(key)
     if (call?.isDetached?.() !== true) return

@@ -73,7 +73,7 @@ export class LegacyConnection implements UpstreamConnection {
   #renewing: Promise<void> | undefined
   #firstRoots: FirstRoots | undefined
   #handshakes = 0
-  #declaresTasks = false
+  #runsToolsAsTasks = false
   #isClosed = false
   #hasLostSession = false
 
@@ -194,7 +194,7 @@ export class LegacyConnection implements UpstreamConnection {
   async #perform(active: ActiveCall): Promise<Outcome> {
     const { call } = active.working
     const make = (id: number): Payload => legacyParams(call, id, this.#revision)
-    if (this.#declaresTasks && call.method === 'tools/call') {
+    if (this.#runsToolsAsTasks && call.method === 'tools/call') {
       return callLegacyTool(call, this.#tools.of(String(call.params.fields.name)), {
         signal: active.working.signal,
         call: (edit) => this.#request(active, call.method, (id) => edit(make(id))),
@@ -284,7 +284,7 @@ export class LegacyConnection implements UpstreamConnection {
     }
     this.#revision = revision
     this.#discovered = asDiscovered(initialized)
-    this.#declaresTasks = declaresTasks(this.#discovered)
+    this.#runsToolsAsTasks = runsToolsAsTasks(this.#discovered)
     this.#transport?.established?.(revision.name)
     const { roots } = this.#options
     if (capabilities.roots !== undefined && !roots) this.#firstRoots = new FirstRoots()
@@ -366,7 +366,7 @@ function done(result: Payload, call: Call): Outcome {
 }
 
 /** Whether a server of 2025-11-25 runs tools as tasks. */
-function declaresTasks({ fields: { capabilities } }: Payload): boolean {
+function runsToolsAsTasks({ fields: { capabilities } }: Payload): boolean {
   const tasks = isObject(capabilities) ? capabilities.tasks : undefined
   const requests = isObject(tasks) ? tasks.requests : undefined
   return isObject(requests) && isObject(requests.tools) && isObject(requests.tools.call)
