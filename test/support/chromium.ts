@@ -13,7 +13,7 @@ export function hasChromium(): boolean {
   return isThere
 }
 
-/** Starts a browser nobody sees. */
+/** Starts a headless browser. */
 export function startChromium(): Promise<Browser> {
   return chromium.launch({ executablePath: chromiumProgram, headless: true, args: ['--no-sandbox'] })
 }

@@ -57,25 +57,34 @@ export async function startField(options: FieldOptions): Promise<CrashField> {
   }
   writeFileSync(configFile, JSON.stringify(config))
   const made = await Promise.all(Array.from({ length: gateways }, () => mortal(configFile, '/mcp/effects')))
-  const [first, ...others] = made
-  if (!first) throw new TypeError('A field has a gateway at least')
   const close = async (): Promise<void> => {
     await Promise.all(made.map((each) => each.kill()))
     await server?.kill()
     for (const pid of serversOf(log)) process.kill(pid, 'SIGKILL')
     rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
   }
-  try {
-    await Promise.all(made.map((each) => each.start()))
-  } catch (error) {
-    await close()
-    throw error
-  }
+  const started = await startAll(made, close)
   const settled = async (): Promise<void> => {
     if (server) return server.settled()
     await until(() => serversOf(log).length <= gateways, 'the servers of killed gateways to end')
   }
-  return { gateways: [first, ...others], log, killServer: () => killServer(server, log), settled, close }
+  return { gateways: started, log, killServer: () => killServer(server, log), settled, close }
+}
+
+/** Starts the gateways of a field. If one does not start, closes the field. */
+export async function startAll(
+  gateways: readonly MortalGateway[],
+  close: () => Promise<void>,
+): Promise<readonly [MortalGateway, ...MortalGateway[]]> {
+  const [first, ...others] = gateways
+  if (!first) throw new TypeError('A field has a gateway at least')
+  try {
+    await Promise.all(gateways.map((each) => each.start()))
+  } catch (error) {
+    await close()
+    throw error
+  }
+  return [first, ...others]
 }
 
 /** A gateway that is not yet started; `path` is that of its endpoint, `options` are asked for at each start. */

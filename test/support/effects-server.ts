@@ -105,7 +105,7 @@ function write(line: object): void {
 function effects(): Effect[] {
   const found = new Map<string, Effect>()
   const lines = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : []
-  // The last line has no end as long as somebody writes it: a write over two pages is seen page by page.
+  // The last line has no end while it is being written: a write over two pages becomes visible page by page.
   for (const line of lines.slice(0, -1)) {
     const entry = JSON.parse(line) as Effect & { readonly removed?: string }
     if (entry.removed === undefined) found.set(entry.id, entry)

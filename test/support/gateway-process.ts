@@ -24,7 +24,7 @@ export interface CommandProcess {
   stderr(): string
   signal(name: NodeJS.Signals): void
   readonly ended: Promise<Finished>
-  /** Ends it by force where it runs. @throws where it told a secret of its environment */
+  /** Ends it by force where it runs. @throws if its output has a secret of its environment */
   close(): Promise<void>
 }
 

@@ -2,7 +2,7 @@ import { onTestFinished } from 'vitest'
 import { scriptedServer } from './scripted-server.ts'
 import { type Json, objectAt } from './server/json.ts'
 
-/** A server of notes, and what it was told to do, such as `add a`. */
+/** A server of notes, and the calls it got, such as `add a`. */
 export interface Notes {
   readonly calls: string[]
   /** The arguments, call by call. */

@@ -6,7 +6,7 @@ import { Secret } from '../../src/core/text/secret.ts'
 import type { StoreSettings } from '../../src/core/settings.ts'
 import { isEnded, Operations, type StoredOperation } from '../../src/records/operations.ts'
 import { openStore } from '../../src/store/open.ts'
-import { mortal, type MortalGateway } from './crash-field.ts'
+import { mortal, type MortalGateway, startAll } from './crash-field.ts'
 import { type Effect, effectsOf, startEffects } from './effects.ts'
 import type { KillPoint } from './kill-plan.ts'
 import { silentLog } from './silent-log.ts'
@@ -78,8 +78,6 @@ export async function startOperationField(redis: string | undefined): Promise<Op
       })),
     ),
   )
-  const [first, ...others] = made
-  if (!first) throw new TypeError('A field has a gateway at least')
   const settings: StoreSettings =
     redis === undefined ? { kind: 'folder', path } : { kind: 'redis', url: new Secret(redis) }
   const close = async (): Promise<void> => {
@@ -87,14 +85,9 @@ export async function startOperationField(redis: string | undefined): Promise<Op
     await Promise.all(servers.map((each) => each.kill()))
     rmSync(home, { recursive: true, force: true, maxRetries: 5 })
   }
-  try {
-    await Promise.all(made.map((each) => each.start()))
-  } catch (error) {
-    await close()
-    throw error
-  }
+  const gateways = await startAll(made, close)
   return {
-    gateways: [first, ...others],
+    gateways,
     killing: (plan) => {
       const left = [...plan]
       let isStopped = false

@@ -68,14 +68,14 @@ export function faultsOfOperations(endings: readonly OperationEnding[], facts: F
   const additions = additionsOf(facts.log)
   const byKey = Map.groupBy(facts.effects, ({ key }) => key)
   return endings.flatMap(({ plan, outcome, wrong }) => {
-    const told = `${plan.name}${plan.isCancelled ? ' (cancelled)' : ''}`
+    const label = `${plan.name}${plan.isCancelled ? ' (cancelled)' : ''}`
     const added = additions.get(plan.name) ?? 0
     const faults = [
       ...wrong,
       ...(added > 1 ? [`was done ${added} times`] : []),
       ...contradictions({ plan, outcome, wrong }, added, byKey.get(plan.name)?.[0], facts),
     ]
-    return faults.map((fault) => `${told}: ${fault}; its client was told ${outcome.kind} ${outcome.text}`)
+    return faults.map((fault) => `${label}: ${fault}; its client got ${outcome.kind} ${outcome.text}`)
   })
 }
 
@@ -92,7 +92,7 @@ function contradictions(
   if (status !== undefined && !['committed', 'rolled_back', 'partially_rolled_back'].includes(status))
     return [`its transaction is ${status}`]
   if (kind === 'lost') return plan.key === undefined ? [] : ['it has a key, and its client got no outcome']
-  if (kind === 'cancelled') return plan.isCancelled ? [] : ['nobody cancelled it']
+  if (kind === 'cancelled') return plan.isCancelled ? [] : ['no client cancelled it']
   if (kind === 'failed') {
     if (code === 'OUTCOME_UNKNOWN') return isKnown ? ['its outcome can be found out'] : []
     if (isInDoubt(code) || (code === 'CANCELLED' && plan.isCancelled)) return []

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { until } from './condition.ts'
-import { mortal, type MortalGateway } from './crash-field.ts'
+import { mortal, type MortalGateway, startAll } from './crash-field.ts'
 import { effectsOf, pidsOf, startEffects } from './effects.ts'
 import { publishedServer } from './peers/servers.ts'
 import type { Json } from './server/json.ts'
@@ -79,22 +79,15 @@ export async function startSagaField(count: number): Promise<SagaField> {
   const configFile = join(home, 'gateway.config.yaml')
   writeFileSync(configFile, JSON.stringify(configuration(upstreams)))
   const made = await Promise.all(Array.from({ length: count }, () => mortal(configFile, '/mcp')))
-  const [first, ...others] = made
-  if (!first) throw new TypeError('A field has a gateway at least')
   const close = async (): Promise<void> => {
     await Promise.all(made.map((each) => each.kill()))
     await server.kill()
     for (const pid of [...pidsOf(pids.files), ...pidsOf(pids.graph)]) process.kill(pid, 'SIGKILL')
     rmSync(home, { recursive: true, force: true, maxRetries: 5 })
   }
-  try {
-    await Promise.all(made.map((each) => each.start()))
-  } catch (error) {
-    await close()
-    throw error
-  }
+  const gateways = await startAll(made, close)
   return {
-    gateways: [first, ...others],
+    gateways,
     folder,
     effectsLog,
     world: () => worldOf({ folder, graphFile, effectsLog }),

@@ -10,7 +10,7 @@ export const undescribed: Json = {
   contract: 'off',
 }
 
-/** The features of a gateway through which messages are followed: little is added to them, and nobody is asked. */
+/** The features of a gateway through which messages are followed: little is added to them, and no confirmation is requested. */
 export function plainFeatures(given: unknown): unknown {
   if (given === 'none') return given
   return { ...undescribed, confirm: 'off', provenance: 'off', ...Object(given) }

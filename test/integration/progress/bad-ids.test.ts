@@ -103,8 +103,8 @@ interface Documented {
   readonly reason?: string
 }
 
-/** What a reply says, after a look at what it may not say. */
-function told(reply: Reply): Documented {
+/** The documented fields of an error; expects that the reply reveals nothing internal. */
+function documented(reply: Reply): Documented {
   const result = objectAt(objectAt(reply.result, '_meta'), 'dev.gatehouse/error')
   const data = reply.error ? objectAt(reply.error, 'data') : result
   expect(reply.text.length).toBeLessThan(2000)
@@ -157,41 +157,47 @@ const methods = ['tasks/get', 'tasks/result', 'tasks/update', 'tasks/cancel']
 describe.each(revisions)('a client of %s', (revision) => {
   const isModern = revision === '2026-07-28'
 
-  it.each(Object.entries(texts))('is told that an id that is %s is unknown', async (_what, id) => {
-    const client = clientOf(revision)
-    for (const method of methods)
-      expect([method, told(await askOf(client, method, id()))]).toEqual([
-        method,
-        ofTask(revision, method, true),
-      ])
-    const resumed = await client.request('operation/resume', { operation_id: id() })
-    expect(told(resumed)).toEqual({ ...unknownOperation, rpc: isModern ? -32602 : -32002 })
-    const byTool = await client.request('tools/call', {
-      name: 'resume_operation',
-      arguments: { operation_id: id() },
-    })
-    const tooLong = { ...invalid('operation_id', 'maxLength'), rpc: undefined }
-    expect(told(byTool)).toEqual(id().length > 200 ? tooLong : unknownOperation)
-  })
+  it.each(Object.entries(texts))(
+    'gets the error of an unknown id for an id that is %s',
+    async (_what, id) => {
+      const client = clientOf(revision)
+      for (const method of methods)
+        expect([method, documented(await askOf(client, method, id()))]).toEqual([
+          method,
+          ofTask(revision, method, true),
+        ])
+      const resumed = await client.request('operation/resume', { operation_id: id() })
+      expect(documented(resumed)).toEqual({ ...unknownOperation, rpc: isModern ? -32602 : -32002 })
+      const byTool = await client.request('tools/call', {
+        name: 'resume_operation',
+        arguments: { operation_id: id() },
+      })
+      const tooLong = { ...invalid('operation_id', 'maxLength'), rpc: undefined }
+      expect(documented(byTool)).toEqual(id().length > 200 ? tooLong : unknownOperation)
+    },
+  )
 
-  it.each(Object.entries(others))('is told that an id has to be a text where it is %s', async (_what, id) => {
-    const client = clientOf(revision)
-    for (const method of methods)
-      expect([method, told(await askOf(client, method, id))]).toEqual([
-        method,
-        ofTask(revision, method, false),
-      ])
-    const resumed = await client.request('operation/resume', { operation_id: id })
-    expect(told(resumed)).toEqual(invalid('operation_id', 'type'))
-    const byTool = await client.request('tools/call', {
-      name: 'resume_operation',
-      arguments: { operation_id: id },
-    })
-    const reason = id === undefined ? 'required' : 'type'
-    expect(told(byTool)).toEqual({ ...invalid('operation_id', reason), rpc: undefined })
-  })
+  it.each(Object.entries(others))(
+    'gets the error of a wrong type for an id that is %s',
+    async (_what, id) => {
+      const client = clientOf(revision)
+      for (const method of methods)
+        expect([method, documented(await askOf(client, method, id))]).toEqual([
+          method,
+          ofTask(revision, method, false),
+        ])
+      const resumed = await client.request('operation/resume', { operation_id: id })
+      expect(documented(resumed)).toEqual(invalid('operation_id', 'type'))
+      const byTool = await client.request('tools/call', {
+        name: 'resume_operation',
+        arguments: { operation_id: id },
+      })
+      const reason = id === undefined ? 'required' : 'type'
+      expect(documented(byTool)).toEqual({ ...invalid('operation_id', reason), rpc: undefined })
+    },
+  )
 
-  it('is told that a body is too large where an id has 1 MB', async () => {
+  it('gets the error of a large body for an id of 1 MB', async () => {
     const client = clientOf(revision)
     const id = 'k'.repeat(1_048_576)
     const tooLarge = { status: 413, rpc: -32005, code: 'PAYLOAD_TOO_LARGE', category: 'invalid_input' }
@@ -200,9 +206,9 @@ describe.each(revisions)('a client of %s', (revision) => {
     for (const method of methods) {
       const reply = await askOf(client, method, id)
       if (inHeader(method)) expect(reply.status).toBe(431)
-      else expect(told(reply)).toEqual(tooLarge)
+      else expect(documented(reply)).toEqual(tooLarge)
     }
-    expect(told(await client.request('operation/resume', { operation_id: id }))).toEqual(tooLarge)
+    expect(documented(await client.request('operation/resume', { operation_id: id }))).toEqual(tooLarge)
   })
 
   it('is served as before', async () => {
@@ -217,10 +223,10 @@ describe.each(revisions)('a client of %s', (revision) => {
 })
 
 it.each(['tasks/get', 'tasks/update', 'tasks/cancel'])(
-  'a client of 2026-07-28 that did not declare tasks is told so by %s, whatever the id',
+  'a client of 2026-07-28 that did not declare tasks gets the same error from %s, whatever the id',
   async (method) => {
     for (const id of [kept.foreign, kept.expired, 'x', ''])
-      expect(told(await askOf(clientOf('undeclared'), method, id))).toMatchObject({
+      expect(documented(await askOf(clientOf('undeclared'), method, id))).toMatchObject({
         rpc: -32021,
         status: 400,
         code: 'CAPABILITY_REQUIRED',
@@ -230,7 +236,7 @@ it.each(['tasks/get', 'tasks/update', 'tasks/cancel'])(
 
 it('an id that cannot be a header is refused as the header differs', async () => {
   for (const method of ['tasks/get', 'tasks/update', 'tasks/cancel'])
-    expect(told(await askOf(clientOf('2026-07-28'), method, '\ud800'))).toMatchObject({
+    expect(documented(await askOf(clientOf('2026-07-28'), method, '\ud800'))).toMatchObject({
       status: 400,
       rpc: -32020,
       code: 'HEADER_MISMATCH',
@@ -240,7 +246,7 @@ it('an id that cannot be a header is refused as the header differs', async () =>
 it.each([['x'], [7], [null], ['-1'], [''], ['1.5'], ['9'.repeat(30)], [{}], [['0']]])(
   'tasks/list of 2025-11-25 refuses the cursor %j',
   async (cursor) => {
-    const { rpc, code, field } = told(await clientOf('2025-11-25').request('tasks/list', { cursor }))
+    const { rpc, code, field } = documented(await clientOf('2025-11-25').request('tasks/list', { cursor }))
     expect({ rpc, code, field }).toEqual({ rpc: -32602, code: 'INVALID_INPUT', field: 'cursor' })
   },
 )
@@ -251,7 +257,7 @@ it.each([[null], ['x'], [7], [true], [[]], [{ ttl: 'x' }], [{ ttl: -1 }], [{ ttl
     const call = { name: 'greet', arguments: { name: 'Ada' }, task }
     const reply = await clientOf('2025-11-25').request('tools/call', call)
     if (task === null) return expect(textOf(reply)).toBe('Hello, Ada!')
-    const { rpc, code, reason } = told(reply)
+    const { rpc, code, reason } = documented(reply)
     expect({ rpc, code, reason }).toEqual({ rpc: -32602, code: 'INVALID_INPUT', reason: 'type' })
   },
 )
@@ -288,7 +294,7 @@ describe('responses to a task of 2026-07-28 that asks', () => {
     for (const make of refused) {
       const inputResponses = make(key)
       const reply = await client.request('tasks/update', { taskId, inputResponses })
-      expect([inputResponses, told(reply)]).toEqual([inputResponses, invalid('inputResponses', 'type')])
+      expect([inputResponses, documented(reply)]).toEqual([inputResponses, invalid('inputResponses', 'type')])
       expect(await questionOf(client, taskId)).toBe(key)
     }
     for (const make of ignored) {
@@ -298,7 +304,7 @@ describe('responses to a task of 2026-07-28 that asks', () => {
     }
     const large = { [key]: { action: 'accept', content: { confirm: true, more: 'x'.repeat(1_048_576) } } }
     const reply = await client.request('tasks/update', { taskId, inputResponses: large })
-    expect(told(reply)).toMatchObject({ status: 413, code: 'PAYLOAD_TOO_LARGE' })
+    expect(documented(reply)).toMatchObject({ status: 413, code: 'PAYLOAD_TOO_LARGE' })
     expect(await questionOf(client, taskId)).toBe(key)
     await client.request('tasks/update', { taskId, inputResponses: { [key]: accept } })
     const text = await until(async () => {
@@ -308,13 +314,13 @@ describe('responses to a task of 2026-07-28 that asks', () => {
     expect(text).toContain('deleted plan.txt')
   })
 
-  it('of another caller are refused, and nothing of the question is told', async () => {
+  it('of another caller are refused, and the error reveals nothing of the input request', async () => {
     const { taskId, status } = await beginTask(clientOf('bob'), 'confirm_delete', { filename: 'b' })
     expect(status).toBe('working')
     const key = await questionOf(clientOf('bob'), taskId)
     for (const inputResponses of [{ [key]: accept }, {}]) {
       const reply = await clientOf('2026-07-28').request('tasks/update', { taskId, inputResponses })
-      expect(told(reply)).toEqual(invalid('taskId', 'unknown'))
+      expect(documented(reply)).toEqual(invalid('taskId', 'unknown'))
     }
     expect(await questionOf(clientOf('bob'), taskId)).toBe(key)
   })
@@ -331,7 +337,7 @@ describe('a listener of 2026-07-28', () => {
     { what: 'a list of 1001 ids', taskIds: Array.from({ length: 1001 }, () => 'x') },
   ])('is refused where taskIds is $what', async ({ taskIds }) => {
     const listening = clientOf('2026-07-28').listen({ taskIds })
-    const { rpc, code, field } = told(await listening.ended)
+    const { rpc, code, field } = documented(await listening.ended)
     expect({ rpc, code, field }).toEqual({
       rpc: -32602,
       code: 'INVALID_INPUT',

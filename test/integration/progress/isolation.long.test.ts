@@ -71,7 +71,7 @@ async function callers(shape: Shape, isNamed: boolean): Promise<Callers> {
   return { gateway, alice, bob }
 }
 
-/** An id as long as a real one, that nobody minted. */
+/** An id as long as a real one, but not issued by any gateway. */
 const unknownId = 'A'.repeat(98)
 
 /** What every method says to a caller of an id that names nothing. */
@@ -190,7 +190,7 @@ describe('without authentication', () => {
     expect(refusal(strange)).toEqual(refusal(await askOf(stateless, 'tasks/get', unknownId)))
   })
 
-  it('a task of a session is told to no listener of another session or client', async () => {
+  it('the status of a task of a session reaches no listener of another session or client', async () => {
     const gateway = await gatewayFor(false)
     const session = await clientFor(gateway, 'alice', { shape: '2025-11-25', isNamed: false })
     const other = await clientFor(gateway, 'bob', { shape: '2025-11-25', isNamed: false })
@@ -265,7 +265,7 @@ describe.each(shapes)('an id of %s from another address', (shape) => {
 })
 
 describe('an id from before a restart', () => {
-  it('is good for its caller if the store is kept, and for nobody else', async () => {
+  it('is valid for its caller if the store is kept, and for no other caller', async () => {
     const config = { store: folder(), features: early, auth }
     const before = await gatewayTo(upstreams, { config })
     const first = await clientFor(before, 'alice', { shape: '2026-07-28', isNamed: true })

@@ -57,7 +57,7 @@ function operationIn(notes: readonly Json[]): string {
   return String(objectAt(meta, 'dev.gatehouse/progress')['operation_id'])
 }
 
-/** The call runs once, and its server was not told to cancel it. */
+/** The call runs once, and its server got no cancellation. */
 function expectOneCall({ server }: Place): void {
   expect(callsOf(server, 'slow')).toBe(1)
   expect(server.seen.filter(({ kind }) => kind === 'cancelled')).toEqual([])
@@ -185,19 +185,25 @@ const never = {
   reconnectionDelayGrowFactor: 1,
 }
 
-it('a client of HTTP+SSE, whose stream cannot be resumed, resumes the operation on another one', async () => {
-  const at = await place()
-  const sse = { revision: '2024-11-05', transport: 'sse', url: `${at.gateway.origin}/sse/one` } as const
-  const client = await connect(sse)
+/** Makes a call up to its third note, and returns the notes so far. Its reply is not awaited. */
+async function untilThird(client: FakeClient, call: Json): Promise<readonly Json[]> {
   const notes: Json[] = []
   const third = Promise.withResolvers<void>()
   const onProgress = (params: Json): void => {
     notes.push({ method: 'notifications/progress', params })
     if (params['progress'] === 3) third.resolve()
   }
-  const { reply } = client.start('tools/call', slow, { onProgress })
+  const { reply } = client.start('tools/call', call, { onProgress })
   void reply.catch(() => undefined)
   await third.promise
+  return notes
+}
+
+it('a client of HTTP+SSE, whose stream cannot be resumed, resumes the operation on another one', async () => {
+  const at = await place()
+  const sse = { revision: '2024-11-05', transport: 'sse', url: `${at.gateway.origin}/sse/one` } as const
+  const client = await connect(sse)
+  const notes = await untilThird(client, slow)
   await client.close()
   const next = await connect(sse)
   onTestFinished(() => next.close())
@@ -232,7 +238,7 @@ describe('a client of 2026-07-28 that closes the request of a call', () => {
     expectOneCall(at)
   })
 
-  it('without a key has cancelled it: its server is told, and the operation says so', async () => {
+  it('without a key has cancelled it: its server gets the cancellation, and the operation is cancelled', async () => {
     const at = await place()
     const { reply, seen } = await modernCall(at, {})
     reply.destroy()
@@ -261,15 +267,7 @@ function stdioGateway(upstream: Json): (revision?: '2025-11-25' | '2026-07-28') 
 
 /** Makes a call up to its third note, and kills the gateway. */
 async function killedInCall(client: FakeClient, call: Json): Promise<string> {
-  const notes: Json[] = []
-  const third = Promise.withResolvers<void>()
-  const onProgress = (params: Json): void => {
-    notes.push({ method: 'notifications/progress', params })
-    if (params['progress'] === 3) third.resolve()
-  }
-  const { reply } = client.start('tools/call', call, { onProgress })
-  void reply.catch(() => undefined)
-  await third.promise
+  const notes = await untilThird(client, call)
   if (!(client.link instanceof StdioLink) || client.link.pid === undefined) throw new TypeError('no process')
   process.kill(client.link.pid, 'SIGKILL')
   await until(() => client.link.openStreams === 0, 'the gateway to be gone')
@@ -286,7 +284,7 @@ describe('a client whose gateway is its own process, and is started anew', () =>
     expect(journal.calls('slow')).toBe(2)
   })
 
-  it('is told that the outcome of another call is unknown, and the call is not made again', async () => {
+  it('gets OUTCOME_UNKNOWN for any other call, and the call is not made again', async () => {
     const journal = serverJournal()
     const { command, args } = fakeServerCommand({ revision: '2025-11-25', seenFile: journal.file })
     const tools = { slow: { op: 'write', idempotent: false } }

@@ -110,7 +110,7 @@ describe.each(revisions)('for a client of %s', (revision) => {
             each['method'] === 'notifications/cancelled' &&
             objectAt(each, 'params')['requestId'] === call?.['id'],
         ),
-      'the server to be told',
+      'the notification to reach the server',
     )
     await until(() => server.open === before, 'the exchange to be over')
     expect((await client.request('tools/call', { name: 'late', arguments: {} })).result).toMatchObject(done)
@@ -202,5 +202,5 @@ it('C109 the reason of a cancellation is logged, with values that look like secr
   const isTold = (each: Json): boolean =>
     each['method'] === 'notifications/cancelled' &&
     objectAt(each, 'params')['reason'] === 'the user of *** went home'
-  await until(() => server.seen.some(isTold), 'the server to be told')
+  await until(() => server.seen.some(isTold), 'the notification to reach the server')
 })

@@ -157,11 +157,11 @@ describe('the values of a session', () => {
     await client('issues').call('peek', {}, { session_state: bad })
     tokens.push(bad)
     const metrics = await (await fetch(gateway.url.replace(/\/mcp$/, '/metrics'))).text()
-    const told = [gateway.log(), readFileSync(join(folder, 'audit.jsonl'), 'utf8'), metrics]
-    expect(told[0]).toContain('"call"')
+    const outputs = [gateway.log(), readFileSync(join(folder, 'audit.jsonl'), 'utf8'), metrics]
+    expect(outputs[0]).toContain('"call"')
     expect(tokens.filter((token) => token.length > 20)).toHaveLength(5)
     for (const token of tokens)
-      for (const text of told)
+      for (const text of outputs)
         for (const part of [token.slice(0, 24), token.slice(-24)]) expect(text).not.toContain(part)
   })
 })

@@ -39,10 +39,19 @@ async function first(way: Way): Promise<Caller> {
   // It validates results against the listed output schemas.
   await client.listTools()
   const wire = isSynchronous(way) ? progressOf(transport) : undefined
+  return callerOf(client, wire, (params, options) => client.callTool(params, CallToolResultSchema, options))
+}
+
+/** A caller by a client of either SDK. */
+function callerOf(
+  client: Pick<Caller, 'close'>,
+  wire: Wire | undefined,
+  callTool: (params: { name: string; arguments: Json; _meta?: Json }, options: object) => Promise<object>,
+): Caller {
   return {
     call: async (name, args, meta, onProgress) => {
       const params = { name, arguments: args, ...(meta && { _meta: meta }) }
-      return Object(await client.callTool(params, CallToolResultSchema, hearing(onProgress, wire)))
+      return Object(await callTool(params, progressOptions(onProgress, wire)))
     },
     close: () => client.close(),
   }
@@ -64,13 +73,7 @@ function second(mode: 'legacy' | { readonly pin: string }): (way: Way) => Promis
     await client.connect(transport)
     await client.listTools()
     const wire = isSynchronous(way) ? progressOf(transport) : undefined
-    return {
-      call: async (name, args, meta, onProgress) => {
-        const params = { name, arguments: args, ...(meta && { _meta: meta }) }
-        return Object(await client.callTool(params, hearing(onProgress, wire)))
-      },
-      close: () => client.close(),
-    }
+    return callerOf(client, wire, (params, options) => client.callTool(params, options))
   }
 }
 
@@ -78,15 +81,19 @@ type OnProgress = (params: Json) => void
 
 /**
  * Whether the SDK takes several messages in one turn. It then forgets the listener of a call whose response comes with
- * its last progress, so that progress is heard before the SDK gets it.
+ * its last progress, so that the test reads progress before the SDK gets it.
  */
 function isSynchronous(way: Way): boolean {
   return 'command' in way || way.isSse === true
 }
 
 /** The listener for the progress that a transport receives. */
-function progressOf(transport: { onmessage?: unknown }): { listener?: OnProgress | undefined } {
-  const wire: { listener?: OnProgress | undefined } = {}
+interface Wire {
+  listener?: OnProgress | undefined
+}
+
+function progressOf(transport: { onmessage?: unknown }): Wire {
+  const wire: Wire = {}
   const { onmessage } = transport
   transport.onmessage = (message: unknown, ...rest: unknown[]) => {
     const isProgress = isObject(message) && message['method'] === 'notifications/progress'
@@ -96,10 +103,10 @@ function progressOf(transport: { onmessage?: unknown }): { listener?: OnProgress
   return wire
 }
 
-/** The options of a call whose progress is heard. */
-function hearing(
+/** The options of a call with a listener for progress. */
+function progressOptions(
   onProgress: OnProgress | undefined,
-  wire: ReturnType<typeof progressOf> | undefined,
+  wire: Wire | undefined,
 ): { onprogress?: (params: object) => void } {
   if (wire) wire.listener = onProgress
   if (!onProgress) return {}

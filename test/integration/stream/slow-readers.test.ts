@@ -40,7 +40,7 @@ async function calling(message: Json, headers: HeaderMap): Promise<OpenReply> {
   })
 }
 
-/** The number of pages that were requested, once it stays the same. */
+/** The number of pages that were requested, once no other one is for a while: only time can show that the gateway waits. */
 async function settledCalls(): Promise<number> {
   let before = -1
   return until(async () => {
@@ -102,6 +102,7 @@ describe.each(['2026-07-28', '2025-11-25'])('a client of %s that reads slowly', 
     reply.destroy()
     const requested = (await settledCalls()) - start
     expect(requested).toBeLessThan(PAGES)
+    // Only time can show that no request follows.
     await wait(500)
     expect(server.calls().length - start).toBe(requested)
   })

@@ -10,15 +10,13 @@ import {
 } from '@modelcontextprotocol/client'
 import { StdioClientTransport as NewStdio } from '@modelcontextprotocol/client/stdio'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
-import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js'
-import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
-import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import { CallToolResultSchema } from '@modelcontextprotocol/sdk/types.js'
 import { z } from 'zod'
 import { isObject, type Json, objectAt } from '../server/json.ts'
 import type { Revision } from '../server/revisions.ts'
 import type { Way } from './client.ts'
+import { sdk1Transport } from './sdk1.ts'
 
 /** The extension of 2026-07-28 for tasks. */
 const TASKS = 'io.modelcontextprotocol/tasks'
@@ -65,14 +63,9 @@ export function lastingSdk2(revision: Revision, transport: 'http' | 'stdio'): La
 
 async function connectSdk1(way: Way, revision: Revision): Promise<LastingClient> {
   const client = new Client({ name: 'peer', version: '1.0.0' }, { capabilities: {} })
-  const transport = offering(revision, transportOf(way))
+  const transport = offering(revision, sdk1Transport(way))
   await client.connect(transport)
-  const received: Json[] = []
-  const { onmessage } = transport
-  transport.onmessage = (message, extra) => {
-    keepProgress(message, received)
-    onmessage?.(message, extra)
-  }
+  const received = progressOf(transport)
   // The list says which tools can be tasks.
   await client.listTools()
   const { tasks } = client.experimental
@@ -105,15 +98,6 @@ async function connectSdk1(way: Way, revision: Revision): Promise<LastingClient>
   }
 }
 
-function transportOf(way: Way): Transport {
-  if (way.transport === 'stdio') {
-    const [command = '', ...args] = way.command
-    return new StdioClientTransport({ command, args, stderr: 'ignore' })
-  }
-  const url = new URL(way.url)
-  return way.transport === 'sse' ? new SSEClientTransport(url) : new StreamableHTTPClientTransport(url)
-}
-
 /** The same transport, but that the handshake on it offers this revision. */
 function offering(revision: Revision, transport: Transport): Transport {
   const send = transport.send.bind(transport)
@@ -124,10 +108,16 @@ function offering(revision: Revision, transport: Transport): Transport {
   return transport
 }
 
-/** Keeps the params of a message that says how far a call is. */
-function keepProgress(message: object, received: Json[]): void {
-  if ('method' in message && message.method === 'notifications/progress')
-    received.push(objectAt(message, 'params'))
+/** The params of every progress notification that a transport receives from now on. */
+function progressOf(transport: { onmessage?: unknown }): readonly Json[] {
+  const received: Json[] = []
+  const { onmessage } = transport
+  transport.onmessage = (message: object, ...rest: unknown[]) => {
+    if ('method' in message && message.method === 'notifications/progress')
+      received.push(objectAt(message, 'params'))
+    if (typeof onmessage === 'function') onmessage.call(transport, message, ...rest)
+  }
+  return received
 }
 
 async function connectSdk2(way: Way, revision: Revision): Promise<LastingClient> {
@@ -140,12 +130,7 @@ async function connectSdk2(way: Way, revision: Revision): Promise<LastingClient>
   )
   const transport = newTransport(way)
   await client.connect(transport)
-  const received: Json[] = []
-  const { onmessage } = transport
-  transport.onmessage = (message, extra) => {
-    keepProgress(message, received)
-    onmessage?.(message, extra)
-  }
+  const received = progressOf(transport)
   const beside = isModern ? besideClient(transport) : undefined
   return {
     received,
@@ -216,6 +201,7 @@ function isOwnNote(message: JSONRPCMessage): boolean {
   return 'method' in message && message.method.startsWith('notifications/tasks')
 }
 
+/** The interval at which a client requests the status of its task, in milliseconds. */
 const POLL_INTERVAL_MS = 100
 
 async function followTask(request: Request, name: string, args: Json): Promise<Followed> {

@@ -27,7 +27,7 @@ export async function connectSdk1(way: Way): Promise<PeerClient> {
   let root = firstRoot
   const client = answeringClient(asked, () => root)
   client.fallbackNotificationHandler = async ({ method, params }) => void heard.push({ method, params })
-  await client.connect(transportOf(way))
+  await client.connect(sdk1Transport(way))
   return {
     server: client.getServerVersion()?.name,
     asked,
@@ -87,7 +87,8 @@ function answeringClient(asked: string[], root: () => string): Client {
   return client
 }
 
-function transportOf(way: Way): Transport {
+/** The transport of a way, not started yet. */
+export function sdk1Transport(way: Way): Transport {
   if (way.transport === 'stdio') {
     const [command = '', ...args] = way.command
     return new StdioClientTransport({ command, args, stderr: 'ignore' })

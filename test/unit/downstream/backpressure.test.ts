@@ -1,6 +1,7 @@
 import { createServer, type ServerResponse } from 'node:http'
 import { connect, type Socket, type AddressInfo } from 'node:net'
 import { Writable } from 'node:stream'
+import { setImmediate } from 'node:timers/promises'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { HttpReply } from '../../../src/downstream/http/reply.ts'
 import { Replay } from '../../../src/downstream/http/replay.ts'
@@ -13,7 +14,7 @@ function progress(value: number, size = 0): string {
   return `${PROGRESS},"params":{"progress":${value},"text":"${'x'.repeat(size)}"}}`
 }
 
-/** A response whose client does not read until it is told to. */
+/** A response whose client does not read until it is resumed. */
 async function paused(): Promise<{ response: ServerResponse; client: Socket; received(): string }> {
   const opened = Promise.withResolvers<ServerResponse>()
   const server = createServer((_request, response) => opened.resolve(response))
@@ -40,10 +41,10 @@ function replyTo(response: ServerResponse, more: object = {}) {
   return { reply, onSlow }
 }
 
-/** Whether a promise is settled by now. */
+/** Whether a promise is settled after all events that are pending now, and those that follow them. */
 async function isSettled(promise: Promise<unknown>): Promise<boolean> {
   const open = Symbol('open')
-  await new Promise((resolve) => setTimeout(resolve, 20))
+  for (let turn = 0; turn < 20; turn++) await setImmediate()
   return (await Promise.race([promise, Promise.resolve(open)])) !== open
 }
 

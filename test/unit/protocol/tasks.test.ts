@@ -47,12 +47,12 @@ describe('a client that takes tasks', () => {
     ['the extension as null', modern({ extensions: { [extension]: null } }), false],
     ['the capability of 2025-11-25 at 2026-07-28', modern({ tasks: { list: {}, cancel: {} } }), false],
     ['the extension at 2025-11-25', legacy({ extensions: { [extension]: {} } }), false],
-  ])('is told by what it declares: %s', (_what, client, expected) => {
+  ])('is recognised by what it declares: %s', (_what, client, expected) => {
     expect(declaresTasks(client)).toBe(expected)
   })
 })
 
-describe('the wish of a client of 2025-11-25 for a task', () => {
+describe('the request of a client of 2025-11-25 for a task', () => {
   const wanted = (given: unknown, client = legacy()) =>
     requestedTask(toolCall({ client, params: Payload.of({ name: 't', task: given }) }))
 

@@ -68,7 +68,7 @@ function textsOf({ request, input, result, failure }: OperationRecord) {
 }
 
 describe('the ids of operations while the keys in the store are not known', () => {
-  it('cannot be told from forged ones, and are no lasting ones', () => {
+  it('cannot be distinguished from forged ones, and new ones are not lasting', () => {
     let isShared = false
     const ids = (own: Buffer): OperationIds =>
       new OperationIds(
@@ -392,7 +392,7 @@ describe('operations in a store', () => {
     await expect(operations.change(key, (before) => before)).rejects.toThrow('changed too often')
   })
 
-  it('the store is told how long a record is kept, when it is created and when it changes', async () => {
+  it('the store gets the lifetime of a record when it is created and when it changes', async () => {
     const { operations, store, clock } = atTime()
     const [put, swap] = [vi.spyOn(store, 'put'), vi.spyOn(store, 'compareAndSwap')]
     await operations.create(key, record)

@@ -1,15 +1,13 @@
 // A keyed call of which its server makes a task: the key is held until the task has ended, and replays its result.
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { Call, Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { callCollection } from '../../../../src/records/calls.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
+import { fakeClock } from '../../../support/fake-clock.ts'
 import { type Bench, bench, done, failureOf, keyed, textOf } from '../../../support/idempotency-bench.ts'
 
-beforeEach(() => void vi.useFakeTimers())
-afterEach(() => void vi.useRealTimers())
-
-const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms)
+const pass = fakeClock()
 const upstream = { upstream_task: { id: 'u1' } }
 const task = { id: 'u1', status: 'working', createdAt: 1, updatedAt: 1, ttl: null } as const
 const alive = new Set(['b'])

@@ -1,16 +1,14 @@
 // The call of an operation whose process ended is made again by another process, and takes effect once at most.
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import type { Call, Handler } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { callCollection } from '../../../../src/records/calls.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
+import { fakeClock } from '../../../support/fake-clock.ts'
 import { bench, done, failureOf, fieldsOf, keyed, textOf } from '../../../support/idempotency-bench.ts'
 
-beforeEach(() => void vi.useFakeTimers())
-afterEach(() => void vi.useRealTimers())
-
-const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms)
+const pass = fakeClock()
 const hanging: Handler = () => new Promise(() => undefined)
 const idempotent = {
   classification: { op: 'write', risk: 'reversible', idempotent: true, evidence: [] },
@@ -225,7 +223,7 @@ describe('a call that can become a task', () => {
     expect(textOf(await outcome)).toBe('1')
   })
 
-  it('waits for an attempt that was lost, where others are told to come back', async () => {
+  it('waits for an attempt that was lost, where other calls get IDEMPOTENCY_IN_PROGRESS', async () => {
     const store = await leftBehind()
     const b = bench({ store, me: 'b', alive, ...finding(() => []) })
     expect((await failureOf(b.make({}, keyed('k')))).code).toBe('IDEMPOTENCY_IN_PROGRESS')

@@ -1,8 +1,9 @@
-// What callers and servers can make grow has a bound, and what is beyond it is refused or said.
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+// Everything that callers and servers can make grow has a bound. What is beyond it is refused, or left out and reported.
+import { describe, expect, it, vi } from 'vitest'
 import { Payload } from '../../../../src/core/payload.ts'
 import { encodeOperation, operationsOf } from '../../../../src/records/operations.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
+import { fakeClock } from '../../../support/fake-clock.ts'
 import type { Json } from '../../../support/server/json.ts'
 import {
   alice,
@@ -19,10 +20,7 @@ import {
   taskIn,
 } from './bench.ts'
 
-beforeEach(() => void vi.useFakeTimers())
-afterEach(() => void vi.useRealTimers())
-
-const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms)
+const pass = fakeClock()
 const MEGABYTE = 1024 ** 2
 
 /** A call that takes two seconds. */
@@ -47,7 +45,7 @@ describe('an outcome that is too large to keep', () => {
     expect(record).not.toHaveProperty('result')
   })
 
-  it('is said of a task: the call was executed', async () => {
+  it('is reported by a task: the call was executed', async () => {
     const pending = pendingServer()
     const { make, ask } = process({ server: pending.server })
     const outcome = make({ client: older }, { task: {} })
@@ -82,7 +80,7 @@ describe('an outcome that is too large to keep', () => {
     expect(await kept(bob)).toBe(true)
   })
 
-  it('is left out where the store takes the record without it alone', async () => {
+  it('is left out where the store takes the record only without it', async () => {
     const store = new MemoryStore()
     const swap = store.compareAndSwap.bind(store)
     store.compareAndSwap = (key, before, after, ttl) =>
@@ -102,7 +100,7 @@ describe('an outcome that is too large to keep', () => {
 })
 
 describe('the operations of one caller', () => {
-  /** So many operations of a caller that have ended. */
+  /** A store with this number of ended operations of a caller. */
   async function storeWith(count: number): Promise<MemoryStore> {
     const store = new MemoryStore()
     const record = {
@@ -208,7 +206,7 @@ describe('a store that does not answer', () => {
     store.get = get
     await pass(60_000)
     expect(swap).toHaveBeenCalledTimes(1)
-    // Until then it was looked at once a second.
+    // Until then it was read once a second.
     expect(get.mock.calls.length).toBeLessThan(25)
   })
 })

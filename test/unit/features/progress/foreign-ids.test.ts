@@ -1,10 +1,11 @@
-// An id that is not good for its caller: the same error, and the same work, whatever is wrong with it.
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+// An id that is not valid for its caller: the same error, and the same work, whatever is wrong with it.
+import { describe, expect, it } from 'vitest'
 import type { Call } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { createSeal } from '../../../../src/core/seal.ts'
 import { OperationIds, operationsOf } from '../../../../src/records/operations.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
+import { fakeClock } from '../../../support/fake-clock.ts'
 import type { Json } from '../../../support/server/json.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 import {
@@ -20,12 +21,9 @@ import {
   taskIn,
 } from './bench.ts'
 
-beforeEach(() => void vi.useFakeTimers())
-afterEach(() => void vi.useRealTimers())
+const pass = fakeClock()
 
-const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms)
-
-/** A store that counts what it is asked. */
+/** A store that counts its reads. */
 class CountingStore extends MemoryStore {
   asked = 0
 
@@ -78,7 +76,7 @@ const viaTool: Attempt = (gateway, id) => {
   return failureOf(tool.handle(toolCall({ principal: alice, client: taking, params })))
 }
 
-/** What a listener is told that names an id: ids that are not good are left out. */
+/** The notifications to a listener that names an id: ids that are not valid are left out. */
 const listening: Attempt = async (gateway, id) => {
   const { notes, emit } = listener()
   const handle = gateway.instance.responseMiddleware?.('subscriptions/listen')?.(async (call) => {
@@ -105,17 +103,17 @@ const attempts: readonly (readonly [string, Attempt])[] = [
   ['subscriptions/listen', listening],
 ]
 
-describe('an id that is not good for its caller', () => {
+describe('an id that is not valid for its caller', () => {
   it.each(attempts)(
-    'is refused by %s in the same words, before anything is looked up',
+    'is refused by %s with the same error, before anything is looked up',
     async (_name, attempt) => {
       const { store, gateway, ids } = await field()
       store.asked = 0
-      const told: unknown[] = []
-      for (const id of Object.values(ids)) told.push(await attempt(gateway, id))
+      const answers: unknown[] = []
+      for (const id of Object.values(ids)) answers.push(await attempt(gateway, id))
       expect(store.asked).toBe(0)
-      expect(new Set(told.map((each) => JSON.stringify(each))).size).toBe(1)
-      for (const id of Object.values(ids)) if (id !== '') expect(JSON.stringify(told)).not.toContain(id)
+      expect(new Set(answers.map((each) => JSON.stringify(each))).size).toBe(1)
+      for (const id of Object.values(ids)) if (id !== '') expect(JSON.stringify(answers)).not.toContain(id)
     },
   )
 

@@ -391,7 +391,7 @@ describe('a server that says too much', () => {
     expect(objectOf(emitted[0])?.['message']).toHaveLength(1000)
   })
 
-  it('costs nothing more where nobody hears it', () => {
+  it('costs nothing more without a receiver', () => {
     const { notes, emitted, say } = notesOf({ hasReceiver: false })
     for (let progress = 1; progress <= 10_000; progress++)
       say({ progress, total: 10_000, message: `m${progress}` })

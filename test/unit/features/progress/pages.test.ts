@@ -1,9 +1,10 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { Call, Notification, Outcome } from '../../../../src/core/call.ts'
 import { isObject } from '../../../../src/core/json/json.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import type { Services } from '../../../../src/features/feature.ts'
 import { PROGRESS_KEY } from '../../../../src/features/progress/notes.ts'
+import { fakeClock } from '../../../support/fake-clock.ts'
 import {
   alice,
   bob,
@@ -19,10 +20,7 @@ import {
   watched,
 } from './bench.ts'
 
-beforeEach(() => void vi.useFakeTimers())
-afterEach(() => void vi.useRealTimers())
-
-const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms)
+const pass = fakeClock()
 const STREAM = 'dev.gatehouse/stream'
 const pages = (items: number[]): string =>
   JSON.stringify({ content: [], structuredContent: { items }, _meta: { [STREAM]: { pages: items.length } } })
@@ -98,7 +96,7 @@ describe('an operation whose pages were collected', () => {
     expect(later).toEqual([])
   })
 
-  it('needs a token that is a text', async () => {
+  it('needs a token that is a string', async () => {
     const { ask, id, later } = await collected()
     const params = { operation_id: id, checkpoint_token: 7 }
     expect(await failureOf(ask('operation/resume', params))).toMatchObject({ code: 'INVALID_INPUT' })
@@ -132,7 +130,7 @@ describe('an operation whose pages were collected', () => {
 })
 
 describe('what a call waits for', () => {
-  it('is everyone who hears of it: its first caller, and those who joined', async () => {
+  it('is every caller that gets its notifications: the first one, and those that joined', async () => {
     const pending = pendingServer()
     const { make, ask } = process({ server: pending.server })
     const [first, joined] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
@@ -154,7 +152,7 @@ describe('what a call waits for', () => {
     await Promise.all([running, resumed])
   })
 
-  it('is nobody once its caller has a task', async () => {
+  it('is no client once its caller has a task', async () => {
     const pending = pendingServer()
     const { make } = process({ server: pending.server })
     const accepted = make({ client: taking, drained: () => new Promise<void>(() => undefined) })

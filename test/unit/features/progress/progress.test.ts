@@ -1,8 +1,9 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { PROGRESS_KEY } from '../../../../src/features/progress/notes.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
+import { fakeClock } from '../../../support/fake-clock.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 import {
   alice,
@@ -24,10 +25,7 @@ import {
   watched,
 } from './bench.ts'
 
-beforeEach(() => void vi.useFakeTimers())
-afterEach(() => void vi.useRealTimers())
-
-const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms)
+const pass = fakeClock()
 const report = (progress: number, more: object = {}) => ({
   method: 'notifications/progress',
   params: Payload.of({ progressToken: 'tok', progress, ...more }),
@@ -474,7 +472,7 @@ describe('with answer_within', () => {
   it.each([
     ['2025-11-25', older],
     ['2026-07-28', plain],
-  ])('a client of %s without tasks is told to come back, and gets the result then', async (_name, client) => {
+  ])('a client of %s without tasks gets the operation id, and with it the result', async (_name, client) => {
     const { server, end, calls } = pendingServer()
     const retain = vi.fn<() => void>()
     const { make, ask, rests } = process({ server, settings })
@@ -502,7 +500,7 @@ describe('with answer_within', () => {
     expect(operationIn(await rests[0])).toBe(id)
   })
 
-  it('a client with tasks is not told so: it gets a task', async () => {
+  it('a client with tasks gets a task instead', async () => {
     const { server } = pendingServer()
     const { make } = process({ server, settings })
     const outcome = watched(make({ client: taking }))
@@ -546,7 +544,7 @@ describe('the number of operations', () => {
       await pass(1200)
       end(result('of bob'))
       expect(operationIn(await others)).toBeTypeOf('string')
-      // A client that wants a task is told that there is none for it.
+      // A client that requests a task gets an error.
       expect(await failureOf(make({ client: older }, { task: {} }))).toMatchObject({ code: 'OVERLOADED' })
       expect(calls).toHaveLength(2502)
       const settled = watched(more)

@@ -1,8 +1,9 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import type { Call, Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { isEnded } from '../../../../src/records/operations.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
+import { fakeClock } from '../../../support/fake-clock.ts'
 import type { Json } from '../../../support/server/json.ts'
 import {
   asking,
@@ -16,10 +17,7 @@ import {
   taskIn,
 } from './bench.ts'
 
-beforeEach(() => void vi.useFakeTimers())
-afterEach(() => void vi.useRealTimers())
-
-const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms)
+const pass = fakeClock()
 const keyed = { _meta: { 'dev.gatehouse/idempotency_key': 'k' } }
 const isOff = { isOn: () => false }
 
@@ -246,7 +244,7 @@ describe('an operation whose process ended', () => {
     [true, 'unknown', 'OUTCOME_UNKNOWN', 'had begun'],
     [false, 'cancelled', 'CANCELLED', 'Nothing was done'],
   ])(
-    'ends at once where it is no task and its server asks (begun: %s): nobody is there to answer',
+    'ends at once where it is no task and its server requests input (begun: %s): no client can answer',
     async (isBegun, state, code, words) => {
       const store = new MemoryStore()
       const a = process({ server: pendingServer().server, store, me: 'a' })

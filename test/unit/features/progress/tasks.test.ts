@@ -1,10 +1,11 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import type { Call, Handler, Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { anonymous } from '../../../../src/core/principal.ts'
 import { operationsOf } from '../../../../src/records/operations.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
+import { fakeClock } from '../../../support/fake-clock.ts'
 import type { Json } from '../../../support/server/json.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 import {
@@ -26,10 +27,7 @@ import {
   watched,
 } from './bench.ts'
 
-beforeEach(() => void vi.useFakeTimers())
-afterEach(() => void vi.useRealTimers())
-
-const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms)
+const pass = fakeClock()
 const accept = (text: string) => ({ action: 'accept', content: { text } })
 
 /** A call of a client of 2026-07-28 that has become a task. */
@@ -320,7 +318,7 @@ describe('tasks of others', () => {
   })
 })
 
-it('a client of 2026-07-28 that did not declare tasks is told so, before its task is looked for', async () => {
+it('a client of 2026-07-28 that did not declare tasks gets CAPABILITY_REQUIRED, before its task is looked up', async () => {
   const { ask } = process({ server: async () => result('ok') })
   for (const method of ['tasks/get', 'tasks/update', 'tasks/cancel', 'tasks/result']) {
     const error = await failureOf(ask(method, { taskId: 'x' }, { client: plain }))
@@ -488,7 +486,7 @@ describe('a task that asks', () => {
     expect(fieldsOf(await other.ask('tasks/get', { taskId: id }))).toMatchObject({ status: 'completed' })
   })
 
-  it('goes on with what there is once nobody has answered for ten minutes', async () => {
+  it('continues with the responses so far after ten minutes without an answer', async () => {
     const { attempts, open, get } = await askingTask([['q']])
     await pass(599_000)
     expect(await open()).toHaveLength(1)
@@ -1036,7 +1034,7 @@ describe('listening to tasks', () => {
     return { notes, seen, outcome, stop: () => controller.abort() }
   }
 
-  it('is honoured for the own tasks of the caller, whose status is told with all of it', async () => {
+  it('is honoured for the own tasks of the caller, whose whole status is sent', async () => {
     const task = await modernTask()
     const { notes, seen, stop, outcome } = listening(task, [task.id, 'forged'])
     await pass(0)
@@ -1122,11 +1120,11 @@ describe('listening to tasks', () => {
     await pass(0)
     task.end(result('done'))
     await pass(0)
-    const told = own.notes.filter(({ method }) => method !== ACKNOWLEDGED)
-    expect(told).toHaveLength(1)
-    expect(told[0]?.method).toBe('notifications/tasks/status')
-    expect(told[0]?.params?.fields).toMatchObject({ status: 'completed', ttl: 60_000, pollInterval: 1000 })
-    expect(told[0]?.params?.fields).not.toHaveProperty('result')
+    const sent = own.notes.filter(({ method }) => method !== ACKNOWLEDGED)
+    expect(sent).toHaveLength(1)
+    expect(sent[0]?.method).toBe('notifications/tasks/status')
+    expect(sent[0]?.params?.fields).toMatchObject({ status: 'completed', ttl: 60_000, pollInterval: 1000 })
+    expect(sent[0]?.params?.fields).not.toHaveProperty('result')
     expect(other.notes.filter(({ method }) => method !== ACKNOWLEDGED)).toEqual([])
   })
 
@@ -1175,7 +1173,7 @@ describe('a task whose store is away for a while', () => {
   })
 })
 
-describe('a task of which a listener cannot be told', () => {
+describe('a task whose status cannot be sent to a listener', () => {
   it('ends all the same', async () => {
     const task = await olderTask()
     const handle = task.instance.responseMiddleware?.('subscriptions/listen')?.(

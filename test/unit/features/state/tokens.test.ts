@@ -188,7 +188,7 @@ function endOf(meta: Readonly<Record<string, unknown>>): number {
 }
 
 describe('session state: a handle', () => {
-  test('is issued to models, stays the same, and is told in words once', async () => {
+  test('is issued to models, stays the same, and is in the text of one result only', async () => {
     const at = new Stateful({ isForModels: true, settings: { connection: 'on' }, server: opening })
     const first = await at.result()
     expect(first.token).toMatch(/^st_[\w-]{22}$/)

@@ -156,7 +156,7 @@ describe('the collected result', () => {
 })
 
 describe('a later page', () => {
-  it('is a call without the key, the state and the step of the first one, for which nobody is asked', async () => {
+  it('is a call without the key, the state and the step of the first one, and requests no input', async () => {
     const { server, calls } = paged(pagesTo(2))
     const meta = { [STREAM]: true, 'dev.gatehouse/idempotency_key': 'k', 'dev.gatehouse/step_id': 's' }
     await collecting({ server })(meta, {
@@ -385,6 +385,7 @@ describe('the time of a collection', () => {
   it('is shorter than the longest duration of a call', async () => {
     vi.useFakeTimers()
     const { server } = paged(async (cursor) => {
+      // By the fake clock.
       await new Promise((resolve) => setTimeout(resolve, 4000))
       return { items: [{ id: Number(cursor ?? 0) }], nextCursor: String(Number(cursor ?? 0) + 1) }
     })

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { Call } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
@@ -12,12 +12,10 @@ import {
   needsTasks,
   taskState,
 } from '../../../../src/upstream/protocol/tasks.ts'
+import { fakeClock } from '../../../support/fake-clock.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
-beforeEach(() => void vi.useFakeTimers())
-afterEach(() => void vi.useRealTimers())
-
-const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms)
+const pass = fakeClock()
 const RELATED = 'io.modelcontextprotocol/related-task'
 
 type Sent = readonly [method: string, params: unknown]
@@ -276,7 +274,7 @@ describe('a task of a server of 2026-07-28 that is continued', () => {
     expect(sent.map(([method]) => method)).toEqual(['tasks/get'])
   })
 
-  it('asks nobody twice for what was answered, though its server shows it for a while', async () => {
+  it('requests no input twice that was answered, though its server still lists it for a while', async () => {
     const inputResponses = { k1: { result: Payload.of({ action: 'accept' }) } }
     const slow = await follow(continuing({ inputResponses }), (_method, count) =>
       count < 4 ? asks('k1') : completed,
