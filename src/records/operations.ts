@@ -87,13 +87,9 @@ export function operationName(key: string): string {
   return key.slice(key.indexOf('/') + 1)
 }
 
-/** When an operation is forgotten that ends now: not before its task may be, and kept for a while, in milliseconds. */
-export function expiryOf(
-  { startedAt, taskTtl = 0 }: OperationRecord,
-  keep: number,
-  now = Date.now(),
-): number {
-  return Math.max(startedAt + taskTtl, now + keep)
+/** When an operation that ends now expires: after `keep` milliseconds, and not before the lifetime of its task is over. */
+export function expiryOf({ startedAt, taskTtl = 0 }: OperationRecord, keep: number): number {
+  return Math.max(startedAt + taskTtl, Date.now() + keep)
 }
 
 /** Whether an operation has come to its end. */

@@ -2,7 +2,7 @@
  * The feature `state`: a token that clients send back, so that the next call continues where the last one ended: on the
  * same connection to the server, with remembered arguments, in the same transaction, and with the server's own state.
  */
-import type { Call, Outcome } from '../../core/call.ts'
+import type { Call, Middleware, Outcome } from '../../core/call.ts'
 import { hasExtension, isAskedFor, SESSION_STATE, SESSION_STATE_KEY } from '../../protocol/meta-keys.ts'
 import { describingTools } from '../describing.ts'
 import type { Feature, Reserved, Services } from '../feature.ts'
@@ -42,25 +42,8 @@ export const state: Feature<Settings | false> = {
       middleware: ({ upstream, method, isBuiltin }) => {
         const plan = isBuiltin || upstream === undefined ? undefined : planOf(upstream)
         if (!plan || upstream === undefined) return undefined
-        const { namesOf } = plan
-        if (method === 'tools/list') {
-          if (!namesOf) return undefined
-          return describingTools((entry) => {
-            const tool = deps.servers.describe(upstream, entry.fields)
-            return tool ? withOptional(entry, tool, namesOf) : entry
-          })
-        }
-        if (!methods.has(method)) return undefined
-        const isTool = method === 'tools/call'
-        return (next) => (call) => {
-          if (call.internal) return next(call)
-          const stateful = (): StatefulCall => new StatefulCall(call, plan, { tokens, deps })
-          if (isConcerned(call, plan, isTool)) return stateful().run(next)
-          const outcome = next(call)
-          return isTool
-            ? outcome.then((ended) => (isOfServer(ended) ? stateful().end(ended) : ended))
-            : outcome
-        }
+        if (method === 'tools/list') return withOptionalArguments(plan, upstream, deps)
+        return methods.has(method) ? inSessions(plan, method === 'tools/call', { tokens, deps }) : undefined
       },
       values: [{ name: SESSION_STATE }],
       reserved: (upstream) => {
@@ -84,6 +67,34 @@ function planned(
   const server = servers.settings(upstream)
   if (settings === false || !server) return undefined
   return planFor(settings, server, features.isOn('inject_arguments', upstream))
+}
+
+/** Lists remembered arguments as optional; undefined if there are none. */
+function withOptionalArguments(
+  { namesOf }: StatePlan,
+  upstream: string,
+  { servers }: Deps,
+): Middleware | undefined {
+  if (!namesOf) return undefined
+  return describingTools((entry) => {
+    const tool = servers.describe(upstream, entry.fields)
+    return tool ? withOptional(entry, tool, namesOf) : entry
+  })
+}
+
+/** Makes calls in their sessions, and begins one where a server returns a state of its own. */
+function inSessions(
+  plan: StatePlan,
+  isTool: boolean,
+  parts: { readonly tokens: StateTokens; readonly deps: Deps },
+): Middleware {
+  return (next) => (call) => {
+    if (call.internal) return next(call)
+    const stateful = (): StatefulCall => new StatefulCall(call, plan, parts)
+    if (isConcerned(call, plan, isTool)) return stateful().run(next)
+    const outcome = next(call)
+    return isTool ? outcome.then((ended) => (isOfServer(ended) ? stateful().end(ended) : ended)) : outcome
+  }
 }
 
 /** Whether a call belongs to a session, or may begin one; nearly none does. */

@@ -5,7 +5,13 @@
  * reported, never replaced silently.
  */
 import { randomBytes } from 'node:crypto'
-import type { Call, ClientConnection, Handler, Outcome } from '../../core/call.ts'
+import {
+  type Call,
+  type ClientConnection,
+  CONTEXT_LOST,
+  type Handler,
+  type Outcome,
+} from '../../core/call.ts'
 import { asGatewayError, type GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { asCalled } from '../../core/judgement/judge.ts'
@@ -202,7 +208,7 @@ export class StatefulCall {
     }
   }
 
-  /** Issues the next token, and reports to the client what became of its session. */
+  /** Issues the next token, and notifies the client of its session. */
   async #issue(changes: SessionChanges, isChanged: boolean): Promise<Statement> {
     const { ttl, max, isForModels } = this.#plan
     const before = this.#session
@@ -217,13 +223,16 @@ export class StatefulCall {
         deps.log.warn('state.not_kept', { upstream: this.#given.target.upstream, reason })
         return { session: before ?? tokens.fresh(this.#given, ttl).session }
       })
-    if (issued.token === undefined) return { ...issued, isChanged, context: this.#connection?.context }
-    if (before && changes.isLost) notify(this.#given, 'session_invalidated', before, 'context_lost')
-    if (issued.session.session_id !== before?.session_id)
-      notify(this.#given, 'session_created', issued.session)
-    else if (issued.session.expires_at !== before.expires_at)
-      notify(this.#given, 'session_renewed', issued.session)
+    if (issued.token !== undefined) this.#notifyOf(issued.session, changes.isLost)
     return { ...issued, isChanged, context: this.#connection?.context }
+  }
+
+  /** Notifies the client of what became of its session. */
+  #notifyOf(after: Session, isLost: boolean): void {
+    const before = this.#session
+    if (before && isLost) notify(this.#given, 'session_invalidated', before, CONTEXT_LOST)
+    if (after.session_id !== before?.session_id) notify(this.#given, 'session_created', after)
+    else if (after.expires_at !== before.expires_at) notify(this.#given, 'session_renewed', after)
   }
 
   #withTexts(result: Payload, { token, context }: Statement): Payload {

@@ -273,8 +273,8 @@ export class Collector {
     if (!this.#token || !drained) return true
     this.#call.renewTimeout?.()
     const done = new AbortController()
-    const patience = Math.min(this.#silence(), Math.max(this.#timeLeft(), 1))
-    const tooLate = pause(patience, AbortSignal.any([done.signal, signal])).then(
+    const timeoutMs = Math.min(this.#silence(), Math.max(this.#timeLeft(), 1))
+    const tooLate = pause(timeoutMs, AbortSignal.any([done.signal, signal])).then(
       () => false,
       () => true,
     )
