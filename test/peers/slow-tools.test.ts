@@ -41,7 +41,7 @@ beforeAll(async () => {
 afterAll(() => gateway.close())
 
 describe.each(clients)('the client of $name', ({ name, tasks }) => {
-  test('hears of the progress of a slow tool, and gets it as a task if it has tasks', async ({ skip }) => {
+  test('gets the progress of a slow tool, and gets it as a task if it has tasks', async ({ skip }) => {
     const built = peers[name]
     if (!built || !('peer' in built)) return skip(built?.missing ?? `there is no peer ${name}`)
     const [program = '', ...args] = built.peer.slow ?? []

@@ -345,7 +345,7 @@ describe('a listener of 2026-07-28', () => {
     })
   })
 
-  it('is not promised what it may not hear', async () => {
+  it('gets no acknowledgement for a task that it may not see', async () => {
     const ids = Object.values(texts).map((id) => id())
     const listening = clientOf('2026-07-28').listen({ taskIds: ids })
     expect(await listening.acknowledged).toEqual({})

@@ -163,7 +163,7 @@ describe.each([
   })
 })
 
-it('a listener of 2026-07-28 hears of its own tasks alone', async () => {
+it('a listener of 2026-07-28 gets the status of its own tasks only', async () => {
   const { alice, bob } = await callers('2026-07-28', true)
   const { taskId } = await beginTask(alice, 'one_slow_compute', { seconds: 2, label: 'a sum' })
   const [own, strange] = [alice.listen({ taskIds: [taskId] }), bob.listen({ taskIds: [taskId, unknownId] })]
@@ -208,7 +208,7 @@ describe('without authentication', () => {
 })
 
 describe.each(shapes)('a real id of %s of which one character was changed', (shape) => {
-  it('names nothing, for its own caller neither', async () => {
+  it('names no operation, for its own caller either', async () => {
     const { alice, bob } = await callers(shape, true)
     const task = await beginTask(alice, 'one_slow_compute', { seconds: 1, label: 'a sum' })
     const id = String(task['taskId'])
@@ -241,7 +241,7 @@ function forgeriesOf(id: string): readonly string[] {
 }
 
 describe.each(shapes)('an id of %s from another address', (shape) => {
-  it('is good at the address of all servers and at that of its own server, and nowhere else', async () => {
+  it('is valid at the address of all servers and at that of its own server, and at no other', async () => {
     const gateway = await gatewayFor(true)
     const [all, one, two] = await Promise.all(
       ['', '/one', '/two'].map((path) => clientFor(gateway, 'alice', { shape, isNamed: true, path })),
@@ -283,7 +283,7 @@ describe('an id from before a restart', () => {
     expect(strange).toEqual(await refusalsOf(bob, '2026-07-28', unknownId))
   })
 
-  it('names nothing if the store was not kept', async () => {
+  it('names no operation if the store was not kept', async () => {
     const config = { store: 'memory', features: early, auth }
     const before = await gatewayTo(upstreams, { config })
     const first = await clientFor(before, 'alice', { shape: '2026-07-28', isNamed: true })
@@ -297,7 +297,7 @@ describe('an id from before a restart', () => {
     expect(strange).toEqual(await refusalsOf(alice, '2026-07-28', unknownId))
   })
 
-  it('of a session without authentication is not good for the session after it', async () => {
+  it('of a session without authentication is not valid in the session after it', async () => {
     const gateway = await gatewayFor(false)
     const first = await clientFor(gateway, 'alice', { shape: '2025-11-25', isNamed: false })
     const { taskId } = await beginTask(first, 'one_slow_compute', { seconds: 1, label: 'a sum' })

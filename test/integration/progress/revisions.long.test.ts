@@ -129,7 +129,7 @@ describe.concurrent.each(pairs)('$title in front of a server of $revision', ({ c
     expect(operationOf(result)).toMatch(/^[\w-]{20,200}$/)
   })
 
-  it('hears of its progress, to the last step, with what the gateway knows of it', async () => {
+  it('gets its progress, to the last step, with the data that the gateway adds', async () => {
     const { result, heard } = await calls.noted
     expect(textIn(result)).toBe(server.text)
     const values = client.received.map(({ progress }) => Number(progress))

@@ -142,7 +142,7 @@ describe.each(shapes)('a step of a transaction as a task of %s', (shape) => {
     expect(server.calls).toEqual(['add slow one'])
   })
 
-  it('is cancelled by a rollback, which does not wait for it and says what is in doubt', async () => {
+  it('is cancelled by a rollback, which does not wait for it and reports what is in doubt', async () => {
     const place = await begun(shape)
     const { client, server } = place
     await client.request('tools/call', { name: 'add', arguments: { text: 'before' }, _meta: t })

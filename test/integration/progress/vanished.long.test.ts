@@ -107,7 +107,7 @@ describe.each(['2025-03-26', '2025-06-18', '2025-11-25'] as const)('a session of
     expect(callsOf(at.server, 'slow')).toBe(2)
   })
 
-  it('that is gone is replaced by another one, which resumes the operation and hears the rest', async () => {
+  it('that ended is replaced by another one, which resumes the operation and gets the remaining progress', async () => {
     const at = await place()
     const session = await openSession(at.gateway.url, revision)
     const reply = await session.send(toolCall(1, 'slow', slow.arguments, 'p'))

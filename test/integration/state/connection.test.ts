@@ -131,7 +131,7 @@ describe('the connection of a client without a session', () => {
     expect(next.fields).toMatchObject({ state_changed: false })
   })
 
-  test('by default only clients that ask get a connection, by the extension or by a flag', async () => {
+  test('by default only clients that request a state get a connection, by the extension or by a flag', async () => {
     const plain = [await client('asked').call('count'), await client('asked').call('count')]
     expect(plain[1]?.seen['pid']).toBe(plain[0]?.seen['pid'])
     expect(plain[0]?.fields).not.toHaveProperty('session_state')
@@ -167,7 +167,7 @@ describe('the connection of a client without a session', () => {
     expect(other.seen).toMatchObject({ pid: first.seen['pid'], count: 2 })
   })
 
-  test('clients that declared the extension hear of their session, others do not', async () => {
+  test('clients that declared the extension are notified of their session, others are not', async () => {
     const one = client('each', true)
     const first = await one.call('count')
     const event = (type: string): object => ({ method: 'notifications/session', params: { type } })
@@ -212,7 +212,7 @@ describe('the session of a client with a server over HTTP', () => {
     expect(ids.filter((_id, index) => index % 2 === 0)).toEqual([ids[0], ids[0], ids[0]])
   })
 
-  test('a session that the server forgot is said to be lost, and not begun again silently', async () => {
+  test('a session that the server forgot is reported as lost, and not replaced silently', async () => {
     const one = client('kept')
     await one.call('echo', { text: 'a' })
     const before = sessions().at(-1)
@@ -245,10 +245,10 @@ describe('the session of a client with a server over HTTP', () => {
   })
 })
 
-describe('a context that is gone', () => {
+describe('a lost context', () => {
   const upstreams = { each: { command, idle: '300ms', features: { state: { connection: 'on' } } } }
 
-  test('after the idle timeout is said to be lost', async () => {
+  test('after the idle timeout is reported', async () => {
     const gateway = await gatewayWith({ upstreams })
     try {
       const one = new StatelessClient({ url: `${gateway.url}/each` })
@@ -260,7 +260,7 @@ describe('a context that is gone', () => {
     }
   })
 
-  test('because another gateway process has it is said to be lost, and stays with that process', async () => {
+  test('because another gateway process has it is reported, and stays with that process', async () => {
     const store = await mkdtemp(join(tmpdir(), 'gatehouse-state-'))
     const config = { store, upstreams: { each: { ...upstreams.each, idle: '1m' } } }
     const gateways = [await gatewayWith(config), await gatewayWith(config)]

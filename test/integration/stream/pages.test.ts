@@ -202,7 +202,7 @@ describe.each([
     expect(values).toEqual(values.toSorted((one, other) => Number(one) - Number(other)))
   })
 
-  it('goes on from the token of a chunk, with the call and with its operation', async () => {
+  it('continues from the token of a chunk, with the call and with its operation', async () => {
     const { chunks, hear } = chunkListener()
     await client.call('list_items', {}, { [STREAM]: true }, hear)
     const { checkpoint_token: token, operation_id: id } = chunks[2] ?? {}
@@ -265,7 +265,7 @@ describe('pages of a server', () => {
     expect(JSON.stringify([result, said])).not.toContain('@example.com')
   })
 
-  it('are collected for everyone where the settings of the server say so, up to its limit', async () => {
+  it('are collected for every caller if the server is configured for it, up to its limit', async () => {
     const result = await everywhere.call('list_items', {})
     expect(idsIn(result)).toEqual(idsOf(0, 3))
     expect(about(result)).toMatchObject({

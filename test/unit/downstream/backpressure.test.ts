@@ -66,7 +66,7 @@ describe('a response to a client that does not read', () => {
     expect(response.writableLength).toBe(0)
   })
 
-  it('is drained once the client is gone', async () => {
+  it('is drained once the client has disconnected', async () => {
     const { response, client } = await paused()
     const { reply } = replyTo(response)
     fill(reply)

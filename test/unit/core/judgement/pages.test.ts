@@ -127,7 +127,7 @@ describe('the next page', () => {
     expect(read({ offset: whole }, { items, total: 90 })).toBeUndefined()
   })
 
-  it('more pages without a way to request them are said to be open', () => {
+  it('more pages without a way to request them are reported as open', () => {
     expect(read({ cursor: text }, { data: items, has_more: true })).toEqual({ path: ['data'], isOpen: true })
     expect(read({ page: whole }, { items, nextCursor: 'b' })).toEqual({ path: ['items'], isOpen: true })
     expect(read({ page: { type: 'integer', minimum: 0 } }, { items, has_more: true })).toMatchObject({

@@ -381,7 +381,7 @@ describe('the durations of a tool', () => {
   })
 })
 
-describe('a server that says too much', () => {
+describe('a server that sends messages that are too long', () => {
   it('has its message passed on whole, and repeated in part', () => {
     const { notes, emitted, say } = notesOf()
     const message = 'm'.repeat(5_000_000)

@@ -193,7 +193,7 @@ describe('an operation whose process ended', () => {
     })
   })
 
-  it('has an error that names its own request, whoever asks for it', async () => {
+  it('has an error that names its own request, whichever request reads it', async () => {
     const { next, id } = await leftBehind()
     const b = next('b', { deps: isOff })
     const first = fieldsOf(await b.ask('tasks/get', { taskId: id }, { requestId: 'r2' }))
@@ -213,7 +213,7 @@ describe('an operation whose process ended', () => {
     expect(fieldsOf(await b.ask('tasks/get', { taskId: id }))).toMatchObject({ status: 'failed' })
   })
 
-  it('is asked for again where its input was asked for before anything was done', async () => {
+  it('requests its input again if that was requested before the server started', async () => {
     const store = new MemoryStore()
     const a = process({ server: async () => asking(['q'], { s: 1 }), store, me: 'a' })
     const outcome = a.make({ client: older }, { task: {} })
@@ -228,7 +228,7 @@ describe('an operation whose process ended', () => {
     expect(fieldsOf(await b.ask('tasks/get', { taskId: id }))).toMatchObject({ status: 'completed' })
   })
 
-  it('counts as lost where its server had begun before it asked', async () => {
+  it('counts as lost if its server had started before it requested input', async () => {
     const store = new MemoryStore()
     const open: Outcome = { ...asking(['q']), isOpen: true } as Outcome
     const a = process({ server: async () => open, store, me: 'a' })
@@ -270,7 +270,7 @@ describe('an operation whose process ended', () => {
     expect(begun).toHaveBeenCalledTimes(1)
   })
 
-  it('goes on once the server or the store is there again', async () => {
+  it('continues once the server or the store is available again', async () => {
     const { next, id } = await leftBehind()
     let attempts = 0
     const away = new GatewayError('SERVER_UNAVAILABLE', 'away')

@@ -1083,7 +1083,7 @@ describe('listening to tasks', () => {
     expect(foreign.notes[0]?.params?.fields).toEqual({ notifications: { toolsListChanged: true } })
   })
 
-  it('tells nothing of tasks that tasks/get does not have: of a session, a server or a right that is another', async () => {
+  it('sends no status of tasks that tasks/get does not find: of another session or server, or without the right', async () => {
     const anonymousTask = await olderTask({}, { principal: anonymous, client: older })
     let isPermitted = true
     const scoped = { id: 'alice', scopes: new Set(['read:one']) }
@@ -1153,7 +1153,7 @@ describe('a request for the result of a task', () => {
 })
 
 describe('a task whose store is away for a while', () => {
-  it('goes on to wait for its input', async () => {
+  it('continues to wait for its input', async () => {
     const store = new MemoryStore()
     let rounds = 0
     const server: Handler = async () => (++rounds === 1 ? asking(['q']) : result('done'))

@@ -37,7 +37,7 @@ describe('session state: remembered arguments', () => {
     expect(second.meta[CHANGED]).toBe(false)
   })
 
-  test('give way to what a call says, which is remembered from then on', async () => {
+  test('are replaced by the values of a call, which are remembered from then on', async () => {
     const at = remembering(['owner'])
     const first = await at.result({ name: 'list', arguments: { owner: 'acme', repo: 'a' } })
     const second = await at.result({

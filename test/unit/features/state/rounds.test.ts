@@ -53,7 +53,7 @@ describe('session state: calls of several rounds', () => {
     expect(server.open.size).toBe(1)
   })
 
-  test('that were asked before anything was opened use the connection that was chosen', async () => {
+  test('that began before a connection was opened use the connection that was chosen', async () => {
     const { server, at } = setup()
     let isFirst = true
     const gated = new Stateful({
@@ -164,7 +164,7 @@ describe('session state: a store that fails', () => {
 })
 
 describe('session state: the extension', () => {
-  test('asks for a token with every request', async () => {
+  test('requests a token with every request', async () => {
     const at = new Stateful({ settings: { connection: 'off' } })
     const client = {
       era: 'modern',

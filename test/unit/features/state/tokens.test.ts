@@ -166,7 +166,7 @@ describe('session state: a token', () => {
     expect(types).toEqual(['session_created', 'session_renewed'])
   })
 
-  test('is sent only if a client asked for it, sent one, or the state changed', async () => {
+  test('is sent only if a client requested it, sent one, or the state changed', async () => {
     const at = new Stateful()
     expect((await at.result()).all).not.toHaveProperty('_meta')
     expect((await at.result(asking)).all).toMatchObject({
@@ -250,7 +250,7 @@ describe('session state: a handle', () => {
     expect((await at.result({}, { principal: bob })).token).toMatch(/^st_/)
   })
 
-  test('that is too large to keep is said not to be kept', async () => {
+  test('that is too large to keep is reported as not kept', async () => {
     const own = 'o'.repeat(300_000)
     const at = new Stateful({
       server: async () => ({ kind: 'result', result: Payload.of({ content: [], session_state: own }) }),

@@ -117,7 +117,7 @@ describe('the collected result', () => {
     expect(JSON.parse(content[0]?.text ?? '')).toEqual(structuredContent)
   })
 
-  it('a result with one page stays as the server wrote it, but for what is said of it', async () => {
+  it('a result with one page stays as the server wrote it, except for the data in _meta', async () => {
     const text =
       '{"content":[{"type":"text","text":"{ \\"items\\": [ 1 ] }"}],"structuredContent":{ "items": [ 1 ] }}'
     const server = async () => ({ kind: 'result' as const, result: Payload.text(text) })
