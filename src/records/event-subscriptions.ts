@@ -7,7 +7,7 @@
 import { hash } from 'node:crypto'
 import { canonical, isObject, readJson } from '../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../core/principal.ts'
-import type { Store } from '../store/store.ts'
+import { FOREVER, type Store } from '../store/store.ts'
 import { casUpdate } from './cas-update.ts'
 import type { EventLog, LogPage } from './event-log.ts'
 import { callerHash, type StoredPrincipal, toStoredPrincipal } from './principal.ts'
@@ -36,22 +36,55 @@ export interface SubscriptionRecord extends SubscriptionKey {
   readonly settled: readonly string[]
   /** Set until the subscriber learned that events were lost. */
   readonly hasGap?: true
-  /** The process that delivers, and until when. */
-  readonly lease?: { readonly owner: string; readonly until: number }
+  /** Which process delivers it; it belongs to nobody once that process has ended. */
+  readonly owner?: string
   /** What the delivery keeps of the subscription, in its own words and without plain secrets. */
   readonly delivery: Readonly<Record<string, unknown>>
+  /** Set if it is delivered by webhooks. */
+  readonly webhook?: WebhookState
+}
+
+/** What delivery by webhooks keeps of a subscription. Times are milliseconds since 1970. */
+export interface WebhookState {
+  /** The secret of the subscriber, sealed; after a change also the one before, which signs until `until`. */
+  readonly secret: string
+  readonly earlier?: { readonly secret: string; readonly until: number }
+  /** Set while nothing is delivered, because almost all attempts failed. */
+  readonly suspendedAt?: number
+  /** Set if the receiver was verified for as long as the subscription exists. */
+  readonly isVerified?: true
+  /** When an event was accepted last. */
+  readonly lastDeliveryAt?: number
+  /** Why the last attempt failed, as a category; absent after an accepted one. */
+  readonly lastError?: string
+  /** Since when no event was accepted. */
+  readonly failedSince?: number
 }
 
 /** What may change when an existing subscription is requested again. */
 export interface Grant {
+  /** `NEVER` if it does not expire. */
   readonly expiresAt: number
   readonly delivery: Readonly<Record<string, unknown>>
+  /** The state of delivery by webhooks, given that of the existing subscription. */
+  webhook?(before: WebhookState | undefined): WebhookState
   /** Where delivery begins if the subscription is new. */
   readonly watermark: string
 }
 
+/** How far a subscription was delivered. */
+export interface Progress {
+  readonly watermark: string
+  readonly settled: readonly string[]
+  /** The state of delivery by webhooks, given the recorded one. */
+  webhook(before: WebhookState): WebhookState
+}
+
+/** The expiry of a subscription without one: the end of the year 9999. */
+export const NEVER = 253_402_300_799_999
+
 /** How many subscriptions there are in all; one caller may have a quarter of them. */
-const MAX_SUBSCRIPTIONS = 4000
+export const MAX_SUBSCRIPTIONS = 4000
 /** How many events behind the watermark may be delivered at a time. */
 const MAX_WINDOW_EVENTS = 100
 
@@ -62,6 +95,9 @@ export class EventSubscriptions {
   readonly #store: Store
   readonly #now: () => number
   readonly #limit: number
+  /** The records that were read together last, by key. */
+  #read: ReadonlyMap<string, { readonly text: string; readonly record: SubscriptionRecord | undefined }> =
+    new Map()
 
   constructor(store: Store, now: () => number = Date.now, limit = MAX_SUBSCRIPTIONS) {
     this.#store = store
@@ -87,8 +123,7 @@ export class EventSubscriptions {
   ): Promise<SubscriptionRecord | undefined> {
     const id = this.idOf(principal, key)
     const stored = storeKey(principal, id)
-    const isKnown = (await this.#store.get(stored)) !== undefined
-    if (!isKnown && !(await this.#hasRoom(principal))) return undefined
+    if (!(await this.hasRoom(principal, id))) return undefined
     const { upstream, name, arguments: given, address } = key
     return this.#change(stored, (before) => ({
       ...(before ?? {
@@ -106,7 +141,17 @@ export class EventSubscriptions {
       principal: toStoredPrincipal(principal),
       expiresAt: grant.expiresAt,
       delivery: grant.delivery,
+      ...(grant.webhook && { webhook: grant.webhook(before?.webhook) }),
     }))
+  }
+
+  /** Whether a caller has a subscription of this id, or may add one. @throws SERVER_UNAVAILABLE */
+  async hasRoom(principal: Principal, id: string): Promise<boolean> {
+    if ((await this.#store.get(storeKey(principal, id))) !== undefined) return true
+    const keys = [...(await this.#store.scan(COLLECTION)).keys()]
+    const owners = new Map(keys.map((key) => [key, callerOf(key)]))
+    const caller = { ...principal, id: callerHash(principal.id) }
+    return owners.size < this.#limit && !hasReachedShare(caller, owners, (each) => each, this.#limit)
   }
 
   /** A subscription of a caller; undefined if it has none of this id. @throws SERVER_UNAVAILABLE */
@@ -116,7 +161,15 @@ export class EventSubscriptions {
 
   /** The subscriptions of all callers, for those that deliver. @throws SERVER_UNAVAILABLE */
   async all(): Promise<readonly SubscriptionRecord[]> {
-    return [...(await this.#store.scan(COLLECTION)).values()].flatMap((text) => decode(text) ?? [])
+    const texts = [...(await this.#store.scan(COLLECTION))]
+    // Most of them are the same as before: those that deliver read them again and again.
+    this.#read = new Map(
+      texts.map(([key, text]) => {
+        const known = this.#read.get(key)
+        return [key, known?.text === text ? known : { text, record: decode(text) }]
+      }),
+    )
+    return [...this.#read.values()].flatMap(({ record }) => record ?? [])
   }
 
   /** Ends a subscription; resolves with whether there was one. @throws SERVER_UNAVAILABLE */
@@ -125,15 +178,35 @@ export class EventSubscriptions {
   }
 
   /**
-   * Makes a process the one that delivers a subscription, until a time; resolves with whether it is. Requested again, it
-   * is prolonged. @throws SERVER_UNAVAILABLE
+   * Makes a process the one that delivers a subscription, unless another one is that lives; resolves with the record if
+   * it is. @throws SERVER_UNAVAILABLE
    */
-  async lease({ principal, id }: SubscriptionRecord, owner: string, until: number): Promise<boolean> {
+  async claim(
+    { principal, id }: SubscriptionRecord,
+    owner: string,
+    isAlive: (owner: string) => boolean,
+  ): Promise<SubscriptionRecord | undefined> {
     const record = await this.#change(storeKey(principal, id), (before) => {
-      const isHeld = before?.lease && before.lease.until > this.#now() && before.lease.owner !== owner
-      return !before || isHeld ? undefined : { ...before, lease: { owner, until } }
+      if (!before || before.owner === owner) return undefined
+      return before.owner !== undefined && isAlive(before.owner) ? undefined : { ...before, owner }
     })
-    return record?.lease?.owner === owner
+    return record?.owner === owner ? record : undefined
+  }
+
+  /**
+   * Records how far the owner of a subscription delivered it; undefined if it ended, or belongs to another process.
+   * @throws SERVER_UNAVAILABLE
+   */
+  async advance(
+    { principal, id }: SubscriptionRecord,
+    owner: string,
+    { watermark, settled, webhook }: Progress,
+  ): Promise<SubscriptionRecord | undefined> {
+    const record = await this.#change(storeKey(principal, id), (before) => {
+      if (!before?.webhook || before.owner !== owner) return undefined
+      return { ...before, watermark, settled, webhook: webhook(before.webhook) }
+    })
+    return record?.owner === owner ? record : undefined
   }
 
   /** The outbox of a subscription: those events of a log that it requests. */
@@ -162,20 +235,13 @@ export class EventSubscriptions {
         const before = decode(text)
         const changed = change(before)
         if (!changed) return { result: before }
-        const ttl = Math.max(1, changed.expiresAt - this.#now())
+        const ttl = Math.min(Math.max(1, changed.expiresAt - this.#now()), FOREVER)
         return { result: changed, write: { text: JSON.stringify(changed), ttl } }
       },
       () => {
         throw new Error('The subscription changed too often to be written.')
       },
     )
-  }
-
-  async #hasRoom(principal: Principal): Promise<boolean> {
-    const keys = [...(await this.#store.scan(COLLECTION)).keys()]
-    const owners = new Map(keys.map((key) => [key, callerOf(key)]))
-    const caller = { ...principal, id: callerHash(principal.id) }
-    return owners.size < this.#limit && !hasReachedShare(caller, owners, (id) => id, this.#limit)
   }
 }
 

@@ -8,6 +8,7 @@ import { canonical, isObject } from '../../core/json/json.ts'
 import type { Seal, SealUse } from '../../core/seal.ts'
 import type { LogPage } from '../../records/event-log.ts'
 import type { Services } from '../feature.ts'
+import { notFound } from './errors.ts'
 import type { EventSource, EventType } from './event-types.ts'
 import { asEvent, type LoggedEvent, type ServerEvents } from './server-events.ts'
 
@@ -35,9 +36,6 @@ export interface EventRequest extends NamedType {
   /** Older events are left out, in milliseconds since 1970. */
   readonly notBefore: number
 }
-
-/** The code that SEP-3415 defines for an unknown type or subscription. */
-const NOT_FOUND = -32023
 
 /** The types of events at the address of a call, sorted by name. @throws if no server can be asked */
 export async function typesFor(
@@ -71,10 +69,10 @@ export async function readRequest(call: Call, parts: Parts): Promise<EventReques
   if (cursor !== null && typeof cursor !== 'string') throw invalid('cursor', 'must be a string or null')
   if (maxAgeMs !== null && !isCount(maxAgeMs)) throw invalid('maxAgeMs', 'must be a number of milliseconds')
   const found = (await typesFor(call, parts)).find((each) => each.name === name)
-  if (!found) throw unknownType()
+  if (!found) throw notFound('event')
   checkArguments(found, given)
   // Like an unknown type, so that callers do not learn which resources there are.
-  if (!(await found.type.mayReceive({ data: given }, call))) throw unknownType()
+  if (!(await found.type.mayReceive({ data: given }, call))) throw notFound('event')
   const request = { ...found, arguments: given }
   if (cursor === null) return { ...request, from: 'now', notBefore: 0 }
   const position = openCursor(cursor, call, request, parts.deps.identity.seal)
@@ -199,14 +197,5 @@ function invalid(field: string, why: string): GatewayError {
   return new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${why}${end}`, {
     field,
     reason: 'invalid',
-  })
-}
-
-function unknownType(): GatewayError {
-  return new GatewayError('RESOURCE_NOT_FOUND', 'There are no events of this name.', {
-    rpc: NOT_FOUND,
-    field: 'name',
-    data: { kind: 'event' },
-    suggestion: 'List the events to see the available ones.',
   })
 }

@@ -4,9 +4,11 @@ import { EventLog, isBefore } from '../../../src/records/event-log.ts'
 import {
   EventSubscriptions,
   type Grant,
+  NEVER,
   type Outbox,
   type SubscriptionKey,
   type SubscriptionRecord,
+  type WebhookState,
 } from '../../../src/records/event-subscriptions.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 
@@ -109,14 +111,53 @@ describe('subscriptions to events', () => {
     expect(await of('e', 1)).toBeUndefined()
   })
 
-  it('are delivered by one process at a time, and by another once its lease is over', async () => {
+  it('are delivered by one process at a time, and by another one once it has ended', async () => {
     const { record } = await subscribed()
-    expect(await subscriptions.lease(record, 'one', now + 1000)).toBe(true)
-    expect(await subscriptions.lease(record, 'two', now + 1000)).toBe(false)
-    expect(await subscriptions.lease(record, 'one', now + 2000)).toBe(true)
-    now += 2001
-    expect(await subscriptions.lease(record, 'two', now + 1000)).toBe(true)
-    expect(await subscriptions.lease(record, 'one', now + 1000)).toBe(false)
+    const alive = new Set(['one', 'two'])
+    const claim = (owner: string) => subscriptions.claim(record, owner, (each) => alive.has(each))
+    expect(await claim('one')).toMatchObject({ id: record.id, owner: 'one' })
+    expect(await claim('two')).toBeUndefined()
+    expect(await claim('one')).toMatchObject({ owner: 'one' })
+    alive.delete('one')
+    expect(await claim('two')).toMatchObject({ owner: 'two' })
+    alive.add('one')
+    expect(await claim('one')).toBeUndefined()
+  })
+
+  it('have no expiry if none was granted', async () => {
+    const record = await subscriptions.subscribe(ada, key, { ...(await grant()), expiresAt: NEVER })
+    now += 50 * 365 * 86_400_000
+    expect(await subscriptions.find(ada, record?.id ?? '')).toMatchObject({ expiresAt: NEVER })
+    expect(await subscriptions.all()).toHaveLength(1)
+  })
+})
+
+describe('subscriptions by webhook', () => {
+  const sealed = (secret: string) => async () => ({
+    ...(await grant()),
+    webhook: (before: WebhookState | undefined) => ({ ...before, secret }),
+  })
+
+  it('are advanced by their owner alone, and keep what a concurrent request changed', async () => {
+    const record = await subscriptions.subscribe(ada, key, await sealed('first')())
+    if (!record) throw new TypeError('it was refused')
+    const held = await subscriptions.claim(record, 'one', () => true)
+    if (!held) throw new TypeError('it was not claimed')
+    await subscriptions.subscribe(ada, key, await sealed('second')())
+    const progress = {
+      watermark: 'x.2.0',
+      settled: ['x.3.0'],
+      webhook: (before: WebhookState) => ({ ...before, lastDeliveryAt: now }),
+    }
+    expect(await subscriptions.advance(held, 'two', progress)).toBeUndefined()
+    expect(await subscriptions.advance(held, 'one', progress)).toMatchObject({
+      watermark: 'x.2.0',
+      settled: ['x.3.0'],
+      webhook: { secret: 'second', lastDeliveryAt: now },
+    })
+    await subscriptions.unsubscribe(ada, record.id)
+    expect(await subscriptions.advance(held, 'one', progress)).toBeUndefined()
+    expect(await subscriptions.all()).toEqual([])
   })
 })
 

@@ -18,6 +18,7 @@ import {
   UPDATED,
 } from '../../../protocol/subscription-filter.ts'
 import type { Services } from '../../feature.ts'
+import { resourceExhausted } from '../errors.ts'
 import type { ServerEvents } from '../server-events.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'invoker' | 'identity'>
@@ -204,8 +205,5 @@ function end(controller: AbortController): void {
 }
 
 function tooMany(): GatewayError {
-  return new GatewayError('QUOTA_EXHAUSTED', 'Too many resources of this server are subscribed to.', {
-    rpc: -32025,
-    data: { limit: 'resources', max: MAX_RESOURCES },
-  })
+  return resourceExhausted('resources', MAX_RESOURCES, 'Too many resources of this server are subscribed to.')
 }
