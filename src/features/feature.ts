@@ -179,6 +179,13 @@ export interface Services {
   readonly pages: PageDirectory
   readonly features: FeatureDirectory
   readonly gateway: GatewayTraits
+  readonly metrics: FeatureMetrics
+}
+
+/** What features count; the counts outlast a reload of the configuration. */
+interface FeatureMetrics {
+  /** An attempt to deliver an event by a webhook: its outcome, and how long after the event it was accepted. */
+  delivered(outcome: string, lagSeconds?: number): void
 }
 
 /** The upstream servers: their settings, and what is known about them and their tools. */
@@ -224,8 +231,12 @@ interface Invoker {
   relay: Handler
   /** Whether the caller is permitted to make a call of a tool; the call is not made. */
   isPermitted(call: Call): Promise<boolean>
+  /** The same; resolves if it is. @throws why not, or why that is not known, which is then transient */
+  admit(call: Call): Promise<void>
   /** A subscription of the gateway itself, for `relay`. */
   listening(order: ListenOrder): Call
+  /** A call of a caller who is not connected, at the address of a server or of all: to check its rights, for no handler. */
+  onBehalf(principal: Principal, upstream: string | undefined): Call
   /** A call of an operation whose process ended, to be made again. */
   repeated(order: RepeatedCall): Call
   /** A result as its client will receive it: lowered to the client's revision. */

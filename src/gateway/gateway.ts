@@ -15,6 +15,7 @@ import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { featureSettings, type Settings } from '../core/settings.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
+import { events } from '../features/events/events.ts'
 import { isOwnOrigin } from '../downstream/http/origin.ts'
 import { type AddPages, type Listener, listenHttp } from '../downstream/http/server.ts'
 import { serveStdio } from '../downstream/stdio.ts'
@@ -27,6 +28,7 @@ import { createLog, type Level, type OpenLog } from '../observability/log.ts'
 import type { Observing } from '../observability/observing.ts'
 import { createObserving, timed } from './observers.ts'
 import { type Approval, Approvals } from '../records/approvals.ts'
+import { DeadLetters } from '../records/dead-letters.ts'
 import { createMembership } from '../records/members.ts'
 import { createKeys, type Keys } from './keys.ts'
 import { createSeal } from '../core/seal.ts'
@@ -278,6 +280,7 @@ export class Gateway {
       features: () => this.#runtime.active,
       sessions: () => this.#listener?.sessions ?? 0,
       pendingApprovals: async () => (await this.#pendingApprovals())?.length,
+      deadLetters: () => this.#deadLetters(),
       anchors: () => anchorsIn(this.settings, () => this.#process.store),
     })
     observing.audit = audit
@@ -297,6 +300,17 @@ export class Gateway {
     const pending = new Approvals(this.#process.store, Date.now).pending()
     return within(
       pending.catch(() => undefined),
+      STORE_TIMEOUT_MS,
+      undefined,
+    )
+  }
+
+  /** The events that were given up; undefined if the store does not respond, or events are off. */
+  async #deadLetters(): Promise<number | undefined> {
+    if (!this.#runtime.active.some(({ name }) => name === events.name)) return undefined
+    const counted = new DeadLetters(this.#process.store).count()
+    return within(
+      counted.catch(() => undefined),
       STORE_TIMEOUT_MS,
       undefined,
     )

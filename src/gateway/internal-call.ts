@@ -1,9 +1,11 @@
 /** Calls that the gateway makes itself, with the permissions of a caller. */
 import type { Call } from '../core/call.ts'
 import { Payload } from '../core/payload.ts'
+import type { Principal } from '../core/principal.ts'
 import type { InternalCall, ListenOrder, RepeatedCall } from '../features/feature.ts'
 import { NS } from '../protocol/meta-keys.ts'
 import { ownCall } from '../protocol/lift.ts'
+import { latestModern } from '../protocol/revisions.ts'
 
 /** Creates an operation whose process ended. Its client is not there any more. */
 export function repeatedCall(order: RepeatedCall): Call {
@@ -20,6 +22,18 @@ export function listenCall({ upstream, filter, controller, emit }: ListenOrder):
   })
   const abort = (reason: unknown): void => controller.abort(reason)
   return { ...call, client: { ...call.client, nonInteractive: true }, signal: controller.signal, abort, emit }
+}
+
+/** A call that is never made: rights of a caller who is not connected are checked with it, at the address of a server. */
+export function callOnBehalf(principal: Principal, upstream: string | undefined): Call {
+  const target = { method: 'events/list', ...(upstream !== undefined && { upstream }) }
+  const { client } = ownCall()
+  return ownCall({
+    method: target.method,
+    target,
+    principal,
+    client: { ...client, era: 'modern', revision: latestModern.name, nonInteractive: true },
+  })
 }
 
 /** A call of a tool call of the gateway itself. */

@@ -23,6 +23,8 @@ interface View {
   sessions(): number
   /** The number of calls that wait for approval; undefined if the store does not respond. */
   pendingApprovals(): Promise<number | undefined>
+  /** The number of events that were given up; undefined if the store does not respond, or there are no events. */
+  deadLetters(): Promise<number | undefined>
   /** The store of audit log heads, in addition to the files. */
   anchors?(): Anchors | undefined
 }
@@ -41,6 +43,7 @@ export function createObserving(log: Log, view: View): Observing {
       operations: operationsOf(view),
     }),
     pendingApprovals: () => view.pendingApprovals(),
+    deadLetters: () => view.deadLetters(),
     anchors: () => view.anchors?.(),
     isMethod: (name) => isProtocolMethod(name) || isOwnMethod(name),
     isOutcome: (outcome) => outcomes.has(outcome),

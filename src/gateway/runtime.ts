@@ -14,12 +14,11 @@ import { joinCommand } from '../config/command-line.ts'
 import { isLoopback } from '../config/names.ts'
 import { isProtected } from '../core/auth-settings.ts'
 import { type Call, compose, type Middleware, type Outcome, type Target } from '../core/call.ts'
-import type { ServerRecords, RemainingQuota, Quota } from '../core/descriptor.ts'
+import type { ServerRecords } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Finding } from '../core/finding.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
-import type { Principal } from '../core/principal.ts'
 import { isAsked, type Settings } from '../core/settings.ts'
 import { aliasOf } from '../core/text/alias.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
@@ -62,8 +61,9 @@ import {
   middlewaresOf,
   reservedOf,
 } from './features.ts'
-import { internalCall, listenCall, repeatedCall } from './internal-call.ts'
+import { callOnBehalf, internalCall, listenCall, repeatedCall } from './internal-call.ts'
 import { wayTo } from './observers.ts'
+import { remainingQuotaOf } from './remaining-quota.ts'
 
 /** The parts that outlive one version of the settings. */
 export interface ProcessState {
@@ -150,18 +150,20 @@ export class Runtime implements HttpRuntime {
   }
 
   /** Whether the caller may make a tool call; the call is not made. */
-  async isPermitted(call: Call): Promise<boolean> {
-    const found = await this.catalog.resolve(call)
-    const guard = this.active.find(({ name }) => name === permissions.name)
-    if (!found || !guard?.isOn(found.target.upstream)) return true
-    const middleware = guard.instance.middleware?.(found.target)
-    return compose(
-      this.#withTool(found.target, [middleware]),
-      async () => emptyResult,
-    )(found).then(
+  isPermitted(call: Call): Promise<boolean> {
+    return this.admit(call).then(
       () => true,
       () => false,
     )
+  }
+
+  /** Resolves if the caller may make a call, which is not made. @throws why not, or why that is not known */
+  async admit(call: Call): Promise<void> {
+    const found = await this.catalog.resolve(call)
+    const guard = this.active.find(({ name }) => name === permissions.name)
+    if (!found || !guard?.isOn(found.target.upstream)) return
+    const middleware = guard.instance.middleware?.(found.target)
+    await compose(this.#withTool(found.target, [middleware]), async () => emptyResult)(found)
   }
 
   /** Creates a document about one server, or about all of them, without secrets. */
@@ -228,8 +230,10 @@ export class Runtime implements HttpRuntime {
         internal: internalCall,
         relay: (call) => this.catalog.servers(call),
         isPermitted: (call) => this.isPermitted(call),
+        admit: (call) => this.admit(call),
         asSent,
         listening: listenCall,
+        onBehalf: callOnBehalf,
         repeated: repeatedCall,
         asToolResult,
         errorAsSent: (error, { requestId }) => modernError(error, requestId),
@@ -259,6 +263,7 @@ export class Runtime implements HttpRuntime {
         closing,
         fetchJson,
       },
+      metrics: observing.metrics,
     }
   }
 
@@ -459,41 +464,4 @@ export function retireRuntime(
     if (upstreams.get(name) !== upstream) background(upstream.retire(closing), log)
   }
   background(closeFeatures(before), log)
-}
-
-interface QuotaRequest {
-  readonly principal: Principal
-  /** The server, and the name of its tool on that server. */
-  readonly upstream: string | undefined
-  readonly name: string | undefined
-  /** The remaining rate limit that a server reports. */
-  quota(upstream: string): Quota | undefined
-}
-
-/**
- * The remaining quota of a caller: of its budget if calls have a cost, else of the most restrictive limit of the
- * gateway or the server.
- */
-async function remainingQuotaOf(
-  active: readonly ActiveFeature[],
-  { principal, upstream, name, quota }: QuotaRequest,
-): Promise<RemainingQuota | undefined> {
-  const target: Target = {
-    method: 'tools/call',
-    ...(upstream !== undefined && { upstream }),
-    ...(name !== undefined && { name }),
-  }
-  const limits = await Promise.all(
-    active.map(async ({ instance, isOn }) =>
-      // Omitted if the store with the counters is unavailable.
-      isOn(upstream) ? instance.remainingQuota?.(target, principal).catch(() => undefined) : undefined,
-    ),
-  )
-  const server = upstream === undefined ? undefined : quota(upstream)
-  const all = [
-    ...limits.flatMap((each) => each ?? []),
-    ...(server ? [{ ...server, of: 'server' } as const] : []),
-  ]
-  const [lowest] = all.toSorted((one, other) => one.remaining - other.remaining)
-  return all.find((each) => each.of === 'budget') ?? lowest
 }

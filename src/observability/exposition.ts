@@ -8,9 +8,13 @@ interface Counted {
   readonly calls: ReadonlyMap<string, Series>
   readonly authFailures: ReadonlyMap<string, number>
   readonly rateLimited: ReadonlyMap<string, number>
+  /** Attempts to deliver events, by outcome. */
+  readonly deliveries: ReadonlyMap<string, number>
   levels(): Levels
   /** The number of calls that wait for approval; undefined if the store cannot be read. */
   pendingApprovals(): Promise<number | undefined>
+  /** The number of events that were given up; undefined if that is not known. */
+  deadLetters(): Promise<number | undefined>
 }
 
 /** Default gauges with names of counters, which `promtool check metrics` rejects. */
@@ -21,7 +25,8 @@ const misnamed = [
 ]
 
 /** Renders the counts, and the metrics of the process. */
-export function expose({ calls, authFailures, rateLimited, levels, pendingApprovals }: Counted): Exposition {
+export function expose(counted: Counted): Exposition {
+  const { calls, authFailures, rateLimited, deliveries, levels, pendingApprovals, deadLetters } = counted
   const registry = new Registry()
   const registers = [registry]
   collectDefaultMetrics({ register: registry })
@@ -92,6 +97,16 @@ export function expose({ calls, authFailures, rateLimited, levels, pendingApprov
   const pending = 'Calls that wait for approval, in the shared store.'
   gauge('gatehouse_pending_approvals', pending, [], async (made) => {
     const found = await pendingApprovals()
+    if (found === undefined) made.remove()
+    else made.set(found)
+  })
+  const attempts = 'Attempts to deliver events by webhooks, by outcome.'
+  counter('gatehouse_event_deliveries_total', attempts, ['outcome'], (made) => {
+    for (const [outcome, count] of deliveries) made.labels(outcome).inc(count)
+  })
+  const given = 'Events that webhook receivers did not accept, in the shared store.'
+  gauge('gatehouse_event_dead_letters', given, [], async (made) => {
+    const found = await deadLetters()
     if (found === undefined) made.remove()
     else made.set(found)
   })

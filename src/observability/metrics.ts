@@ -117,12 +117,15 @@ interface Options {
   levels(): Levels
   /** The number of calls that wait for approval; undefined if the store cannot be read. */
   pendingApprovals(): Promise<number | undefined>
+  /** The number of events that were given up; undefined if the store cannot be read, or there are no events. */
+  deadLetters(): Promise<number | undefined>
 }
 
 /** How many tools of one server have their own label value; the others share one. */
 const MAX_TOOL_LABELS = 500
 const OTHER = 'other'
 const CALL_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
+const LAG_SECONDS = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600]
 const STORE_SECONDS = [0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5]
 
 /** All metrics, for Prometheus. */
@@ -139,6 +142,13 @@ export class Metrics {
   })
   readonly #authFailures = new Map<string, number>()
   readonly #rateLimited = new Map<string, number>()
+  readonly #deliveries = new Map<string, number>()
+  readonly #lag = new Durations({
+    name: 'gatehouse_event_lag_seconds',
+    help: 'Time from an event until a webhook receiver accepted it.',
+    labels: [],
+    bounds: LAG_SECONDS,
+  })
   readonly #store = new Durations({
     name: 'gatehouse_store_seconds',
     help: 'Duration of store operations.',
@@ -160,12 +170,15 @@ export class Metrics {
         calls: this.#series,
         authFailures: this.#authFailures,
         rateLimited: this.#rateLimited,
+        deliveries: this.#deliveries,
         levels: () => this.#options.levels(),
         pendingApprovals: () => this.#options.pendingApprovals(),
+        deadLetters: () => this.#options.deadLetters(),
       }),
     )
     const { text, type } = await this.#exposition
-    return { text: (await text()) + this.#duration.text + this.#store.text, type }
+    const lag = this.#deliveries.size > 0 ? this.#lag.text : ''
+    return { text: (await text()) + this.#duration.text + this.#store.text + lag, type }
   }
 
   /** Counts the calls of a target. */
@@ -193,6 +206,12 @@ export class Metrics {
 
   rateLimited(upstream: string): void {
     count(this.#rateLimited, upstream)
+  }
+
+  /** Counts an attempt to deliver an event, and how long after the event it was accepted. */
+  delivered(outcome: string, lagSeconds?: number): void {
+    count(this.#deliveries, outcome)
+    if (lagSeconds !== undefined) this.#lag.with().observe(lagSeconds)
   }
 
   /** Records the duration of a store operation. */

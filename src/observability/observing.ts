@@ -17,6 +17,8 @@ interface Options {
   readonly log: Log | OpenLog
   levels(): Levels
   pendingApprovals(): Promise<number | undefined>
+  /** The number of events that were given up; undefined if the store does not respond, or there are no events. */
+  deadLetters(): Promise<number | undefined>
   isMethod(name: string): boolean
   isListed(call: Call, target: Target): boolean
   isOutcome(outcome: string): boolean

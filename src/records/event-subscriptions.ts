@@ -9,7 +9,6 @@ import { canonical, isObject, readJson } from '../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../core/principal.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 import { casUpdate } from './cas-update.ts'
-import type { EventLog, LogPage } from './event-log.ts'
 import { callerHash, type StoredPrincipal, toStoredPrincipal } from './principal.ts'
 
 /** What a caller subscribes to. Two subscriptions of a caller with equal members are the same one. */
@@ -85,8 +84,6 @@ export const NEVER = 253_402_300_799_999
 
 /** How many subscriptions there are in all; one caller may have a quarter of them. */
 export const MAX_SUBSCRIPTIONS = 4000
-/** How many events behind the watermark may be delivered at a time. */
-const MAX_WINDOW_EVENTS = 100
 
 const COLLECTION = 'subscription'
 
@@ -209,21 +206,6 @@ export class EventSubscriptions {
     return record?.owner === owner ? record : undefined
   }
 
-  /** The outbox of a subscription: those events of a log that it requests. */
-  outbox(
-    { principal, id }: Pick<SubscriptionRecord, 'principal' | 'id'>,
-    log: Pick<EventLog, 'read'>,
-    isRequested: (event: unknown) => boolean,
-  ): Outbox {
-    const key = storeKey(principal, id)
-    return new Outbox({
-      find: async () => decode(await this.#store.get(key)),
-      change: (change) => this.#change(key, (before) => before && change(before)),
-      read: (watermark) => log.read(watermark, MAX_WINDOW_EVENTS),
-      isRequested,
-    })
-  }
-
   #change(
     key: string,
     change: (record: SubscriptionRecord | undefined) => SubscriptionRecord | undefined,
@@ -242,98 +224,6 @@ export class EventSubscriptions {
         throw new Error('The subscription changed too often to be written.')
       },
     )
-  }
-}
-
-interface OutboxParts {
-  find(): Promise<SubscriptionRecord | undefined>
-  change(
-    change: (record: SubscriptionRecord) => SubscriptionRecord | undefined,
-  ): Promise<SubscriptionRecord | undefined>
-  /** The window of events behind a watermark. */
-  read(watermark: string): Promise<LogPage>
-  readonly isRequested: (event: unknown) => boolean
-}
-
-/** Events to deliver. */
-export interface Delivery {
-  /** In the order of the log; each is delivered until it is settled. */
-  readonly events: readonly { readonly value: unknown; readonly position: string }[]
-  /** The position that is safe to go on from, whatever happens to these events. */
-  readonly watermark: string
-  /** Whether events were lost before these: said until `acknowledgeGap`. */
-  readonly isGap: boolean
-}
-
-/** What is left to deliver to one subscription. */
-export class Outbox {
-  readonly #parts: OutboxParts
-
-  constructor(parts: OutboxParts) {
-    this.#parts = parts
-  }
-
-  /** The events that are not settled; undefined if the subscription has ended. @throws SERVER_UNAVAILABLE */
-  async pending(): Promise<Delivery | undefined> {
-    const moved = await this.#settle([])
-    if (!moved) return undefined
-    const { record, page } = moved
-    const settled = new Set(record.settled)
-    const events = page.events.flatMap(({ value, cursor }) =>
-      settled.has(cursor) || !this.#parts.isRequested(value) ? [] : [{ value, position: cursor }],
-    )
-    return { events, watermark: record.watermark, isGap: record.hasGap === true }
-  }
-
-  /**
-   * Records that events were acknowledged or given up; resolves with the watermark, or undefined if the subscription has
-   * ended. @throws SERVER_UNAVAILABLE
-   */
-  async settle(positions: readonly string[]): Promise<string | undefined> {
-    return (await this.#settle(positions))?.record.watermark
-  }
-
-  /** Records that the subscriber learned of a gap. @throws SERVER_UNAVAILABLE */
-  async acknowledgeGap(): Promise<void> {
-    await this.#parts.change(({ hasGap, ...record }) => (hasGap ? record : undefined))
-  }
-
-  /** Settles events, and moves the watermark as far as everything before it is settled or was not requested. */
-  async #settle(
-    positions: readonly string[],
-  ): Promise<{ readonly record: SubscriptionRecord; readonly page: LogPage } | undefined> {
-    for (;;) {
-      const found = await this.#parts.find()
-      if (!found) return undefined
-      const page = await this.#parts.read(found.watermark)
-      let isCurrent = false
-      const record = await this.#parts.change((before) => {
-        // Another process may have moved the watermark, which makes this page the wrong one.
-        isCurrent = before.watermark === found.watermark
-        return isCurrent ? this.#settled(before, page, positions) : undefined
-      })
-      if (!record) return undefined
-      // A window in which nothing is left is over: the events behind it come next.
-      const isOver = record.watermark === page.cursor && page.hasMore
-      if (isCurrent && !isOver) return { record, page }
-    }
-  }
-
-  /** The record after events of a page were settled; undefined if nothing changes. */
-  #settled(
-    before: SubscriptionRecord,
-    { events, start, cursor, isGap }: LogPage,
-    positions: readonly string[],
-  ): SubscriptionRecord | undefined {
-    const isSettled = new Set([...before.settled, ...positions])
-    const left = events.findIndex(({ value, cursor: position }) => {
-      return this.#parts.isRequested(value) && !isSettled.has(position)
-    })
-    const watermark = left === -1 ? cursor : (events[left - 1]?.cursor ?? start)
-    const behind = left === -1 ? [] : events.slice(left).map((each) => each.cursor)
-    const settled = behind.filter((position) => isSettled.has(position))
-    const isSame = watermark === before.watermark && settled.length === before.settled.length && !isGap
-    return isSame ? undefined : { ...before, watermark, settled, ...(isGap && { hasGap: true }) }
   }
 }
 

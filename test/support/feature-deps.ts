@@ -3,7 +3,7 @@ import { compose, type Middleware, type Target } from '../../src/core/call.ts'
 import { GatewayError } from '../../src/core/error.ts'
 import type { FeatureInstance, Services } from '../../src/features/feature.ts'
 import { createSeal } from '../../src/core/seal.ts'
-import { internalCall, listenCall, repeatedCall } from '../../src/gateway/internal-call.ts'
+import { callOnBehalf, internalCall, listenCall, repeatedCall } from '../../src/gateway/internal-call.ts'
 import { modernError } from '../../src/protocol/modern.ts'
 import { asSent, asToolResult } from '../../src/protocol/projection.ts'
 import { createMembership } from '../../src/records/members.ts'
@@ -21,6 +21,7 @@ export type ServiceStubs = Partial<
     Services['identity'] &
     Omit<Services['pages'], 'url'> &
     Services['features'] &
+    Services['metrics'] &
     Services['gateway'] & {
       servers: Servers['names']
       server: Servers['settings']
@@ -64,12 +65,17 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     call: noChain,
     internal: internalCall,
     isPermitted: async () => true,
+    admit: async (call) => {
+      if (!(await stubs.isPermitted(call)))
+        throw new GatewayError('PERMISSION_DENIED', 'It is not permitted.')
+    },
     membership: createMembership(() => store),
     prove: async ({ nonce }) => `proof of ${nonce}`,
     sign: async (claims) => `signed ${JSON.stringify(claims)}`,
     asSent,
     asToolResult,
     listening: listenCall,
+    onBehalf: callOnBehalf,
     repeated: repeatedCall,
     errorAsSent: (error, { requestId }) => modernError(error, requestId),
     observeRest: () => undefined,
@@ -96,6 +102,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     explained: () => undefined,
     masked: (value) => value,
     publish: () => undefined,
+    delivered: () => undefined,
     undoRule: () => undefined,
     undoRuleAmong: () => undefined,
     tools: async () => [],
@@ -128,5 +135,6 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     pages: { ...stubs, url: stubs.page },
     features: stubs,
     gateway: stubs,
+    metrics: stubs,
   }
 }

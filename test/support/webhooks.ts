@@ -3,6 +3,7 @@ import { Secret } from '../../src/core/text/secret.ts'
 import type {
   Delivery,
   DeliveryQueue,
+  FailedAttempt,
   OutgoingMessage,
   Settlement,
 } from '../../src/features/events/webhooks/delivery-queue.ts'
@@ -112,8 +113,8 @@ export class MemoryQueue implements DeliveryQueue {
   readonly receivers = new Map<string, Receiver>()
   readonly #open = new Map<string, Map<string, Delivery>>()
   readonly settled: (Settlement & { readonly id: string; readonly subscription: string })[] = []
-  /** Makes the message of an event; undefined withholds it. */
-  messageOf: (id: string) => OutgoingMessage | undefined = (id) => ({
+  /** Makes the message of an event. */
+  messageOf: (id: string) => OutgoingMessage | 'withheld' | 'unknown' = (id) => ({
     kind: 'event',
     body: JSON.stringify({ eventId: id }),
   })
@@ -136,33 +137,30 @@ export class MemoryQueue implements DeliveryQueue {
     this.#open.set(subscription, open)
   }
 
-  subscriptions(): Promise<readonly string[]> {
-    return Promise.resolve([...this.#open].flatMap(([name, open]) => (open.size > 0 ? [name] : [])))
+  /** The subscriptions with deliveries. */
+  get subscriptions(): readonly string[] {
+    return [...this.#open].flatMap(([name, open]) => (open.size > 0 ? [name] : []))
   }
 
-  receiver(subscription: string): Promise<Receiver | undefined> {
-    return Promise.resolve(this.receivers.get(subscription))
+  receiver(subscription: string): Receiver | undefined {
+    return this.receivers.get(subscription)
   }
 
   open(subscription: string, limit: number): Promise<readonly Delivery[]> {
     return Promise.resolve([...(this.#open.get(subscription)?.values() ?? [])].slice(0, limit))
   }
 
-  update(subscription: string, before: Delivery, after: Delivery): Promise<boolean> {
-    const open = this.#open.get(subscription)
-    const isSame = JSON.stringify(open?.get(before.id)) === JSON.stringify(before)
-    if (isSame) open?.set(before.id, after)
-    return Promise.resolve(isSame)
-  }
-
-  message(_subscription: string, { id }: Delivery): Promise<OutgoingMessage | undefined> {
+  message(_subscription: string, { id }: Delivery): Promise<OutgoingMessage | 'withheld' | 'unknown'> {
     return Promise.resolve(this.messageOf(id))
   }
 
-  settle(subscription: string, { id }: Delivery, settlement: Settlement): Promise<void> {
+  retry(subscription: string, failed: FailedAttempt): void {
+    this.#open.get(subscription)?.set(failed.id, failed)
+  }
+
+  settle(subscription: string, { id }: Delivery, settlement: Settlement): void {
     this.#open.get(subscription)?.delete(id)
     this.settled.push({ ...settlement, id, subscription })
-    return Promise.resolve()
   }
 }
 

@@ -3,6 +3,7 @@
  * in `sources/`: it says which types a server has for a caller, and appends their events to the log of the server.
  */
 import type { Call } from '../../core/call.ts'
+import { asGatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
@@ -15,13 +16,16 @@ export type Fields = Readonly<Record<string, unknown>>
 
 /** A source of events. */
 export interface EventSource {
-  /** The types that a server has for a caller; those of no server where it is undefined. @throws what listing throws */
+  /**
+   * The types that a server has; those of no server where it is undefined. Rights are checked later, by `mayReceive`.
+   * @throws what listing throws
+   */
   types(upstream: string | undefined, call: Call): readonly EventType[] | Promise<readonly EventType[]>
   close?(): void
 }
 
 /** What decides on the delivery of an event: who caused it, and its data. */
-export type ReceivableEvent = Pick<LoggedEvent, 'by' | 'data'>
+type ReceivableEvent = Pick<LoggedEvent, 'by' | 'data'>
 
 /** A type of events. */
 export interface EventType {
@@ -39,7 +43,10 @@ export interface EventType {
   isRequested(wanted: Fields, event: LoggedEvent): boolean
   /** Whether events may be missing before an entry of the log, for a subscription with these arguments. */
   isGap?(wanted: Fields, entry: LoggedEvent): boolean
-  /** Whether a caller may receive an event now. */
+  /**
+   * Whether a caller may receive an event now; without data, whether it may have the type at all.
+   * @throws why that is not known
+   */
   mayReceive(event: ReceivableEvent, call: Call): boolean | Promise<boolean>
   /**
    * Keeps the source of these events open for a while; resolves once it is open, or takes too long.
@@ -87,8 +94,8 @@ export function filterSchema(fields: readonly string[]): Fields {
   return { type: 'object', properties: Object.fromEntries(filters), additionalProperties: false }
 }
 
-/** Whether a caller may make a call of a server now. The call is not made. */
-export function isPermitted(
+/** Whether a caller may make a call of a server now. The call is not made. @throws why that is not known */
+export async function isPermitted(
   call: Call,
   target: { readonly upstream: string; readonly method: string; readonly name: string },
   params: Fields,
@@ -97,11 +104,13 @@ export function isPermitted(
   // The members that belong to the method of the call mean nothing here.
   const { inputResponses: _responses, ...rest } = call
   const { method } = target
-  return invoker.isPermitted({
-    ...rest,
-    emit: () => undefined,
-    method,
-    target,
-    params: Payload.of(params),
-  })
+  const asked = { ...rest, emit: () => undefined, method, target, params: Payload.of(params) }
+  try {
+    await invoker.admit(asked)
+    return true
+  } catch (error) {
+    // An event would be lost to its caller if its server cannot be asked for a while.
+    if (asGatewayError(error).category === 'transient') throw error
+    return false
+  }
 }

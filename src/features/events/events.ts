@@ -8,18 +8,61 @@ import { Payload } from '../../core/payload.ts'
 import { durationSchema } from '../../core/time/units.ts'
 import { eventsExtension } from '../../protocol/meta-keys.ts'
 import { unknownMethod } from '../../protocol/methods.ts'
-import type { Feature } from '../feature.ts'
+import type { Feature, Services, SettingsOf } from '../feature.ts'
+import { WebhookDeliveries } from './deliveries/deliveries.ts'
+import { webhookMethods } from './deliveries/subscribe.ts'
 import { readingMethods } from './methods.ts'
 import type { Parts } from './requests.ts'
 import { ServerEvents } from './server-events.ts'
 import { notifiedEvents } from './sources/notifications.ts'
 import { ownEvents } from './sources/own.ts'
 import { logWrites, type Writes, writeEvents } from './sources/writes.ts'
+import { createDialer } from './webhooks/dialer.ts'
 
 interface Settings {
   readonly writes: Writes
   readonly keep: number
+  readonly max_ttl: number
+  readonly webhooks: WebhookSettings
 }
+
+interface WebhookSettings {
+  readonly allow: readonly string[]
+  readonly give_up: number
+  readonly webhook_id: 'event' | 'message'
+}
+
+const webhooksSchema = {
+  type: 'object',
+  default: {},
+  additionalProperties: false,
+  description: 'How events are delivered to the webhooks of clients, for all servers.',
+  properties: {
+    allow: {
+      type: 'array',
+      default: [],
+      items: {
+        type: 'string',
+        pattern: '^https?://[^/?#@\\s]+$',
+        errorMessage: 'must be an origin such as http://127.0.0.1:8080',
+      },
+      description:
+        'Origins of receivers that may use http, and addresses of this machine or a private network. Others must use https, at public addresses.',
+    },
+    give_up: {
+      ...durationSchema,
+      default: '15m',
+      description: 'How long the delivery of an event is attempted until it is a dead letter.',
+    },
+    webhook_id: {
+      enum: ['event', 'message'],
+      default: 'event',
+      errorMessage: 'must be event or message',
+      description:
+        'The header `webhook-id`: the id of the event (`event`), which receivers of 2026 expect, or one of its own for each message (`message`).',
+    },
+  },
+} as const
 
 /** Publishes what happens at a server. */
 export const events: Feature<Settings | false> = {
@@ -43,6 +86,13 @@ export const events: Feature<Settings | false> = {
         default: '24h',
         description: 'How long events are kept for callers that request them later.',
       },
+      max_ttl: {
+        ...durationSchema,
+        default: '24h',
+        description:
+          'How long a subscription lasts at most until it is renewed, for all servers. In a store that survives restarts, a client may also subscribe without an expiry.',
+      },
+      webhooks: webhooksSchema,
     },
   },
   create: (settings, deps) => {
@@ -67,9 +117,17 @@ export const events: Feature<Settings | false> = {
       events: eventsOf,
     }
     const closing = new AbortController()
+    const { max_ttl: maxTtlMs, webhooks } = gatewaySettings(settings, deps)
+    const { allow, give_up: giveUpMs, webhook_id: webhookId } = webhooks
+    const dialer = createDialer({ allow })
+    const deliveries = new WebhookDeliveries({ deps, parts, dialer, giveUpMs, webhookId })
+    const methods = {
+      ...readingMethods(parts, closing.signal),
+      ...webhookMethods({ parts, deps, deliveries, allow, maxTtlMs }),
+    }
     const isOn = ({ target: { upstream } }: Call): boolean => settings(upstream) !== false
     return {
-      methods: modernOnly(readingMethods(parts, closing.signal)),
+      methods: modernOnly(methods),
       middleware: (target) => {
         const { method, upstream, isBuiltin } = target
         if (method !== 'tools/call' || isBuiltin || upstream === undefined) return undefined
@@ -77,8 +135,13 @@ export const events: Feature<Settings | false> = {
       },
       publish: (upstream, event) => background(eventsOf(upstream).add(event), deps.log),
       responseMiddleware: (method) => (method === 'server/discover' ? declaring(isOn) : undefined),
+      start: () => {
+        for (const origin of allow) deps.log.warn('events.webhooks_allow', { origin, message: ALLOW_WARNING })
+        return deliveries.start()
+      },
       close: async () => {
         closing.abort()
+        await deliveries.close()
         for (const source of sources) source.close?.()
         for (const each of byServer.values()) each.wake()
       },
@@ -87,6 +150,20 @@ export const events: Feature<Settings | false> = {
 }
 
 const DEFAULT_TTL_MS = 86_400_000
+const DEFAULT_GIVE_UP_MS = 900_000
+
+const ALLOW_WARNING =
+  'Callers can have the gateway send requests to this origin, over http and in private networks.'
+
+/** The settings that apply to the gateway, not to one server: those of all servers, or of the first one with events. */
+function gatewaySettings(
+  settings: SettingsOf<Settings | false>,
+  { servers }: Pick<Services, 'servers'>,
+): Pick<Settings, 'max_ttl' | 'webhooks'> {
+  const [found] = [undefined, ...servers.names()].flatMap((name) => settings(name) || [])
+  const webhooks = { allow: [], give_up: DEFAULT_GIVE_UP_MS, webhook_id: 'event' } as const
+  return found ?? { max_ttl: DEFAULT_TTL_MS, webhooks }
+}
 
 /** The extension belongs to 2026-07-28: for older clients these methods do not exist. */
 function modernOnly(methods: Readonly<Record<string, Handler>>): Readonly<Record<string, Handler>> {

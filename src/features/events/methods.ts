@@ -6,7 +6,9 @@ import { isoTime } from '../../core/time/waiting.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { answered } from '../builtin-tool.ts'
 import {
+  canSubscribe,
   type EventRequest,
+  type NamedType,
   nextBatch,
   type Parts,
   readCount,
@@ -44,9 +46,10 @@ async function list(call: Call, parts: Parts): Promise<Outcome> {
   }
   const start = Number(cursor ?? 0)
   const types = await typesFor(call, parts)
+  const delivery = ['poll', 'push', ...(canSubscribe(call.principal) ? ['webhook'] : [])]
   const page = types.slice(start, start + PAGE_SIZE).map(({ name, type }) => {
     const { description, inputSchema, payloadSchema } = type
-    return { name, description, delivery: ['poll', 'push'], inputSchema, payloadSchema }
+    return { name, description, delivery, inputSchema, payloadSchema }
   })
   const next = start + PAGE_SIZE
   return answered({ events: page, ...(next < types.length && { nextCursor: String(next) }) })
@@ -102,6 +105,6 @@ async function keepOpen({ principal }: Call, { type, arguments: wanted }: EventR
 }
 
 /** An event as its clients receive it. Its data was written by servers and other callers. */
-export function occurrence({ id, at, data }: LoggedEvent, { name }: EventRequest) {
+export function occurrence({ id, at, data }: LoggedEvent, { name }: Pick<NamedType, 'name'>) {
   return { eventId: id, name, timestamp: isoTime(at), data, _meta: { [`${NS}/untrusted`]: true } }
 }

@@ -5,6 +5,7 @@
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { canonical, isObject } from '../../core/json/json.ts'
+import type { Principal } from '../../core/principal.ts'
 import type { Seal, SealUse } from '../../core/seal.ts'
 import type { LogPage } from '../../records/event-log.ts'
 import type { Services } from '../feature.ts'
@@ -37,28 +38,57 @@ export interface EventRequest extends NamedType {
   readonly notBefore: number
 }
 
-/** The types of events at the address of a call, sorted by name. @throws if no server can be asked */
-export async function typesFor(
-  call: Call,
-  { deps, sources, upstreams }: Parts,
-): Promise<readonly NamedType[]> {
-  const { upstream } = call.target
-  const names = upstream === undefined ? [...upstreams(), undefined] : [upstream]
-  const found = await Promise.allSettled(
-    names.map(async (each) => {
-      const types = await Promise.all(sources.map(async (source) => source.types(each, call)))
-      return types.flat()
+/** The types of events that a caller may have at the address of its call, sorted by name. @throws if no server can be asked */
+export async function typesFor(call: Call, parts: Parts): Promise<readonly NamedType[]> {
+  const found = await listTypes(call, parts)
+  const [first] = found.flatMap(({ failures }) => failures)
+  if (first !== undefined && found.every(({ failures }) => failures.length > 0)) throw first.reason
+  const types = found.flatMap((each) => (each.failures.length === 0 ? each.types : []))
+  const isListed = await Promise.all(
+    types.map(async ({ type }) => {
+      return (async () => type.mayReceive({ data: {} }, call))().catch(() => false)
     }),
   )
-  const [failure] = found.filter((each) => each.status === 'rejected')
-  if (failure && found.every(({ status }) => status === 'rejected')) throw failure.reason
-  const all = found.flatMap((each) => (each.status === 'fulfilled' ? each.value : []))
-  const types = upstream === undefined ? all.filter(({ isOwnAddressOnly }) => !isOwnAddressOnly) : all
-  const named = types.map((type): NamedType => {
-    const isPrefixed = upstream === undefined && type.upstream !== undefined
-    return { name: isPrefixed ? deps.servers.exposedName(type.upstream, type.name, true) : type.name, type }
-  })
-  return named.toSorted((one, other) => one.name.localeCompare(other.name))
+  return types
+    .filter((_type, index) => isListed[index])
+    .toSorted((one, other) => one.name.localeCompare(other.name))
+}
+
+/** The type of a name at the address of a call, whether its caller may have it or not. @throws if that is not known */
+export async function findType(name: string, call: Call, parts: Parts): Promise<NamedType | undefined> {
+  const found = await listTypes(call, parts)
+  const type = found.flatMap(({ types }) => types).find((each) => each.name === name)
+  const [failure] = found.flatMap(({ failures }) => failures)
+  if (!type && failure) throw failure.reason
+  return type
+}
+
+/** What one server has, and what could not be asked. */
+interface FoundTypes {
+  readonly types: readonly NamedType[]
+  readonly failures: readonly PromiseRejectedResult[]
+}
+
+function listTypes(call: Call, { deps, sources, upstreams }: Parts): Promise<readonly FoundTypes[]> {
+  const { upstream } = call.target
+  const isTogether = upstream === undefined
+  const nameOf = (type: EventType): string =>
+    isTogether && type.upstream !== undefined
+      ? deps.servers.exposedName(type.upstream, type.name, true)
+      : type.name
+  const names = isTogether ? [...upstreams(), undefined] : [upstream]
+  return Promise.all(
+    names.map(async (each): Promise<FoundTypes> => {
+      const found = await Promise.allSettled(sources.map(async (source) => source.types(each, call)))
+      const types = found.flatMap((result) => (result.status === 'fulfilled' ? result.value : []))
+      return {
+        types: types
+          .filter(({ isOwnAddressOnly }) => !isTogether || !isOwnAddressOnly)
+          .map((type) => ({ name: nameOf(type), type })),
+        failures: found.filter((result) => result.status === 'rejected'),
+      }
+    }),
+  )
 }
 
 /** Reads a request. @throws INVALID_INPUT, RESOURCE_NOT_FOUND, and what listing throws */
@@ -78,6 +108,11 @@ export async function readRequest(call: Call, parts: Parts): Promise<EventReques
   const position = openCursor(cursor, call, request, parts.deps.identity.seal)
   const from = position === undefined ? 'unknown' : { position }
   return { ...request, from, notBefore: maxAgeMs === null ? 0 : Date.now() - Number(maxAgeMs) }
+}
+
+/** Whether a caller can have subscriptions that are delivered to it: those of everybody would belong to nobody. */
+export function canSubscribe({ isEverybody }: Principal): boolean {
+  return !isEverybody
 }
 
 /** A member that counts something: a whole number from 0; undefined if the member is absent. @throws INVALID_INPUT */
@@ -192,7 +227,8 @@ function isCount(value: unknown): boolean {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
 }
 
-function invalid(field: string, why: string): GatewayError {
+/** The error for an invalid parameter. */
+export function invalid(field: string, why: string): GatewayError {
   const end = why.endsWith('.') ? '' : '.'
   return new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${why}${end}`, {
     field,

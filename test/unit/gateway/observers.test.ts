@@ -7,6 +7,7 @@ const view = {
   upstreams: () => new Map(),
   features: () => [],
   pendingApprovals: async () => 0,
+  deadLetters: async () => 0,
   sessions: () => 0,
 }
 

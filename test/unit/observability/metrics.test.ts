@@ -11,12 +11,14 @@ function metricsWith(
     operations: {},
   },
   pendingApprovals = async (): Promise<number | undefined> => 0,
+  deadLetters = async (): Promise<number | undefined> => undefined,
 ) {
   return new Metrics({
     isMethod: (name) => name === 'tools/call' || name === 'tools/list',
     isOutcome: (outcome) => ['ok', 'tool_error', 'OPERATION_TIMEOUT'].includes(outcome),
     levels: () => levels,
     pendingApprovals,
+    deadLetters,
   })
 }
 
@@ -35,6 +37,23 @@ describe('metrics of calls', () => {
   ])('pending approvals are counted if the store reports %s', async (pending, lines) => {
     const metrics = metricsWith(undefined, async () => pending)
     expect(await samples(metrics, 'gatehouse_pending_approvals')).toEqual(lines)
+  })
+
+  it('deliveries of events are counted by outcome, with the time until they were accepted, and dead letters', async () => {
+    const metrics = metricsWith(undefined, undefined, async () => 3)
+    expect(await samples(metrics, 'gatehouse_event_lag_seconds_count')).toEqual([])
+    metrics.delivered('retried')
+    metrics.delivered('delivered', 0.2)
+    metrics.delivered('delivered')
+    expect(await samples(metrics, 'gatehouse_event_deliveries_total')).toEqual([
+      'gatehouse_event_deliveries_total{outcome="retried"} 1',
+      'gatehouse_event_deliveries_total{outcome="delivered"} 2',
+    ])
+    expect(await samples(metrics, 'gatehouse_event_lag_seconds_count')).toEqual([
+      'gatehouse_event_lag_seconds_count{} 1',
+    ])
+    expect(await samples(metrics, 'gatehouse_event_dead_letters')).toEqual(['gatehouse_event_dead_letters 3'])
+    expect(await samples(metricsWith(), 'gatehouse_event_dead_letters')).toEqual([])
   })
 
   it('hidden characters in tool names are removed', async () => {

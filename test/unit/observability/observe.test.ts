@@ -22,6 +22,7 @@ function watched(): { observers: Observers; lines: Line[]; errors: Line[] } {
     isMethod: () => true,
     isOutcome: () => true,
     pendingApprovals: async () => 0,
+    deadLetters: async () => 0,
     levels: () => ({ upstreams: [], sessions: 0, operations: {} }),
   })
   return {

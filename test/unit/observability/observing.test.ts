@@ -27,6 +27,7 @@ function observing(log: Log | OpenLog = silentLog): Observing {
   return new Observing({
     log,
     pendingApprovals: async () => 0,
+    deadLetters: async () => 0,
     levels: () => ({ upstreams: [], sessions: 0, operations: {} }),
     isMethod: () => true,
     isOutcome: () => true,

@@ -1,11 +1,9 @@
-import fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
-import { EventLog, isBefore } from '../../../src/records/event-log.ts'
+import { EventLog } from '../../../src/records/event-log.ts'
 import {
   EventSubscriptions,
   type Grant,
   NEVER,
-  type Outbox,
   type SubscriptionKey,
   type SubscriptionRecord,
   type WebhookState,
@@ -36,29 +34,16 @@ async function grant(ttl = 3_600_000, delivery = {}): Promise<Grant> {
   return { expiresAt: now + ttl, delivery, watermark: await log.end() }
 }
 
-/** A new subscription, and its outbox of the events that are even numbers. */
-async function subscribed(own = key): Promise<{ record: SubscriptionRecord; outbox: Outbox }> {
+/** A new subscription. */
+async function subscribed(own = key): Promise<SubscriptionRecord> {
   const record = await subscriptions.subscribe(ada, own, await grant())
   if (!record) throw new TypeError('it was refused')
-  return { record, outbox: outboxOf(record) }
-}
-
-function outboxOf(record: SubscriptionRecord, from = subscriptions): Outbox {
-  return from.outbox(record, log, (event) => Number(event) % 2 === 0)
-}
-
-async function pendingOf(outbox: Outbox) {
-  const delivery = await outbox.pending()
-  return delivery?.events.map(({ value }) => value)
-}
-
-async function positionsOf(outbox: Outbox): Promise<string[]> {
-  return ((await outbox.pending())?.events ?? []).map(({ position }) => position)
+  return record
 }
 
 describe('subscriptions to events', () => {
   it('E6 E7 have the same id whatever the order of their arguments, also after a restart, and another for others', async () => {
-    const { id } = (await subscribed()).record
+    const { id } = await subscribed()
     const shuffled = { ...key, arguments: { tag: ['x'], list: 'a' } }
     const restarted = new EventSubscriptions(store, () => now)
     expect(restarted.idOf(ada, shuffled)).toBe(id)
@@ -75,24 +60,22 @@ describe('subscriptions to events', () => {
   })
 
   it('are found and ended by their own caller alone', async () => {
-    const { record } = await subscribed()
+    const record = await subscribed()
     expect(await subscriptions.find(ada, record.id)).toMatchObject({ ...key, principal: { id: 'ada' } })
     expect(await subscriptions.find(bob, record.id)).toBeUndefined()
     expect(await subscriptions.unsubscribe(bob, record.id)).toBe(false)
     expect(await subscriptions.unsubscribe(ada, record.id)).toBe(true)
     expect(await subscriptions.unsubscribe(ada, record.id)).toBe(false)
-    expect(await outboxOf(record).pending()).toBeUndefined()
-    expect(await outboxOf(record).settle(['x.1.0'])).toBeUndefined()
   })
 
   it('expire, unless they are requested again, which keeps their position', async () => {
-    const { record } = await subscribed()
+    const record = await subscribed()
     await log.append([2])
     now += 3_000_000
     const renewed = await subscriptions.subscribe(ada, key, await grant(3_600_000, { secret: 'sealed' }))
     expect(renewed).toMatchObject({ watermark: record.watermark, delivery: { secret: 'sealed' } })
     now += 3_000_000
-    expect(await pendingOf(outboxOf(record))).toEqual([2])
+    expect(await subscriptions.find(ada, record.id)).toBeDefined()
     now += 700_000
     expect(await subscriptions.find(ada, record.id)).toBeUndefined()
     expect(await subscriptions.all()).toEqual([])
@@ -112,7 +95,7 @@ describe('subscriptions to events', () => {
   })
 
   it('are delivered by one process at a time, and by another one once it has ended', async () => {
-    const { record } = await subscribed()
+    const record = await subscribed()
     const alive = new Set(['one', 'two'])
     const claim = (owner: string) => subscriptions.claim(record, owner, (each) => alive.has(each))
     expect(await claim('one')).toMatchObject({ id: record.id, owner: 'one' })
@@ -158,88 +141,5 @@ describe('subscriptions by webhook', () => {
     await subscriptions.unsubscribe(ada, record.id)
     expect(await subscriptions.advance(held, 'one', progress)).toBeUndefined()
     expect(await subscriptions.all()).toEqual([])
-  })
-})
-
-describe('the outbox of a subscription', () => {
-  it('has the requested events after the subscription, in order, until they are settled', async () => {
-    await log.append([0])
-    const { outbox } = await subscribed()
-    await log.append([1, 2])
-    await log.append([3, 4, 6])
-    expect(await pendingOf(outbox)).toEqual([2, 4, 6])
-    expect(await pendingOf(outbox)).toEqual([2, 4, 6])
-    await outbox.settle(await positionsOf(outbox))
-    expect(await pendingOf(outbox)).toEqual([])
-    expect((await outbox.pending())?.watermark).toBe(await log.end())
-  })
-
-  it('E17 has a watermark that does not pass an event that is not settled, also after a restart', async () => {
-    const { record, outbox } = await subscribed()
-    await log.append([2])
-    await log.append([4])
-    await log.append([6])
-    const [first = '', second = '', third = ''] = await positionsOf(outbox)
-    expect(await outbox.settle([second])).toBe(record.watermark)
-    expect(await pendingOf(outbox)).toEqual([2, 6])
-    const restarted = outboxOf(record, new EventSubscriptions(store, () => now))
-    expect(await pendingOf(restarted)).toEqual([2, 6])
-    expect(await restarted.settle([first])).toBe(second)
-    expect(await restarted.settle([third])).toBe(third)
-  })
-
-  it('reports a gap until the subscriber has learned of it, and goes on with the events that are left', async () => {
-    const { outbox } = await subscribed()
-    await log.append([2])
-    await log.append([4])
-    const [lost = ''] = await positionsOf(outbox)
-    await log.trim(lost)
-    for (let time = 0; time < 2; time++) {
-      expect(await outbox.pending()).toMatchObject({ isGap: true, events: [{ value: 4 }] })
-    }
-    await outbox.acknowledgeGap()
-    expect(await outbox.pending()).toMatchObject({ isGap: false, events: [{ value: 4 }] })
-    await outbox.settle(await positionsOf(outbox))
-    expect(await outbox.pending()).toMatchObject({ isGap: false, events: [] })
-  })
-
-  it('passes any number of events that are not requested', async () => {
-    const { outbox } = await subscribed()
-    for (let index = 0; index < 30; index++) await log.append(Array.from({ length: 10 }, () => 1))
-    await log.append([2])
-    expect(await pendingOf(outbox)).toEqual([2])
-  })
-
-  it('delivers each event at least once and never moves the watermark back, however events are settled', async () => {
-    const steps = fc.array(
-      fc.oneof(
-        fc.record({ append: fc.array(fc.nat(5), { minLength: 1, maxLength: 4 }) }),
-        fc.record({ settle: fc.nat(6) }),
-      ),
-      { maxLength: 25 },
-    )
-    const property = fc.asyncProperty(steps, async (all) => {
-      const own = { ...key, name: `run ${Math.random()}` }
-      const { outbox } = await subscribed(own)
-      let [requested, done] = [0, 0]
-      let watermark = (await outbox.pending())?.watermark ?? ''
-      for (const step of all) {
-        if ('append' in step) {
-          await log.append(step.append)
-          requested += step.append.filter((each) => each % 2 === 0).length
-          continue
-        }
-        const positions = await positionsOf(outbox)
-        const position = positions[step.settle]
-        const moved = await outbox.settle(position === undefined ? [] : [position])
-        if (position !== undefined) done++
-        expect(isBefore(moved ?? '', watermark)).toBe(false)
-        watermark = moved ?? ''
-        const [oldest] = await positionsOf(outbox)
-        if (oldest !== undefined) expect(isBefore(watermark, oldest)).toBe(true)
-        expect(await positionsOf(outbox)).toHaveLength(requested - done)
-      }
-    })
-    await fc.assert(property, { numRuns: 40 })
   })
 })

@@ -26,16 +26,14 @@ export type Writes = 'own' | 'all' | 'off'
 const MAX_ARGUMENT_LENGTH = 4000
 const MAX_ARGUMENTS_LENGTH = 32_000
 
-/** The successes of the tools of a server. A type exists for those who may call its tool. */
+/** The successes of the tools of a server. Those who may call a tool may have its type. */
 export function writeEvents(deps: Deps, writes: (upstream: string) => Writes): EventSource {
   return {
-    types: async (upstream, call) => {
+    types: async (upstream) => {
       if (upstream === undefined || writes(upstream) === 'off') return []
-      const types = (await deps.servers.tools(upstream))
+      return (await deps.servers.tools(upstream))
         .filter(({ classification, isUnlisted }) => classification.op !== 'read' && !isUnlisted)
         .map((entry) => toolType(entry, writes(upstream), deps))
-      const isListed = await Promise.all(types.map(async (type) => type.mayReceive({ data: {} }, call)))
-      return types.filter((_type, index) => isListed[index])
     },
   }
 }

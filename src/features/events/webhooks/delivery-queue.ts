@@ -1,7 +1,9 @@
 /**
- * What a webhook worker needs of the records of subscriptions: the events that each one is owed, durably. Every change is
- * durable before it resolves. Several processes may deliver from the same records: an update that loses against another
- * one is not made, so only one process makes an attempt.
+ * What a webhook worker needs of the records of subscriptions: the events that each one is owed.
+ *
+ * Delivery is at least once. Durable is which events are settled; it is written a little later, for many events at once.
+ * The attempts that were made are known to the process alone that delivers the subscription. So a crash repeats what was
+ * not written yet, under the same ids, and begins the attempts anew; it never loses an event.
  */
 import type { FailureCategory } from './attempts.ts'
 import type { Receiver } from './verification.ts'
@@ -10,14 +12,12 @@ import type { Receiver } from './verification.ts'
 export interface Delivery {
   /** The id of the event, which is the same for all attempts; unique in its subscription. */
   readonly id: string
-  /** The number of attempts that were begun. */
+  /** The number of attempts. */
   readonly attempts: number
   /** When the first attempt began; absent before. */
   readonly firstAt?: number
-  /** No attempt is made before. During an attempt this is when another process may take the delivery over. */
+  /** No attempt is made before. */
   readonly notBefore: number
-  /** Why the last attempt failed. */
-  readonly failure?: FailureCategory
 }
 
 /**
@@ -36,21 +36,25 @@ export interface OutgoingMessage {
   readonly body: string
 }
 
+/** An attempt that failed, and when the next one is made. */
+export interface FailedAttempt extends Delivery {
+  readonly firstAt: number
+  readonly failure: FailureCategory
+}
+
 /** The records of subscriptions, as a worker uses them. */
 export interface DeliveryQueue {
-  /** The subscriptions with deliveries that have not ended. */
-  subscriptions(): Promise<readonly string[]>
-  /** Where a subscription is delivered; undefined if it ended or is suspended. */
-  receiver(subscription: string): Promise<Receiver | undefined>
-  /** The oldest deliveries that have not ended, oldest first. */
+  /** Where a subscription is delivered; undefined if it ended, is suspended, or belongs to another process. */
+  receiver(subscription: string): Receiver | undefined
+  /** The oldest deliveries that have not ended, oldest first. @throws if the store cannot be read */
   open(subscription: string, limit: number): Promise<readonly Delivery[]>
-  /** Replaces a delivery; resolves with whether it was still the same. */
-  update(subscription: string, before: Delivery, after: Delivery): Promise<boolean>
   /**
    * The message of a delivery, made for each attempt: rights, masking, and the cursor up to which everything was accepted
-   * may have changed. Undefined if the subscriber may not have it.
+   * may have changed. `withheld` if the subscriber may not have it, `unknown` if that cannot be found out now.
    */
-  message(subscription: string, delivery: Delivery): Promise<OutgoingMessage | undefined>
+  message(subscription: string, delivery: Delivery): Promise<OutgoingMessage | 'withheld' | 'unknown'>
+  /** Records a failed attempt, which is followed by another one. */
+  retry(subscription: string, failed: FailedAttempt): void
   /** Ends a delivery. */
-  settle(subscription: string, delivery: Delivery, settlement: Settlement): Promise<void>
+  settle(subscription: string, delivery: Delivery, settlement: Settlement): void
 }

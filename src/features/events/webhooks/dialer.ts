@@ -99,6 +99,11 @@ export function createDialer({ allow, resolve = newResolve(), connect = newConne
   }
 }
 
+/** Whether requests to a URL are possible: it is https, or its origin is allowed. Its addresses are checked later. */
+export function isAcceptableUrl(url: string, allow: readonly string[]): boolean {
+  return parseTarget(url, new Set(allow.map((origin) => new URL(origin).origin))) !== undefined
+}
+
 /** The URL of a request; undefined unless it is https, or its origin is allowed. */
 function parseTarget(text: string, allowed: ReadonlySet<string>): URL | undefined {
   if (text.length > MAX_URL_LENGTH || !URL.canParse(text)) return undefined

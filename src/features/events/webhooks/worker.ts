@@ -2,12 +2,12 @@
  * Delivers the events that subscriptions are owed. Each subscription has a lane, which starts attempts in the order of
  * the events; each event is retried on its own, so one that fails does not hold up the others, within a window.
  *
- * Invariants: an attempt is recorded before it is made, so a process that ends does not repeat it without a bound;
- * nothing but a challenge is sent to a receiver that is not verified; every attempt is signed anew, under the same id.
+ * Invariants: nothing but a challenge is sent to a receiver that is not verified; every attempt is signed anew, under the
+ * same id.
  */
 import { hash } from 'node:crypto'
 import { background, type Log } from '../../../core/log.ts'
-import { MAX_TIMER_MS } from '../../../core/time/waiting.ts'
+import { MAX_TIMER_MS, within } from '../../../core/time/waiting.ts'
 import { decide, type Decision, retryOf } from './attempts.ts'
 import type { Delivery, DeliveryQueue, OutgoingMessage } from './delivery-queue.ts'
 import type { Dialer } from './dialer.ts'
@@ -20,15 +20,24 @@ import { headersFor, type Receiver, type ReceiverVerifier, REQUEST_TIMEOUT_MS } 
 const MAX_BODY_BYTES = 256 * 1024
 /** How many deliveries of a subscription are looked at: so many may wait for another attempt. */
 const WINDOW = 32
-/** How long an attempt belongs to its process: longer than a challenge and a delivery can take. */
-const LEASE_MS = 3 * REQUEST_TIMEOUT_MS
-/** When a lane tries again after the store failed, in milliseconds. */
+/** When a lane tries again after the store failed, or rights could not be checked, in milliseconds. */
 const STORE_RETRY_MS = 5000
+/** How long attempts in flight may take when the worker closes, in milliseconds. */
+const DRAIN_MS = 500
 
 /** The time, and timers; `after` returns what cancels the timer. */
 export interface Clock {
   now(): number
   after(milliseconds: number, run: () => void): () => void
+}
+
+/** The clock of the system. */
+export const systemClock: Clock = {
+  now: Date.now,
+  after: (milliseconds, run) => {
+    const timer = setTimeout(run, milliseconds).unref()
+    return () => clearTimeout(timer)
+  },
 }
 
 interface Options {
@@ -64,20 +73,17 @@ export class WebhookWorker {
   readonly #lanes = new Map<string, Lane>()
   readonly #slots = new DeliverySlots()
   readonly #running = new Set<Promise<void>>()
+  /** Whether no attempt begins any more, and what ends those in flight. */
+  #isClosing = false
   readonly #closing = new AbortController()
 
   constructor(options: Options) {
     this.#options = options
   }
 
-  /** Takes up what an earlier process left. */
-  async start(): Promise<void> {
-    for (const subscription of await this.#options.queue.subscriptions()) this.wake(subscription)
-  }
-
   /** Looks at a subscription: it has a new delivery, or is active again. */
   wake(subscription: string): void {
-    if (this.#closing.signal.aborted) return
+    if (this.#isClosing) return
     let lane = this.#lanes.get(subscription)
     if (!lane) {
       lane = { subscription, inFlight: new Set(), isBusy: false, isChanged: false, pausedUntil: 0 }
@@ -87,10 +93,12 @@ export class WebhookWorker {
     if (!lane.isBusy) this.#run(this.#look(lane))
   }
 
-  /** Ends the attempts in flight; what was not accepted stays owed. */
+  /** Ends the attempts in flight after a moment; what was not accepted stays owed. */
   async close(): Promise<void> {
-    this.#closing.abort()
+    this.#isClosing = true
     for (const lane of this.#lanes.values()) lane.cancelTimer?.()
+    await within(Promise.allSettled(this.#running), DRAIN_MS, undefined)
+    this.#closing.abort()
     while (this.#running.size > 0) await Promise.allSettled(this.#running)
     this.#lanes.clear()
   }
@@ -105,7 +113,7 @@ export class WebhookWorker {
   async #look(lane: Lane): Promise<void> {
     lane.isBusy = true
     try {
-      while (lane.isChanged && !this.#closing.signal.aborted) {
+      while (lane.isChanged && !this.#isClosing) {
         lane.isChanged = false
         lane.cancelTimer?.()
         await this.#round(lane)
@@ -121,7 +129,7 @@ export class WebhookWorker {
   async #round(lane: Lane): Promise<void> {
     const { queue, clock } = this.#options
     const { subscription, inFlight } = lane
-    const receiver = await queue.receiver(subscription)
+    const receiver = queue.receiver(subscription)
     const open = receiver ? await queue.open(subscription, WINDOW) : []
     if (!receiver || open.length === 0) {
       if (inFlight.size === 0 && !lane.isChanged) this.#lanes.delete(subscription)
@@ -141,7 +149,7 @@ export class WebhookWorker {
   }
 
   #wakeAt(lane: Lane, at: number): void {
-    if (this.#closing.signal.aborted) return
+    if (this.#isClosing) return
     const { clock } = this.#options
     const delay = Math.min(Math.max(at - clock.now(), 0), MAX_TIMER_MS)
     lane.cancelTimer?.()
@@ -166,30 +174,29 @@ export class WebhookWorker {
   async #deliver(lane: Lane, receiver: Receiver, delivery: Delivery): Promise<void> {
     const { queue, clock, log } = this.#options
     const { subscription } = lane
-    const at = clock.now()
     const message = await queue.message(subscription, delivery)
-    const id = message && this.#idOf(subscription, delivery, message)
-    if (!message || id === undefined) {
-      return queue.settle(subscription, delivery, { kind: message ? 'no_id' : 'withheld', at })
+    const at = clock.now()
+    if (message === 'unknown') {
+      lane.pausedUntil = Math.max(lane.pausedUntil, at + STORE_RETRY_MS)
+      return
     }
+    if (message === 'withheld') return queue.settle(subscription, delivery, { kind: 'withheld', at })
+    const id = this.#idOf(subscription, delivery, message)
+    if (id === undefined) return queue.settle(subscription, delivery, { kind: 'no_id', at })
     if (Buffer.byteLength(message.body) > MAX_BODY_BYTES)
       return queue.settle(subscription, delivery, { kind: 'too_large', at })
 
-    const { failure: _earlier, ...rest } = delivery
-    const begun = { ...rest, attempts: delivery.attempts + 1, firstAt: delivery.firstAt ?? at }
-    const claimed = { ...begun, notBefore: at + LEASE_MS }
-    if (!(await queue.update(subscription, delivery, claimed))) return
-
-    const decision = await this.#send(receiver, claimed, { id, body: message.body })
+    const begun = { ...delivery, attempts: delivery.attempts + 1, firstAt: delivery.firstAt ?? at }
+    const decision = await this.#send(receiver, begun, { id, body: message.body })
+    if (!decision) return
     const now = clock.now()
-    if (!decision) return void (await queue.update(subscription, claimed, { ...begun, notBefore: now }))
     if (decision.kind === 'delivered')
-      return queue.settle(subscription, claimed, { kind: 'delivered', at: now })
+      return queue.settle(subscription, delivery, { kind: 'delivered', at: now })
     const { kind, failure } = decision
     log.info('webhook.failed', { subscription, webhook_id: id, outcome: kind, failure })
-    if (kind !== 'retry') return queue.settle(subscription, claimed, { kind, failure, at: now })
+    if (kind !== 'retry') return queue.settle(subscription, delivery, { kind, failure, at: now })
     lane.pausedUntil = Math.max(lane.pausedUntil, decision.pausedUntil ?? 0)
-    await queue.update(subscription, claimed, { ...begun, notBefore: decision.at, failure })
+    queue.retry(subscription, { ...begun, notBefore: decision.at, failure })
   }
 
   /** Sends a message to a verified receiver, and decides what follows; undefined if the worker closes. */

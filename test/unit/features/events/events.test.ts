@@ -42,6 +42,13 @@ afterEach(async () => {
   vi.useRealTimers()
 })
 
+const defaults: Settings = {
+  writes: 'own',
+  keep: 86_400_000,
+  max_ttl: 86_400_000,
+  webhooks: { allow: [], give_up: 900_000, webhook_id: 'event' },
+}
+
 /** The feature, and what its clients can do with it. */
 function gateway(given: ServiceStubs = {}, settings: Partial<Settings> = {}) {
   const deps = featureDeps({
@@ -54,7 +61,7 @@ function gateway(given: ServiceStubs = {}, settings: Partial<Settings> = {}) {
     relay: () => new Promise(() => undefined),
     ...given,
   })
-  const instance = events.create(() => ({ writes: 'own', keep: 86_400_000, ...settings }), deps)
+  const instance = events.create(() => ({ ...defaults, ...settings }), deps)
   opened.push(instance)
   const request = async (method: string, params: Json, call: Partial<Call> = {}): Promise<Json> => {
     const target = { method, upstream: 'one', isBuiltin: true } as const
@@ -132,7 +139,7 @@ describe('events: list', () => {
     for (const type of all as Json[]) {
       expect(type).toMatchObject({
         description: expect.any(String),
-        delivery: ['poll', 'push'],
+        delivery: ['poll', 'push', 'webhook'],
         inputSchema: { type: 'object' },
         payloadSchema: { type: 'object' },
       })

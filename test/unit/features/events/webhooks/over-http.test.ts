@@ -70,7 +70,7 @@ async function deliver(queue: MemoryQueue, allow: readonly string[]) {
     log: silentLog,
   })
   onTestFinished(() => worker.close())
-  await worker.start()
+  for (const subscription of queue.subscriptions) worker.wake(subscription)
   return worker
 }
 

@@ -1,0 +1,499 @@
+/**
+ * Delivers subscriptions by webhooks: connects their records and the logs of events with the worker that makes attempts.
+ *
+ * Each subscription is delivered by one process, its owner, whose key in the store expires unless it is renewed. Then
+ * other processes take its subscriptions over, and go on at what was written last. Processes learn of each other's
+ * changes, such as new subscriptions and requests to deliver dead letters, by looking at the records again and again.
+ */
+import { asGatewayError, type GatewayError } from '../../../core/error.ts'
+import { background } from '../../../core/log.ts'
+import { type DeadLetter, DeadLetters } from '../../../records/dead-letters.ts'
+import { EventSubscriptions, NEVER, type SubscriptionRecord } from '../../../records/event-subscriptions.ts'
+import { callerHash, fromStoredPrincipal } from '../../../records/principal.ts'
+import type { Services } from '../../feature.ts'
+import { callbackEndpointError, forbidden, notFound } from '../errors.ts'
+import { occurrence } from '../methods.ts'
+import { findType, type NamedType, type Parts, sealCursor } from '../requests.ts'
+import { asEvent, type LoggedEvent } from '../server-events.ts'
+import type {
+  Delivery,
+  DeliveryQueue,
+  FailedAttempt,
+  OutgoingMessage,
+  Settlement,
+} from '../webhooks/delivery-queue.ts'
+import type { Dialer } from '../webhooks/dialer.ts'
+import { HeldSubscription } from './held-subscription.ts'
+import { LogFeed } from './log-feed.ts'
+import { Owners } from './owners.ts'
+import { openSecrets } from './sealed-secrets.ts'
+import { VerifiedReceivers } from './verified-receivers.ts'
+import { type Receiver, type ReceiverCheck, ReceiverVerifier } from '../webhooks/verification.ts'
+import { type Clock, systemClock, WebhookWorker } from '../webhooks/worker.ts'
+
+/** How often the records are looked at for changes of other processes, in milliseconds. */
+const LOOK_INTERVAL_MS = 2000
+/** How long settled events wait to be written together, in milliseconds. */
+const WRITE_DELAY_MS = 250
+/** How long a watermark that passed only events of others waits, and when a failed write is repeated. */
+const IDLE_WRITE_DELAY_MS = 30_000
+const WRITE_RETRY_MS = 5000
+/** How many subscriptions are written at the same time. */
+const WRITE_BATCH = 16
+/** How old the knowledge about a type may be at a delivery, and without one; how often its source is kept open. */
+const TYPE_FRESH_MS = 10_000
+const TYPE_IDLE_MS = 60_000
+/** How long nothing is accepted until a subscription without an expiry ends. */
+const MAX_FAILING_MS = 3 * 86_400_000
+/** How many events are read at once. */
+const PAGE_EVENTS = 100
+
+interface Options {
+  readonly deps: Pick<Services, 'log' | 'store' | 'invoker' | 'identity' | 'metrics'>
+  readonly parts: Parts
+  readonly dialer: Dialer
+  readonly giveUpMs: number
+  readonly webhookId: 'event' | 'message'
+  readonly clock?: Clock
+  random?(): number
+}
+
+interface RunningFeed {
+  readonly feed: LogFeed
+  readonly controller: AbortController
+}
+
+/** The deliveries of this process. */
+export class WebhookDeliveries implements DeliveryQueue {
+  readonly subscriptions: EventSubscriptions
+  readonly #options: Options
+  readonly #clock: Clock
+  readonly #letters: DeadLetters
+  readonly #verifier: ReceiverVerifier
+  readonly #worker: WebhookWorker
+  readonly #owners: Owners
+  readonly #held = new Map<string, HeldSubscription>()
+  readonly #feeds = new Map<string | undefined, RunningFeed>()
+  /** Changes of dead letters that are written before the watermarks that pass them. */
+  #letterWrites: (() => Promise<void>)[] = []
+  /** The dead letters whose redelivery has ended, which is not written yet. */
+  readonly #settledLetters = new Set<string>()
+  #cancelWrite: (() => void) | undefined
+  #writing: Promise<void> = Promise.resolve()
+  #cancelLook: (() => void) | undefined
+  #looking: Promise<void> | undefined
+  #isStarted = false
+  #isClosed = false
+
+  constructor(options: Options) {
+    this.#options = options
+    const { deps, dialer, giveUpMs, webhookId, clock = systemClock, random = Math.random } = options
+    this.#clock = clock
+    const now = (): number => clock.now()
+    this.subscriptions = new EventSubscriptions(deps.store, now)
+    this.#letters = new DeadLetters(deps.store)
+    this.#owners = new Owners(deps.store)
+    const isKept = (id: string): boolean => this.#held.get(id)?.record.webhook?.isVerified === true
+    const records = new VerifiedReceivers(deps.store, isKept)
+    this.#verifier = new ReceiverVerifier({ dialer, now, records })
+    const { log } = deps
+    const verifier = this.#verifier
+    this.#worker = new WebhookWorker({
+      queue: this,
+      verifier,
+      dialer,
+      clock,
+      giveUpMs,
+      webhookId,
+      log,
+      random: () => random(),
+    })
+  }
+
+  /** Begins to deliver, and takes over what earlier processes left. */
+  async start(): Promise<void> {
+    this.#isStarted = true
+    await this.#look()
+  }
+
+  /** Ends all attempts, writes what is settled, and leaves the rest to other processes. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    this.#cancelLook?.()
+    await this.#looking?.catch(() => undefined)
+    await this.#worker.close()
+    for (const { controller } of this.#feeds.values()) controller.abort()
+    this.#cancelWrite?.()
+    await this.#write().catch(() => undefined)
+    this.#held.clear()
+    if (this.#isStarted) await this.#owners.end()
+  }
+
+  /** Delivers a subscription that was made or renewed here, unless another process does. */
+  async added(record: SubscriptionRecord): Promise<void> {
+    const held = this.#held.get(record.id)
+    if (held) this.#renew(held, record)
+    else if (this.#isStarted && !this.#isClosed) await this.#claim([record])
+    this.#worker.wake(record.id)
+  }
+
+  /** Forgets a subscription that ended. */
+  removed(id: string): void {
+    this.#held.delete(id)
+  }
+
+  /** How far a subscription was delivered, as far as this process knows. */
+  watermarkOf({ id, watermark }: SubscriptionRecord): string {
+    return this.#held.get(id)?.watermark ?? watermark
+  }
+
+  /** Writes what this process knows of a subscription. @throws SERVER_UNAVAILABLE */
+  async written(id: string): Promise<void> {
+    const held = this.#held.get(id)
+    if (held?.isDirty) await this.#writeOne(held)
+  }
+
+  /** Whether a receiver is verified; it gets a challenge if that is not known. @throws SERVER_UNAVAILABLE */
+  verify(receiver: Receiver, signal: AbortSignal): Promise<ReceiverCheck> {
+    return this.#verifier.verify(receiver, signal)
+  }
+
+  receiver(subscription: string): Receiver | undefined {
+    const held = this.#held.get(subscription)
+    return held && (!held.isSuspended || held.isEnding) ? held.receiver : undefined
+  }
+
+  async open(subscription: string, limit: number): Promise<readonly Delivery[]> {
+    const held = this.#held.get(subscription)
+    if (!held) return []
+    const type = (await this.#typeOf(held, TYPE_IDLE_MS)) ?? held.type
+    if (type && held.hasRoom(limit)) await this.#read(held, type, limit)
+    return held.open(limit)
+  }
+
+  async message(subscription: string, { id }: Delivery): Promise<OutgoingMessage | 'withheld' | 'unknown'> {
+    const held = this.#held.get(subscription)
+    const content = held?.contentOf(id)
+    if (!held || !content) return 'withheld'
+    if (content.kind === 'terminated') return control({ type: 'terminated', error: content.error })
+    const type = await this.#typeOf(held, TYPE_FRESH_MS)
+    if (!type) return held.isEnding ? 'withheld' : 'unknown'
+    if (content.kind === 'gap') {
+      const cursor = this.#cursor(held, type, held.positionAfterGap(id))
+      return control({ type: 'gap', cursor })
+    }
+    try {
+      if (!(await type.type.mayReceive(content.event, held.call))) return 'withheld'
+    } catch (error) {
+      this.#unknown(held, error)
+      return 'unknown'
+    }
+    const cursor = this.#cursor(held, type, held.watermark)
+    const body = { ...occurrence(content.event, type), cursor }
+    return { kind: 'event', body: JSON.stringify(body) }
+  }
+
+  retry(subscription: string, failed: FailedAttempt): void {
+    const held = this.#held.get(subscription)
+    if (!held) return
+    const now = this.#clock.now()
+    this.#options.deps.metrics.delivered('retried')
+    held.retry(failed, now)
+    this.#suspend(held, now)
+  }
+
+  settle(subscription: string, { id }: Delivery, settlement: Settlement): void {
+    const { log, metrics } = this.#options.deps
+    const held = this.#held.get(subscription)
+    const { kind, at } = settlement
+    const failure = 'failure' in settlement ? settlement.failure : undefined
+    const content = held?.settle(id, failure, at)
+    if (!held || !content) return
+    if (kind === 'delivered') held.accepted(at)
+    if (kind === 'too_large' || kind === 'no_id')
+      log.warn('webhook.not_sendable', { subscription, webhook_id: id.slice(0, 100), outcome: kind })
+    if (content.kind === 'terminated') return background(this.#end(held), log)
+    if (content.kind === 'event') {
+      const lag = Math.max(0, (at - content.event.at) / 1000)
+      metrics.delivered(kind, kind === 'delivered' && !content.letter ? lag : undefined)
+      this.#keepLetter(held, content, settlement)
+    }
+    this.#suspend(held, at)
+    this.#writeLater(WRITE_DELAY_MS)
+  }
+
+  /** Reads requested events until enough are waiting, or there are no more. */
+  async #read(held: HeldSubscription, type: NamedType, limit: number): Promise<void> {
+    const feed = this.#feed(type.type.upstream)
+    while (held.hasRoom(limit) && !feed.isEnd(held.next)) {
+      const page = await feed.read(held.next, PAGE_EVENTS)
+      held.take(page, type, this.#clock.now())
+      if (!page.hasMore) return
+    }
+  }
+
+  #feed(upstream: string | undefined): LogFeed {
+    const known = this.#feeds.get(upstream)
+    if (known) return known.feed
+    const { parts, deps } = this.#options
+    const controller = new AbortController()
+    const feed = new LogFeed(parts.events(upstream), deps.log, () => this.#wakeAll(upstream))
+    this.#feeds.set(upstream, { feed, controller })
+    void feed.run(controller.signal)
+    return feed
+  }
+
+  #wakeAll(upstream: string | undefined): void {
+    for (const [id, { type }] of this.#held) if (type?.type.upstream === upstream) this.#worker.wake(id)
+  }
+
+  /**
+   * What a subscription subscribes to, at most `maxAgeMs` old; undefined if that is not known at present. If it is gone,
+   * or its subscriber may not have it any more, the subscription ends.
+   */
+  async #typeOf(held: HeldSubscription, maxAgeMs: number): Promise<NamedType | undefined> {
+    const now = this.#clock.now()
+    if (held.isEnding) return undefined
+    if (held.type && now - held.typeFoundAt <= maxAgeMs) return held.type
+    const { call, record } = held
+    try {
+      const found = await findType(record.name, call, this.#options.parts)
+      if (!found) return this.#terminate(held, notFound('event'))
+      if (!(await found.type.mayReceive({ data: record.arguments }, call)))
+        return this.#terminate(held, forbidden('revoked', 'The right to these events was withdrawn.'))
+      held.type = found
+      held.typeFoundAt = now
+      return found
+    } catch (error) {
+      this.#unknown(held, error)
+      return undefined
+    }
+  }
+
+  #unknown({ record: { id, upstream } }: HeldSubscription, error: unknown): void {
+    const { message: reason } = asGatewayError(error)
+    this.#options.deps.log.debug('webhook.delayed', { subscription: id, upstream, reason })
+  }
+
+  /** Ends a subscription, with a last message to its receiver. */
+  #terminate(held: HeldSubscription, error: GatewayError): undefined {
+    if (held.isEnding) return undefined
+    const { deps } = this.#options
+    const { id, principal } = held.record
+    const { code: reason } = error
+    deps.log.warn('webhook.terminated', { subscription: id, principal: principal.id, reason })
+    held.end(deps.invoker.errorAsSent(error, held.call).value)
+    this.#worker.wake(id)
+    return undefined
+  }
+
+  async #end({ record }: HeldSubscription): Promise<void> {
+    await this.subscriptions.unsubscribe(record.principal, record.id)
+    this.#held.delete(record.id)
+  }
+
+  #suspend(held: HeldSubscription, now: number): void {
+    if (!held.suspendIfFailing(now)) return
+    const { id, principal } = held.record
+    this.#options.deps.log.warn('webhook.suspended', { subscription: id, principal: principal.id })
+    this.#writeLater(WRITE_DELAY_MS)
+  }
+
+  #cursor({ call, record }: HeldSubscription, { type }: NamedType, position: string): string {
+    const { seal } = this.#options.deps.identity
+    return sealCursor(position, call, { type, arguments: record.arguments }, seal)
+  }
+
+  /** What became of an event that is a dead letter, or becomes one. */
+  #keepLetter(
+    { record }: HeldSubscription,
+    { event, letter }: { readonly event: LoggedEvent; readonly letter?: DeadLetter },
+    settlement: Settlement,
+  ): void {
+    const { kind } = settlement
+    if (kind === 'refused' || kind === 'abandoned') {
+      const { id: subscription, name, upstream, principal } = record
+      const given: DeadLetter = letter ?? {
+        id: DeadLetters.idOf(subscription, event.id),
+        subscription,
+        owner: callerHash(principal.id),
+        ...(upstream !== undefined && { upstream }),
+        name,
+        event: { ...event },
+        failure: settlement.failure,
+        at: settlement.at,
+      }
+      const added = { ...given, failure: settlement.failure, at: settlement.at }
+      this.#letterWrites.push(() => this.#letters.add([added]))
+    }
+    if (!letter) return
+    this.#settledLetters.add(letter.id)
+    this.#letterWrites.push(async () => {
+      if (kind === 'delivered') await this.#letters.remove(letter)
+      else await this.#letters.endRedelivery(letter)
+      this.#settledLetters.delete(letter.id)
+    })
+  }
+
+  // Writing
+
+  #writeLater(delayMs: number): void {
+    if (this.#isClosed) return
+    this.#cancelWrite ??= this.#clock.after(delayMs, () => {
+      this.#cancelWrite = undefined
+      background(this.#write(), this.#options.deps.log)
+    })
+  }
+
+  /** Writes what is settled, after an earlier write. */
+  #write(): Promise<void> {
+    const writing = this.#writing.catch(() => undefined).then(() => this.#writeAll())
+    this.#writing = writing
+    return writing
+  }
+
+  /** Dead letters come first, since nothing repeats what the watermark has passed. */
+  async #writeAll(): Promise<void> {
+    try {
+      for (let write = this.#letterWrites[0]; write; write = this.#letterWrites[0]) {
+        await write()
+        this.#letterWrites.shift()
+      }
+      const dirty = [...this.#held.values()].filter(({ isDirty }) => isDirty)
+      while (dirty.length > 0)
+        await Promise.all(dirty.splice(0, WRITE_BATCH).map((held) => this.#writeOne(held)))
+    } catch (error) {
+      this.#writeLater(WRITE_RETRY_MS)
+      throw error
+    }
+  }
+
+  async #writeOne(held: HeldSubscription): Promise<void> {
+    if (held.isEnding) return
+    try {
+      const record = await this.subscriptions.advance(held.record, this.#owners.id, held.progress())
+      if (record) held.written(record)
+      else this.#held.delete(held.record.id)
+    } catch (error) {
+      held.isDirty = true
+      throw error
+    }
+  }
+
+  // Looking at the records
+
+  async #look(): Promise<void> {
+    if (this.#isClosed) return
+    this.#looking = this.#lookOnce()
+    try {
+      await this.#looking
+    } catch (error) {
+      const { message: reason } = asGatewayError(error)
+      this.#options.deps.log.debug('webhook.records_not_read', { reason })
+    } finally {
+      if (!this.#isClosed) this.#cancelLook = this.#clock.after(LOOK_INTERVAL_MS, () => void this.#look())
+    }
+  }
+
+  async #lookOnce(): Promise<void> {
+    const now = this.#clock.now()
+    const startedAt = performance.now()
+    const records = (await this.subscriptions.all()).filter(({ webhook }) => webhook)
+    const byId = new Map(records.map((record) => [record.id, record]))
+    for (const id of [...this.#held.keys()]) if (!byId.has(id)) this.#held.delete(id)
+    if (records.length > 0) await this.#owners.renew(now)
+    await this.#claim(records.filter(({ id }) => !this.#held.has(id)))
+    for (const held of [...this.#held.values()]) {
+      const record = byId.get(held.record.id)
+      // What was read before the last write of this process says nothing.
+      if (record && held.writtenAt < startedAt) this.#renew(held, record)
+      await this.#maintain(held, now)
+    }
+    await this.#redeliver(byId)
+    this.#endFeeds()
+  }
+
+  /** Takes over subscriptions whose owner has ended. */
+  async #claim(records: readonly SubscriptionRecord[]): Promise<void> {
+    const alive = await this.#owners.othersAlive(records)
+    const free = records.filter(({ owner }) => owner === undefined || !alive.has(owner))
+    if (free.length > 0) await this.#owners.renew(this.#clock.now())
+    for (const record of free) {
+      if (this.#isClosed) return
+      const claimed = await this.subscriptions.claim(record, this.#owners.id, (owner) => alive.has(owner))
+      if (claimed && !this.#held.has(claimed.id)) this.#hold(claimed)
+    }
+  }
+
+  #hold(record: SubscriptionRecord): void {
+    const { invoker } = this.#options.deps
+    const receiver = this.#receiverOf(record)
+    // Its secrets are readable once the key of the gateway was read; then it is claimed again.
+    if (!receiver) return
+    const call = invoker.onBehalf(fromStoredPrincipal(record.principal), record.upstream)
+    this.#held.set(record.id, new HeldSubscription(record, receiver, call))
+    this.#worker.wake(record.id)
+  }
+
+  #receiverOf({ id, address, principal, webhook }: SubscriptionRecord): Receiver | undefined {
+    const secrets = webhook && openSecrets(id, webhook, this.#options.deps.identity.seal)
+    return secrets && { subscription: id, url: address, secrets, owner: callerHash(principal.id) }
+  }
+
+  #renew(held: HeldSubscription, record: SubscriptionRecord): void {
+    if (record.owner !== undefined && record.owner !== this.#owners.id) return
+    const { secret, earlier } = held.record.webhook ?? {}
+    const isSame = secret === record.webhook?.secret && earlier?.until === record.webhook?.earlier?.until
+    if (!isSame) held.receiver = this.#receiverOf(record) ?? held.receiver
+    const wasSuspended = held.isSuspended
+    held.renew(record, this.#clock.now())
+    if (wasSuspended && !held.isSuspended) this.#worker.wake(record.id)
+  }
+
+  /** What a subscription needs now and then, also without events. */
+  async #maintain(held: HeldSubscription, now: number): Promise<void> {
+    const { record, failedSince } = held
+    if (record.expiresAt === NEVER && failedSince !== undefined && now - failedSince > MAX_FAILING_MS) {
+      this.#terminate(held, callbackEndpointError('not_accepting'))
+      return
+    }
+    if (held.movedAt !== undefined && now - held.movedAt > IDLE_WRITE_DELAY_MS) held.isDirty = true
+    if (held.isDirty) this.#writeLater(WRITE_DELAY_MS)
+    if (held.type && now - held.typeFoundAt < TYPE_IDLE_MS) return
+    const type = await this.#typeOf(held, 0)
+    const kept = type?.type.keep?.(record.arguments, held.call.principal)
+    kept?.catch((error: unknown) => this.#unknown(held, error))
+    this.#worker.wake(record.id)
+  }
+
+  /** Delivers dead letters again that were requested. */
+  async #redeliver(records: ReadonlyMap<string, SubscriptionRecord>): Promise<void> {
+    const { log } = this.#options.deps
+    for (const letter of await this.#letters.requested()) {
+      const { subscription } = letter
+      if (this.#settledLetters.has(letter.id)) continue
+      const held = this.#held.get(subscription)
+      const event = asEvent(letter.event)
+      if (held && event) {
+        if (held.addLetter(letter, event)) this.#worker.wake(subscription)
+      } else if (!records.has(subscription) || !event) {
+        log.warn('webhook.redelivery_failed', { dead_letter: letter.id, subscription, reason: 'ended' })
+        await this.#letters.endRedelivery(letter)
+      }
+    }
+  }
+
+  /** Stops following the logs that no subscription needs. */
+  #endFeeds(): void {
+    const needed = new Set([...this.#held.values()].map(({ type }) => type?.type.upstream))
+    for (const [upstream, { controller }] of this.#feeds) {
+      if (needed.has(upstream)) continue
+      controller.abort()
+      this.#feeds.delete(upstream)
+    }
+  }
+}
+
+function control(body: Readonly<Record<string, unknown>>): OutgoingMessage {
+  return { kind: 'control', body: JSON.stringify(body) }
+}

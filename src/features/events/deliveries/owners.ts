@@ -1,0 +1,47 @@
+/**
+ * Which processes deliver subscriptions. Each has a key in the store that it renews; without it, others take its
+ * subscriptions over. So the lease of any number of subscriptions costs one write.
+ */
+import { randomBytes } from 'node:crypto'
+import type { SubscriptionRecord } from '../../../records/event-subscriptions.ts'
+import type { Store } from '../../../store/store.ts'
+
+/** How long an owner counts as alive after it last said so, and how often it does, in milliseconds. */
+const OWNER_TTL_MS = 30_000
+const RENEWAL_INTERVAL_MS = 10_000
+
+/** This owner, and the others. */
+export class Owners {
+  /** Identifies this instance among those that deliver. */
+  readonly id = randomBytes(12).toString('hex')
+  readonly #store: Store
+  #renewedAt = Number.NEGATIVE_INFINITY
+
+  constructor(store: Store) {
+    this.#store = store
+  }
+
+  /** Says that this owner is alive, unless it did so lately. @throws SERVER_UNAVAILABLE */
+  async renew(now: number): Promise<void> {
+    if (now - this.#renewedAt < RENEWAL_INTERVAL_MS) return
+    await this.#store.put(keyOf(this.id), '1', OWNER_TTL_MS)
+    this.#renewedAt = now
+  }
+
+  /** The other owners of subscriptions that are alive. @throws SERVER_UNAVAILABLE */
+  async othersAlive(records: readonly SubscriptionRecord[]): Promise<ReadonlySet<string>> {
+    const alive = new Set<string>()
+    for (const owner of new Set(records.flatMap((record) => record.owner ?? [])))
+      if (owner !== this.id && (await this.#store.get(keyOf(owner))) !== undefined) alive.add(owner)
+    return alive
+  }
+
+  /** Leaves the subscriptions to others. */
+  async end(): Promise<void> {
+    await this.#store.delete(keyOf(this.id)).catch(() => false)
+  }
+}
+
+function keyOf(owner: string): string {
+  return `event-owner:${owner}`
+}

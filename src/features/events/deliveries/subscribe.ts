@@ -1,0 +1,220 @@
+/**
+ * Answers `events/subscribe` and `events/unsubscribe` for clients of 2026-07-28 (SEP-3415).
+ *
+ * A subscription is identified by its caller, URL, type and arguments: subscribing again renews it, replaces its secret
+ * and activates it. Its receiver is verified within the call, before anything else is sent there.
+ */
+import type { Call, Handler, Outcome } from '../../../core/call.ts'
+import type { GatewayError } from '../../../core/error.ts'
+import { isObject } from '../../../core/json/json.ts'
+import { Secret } from '../../../core/text/secret.ts'
+import { isoTime } from '../../../core/time/waiting.ts'
+import {
+  MAX_SUBSCRIPTIONS,
+  NEVER,
+  type SubscriptionKey,
+  type SubscriptionRecord,
+  type WebhookState,
+} from '../../../records/event-subscriptions.ts'
+import { callerHash } from '../../../records/principal.ts'
+import type { Services } from '../../feature.ts'
+import { answered } from '../../builtin-tool.ts'
+import { callbackEndpointError, forbidden, notFound, resourceExhausted, unsupported } from '../errors.ts'
+import { canSubscribe, type EventRequest, invalid, type Parts, readRequest, sealCursor } from '../requests.ts'
+import { asEvent } from '../server-events.ts'
+import type { WebhookDeliveries } from './deliveries.ts'
+import { isAcceptableUrl } from '../webhooks/dialer.ts'
+import { replaceSecret } from '../webhooks/secrets.ts'
+import { openSecrets, sealSecrets } from './sealed-secrets.ts'
+import { isWebhookSecret } from '../webhooks/standard-webhooks.ts'
+
+/** How long a subscription lasts that asks for no time, and the shortest time, in milliseconds. */
+const DEFAULT_TTL_MS = 3_600_000
+const MIN_TTL_MS = 60_000
+/** How many events are looked at together to find where delivery begins. */
+const PAGE_EVENTS = 200
+
+interface Options {
+  readonly parts: Parts
+  readonly deps: Pick<Services, 'identity' | 'gateway' | 'log'>
+  readonly deliveries: WebhookDeliveries
+  /** Origins that may use http and private addresses. */
+  readonly allow: readonly string[]
+  readonly maxTtlMs: number
+}
+
+/** The methods of webhooks. */
+export function webhookMethods(options: Options): Readonly<Record<string, Handler>> {
+  return {
+    'events/subscribe': (call) => subscribe(call, options),
+    'events/unsubscribe': (call) => unsubscribe(call, options),
+  }
+}
+
+async function subscribe(call: Call, options: Options): Promise<Outcome> {
+  checkCaller(call)
+  const { parts, deliveries } = options
+  const request = await readRequest(call, parts)
+  const delivery = readDelivery(call, options)
+  const expiresAt = readExpiry(call, options)
+  await request.type.keep?.(request.arguments, call.principal)
+
+  const key = keyOf(call, request, delivery.url)
+  const id = deliveries.subscriptions.idOf(call.principal, key)
+  await deliveries.written(id)
+  const before = await deliveries.subscriptions.find(call.principal, id)
+  if (!before && !(await deliveries.subscriptions.hasRoom(call.principal, id))) throw tooMany()
+  await verify(call, { id, before, ...delivery }, options)
+
+  const start = before ? { watermark: before.watermark, isTruncated: false } : await startOf(request, parts)
+  const webhook = (state: WebhookState | undefined): WebhookState =>
+    stateAfter(state, { id, secret: delivery.secret, isEndless: expiresAt === NEVER }, options)
+  const grant = { expiresAt, delivery: {}, webhook, watermark: start.watermark }
+  const record = await deliveries.subscriptions.subscribe(call.principal, key, grant)
+  if (!record) throw tooMany()
+  await deliveries.added(record)
+  const position = deliveries.watermarkOf(record)
+  return answered({
+    id,
+    refreshBefore: expiresAt === NEVER ? null : isoTime(expiresAt),
+    cursor: sealCursor(position, call, request, options.deps.identity.seal),
+    truncated: start.isTruncated,
+    ...(before && { deliveryStatus: statusOf(record) }),
+  })
+}
+
+async function unsubscribe(call: Call, { deliveries }: Options): Promise<Outcome> {
+  checkCaller(call)
+  const { name, arguments: given = {}, delivery } = call.params.fields
+  if (typeof name !== 'string') throw invalid('name', 'must be a string')
+  if (!isObject(given)) throw invalid('arguments', 'must be an object')
+  if (!isObject(delivery) || typeof delivery.url !== 'string')
+    throw invalid('delivery.url', 'must be a string')
+  const key = keyOf(call, { name, arguments: given }, delivery.url)
+  const id = deliveries.subscriptions.idOf(call.principal, key)
+  deliveries.removed(id)
+  if (!(await deliveries.subscriptions.unsubscribe(call.principal, id))) throw notFound('subscription')
+  return answered({})
+}
+
+/** Subscriptions belong to a caller, so callers have to be distinguished. @throws PERMISSION_DENIED */
+function checkCaller({ principal }: Call): void {
+  if (!canSubscribe(principal))
+    throw forbidden(
+      'authentication_required',
+      'Webhooks require an authenticated caller. Poll the events instead.',
+    )
+}
+
+function keyOf(
+  { target: { upstream } }: Call,
+  { name, arguments: given }: Pick<EventRequest, 'name' | 'arguments'>,
+  address: string,
+): SubscriptionKey {
+  return { upstream, name, arguments: given, address }
+}
+
+interface Delivery {
+  /** As the caller wrote it. */
+  readonly url: string
+  readonly secret: Secret
+}
+
+/** Where events are to be delivered. @throws INVALID_INPUT */
+function readDelivery({ params }: Call, { allow }: Options): Delivery {
+  const { delivery } = params.fields
+  if (!isObject(delivery)) throw invalid('delivery', 'must be an object')
+  const { mode, url, secret } = delivery
+  if (typeof mode !== 'string') throw invalid('delivery.mode', 'must be webhook')
+  if (mode !== 'webhook') throw unsupported('delivery.mode', mode, 'Events can only be delivered by webhook.')
+  if (typeof url !== 'string' || !isAcceptableUrl(url, allow))
+    throw invalid('delivery.url', 'must be an https URL without credentials')
+  if (typeof secret !== 'string' || !isWebhookSecret(secret))
+    throw invalid('delivery.secret', 'must be whsec_ and 24 to 64 bytes in base64')
+  return { url, secret: new Secret(secret) }
+}
+
+/** When the subscription expires: any requested time is granted within bounds. @throws INVALID_INPUT for another type */
+function readExpiry({ params }: Call, { maxTtlMs, deps }: Options): number {
+  const { ttlMs } = params.fields
+  if (ttlMs !== undefined && ttlMs !== null && typeof ttlMs !== 'number')
+    throw invalid('ttlMs', 'must be a number of milliseconds or null')
+  if (ttlMs === null && deps.gateway.isStoreShared) return NEVER
+  const requested = ttlMs === null ? maxTtlMs : (ttlMs ?? DEFAULT_TTL_MS)
+  return Date.now() + Math.floor(Math.min(Math.max(requested, MIN_TTL_MS), maxTtlMs))
+}
+
+/** Sends a challenge, unless the caller has verified this URL before. @throws INVALID_INPUT if it fails */
+async function verify(
+  call: Call,
+  {
+    id,
+    url,
+    secret,
+    before,
+  }: Delivery & { readonly id: string; readonly before: SubscriptionRecord | undefined },
+  { deps, deliveries }: Options,
+): Promise<void> {
+  const held = before?.webhook && openSecrets(id, before.webhook, deps.identity.seal)
+  const secrets = held ? replaceSecret(held, secret, Date.now()) : { current: secret }
+  const owner = callerHash(call.principal.id)
+  const check = await deliveries.verify({ subscription: id, url, secrets, owner }, call.signal)
+  if (check.kind === 'verified') return
+  deps.log.info('webhook.not_verified', { subscription: id, failure: check.failure })
+  throw callbackEndpointError(check.failure)
+}
+
+/** The state of a subscription that was requested again: it is active, and the earlier secret signs for a while. */
+function stateAfter(
+  state: WebhookState | undefined,
+  { id, secret, isEndless }: { readonly id: string; readonly secret: Secret; readonly isEndless: boolean },
+  { deps: { identity } }: Options,
+): WebhookState {
+  const held = state && openSecrets(id, state, identity.seal)
+  const secrets = held ? replaceSecret(held, secret, Date.now()) : { current: secret }
+  const { suspendedAt: _suspended, isVerified: _verified, earlier, ...rest } = state ?? { secret: '' }
+  const sealed =
+    state && secrets === held
+      ? { secret: state.secret, ...(earlier && { earlier }) }
+      : sealSecrets(id, secrets, identity.seal)
+  return { ...rest, ...sealed, ...(isEndless && { isVerified: true }) }
+}
+
+/** Where a new subscription begins, and whether events are missing there. @throws SERVER_UNAVAILABLE */
+async function startOf(
+  { type, from, notBefore, arguments: wanted }: EventRequest,
+  parts: Parts,
+): Promise<{ readonly watermark: string; readonly isTruncated: boolean }> {
+  const { log } = parts.events(type.upstream)
+  if (from === 'now') return { watermark: await log.end(), isTruncated: false }
+  let isTruncated = from === 'unknown'
+  for (let at = from === 'unknown' ? undefined : from.position; ;) {
+    const page = await log.read(at, PAGE_EVENTS)
+    isTruncated ||= page.isGap
+    let before = page.start
+    for (const { value, cursor } of page.events) {
+      const event = asEvent(value)
+      if (event && event.at >= notBefore) return { watermark: before, isTruncated }
+      if (event?.name === type.name && type.isRequested(wanted, event)) isTruncated = true
+      before = cursor
+    }
+    if (!page.hasMore) return { watermark: page.cursor, isTruncated }
+    at = page.cursor
+  }
+}
+
+/** How delivery fares, without anything that the receiver wrote. */
+function statusOf({ webhook }: SubscriptionRecord) {
+  const { lastDeliveryAt, lastError, failedSince, suspendedAt } = webhook ?? {}
+  return {
+    active: suspendedAt === undefined,
+    lastDeliveryAt: lastDeliveryAt === undefined ? null : isoTime(lastDeliveryAt),
+    lastError: lastError ?? null,
+    ...(failedSince !== undefined && { failedSince: isoTime(failedSince) }),
+  }
+}
+
+function tooMany(): GatewayError {
+  // One caller may have a quarter of all.
+  return resourceExhausted('subscriptions', MAX_SUBSCRIPTIONS / 4, 'There are too many subscriptions.')
+}

@@ -1,0 +1,234 @@
+import fc from 'fast-check'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { type EventType, forEveryone } from '../../../../../src/features/events/event-types.ts'
+import { FailureRate } from '../../../../../src/features/events/deliveries/failure-rate.ts'
+import { HeldSubscription } from '../../../../../src/features/events/deliveries/held-subscription.ts'
+import { callOnBehalf } from '../../../../../src/gateway/internal-call.ts'
+import { EventLog, isBefore } from '../../../../../src/records/event-log.ts'
+import type { SubscriptionRecord } from '../../../../../src/records/event-subscriptions.ts'
+import { MemoryStore } from '../../../../../src/store/memory.ts'
+import { secretOf } from '../../../../support/webhooks.ts'
+
+/** The events that are even numbers; a 9 says that events may be missing before it. */
+const type: EventType = {
+  ...forEveryone,
+  upstream: 'one',
+  name: 'counted',
+  description: '',
+  inputSchema: {},
+  payloadSchema: {},
+  isRequested: (_wanted, { data }) => Number(data.n) % 2 === 0,
+  isGap: (_wanted, { data }) => data.n === 9,
+}
+
+let log = new EventLog(new MemoryStore(), 'one', { maxEvents: 1000, maxBytes: 1_000_000, ttl: 86_400_000 })
+let now = 1_000_000
+beforeEach(() => {
+  log = new EventLog(new MemoryStore(), 'one', { maxEvents: 1000, maxBytes: 1_000_000, ttl: 86_400_000 })
+  now = 1_000_000
+})
+
+let lastId = 0
+async function append(...numbers: readonly number[]): Promise<void> {
+  await log.append(
+    numbers.map((n) => ({ id: `evt_${++lastId}_${n}`, name: 'counted', at: now, data: { n } })),
+  )
+}
+
+async function recorded(given: Partial<SubscriptionRecord> = {}): Promise<SubscriptionRecord> {
+  return {
+    id: 'sub_1',
+    name: 'counted',
+    arguments: {},
+    address: 'https://a.example/',
+    principal: { id: 'ada' },
+    createdAt: now,
+    expiresAt: now + 3_600_000,
+    watermark: await log.end(),
+    settled: [],
+    delivery: {},
+    webhook: { secret: '' },
+    ...given,
+  }
+}
+
+function held(record: SubscriptionRecord): HeldSubscription {
+  const receiver = {
+    subscription: 'sub_1',
+    url: record.address,
+    secrets: { current: secretOf(1) },
+    owner: 'a',
+  }
+  return new HeldSubscription(record, receiver, callOnBehalf({ id: 'ada' }, 'one'))
+}
+
+async function read(subscription: HeldSubscription, limit = 100): Promise<void> {
+  for (let hasMore = true; hasMore && subscription.hasRoom(limit);) {
+    const page = await log.read(subscription.next, 10)
+    subscription.take(page, { name: 'counted', type }, now)
+    ;({ hasMore } = page)
+  }
+}
+
+/** The numbers that are not settled, and what else is to be sent. */
+function openOf(subscription: HeldSubscription): unknown[] {
+  return subscription.open(1000).map(({ id }) => {
+    const content = subscription.contentOf(id)
+    return content?.kind === 'event' ? content.event.data.n : content?.kind
+  })
+}
+
+function settle(subscription: HeldSubscription, ...indexes: readonly number[]): void {
+  const open = subscription.open(1000)
+  for (const index of indexes) subscription.settle(open[index]?.id ?? '', undefined, now)
+}
+
+describe('a subscription that is delivered', () => {
+  it('owes the requested events after its watermark, in order, until they are settled', async () => {
+    await append(0)
+    const subscription = held(await recorded())
+    await append(1, 2)
+    await append(3, 4, 6)
+    await read(subscription)
+    expect(openOf(subscription)).toEqual([2, 4, 6])
+    settle(subscription, 0, 1, 2)
+    expect(openOf(subscription)).toEqual([])
+    expect(subscription.watermark).toBe(await log.end())
+  })
+
+  it('E17 has a watermark that does not pass an event that is not settled, also in another process', async () => {
+    const record = await recorded()
+    const subscription = held(record)
+    await append(2)
+    await append(4)
+    const second = await log.end()
+    await append(6)
+    await read(subscription)
+    settle(subscription, 1)
+    expect(subscription.watermark).toBe(record.watermark)
+    const { watermark, settled } = subscription.progress()
+    expect([watermark, settled]).toEqual([record.watermark, [second]])
+    const other = held({ ...record, watermark, settled })
+    await read(other)
+    expect(openOf(other)).toEqual([2, 6])
+    settle(other, 0)
+    expect(other.watermark).toBe(second)
+    settle(other, 0)
+    expect(other.watermark).toBe(await log.end())
+  })
+
+  it('owes a message about events that were dropped or missed, until it is settled', async () => {
+    const record = await recorded()
+    await append(2)
+    const lost = await log.end()
+    await append(4)
+    await log.trim(lost)
+    for (let time = 0; time < 2; time++) {
+      const subscription = held(record)
+      await read(subscription)
+      expect(openOf(subscription)).toEqual(['gap', 4])
+      const [gap] = subscription.open(1)
+      expect(subscription.positionAfterGap(gap?.id ?? '')).toBe(lost)
+      expect(subscription.watermark).toBe(record.watermark)
+    }
+    const subscription = held(record)
+    await read(subscription)
+    settle(subscription, 0)
+    expect(subscription.watermark).toBe(lost)
+    await append(9, 6)
+    await read(subscription)
+    expect(openOf(subscription)).toEqual([4, 'gap', 6])
+    const before = subscription.watermark
+    expect(subscription.positionAfterGap(subscription.open(2)[1]?.id ?? '')).toBe(before)
+  })
+
+  it('passes any number of events that are not requested, and stops reading behind many that are waiting', async () => {
+    const subscription = held(await recorded())
+    for (let index = 0; index < 30; index++) await append(...Array.from({ length: 10 }, () => 1))
+    await append(2)
+    await read(subscription)
+    expect(openOf(subscription)).toEqual([2])
+    for (let index = 0; index < 60; index++) await append(...Array.from({ length: 10 }, () => 4))
+    for (let round = 0; round < 60; round++) {
+      await read(subscription, 32)
+      const open = subscription.open(32)
+      for (const { id } of open.slice(1)) subscription.settle(id, undefined, now)
+    }
+    expect(openOf(subscription)).toEqual([2])
+    expect(subscription.hasRoom(32)).toBe(false)
+    settle(subscription, 0)
+    expect(subscription.hasRoom(32)).toBe(true)
+    await read(subscription)
+    expect(openOf(subscription).length).toBeGreaterThan(80)
+  })
+
+  it('delivers each event at least once and never moves its watermark back, however it ends and is taken over', async () => {
+    const steps = fc.array(
+      fc.oneof(
+        fc.record({ append: fc.array(fc.nat(5), { minLength: 1, maxLength: 4 }) }),
+        fc.record({ settle: fc.nat(6) }),
+        fc.record({ write: fc.boolean() }),
+        fc.record({ crash: fc.boolean() }),
+      ),
+      { maxLength: 30 },
+    )
+    const property = fc.asyncProperty(steps, async (all) => {
+      let record = await recorded()
+      let subscription = held(record)
+      const requested: number[] = []
+      const done = new Set<string>()
+      let watermark = subscription.watermark
+      const written = (): void => {
+        const { watermark: at, settled } = subscription.progress()
+        record = { ...record, watermark: at, settled }
+      }
+      for (const step of all) {
+        if ('append' in step) {
+          await append(...step.append)
+          requested.push(...step.append.filter((n) => n % 2 === 0))
+        } else if ('settle' in step) {
+          await read(subscription)
+          const id = subscription.open(100)[step.settle]?.id
+          if (id !== undefined) done.add(id)
+          if (id !== undefined) subscription.settle(id, undefined, now)
+          expect(isBefore(subscription.watermark, watermark)).toBe(false)
+          ;({ watermark } = subscription)
+        } else if ('write' in step) written()
+        else {
+          subscription = held(record)
+          ;({ watermark } = subscription)
+        }
+      }
+      await read(subscription)
+      const open = subscription.open(1000).map(({ id }) => id)
+      expect(new Set([...done, ...open]).size).toBe(requested.length)
+      for (const id of open) done.add(id)
+      settle(subscription, ...open.keys())
+      expect(subscription.watermark).toBe(await log.end())
+    })
+    await fc.assert(property, { numRuns: 60 })
+  })
+})
+
+describe('the rate of failures', () => {
+  it.each([
+    [99, 99, false],
+    [100, 100, true],
+    [100, 95, false],
+    [100, 96, true],
+    [1000, 950, false],
+  ])('of %d attempts with %d failures is too high: %s', (attempts, failures, isTooHigh) => {
+    const rate = new FailureRate()
+    for (let index = 0; index < attempts; index++) rate.count(index < failures, now + index * 1000)
+    expect(rate.isTooHigh).toBe(isTooHigh)
+  })
+
+  it('is that of the last hour', () => {
+    const rate = new FailureRate()
+    for (let index = 0; index < 100; index++) rate.count(true, now)
+    rate.count(true, now + 59 * 60_000)
+    expect(rate.isTooHigh).toBe(true)
+    rate.count(true, now + 60 * 60_000)
+    expect(rate.isTooHigh).toBe(false)
+  })
+})
