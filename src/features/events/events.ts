@@ -101,7 +101,8 @@ export const events: Feature<Settings | false> = {
       const known = byServer.get(upstream)
       if (known) return known
       const own = settings(upstream)
-      const added = new ServerEvents(deps.store, upstream, own === false ? DEFAULT_TTL_MS : own.keep)
+      const keep = own === false ? DEFAULT_TTL_MS : own.keep
+      const added = new ServerEvents(deps.store, upstream, keep, deps.gateway.isStoreShared)
       byServer.set(upstream, added)
       return added
     }

@@ -59,9 +59,9 @@ async function poll(call: Call, parts: Parts): Promise<Outcome> {
   const limit = readCount(call, 'maxEvents') ?? DEFAULT_POLL_EVENTS
   const request = await readRequest(call, parts)
   const { seal } = parts.deps.identity
-  await keepOpen(call, request)
+  await keepOpen(call, request, parts)
   if (request.from === 'now') {
-    const cursor = sealCursor(await parts.events(request.type.upstream).log.end(), call, request, seal)
+    const cursor = sealCursor(await parts.events(request.type.upstream).now(), call, request, seal)
     return answered({ events: [], cursor, truncated: false, hasMore: false, nextPollMs: NEXT_POLL_MS })
   }
   const position = request.from === 'unknown' ? undefined : request.from.position
@@ -80,9 +80,9 @@ async function poll(call: Call, parts: Parts): Promise<Outcome> {
 async function stream(call: Call, parts: Parts, closing: AbortSignal): Promise<Outcome> {
   const request = await readRequest(call, parts)
   const { upstream } = request.type
-  await keepOpen(call, request)
+  await keepOpen(call, request, parts)
   const { seal } = parts.deps.identity
-  const from = request.from === 'now' ? { position: await parts.events(upstream).log.end() } : request.from
+  const from = request.from === 'now' ? { position: await parts.events(upstream).now() } : request.from
   const signal = AbortSignal.any([call.signal, closing])
   const opened = new EventStream({
     call,
@@ -90,7 +90,7 @@ async function stream(call: Call, parts: Parts, closing: AbortSignal): Promise<O
     isTruncated: from === 'unknown',
     next: (position, limit) => nextBatch(request, call, { position, limit }, parts),
     changed: () => parts.events(upstream).changed(signal),
-    keep: () => keepOpen(call, request),
+    keep: () => keepOpen(call, request, parts),
     cursor: (position) => sealCursor(position, call, request, seal),
     occurrence: (event) => occurrence(event, request),
   })
@@ -99,8 +99,13 @@ async function stream(call: Call, parts: Parts, closing: AbortSignal): Promise<O
   return { kind: 'result', result: Payload.of({}) }
 }
 
-/** Keeps the source of requested events open for a while. @throws QUOTA_EXHAUSTED */
-async function keepOpen({ principal }: Call, { type, arguments: wanted }: EventRequest): Promise<void> {
+/** Has requested events kept, and their source open, for a while. @throws QUOTA_EXHAUSTED, SERVER_UNAVAILABLE */
+async function keepOpen(
+  { principal }: Call,
+  { type, arguments: wanted }: EventRequest,
+  parts: Parts,
+): Promise<void> {
+  await parts.events(type.upstream).want()
   await type.keep?.(wanted, principal)
 }
 

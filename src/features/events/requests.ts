@@ -11,7 +11,7 @@ import type { LogPage } from '../../records/event-log.ts'
 import type { Services } from '../feature.ts'
 import { notFound } from './errors.ts'
 import type { EventSource, EventType } from './event-types.ts'
-import { asEvent, type LoggedEvent, type ServerEvents } from './server-events.ts'
+import { asEvent, LOGGING_BEGAN, type LoggedEvent, type ServerEvents } from './server-events.ts'
 
 /** What requests are answered from. */
 export interface Parts {
@@ -155,20 +155,21 @@ export async function nextBatch(
   { position, limit }: { readonly position: string | undefined; readonly limit: number },
   parts: Parts,
 ): Promise<Batch> {
-  const { log } = parts.events(request.type.upstream)
+  const from = parts.events(request.type.upstream)
+  await from.want()
   const events: { readonly event: LoggedEvent; readonly position: string }[] = []
   let isTruncated = false
   let start: string | undefined
   let at = position
   for (let scanned = 0; ;) {
-    const page: LogPage = await log.read(at, PAGE_EVENTS)
+    const page: LogPage = await from.log.read(at, PAGE_EVENTS)
     start ??= page.start
     isTruncated ||= page.isGap
     for (const { value, cursor } of page.events) {
       if (events.length >= limit) return { events, start, position: at ?? start, isTruncated, hasMore: true }
       at = cursor
       const event = asEvent(value)
-      if (event && request.type.isGap?.(request.arguments, event)) isTruncated = true
+      if (event && isGap(event, request)) isTruncated = true
       if (!event || !(await isFor(event, request, call))) continue
       if (event.at < request.notBefore) isTruncated = true
       else events.push({ event, position: cursor })
@@ -178,6 +179,11 @@ export async function nextBatch(
     if (!page.hasMore || scanned >= MAX_SCANNED_EVENTS)
       return { events, start, position: at, isTruncated, hasMore: page.hasMore }
   }
+}
+
+/** Whether events may be missing before an entry of the log. */
+function isGap(entry: LoggedEvent, { type, arguments: wanted }: EventRequest): boolean {
+  return entry.name === LOGGING_BEGAN || type.isGap?.(wanted, entry) === true
 }
 
 /** Whether an event is of the requested ones, and its caller may receive it now. */

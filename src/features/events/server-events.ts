@@ -4,6 +4,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { isObject } from '../../core/json/json.ts'
+import { EventInterest } from '../../records/event-interest.ts'
 import { EventLog } from '../../records/event-log.ts'
 import type { Store } from '../../store/store.ts'
 
@@ -20,6 +21,12 @@ export interface LoggedEvent {
   readonly data: Readonly<Record<string, unknown>>
 }
 
+/**
+ * The name under which the log says that clients began to want events: those before may be missing. It is no type of
+ * events.
+ */
+export const LOGGING_BEGAN = 'logging_began'
+
 /** What the log of one server holds at most. */
 const MAX_EVENTS = 10_000
 const MAX_LOG_BYTES = 8 * 1024 * 1024
@@ -29,19 +36,41 @@ const POLL_INTERVAL_MS = 1000
 /** The events of a server, kept for `ttl` milliseconds. */
 export class ServerEvents {
   readonly log: EventLog
+  readonly #interest: EventInterest
   readonly #waiting = new Set<() => void>()
 
-  /** Those of a server, or those that belong to no server. */
-  constructor(store: Store, upstream: string | undefined, ttl: number) {
-    this.log = new EventLog(store, upstream === undefined ? 'events' : `events ${upstream}`, {
-      maxEvents: MAX_EVENTS,
-      maxBytes: MAX_LOG_BYTES,
-      ttl,
-    })
+  /** Those of a server, or those that belong to no server. `isShared` says whether other processes use the store. */
+  constructor(store: Store, upstream: string | undefined, ttl: number, isShared = true) {
+    const name = upstream === undefined ? 'events' : `events ${upstream}`
+    this.log = new EventLog(store, name, { maxEvents: MAX_EVENTS, maxBytes: MAX_LOG_BYTES, ttl })
+    this.#interest = new EventInterest(store, name, { keep: ttl, isShared })
   }
 
-  /** Adds an event that happened now. @throws SERVER_UNAVAILABLE */
+  /** Whether clients want events; the others are not kept. @throws SERVER_UNAVAILABLE */
+  isWanted(): Promise<boolean> {
+    return this.#interest.isThere()
+  }
+
+  /**
+   * Has all gateways with this store keep events from now on, for as long as a position that is handed out now is of
+   * use. Must be awaited before one is handed out or read from. @throws SERVER_UNAVAILABLE
+   */
+  want(): Promise<void> {
+    return this.#interest.declare(() => this.#append({ name: LOGGING_BEGAN, data: {} }))
+  }
+
+  /** The position that what happens from now on follows. @throws SERVER_UNAVAILABLE */
+  async now(): Promise<string> {
+    await this.want()
+    return this.log.end()
+  }
+
+  /** Adds an event that happened now, if clients want events. @throws SERVER_UNAVAILABLE */
   async add(event: Omit<LoggedEvent, 'id' | 'at'>): Promise<void> {
+    if (await this.isWanted()) await this.#append(event)
+  }
+
+  async #append(event: Omit<LoggedEvent, 'id' | 'at'>): Promise<void> {
     const id = `evt_${randomBytes(16).toString('base64url')}`
     const added: LoggedEvent = { id, at: Date.now(), ...event }
     await this.log.append([added])

@@ -87,9 +87,10 @@ export function logWrites(target: Target, events: ServerEvents, deps: Deps): Mid
     const outcome = await next(call)
     if (!hasWritten(call, outcome)) return outcome
     const { name = '' } = target
-    const given = clean(call.params.fields.arguments)
-    const data = { tool: name, ...shortened(isObject(given) ? given : {}) }
     try {
+      if (!(await events.isWanted())) return outcome
+      const given = clean(call.params.fields.arguments)
+      const data = { tool: name, ...shortened(isObject(given) ? given : {}) }
       await events.add({ name: successOf(name), by: callerHash(call.principal.id), data })
     } catch (error) {
       // The call has taken effect, so it does not fail.

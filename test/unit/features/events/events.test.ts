@@ -54,6 +54,8 @@ function gateway(given: ServiceStubs = {}, settings: Partial<Settings> = {}) {
   const deps = featureDeps({
     store,
     seal,
+    // Requests do not wait for gateways in other processes.
+    isStoreShared: false,
     servers: () => ['one'],
     tools: async () => tools,
     entry: ({ target: { name } }) => tools.find((each) => each.name === name),
@@ -171,6 +173,7 @@ describe('events: list', () => {
 describe('events: poll', () => {
   it('E20 begins now without a cursor or with null, and returns what happens later', async () => {
     const { poll, write } = gateway()
+    await poll({ name: added })
     await write('add_note', { text: 'before' })
     const absent = await poll({ name: added })
     expect(absent).toEqual({
@@ -241,6 +244,7 @@ describe('events: poll', () => {
 
   it('E21 answers an unknown cursor with what there is, and says that it is truncated', async () => {
     const { poll, write } = gateway()
+    await poll({ name: added })
     await write('add_note', { text: 'x' })
     const own = await poll({ name: added })
     await write('add_note', { text: 'y' })
@@ -341,9 +345,83 @@ describe('events: successes of tools', () => {
   })
 
   it('do not fail a call whose event cannot be kept', async () => {
-    const { write } = gateway()
-    vi.spyOn(store, 'setIfAbsent').mockRejectedValue(new GatewayError('SERVER_UNAVAILABLE', 'It is full.'))
+    const { poll, write } = gateway()
+    await poll({ name: added })
+    const failing = vi
+      .spyOn(store, 'setIfAbsent')
+      .mockRejectedValue(new GatewayError('SERVER_UNAVAILABLE', 'It is full.'))
     expect(await write('add_note', { text: 'x' })).toMatchObject({ kind: 'result' })
+    expect(failing).toHaveBeenCalled()
+  })
+})
+
+describe('events: without clients that want them', () => {
+  /** Counts what is written to the store. */
+  function countWrites() {
+    const writes = (['put', 'setIfAbsent', 'compareAndSwap', 'delete', 'compareAndDelete'] as const).map(
+      (name) => vi.spyOn(store, name),
+    )
+    return () => writes.reduce((sum, { mock }) => sum + mock.calls.length, 0)
+  }
+
+  it('nothing is written to the store, and it is read a few times a second at most', async () => {
+    const { write, instance } = gateway({ isStoreShared: true })
+    const writes = countWrites()
+    const reads = vi.spyOn(store, 'get')
+    const began = performance.now()
+    for (let index = 0; index < 500; index++) await write('add_note', { text: `${index}` })
+    instance.publish?.('one', { name: 'contract_changed', data: { before: '1', after: '2' } })
+    await write('drop_note', {})
+    const quarters = Math.ceil((performance.now() - began) / 250)
+    expect(writes()).toBe(0)
+    expect(reads.mock.calls.length).toBeLessThanOrEqual(quarters)
+  })
+
+  it('each write is logged while they may come back, and none after that', async () => {
+    vi.useFakeTimers({ toFake: ['Date'] })
+    store = new MemoryStore(() => Date.now())
+    const { poll, write } = gateway({}, { keep: 60_000 })
+    const first = await poll({ name: added })
+    const hour = Date.now() + 3_600_000
+    await write('add_note', { text: 'kept' })
+    expect(textsOf(await poll({ name: added, cursor: first['cursor'] }))).toEqual(['kept'])
+    vi.setSystemTime(hour)
+    const writes = countWrites()
+    await write('add_note', { text: 'lost' })
+    expect(writes()).toBe(0)
+    const late = await poll({ name: added, cursor: first['cursor'] })
+    expect(late).toMatchObject({ events: [], truncated: true })
+    await write('add_note', { text: 'kept again' })
+    const next = await poll({ name: added, cursor: late['cursor'] })
+    expect(next).toMatchObject({ truncated: false })
+    expect(textsOf(next)).toEqual(['kept again'])
+  })
+
+  it('a client gets all events after its first cursor, whichever gateway with the same store made the calls', async () => {
+    const lost: unknown[] = []
+    const rounds = Array.from({ length: 12 }, async () => {
+      const shared = { store: new MemoryStore(), isStoreShared: true }
+      const [one, other] = [gateway(shared), gateway(shared)]
+      let isOver = false
+      let written = 0
+      const writing = (async () => {
+        while (!isOver) {
+          await other.write('add_note', { n: ++written })
+          await new Promise((resolve) => setImmediate(resolve))
+        }
+      })()
+      const { cursor } = await one.poll({ name: added })
+      const before = written
+      await until(() => written > before + 20, 'more calls')
+      isOver = true
+      await writing
+      const page = await one.poll({ name: added, cursor, maxEvents: 500 })
+      const numbers = eventsOf(page).map(({ data }) => ((data as Json)['arguments'] as Json)['n'])
+      // The call that was under way when the cursor came may be on either side of it.
+      for (let each = before + 1; each <= written; each++) if (!numbers.includes(each)) lost.push(each)
+    })
+    await Promise.all(rounds)
+    expect(lost).toEqual([])
   })
 })
 
