@@ -5,7 +5,7 @@
  * Invariant: a text opens only for the purpose and the binding that it was sealed for. A forged text and a text of
  * another caller fail in the same way, before anything is looked up.
  */
-import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
+import { createCipheriv, createDecipheriv, createSecretKey, type KeyObject, randomBytes } from 'node:crypto'
 
 /** What a text is sealed for. */
 export interface SealUse {
@@ -54,11 +54,13 @@ export function createSeal(
       const [key] = keys()
       if (!key) throw new TypeError('a seal needs a key')
       const iv = randomBytes(IV_BYTES)
-      const cipher = createCipheriv('aes-256-gcm', key, iv).setAAD(associated(use))
-      const expiry = Buffer.alloc(EXPIRY_BYTES)
-      expiry.writeUIntBE(until, 0, EXPIRY_BYTES)
-      const sealed = [cipher.update(expiry), cipher.update(JSON.stringify(value), 'utf8'), cipher.final()]
-      return Buffer.concat([iv, cipher.getAuthTag(), ...sealed]).toString('base64url')
+      const cipher = createCipheriv('aes-256-gcm', keyObject(key), iv).setAAD(associated(use))
+      const plain = Buffer.from(`${' '.repeat(EXPIRY_BYTES)}${JSON.stringify(value)}`)
+      plain.writeUIntBE(until, 0, EXPIRY_BYTES)
+      const sealed = cipher.update(plain)
+      // The mode has no last block, and final() computes the tag.
+      cipher.final()
+      return Buffer.concat([iv, cipher.getAuthTag(), sealed]).toString('base64url')
     },
 
     open(text, use) {
@@ -87,7 +89,7 @@ function opened(bytes: Buffer, plain: Buffer, now: number): Unsealed {
 
 function decrypt(bytes: Buffer, key: Buffer, use: SealUse): Buffer {
   const options = { authTagLength: TAG_BYTES }
-  const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(0, IV_BYTES), options)
+  const decipher = createDecipheriv('aes-256-gcm', keyObject(key), bytes.subarray(0, IV_BYTES), options)
   decipher.setAAD(associated(use)).setAuthTag(bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES))
   return Buffer.concat([decipher.update(bytes.subarray(IV_BYTES + TAG_BYTES)), decipher.final()])
 }
@@ -95,6 +97,17 @@ function decrypt(bytes: Buffer, key: Buffer, use: SealUse): Buffer {
 /** The purpose and the binding as bytes, so that no two pairs have the same. */
 function associated({ purpose, binding }: SealUse): Buffer {
   return Buffer.from(JSON.stringify([purpose, binding]))
+}
+
+/** Keys as the library takes them: to import one takes longer than to seal a short text. */
+const keyObjects = new WeakMap<Buffer, KeyObject>()
+
+function keyObject(key: Buffer): KeyObject {
+  const known = keyObjects.get(key)
+  if (known) return known
+  const imported = createSecretKey(key)
+  keyObjects.set(key, imported)
+  return imported
 }
 
 function ownKeys(): () => readonly Buffer[] {
