@@ -9,6 +9,7 @@
  * next writer or reader finds the segment at the number after the head, and corrects the head.
  */
 import { hash, randomBytes } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
 import { isObject, readJson } from '../core/json/json.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 import { casUpdate } from './cas-update.ts'
@@ -44,6 +45,8 @@ export interface LogPage {
 const MAX_SEGMENT_BYTES = 256 * 1024
 /** How many segments are read at once. */
 const READ_BATCH_SEGMENTS = 32
+/** How much text of segments is kept with what was read from it, in characters. */
+const MAX_DECODED_LENGTH = 1024 * 1024
 
 /** A log by name. Appends of one process are written together, those of several processes one after another. */
 export class EventLog {
@@ -52,6 +55,8 @@ export class EventLog {
   readonly #bounds: LogBounds
   #waiting: WaitingAppend[] = []
   #isWriting = false
+  /** Segments by the numbers in their keys: many readers read the same ones. */
+  readonly #decoded = new LRUCache<string, DecodedSegment>({ maxSize: MAX_DECODED_LENGTH })
 
   constructor(store: Store, name: string, bounds: LogBounds) {
     this.#store = store
@@ -90,7 +95,9 @@ export class EventLog {
       return { events, start, cursor: cursorOf(at), isGap, hasMore }
     }
     for (;;) {
-      for (const segment of await this.#readSegments(head.epoch, at.segment)) {
+      // Behind the head there is one more at most, unless writers have ended.
+      const expected = head.next - at.segment + 1
+      for (const segment of await this.#readSegments(head.epoch, at.segment, expected)) {
         // Every number before the head was used, so a segment that is missing there has expired.
         if (!segment.values && segment.number >= head.next) return page(false)
         isGap ||= !segment.values
@@ -111,7 +118,7 @@ export class EventLog {
     const { epoch, next } = await this.#ensureHead()
     let last: Segment | undefined
     for (let number = next; ;) {
-      const segments = await this.#readSegments(epoch, number)
+      const segments = await this.#readSegments(epoch, number, number - next + 1)
       const free = segments.findIndex(({ values }) => !values)
       last = segments.slice(0, free === -1 ? undefined : free).at(-1) ?? last
       number += free === -1 ? segments.length : free
@@ -172,7 +179,7 @@ export class EventLog {
     for (let number = next; ; number++) {
       const text = `[${before.events},${before.bytes},${events}]`
       const taken = await this.#store.setIfAbsent(this.#segmentKey(epoch, number), text, this.#bounds.ttl)
-      const segment = segmentOf(number, taken ?? text)
+      const segment = this.#decode(epoch, number, taken ?? text)
       before = segment.after
       if (taken !== undefined) continue
       await this.#keepBounds(await this.#advance(epoch, segment))
@@ -214,10 +221,22 @@ export class EventLog {
     return head
   }
 
-  async #readSegments(epoch: string, from: number): Promise<readonly Segment[]> {
-    const numbers = Array.from({ length: READ_BATCH_SEGMENTS }, (_each, index) => from + index)
+  /** Some segments from a number on: about as many as are expected. */
+  async #readSegments(epoch: string, from: number, expected: number): Promise<readonly Segment[]> {
+    const length = Math.min(Math.max(expected, 1), READ_BATCH_SEGMENTS)
+    const numbers = Array.from({ length }, (_each, index) => from + index)
     const texts = await Promise.all(numbers.map((number) => this.#store.get(this.#segmentKey(epoch, number))))
-    return texts.map((text, index) => segmentOf(from + index, text))
+    return texts.map((text, index) => this.#decode(epoch, from + index, text))
+  }
+
+  #decode(epoch: string, number: number, text: string | undefined): Segment {
+    if (text === undefined) return segmentOf(number, text)
+    const key = `${epoch}:${number}`
+    const found = this.#decoded.get(key)
+    if (found?.text === text) return found.segment
+    const segment = segmentOf(number, text)
+    this.#decoded.set(key, { text, segment }, { size: text.length })
+    return segment
   }
 
   async #findHead(): Promise<Head | undefined> {
@@ -252,6 +271,11 @@ export class EventLog {
   #segmentKey(epoch: string, number: number): string {
     return `${this.#key}:${epoch}:${number}`
   }
+}
+
+interface DecodedSegment {
+  readonly text: string
+  readonly segment: Segment
 }
 
 interface WaitingAppend {

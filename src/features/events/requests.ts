@@ -144,9 +144,8 @@ export interface Batch {
   readonly hasMore: boolean
 }
 
-/** How many events are looked at for one batch, and read at once. */
+/** How many events are looked at for one batch. */
 const MAX_SCANNED_EVENTS = 2000
-const PAGE_EVENTS = 200
 
 /** At most `limit` events after a position; from the oldest on without one. @throws SERVER_UNAVAILABLE */
 export async function nextBatch(
@@ -162,7 +161,7 @@ export async function nextBatch(
   let start: string | undefined
   let at = position
   for (let scanned = 0; ;) {
-    const page: LogPage = await from.log.read(at, PAGE_EVENTS)
+    const page: LogPage = await from.read(at)
     start ??= page.start
     isTruncated ||= page.isGap
     for (const { value, cursor } of page.events) {

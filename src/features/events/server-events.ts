@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import { isObject } from '../../core/json/json.ts'
 import { EventInterest } from '../../records/event-interest.ts'
-import { EventLog } from '../../records/event-log.ts'
+import { EventLog, type LogPage } from '../../records/event-log.ts'
 import type { Store } from '../../store/store.ts'
 
 /** An event. Field names are persisted and do not change. */
@@ -30,6 +30,8 @@ export const LOGGING_BEGAN = 'logging_began'
 /** What the log of one server holds at most. */
 const MAX_EVENTS = 10_000
 const MAX_LOG_BYTES = 8 * 1024 * 1024
+/** How many events are read at once. */
+const PAGE_EVENTS = 200
 /** How long others wait at most before they look for events of other processes, in milliseconds. */
 const POLL_INTERVAL_MS = 1000
 
@@ -38,6 +40,8 @@ export class ServerEvents {
   readonly log: EventLog
   readonly #interest: EventInterest
   readonly #waiting = new Set<() => void>()
+  /** Reads that have just begun, by position. */
+  readonly #reads = new Map<string | undefined, Promise<LogPage>>()
 
   /** Those of a server, or those that belong to no server. `isShared` says whether other processes use the store. */
   constructor(store: Store, upstream: string | undefined, ttl: number, isShared = true) {
@@ -65,6 +69,20 @@ export class ServerEvents {
     return this.log.end()
   }
 
+  /**
+   * A page of events after a position, from the oldest on without one. Those who wait for events read at once, so they
+   * share a page. @throws SERVER_UNAVAILABLE
+   */
+  read(after: string | undefined): Promise<LogPage> {
+    const begun = this.#reads.get(after)
+    if (begun) return begun
+    const reading = this.log.read(after, PAGE_EVENTS)
+    this.#reads.set(after, reading)
+    // After all that was resolved together: a later reader must see what others appended meanwhile.
+    process.nextTick(() => this.#reads.delete(after))
+    return reading
+  }
+
   /** Adds an event that happened now, if clients want events. @throws SERVER_UNAVAILABLE */
   async add(event: Omit<LoggedEvent, 'id' | 'at'>): Promise<void> {
     if (await this.isWanted()) await this.#append(event)
@@ -74,6 +92,7 @@ export class ServerEvents {
     const id = `evt_${randomBytes(16).toString('base64url')}`
     const added: LoggedEvent = { id, at: Date.now(), ...event }
     await this.log.append([added])
+    this.#reads.clear()
     this.wake()
   }
 
