@@ -31,7 +31,14 @@ const tools = [
   {
     name: 'write',
     description: 'Does nothing, and says that it writes.',
-    inputSchema: { type: 'object', properties: { bytes: { type: 'integer', minimum: 0 } } },
+    inputSchema: {
+      type: 'object',
+      properties: {
+        bytes: { type: 'integer', minimum: 0 },
+        key: { type: 'string' },
+        shard: { type: 'string' },
+      },
+    },
     annotations: { readOnlyHint: false, destructiveHint: false, openWorldHint: false },
   },
 ]

@@ -10,6 +10,8 @@ import type { Json } from './server/json.ts'
 /** A gateway that can be killed, and started again on its port. */
 export interface MortalGateway {
   readonly url: string
+  /** The id of its process; 0 if it was never started. */
+  pid(): number
   kill(): Promise<void>
   start(): Promise<void>
   /** Resolves once it does not run. */
@@ -113,7 +115,13 @@ export async function mortal(
     await running.ended
     await running.close()
   }
-  return { url: `${origin}${path}`, kill, start, ended: async () => running?.ended }
+  return {
+    url: `${origin}${path}`,
+    pid: () => running?.pid ?? 0,
+    kill,
+    start,
+    ended: async () => running?.ended,
+  }
 }
 
 async function killServer(server: EffectsServer | undefined, log: string): Promise<void> {

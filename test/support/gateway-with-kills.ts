@@ -2,7 +2,7 @@
 // of the gateway. Usage: gateway-with-kills.ts serve …
 import { setTimeout as pause } from 'node:timers/promises'
 import type { KillPoint, WritePoint } from './kill-plan.ts'
-import { isObject, type Json } from './server/json.ts'
+import { isObject, type Json, parse } from './server/json.ts'
 
 type Method = (key: string, ...rest: readonly unknown[]) => Promise<unknown>
 type Methods = Record<'put' | 'setIfAbsent' | 'compareAndSwap', Method>
@@ -50,6 +50,9 @@ function die(): never {
 /** What a write is in the life of an operation; undefined for another write. */
 function pointOf(key: string, before: Json | undefined, after: Json): WritePoint | undefined {
   if (key.startsWith('call:')) return 'keyed'
+  if (key.startsWith('event-interest:')) return 'wanted'
+  if (key.startsWith('subscription/')) return before ? 'settled' : undefined
+  if (key.startsWith('log:')) return before ? 'head' : 'appended'
   if (!key.startsWith('operation:')) return undefined
   if (!before) return 'created'
   const { state } = after
@@ -62,6 +65,6 @@ function pointOf(key: string, before: Json | undefined, after: Json): WritePoint
 }
 
 function asJson(text: unknown): Json {
-  const value: unknown = JSON.parse(String(text))
+  const value = parse(String(text))
   return isObject(value) ? value : {}
 }

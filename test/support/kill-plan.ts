@@ -4,7 +4,7 @@ import { type Seeded } from './seeded.ts'
  * The writes of an operation: it is created, becomes a task, asks for input, is answered, goes on, keeps the state of its
  * server's task, is cancelled, ends, is taken up by another process; and the writes of idempotency keys.
  */
-const points = [
+const operationPoints = [
   'created',
   'task',
   'asked',
@@ -16,7 +16,14 @@ const points = [
   'taken_up',
   'keyed',
 ] as const
-export type WritePoint = (typeof points)[number]
+
+/**
+ * The writes of events: one is appended to the log, the head of the log follows, clients begin or go on to want events,
+ * and what was delivered to a webhook is settled.
+ */
+export const eventPoints = ['appended', 'head', 'wanted', 'settled'] as const
+
+export type WritePoint = (typeof operationPoints | typeof eventPoints)[number]
 
 /** When the process ends: before a write, while it is on its way, once it is done, or once its answer is out. */
 const moments = ['before', 'during', 'after', 'later'] as const
@@ -28,13 +35,23 @@ export interface KillPoint {
   readonly count: number
 }
 
+/** The highest number of a write at which a process is killed, where not the second one. */
+const most: Partial<Readonly<Record<WritePoint, number>>> = {
+  appended: 150,
+  head: 150,
+  wanted: 1,
+  settled: 20,
+}
+
 /** Every point at some moments, in an order that a seed decides. What needs another process to die comes early. */
 export function planKills(
   random: Seeded,
   moment: (index: number) => readonly KillPoint['moment'][],
+  points: readonly WritePoint[] = operationPoints,
 ): KillPoint[] {
   const kills = points.flatMap((point, index) => {
-    return moment(index).map((each): KillPoint => ({ point, moment: each, count: 1 + random.below(2) }))
+    const numbers = most[point] ?? 2
+    return moment(index).map((each): KillPoint => ({ point, moment: each, count: 1 + random.below(numbers) }))
   })
   return kills
     .map((kill) => ({ kill, at: random.next() * (kill.point === 'taken_up' ? 0.5 : 1) }))

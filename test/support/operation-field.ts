@@ -6,20 +6,14 @@ import { Secret } from '../../src/core/text/secret.ts'
 import type { StoreSettings } from '../../src/core/settings.ts'
 import { isEnded, Operations, type StoredOperation } from '../../src/records/operations.ts'
 import { openStore } from '../../src/store/open.ts'
-import { mortal, type MortalGateway, startAll } from './crash-field.ts'
+import { startAll } from './crash-field.ts'
 import { type Effect, effectsOf, startEffects } from './effects.ts'
-import type { KillPoint } from './kill-plan.ts'
+import { type KillableGateways, killableGateways } from './planned-kills.ts'
 import { silentLog } from './silent-log.ts'
 import { steadyPort } from './steady-port.ts'
 
 /** Gateways that share a store and are killed at planned writes, in front of servers that do and do not run tasks. */
-export interface OperationField {
-  readonly gateways: readonly [MortalGateway, ...MortalGateway[]]
-  /** Has gateways die at the planned points and starts them again, until `stop`. Resolves with the points left. */
-  killing(plan: readonly KillPoint[]): {
-    readonly isOver: () => boolean
-    stop(): Promise<readonly KillPoint[]>
-  }
+export interface OperationField extends Pick<KillableGateways, 'gateways' | 'killing'> {
   /** What was done and not undone. */
   effects(): readonly Effect[]
   /** The file the effects are lines of. */
@@ -69,52 +63,17 @@ export async function startOperationField(redis: string | undefined): Promise<Op
   }
   const configFile = join(home, 'gateway.config.yaml')
   writeFileSync(configFile, JSON.stringify(config))
-  const next: (KillPoint | undefined)[] = [undefined, undefined]
-  const made = await Promise.all(
-    next.map((_none, index) =>
-      mortal(configFile, '/mcp', () => ({
-        program: [process.execPath, program('gateway-with-kills.ts')],
-        env: { KILL_AT: JSON.stringify(next[index] ?? {}) },
-      })),
-    ),
-  )
+  const killable = await killableGateways(configFile, '/mcp')
   const settings: StoreSettings =
     redis === undefined ? { kind: 'folder', path } : { kind: 'redis', url: new Secret(redis) }
   const close = async (): Promise<void> => {
-    await Promise.all(made.map((each) => each.kill()))
+    await killable.kill()
     await Promise.all(servers.map((each) => each.kill()))
     rmSync(home, { recursive: true, force: true, maxRetries: 5 })
   }
-  const gateways = await startAll(made, close)
   return {
-    gateways,
-    killing: (plan) => {
-      const left = [...plan]
-      let isStopped = false
-      const stopping = Promise.withResolvers<undefined>()
-      const keep = async (gateway: MortalGateway, index: number): Promise<void> => {
-        while (!isStopped) {
-          const kill = left.shift()
-          next[index] = kill
-          // One that is not to die is left as it is once it has been started without a plan.
-          await gateway.kill()
-          await gateway.start()
-          const ended = await Promise.race([gateway.ended().then(() => true), stopping.promise])
-          if (kill && !ended) left.push(kill)
-        }
-        next[index] = undefined
-        await gateway.kill()
-        await gateway.start()
-      }
-      const keeping = Promise.all(made.map(keep))
-      const stop = async (): Promise<readonly KillPoint[]> => {
-        isStopped = true
-        stopping.resolve(undefined)
-        await keeping
-        return left
-      }
-      return { isOver: () => left.length === 0 && next.every((kill) => kill === undefined), stop }
-    },
+    gateways: await startAll(killable.gateways, close),
+    killing: killable.killing,
     effects: () => effectsOf(log),
     log,
     unended: async () => {
