@@ -16,6 +16,7 @@ import {
   type StoredOperation,
 } from '../records/operations.ts'
 import { didYouMean, parseWords, readSource, storeAlone, UsageError, userName } from './options.ts'
+import { tableLines } from './table.ts'
 
 /** The options of the command. */
 const optionTypes = {
@@ -139,13 +140,9 @@ export function operationList(operations: readonly Operation[], now: number): st
   const rows = operations.map(({ key, record }) => {
     const { upstream, tool, principal, startedAt } = record
     const what = [operationName(key), stateText(record), `${upstream}/${tool}`, principal.id]
-    return [...what, ageText(now - startedAt), kindOf(record)].map(oneLine)
+    return [...what, ageText(now - startedAt), kindOf(record)]
   })
-  const widthOf = (column: number): number => Math.max(...rows.map((cells) => cells[column]?.length ?? 0))
-  const widths = (rows[0] ?? []).map((_cell, column) => widthOf(column))
-  const line = (cells: readonly string[]): string =>
-    cells.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ')
-  return rows.map((cells) => line(cells).trimEnd()).join('\n')
+  return tableLines(rows).join('\n')
 }
 
 /** The details of an operation as text. */

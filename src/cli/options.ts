@@ -13,6 +13,7 @@ import { problemLine } from '../config/problem.ts'
 import { readText, whyUnreadable, variablesFor } from '../config/secrets.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { nearest } from '../core/text/words.ts'
+import { milliseconds } from '../core/time/units.ts'
 
 /** An invalid command line; the exit code is 2. */
 export class UsageError extends Error {}
@@ -217,6 +218,24 @@ function withKeys(args: readonly string[]): string[] {
 export function didYouMean(word: string, words: readonly string[]): string {
   const found = nearest(word, words)
   return found === undefined || found === word ? '' : `; did you mean ${found}?`
+}
+
+/**
+ * Parses a duration ago such as `10m`, or a time such as `2026-11-21T10:00Z`, to milliseconds since 1970.
+ * @throws UsageError
+ */
+export function timeOf(text: string, option: string, now: number): number {
+  if (/^\d{4}-\d\d-\d\d/.test(text)) {
+    const at = Date.parse(text)
+    if (!Number.isNaN(at)) return at
+  }
+  try {
+    return now - milliseconds(text)
+  } catch {
+    throw new UsageError(
+      `${option} must be a duration such as 10m or 2h, or a time such as 2026-11-21T10:00Z`,
+    )
+  }
 }
 
 /** The name of the user of this process. */

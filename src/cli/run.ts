@@ -26,6 +26,7 @@ const commands: { readonly [name: string]: Load; readonly serve: Load } = {
   approvals: async () => (await import('./approvals.ts')).approvals,
   tx: async () => (await import('./tx.ts')).tx,
   ops: async () => (await import('./ops.ts')).ops,
+  events: async () => (await import('./events.ts')).events,
   undo: async () => (await import('./undo.ts')).undo,
   verify: async () => (await import('./verify.ts')).verify,
   skill: async () => (await import('./export.ts')).skill,

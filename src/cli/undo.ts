@@ -7,14 +7,13 @@ import { createInterface } from 'node:readline/promises'
 import { isObject } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
-import { milliseconds } from '../core/time/units.ts'
 import { openLog } from '../gateway/gateway.ts'
 import { type Audit, audited, openSharedStore } from '../gateway/offline.ts'
 import { type Action, Actions, type ActionFilter } from '../records/actions.ts'
 import { type Transaction, transactionKey, type Transactions, hasEnded } from '../records/transactions.ts'
 import { newUndoTransaction } from '../records/transitions.ts'
 import type { Store } from '../store/store.ts'
-import { parseWords, readSource, serverNamed, UsageError, userName } from './options.ts'
+import { parseWords, readSource, serverNamed, timeOf, UsageError, userName } from './options.ts'
 import {
   finishRollbacks,
   requireTransactions,
@@ -214,21 +213,6 @@ function parse(args: readonly string[], now: number): UndoOptions {
     isDry: values['dry-run'] ?? false,
     isConfirmed: values.yes ?? false,
     isJson: values.json ?? false,
-  }
-}
-
-/** Parses a duration ago such as `10m`, or a time such as `2026-11-21T10:00Z`, to milliseconds since 1970. */
-function timeOf(text: string, option: string, now: number): number {
-  if (/^\d{4}-\d\d-\d\d/.test(text)) {
-    const at = Date.parse(text)
-    if (!Number.isNaN(at)) return at
-  }
-  try {
-    return now - milliseconds(text)
-  } catch {
-    throw new UsageError(
-      `${option} must be a duration such as 10m or 2h, or a time such as 2026-11-21T10:00Z`,
-    )
   }
 }
 

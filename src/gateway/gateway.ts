@@ -20,6 +20,7 @@ import { isOwnOrigin } from '../downstream/http/origin.ts'
 import { type AddPages, type Listener, listenHttp } from '../downstream/http/server.ts'
 import { serveStdio } from '../downstream/stdio.ts'
 import type { Reader } from '../downstream/pages/front-page.ts'
+import { listEventTypes } from './event-types.ts'
 import { frontPage } from './front-page.ts'
 import { inspect, type Inspected } from './inspect.ts'
 import { readiness } from '../observability/health.ts'
@@ -245,6 +246,11 @@ export class Gateway {
   /** The tools that a server lists. @throws what listing throws */
   entries(upstream: string): Promise<readonly Descriptor[]> {
     return this.#runtime.services.servers.tools(upstream)
+  }
+
+  /** The entries of `events/list` at the address of a server, or of all; undefined without events. @throws what listing throws */
+  eventTypes(upstream: string | undefined): Promise<readonly Payload[] | undefined> {
+    return listEventTypes(upstream, this.handle)
   }
 
   /** Creates a document about one server, or about all of them, without secrets. */

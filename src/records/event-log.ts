@@ -113,6 +113,11 @@ export class EventLog {
     }
   }
 
+  /** Whether the log has begun: reading one that has not begins it. @throws SERVER_UNAVAILABLE */
+  async hasBegun(): Promise<boolean> {
+    return (await this.#findHead()) !== undefined
+  }
+
   /** The position after the last event: what is appended later follows it. @throws SERVER_UNAVAILABLE */
   async end(): Promise<string> {
     const { epoch, next } = await this.#ensureHead()

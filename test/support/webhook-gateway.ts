@@ -69,7 +69,7 @@ export class WebhookGateway {
     const events = new ServerEvents(store, 'one', 86_400_000)
     const parts: Parts = {
       deps,
-      sources: [{ types: async () => this.types() }],
+      sources: [{ name: 'test', types: async () => this.types() }],
       upstreams: () => ['one'],
       events: () => events,
     }

@@ -16,6 +16,8 @@ export type Fields = Readonly<Record<string, unknown>>
 
 /** A source of events. */
 export interface EventSource {
+  /** What the events come from, as `events/list` names it. */
+  readonly name: string
   /**
    * The types that a server has; those of no server where it is undefined. Rights are checked later, by `mayReceive`.
    * @throws what listing throws

@@ -47,9 +47,13 @@ async function list(call: Call, parts: Parts): Promise<Outcome> {
   const start = Number(cursor ?? 0)
   const types = await typesFor(call, parts)
   const delivery = ['poll', 'push', ...(canSubscribe(call.principal) ? ['webhook'] : [])]
-  const page = types.slice(start, start + PAGE_SIZE).map(({ name, type }) => {
-    const { description, inputSchema, payloadSchema } = type
-    return { name, description, delivery, inputSchema, payloadSchema }
+  const page = types.slice(start, start + PAGE_SIZE).map(({ name, type, source }) => {
+    const { description, inputSchema, payloadSchema, upstream } = type
+    const _meta = {
+      [`${NS}/source`]: source,
+      ...(upstream !== undefined && { [`${NS}/upstream`]: upstream }),
+    }
+    return { name, description, delivery, inputSchema, payloadSchema, _meta }
   })
   const next = start + PAGE_SIZE
   return answered({ events: page, ...(next < types.length && { nextCursor: String(next) }) })

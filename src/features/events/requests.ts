@@ -27,6 +27,8 @@ export interface Parts {
 export interface NamedType {
   readonly name: string
   readonly type: EventType
+  /** The name of its source. */
+  readonly source: string
 }
 
 /** A request for events. */
@@ -79,12 +81,16 @@ function listTypes(call: Call, { deps, sources, upstreams }: Parts): Promise<rea
   const names = isTogether ? [...upstreams(), undefined] : [upstream]
   return Promise.all(
     names.map(async (each): Promise<FoundTypes> => {
-      const found = await Promise.allSettled(sources.map(async (source) => source.types(each, call)))
+      const found = await Promise.allSettled(
+        sources.map(async (source) => {
+          return (await source.types(each, call)).map((type) => ({ type, source: source.name }))
+        }),
+      )
       const types = found.flatMap((result) => (result.status === 'fulfilled' ? result.value : []))
       return {
         types: types
-          .filter(({ isOwnAddressOnly }) => !isTogether || !isOwnAddressOnly)
-          .map((type) => ({ name: nameOf(type), type })),
+          .filter(({ type }) => !isTogether || !type.isOwnAddressOnly)
+          .map(({ type, source }) => ({ name: nameOf(type), type, source })),
         failures: found.filter((result) => result.status === 'rejected'),
       }
     }),

@@ -3,33 +3,13 @@
  * this process adds, and within a second of what others add.
  */
 import { randomBytes } from 'node:crypto'
-import { isObject } from '../../core/json/json.ts'
 import { EventInterest } from '../../records/event-interest.ts'
-import { EventLog, type LogPage } from '../../records/event-log.ts'
+import type { EventLog, LogPage } from '../../records/event-log.ts'
+import { eventLogName, LOGGING_BEGAN, type LoggedEvent, openEventLog } from '../../records/logged-events.ts'
 import type { Store } from '../../store/store.ts'
 
-/** An event. Field names are persisted and do not change. */
-export interface LoggedEvent {
-  /** The same in every delivery. */
-  readonly id: string
-  /** The name of its type, without the server. */
-  readonly name: string
-  /** When it happened, in milliseconds since 1970. */
-  readonly at: number
-  /** The hash of the caller that caused it, if one did. */
-  readonly by?: string
-  readonly data: Readonly<Record<string, unknown>>
-}
+export { asEvent, LOGGING_BEGAN, type LoggedEvent } from '../../records/logged-events.ts'
 
-/**
- * The name under which the log says that clients began to want events: those before may be missing. It is no type of
- * events.
- */
-export const LOGGING_BEGAN = 'logging_began'
-
-/** What the log of one server holds at most. */
-const MAX_EVENTS = 10_000
-const MAX_LOG_BYTES = 8 * 1024 * 1024
 /** How many events are read at once. */
 const PAGE_EVENTS = 200
 /** How long others wait at most before they look for events of other processes, in milliseconds. */
@@ -45,9 +25,8 @@ export class ServerEvents {
 
   /** Those of a server, or those that belong to no server. `isShared` says whether other processes use the store. */
   constructor(store: Store, upstream: string | undefined, ttl: number, isShared = true) {
-    const name = upstream === undefined ? 'events' : `events ${upstream}`
-    this.log = new EventLog(store, name, { maxEvents: MAX_EVENTS, maxBytes: MAX_LOG_BYTES, ttl })
-    this.#interest = new EventInterest(store, name, { keep: ttl, isShared })
+    this.log = openEventLog(store, upstream, ttl)
+    this.#interest = new EventInterest(store, eventLogName(upstream), { keep: ttl, isShared })
   }
 
   /** Whether clients want events; the others are not kept. @throws SERVER_UNAVAILABLE */
@@ -116,13 +95,4 @@ export class ServerEvents {
   wake(): void {
     for (const end of [...this.#waiting]) end()
   }
-}
-
-/** An event from the log; undefined if another program wrote it. */
-export function asEvent(value: unknown): LoggedEvent | undefined {
-  if (!isObject(value)) return undefined
-  const { id, name, at, by, data } = value
-  if (typeof id !== 'string' || typeof name !== 'string' || typeof at !== 'number' || !isObject(data))
-    return undefined
-  return { id, name, at, data, ...(typeof by === 'string' && { by }) }
 }

@@ -17,6 +17,7 @@ import {
   type SubscriptionFilter,
   UPDATED,
 } from '../../../protocol/subscription-filter.ts'
+import { LISTENING_BEGAN } from '../../../records/logged-events.ts'
 import type { Services } from '../../feature.ts'
 import { resourceExhausted } from '../errors.ts'
 import type { ServerEvents } from '../server-events.ts'
@@ -25,12 +26,6 @@ type Deps = Pick<Services, 'log' | 'store' | 'invoker' | 'identity'>
 
 /** The name of the updates of a resource. */
 export const RESOURCE_UPDATED = 'resource_updated'
-
-/**
- * The name under which the log says that listening to a server began: what the server notified before may be missing. It
- * is no type of events.
- */
-export const LISTENING_BEGAN = 'listening_began'
 
 /** The types for changed lists, and the filter member with which a server notifies them. */
 export const listTypes: Readonly<Record<string, keyof SubscriptionFilter>> = {

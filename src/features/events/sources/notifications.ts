@@ -2,10 +2,11 @@
 import type { Principal } from '../../../core/principal.ts'
 import { Payload } from '../../../core/payload.ts'
 import { asksFor, UPDATED } from '../../../protocol/subscription-filter.ts'
+import { LISTENING_BEGAN } from '../../../records/logged-events.ts'
 import type { Services } from '../../feature.ts'
 import { type EventSource, type EventType, type Fields, forEveryone, isPermitted } from '../event-types.ts'
 import type { ServerEvents } from '../server-events.ts'
-import { LISTENING_BEGAN, Listeners, listTypes, RESOURCE_UPDATED } from './listeners.ts'
+import { Listeners, listTypes, RESOURCE_UPDATED } from './listeners.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity'>
 
@@ -13,6 +14,7 @@ type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity'>
 export function notifiedEvents(deps: Deps, events: (upstream: string) => ServerEvents): EventSource {
   const listeners = new Listeners(deps, events)
   return {
+    name: 'notifications',
     types: (upstream) => {
       if (upstream === undefined || isPersonal(upstream, deps)) return []
       const lists = Object.keys(listTypes).map((name) => listType(upstream, name, listeners))

@@ -7,6 +7,7 @@ type Deps = Pick<Services, 'features'>
 /** The events of the gateway itself. */
 export function ownEvents({ features }: Deps): EventSource {
   return {
+    name: 'gateway',
     types: (upstream) =>
       upstream !== undefined && features.isOn('contract', upstream) ? [contractType(upstream)] : [],
   }

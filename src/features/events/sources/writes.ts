@@ -29,6 +29,7 @@ const MAX_ARGUMENTS_LENGTH = 32_000
 /** The successes of the tools of a server. Those who may call a tool may have its type. */
 export function writeEvents(deps: Deps, writes: (upstream: string) => Writes): EventSource {
   return {
+    name: 'writes',
     types: async (upstream) => {
       if (upstream === undefined || writes(upstream) === 'off') return []
       return (await deps.servers.tools(upstream))

@@ -144,8 +144,12 @@ describe('events: list', () => {
         delivery: ['poll', 'push', 'webhook'],
         inputSchema: { type: 'object' },
         payloadSchema: { type: 'object' },
+        _meta: { 'dev.gatehouse/upstream': 'one' },
       })
     }
+    const sources = (all as Json[]).map(({ _meta: meta }) => (meta as Json)['dev.gatehouse/source'])
+    expect(new Set(sources)).toEqual(new Set(['gateway', 'notifications', 'writes']))
+    expect(sources[0]).toBe('writes')
   })
 
   it('leaves out the tools that the caller may not call, and all of them if writes are no events', async () => {

@@ -65,7 +65,7 @@ function held(record: SubscriptionRecord): HeldSubscription {
 async function read(subscription: HeldSubscription, limit = 100): Promise<void> {
   for (let hasMore = true; hasMore && subscription.hasRoom(limit);) {
     const page = await log.read(subscription.next, 10)
-    subscription.take(page, { name: 'counted', type }, now)
+    subscription.take(page, { name: 'counted', type, source: 'test' }, now)
     ;({ hasMore } = page)
   }
 }

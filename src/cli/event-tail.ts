@@ -1,0 +1,183 @@
+/**
+ * Reads the logs of several servers as one sequence by time, for `gatehouse events tail`. What is not in a log is
+ * reported where it is missing: dropped events, and what a server notified while the gateway did not listen.
+ */
+import { setTimeout as wait } from 'node:timers/promises'
+import { escapeHidden, oneLine } from '../core/text/escape.ts'
+import type { EventLog } from '../records/event-log.ts'
+import { asEvent, LISTENING_BEGAN, type LoggedEvent } from '../records/logged-events.ts'
+
+/** How many events of one log are read at once. */
+const PAGE_EVENTS = 200
+/** How often the logs are read again, in milliseconds. */
+const POLL_INTERVAL_MS = 1000
+/** The longest data of an event on one line, in characters. */
+const MAX_DATA_LENGTH = 400
+
+/** A log to read. */
+export interface ReadLog {
+  /** Its server; undefined for the events that belong to no server. */
+  readonly upstream: string | undefined
+  readonly log: Pick<EventLog, 'hasBegun' | 'read'>
+}
+
+/** An event, or a place where events may be missing. */
+export type TailEntry =
+  | { readonly kind: 'event'; readonly upstream: string | undefined; readonly event: LoggedEvent }
+  | {
+      readonly kind: 'gap'
+      readonly upstream: string | undefined
+      /** Events were dropped from the log before they were read, or listening to the server began. */
+      readonly why: 'dropped' | 'not_listening'
+      /** The resource that is listened to. */
+      readonly uri?: string
+      /** When events are complete again, in milliseconds since 1970; undefined if none follow yet. */
+      readonly at: number | undefined
+    }
+
+/** The entries of logs from the oldest on, sorted by time, with those that were added since the last iteration. */
+export class Tail {
+  readonly #readers: readonly LogReader[]
+
+  constructor(logs: readonly ReadLog[]) {
+    this.#readers = logs.map((each) => new LogReader(each))
+  }
+
+  /** Every entry up to the present end of the logs. @throws SERVER_UNAVAILABLE */
+  async *entries(): AsyncGenerator<TailEntry> {
+    for (const reader of this.#readers) reader.isAtEnd = false
+    for (;;) {
+      for (const reader of this.#readers) await reader.fill()
+      const [first] = this.#readers
+        .filter(({ next }) => next !== undefined)
+        .toSorted((one, other) => timeOf(one.next) - timeOf(other.next))
+      const entry = first?.take()
+      if (!entry) return
+      yield entry
+    }
+  }
+
+  /**
+   * The same, and then those that are added, until the signal is aborted. `pause` waits before the logs are read again.
+   * @throws SERVER_UNAVAILABLE
+   */
+  async *follow(signal: AbortSignal, pause = pauseBetweenReads): AsyncGenerator<TailEntry> {
+    while (!signal.aborted) {
+      for await (const entry of this.entries()) {
+        if (signal.aborted) return
+        yield entry
+      }
+      await pause(signal)
+    }
+  }
+}
+
+/** Never rejects. */
+async function pauseBetweenReads(signal: AbortSignal): Promise<void> {
+  await wait(POLL_INTERVAL_MS, undefined, { signal }).catch(() => undefined)
+}
+
+function timeOf(entry: TailEntry | undefined): number {
+  return (entry?.kind === 'event' ? entry.event.at : entry?.at) ?? 0
+}
+
+/** The entries of one log, page by page. */
+class LogReader {
+  /** Whether the log was read up to its present end. */
+  isAtEnd = false
+  readonly #source: ReadLog
+  #entries: TailEntry[] = []
+  #cursor: string | undefined
+
+  constructor(source: ReadLog) {
+    this.#source = source
+  }
+
+  get next(): TailEntry | undefined {
+    return this.#entries[0]
+  }
+
+  take(): TailEntry | undefined {
+    return this.#entries.shift()
+  }
+
+  /** Reads the next page with entries once the last one is used. */
+  async fill(): Promise<void> {
+    const { upstream, log } = this.#source
+    // A command does not begin logs: a name that no gateway uses would leave one behind.
+    if (this.#cursor === undefined && !this.isAtEnd && !(await log.hasBegun())) this.isAtEnd = true
+    while (this.#entries.length === 0 && !this.isAtEnd) {
+      const page = await log.read(this.#cursor, PAGE_EVENTS)
+      this.#cursor = page.cursor
+      this.isAtEnd = !page.hasMore
+      const found = page.events.flatMap(({ value }) => entryOf(upstream, asEvent(value)) ?? [])
+      const at = found[0] && timeOf(found[0])
+      this.#entries = page.isGap ? [{ kind: 'gap', upstream, why: 'dropped', at }, ...found] : found
+    }
+  }
+}
+
+function entryOf(upstream: string | undefined, event: LoggedEvent | undefined): TailEntry | undefined {
+  if (!event) return undefined
+  if (event.name !== LISTENING_BEGAN) return { kind: 'event', upstream, event }
+  const { uri } = event.data
+  return {
+    kind: 'gap',
+    upstream,
+    why: 'not_listening',
+    at: event.at,
+    ...(typeof uri === 'string' && { uri }),
+  }
+}
+
+// Entries as text. Names and data come from servers and callers: they are escaped.
+
+/** An entry on one line. */
+export function entryLine(entry: TailEntry): string {
+  const server = entry.upstream ?? 'gateway'
+  if (entry.kind === 'event') {
+    const { at, name, data } = entry.event
+    return [timeText(at), oneLine(server), oneLine(name), shortened(oneLine(JSON.stringify(data)))].join('  ')
+  }
+  const at = entry.at === undefined ? 'from now on' : timeText(entry.at)
+  return oneLine(`${at}  ${server}  -- ${gapText(entry)}`)
+}
+
+function gapText({ why, uri }: Extract<TailEntry, { kind: 'gap' }>): string {
+  if (why === 'dropped') return 'events before this were dropped before they could be read'
+  const what = uri === undefined ? 'changes of lists' : `updates of ${uri}`
+  return `listening began: ${what} that the server notified before this may be missing`
+}
+
+/** An entry as JSON. */
+export function entryView(entry: TailEntry): string {
+  const server = entry.upstream ?? null
+  if (entry.kind === 'event') {
+    const { id, name, at, by, data } = entry.event
+    const view = { server, id, type: name, at: isoText(at), ...(by !== undefined && { by }), data }
+    return escapeHidden(JSON.stringify(view))
+  }
+  const { why, uri, at } = entry
+  const view = {
+    server,
+    gap: why,
+    ...(at !== undefined && { at: isoText(at) }),
+    ...(uri !== undefined && { uri }),
+  }
+  return escapeHidden(JSON.stringify(view))
+}
+
+function shortened(text: string): string {
+  return text.length <= MAX_DATA_LENGTH
+    ? text
+    : `${text.slice(0, MAX_DATA_LENGTH)}… (${text.length} characters)`
+}
+
+function isoText(at: number): string {
+  return new Date(at).toISOString()
+}
+
+/** A time to the second. */
+function timeText(at: number): string {
+  return isoText(at).replace(/\.\d+Z$/, 'Z')
+}

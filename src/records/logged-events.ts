@@ -1,0 +1,55 @@
+/**
+ * The events of servers in the store: one log for each server, and one for events that belong to no server. Gateways
+ * append to them, and commands read them. Field names are persisted and do not change.
+ */
+import { isObject } from '../core/json/json.ts'
+import type { Store } from '../store/store.ts'
+import { EventLog } from './event-log.ts'
+
+/** An event. */
+export interface LoggedEvent {
+  /** The same in every delivery. */
+  readonly id: string
+  /** The name of its type, without the server. */
+  readonly name: string
+  /** When it happened, in milliseconds since 1970. */
+  readonly at: number
+  /** The hash of the caller that caused it, if one did. */
+  readonly by?: string
+  readonly data: Readonly<Record<string, unknown>>
+}
+
+/**
+ * The name under which the log says that listening to a server began: what the server notified before may be missing. It
+ * is no type of events.
+ */
+export const LISTENING_BEGAN = 'listening_began'
+
+/**
+ * The name under which the log says that clients began to want events: those before may be missing. It is no type of
+ * events.
+ */
+export const LOGGING_BEGAN = 'logging_began'
+
+/** What the log of one server holds at most. */
+const MAX_EVENTS = 10_000
+const MAX_LOG_BYTES = 8 * 1024 * 1024
+
+/** The log of a server, or of the events that belong to no server. Events are kept for `ttl` milliseconds. */
+export function openEventLog(store: Store, upstream: string | undefined, ttl: number): EventLog {
+  return new EventLog(store, eventLogName(upstream), { maxEvents: MAX_EVENTS, maxBytes: MAX_LOG_BYTES, ttl })
+}
+
+/** The name of the log of a server, or of the events that belong to no server. */
+export function eventLogName(upstream: string | undefined): string {
+  return upstream === undefined ? 'events' : `events ${upstream}`
+}
+
+/** An event from the log; undefined if another program wrote it. */
+export function asEvent(value: unknown): LoggedEvent | undefined {
+  if (!isObject(value)) return undefined
+  const { id, name, at, by, data } = value
+  if (typeof id !== 'string' || typeof name !== 'string' || typeof at !== 'number' || !isObject(data))
+    return undefined
+  return { id, name, at, data, ...(typeof by === 'string' && { by }) }
+}
