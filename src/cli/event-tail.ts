@@ -5,7 +5,7 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
 import type { EventLog } from '../records/event-log.ts'
-import { asEvent, LISTENING_BEGAN, type LoggedEvent } from '../records/logged-events.ts'
+import { asEvent, LISTENING_BEGAN, LOGGING_BEGAN, type LoggedEvent } from '../records/logged-events.ts'
 
 /** How many events of one log are read at once. */
 const PAGE_EVENTS = 200
@@ -27,8 +27,8 @@ export type TailEntry =
   | {
       readonly kind: 'gap'
       readonly upstream: string | undefined
-      /** Events were dropped from the log before they were read, or listening to the server began. */
-      readonly why: 'dropped' | 'not_listening'
+      /** Events were dropped before they were read, no client requested any, or nothing listened to the server. */
+      readonly why: 'dropped' | 'not_wanted' | 'not_listening'
       /** The resource that is listened to. */
       readonly uri?: string
       /** When events are complete again, in milliseconds since 1970; undefined if none follow yet. */
@@ -119,13 +119,15 @@ class LogReader {
 
 function entryOf(upstream: string | undefined, event: LoggedEvent | undefined): TailEntry | undefined {
   if (!event) return undefined
-  if (event.name !== LISTENING_BEGAN) return { kind: 'event', upstream, event }
+  const { name, at } = event
+  if (name === LOGGING_BEGAN) return { kind: 'gap', upstream, why: 'not_wanted', at }
+  if (name !== LISTENING_BEGAN) return { kind: 'event', upstream, event }
   const { uri } = event.data
   return {
     kind: 'gap',
     upstream,
     why: 'not_listening',
-    at: event.at,
+    at,
     ...(typeof uri === 'string' && { uri }),
   }
 }
@@ -145,6 +147,7 @@ export function entryLine(entry: TailEntry): string {
 
 function gapText({ why, uri }: Extract<TailEntry, { kind: 'gap' }>): string {
   if (why === 'dropped') return 'events before this were dropped before they could be read'
+  if (why === 'not_wanted') return 'no client requested events before this: they were not kept'
   const what = uri === undefined ? 'changes of lists' : `updates of ${uri}`
   return `listening began: ${what} that the server notified before this may be missing`
 }

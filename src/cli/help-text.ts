@@ -22,7 +22,7 @@ Usage
   gatehouse approvals list                  list calls that wait for approval; show, approve or deny one
   gatehouse tx list                         list transactions; show, roll back or acknowledge one
   gatehouse ops list                        list operations, the tool calls that last; show or cancel one
-  gatehouse events list                     list the types of events of servers; print events
+  gatehouse events list                     list the types of events; print events, manage subscriptions
   gatehouse undo --since 10m                list recent actions and how they can be undone, then undo them
   gatehouse verify FILE                     check the receipt of a result
   gatehouse audit verify FILE…              detect removed or altered lines in an audit log
@@ -119,17 +119,30 @@ The log of the gateway contains the name of an operation as \`operation\`.
 Exit codes: 0 success, 1 there is no such operation, or it has ended already.`,
   events: `Usage: gatehouse events list [SERVER] [--config FILE] [--json]
        gatehouse events tail [SERVER] [--type NAME] [--since WHEN] [--follow] [--config FILE | --store FOLDER] [--json]
+       gatehouse events subscriptions [--principal ID] [--config FILE | --store FOLDER] [--json]
+       gatehouse events subscriptions drop ID [--principal ID]
+       gatehouse events dead-letters [SUBSCRIPTION] [--json]
+       gatehouse events redeliver SUBSCRIPTION [EVENT] | --all
 
 list connects to the servers and prints the types of events that clients with every right have, what each comes from,
 how it is delivered, and how many events of it are in the store.
 tail prints the events in the store, oldest first, and says where events are missing. Secrets and masked data are not
 in the store; other data is, as servers and callers sent it. On a line, long data is cut: --json prints all of it.
+subscriptions prints who subscribes to what, where events are delivered to (of URLs, origin and path), how many may be
+waiting, when it expires, and the last failure. drop ends a subscription: running gateways stop its deliveries within
+seconds. Its subscriber is not notified, and can subscribe again if it still has the right.
+dead-letters prints the events that a webhook receiver refused or did not accept in time. redeliver has running gateways
+deliver them again: all, those of one subscription, or one event. The first 10 or more characters of the id of a
+subscription are enough if they are unique.
   --type NAME     only events of this type; * stands for any text
   --since WHEN    a duration such as 10m or 2h ago, or a time such as 2026-11-21T10:00Z
   --follow, -f    go on with new events until interrupted
-  --store FOLDER  the store of a gateway without a configuration file; needs the name of a server
+  --all           every dead letter
+  --principal ID  only subscriptions of this caller: callers choose some ids, so they need not be unique
+  --store FOLDER  the store of a gateway without a configuration file; tail then needs the name of a server
   --json          print JSON; tail prints one object on each line
-Exit codes: 0 success, 1 a server cannot be asked.`,
+Exit codes: 0 success, 1 a server cannot be asked, there is no such subscription or dead letter, or its subscription has
+ended.`,
   undo: `Usage: gatehouse undo --since WHEN [--until WHEN] [--session ID] [--upstream SERVER] [--dry-run] [--yes]
                       [--json] [--config FILE]
 

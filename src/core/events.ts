@@ -21,11 +21,14 @@ export interface ApprovalStep {
 /** An operator's command-line action on a transaction or an operation. */
 export interface OrderStep {
   /** `undo` creates a transaction of its own for the compensations. */
-  readonly order: 'undo' | 'rollback' | 'ack' | 'cancel'
+  readonly order: 'undo' | 'rollback' | 'ack' | 'cancel' | 'unsubscribe' | 'redeliver'
   readonly by: string
-  /** The id of the transaction, or the name of the operation, and its caller. */
+  /** The id of the transaction, the name of the operation, or the id of the subscription, and its caller. */
   readonly transaction?: string
   readonly operation?: string
+  readonly subscription?: string
+  /** The id of the event that is delivered again. */
+  readonly eventId?: string
   readonly caller: string
 }
 

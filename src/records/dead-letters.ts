@@ -89,7 +89,12 @@ export class DeadLetters {
    */
   async requestRedelivery(id: string): Promise<boolean> {
     const letter = await this.find(id)
-    if (!letter) return false
+    return letter ? this.requestAgain(letter) : false
+  }
+
+  /** The same for a dead letter that was found. @throws SERVER_UNAVAILABLE */
+  async requestAgain(letter: Pick<DeadLetter, 'id' | 'owner'>): Promise<boolean> {
+    if ((await this.#store.get(keyOf(LETTERS, letter))) === undefined) return false
     await this.#store.put(keyOf(REDELIVERIES, letter), '1', TTL_MS)
     return true
   }

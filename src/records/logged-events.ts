@@ -26,7 +26,7 @@ export interface LoggedEvent {
 export const LISTENING_BEGAN = 'listening_began'
 
 /**
- * The name under which the log says that clients began to want events: those before may be missing. It is no type of
+ * The name under which the log says that clients began to request events: those before were not kept. It is no type of
  * events.
  */
 export const LOGGING_BEGAN = 'logging_began'

@@ -154,7 +154,7 @@ export class Audit {
   }
 
   /** Records an action of an operator on the command line. */
-  ordered({ order, by, transaction, operation, caller }: OrderStep): void {
+  ordered({ order, by, caller, eventId, ...target }: OrderStep): void {
     const at = now()
     this.#add(() => ({
       ...at,
@@ -162,8 +162,10 @@ export class Audit {
       order,
       principal: by,
       via: 'command_line',
-      transaction,
-      operation,
+      transaction: target.transaction,
+      operation: target.operation,
+      subscription: target.subscription,
+      event_id: eventId,
       caller,
     }))
   }

@@ -8,7 +8,12 @@ import { storeAlone } from '../../../src/cli/options.ts'
 import { run } from '../../../src/cli/run.ts'
 import { openSharedStore } from '../../../src/gateway/offline.ts'
 import { EventLog } from '../../../src/records/event-log.ts'
-import { LISTENING_BEGAN, type LoggedEvent, openEventLog } from '../../../src/records/logged-events.ts'
+import {
+  LISTENING_BEGAN,
+  LOGGING_BEGAN,
+  type LoggedEvent,
+  openEventLog,
+} from '../../../src/records/logged-events.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 import type { Store } from '../../../src/store/store.ts'
 import { silentLog } from '../../support/silent-log.ts'
@@ -107,6 +112,7 @@ describe('events as text', () => {
     { kind: 'event', upstream: undefined, event: event('evt_2', { name: 'server_down', data: {} }) },
     { kind: 'gap', upstream: 'notes', why: 'dropped', at },
     { kind: 'gap', upstream: 'notes', why: 'dropped', at: undefined },
+    { kind: 'gap', upstream: 'notes', why: 'not_wanted', at },
     { kind: 'gap', upstream: 'notes', why: 'not_listening', at },
     { kind: 'gap', upstream: 'notes', why: 'not_listening', at, uri: 'note:1' },
   ]
@@ -117,6 +123,7 @@ describe('events as text', () => {
       '2026-11-21T12:00:00Z  gateway  server_down  {}',
       '2026-11-21T12:00:00Z  notes  -- events before this were dropped before they could be read',
       'from now on  notes  -- events before this were dropped before they could be read',
+      '2026-11-21T12:00:00Z  notes  -- no client requested events before this: they were not kept',
       '2026-11-21T12:00:00Z  notes  -- listening began: changes of lists that the server notified before this may be missing',
       '2026-11-21T12:00:00Z  notes  -- listening began: updates of note:1 that the server notified before this may be missing',
     ])
@@ -130,6 +137,7 @@ describe('events as text', () => {
       { server: null, id: 'evt_2', type: 'server_down', at: time, data: {} },
       { server: 'notes', gap: 'dropped', at: time },
       { server: 'notes', gap: 'dropped' },
+      { server: 'notes', gap: 'not_wanted', at: time },
       { server: 'notes', gap: 'not_listening', at: time },
       { server: 'notes', gap: 'not_listening', at: time, uri: 'note:1' },
     ])
@@ -266,13 +274,16 @@ describe('gatehouse events', () => {
       event('new', { at: now - 1000 }),
       event('other', { at: now - 500, name: 'tools_changed', data: {} }),
       began({ at: now - 3_600_000 }),
+      event('wanted', { name: LOGGING_BEGAN, at: now - 3_600_000 }),
     ])
     const of = async (...words: string[]) => (await runEvents('tail', 'one', '--store', store, ...words)).text
     expect((await of('--type', '*.succeeded')).match(/"text":"\w+"/g)).toEqual([
       '"text":"old"',
       '"text":"new"',
     ])
-    expect(await of('--type', '*.succeeded')).toContain('listening began')
+    const withGaps = await of('--type', '*.succeeded')
+    expect(withGaps).toContain('-- listening began')
+    expect(withGaps).toContain('-- no client requested events')
     expect((await of('--since', '10m')).match(/\w+(?=  \{)/g)).toEqual(['succeeded', 'tools_changed'])
     expect(await of('--since', '10m', '--type', 'nothing')).toBe('No events.\n')
     expect(await of('--since', '10m', '--type', 'nothing', '--json')).toBe('')
@@ -298,10 +309,10 @@ describe('gatehouse events', () => {
   })
 
   it.each([
-    [[], 'use gatehouse events list or tail'],
-    [['tial'], 'use gatehouse events list or tail; did you mean tail?'],
+    [[], 'use gatehouse events list, tail, subscriptions, dead-letters or redeliver'],
+    [['tial'], 'dead-letters or redeliver; did you mean tail?'],
     [['list', '--follow'], '--follow is not an option of events list'],
-    [['list', 'a', 'b'], 'give one server, or none for all'],
+    [['list', 'a', 'b'], 'unexpected argument "b"'],
     [['tail', '--store', 'x'], 'with --store, give the name of a server'],
     [['tail', '--store', 'x', '--config', 'y'], 'give either --config or --store'],
     [['tail', '--since', 'soon'], '--since must be a duration such as 10m'],
