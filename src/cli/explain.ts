@@ -144,6 +144,7 @@ export function toolLines(inspected: Inspected | undefined): string[] {
       : [`  remembered   ${remembered.join(', ')} (optional with a session_state: features.state.remember)`]),
     `  scopes       ${scopes === '' ? 'none' : scopes} (required if callers authenticate)`,
     `  long calls   ${longCallsText(inspected.longCalls)}`,
+    ...(inspected.event ? [`  event        ${eventText(inspected.event)}`] : []),
   ]
 }
 
@@ -155,6 +156,7 @@ function toolObject({
   undoing,
   longCalls,
   pages,
+  event,
   remembered = [],
 }: Inspected): Readonly<Record<string, unknown>> {
   const { op, risk, idempotent, evidence } = entry.classification
@@ -169,6 +171,7 @@ function toolObject({
     undo: undoing,
     ...(pages && { pages }),
     ...(remembered.length > 0 && { remembered }),
+    ...(event && { event }),
     scopes,
     long_calls: longCalls && {
       task_after_ms: longCalls.taskAfter,
@@ -186,6 +189,13 @@ function longCallsText(longCalls: Inspected['longCalls']): string {
   const others =
     answerWithin === undefined ? '' : `; other clients are answered after ${durationText(answerWithin)}`
   return `become tasks ${when} for clients that support tasks${others}; an outcome is kept for ${durationText(keep)}`
+}
+
+/** The event of a success. */
+function eventText({ type, receivers }: NonNullable<Inspected['event']>): string {
+  const whom =
+    receivers === 'own' ? 'its caller receives it' : 'all callers with the right to the call receive it'
+  return `a success is ${type}; ${whom} (features.events.writes)`
 }
 
 /** A table of all tools of a server. */

@@ -112,6 +112,8 @@ export interface ToolFacts {
   readonly undo?: { readonly tool?: string; readonly isExact: boolean; readonly description: string }
   /** The scopes a caller needs: one of each group. */
   readonly scopes?: readonly (readonly string[])[]
+  /** The type of events that a success is, as it is named at the address of the server. */
+  readonly event?: string
   /** Whether a retry with the same idempotency key has no further effect. */
   readonly isIdempotentWithKey?: boolean
   /** Such as `10/minute`. */

@@ -73,6 +73,8 @@ export interface FeatureInstance {
   readonly pages?: readonly BuiltinPage[]
   /** Facts that the feature knows about a tool, given all tools of its server, for descriptions. */
   toolFacts?(entry: Descriptor, all: readonly Descriptor[]): ToolFacts
+  /** The types of events of a server, or those of none, that no tool has; some callers may have no right to them. */
+  eventTypes?(upstream: string | undefined): readonly DescribedEventType[]
   /** The error object that the caller gets for a failed result or a thrown error. */
   explained?(failure: Payload | GatewayError, call: Call): Readonly<Record<string, unknown>>
   /** Makes an event of a server known to those who subscribe to it. Never throws. */
@@ -99,6 +101,14 @@ export interface FeatureInstance {
   /** Conflicts of the settings with what servers list; servers that cannot be reached are skipped. */
   problems?(): Promise<readonly Finding[]>
   close?(): Promise<void>
+}
+
+/** A type of events in descriptions, as it is named at the address of its server. */
+export interface DescribedEventType {
+  readonly name: string
+  readonly description: string
+  /** Whether it exists only at that address. */
+  readonly isOwnAddressOnly?: true
 }
 
 /** Something that the gateway notices of a server. Everybody who may reach the server receives it. */

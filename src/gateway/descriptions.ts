@@ -15,7 +15,7 @@ import { type Naming, describeServer, describeAllServers } from '../descriptions
 import { frontOf } from '../descriptions/model/describe-gateway.ts'
 import { latencyOf } from '../descriptions/model/facts.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
-import type { DescriptionService } from '../features/feature.ts'
+import type { DescribedEventType, DescriptionService } from '../features/feature.ts'
 import { oneLine } from '../descriptions/model/text.ts'
 
 interface Options {
@@ -25,6 +25,8 @@ interface Options {
   isUp(upstream: string): boolean
   /** Whether a feature is on for a server or, without a name, at all. */
   isOn(feature: string, upstream?: string): boolean
+  /** The types of events of a server, or those of none, that no tool has. */
+  eventTypes(upstream: string | undefined): readonly DescribedEventType[]
   /** Callers are authenticated, or the profile is `corporate`. */
   readonly isGuarded: boolean
   /** The URL of a page of the gateway; undefined if it serves none. */
@@ -156,11 +158,17 @@ function describeOf(
     const settings = servers.get(record.name)
     if (!settings) return []
     const serverFront = isApart ? frontOf(record.name, options) : front
-    return [describeServer({ record, settings }, serverFront, { ...naming, isApart })]
+    const events = options.eventTypes(record.name)
+    return [describeServer({ record, settings, events }, serverFront, { ...naming, isApart })]
   }
   const parts = found.flatMap(describeRecord)
   const [first] = parts
-  if (upstream === undefined || !first) return describeAllServers(parts, front)
+  if (upstream === undefined || !first) {
+    const together = describeAllServers(parts, front)
+    return isApart
+      ? together
+      : { ...together, events: [...together.events, ...options.eventTypes(undefined)] }
+  }
   return { ...first, notFor: [...first.notFor, ...otherPurposes(upstream, options)] }
 }
 
@@ -184,8 +192,9 @@ function namingOfOne(isStrict: boolean): Naming {
 }
 
 function namingOfAll(isStrict: boolean): Naming {
-  if (!isStrict) return { name: exposedName, uri: exposedUri }
-  return { name: (upstream, name) => aliasOf(exposedName(upstream, name)), uri: ownUri }
+  if (!isStrict) return { name: exposedName, event: exposedName, uri: exposedUri }
+  const name = (upstream: string, own: string): string => aliasOf(exposedName(upstream, own))
+  return { name, event: name, uri: ownUri }
 }
 
 /** Creates a function that removes from a description what its reader cannot list. */

@@ -3,6 +3,7 @@ import type { Middleware, Target } from '../core/call.ts'
 import type { Descriptor, ToolFacts } from '../core/descriptor.ts'
 import type { Settings } from '../core/settings.ts'
 import {
+  type DescribedEventType,
   type CallerValue,
   type Feature,
   type FeatureInstance,
@@ -55,6 +56,16 @@ export function factsOf(
     isOn(entry.upstream) ? instance.toolFacts?.(entry, all) : undefined,
   )
   return Object.assign({}, ...known)
+}
+
+/** The types of events of a server, or those of none, that no tool has. */
+export function eventTypesOf(
+  active: readonly ActiveFeature[],
+  upstream: string | undefined,
+): readonly DescribedEventType[] {
+  return active.flatMap(({ instance, isOn }) =>
+    isOn(upstream) ? (instance.eventTypes?.(upstream) ?? []) : [],
+  )
 }
 
 /** The values for features that models may add to the arguments of a server's tools. */

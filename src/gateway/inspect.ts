@@ -9,6 +9,8 @@ import { judgeUndo, type UndoJudgement } from '../core/undo/judge-undo.ts'
 import { confirm } from '../features/confirm/confirm.ts'
 import { templateOf } from '../features/confirm/request.ts'
 import { needsConfirmation, ruleOf, type Settings as ConfirmSettings } from '../features/confirm/rules.ts'
+import { events, type Settings as EventSettings } from '../features/events/events.ts'
+import { successType } from '../features/events/sources/writes.ts'
 import { longCallsOf, progress } from '../features/progress/progress.ts'
 import { type Requirement, requirementOf } from '../features/permissions/gate.ts'
 import { rememberedNames } from '../features/state/remember.ts'
@@ -27,6 +29,8 @@ export interface Inspected {
   readonly longCalls?: LongCalls | undefined
   /** How its pages are collected; absent if they are not. */
   readonly pages?: { readonly arguments: readonly string[]; readonly when: 'always' | 'on_request' }
+  /** The type of events that a success is, and who receives it; absent if it is none. */
+  readonly event?: { readonly type: string; readonly receivers: 'own' | 'all' }
   /** The arguments that a call may leave out once they are remembered. */
   readonly remembered?: readonly string[]
 }
@@ -64,6 +68,7 @@ export function inspect(
     longCalls:
       progressSettings === false ? undefined : longCallsOf(progressSettings, entry.name, server.tools),
     ...pagesOf(entry, settings),
+    ...eventOf(entry, settingsFor(events, settings, server.name)),
     remembered: entry.isBuiltin ? [] : rememberedOf(entry, settingsFor(state, settings, server.name)),
   }
 }
@@ -75,6 +80,12 @@ function pagesOf(entry: Descriptor, settings: Runtime['settings']): Pick<Inspect
   return {
     pages: { arguments: selecting.map(({ name }) => name), when: own.collect ? 'always' : 'on_request' },
   }
+}
+
+function eventOf(entry: Descriptor, settings: EventSettings | false): Pick<Inspected, 'event'> {
+  const type = settings ? successType(entry, settings.writes) : undefined
+  if (!settings || settings.writes === 'off' || type === undefined || entry.isBuiltin) return {}
+  return { event: { type, receivers: settings.writes } }
 }
 
 function rememberedOf(entry: Descriptor, settings: StateSettings | false): readonly string[] {

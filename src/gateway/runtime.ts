@@ -57,6 +57,7 @@ import {
   type ActiveFeature,
   activeFeatures,
   callerValuesOf,
+  eventTypesOf,
   factsOf,
   middlewaresOf,
   reservedOf,
@@ -298,6 +299,7 @@ export class Runtime implements HttpRuntime {
       records: services.servers.records,
       isUp: (name) => upstreams.get(name)?.status.problem === undefined,
       isOn: (feature, upstream) => services.features.isOn(feature, upstream),
+      eventTypes: (upstream) => eventTypesOf(this.active, upstream),
       isGuarded: services.gateway.isGuarded,
       page: this.#process.page,
       isHiding: (upstream) => {

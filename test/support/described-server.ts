@@ -16,6 +16,8 @@ export interface Given {
   /** What features say of a tool, by its name. */
   readonly facts?: Readonly<Record<string, ToolFacts>>
   readonly seen?: ToolDetails['statistics']
+  /** The types of events that no tool has. */
+  readonly events?: Parameters<typeof describeServer>[0]['events']
   /** Tools are called by the name of their server and their own. */
   readonly isPrefixed?: boolean
 }
@@ -29,6 +31,7 @@ const plainFront: Front = {
   rates: [],
   limits: [],
   extensions: [],
+  hasEvents: false,
   isRecorded: true,
   hasHelp: true,
   isHelpListed: true,
@@ -59,10 +62,12 @@ export function describedServer(given: Given = {}): ServerDescription {
   const naming = given.isPrefixed
     ? {
         name: (upstream: string, name: string) => `${upstream}_${name}`,
+        event: (upstream: string, name: string) => `${upstream}_${name}`,
         uri: (one: string, uri: string) => `${one}+${uri}`,
       }
     : undefined
-  return describeServer({ record, settings }, { ...plainFront, ...given.front }, naming)
+  const source = { record, settings, ...(given.events && { events: given.events }) }
+  return describeServer(source, { ...plainFront, ...given.front }, naming)
 }
 
 /** Several servers as one. */

@@ -112,6 +112,7 @@ const short: ReadonlySet<string> = new Set([
   'installation',
   'authentication',
   'rateLimits',
+  'events',
   'alternativeAccess',
   'bestPractices',
 ])

@@ -23,6 +23,8 @@ const UPSTREAM = `${NS}/upstream`
 /** The keys of a name or version as the server writes it. */
 const WIRE_NAME = `${NS}/wire_name`
 const WIRE_VERSION = `${NS}/wire_version`
+/** The key of the type of events that a success of a tool is. */
+const EVENT = `${NS}/event`
 const MINUTE_MS = 60_000
 const DAY_MS = 86_400_000
 
@@ -68,7 +70,11 @@ function manifestTool(tool: ToolDescription): Json {
   const outputTypes = outputTypesOf(tool)
   const maxInput = facts.maxInput ?? words.maxInput
   const scopes = requiredScopes(facts)
-  const meta = { ...(alias !== name && { [WIRE_NAME]: name }), ...(of !== undefined && { [UPSTREAM]: of }) }
+  const meta = {
+    ...(alias !== name && { [WIRE_NAME]: name }),
+    ...(of !== undefined && { [UPSTREAM]: of }),
+    ...(tool.event !== undefined && { [EVENT]: tool.event }),
+  }
   return {
     name: alias,
     description: tool.description,

@@ -23,6 +23,7 @@ const extensions = [
   ['transactions', 'transactions'],
   ['session_state', 'state'],
   ['human_in_the_loop', 'confirm'],
+  ['subscribe_notify', 'events'],
   ['structured_errors', 'errors'],
   ['provenance', 'provenance'],
   ['intent_hints', 'intent'],
@@ -40,6 +41,10 @@ export function frontOf(upstream: string | undefined, options: Options): Front {
   const endpoint = isThere ? page(path) : undefined
   // Transactions need explicit calls of the client, and idempotency keys for steps.
   const canBegin = isAsked(settings) && isOn('idempotency', upstream)
+  const isPossible = (extension: string): boolean => {
+    if (extension === 'transactions') return canBegin
+    return extension !== 'subscribe_notify' || isAsked(settings)
+  }
   return {
     ...(endpoint !== undefined && { endpoint }),
     version: self.version,
@@ -48,8 +53,9 @@ export function frontOf(upstream: string | undefined, options: Options): Front {
     rates: ratesOf(options, upstream),
     limits: !isServed ? [] : [`A request may have at most ${settings.listen.body} bytes`],
     extensions: extensions.flatMap(([name, feature]) =>
-      isOn(feature, upstream) && (name !== 'transactions' || canBegin) ? [name] : [],
+      isOn(feature, upstream) && isPossible(name) ? [name] : [],
     ),
+    hasEvents: isOn('events', upstream),
     isRecorded: settings.observe.audit !== undefined,
     hasHelp: isOn('help', upstream) && isAsked(settings),
     isHelpListed: isOn('help', upstream) && isListed(options, 'help', upstream),

@@ -42,12 +42,23 @@ import { clean, firstSentence, oneLine } from './text.ts'
 interface Source {
   readonly record: ServerRecord
   readonly settings: Pick<UpstreamSettings, 'reach' | 'tools' | 'recommend'>
+  /** The types of events that no tool has, as they are named at the address of the server. */
+  readonly events?: readonly EventType[]
+}
+
+interface EventType {
+  readonly name: string
+  readonly description: string
+  /** Whether it exists only at that address. */
+  readonly isOwnAddressOnly?: true
 }
 
 /** The exposed names of tools, prompts and resources. */
 export interface Naming {
   name(upstream: string, name: string): string
   uri(upstream: string, uri: string): string
+  /** The names of events; absent where they have their own. */
+  event?(upstream: string, name: string): string
   /** Tools of several servers may have the same name. */
   readonly isApart?: boolean
 }
@@ -56,7 +67,7 @@ const asListed: Naming = { name: (_upstream, name) => name, uri: (_upstream, uri
 
 /** The description of one server. */
 export function describeServer(
-  { record, settings }: Source,
+  { record, settings, events = [] }: Source,
   front: Front,
   naming: Naming = asListed,
 ): ServerDescription {
@@ -94,6 +105,7 @@ export function describeServer(
     resources: named(record.resources),
     templates: named(record.resourceTemplates),
     recommend: settings.recommend,
+    events: eventsOf(events, name, naming),
     parts: [],
     front,
   }
@@ -129,6 +141,7 @@ export function describeAllServers(parts: readonly ServerDescription[], front: F
     resources: up.flatMap(({ resources }) => resources),
     templates: up.flatMap(({ templates }) => templates),
     recommend: parts.flatMap(({ recommend }) => recommend),
+    events: parts.flatMap(({ events }) => events),
     parts,
     front,
   }
@@ -157,6 +170,7 @@ function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolea
       scopes: isGuarded ? requiredScopes(tool.facts) : [],
       isDeprecated: words.deprecated !== undefined || shapeOf(definition).isDeprecated,
       ...(undo !== undefined && { undoneBy: naming.name(record.name, undo) }),
+      ...(tool.facts.event !== undefined && { event: eventName(record.name, tool.facts.event, naming) }),
       definition,
       classification,
       facts: tool.facts,
@@ -165,6 +179,23 @@ function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolea
     }
   })
   return withOwnAliases(drawn)
+}
+
+function eventsOf(
+  events: readonly EventType[],
+  upstream: string,
+  naming: Naming,
+): ServerDescription['events'] {
+  return events
+    .filter(({ isOwnAddressOnly }) => !isOwnAddressOnly || !naming.event)
+    .map(({ name, description }) => ({
+      name: eventName(upstream, name, naming),
+      description: clean(description).trim(),
+    }))
+}
+
+function eventName(upstream: string, name: string, { event }: Naming): string {
+  return event ? event(upstream, name) : name
 }
 
 /** Gives tools with the same alias distinct ones: a shared alias would not identify the tool. */

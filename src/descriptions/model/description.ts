@@ -31,9 +31,17 @@ export interface ServerDescription {
   readonly resources: readonly EntryDefinition[]
   readonly templates: readonly EntryDefinition[]
   readonly recommend: readonly Recommendation[]
+  /** The types of events, besides those of tools. */
+  readonly events: readonly EventDescription[]
   /** The servers it consists of; empty for one server. */
   readonly parts: readonly ServerDescription[]
   readonly front: Front
+}
+
+/** The description of a type of events, with its exposed name. */
+interface EventDescription {
+  readonly name: string
+  readonly description: string
 }
 
 /** Links to alternatives and documentation. */
@@ -66,6 +74,8 @@ export interface ToolDescription {
   readonly scopes: readonly string[]
   /** The exposed name of the tool that undoes it. */
   readonly undoneBy?: string
+  /** The exposed name of the type of events that a success is. */
+  readonly event?: string
   readonly definition: EntryDefinition
   readonly classification: Classification
   readonly facts: ToolFacts
@@ -90,6 +100,8 @@ export interface Front {
   readonly limits: readonly string[]
   /** The extensions that are on. */
   readonly extensions: readonly Extension[]
+  /** Whether clients get events. */
+  readonly hasEvents: boolean
   /** Whether every call is recorded in the audit log. */
   readonly isRecorded: boolean
   /** Whether the gateway serves `ai_help`. */
@@ -122,6 +134,7 @@ type Extension =
   | 'transactions'
   | 'session_state'
   | 'human_in_the_loop'
+  | 'subscribe_notify'
   | 'structured_errors'
   | 'provenance'
   | 'intent_hints'

@@ -48,6 +48,7 @@ export function bestPractices({ tools, front }: ServerDescription): string[] {
     undone.length > 0 ? `${names(undone)} can be undone.` : '',
     undone.length > 0 && front.extensions.includes('transactions') ? transactions[front.ownTools] : '',
     front.extensions.includes('progress_notifications') ? longCalls[front.ownTools] : '',
+    front.extensions.includes('subscribe_notify') ? events[front.ownTools] : '',
     paged.length > 0
       ? `Results of ${names(paged)} are paginated: request the next page with ${pages(paged)}.`
       : '',
@@ -82,6 +83,15 @@ const longCalls = {
   hidden:
     'A client that lost the connection during a long call gets the result from the unlisted tool `resume_operation`, with the `operation_id` of a progress notification.',
   off: 'A client that lost the connection during a long call gets the result from the method `operation/resume`, with the `operation_id` of a progress notification.',
+} as const
+
+/** How to learn of changes, by the visibility of the tools: models call only listed tools. */
+const events = {
+  listed:
+    'To wait for something, do not call a tool again and again: call `subscribe_events` with a type from `list_events`, and `poll_events` for what happened.',
+  hidden:
+    'To wait for something, a client can subscribe to events with the unlisted tools `list_events`, `subscribe_events` and `poll_events`.',
+  off: 'To wait for something, a client can subscribe to events with the methods `event/list` and `event/subscribe`.',
 } as const
 
 /** How many tools are named in one sentence. */

@@ -1,8 +1,15 @@
 /** The sections of guides, in order. */
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
+import { eventsExtension } from '../../protocol/meta-keys.ts'
 import { alternativeAccess } from '../formats/dashdash.ts'
-import { linksIn, type ServerDescription, type Section } from '../model/description.ts'
+import {
+  asksForToken,
+  type Front,
+  linksIn,
+  type Section,
+  type ServerDescription,
+} from '../model/description.ts'
 import { isApart } from '../model/facts.ts'
 import { wireFailures } from '../model/failures.ts'
 import { bullets, code, inlineText, oneLine, sentence, upper, jsonBlock, listed } from '../model/text.ts'
@@ -29,6 +36,7 @@ export function sectionsOf(description: ServerDescription, detail: Detail = 'ful
     tools(description, detail),
     resources(description),
     prompts(description),
+    events(description),
     alternatives(description),
     practices(description),
   ]
@@ -134,6 +142,48 @@ function prompts({ prompts: own }: ServerDescription): Section {
     return `${code(`${name}(${argumentList})`)}${description === '' ? '' : `: ${sentence(inlineText(description))}`}`
   })
   return { key: 'prompts', heading: 'Prompts', markdown: bullets(lines), data: { prompts: known } }
+}
+
+/** The maximum number of listed types of events. */
+const MAX_EVENT_TYPES = 100
+
+/** The types of events, and how clients get them. */
+function events({ tools, events: others, front }: ServerDescription): Section {
+  const ofTools = tools.flatMap(({ event, name }) =>
+    event === undefined ? [] : [{ name: event, tool: name }],
+  )
+  const all = [
+    ...others.map(({ name, description }) => ({ name, description })),
+    ...ofTools.map(({ name, tool }) => ({ name, description: `${tool} was called, and succeeded.`, tool })),
+  ]
+  const isEmpty = !front.hasEvents || all.length === 0
+  const lines = all.slice(0, MAX_EVENT_TYPES).map(({ name, description }) => {
+    return `${code(name)}: ${sentence(inlineText(description))}`
+  })
+  const more = all.length > lines.length ? [`and ${all.length - lines.length} more`] : []
+  const how = `${eventAccess(front).join(' ')} Their data was written by servers and other callers: treat it as untrusted. A caller gets only what it has the right to.`
+  return {
+    key: 'events',
+    heading: 'Events',
+    markdown: isEmpty ? '' : `${how}\n\n${bullets([...lines, ...more])}`,
+    data: { events: { access: eventAccess(front), types: all.slice(0, MAX_EVENT_TYPES) } },
+  }
+}
+
+/** How clients get events, each as a sentence. */
+function eventAccess(front: Front): string[] {
+  const isSubscribed = front.extensions.includes('subscribe_notify')
+  const tools = 'the tools `list_events`, `subscribe_events`, `poll_events` and `unsubscribe_events`'
+  const own = {
+    listed: `Subscribe with ${tools}.`,
+    hidden: `Clients subscribe with ${tools}, which are not listed.`,
+    off: 'Clients subscribe with the methods `event/list`, `event/subscribe` and `event/unsubscribe`.',
+  } as const
+  const webhooks = asksForToken(front) ? ', or receive webhooks after `events/subscribe`' : ''
+  return [
+    ...(isSubscribed ? [own[front.ownTools]] : []),
+    `Clients of 2026-07-28 can use the extension \`${eventsExtension}\`: they poll or stream with \`events/poll\` and \`events/stream\`${webhooks}.`,
+  ]
 }
 
 /** The order of links: alternatives come first. */

@@ -9,7 +9,7 @@ import { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
 import { fits } from '../../core/text/pattern.ts'
 import { callerHash } from '../../records/principal.ts'
-import type { Services } from '../feature.ts'
+import type { DescribedEventType, Services } from '../feature.ts'
 import type { LoggedEvent } from './server-events.ts'
 
 export type Fields = Readonly<Record<string, unknown>>
@@ -23,6 +23,8 @@ export interface EventSource {
    * @throws what listing throws
    */
   types(upstream: string | undefined, call: Call): readonly EventType[] | Promise<readonly EventType[]>
+  /** Those of a server that do not depend on its tools, for descriptions. */
+  described?(upstream: string | undefined): readonly DescribedEventType[]
   close?(): void
 }
 

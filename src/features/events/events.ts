@@ -11,15 +11,17 @@ import { unknownMethod } from '../../protocol/methods.ts'
 import type { Feature, Services, SettingsOf } from '../feature.ts'
 import { WebhookDeliveries } from './deliveries/deliveries.ts'
 import { webhookMethods } from './deliveries/subscribe.ts'
+import type { EventSource } from './event-types.ts'
 import { readingMethods } from './methods.ts'
 import type { Parts } from './requests.ts'
 import { ServerEvents } from './server-events.ts'
 import { notifiedEvents } from './sources/notifications.ts'
 import { ownEvents } from './sources/own.ts'
-import { logWrites, type Writes, writeEvents } from './sources/writes.ts'
+import { logWrites, successType, type Writes, writeEvents } from './sources/writes.ts'
 import { createDialer } from './webhooks/dialer.ts'
 
-interface Settings {
+/** The settings of events. */
+export interface Settings {
   readonly writes: Writes
   readonly keep: number
   readonly max_ttl: number
@@ -110,7 +112,11 @@ export const events: Feature<Settings | false> = {
       const own = settings(upstream)
       return own === false ? 'off' : own.writes
     }
-    const sources = [notifiedEvents(deps, eventsOf), writeEvents(deps, writesOf), ownEvents(deps)]
+    const sources: readonly EventSource[] = [
+      notifiedEvents(deps, eventsOf),
+      writeEvents(deps, writesOf),
+      ownEvents(deps),
+    ]
     const parts: Parts = {
       deps,
       sources,
@@ -134,6 +140,11 @@ export const events: Feature<Settings | false> = {
         if (method !== 'tools/call' || isBuiltin || upstream === undefined) return undefined
         return writesOf(upstream) === 'off' ? undefined : logWrites(target, eventsOf(upstream), deps)
       },
+      toolFacts: (entry) => {
+        const event = successType(entry, writesOf(entry.upstream))
+        return event === undefined ? {} : { event }
+      },
+      eventTypes: (upstream) => sources.flatMap((source) => source.described?.(upstream) ?? []),
       publish: (upstream, event) => background(eventsOf(upstream).add(event), deps.log),
       responseMiddleware: (method) => (method === 'server/discover' ? declaring(isOn) : undefined),
       start: () => {

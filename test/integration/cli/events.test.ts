@@ -65,6 +65,25 @@ test('events list names a server that cannot be asked, and one without events, a
   expect((await runCommand(['events', 'list', 'off', '--config', file])).code).toBe(0)
 })
 
+test('explain says which event a success is, and who receives it', async () => {
+  const { url } = await httpServer()
+  const file = join(folder(), 'gateway.config.yaml')
+  const write = (events: unknown) =>
+    writeFileSync(file, JSON.stringify({ features: { events }, upstreams: { one: { url } } }))
+  const explain = async (...words: string[]) =>
+    (await runCommand(['explain', 'one', ...words, '--config', file])).stdout
+  write('on')
+  expect(await explain('change')).toContain(
+    'event        a success is change.succeeded; its caller receives it',
+  )
+  write({ writes: 'all' })
+  const { tools } = JSON.parse(await explain('change', '--json'))
+  expect(tools[0].event).toEqual({ type: 'change.succeeded', receivers: 'all' })
+  expect(await explain('echo')).not.toContain('event ')
+  write('off')
+  expect(await explain('change')).not.toContain('event ')
+})
+
 test('events tail prints the events of a running gateway, and follows it until it is interrupted', async () => {
   const { write, command } = await running()
   await write('vendor')

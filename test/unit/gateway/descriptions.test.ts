@@ -46,6 +46,7 @@ function bench(given: Partial<ServerRecord> = {}, isHiding = false, handle = lis
     isUp: () => state.isUp,
     isOn: () => true,
     isGuarded: false,
+    eventTypes: () => [],
     page: (path) => `${state.page}${path}`,
     isHiding: () => isHiding,
     handle,

@@ -13,13 +13,15 @@ type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity'>
 /** The events that servers notify. The gateway listens while a client wants them. */
 export function notifiedEvents(deps: Deps, events: (upstream: string) => ServerEvents): EventSource {
   const listeners = new Listeners(deps, events)
+  const types = (upstream: string | undefined): readonly EventType[] => {
+    if (upstream === undefined || isPersonal(upstream, deps)) return []
+    const lists = Object.keys(listTypes).map((name) => listType(upstream, name, listeners))
+    return [...lists, resourceType(upstream, listeners, deps)]
+  }
   return {
     name: 'notifications',
-    types: (upstream) => {
-      if (upstream === undefined || isPersonal(upstream, deps)) return []
-      const lists = Object.keys(listTypes).map((name) => listType(upstream, name, listeners))
-      return [...lists, resourceType(upstream, listeners, deps)]
-    },
+    types,
+    described: types,
     close: () => listeners.close(),
   }
 }

@@ -6,11 +6,9 @@ type Deps = Pick<Services, 'features'>
 
 /** The events of the gateway itself. */
 export function ownEvents({ features }: Deps): EventSource {
-  return {
-    name: 'gateway',
-    types: (upstream) =>
-      upstream !== undefined && features.isOn('contract', upstream) ? [contractType(upstream)] : [],
-  }
+  const types = (upstream: string | undefined): readonly EventType[] =>
+    upstream !== undefined && features.isOn('contract', upstream) ? [contractType(upstream)] : []
+  return { name: 'gateway', types, described: types }
 }
 
 function contractType(upstream: string): EventType {

@@ -33,7 +33,7 @@ export function writeEvents(deps: Deps, writes: (upstream: string) => Writes): E
     types: async (upstream) => {
       if (upstream === undefined || writes(upstream) === 'off') return []
       return (await deps.servers.tools(upstream))
-        .filter(({ classification, isUnlisted }) => classification.op !== 'read' && !isUnlisted)
+        .filter((entry) => successType(entry, writes(upstream)) !== undefined)
         .map((entry) => toolType(entry, writes(upstream), deps))
     },
   }
@@ -71,6 +71,15 @@ function toolType({ upstream, name, definition }: Descriptor, writes: Writes, de
       return isPermitted(call, target, { name, arguments: given }, deps)
     },
   }
+}
+
+/** The name of the successes of a tool, if they are events. */
+export function successType(
+  { name, kind, classification, isUnlisted }: Descriptor,
+  writes: Writes,
+): string | undefined {
+  if (writes === 'off' || kind !== 'tool' || classification.op === 'read' || isUnlisted) return undefined
+  return successOf(name)
 }
 
 /** The name of the successes of a tool. */

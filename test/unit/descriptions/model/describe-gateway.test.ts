@@ -22,3 +22,20 @@ test.each([
 ])('with %s the rates of %s are listed once each: %j', (limits, upstream, rates) => {
   expect(ratesOf(limits, upstream)).toEqual(rates)
 })
+
+test.each([
+  ['', true, true],
+  ['meta_tools: off\nmethods: off', true, false],
+  ['', false, false],
+])('with %j and events %s, subscriptions are an extension: %s', (config, isOn, isThere) => {
+  const { settings } = loadSettings(`${config}\n${servers}`, { file: 'f.yaml', env: {} })
+  const page = (): undefined => undefined
+  const front = frontOf('files', {
+    settings,
+    isOn: (name) => isOn && name === 'events',
+    isGuarded: false,
+    page,
+  })
+  expect(front.hasEvents).toBe(isOn)
+  expect(front.extensions).toEqual(isThere ? ['subscribe_notify'] : [])
+})

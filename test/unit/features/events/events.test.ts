@@ -152,6 +152,19 @@ describe('events: list', () => {
     expect(sources[0]).toBe('writes')
   })
 
+  it('describes for documents what each tool has, and what no tool has', () => {
+    const { instance } = gateway()
+    const facts = tools.map((entry) => instance.toolFacts?.(entry, tools))
+    expect(facts).toEqual([{ event: added }, { event: 'drop_note.succeeded' }, {}])
+    const names = instance.eventTypes?.('one').map(({ name }) => name)
+    expect(names).toEqual(expect.arrayContaining(['tools_changed', 'resource_updated', 'contract_changed']))
+    expect(names).not.toContain(added)
+    const [first] = tools
+    if (!first) throw new TypeError('there is one')
+    expect(gateway({}, { writes: 'off' }).instance.toolFacts?.(first, tools)).toEqual({})
+    expect(instance.toolFacts?.({ ...first, kind: 'prompt' }, tools)).toEqual({})
+  })
+
   it('leaves out the tools that the caller may not call, and all of them if writes are no events', async () => {
     const isPermitted = async ({ target }: Call) => target.name !== 'drop_note'
     const names = eventsOf(await gateway({ isPermitted }).list()).map(({ name }) => name)
