@@ -127,7 +127,13 @@ const walls: readonly Wall[] = [
   },
   {
     part: 'gateway/internal-call.ts',
-    may: ['core', 'features/feature.ts', 'protocol/meta-keys.ts', 'protocol/lift.ts', 'protocol/revisions.ts'],
+    may: [
+      'core',
+      'features/feature.ts',
+      'protocol/meta-keys.ts',
+      'protocol/lift.ts',
+      'protocol/revisions.ts',
+    ],
   },
   {
     part: 'gateway/observers.ts',

@@ -9,8 +9,9 @@ import { environment } from '../config/secrets.ts'
 import { logProblems } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
+import { oneLine } from '../core/text/escape.ts'
 import { isSecretKey, withoutSecrets } from '../core/text/redact.ts'
-import { Gateway, issuerProblem, openLog } from '../gateway/gateway.ts'
+import { type EventTrial, Gateway, issuerProblem, openLog } from '../gateway/gateway.ts'
 import { mayStoreBeUnusable, openSharedStore } from '../gateway/offline.ts'
 import { readOptions, readServed, type Source } from './options.ts'
 
@@ -19,6 +20,16 @@ interface Report {
   readonly ok: boolean
   readonly problems: readonly ConfigProblem[]
   readonly servers: readonly ServerReport[]
+  /** What the watches found that could be tried. */
+  readonly watches: readonly WatchReport[]
+}
+
+interface WatchReport {
+  /** The event in the configuration. */
+  readonly event: string
+  readonly items: number
+  /** Those of the first items. */
+  readonly ids: readonly string[]
 }
 
 interface ServerReport {
@@ -39,16 +50,16 @@ export async function check(args: readonly string[]): Promise<number> {
     source = readServed(args, ['config', 'log-level', 'json'])[1]
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    return report({ ok: false, problems: error.problems, servers: [] }, textOf(error))
+    return report({ ok: false, problems: error.problems, servers: [], watches: [] }, textOf(error))
   }
-  const { found, servers } = await examine(source)
-  return report({ ok: found.length === 0, problems: problemsOf(found, source), servers }, source.text)
+  const { found, ...rest } = await examine(source)
+  return report({ ok: found.length === 0, problems: problemsOf(found, source), ...rest }, source.text)
 }
 
+type Examined = Pick<Report, 'servers' | 'watches'> & { readonly found: readonly Finding[] }
+
 /** The problems found by connecting to the servers, the store and the token issuer. */
-async function examine(
-  source: Source,
-): Promise<{ readonly found: readonly Finding[]; readonly servers: readonly ServerReport[] }> {
+async function examine(source: Source): Promise<Examined> {
   // Read-only: work that another gateway left unfinished is not resumed.
   const settings: Settings = { ...source.settings, store: { kind: 'memory' } }
   const gateway = new Gateway(settings, { variables: environment(), log: openLog('error', true) })
@@ -61,10 +72,30 @@ async function examine(
     const message = [problem, ...stderr.map((line) => `    ${line}`)].join('\n')
     if (problem !== undefined) found.push({ path: ['upstreams', name], at: 'key', message })
   }
+  const trials = await gateway.tryEvents()
+  found.push(...trials.flatMap((trial) => trialProblem(trial, found)))
   await gateway.close()
   const issuer = await issuerProblem(source.settings.auth.jwt)
   if (issuer !== undefined) found.push({ path: ['auth', 'jwt', 'issuer'], message: issuer })
-  return { found, servers }
+  return { found, servers, watches: trials.flatMap(watchReport) }
+}
+
+/** The problem of a watch, unless its call or its server has one that is known. */
+function trialProblem(
+  { path, server, found: trial }: EventTrial,
+  known: readonly Finding[],
+): readonly Finding[] {
+  if (!('problem' in trial)) return []
+  const at = [...path, trial.key]
+  const isKnown = known.some((each) => {
+    const about = pathText(each.path)
+    return about === pathText(at) || about === pathText(['upstreams', server])
+  })
+  return isKnown ? [] : [{ path: at, message: trial.problem }]
+}
+
+function watchReport({ path, found }: EventTrial): readonly WatchReport[] {
+  return 'problem' in found ? [] : [{ event: pathText(path), ...found }]
 }
 
 /** The text of the invalid file, for excerpts. */
@@ -78,11 +109,15 @@ function writeJson(report: Report): number {
   return report.ok ? 0 : 1
 }
 
-function writeText({ ok, problems, servers }: Report, text: string | undefined): number {
+function writeText({ ok, problems, servers, watches }: Report, text: string | undefined): number {
   for (const { name, state, revision } of servers) {
     if (state === 'ready') process.stdout.write(`${name}: ready, MCP ${revision}\n`)
     if (state === 'not_tried')
       process.stdout.write(`${name}: not tried, because each caller has its own credentials\n`)
+  }
+  for (const { event, items, ids } of watches) {
+    const first = ids.length > 0 ? `: ${ids.map(oneLine).join(', ')}${items > ids.length ? ', …' : ''}` : ''
+    process.stdout.write(`${event}: ${items === 0 ? 'no items' : counted(items, 'item')}${first}\n`)
   }
   for (const problem of problems) {
     process.stderr.write(`${problemLine(problem)}\n`)

@@ -3,6 +3,7 @@ import { resolve } from 'node:path'
 import { isObject } from '../core/json/json.ts'
 import { isHttpUrl, isLoopback } from './names.ts'
 import { pageWarnings, requiresTokens, checkAuth } from './sections/auth-checks.ts'
+import { areEventsOn, eventProblems } from './sections/events.ts'
 import { idleMasks, maskProblems } from './sections/tool-checks.ts'
 import { placeAt, type Checked, type Finding } from './problem.ts'
 import { checkUpstream } from './sections/upstream.ts'
@@ -19,7 +20,12 @@ export function checkTogether(value: unknown, directory: string): Checked {
   const hasAuth = isObject(value.auth)
   const checked = upstreams.map(([name, upstream]) => {
     return isObject(upstream)
-      ? checkUpstream(upstream, ['upstreams', name], { directory, isStrict, hasAuth })
+      ? checkUpstream(upstream, ['upstreams', name], {
+          directory,
+          isStrict,
+          hasAuth,
+          features: value.features,
+        })
       : nothing
   })
   const listen = isObject(value.listen) ? value.listen : {}
@@ -35,6 +41,10 @@ export function checkTogether(value: unknown, directory: string): Checked {
       ...checkListen(listen, value),
       ...maskProblems(value.features, ['features']),
       ...idleMasks(value.features, upstreams),
+      ...eventProblems(value.events, ['events'], {
+        servers: upstreams.map(([name]) => name),
+        isOn: areEventsOn(value.features),
+      }),
       ...all.flatMap(({ problems }) => problems),
     ],
     warnings: [...all.flatMap(({ warnings }) => warnings), ...ofGrants, ...pageWarnings(value)],

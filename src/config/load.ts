@@ -136,10 +136,17 @@ function isSecret(text: string, path: readonly string[]): boolean {
     return /^rediss?:\/\/[^/@]*:[^/@]+@/.test(text) && !hasReference(text)
   if (text === '' || hasReference(text)) return false
   if (path[0] === 'auth') return /^(client_)?secret$/.test(path.at(-1) ?? '')
+  if (isHookSecret(path)) return true
   if (path[0] !== 'upstreams') return false
   const [key = '', name = ''] = path.slice(2)
   if (key === 'token' || (key === 'oauth' && name === 'client_secret')) return true
   return path.length === 4 && (key === 'env' || key === 'headers') && namesSecret(name)
+}
+
+/** Whether a value is the secret of a webhook, or one of several. */
+function isHookSecret(path: readonly string[]): boolean {
+  const own = path[0] === 'upstreams' ? path.slice(2) : path
+  return own[0] === 'events' && own[2] === 'hook' && own[3] === 'secret'
 }
 
 /** Converts text from a reference, as in `port: ${PORT}`, to a number where the schema requires one. */

@@ -2,6 +2,7 @@
 import { isObject } from '../core/json/json.ts'
 import type { JsonSchema } from '../core/schema/schema.ts'
 import { authSchema } from './sections/auth.ts'
+import { eventsSchema } from './sections/events.ts'
 import { bodySchema, listenSchema } from './sections/listen.ts'
 import { namePattern, reservedNames } from './names.ts'
 import { observeSchema } from './sections/observe.ts'
@@ -53,6 +54,10 @@ export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
           'Whether the gateway handles non-standard methods, such as `ai_help`; its built-in tools do the same.',
       },
       features: featuresSchema(features, ''),
+      events: {
+        ...eventsSchema,
+        description: 'Events of no single server, by name: they exist at the address of all servers.',
+      },
       upstreams: {
         type: 'object',
         minProperties: 1,

@@ -18,6 +18,7 @@ import type { Environment } from './secrets.ts'
 import { aboutSettings, type AboutValues, recommendSettings } from './sections/about.ts'
 import { authSettings } from './sections/auth.ts'
 import { complete, featureSettings, type FeatureSchema } from './sections/features.ts'
+import { declaredEvents, type EventValues } from './sections/events.ts'
 import { observeSettings, type ObserveValues } from './sections/observe.ts'
 import { defaultStoreFolder, sentinelFolder } from './sections/store.ts'
 import { renamesOf, toolSettings, type ToolValues } from './sections/tool.ts'
@@ -49,6 +50,7 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
     upstreams: Object.entries(file.upstreams).map(([name, upstream]) =>
       upstreamSettings(name, upstream, origin),
     ),
+    events: declaredEvents(file.events, file.upstreams),
     features: featureSettings(values, origin.features, profiles[file.profile].features),
     names: configuredNames(values, origin.schema),
   }
@@ -81,6 +83,7 @@ interface FileValues {
   readonly limits: { readonly body: number }
   readonly meta_tools: Settings['metaTools'] | false
   readonly methods: boolean
+  readonly events: EventValues
   readonly upstreams: Readonly<Record<string, UpstreamValues>>
 }
 
@@ -105,6 +108,7 @@ interface UpstreamValues extends AboutValues {
   readonly scopes: Readonly<Record<string, string | readonly string[]>>
   readonly allow: Readonly<Record<string, ArgumentValues>>
   readonly deny: Readonly<Record<string, ArgumentValues>>
+  readonly events: EventValues
   readonly errors: readonly (Omit<ErrorRule, 'retryAfter'> & { readonly retry_after?: number })[]
 }
 

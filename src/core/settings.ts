@@ -22,6 +22,8 @@ export interface Settings {
   /** Whether clients may also use methods of the gateway's own. */
   readonly hasMethods: boolean
   readonly upstreams: readonly UpstreamSettings[]
+  /** The events that it declares. */
+  readonly events: DeclaredEvents
   /** The settings of each feature by name; a feature that is disabled everywhere is absent. */
   readonly features: Readonly<Record<string, FeatureSettings>>
   /** The names in the configuration that refer to listed items, except those that may match nothing. */
@@ -54,6 +56,46 @@ export type StoreSettings =
   | { readonly kind: 'memory' }
   | { readonly kind: 'folder'; readonly path: string; readonly sentinels?: string }
   | { readonly kind: 'redis'; readonly url: Secret; readonly sentinels?: string }
+
+/** Declared events by name: those of each server, and under undefined those of no single one. */
+export type DeclaredEvents = ReadonlyMap<string | undefined, ReadonlyMap<string, DeclaredEvent>>
+
+/** An event that the configuration declares. */
+export type DeclaredEvent = WatchedEvent | HookEvent
+
+interface EventDeclaration {
+  readonly description?: string
+  /** The fields that receivers get, and can narrow events by; all if absent. A dot leads into a field. */
+  readonly fields?: readonly string[]
+  /** The scope that receivers must have, besides access. */
+  readonly scope?: string
+}
+
+/** Found by calling a tool again and again. */
+export interface WatchedEvent extends EventDeclaration {
+  readonly kind: 'watch'
+  /** The call as an expression; without a server, the name of its tool begins with that of one and a dot. */
+  readonly watch: string
+  /** In milliseconds. */
+  readonly every: number
+  /** The path of the items, from `$.result`. */
+  readonly items: string
+  /** In an item, the path of what identifies it, and of what is different once it has changed: by default anything. */
+  readonly id: string
+  readonly changed?: string
+  /** Whether an item that is not in the result any more is an event. */
+  readonly removed: boolean
+}
+
+/** Sent by another service. */
+export interface HookEvent extends EventDeclaration {
+  readonly kind: 'hook'
+  readonly form: 'github' | 'stripe' | 'standard'
+  /** The secrets that the service signs with. */
+  readonly secrets: readonly Secret[]
+  /** Permitted values, as globs, by path in the body or name of a header; others are no events. */
+  readonly when: Readonly<Record<string, readonly string[]>>
+}
 
 /** How clients connect to the gateway. */
 export interface ListenSettings {

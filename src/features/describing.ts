@@ -52,7 +52,7 @@ const CHECK_TIMEOUT_MS = 10_000
 /** The tools against which a server's configuration is checked; if they cannot be listed, `event` is logged. */
 export async function toolsToCheck(
   upstream: string,
-  deps: Deps,
+  deps: Pick<Deps, 'servers' | 'log'>,
   event: string,
 ): Promise<readonly Descriptor[] | undefined> {
   try {

@@ -20,7 +20,7 @@ import type { Log } from '../core/log.ts'
 import type { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Seal } from '../core/seal.ts'
-import { featureSettings, type UpstreamSettings } from '../core/settings.ts'
+import { type DeclaredEvent, featureSettings, type UpstreamSettings } from '../core/settings.ts'
 import type { UndoRule } from '../core/undo/rules.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import type { Challenge } from '../protocol/gateway-proof.ts'
@@ -77,6 +77,10 @@ export interface FeatureInstance {
   eventTypes?(upstream: string | undefined): readonly DescribedEventType[]
   /** The error object that the caller gets for a failed result or a thrown error. */
   explained?(failure: Payload | GatewayError, call: Call): Readonly<Record<string, unknown>>
+  /** Accepts a webhook of another service. @throws GatewayError if it is refused */
+  receiveHook?(hook: ArrivedHook): Promise<void>
+  /** What the events that the configuration declares would be found in now, for `gatehouse check`. */
+  tryEvents?(): Promise<readonly EventTrial[]>
   /** Makes an event of a server known to those who subscribe to it. Never throws. */
   publish?(upstream: string, event: PublishedEvent): void
   /** A value with what the feature masks in responses of a target replaced. */
@@ -115,6 +119,26 @@ export interface DescribedEventType {
 interface PublishedEvent {
   readonly name: 'contract_changed'
   readonly data: Readonly<Record<string, unknown>>
+}
+
+/** A webhook as it arrived; the names of its headers are in lower case, and the body is as it was sent. */
+export interface ArrivedHook {
+  /** The server that it belongs to, if it belongs to one. */
+  readonly server?: string
+  readonly name: string
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>
+  readonly body: string
+}
+
+/** What one call for a declared event found. */
+export interface EventTrial {
+  /** The event in the configuration, and the server that was called. */
+  readonly path: readonly string[]
+  readonly server: string
+  /** What it found; or why it would find nothing, and where the mistake is. */
+  readonly found:
+    | { readonly items: number; readonly ids: readonly string[] }
+    | { readonly problem: string; readonly key: string }
 }
 
 /** A built-in tool. */
@@ -204,6 +228,8 @@ export interface ServerDirectory {
   names(): readonly string[]
   /** The settings of a server. */
   settings(upstream: string): UpstreamSettings | undefined
+  /** The events that the configuration declares for a server, by name; without a server, those of no single one. */
+  declaredEvents(upstream: string | undefined): ReadonlyMap<string, DeclaredEvent>
   /** How clients reach a server, such as `stdio` or `/mcp/files`. */
   entrances(upstream: string): readonly string[]
   /**

@@ -1,10 +1,13 @@
 /** Creates the features that are on, and combines their contributions. */
 import type { Middleware, Target } from '../core/call.ts'
 import type { Descriptor, ToolFacts } from '../core/descriptor.ts'
+import { GatewayError } from '../core/error.ts'
 import type { Settings } from '../core/settings.ts'
 import {
+  type ArrivedHook,
   type DescribedEventType,
   type CallerValue,
+  type EventTrial,
   type Feature,
   type FeatureInstance,
   type Reserved,
@@ -76,4 +79,17 @@ export function reservedOf(active: readonly ActiveFeature[], upstream: string): 
 /** The values for features that callers send next to the arguments of a server's tools. */
 export function callerValuesOf(active: readonly ActiveFeature[], upstream: string): readonly CallerValue[] {
   return active.flatMap(({ instance, isOn }) => (isOn(upstream) ? (instance.values ?? []) : []))
+}
+
+/** Accepts a webhook of another service. @throws GatewayError if it is refused */
+export async function receiveHook(active: readonly ActiveFeature[], hook: ArrivedHook): Promise<void> {
+  const receiver = active.find(({ instance }) => instance.receiveHook)
+  if (!receiver) throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
+  await receiver.instance.receiveHook?.(hook)
+}
+
+/** Looks once for the events that the configuration declares, and says what it found. */
+export async function tryEvents(active: readonly ActiveFeature[]): Promise<readonly EventTrial[]> {
+  const trials = await Promise.all(active.map(async ({ instance }) => (await instance.tryEvents?.()) ?? []))
+  return trials.flat()
 }

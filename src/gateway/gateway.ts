@@ -16,11 +16,13 @@ import { Payload } from '../core/payload.ts'
 import { featureSettings, type Settings } from '../core/settings.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { events } from '../features/events/events.ts'
+import type { EventTrial } from '../features/feature.ts'
 import { isOwnOrigin } from '../downstream/http/origin.ts'
 import { type AddPages, type Listener, listenHttp } from '../downstream/http/server.ts'
 import { serveStdio } from '../downstream/stdio.ts'
 import type { Reader } from '../downstream/pages/front-page.ts'
 import { listEventTypes } from './event-types.ts'
+import { receiveHook, tryEvents } from './features.ts'
 import { frontPage } from './front-page.ts'
 import { inspect, type Inspected } from './inspect.ts'
 import { readiness } from '../observability/health.ts'
@@ -48,6 +50,7 @@ export { issuerProblem } from '../downstream/auth/jwt.ts'
 export { clientSnippets } from '../downstream/pages/client-snippets.ts'
 export { fetchJson } from '../downstream/http/fetch-json.ts'
 export { signingKeyIn } from './keys.ts'
+export type { EventTrial } from '../features/feature.ts'
 
 interface Options {
   /** The environment variables of every child process. */
@@ -186,6 +189,7 @@ export class Gateway {
     this.#listener = await listenHttp({
       handle: this.handle,
       runtime: () => this.#runtime,
+      receiveHook: (hook) => receiveHook(this.#runtime.active, hook),
       signIns: this.#signIns,
       pageSignIn: this.#pageSignIn,
       seal: createRequestStateCodec(Date.now, undefined, this.#keys.encryptionKeys),
@@ -222,6 +226,11 @@ export class Gateway {
       closing: this.#closing.signal,
       log: this.#log,
     })
+  }
+
+  /** Makes the call of each watch once, and says what it found. */
+  tryEvents(): Promise<readonly EventTrial[]> {
+    return tryEvents(this.#runtime.active)
   }
 
   /** The features with middleware for a target, outermost first, with their settings. */

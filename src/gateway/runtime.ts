@@ -186,6 +186,7 @@ export class Runtime implements HttpRuntime {
     const directory: ServerDirectory = {
       names: () => [...upstreams.keys()],
       settings: (name) => upstreams.get(name)?.settings,
+      declaredEvents: (name) => settings.events.get(name) ?? new Map(),
       entrances: (name) => entrancesOf(name, settings),
       tool,
       tools: async (name) =>

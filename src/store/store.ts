@@ -10,9 +10,9 @@
  * `call:` calls with an idempotency key, `approval:` approvals, `transaction/` and `deed:` transactions and actions,
  * `operation:` operations, `operations/` the callers that have some, `contract/` contracts of servers and their changes,
  * `state:` session states, `states/` how large they are, `log:` event logs, `event-interest:` whether events are wanted,
- * `event-lease:` who listens to a server, `subscription/` subscriptions to events, `verified:` receivers of webhooks,
- * `dead-letter/` events that were given up, `redelivery/` which to deliver again, `event-owner:` processes that deliver
- * events.
+ * `event-lease:` which gateway listens or polls, `watch:` what polls found last, `hook:` accepted webhooks,
+ * `subscription/` subscriptions to events, `verified:` receivers of webhooks, `dead-letter/` events that were given up,
+ * `redelivery/` which to deliver again, `event-owner:` processes that deliver events.
  * A key with a slash belongs to a collection, named by the part before the first slash.
  * Once the promise of a write resolves, the write is as durable as the store is.
  */

@@ -21,7 +21,12 @@ const deploying = readDocument('deploy/README.md')
 const architecture = readDocument('ARCHITECTURE.md')
 const contributing = readDocument('CONTRIBUTING.md')
 const changes = readDocument('CHANGELOG.md')
-const env = { GITHUB_TOKEN: 'a-token', TICKETS_SECRET: 'a-secret', PAGES_CLIENT_SECRET: 'a-secret' }
+const env = {
+  GITHUB_TOKEN: 'a-token',
+  GITHUB_HOOK_SECRET: 'a-secret',
+  TICKETS_SECRET: 'a-secret',
+  PAGES_CLIENT_SECRET: 'a-secret',
+}
 
 /** Loads a configuration as the gateway would. @throws ConfigError */
 function load(text: string, file = readme.file) {

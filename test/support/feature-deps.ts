@@ -92,6 +92,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     closing: new AbortController().signal,
     servers: () => [],
     server: () => undefined,
+    declaredEvents: () => new Map(),
     quota: () => undefined,
     remainingQuota: async () => undefined,
     largestRequest: 1_048_576,

@@ -12,6 +12,7 @@ import { type Place, placeAt, type Checked, type Finding } from '../problem.ts'
 import { holdsPassword, looksLikeToken, namesSecret } from '../secrets.ts'
 import { aboutProperties, list, toolWords } from './about.ts'
 import { approvalProblems } from './auth-checks.ts'
+import { areServerEventsOn, eventProblems, eventsSchema } from './events.ts'
 import { expressionProblems, maskProblems } from './tool-checks.ts'
 import { toolSchema } from './tool.ts'
 import { oauthSchema, oauthProblems } from './upstream-oauth.ts'
@@ -177,6 +178,11 @@ export const upstreamProperties: JsonSchema = {
       'Denied calls, by tool, then globs of values by argument: one matching argument is enough. A resource is named by its URI.',
     examples: [{ 'read_*': { path: '/srv/docs/private/**' } }],
   },
+  events: {
+    ...eventsSchema,
+    description: 'Events of the server, by name: changes that a tool shows, or webhooks of its service.',
+    examples: [{ 'issue.updated': { watch: 'list_issues()', items: '$.result.issues', id: '$.number' } }],
+  },
   errors: {
     type: 'array',
     default: [],
@@ -220,13 +226,15 @@ interface Surroundings {
   readonly directory: string
   readonly isStrict: boolean
   readonly hasAuth: boolean
+  /** `features` for all servers. */
+  readonly features: unknown
 }
 
 /** Checks one upstream for consistency. */
 export function checkUpstream(
   upstream: Values,
   path: Path,
-  { directory, isStrict, hasAuth }: Surroundings,
+  { directory, isStrict, hasAuth, features }: Surroundings,
 ): Checked {
   const query = querySecrets(upstream, path)
   const found = [reachProblem(upstream, path), ...misplaced(upstream, path), transportProblem(upstream, path)]
@@ -240,6 +248,9 @@ export function checkUpstream(
     ...renameProblems(upstream.tools, [...path, 'tools']),
     ...expressionProblems(upstream.tools, [...path, 'tools']),
     ...approvalProblems(upstream.tools, [...path, 'tools'], hasAuth),
+    ...eventProblems(upstream.events, [...path, 'events'], {
+      isOn: areServerEventsOn(upstream, features),
+    }),
     ...(isStrict ? query : []),
   ]
   return {

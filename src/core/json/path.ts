@@ -32,7 +32,8 @@ export function printPath({ root, steps }: Path): string {
   return `$.${root}${steps.map(step).join('')}`
 }
 
-function follow(from: unknown, steps: readonly Step[]): unknown {
+/** The value that steps lead to; undefined if it does not exist. */
+export function follow(from: unknown, steps: readonly Step[]): unknown {
   let at = from
   for (const [index, step] of steps.entries()) {
     if (step === null) return followEach(at, steps.slice(index + 1))

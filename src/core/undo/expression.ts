@@ -56,6 +56,14 @@ export function parsePath(text: string): Path {
   return path
 }
 
+/** The server and the tool in `<server>.<tool>`; names of servers have no dots. */
+export function serverTool(name: string): { readonly server: string | undefined; readonly tool: string } {
+  const dot = name.indexOf('.')
+  return dot === -1
+    ? { server: undefined, tool: name }
+    : { server: name.slice(0, dot), tool: name.slice(dot + 1) }
+}
+
 /** The evaluated arguments of an expression. @throws Error if a path does not exist */
 export function evaluate(expression: Expression, scope: Scope): Record<string, unknown> {
   const given = [...expression.arguments].map(([name, value]) => [name, valueOf(value, scope)] as const)

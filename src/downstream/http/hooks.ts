@@ -4,7 +4,7 @@
  */
 import type { HttpBindings } from '@hono/node-server'
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
-import type { Hono } from 'hono'
+import type { Context, Hono } from 'hono'
 import type { IncomingHttpHeaders } from 'node:http'
 import { asGatewayError } from '../../core/error.ts'
 import type { Refusal } from '../../core/events.ts'
@@ -15,7 +15,8 @@ import { refuse, requestId } from './endpoint.ts'
 
 /** A webhook as it arrived. The body is the text of its bytes, which were valid UTF-8. */
 interface ArrivedHook {
-  readonly server: string
+  /** Absent for a webhook of no server. */
+  readonly server?: string
   readonly name: string
   readonly headers: IncomingHttpHeaders
   readonly body: string
@@ -31,21 +32,23 @@ interface Options {
   readonly log: Log
 }
 
+type Env = { Bindings: HttpBindings }
+
 /** Adds the paths of webhooks. */
-export function addHooks(
-  app: Hono<{ Bindings: HttpBindings }>,
-  { edge, receive, onRefused, log }: Options,
-): void {
-  app.post('/hooks/:server/:name', async ({ env: { incoming, outgoing }, req }) => {
-    const { server, name } = req.param()
+export function addHooks(app: Hono<Env>, { edge, receive, onRefused, log }: Options): void {
+  const answer = async ({ env: { incoming, outgoing }, req }: Context<Env>): Promise<Response> => {
+    const server = req.param('server')
+    const name = req.param('name') ?? ''
     const id = requestId(incoming)
     try {
       const body = await wholeBody(incoming, edge().runtime.listen.body)
-      await receive({ server, name, headers: incoming.headers, body })
+      await receive({ ...(server !== undefined && { server }), name, headers: incoming.headers, body })
       outgoing.writeHead(202, { 'x-request-id': id }).end()
     } catch (error) {
       refuse(outgoing, asGatewayError(error), { id: 'null', requestId: id, log, onRefused })
     }
     return RESPONSE_ALREADY_SENT
-  })
+  }
+  app.post('/hooks/:server/:name', answer)
+  app.post('/hooks/:name', answer)
 }

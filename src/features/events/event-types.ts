@@ -3,7 +3,7 @@
  * in `sources/`: it says which types a server has for a caller, and appends their events to the log of the server.
  */
 import type { Call } from '../../core/call.ts'
-import { asGatewayError } from '../../core/error.ts'
+import { asGatewayError, type GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
@@ -23,7 +23,7 @@ export interface EventSource {
    * @throws what listing throws
    */
   types(upstream: string | undefined, call: Call): readonly EventType[] | Promise<readonly EventType[]>
-  /** Those of a server that do not depend on its tools, for descriptions. */
+  /** Those of a server that all its callers may have, apart from those of its tools, for descriptions. */
   described?(upstream: string | undefined): readonly DescribedEventType[]
   close?(): void
 }
@@ -57,6 +57,8 @@ export interface EventType {
    * @throws QUOTA_EXHAUSTED
    */
   keep?(wanted: Fields, principal: Principal): Promise<void>
+  /** Why the source yields no events at present, as far as this process knows. */
+  failure?(): GatewayError | undefined
 }
 
 /** The members of a type whose events are those of everyone with access to the server, narrowed by their data. */

@@ -1,6 +1,7 @@
 /**
  * The feature `events`: events for servers that have none, by the events extension (SEP-3415). Sources are the
- * notifications of a server, and the successes of its tools that write. Clients of 2026-07-28 poll or stream them.
+ * notifications of a server, the successes of its tools that write, changes that its tools show, and webhooks of other
+ * services. Clients of 2026-07-28 poll or stream them.
  */
 import type { Call, Handler, Middleware } from '../../core/call.ts'
 import { background } from '../../core/log.ts'
@@ -15,8 +16,10 @@ import type { EventSource } from './event-types.ts'
 import { readingMethods } from './methods.ts'
 import type { Parts } from './requests.ts'
 import { ServerEvents } from './server-events.ts'
+import { Hooks } from './sources/hooks.ts'
 import { notifiedEvents } from './sources/notifications.ts'
 import { ownEvents } from './sources/own.ts'
+import { allWatches, tryWatch, Watches, watchProblems } from './sources/watches.ts'
 import { logWrites, successType, type Writes, writeEvents } from './sources/writes.ts'
 import { createDialer } from './webhooks/dialer.ts'
 
@@ -112,10 +115,14 @@ export const events: Feature<Settings | false> = {
       const own = settings(upstream)
       return own === false ? 'off' : own.writes
     }
+    const watches = new Watches(deps, eventsOf)
+    const hooks = new Hooks(deps, eventsOf)
     const sources: readonly EventSource[] = [
       notifiedEvents(deps, eventsOf),
       writeEvents(deps, writesOf),
       ownEvents(deps),
+      watches,
+      hooks,
     ]
     const parts: Parts = {
       deps,
@@ -146,6 +153,9 @@ export const events: Feature<Settings | false> = {
       },
       eventTypes: (upstream) => sources.flatMap((source) => source.described?.(upstream) ?? []),
       publish: (upstream, event) => background(eventsOf(upstream).add(event), deps.log),
+      receiveHook: (hook) => hooks.receive(hook),
+      problems: () => watchProblems(allWatches(parts.upstreams(), deps), deps),
+      tryEvents: () => Promise.all(allWatches(parts.upstreams(), deps).map((each) => tryWatch(each, deps))),
       responseMiddleware: (method) => (method === 'server/discover' ? declaring(isOn) : undefined),
       start: () => {
         for (const origin of allow) deps.log.warn('events.webhooks_allow', { origin, message: ALLOW_WARNING })

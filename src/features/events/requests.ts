@@ -78,7 +78,9 @@ function listTypes(call: Call, { deps, sources, upstreams }: Parts): Promise<rea
     isTogether && type.upstream !== undefined
       ? deps.servers.exposedName(type.upstream, type.name, true)
       : type.name
-  const names = isTogether ? [...upstreams(), undefined] : [upstream]
+  // The only server has the address of all of them.
+  const isAll = isTogether || deps.servers.names().length === 1
+  const names = [...(isTogether ? upstreams() : [upstream]), ...(isAll ? [undefined] : [])]
   return Promise.all(
     names.map(async (each): Promise<FoundTypes> => {
       const found = await Promise.allSettled(
@@ -104,7 +106,7 @@ export async function readRequest(call: Call, parts: Parts): Promise<EventReques
   if (!isObject(given)) throw invalid('arguments', 'must be an object')
   if (cursor !== null && typeof cursor !== 'string') throw invalid('cursor', 'must be a string or null')
   if (maxAgeMs !== null && !isCount(maxAgeMs)) throw invalid('maxAgeMs', 'must be a number of milliseconds')
-  const found = (await typesFor(call, parts)).find((each) => each.name === name)
+  const found = await findType(name, call, parts)
   if (!found) throw notFound('event')
   checkArguments(found, given)
   // Like an unknown type, so that callers do not learn which resources there are.
@@ -217,9 +219,10 @@ function cursorUse(
 }
 
 function checkArguments({ name, type }: NamedType, given: Readonly<Record<string, unknown>>): void {
-  const { properties } = type.inputSchema
+  const { properties, additionalProperties } = type.inputSchema
   const known = isObject(properties) ? Object.keys(properties) : []
-  const unknown = Object.keys(given).find((field) => !known.includes(field))
+  const unknown =
+    additionalProperties === true ? undefined : Object.keys(given).find((field) => !known.includes(field))
   if (unknown !== undefined) {
     const names = known.length > 0 ? `These are known: ${known.join(', ')}.` : 'It has none.'
     throw invalid(

@@ -15,6 +15,9 @@ const PAGE_EVENTS = 200
 /** How long others wait at most before they look for events of other processes, in milliseconds. */
 const POLL_INTERVAL_MS = 1000
 
+/** An event that is to be logged. */
+type NewEvent = Omit<LoggedEvent, 'id' | 'at'> & Partial<Pick<LoggedEvent, 'id'>>
+
 /** The events of a server, kept for `ttl` milliseconds. */
 export class ServerEvents {
   readonly log: EventLog
@@ -62,12 +65,12 @@ export class ServerEvents {
     return reading
   }
 
-  /** Adds an event that happened now, if clients want events. @throws SERVER_UNAVAILABLE */
-  async add(event: Omit<LoggedEvent, 'id' | 'at'>): Promise<void> {
+  /** Adds an event that happened now, if clients want events; without an id, it gets one. @throws SERVER_UNAVAILABLE */
+  async add(event: NewEvent): Promise<void> {
     if (await this.isWanted()) await this.#append(event)
   }
 
-  async #append(event: Omit<LoggedEvent, 'id' | 'at'>): Promise<void> {
+  async #append(event: NewEvent): Promise<void> {
     const id = `evt_${randomBytes(16).toString('base64url')}`
     const added: LoggedEvent = { id, at: Date.now(), ...event }
     await this.log.append([added])

@@ -105,6 +105,10 @@ describe('the smallest configuration', () => {
         sentinels: expect.stringMatching(/gatehouse.stores$/),
       },
       metaTools: 'hidden',
+      events: new Map([
+        [undefined, new Map()],
+        ['files', new Map()],
+      ]),
       hasMethods: true,
       names: [],
       upstreams: [

@@ -27,7 +27,7 @@ export function notifiedEvents(deps: Deps, events: (upstream: string) => ServerE
 }
 
 /** Whether each user has credentials of a server: the gateway itself has none to listen with. */
-function isPersonal(upstream: string, { servers }: Deps): boolean {
+export function isPersonal(upstream: string, { servers }: Pick<Deps, 'servers'>): boolean {
   const reach = servers.settings(upstream)?.reach
   const grant = reach?.kind === 'url' ? reach.oauth?.grant : undefined
   return grant === 'authorization_code' || grant === 'token_exchange'

@@ -16,6 +16,7 @@ import {
   isPermitted,
 } from '../event-types.ts'
 import type { ServerEvents } from '../server-events.ts'
+import { shortened } from '../shortened.ts'
 
 type Deps = Pick<Services, 'log' | 'servers' | 'features' | 'invoker'>
 
@@ -100,7 +101,9 @@ export function logWrites(target: Target, events: ServerEvents, deps: Deps): Mid
     try {
       if (!(await events.isWanted())) return outcome
       const given = clean(call.params.fields.arguments)
-      const data = { tool: name, ...shortened(isObject(given) ? given : {}) }
+      const limits = { each: MAX_ARGUMENT_LENGTH, all: MAX_ARGUMENTS_LENGTH }
+      const { kept, omitted } = shortened(isObject(given) ? given : {}, limits)
+      const data = { tool: name, arguments: kept, ...(omitted.length > 0 && { omitted }) }
       await events.add({ name: successOf(name), by: callerHash(call.principal.id), data })
     } catch (error) {
       // The call has taken effect, so it does not fail.
@@ -114,26 +117,4 @@ export function logWrites(target: Target, events: ServerEvents, deps: Deps): Mid
 function hasWritten(call: Call, outcome: Outcome): boolean {
   if (outcome.kind !== 'result' || outcome.result.member('isError') === true || !call.tool) return false
   return asCalled(call.tool, call).classification.op !== 'read'
-}
-
-interface ShortenedArguments {
-  readonly arguments: Readonly<Record<string, unknown>>
-  /** The names of the arguments that were left out. */
-  readonly omitted?: readonly string[]
-}
-
-function shortened(given: Readonly<Record<string, unknown>>): ShortenedArguments {
-  let left = MAX_ARGUMENTS_LENGTH
-  const kept: Record<string, unknown> = {}
-  const omitted: string[] = []
-  for (const [name, value] of Object.entries(given)) {
-    const length = (JSON.stringify(value) ?? '').length + name.length
-    if (length > Math.min(left, MAX_ARGUMENT_LENGTH)) {
-      omitted.push(name.slice(0, 100))
-      continue
-    }
-    left -= length
-    kept[name] = value
-  }
-  return { arguments: kept, ...(omitted.length > 0 && { omitted: omitted.slice(0, 100) }) }
 }

@@ -1,5 +1,5 @@
 /**
- * Receives webhooks of other services at `/hooks/<server>/<name>`.
+ * Receives webhooks of other services at `/hooks/<server>/<name>`, and at `/hooks/<name>` for those of no server.
  *
  * Invariants: nothing of a request is used before its signature is verified; a webhook is accepted once, and only after
  * it was stored, so the sender may forget it. A replay gets the response of the first one and does nothing. One that
@@ -26,15 +26,15 @@ interface Hook {
 
 /** A request to a hook; the names of headers are in lower case, and the body is as it was sent. */
 export interface HookRequest {
-  readonly server: string
+  readonly server?: string
   readonly name: string
   readonly headers: HeadersIn
   readonly body: string
 }
 
 interface Options {
-  hook(server: string, name: string): Hook | undefined
-  /** Stores a verified webhook; what follows from it happens later. `replayKey` identifies it within its hook. */
+  hook(server: string | undefined, name: string): Hook | undefined
+  /** Stores a verified webhook, unless it is INVALID_REQUEST; what follows from it happens later. `replayKey` identifies it within its hook. */
   store(request: HookRequest, replayKey: string): Promise<void>
   /** In milliseconds since 1970. */
   now(): number
@@ -57,8 +57,8 @@ export class HookReceiver {
 
   /**
    * Accepts a webhook; resolves once it is stored.
-   * @throws UNSUPPORTED_OPERATION for an unknown hook, AUTHENTICATION_REQUIRED, INVALID_REQUEST for a wrong time,
-   * OVERLOADED, SERVER_UNAVAILABLE if it cannot be stored
+   * @throws UNSUPPORTED_OPERATION for an unknown hook, AUTHENTICATION_REQUIRED, INVALID_REQUEST for a wrong time or
+   * body, OVERLOADED, SERVER_UNAVAILABLE if it cannot be stored
    */
   async receive(request: HookRequest): Promise<void> {
     const { hook: find, now } = this.#options
@@ -90,6 +90,7 @@ export class HookReceiver {
     try {
       await this.#options.store(request, replayKey)
     } catch (cause) {
+      if (cause instanceof GatewayError && cause.code === 'INVALID_REQUEST') throw cause
       throw new GatewayError('SERVER_UNAVAILABLE', 'The webhook cannot be stored. Send it again later.', {
         cause,
       })
@@ -98,7 +99,7 @@ export class HookReceiver {
 
   /** The memory of a hook that exists: there are as many as the configuration has hooks. */
   #memoryOf({ server, name }: HookRequest): Memory {
-    const key = `${server}/${name}`
+    const key = server === undefined ? name : `${server}/${name}`
     let memory = this.#memories.get(key)
     if (!memory) {
       memory = { accepted: new LRUCache({ max: MAX_REMEMBERED }), storing: new Map() }

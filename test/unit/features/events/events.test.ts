@@ -12,6 +12,7 @@ import { limits } from '../../../../src/features/limits.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { answering, fieldsOf } from '../../../support/chain.ts'
 import { until } from '../../../support/condition.ts'
+import { eventSettings } from '../../../support/event-settings.ts'
 import { featureDeps, type ServiceStubs, withTool } from '../../../support/feature-deps.ts'
 import type { Json } from '../../../support/server/json.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
@@ -42,13 +43,6 @@ afterEach(async () => {
   vi.useRealTimers()
 })
 
-const defaults: Settings = {
-  writes: 'own',
-  keep: 86_400_000,
-  max_ttl: 86_400_000,
-  webhooks: { allow: [], give_up: 900_000, webhook_id: 'event' },
-}
-
 /** The feature, and what its clients can do with it. */
 function gateway(given: ServiceStubs = {}, settings: Partial<Settings> = {}) {
   const deps = featureDeps({
@@ -63,7 +57,7 @@ function gateway(given: ServiceStubs = {}, settings: Partial<Settings> = {}) {
     relay: () => new Promise(() => undefined),
     ...given,
   })
-  const instance = events.create(() => ({ ...defaults, ...settings }), deps)
+  const instance = events.create(() => eventSettings(settings), deps)
   opened.push(instance)
   const request = async (method: string, params: Json, call: Partial<Call> = {}): Promise<Json> => {
     const target = { method, upstream: 'one', isBuiltin: true } as const

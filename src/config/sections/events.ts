@@ -1,0 +1,331 @@
+/** Events that the configuration declares, of one server or of none: schema, checks and settings. */
+import { isObject } from '../../core/json/json.ts'
+import { parseSteps } from '../../core/json/path.ts'
+import { scopeNameSchema } from '../../core/principal.ts'
+import type { DeclaredEvent, DeclaredEvents } from '../../core/settings.ts'
+import type { Secret } from '../../core/text/secret.ts'
+import { durationSchema, milliseconds } from '../../core/time/units.ts'
+import { parseExpression, parsePath, serverTool, uses } from '../../core/undo/expression.ts'
+import type { Finding } from '../problem.ts'
+import { list } from './about.ts'
+
+/** The names of events that the gateway has itself. */
+const ownNames = [
+  'contract_changed',
+  'listening_began',
+  'prompts_changed',
+  'resource_updated',
+  'resources_changed',
+  'tools_changed',
+  'watching_began',
+]
+
+const text = { type: 'string', minLength: 1, errorMessage: 'must be text: put it in quotes' } as const
+const values = {
+  type: ['string', 'array'],
+  minLength: 1,
+  minItems: 1,
+  items: text,
+  errorMessage: 'must be a text or a list of texts; * stands for any text',
+} as const
+
+/** The JSON Schema of declared events, by name. */
+export const eventsSchema = {
+  type: 'object',
+  default: {},
+  errorMessage: 'must be a mapping of names of events to settings',
+  propertyNames: {
+    pattern: `^(?!(?:${ownNames.join('|')})$)(?!.*\\.succeeded$)[A-Za-z][A-Za-z0-9_.-]{0,63}$`,
+    errorMessage:
+      'must be letters, digits, dots, dashes and underscores, begin with a letter, and not be that of an event that the gateway has itself',
+  },
+  additionalProperties: {
+    type: 'object',
+    additionalProperties: false,
+    errorMessage: 'must be a mapping with `watch:` or `hook:`',
+    properties: {
+      watch: {
+        ...text,
+        errorMessage: 'must be a call such as list_issues(state="open")',
+        description:
+          'The call that is made again and again to find what changed. Its tool must be read-only; its values are JSON. Among `events` at the top level, the name of the tool begins with that of its server, as in `github.list_issues()`.',
+        examples: ['list_issues(state="open")'],
+      },
+      every: { ...durationSchema, default: '60s', description: 'How often the call is made: 1s to 24h.' },
+      items: {
+        ...text,
+        default: '$.result',
+        description:
+          'Where the items are in the result: a list, or a text that is JSON or has an item on each line.',
+        examples: ['$.result.issues'],
+      },
+      id: {
+        ...text,
+        description:
+          'What identifies an item, as a path in it; `$` is the item itself. Required for `watch`.',
+        examples: ['$.number'],
+      },
+      changed: {
+        ...text,
+        description:
+          'What is different once an item has changed, as a path in it. By default the whole item is compared.',
+        examples: ['$.updated_at'],
+      },
+      removed: {
+        type: 'boolean',
+        default: false,
+        description:
+          'Whether an item that is not in the result any more is an event too. Only for calls that return all items.',
+      },
+      hook: {
+        type: 'object',
+        required: ['secret', 'form'],
+        additionalProperties: false,
+        errorMessage: 'must be a mapping such as { secret: "${SECRET}", form: github }',
+        description:
+          'Another service sends these events, to `/hooks/<server>/<name>`, or to `/hooks/<name>` if they are declared at the top level.',
+        properties: {
+          secret: {
+            type: ['string', 'array'],
+            minLength: 1,
+            minItems: 1,
+            items: { ...text, 'x-secret': true },
+            'x-secret': true,
+            errorMessage: 'must be the secret that the service signs with, and not be empty',
+            description: 'The secret that the service signs with; several while it is replaced.',
+            examples: ['${GITHUB_HOOK_SECRET}'],
+          },
+          form: {
+            enum: ['github', 'stripe', 'standard'],
+            description: 'How the service signs: as GitHub, as Stripe, or by Standard Webhooks.',
+          },
+        },
+      },
+      when: {
+        type: 'object',
+        propertyNames: {
+          pattern: "^(\\$.*|[A-Za-z0-9!#%&'*+.^_`|~-]+)$",
+          errorMessage: 'must be a path in the body, such as $.action, or the name of a header',
+        },
+        additionalProperties: values,
+        errorMessage: 'must be a mapping such as { x-github-event: issues, $.action: opened }',
+        description:
+          'Which webhooks are events: each path in the body, or header, must have one of the values. All by default; the others are accepted and dropped.',
+        examples: [{ 'x-github-event': 'issues', '$.action': ['opened', 'reopened'] }],
+      },
+      description: { ...text, maxLength: 2000, description: 'What the event is, for clients.' },
+      fields: {
+        ...list,
+        description:
+          'The fields of an item or of a body that clients receive, and can narrow events by; a dot leads into a field. All by default.',
+        examples: [['number', 'title', 'user.login']],
+      },
+      scope: { ...scopeNameSchema, description: 'The scope that receivers must have, besides access.' },
+    },
+  },
+} as const
+
+type Values = Readonly<Record<string, unknown>>
+type Path = readonly string[]
+
+/** What a check knows about the rest of the configuration. */
+interface Surroundings {
+  /** The names of the servers, for events that belong to none. */
+  readonly servers?: readonly string[]
+  /** Whether `features.events` is on. */
+  readonly isOn: boolean
+}
+
+/** Checks the events of one server, or of none. */
+export function eventProblems(events: unknown, path: Path, around: Surroundings): Finding[] {
+  if (!isObject(events) || Object.keys(events).length === 0) return []
+  const off: Finding = { path, at: 'key', message: 'have no effect: turn on `features.events`' }
+  const found = Object.entries(events).flatMap(([name, event]) =>
+    isObject(event) ? ofEvent(event, [...path, name], around) : [],
+  )
+  return [...(around.isOn ? [] : [off]), ...found]
+}
+
+/** Whether `features` turns events on. */
+export function areEventsOn(features: unknown): boolean {
+  return isOn(writtenIn(features))
+}
+
+/** Whether events are on for a server: a gateway has its own, unless its settings say otherwise. */
+export function areServerEventsOn({ features, gateway_key: key }: Values, common: unknown): boolean {
+  return isOn(writtenIn(features) ?? (key === undefined ? writtenIn(common) : undefined))
+}
+
+function writtenIn(features: unknown): unknown {
+  if (features === 'none') return 'off'
+  return isObject(features) ? features.events : undefined
+}
+
+function isOn(written: unknown): boolean {
+  return written !== undefined && written !== 'off' && written !== false
+}
+
+function ofEvent(event: Values, path: Path, around: Surroundings): Finding[] {
+  const { watch, hook } = event
+  if (watch !== undefined && hook !== undefined)
+    return [{ path: [...path, 'hook'], at: 'key', message: '`watch` is also set: keep one of the two' }]
+  if (watch === undefined && hook === undefined)
+    return [{ path, at: 'key', message: 'needs `watch` or `hook`' }]
+  const kind = watch === undefined ? 'hook' : 'watch'
+  const others = kind === 'hook' ? ['every', 'items', 'id', 'changed', 'removed'] : ['when']
+  const misplaced = others
+    .filter((key) => event[key] !== undefined)
+    .map((key): Finding => {
+      const wanted = kind === 'hook' ? 'watch' : 'hook'
+      return { path: [...path, key], at: 'key', message: `requires \`${wanted}\`: remove it` }
+    })
+  return [...misplaced, ...(kind === 'watch' ? ofWatch(event, path, around) : ofHook(event, path))]
+}
+
+function ofWatch({ watch, every, items, id, changed }: Values, path: Path, around: Surroundings): Finding[] {
+  const missing: Finding[] =
+    id === undefined
+      ? [{ path, at: 'key', message: 'needs `id`, the path of what identifies an item, such as $.id' }]
+      : []
+  return [
+    ...missing,
+    ...at([...path, 'watch'], callProblem(watch, around)),
+    ...at([...path, 'every'], intervalProblem(every)),
+    ...at([...path, 'items'], itemsProblem(items)),
+    ...at([...path, 'id'], stepsProblem(id)),
+    ...at([...path, 'changed'], stepsProblem(changed)),
+  ]
+}
+
+function at(path: Path, message: string | undefined): Finding[] {
+  return message === undefined ? [] : [{ path, message }]
+}
+
+function callProblem(watch: unknown, { servers }: Surroundings): string | undefined {
+  if (typeof watch !== 'string' || watch === '') return undefined
+  try {
+    const expression = parseExpression(watch)
+    if (expression.find) return '`->` is not allowed here: write the path under `items`'
+    if (uses(expression).size > 0) return 'values must be JSON: there is nothing that a path could refer to'
+    if (!servers) return undefined
+    const { server, tool } = serverTool(expression.tool)
+    if (server !== undefined && servers.includes(server)) return undefined
+    return `must begin with the name of a server, as in ${servers[0] ?? 'server'}.${tool}()`
+  } catch (error) {
+    if (error instanceof TypeError) return `is not a valid call: ${error.message}`
+    throw error
+  }
+}
+
+const MIN_INTERVAL_MS = 1000
+const MAX_INTERVAL_MS = 86_400_000
+
+function intervalProblem(every: unknown): string | undefined {
+  if (typeof every !== 'string' || !new RegExp(durationSchema.pattern).test(every)) return undefined
+  const interval = milliseconds(every)
+  return interval < MIN_INTERVAL_MS || interval > MAX_INTERVAL_MS ? 'must be from 1s to 24h' : undefined
+}
+
+function itemsProblem(items: unknown): string | undefined {
+  if (typeof items !== 'string' || items === '') return undefined
+  try {
+    return parsePath(items).root === 'result' ? undefined : 'must begin with $.result'
+  } catch (error) {
+    if (error instanceof TypeError) return `is not a valid path: ${error.message}`
+    throw error
+  }
+}
+
+function stepsProblem(path: unknown): string | undefined {
+  if (typeof path !== 'string' || path === '') return undefined
+  const steps = parseSteps(path)
+  if (!steps) return 'must be a path in an item, such as $.id or $.user.login'
+  return steps.includes(null) ? 'must lead to one value, so [*] is not allowed' : undefined
+}
+
+function ofHook({ hook, when }: Values, path: Path): Finding[] {
+  const conditions = isObject(when) ? Object.keys(when) : []
+  const paths = conditions
+    .filter((key) => key.startsWith('$') && stepsProblem(key) !== undefined)
+    .map((key): Finding => ({
+      path: [...path, 'when', key],
+      at: 'key',
+      message: 'must be a path such as $.action',
+    }))
+  if (!isObject(hook) || hook.form !== 'standard') return paths
+  const secrets: readonly unknown[] = [hook.secret].flat()
+  const isSound = secrets.every((secret) => typeof secret !== 'string' || secret === '' || isStandard(secret))
+  if (isSound) return paths
+  const message = 'must be whsec_ and 24 to 64 bytes in base64, as Standard Webhooks defines secrets'
+  return [...paths, { path: [...path, 'hook', 'secret'], message }]
+}
+
+function isStandard(secret: string): boolean {
+  if (!secret.startsWith('whsec_')) return false
+  const key = Buffer.from(secret.slice('whsec_'.length), 'base64')
+  return key.length >= 24 && key.length <= 64
+}
+
+/** Declared events in a file, with defaults. */
+export type EventValues = Readonly<
+  Record<
+    string,
+    {
+      readonly watch?: string
+      readonly every: number
+      readonly items: string
+      readonly id?: string
+      readonly changed?: string
+      readonly removed: boolean
+      readonly hook?: {
+        readonly secret: Secret | readonly Secret[]
+        readonly form: 'github' | 'stripe' | 'standard'
+      }
+      readonly when?: Readonly<Record<string, string | readonly string[]>>
+      readonly description?: string
+      readonly fields?: string | readonly string[]
+      readonly scope?: string
+    }
+  >
+>
+
+/** The settings of all declared events. */
+export function declaredEvents(
+  common: EventValues,
+  upstreams: Readonly<Record<string, { readonly events: EventValues }>>,
+): DeclaredEvents {
+  const all = new Map<string | undefined, DeclaredByName>([[undefined, declared(common)]])
+  for (const [name, { events }] of Object.entries(upstreams)) all.set(name, declared(events))
+  return all
+}
+
+type DeclaredByName = ReadonlyMap<string, DeclaredEvent>
+
+function declared(values: EventValues): DeclaredByName {
+  const found = Object.entries(values).map(([name, event]) => [name, declaredEvent(event)] as const)
+  return new Map(found.filter((entry): entry is [string, DeclaredEvent] => entry[1] !== undefined))
+}
+
+function declaredEvent({
+  description,
+  fields,
+  scope,
+  watch,
+  id,
+  hook,
+  when = {},
+  ...event
+}: EventValues[string]): DeclaredEvent | undefined {
+  const both = {
+    ...(description !== undefined && { description }),
+    ...(fields !== undefined && { fields: [fields].flat() }),
+    ...(scope !== undefined && { scope }),
+  }
+  if (hook) {
+    const { form, secret } = hook
+    const conditions = Object.entries(when).map(([key, value]) => [key, [value].flat()] as const)
+    const secrets = [secret].flat()
+    return { ...both, kind: 'hook', form, secrets, when: Object.fromEntries(conditions) }
+  }
+  return watch === undefined || id === undefined ? undefined : { ...both, ...event, kind: 'watch', watch, id }
+}

@@ -1,0 +1,70 @@
+/** What the events that the configuration declares have in common: their fields, filters, size and receivers. */
+import { parseSteps, follow } from '../../../core/json/path.ts'
+import { isObject } from '../../../core/json/json.ts'
+import type { Principal } from '../../../core/principal.ts'
+import type { DeclaredEvent } from '../../../core/settings.ts'
+import { cleanedValue, withoutSecrets } from '../../../core/text/redact.ts'
+import { type Fields, filterSchema } from '../event-types.ts'
+import { shortened } from '../shortened.ts'
+
+/** The largest content of an event, in characters of JSON. */
+const MAX_CONTENT_LENGTH = 64_000
+
+/** What happened, as clients receive it. */
+interface Content {
+  /** Undefined if it is no object, and too long. */
+  readonly content: unknown
+  /** The names of fields that are too long. */
+  readonly omitted?: readonly string[]
+}
+
+/** What happened, without secrets: the declared fields, as far as they are not too long. */
+export function contentOf(value: unknown, { fields }: Pick<DeclaredEvent, 'fields'>): Content {
+  const clean = cleanedValue(value, withoutSecrets)
+  if (!isObject(clean))
+    return JSON.stringify(clean).length > MAX_CONTENT_LENGTH ? { content: undefined } : { content: clean }
+  const limits = { each: MAX_CONTENT_LENGTH, all: MAX_CONTENT_LENGTH }
+  const { kept, omitted } = shortened(fields ? pickedFields(clean, fields) : clean, limits)
+  return { content: kept, ...(omitted.length > 0 && { omitted }) }
+}
+
+function pickedFields(value: Fields, fields: readonly string[]): Fields {
+  const found = fields.map((field) => [field, fieldAt(value, field)] as const)
+  return Object.fromEntries(found.filter(([, each]) => each !== undefined))
+}
+
+/** A field by its name; a dot leads into one. */
+function fieldAt(value: Fields, field: string): unknown {
+  if (Object.hasOwn(value, field)) return value[field]
+  return follow(value, parseSteps(`$.${field}`) ?? [field])
+}
+
+/** The schema of arguments that narrow events: by the given members of their data, and by their fields. */
+export function declaredFilters(
+  members: readonly string[],
+  { fields }: Pick<DeclaredEvent, 'fields'>,
+): Fields {
+  const schema = filterSchema([...members, ...(fields ?? [])])
+  // Without declared fields, what an item has is not known.
+  return fields ? schema : { ...schema, additionalProperties: true }
+}
+
+/** The schema of what clients receive of something that another party wrote. */
+export function contentSchema({ fields }: Pick<DeclaredEvent, 'fields'>, description: string): Fields {
+  return {
+    description,
+    ...(fields && { type: 'object', properties: Object.fromEntries(fields.map((field) => [field, {}])) }),
+  }
+}
+
+/** The schema of the list of fields that were left out. */
+export const omittedSchema: Fields = {
+  type: 'array',
+  items: { type: 'string' },
+  description: 'The fields that are too long.',
+}
+
+/** Whether a caller has the scope that receivers need. */
+export function hasScope({ scopes }: Principal, { scope }: Pick<DeclaredEvent, 'scope'>): boolean {
+  return scope === undefined || scopes === undefined || scopes.has(scope)
+}

@@ -1,0 +1,154 @@
+/**
+ * What other services report by webhooks: events that the configuration declares with `hook`.
+ *
+ * Invariant: a webhook that was accepted is in the log, and is marked in the store for a day, so that a replay is dropped
+ * also after a restart, and by every gateway with the same store. The id of its event comes from what its signature
+ * covers: if a gateway ends before it can mark it, the event that the sender sends again has the same id.
+ */
+import { hash } from 'node:crypto'
+import { GatewayError } from '../../../core/error.ts'
+import { isObject, readJson } from '../../../core/json/json.ts'
+import { follow, parseSteps } from '../../../core/json/path.ts'
+import type { HookEvent } from '../../../core/settings.ts'
+import { fits } from '../../../core/text/pattern.ts'
+import type { ArrivedHook, Services } from '../../feature.ts'
+import { type EventSource, type EventType, type Fields, hasFields } from '../event-types.ts'
+import type { ServerEvents } from '../server-events.ts'
+import { HookReceiver } from '../webhooks/hook-receiver.ts'
+import { contentOf, contentSchema, declaredFilters, hasScope, omittedSchema } from './declared.ts'
+
+type Deps = Pick<Services, 'store' | 'servers' | 'features'>
+
+/** How long an accepted webhook is marked, and how long one that is being stored, in milliseconds. */
+const ACCEPTED_TTL_MS = 24 * 60 * 60_000
+const STORING_TTL_MS = 30_000
+const ACCEPTED = 'accepted'
+const STORING = 'storing'
+
+/** The longest type of a webhook, in characters. */
+const MAX_TYPE_LENGTH = 200
+
+/** The events of webhooks. */
+export class Hooks implements EventSource {
+  readonly name = 'hooks'
+  readonly #deps: Deps
+  readonly #events: (upstream: string | undefined) => ServerEvents
+  readonly #receiver: HookReceiver
+
+  constructor(deps: Deps, events: (upstream: string | undefined) => ServerEvents) {
+    this.#deps = deps
+    this.#events = events
+    this.#receiver = new HookReceiver({
+      hook: (server, name) => this.#declared(server, name),
+      store: (hook, replayKey) => this.#storeOnce(hook, replayKey),
+      now: Date.now,
+    })
+  }
+
+  types(upstream: string | undefined): readonly EventType[] {
+    return this.#hooks(upstream).map(([name, event]) => hookType(upstream, name, event))
+  }
+
+  /** Those that need no scope: descriptions are for all callers. */
+  described(upstream: string | undefined): readonly EventType[] {
+    const open = this.#hooks(upstream).filter(([, { scope }]) => scope === undefined)
+    return open.map(([name, event]) => hookType(upstream, name, event))
+  }
+
+  /** Accepts a webhook; resolves once its event is in the log. @throws what `HookReceiver.receive` throws */
+  receive(hook: ArrivedHook): Promise<void> {
+    return this.#receiver.receive(hook)
+  }
+
+  #hooks(upstream: string | undefined): readonly (readonly [string, HookEvent])[] {
+    return [...this.#deps.servers.declaredEvents(upstream)].flatMap(([name, event]) =>
+      event.kind === 'hook' ? [[name, event] as const] : [],
+    )
+  }
+
+  #declared(server: string | undefined, name: string): HookEvent | undefined {
+    const event = this.#deps.servers.declaredEvents(server).get(name)
+    return event?.kind === 'hook' ? event : undefined
+  }
+
+  /** @throws INVALID_REQUEST, SERVER_UNAVAILABLE, and an error if another gateway is storing it */
+  async #storeOnce(hook: ArrivedHook, replayKey: string): Promise<void> {
+    const { store } = this.#deps
+    const event = this.#declared(hook.server, hook.name)
+    const body = readJson(hook.body)
+    if (!event || !isObject(body))
+      throw new GatewayError('INVALID_REQUEST', 'The body is not a JSON object.', {
+        suggestion: 'Send it as application/json.',
+      })
+    const digest = hash('sha256', JSON.stringify([hook.server ?? null, hook.name, replayKey]), 'base64url')
+    const key = `hook:${digest}`
+    const marked = await store.setIfAbsent(key, STORING, STORING_TTL_MS)
+    if (marked === ACCEPTED) return
+    if (marked !== undefined) throw new Error('another gateway is storing this webhook')
+    try {
+      if (isWanted(event, hook, body))
+        await this.#add(hook, { id: `evt_${digest.slice(0, 22)}`, event, body })
+      await store.put(key, ACCEPTED, ACCEPTED_TTL_MS)
+    } catch (error) {
+      await store.delete(key).catch(() => false)
+      throw error
+    }
+  }
+
+  #add(hook: ArrivedHook, { id, event, body }: Accepted): Promise<void> {
+    const { server: upstream, name } = hook
+    const target = { method: 'hook', name, ...(upstream !== undefined && { upstream }) }
+    const { content, omitted } = contentOf(this.#deps.features.masked(body, target), event)
+    const type = typeOf(event, hook, body)
+    return this.#events(upstream).add({
+      id,
+      name,
+      data: { ...(type !== undefined && { type }), body: content, ...(omitted && { omitted }) },
+    })
+  }
+}
+
+interface Accepted {
+  /** The id of its event. */
+  readonly id: string
+  readonly event: HookEvent
+  readonly body: Fields
+}
+
+function hookType(upstream: string | undefined, name: string, event: HookEvent): EventType {
+  return {
+    upstream,
+    name,
+    description: event.description ?? 'Another service reports this by a webhook.',
+    inputSchema: declaredFilters(['type'], event),
+    payloadSchema: {
+      type: 'object',
+      properties: {
+        type: { type: 'string', description: 'What the service calls this kind of webhook.' },
+        body: contentSchema(event, 'What the service sent.'),
+        omitted: omittedSchema,
+      },
+      required: ['body'],
+    },
+    isRequested: (wanted, { data }) =>
+      hasFields({ type: data.type, ...(isObject(data.body) && data.body) }, wanted),
+    mayReceive: (_event, { principal }) => hasScope(principal, event),
+  }
+}
+
+/** Whether each path and header of `when` has one of its values. */
+function isWanted({ when }: HookEvent, { headers }: ArrivedHook, body: Fields): boolean {
+  return Object.entries(when).every(([place, globs]) => {
+    const actual = place.startsWith('$')
+      ? follow(body, parseSteps(place) ?? [])
+      : headers[place.toLowerCase()]
+    if (!['string', 'number', 'boolean'].includes(typeof actual)) return false
+    return globs.some((glob) => fits(glob, String(actual)))
+  })
+}
+
+/** What the service calls this kind of webhook: GitHub does so in a header, the others in the body. */
+function typeOf({ form }: HookEvent, { headers }: ArrivedHook, body: Fields): string | undefined {
+  const type = form === 'github' ? headers['x-github-event'] : body.type
+  return typeof type === 'string' && type.length <= MAX_TYPE_LENGTH ? type : undefined
+}
