@@ -9,6 +9,7 @@ import { ServerEvents } from '../../src/features/events/server-events.ts'
 import { WebhookDeliveries } from '../../src/features/events/deliveries/deliveries.ts'
 import type { Dialer } from '../../src/features/events/webhooks/dialer.ts'
 import { webhookMethods } from '../../src/features/events/deliveries/subscribe.ts'
+import type { Membership } from '../../src/records/members.ts'
 import { callerHash } from '../../src/records/principal.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -57,6 +58,9 @@ export class WebhookGateway {
   readonly dialer = new FakeReceivers(this.clock)
   readonly seal = createSeal(() => this.clock.now())
   readonly outcomes: string[] = []
+  /** The processes that are known to have ended. */
+  readonly ended = new Set<string>()
+  #processes = 0
   store: Store = new MemoryStore(() => this.clock.now())
   /** The types of the server; a failure where it cannot be asked. */
   types: () => readonly EventType[] = () => [noted]
@@ -65,7 +69,14 @@ export class WebhookGateway {
   async process({ stubs, dialer = this.dialer, allow = [], maxTtlMs = 86_400_000 }: ProcessOptions = {}) {
     const { store, seal, clock } = this
     const delivered = (outcome: string): void => void this.outcomes.push(outcome)
-    const deps = featureDeps({ store, seal, servers: () => ['one'], delivered, ...stubs })
+    const membership: Membership = {
+      id: `process_${++this.#processes}`,
+      register: () => Promise.resolve(),
+      leave: () => undefined,
+      isAlive: (id) => Promise.resolve(!this.ended.has(id)),
+      close: () => Promise.resolve(),
+    }
+    const deps = featureDeps({ store, seal, membership, servers: () => ['one'], delivered, ...stubs })
     const events = new ServerEvents(store, 'one', 86_400_000)
     const parts: Parts = {
       deps,
@@ -95,6 +106,7 @@ export class WebhookGateway {
     await deliveries.start()
     await idle()
     return {
+      id: membership.id,
       deliveries,
       events,
       subscribe: async (params: Json = wanted(), call: Partial<Call> = {}) => {

@@ -92,7 +92,7 @@ export class WebhookDeliveries implements DeliveryQueue {
     const now = (): number => clock.now()
     this.subscriptions = new EventSubscriptions(deps.store, now)
     this.#letters = new DeadLetters(deps.store)
-    this.#owners = new Owners(deps.store)
+    this.#owners = new Owners(deps.store, deps.identity.membership)
     const isKept = (id: string): boolean => this.#held.get(id)?.record.webhook?.isVerified === true
     const records = new VerifiedReceivers(deps.store, isKept)
     this.#verifier = new ReceiverVerifier({ dialer, now, records })

@@ -294,7 +294,10 @@ describe('deliveries: processes', () => {
     expect(world.dialer.events[0]?.headers['webhook-signature']?.split(' ')).toHaveLength(2)
   })
 
-  it('after a crash another process repeats what was not written, under the same ids, and nothing is lost', async () => {
+  it.each([
+    ['at once where it is known that the process ended', true, 3000],
+    ['once its lease is over', false, 40_000],
+  ])('after a crash another process repeats what was not written, %s', async (_title, isKnown, within) => {
     const world = new WebhookGateway()
     const crashed = await world.process()
     await crashed.subscribe()
@@ -311,7 +314,8 @@ describe('deliveries: processes', () => {
     const other = await world.process()
     await world.clock.advance(20_000)
     expect(world.numbers).toEqual([1, 2, 3])
-    await world.clock.advance(20_000)
+    if (isKnown) world.ended.add(crashed.id)
+    await world.clock.advance(within)
     expect(world.numbers).toEqual([1, 2, 3, 2, 3])
     const ids = world.bodies.map(({ eventId }) => eventId)
     expect(ids.slice(3)).toEqual(ids.slice(1, 3))
