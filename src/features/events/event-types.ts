@@ -52,6 +52,8 @@ export interface EventType {
    * @throws why that is not known
    */
   mayReceive(event: ReceivableEvent, call: Call): boolean | Promise<boolean>
+  /** The data of an event without what is masked now; events are masked by the rules at their time already. */
+  masked?(data: Fields): Fields
   /**
    * Keeps the source of these events open for a while; resolves once it is open, or takes too long.
    * @throws QUOTA_EXHAUSTED

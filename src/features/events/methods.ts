@@ -114,6 +114,8 @@ async function keepOpen(
 }
 
 /** An event as its clients receive it. Its data was written by servers and other callers. */
-export function occurrence({ id, at, data }: LoggedEvent, { name }: Pick<NamedType, 'name'>) {
-  return { eventId: id, name, timestamp: isoTime(at), data, _meta: { [`${NS}/untrusted`]: true } }
+export function occurrence(event: LoggedEvent, { name, type }: NamedType) {
+  const data = type.masked?.(event.data) ?? event.data
+  const timestamp = isoTime(event.at)
+  return { eventId: event.id, name, timestamp, data, _meta: { [`${NS}/untrusted`]: true } }
 }

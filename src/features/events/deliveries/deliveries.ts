@@ -299,9 +299,14 @@ export class WebhookDeliveries implements DeliveryQueue {
     this.#writeLater(WRITE_DELAY_MS)
   }
 
-  #cursor({ call, record }: HeldSubscription, { type }: NamedType, position: string): string {
+  /** A position as a cursor; the last one is kept, because most events have the same as the one before. */
+  #cursor(held: HeldSubscription, { type }: NamedType, position: string): string {
+    if (held.cursor?.position === position) return held.cursor.text
+    const { call, record } = held
     const { seal } = this.#options.deps.identity
-    return sealCursor(position, call, { type, arguments: record.arguments }, seal)
+    const text = sealCursor(position, call, { type, arguments: record.arguments }, seal)
+    held.cursor = { position, text }
+    return text
   }
 
   /** What became of an event that is a dead letter, or becomes one. */

@@ -65,6 +65,10 @@ function toolType({ upstream, name, definition }: Descriptor, writes: Writes, de
       required: ['tool', 'arguments'],
     },
     isRequested: (wanted, { data }) => hasFields(data.arguments, wanted),
+    masked: (data) => ({
+      ...data,
+      arguments: deps.features.masked(data.arguments, { upstream, method: 'tools/call', name }),
+    }),
     mayReceive: async ({ by, data }, call) => {
       if (writes !== 'all' && !isBy(by, call.principal)) return false
       const target = { upstream, method: 'tools/call', name }

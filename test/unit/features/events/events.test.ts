@@ -93,6 +93,18 @@ function textsOf(result: Json): unknown[] {
   return eventsOf(result).map(({ data }) => ((data as Json)['arguments'] as Json)['text'])
 }
 
+describe('events: masking', () => {
+  it('applies the rules at the delivery, also to events from before', async () => {
+    const first = gateway()
+    const { cursor } = await first.poll({ name: added })
+    await first.write('add_note', { list: 'a', text: 'private' })
+    const masked = (value: unknown): unknown => JSON.parse(JSON.stringify(value).replaceAll('private', '***'))
+    const found = await gateway({ masked }).poll({ name: added, cursor })
+    expect(textsOf(found)).toEqual(['***'])
+    expect(textsOf(await first.poll({ name: added, cursor }))).toEqual(['private'])
+  })
+})
+
 describe('events: list', () => {
   it('E1 E2 exists for clients of 2026-07-28 alone, which are told so under both keys', async () => {
     const { instance, list } = gateway()
