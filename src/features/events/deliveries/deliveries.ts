@@ -311,24 +311,13 @@ export class WebhookDeliveries implements DeliveryQueue {
 
   /** What became of an event that is a dead letter, or becomes one. */
   #keepLetter(
-    { record }: HeldSubscription,
+    held: HeldSubscription,
     { event, letter }: { readonly event: LoggedEvent; readonly letter?: DeadLetter },
     settlement: Settlement,
   ): void {
-    const { kind } = settlement
+    const { kind, at } = settlement
     if (kind === 'refused' || kind === 'abandoned') {
-      const { id: subscription, name, upstream, principal } = record
-      const given: DeadLetter = letter ?? {
-        id: DeadLetters.idOf(subscription, event.id),
-        subscription,
-        owner: callerHash(principal.id),
-        ...(upstream !== undefined && { upstream }),
-        name,
-        event: { ...event },
-        failure: settlement.failure,
-        at: settlement.at,
-      }
-      const added = { ...given, failure: settlement.failure, at: settlement.at }
+      const added = { ...(letter ?? held.letterOf(event)), failure: settlement.failure, at }
       this.#letterWrites.push(() => this.#letters.add([added]))
     }
     if (!letter) return

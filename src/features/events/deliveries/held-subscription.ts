@@ -6,7 +6,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import type { Call } from '../../../core/call.ts'
-import type { DeadLetter } from '../../../records/dead-letters.ts'
+import { type DeadLetter, DeadLetters } from '../../../records/dead-letters.ts'
 import type { LogPage } from '../../../records/event-log.ts'
 import type { Progress, SubscriptionRecord, WebhookState } from '../../../records/event-subscriptions.ts'
 import type { NamedType } from '../requests.ts'
@@ -159,6 +159,14 @@ export class HeldSubscription {
     if (this.#isEnding || this.#byId.has(event.id)) return false
     this.#add({ ...newDelivery(event.id), content: { kind: 'event', event, letter } })
     return true
+  }
+
+  /** An event of it as a dead letter, without its failure. */
+  letterOf(event: LoggedEvent): Omit<DeadLetter, 'failure' | 'at'> {
+    const { id: subscription, name, upstream } = this.#record
+    const id = DeadLetters.idOf(subscription, event.id)
+    const { owner } = this.receiver
+    return { id, subscription, owner, name, event: { ...event }, ...(upstream !== undefined && { upstream }) }
   }
 
   /** The position that a gap may tell: everything before it is settled or lost. */
