@@ -22,6 +22,7 @@ import { Payload } from '../core/payload.ts'
 import { isAsked, type Settings } from '../core/settings.ts'
 import { aliasOf } from '../core/text/alias.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
+import { withCurrentScopes } from '../downstream/auth/authenticator.ts'
 import { fetchJson } from '../downstream/http/fetch-json.ts'
 import { errors } from '../features/errors/errors.ts'
 import {
@@ -235,7 +236,8 @@ export class Runtime implements HttpRuntime {
         admit: (call) => this.admit(call),
         asSent,
         listening: listenCall,
-        onBehalf: callOnBehalf,
+        onBehalf: (principal, upstream) =>
+          callOnBehalf(withCurrentScopes(principal, settings.auth.tokens), upstream),
         repeated: repeatedCall,
         asToolResult,
         errorAsSent: (error, { requestId }) => modernError(error, requestId),

@@ -17,7 +17,7 @@ export interface EventFilter {
 }
 
 /** An event as it arrived. */
-interface ArrivedEvent {
+export interface ArrivedEvent {
   readonly eventId: string
   /** The argument of the call that caused it. */
   readonly key: string
@@ -40,6 +40,13 @@ export interface Subscriber {
   readonly ready: Promise<void>
   close(): Promise<void>
 }
+
+/** A client that also keeps the text that it got, up to a megabyte. */
+interface Reader extends Subscriber {
+  received(): string
+}
+
+const MAX_TEXT_LENGTH = 1_000_000
 
 /** How long a request may take, and the silence after which a stream is opened again, in milliseconds. */
 const REQUEST_TIMEOUT_MS = 20_000
@@ -68,7 +75,7 @@ async function requestOnce({ urls, token }: EventAddress, method: string, params
 }
 
 /** The response that is no failure that passes. @throws if there is none in time */
-async function insist(address: EventAddress, method: string, params: Json): Promise<Response> {
+export async function insist(address: EventAddress, method: string, params: Json): Promise<Response> {
   for (const deadline = Date.now() + 90_000; ;) {
     const response = await requestOnce(address, method, params)
     if (response.kind === 'result' || !response.isPassing) return response
@@ -107,7 +114,7 @@ function responseOf(text: string): Response {
 }
 
 /** An event of a page, a stream or a webhook. */
-function arrival(event: Json): ArrivedEvent {
+export function arrival(event: Json): ArrivedEvent {
   const given = objectAt(objectAt(event, 'data'), 'arguments')
   return {
     eventId: String(event['eventId']),
@@ -118,11 +125,12 @@ function arrival(event: Json): ArrivedEvent {
 }
 
 /** A client that polls, again at once while there is more, and otherwise after `interval` milliseconds. */
-export function pollEvents(address: EventAddress, filter: EventFilter, interval: number): Subscriber {
+export function pollEvents(address: EventAddress, filter: EventFilter, interval: number): Reader {
   const arrived: ArrivedEvent[] = []
   const faults: string[] = []
   const ready = Promise.withResolvers<void>()
   const closing = new AbortController()
+  let received = ''
   const subscriber = { kind: 'poll' as const, filter, arrived, faults, rounds: 0, ready: ready.promise }
   const run = async (): Promise<void> => {
     for (let cursor: unknown = null; !closing.signal.aborted;) {
@@ -134,6 +142,7 @@ export function pollEvents(address: EventAddress, filter: EventFilter, interval:
       }
       const { result } = response
       subscriber.rounds++
+      if (received.length < MAX_TEXT_LENGTH) received += JSON.stringify(result)
       if (result['truncated'] !== false) faults.push(`a page is truncated after ${arrived.length} events`)
       const events = Array.isArray(result['events']) ? result['events'] : []
       arrived.push(...events.map((event) => arrival(isObject(event) ? event : {})))
@@ -145,6 +154,7 @@ export function pollEvents(address: EventAddress, filter: EventFilter, interval:
   }
   const running = run()
   return Object.assign(subscriber, {
+    received: () => received,
     close: () => {
       closing.abort()
       return running
@@ -153,14 +163,16 @@ export function pollEvents(address: EventAddress, filter: EventFilter, interval:
 }
 
 /** A client that streams, and opens another stream with its last cursor when one ends. */
-export function streamEvents({ urls, token }: EventAddress, filter: EventFilter): Subscriber {
+export function streamEvents({ urls, token }: EventAddress, filter: EventFilter): Reader {
   const arrived: ArrivedEvent[] = []
   const faults: string[] = []
   const ready = Promise.withResolvers<void>()
   const closing = new AbortController()
   const subscriber = { kind: 'stream' as const, filter, arrived, faults, rounds: 0, ready: ready.promise }
   let cursor: unknown = null
+  let received = ''
   const take = (data: string): void => {
+    if (received.length < MAX_TEXT_LENGTH) received += data
     const message = parse(data)
     if (!isObject(message)) return
     const { method, error } = message
@@ -180,8 +192,10 @@ export function streamEvents({ urls, token }: EventAddress, filter: EventFilter)
       try {
         const { signal } = closing
         const own = options(token, 'events/stream', { ...filter, cursor })
-        const { body } = await request(url, { ...own, signal, dispatcher })
+        const { body, headers } = await request(url, { ...own, signal, dispatcher })
         subscriber.rounds++
+        // A stream that is refused has an error instead.
+        if (headers['content-type'] === 'application/json') take(await body.text())
         body.setEncoding('utf8')
         for await (const text of body) parser.push(String(text)).forEach(({ data }) => take(data ?? ''))
       } catch {
@@ -192,6 +206,7 @@ export function streamEvents({ urls, token }: EventAddress, filter: EventFilter)
   }
   const running = run()
   return Object.assign(subscriber, {
+    received: () => received,
     close: () => {
       closing.abort()
       return running

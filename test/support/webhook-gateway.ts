@@ -77,7 +77,7 @@ export class WebhookGateway {
       close: () => Promise.resolve(),
     }
     const deps = featureDeps({ store, seal, membership, servers: () => ['one'], delivered, ...stubs })
-    const events = new ServerEvents(store, 'one', 86_400_000)
+    const events = new ServerEvents(store, 'one', 86_400_000, false)
     const parts: Parts = {
       deps,
       sources: [{ name: 'test', types: async () => this.types() }],

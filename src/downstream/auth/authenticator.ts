@@ -143,11 +143,27 @@ function isJwt(token: string): boolean {
   return token.startsWith('ey') && token.split('.').length === 3
 }
 
+/** What the ids of callers with listed tokens begin with. */
+const LISTED = 'token:'
+
+/**
+ * A caller that is not connected, with what is left of its scopes: those of listed tokens are in the configuration, and
+ * may have changed since it was connected. Scopes that other tokens carry are known from these tokens alone.
+ */
+export function withCurrentScopes(principal: Principal, tokens: readonly ListedToken[]): Principal {
+  if (!principal.id.startsWith(LISTED)) return principal
+  const own = tokens.filter(({ id }) => `${LISTED}${id}` === principal.id)
+  if (own.some(({ scopes }) => scopes === undefined)) return principal
+  const current = own.flatMap(({ scopes = [] }) => scopes)
+  const kept = current.filter((scope) => principal.scopes?.has(scope) !== false)
+  return { ...principal, scopes: new Set(kept) }
+}
+
 /** Verifies tokens against the configured list of hashes. */
 function createListed(tokens: readonly ListedToken[]): (token: string) => Verified | undefined {
   const entries = tokens.map(({ hash, id, scopes }) => {
     const [, salt = '', digest = ''] = hash.reveal().split(':')
-    const principal = { id: `token:${id}`, ...(scopes && { scopes: new Set(scopes) }) }
+    const principal = { id: `${LISTED}${id}`, ...(scopes && { scopes: new Set(scopes) }) }
     return { salt, digest: Buffer.from(digest, 'hex'), verified: { principal, until: Infinity } }
   })
   return (token) => {

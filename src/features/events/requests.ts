@@ -176,7 +176,7 @@ export async function nextBatch(
       if (events.length >= limit) return { events, start, position: at ?? start, isTruncated, hasMore: true }
       at = cursor
       const event = asEvent(value)
-      if (event && isGap(event, request)) isTruncated = true
+      if (event && marksGap(event, request)) isTruncated = true
       if (!event || !(await isFor(event, request, call))) continue
       if (event.at < request.notBefore) isTruncated = true
       else events.push({ event, position: cursor })
@@ -189,7 +189,10 @@ export async function nextBatch(
 }
 
 /** Whether events may be missing before an entry of the log. */
-function isGap(entry: LoggedEvent, { type, arguments: wanted }: EventRequest): boolean {
+export function marksGap(
+  entry: LoggedEvent,
+  { type, arguments: wanted }: Pick<EventRequest, 'type' | 'arguments'>,
+): boolean {
   return entry.name === LOGGING_BEGAN || type.isGap?.(wanted, entry) === true
 }
 

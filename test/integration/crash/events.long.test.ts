@@ -13,6 +13,7 @@ import {
   streamEvents,
   type Subscriber,
 } from '../../support/event-client.ts'
+import { cursorsAhead, EventReceivers } from '../../support/event-receiver.ts'
 import { faultsOfSubscriber, tallyOf } from '../../support/event-verdict.ts'
 import { eventPoints, type KillPoint, planKills } from '../../support/kill-plan.ts'
 import { killableGateways } from '../../support/planned-kills.ts'
@@ -35,9 +36,6 @@ const moments: Readonly<Record<'LMDB' | 'Redis', (index: number) => readonly Kil
   LMDB: () => ['before', 'after', 'later', 'before'],
   Redis: () => ['during', 'later', 'after', 'during'],
 }
-/** Without webhooks nothing is settled. */
-const points = eventPoints.filter((point) => point !== 'settled')
-
 /** The arguments of subscriptions, and the keys of the calls that they request. */
 const filters: readonly (readonly [arguments: Json, isRequested: (key: string) => boolean])[] = [
   [{}, () => true],
@@ -60,16 +58,23 @@ describe('events while gateways are killed at their writes', () => {
       skip(store === 'Redis' && !redis)
       const field = await startEventField(store === 'Redis' ? redis?.url : undefined)
       const { address, killable } = field
-      const subscribers = filters.flatMap(([given]) => {
-        const filter = { name: `${tool}.succeeded`, arguments: given }
-        return [pollEvents(address, filter, 200), streamEvents(address, filter)]
-      })
+      const wanted = filters.map(([given]) => ({ name: `${tool}.succeeded`, arguments: given }))
+      const readers = wanted.flatMap((filter) => [
+        pollEvents(address, filter, 200),
+        streamEvents(address, filter),
+      ])
+      const losesResponse = (count: number): boolean => count % 50 === 0
+      const receivers = await Promise.all(
+        wanted.map((filter) => field.receivers.subscribe({ address, filter, losesResponse })),
+      )
+      const subscribers = [...readers, ...receivers]
       try {
         await Promise.all(subscribers.map((each) => each.ready))
-        const kills = killable.killing(planKills(seeded(SEED), moments[store], points))
+        const kills = killable.killing(planKills(seeded(SEED), moments[store], eventPoints))
         const published = await publishAll(address, kills.isOver)
         const unmet = await kills.stop()
-        const faults = await judge(subscribers, published)
+        const faults = [...(await judge(subscribers, published))]
+        for (const each of receivers) faults.push(...(await cursorsAhead(each, address)))
         process.stdout.write(`${figuresOf(store, subscribers, published)}\n`)
         expect(faults, `EVENT_SEED=${SEED}`).toEqual([])
         expect(unmet, `points that were not met, EVENT_SEED=${SEED}`).toEqual([])
@@ -91,6 +96,7 @@ describe('events while gateways are killed at their writes', () => {
 interface EventField {
   readonly address: EventAddress
   readonly killable: Awaited<ReturnType<typeof killableGateways>>
+  readonly receivers: EventReceivers
   /** The file the effects of the calls are lines of. */
   readonly log: string
   close(): Promise<void>
@@ -101,12 +107,17 @@ async function startEventField(redis: string | undefined): Promise<EventField> {
   const home = mkdtempSync(join(tmpdir(), 'gatehouse-events-'))
   const log = join(home, 'effects.log')
   const server = await startEffects(log, await steadyPort(), ['--slow', '1'])
+  const receivers = await EventReceivers.start()
   const configFile = join(home, 'gateway.config.yaml')
   const config = {
     store: redis ?? join(home, 'store'),
     auth: { opaque: { tokens: [{ hash: tokenHash(TOKEN), id: 'ada' }] } },
     limits: { concurrency: 'off', rate: 'off' },
-    features: { breaker: { pause: '250ms' }, confirm: 'off', events: 'on' },
+    features: {
+      breaker: { pause: '250ms' },
+      confirm: 'off',
+      events: { webhooks: { allow: [receivers.origin] } },
+    },
     upstreams: { effects: { url: server.url, revision: '2025-11-25', trust: true } },
   }
   writeFileSync(configFile, JSON.stringify(config))
@@ -114,6 +125,7 @@ async function startEventField(redis: string | undefined): Promise<EventField> {
   const close = async (): Promise<void> => {
     await killable.kill()
     await server.kill()
+    await receivers.close()
     rmSync(home, { recursive: true, force: true, maxRetries: 5 })
   }
   await killable.start().catch(async (error: unknown) => {
@@ -121,7 +133,7 @@ async function startEventField(redis: string | undefined): Promise<EventField> {
     throw error
   })
   const urls = killable.gateways.map(({ url }) => url)
-  return { address: { urls, token: TOKEN }, killable, log, close }
+  return { address: { urls, token: TOKEN }, killable, receivers, log, close }
 }
 
 /** Calls of all publishers, until there were enough and every planned kill has happened. */
@@ -148,7 +160,8 @@ async function judge(
 ): Promise<readonly string[]> {
   const tallies = () => subscribers.map((each) => tallyOf(each, published, requestedBy(each)))
   const isComplete = (): boolean => tallies().every(({ lost }) => lost === 0)
-  await until(isComplete, 'all events to arrive', 60_000).catch(() => undefined)
+  // Another process delivers the webhooks of one that was killed after 30 s.
+  await until(isComplete, 'all events to arrive', 120_000).catch(() => undefined)
   return subscribers.flatMap((each) => faultsOfSubscriber(each, published, requestedBy(each)))
 }
 

@@ -9,7 +9,7 @@ import type { Call } from '../../../core/call.ts'
 import { type DeadLetter, DeadLetters } from '../../../records/dead-letters.ts'
 import type { LogPage } from '../../../records/event-log.ts'
 import type { Progress, SubscriptionRecord, WebhookState } from '../../../records/event-subscriptions.ts'
-import type { NamedType } from '../requests.ts'
+import { marksGap, type NamedType } from '../requests.ts'
 import { asEvent, type LoggedEvent } from '../server-events.ts'
 import type { FailureCategory } from '../webhooks/attempts.ts'
 import type { Delivery, FailedAttempt } from '../webhooks/delivery-queue.ts'
@@ -144,7 +144,7 @@ export class HeldSubscription {
     let before = start
     for (const { value, cursor: position } of events) {
       const event = asEvent(value)
-      if (event && type.isGap?.(wanted, event)) this.#addGap(position)
+      if (event && marksGap(event, { type, arguments: wanted })) this.#addGap(position)
       const isRequested = event?.name === type.name && type.isRequested(wanted, event)
       if (event && isRequested) this.#addEvent(event, before, position)
       before = position

@@ -17,7 +17,7 @@ const RETRY_MS = 1000
 
 /** The end of a log. */
 export class LogFeed {
-  readonly #source: Pick<ServerEvents, 'log' | 'changed'>
+  readonly #source: Pick<ServerEvents, 'log' | 'changed' | 'want'>
   readonly #log: Log
   readonly #onChange: () => void
   /** The position before the kept events, which come in order; undefined until the log was read. */
@@ -28,7 +28,7 @@ export class LogFeed {
   #dropped = 0
 
   /** `onChange` is called when there are more events. */
-  constructor(source: Pick<ServerEvents, 'log' | 'changed'>, log: Log, onChange: () => void) {
+  constructor(source: Pick<ServerEvents, 'log' | 'changed' | 'want'>, log: Log, onChange: () => void) {
     this.#source = source
     this.#log = log
     this.#onChange = onChange
@@ -41,6 +41,8 @@ export class LogFeed {
       // Events that are appended while the log is read must not be missed.
       const changed = this.#source.changed(signal)
       try {
+        // Subscriptions may last longer than events are kept for others.
+        await this.#source.want()
         if (this.#start === undefined) this.#begin(await this.#source.log.end())
         if (await this.#readMore()) this.#onChange()
         hasFailed = false

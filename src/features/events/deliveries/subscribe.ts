@@ -20,7 +20,15 @@ import { callerHash } from '../../../records/principal.ts'
 import type { Services } from '../../feature.ts'
 import { answered } from '../../builtin-tool.ts'
 import { callbackEndpointError, forbidden, notFound, resourceExhausted, unsupported } from '../errors.ts'
-import { canSubscribe, type EventRequest, invalid, type Parts, readRequest, sealCursor } from '../requests.ts'
+import {
+  canSubscribe,
+  type EventRequest,
+  invalid,
+  marksGap,
+  type Parts,
+  readRequest,
+  sealCursor,
+} from '../requests.ts'
 import { asEvent } from '../server-events.ts'
 import type { WebhookDeliveries } from './deliveries.ts'
 import { isAcceptableUrl } from '../webhooks/dialer.ts'
@@ -57,6 +65,7 @@ async function subscribe(call: Call, options: Options): Promise<Outcome> {
   const request = await readRequest(call, parts)
   const delivery = readDelivery(call, options)
   const expiresAt = readExpiry(call, options)
+  await parts.events(request.type.upstream).want()
   await request.type.keep?.(request.arguments, call.principal)
 
   const key = keyOf(call, request, delivery.url)
@@ -194,8 +203,9 @@ async function startOf(
     let before = page.start
     for (const { value, cursor } of page.events) {
       const event = asEvent(value)
-      if (event && event.at >= notBefore) return { watermark: before, isTruncated }
-      if (event?.name === type.name && type.isRequested(wanted, event)) isTruncated = true
+      const isGap = event !== undefined && marksGap(event, { type, arguments: wanted })
+      if (event && !isGap && event.at >= notBefore) return { watermark: before, isTruncated }
+      if (isGap || (event?.name === type.name && type.isRequested(wanted, event))) isTruncated = true
       before = cursor
     }
     if (!page.hasMore) return { watermark: page.cursor, isTruncated }

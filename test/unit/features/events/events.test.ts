@@ -378,6 +378,32 @@ describe('events: successes of tools', () => {
   })
 })
 
+describe('events: while the store fails', () => {
+  it('are written again for a while, so that the call returns after its event was kept', async () => {
+    const { poll, write } = gateway()
+    const { cursor } = await poll({ name: added })
+    const away = new GatewayError('SERVER_UNAVAILABLE', 'It is away.')
+    vi.spyOn(store, 'setIfAbsent').mockRejectedValueOnce(away).mockRejectedValueOnce(away)
+    await write('add_note', { text: 'x' })
+    const page = await poll({ name: added, cursor })
+    expect(textsOf(page)).toEqual(['x'])
+    expect(page).toMatchObject({ truncated: false })
+  })
+
+  it('are lost if it fails for longer, and clients learn that events may be missing', async () => {
+    const { poll, write } = gateway()
+    const { cursor } = await poll({ name: added })
+    const failing = vi
+      .spyOn(store, 'setIfAbsent')
+      .mockRejectedValue(new GatewayError('SERVER_UNAVAILABLE', 'It is away.'))
+    await write('add_note', { text: 'lost' })
+    failing.mockRestore()
+    await expect.poll(() => poll({ name: added, cursor })).toMatchObject({ truncated: true })
+    await write('add_note', { text: 'kept' })
+    expect(textsOf(await poll({ name: added, cursor }))).toEqual(['kept'])
+  })
+})
+
 describe('events: without clients that want them', () => {
   /** Counts what is written to the store. */
   function countWrites() {
