@@ -153,24 +153,14 @@ function isSigned(
   return String(headers['webhook-signature']).split(' ').includes(expected)
 }
 
-/** Cursors of a webhook that passed events which were not accepted; each is tried with a poll. */
+/** Cursors of a webhook that passed events which were not accepted; each is tried with polls. */
 export async function cursorsAhead(
   { samples, filter, arrived }: WebhookSubscriber,
   address: EventAddress,
 ): Promise<readonly string[]> {
   const faults: string[] = []
   for (const { cursor, accepted } of samples.slice(-8)) {
-    const behind = new Set<string>()
-    for (let at: unknown = cursor, hasMore = true; hasMore;) {
-      const page = await insist(address, 'events/poll', { ...filter, cursor: at, maxEvents: 500 })
-      if (page.kind === 'failed') return [page.text]
-      const { events, cursor: next, hasMore: more, truncated } = page.result
-      if (truncated === true) faults.push('the cursor of a webhook is truncated')
-      for (const each of Array.isArray(events) ? events : [])
-        if (isObject(each)) behind.add(String(each['eventId']))
-      at = next
-      hasMore = more === true
-    }
+    const behind = await eventsAfter(cursor, filter, address)
     const passed = arrived.filter(({ eventId }) => !behind.has(eventId) && !accepted.has(eventId))
     if (passed.length > 0)
       faults.push(
@@ -178,4 +168,23 @@ export async function cursorsAhead(
       )
   }
   return faults
+}
+
+/** The ids of all events after a cursor. */
+async function eventsAfter(
+  cursor: string,
+  filter: EventFilter,
+  address: EventAddress,
+): Promise<ReadonlySet<string>> {
+  const ids = new Set<string>()
+  for (let at: unknown = cursor; ;) {
+    const page = await insist(address, 'events/poll', { ...filter, cursor: at, maxEvents: 500 })
+    if (page.kind === 'failed') throw new Error(page.text)
+    const { events, cursor: next, hasMore, truncated } = page.result
+    if (truncated === true) throw new Error('The cursor of a webhook is truncated.')
+    const found = Array.isArray(events) ? events.filter(isObject) : []
+    for (const { eventId } of found) ids.add(String(eventId))
+    if (hasMore !== true) return ids
+    at = next
+  }
 }

@@ -126,8 +126,8 @@ test('neither secrets nor masked values leave the gateway with an event, or are 
   }
   for (const [place, text] of Object.entries(places)) {
     const found = Object.entries(canaries).filter(([, value]) => text.includes(value))
-    expect(found, place).toEqual([])
+    expect(found, `in ${place}`).toEqual([])
     // What is not masked is there.
-    if (place !== 'log') expect(text, place).toContain('canary')
+    if (place !== 'log') expect(text, `in ${place}`).toContain('canary')
   }
 })
