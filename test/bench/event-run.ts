@@ -1,4 +1,4 @@
-// Many events for many subscribers while the gateway is killed: what was lost, and what a delivery costs.
+// Many events for many subscribers while the gateway and the receivers are killed: what was lost, and what a delivery costs.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -14,6 +14,7 @@ import {
   streamEvents,
   type Subscriber,
 } from '../support/event-client.ts'
+import { EventReceivers } from '../support/event-receiver.ts'
 import { faultsOfSubscriber, tallyOf } from '../support/event-verdict.ts'
 import type { Json } from '../support/server/json.ts'
 import { launchScript } from './launch.ts'
@@ -53,28 +54,34 @@ export interface EventRun {
 
 const TOKEN = 'a-token-of-at-least-32-characters-00'
 /** Subscribers that get everything, and those that get one of so many parts. */
-const FOR_ALL = 2
-const SHARDS = 48
+const FOR_ALL = 3
+const SHARDS = 47
 const PUBLISHERS = 64
 const POLL_INTERVAL_MS = 250
 const name = 'write.succeeded'
 
-/** Makes calls, with subscribers to their events: every other one polls, and the others stream. */
+/** Makes calls, with subscribers to their events: a third of them each poll, stream, and receive webhooks. */
 export async function runEvents({ events, kills, command, finish }: Options): Promise<EventRun> {
   const home = mkdtempSync(join(tmpdir(), 'gatehouse-events-'))
   const upstream = await launchScript('upstream.ts', ['--era', 'modern'])
+  const receivers = await EventReceivers.start()
   const configFile = join(home, 'gateway.config.yaml')
-  writeFileSync(configFile, JSON.stringify(configOf(upstream.url, join(home, 'store'))))
+  writeFileSync(configFile, JSON.stringify(configOf(upstream.url, join(home, 'store'), receivers.origin)))
   const gateway = await mortal(configFile, '/mcp/bench', () => command ?? {})
   await gateway.start()
   const address = { urls: [gateway.url], token: TOKEN }
-  const subscribers = subscribe(address)
+  const subscribers = await subscribe(address, receivers)
   const killedAt: number[] = []
   let cpu = -cpuMilliseconds(gateway.pid())
   const began = Date.now()
   try {
     await Promise.all(subscribers.map((each) => each.ready))
+    let turn = 0
     const kill = async (): Promise<void> => {
+      if (turn++ % 2 === 1) {
+        killedAt.push(Date.now())
+        return receivers.restart()
+      }
       cpu += cpuMilliseconds(gateway.pid())
       killedAt.push(Date.now())
       await gateway.kill()
@@ -84,7 +91,8 @@ export async function runEvents({ events, kills, command, finish }: Options): Pr
     const published = await publishAll(address, { events, kills, kill })
     const tallies = () => subscribers.map((each) => tallyOf(each, published, requestedBy(each)))
     const isComplete = (): boolean => tallies().every(({ lost }) => lost === 0)
-    await until(isComplete, 'all events to arrive', 60_000).catch(() => undefined)
+    // A webhook goes on 10 s after its receiver was away, and later after more failures.
+    await until(isComplete, 'all events to arrive', 300_000).catch(() => undefined)
     const duration = Date.now() - began
     cpu += cpuMilliseconds(gateway.pid())
     await finish?.(gateway.pid())
@@ -93,6 +101,7 @@ export async function runEvents({ events, kills, command, finish }: Options): Pr
     await Promise.all(subscribers.map((each) => each.close()))
     await gateway.kill()
     await upstream.stop()
+    await receivers.close()
     rmSync(home, { recursive: true, force: true, maxRetries: 5 })
   }
 }
@@ -101,24 +110,26 @@ function cpuMilliseconds(pid: number): number {
   return cpuNanoseconds(pid) / 1e6
 }
 
-function configOf(url: string, store: string): Json {
+function configOf(url: string, store: string, origin: string): Json {
   return {
     store,
     auth: {
       opaque: { tokens: [{ hash: tokenHash(TOKEN), id: 'ada', scopes: ['read:bench', 'write:bench'] }] },
     },
     limits: { concurrency: 'off', rate: 'off' },
-    features: { breaker: { pause: '250ms' }, confirm: 'off', events: 'on' },
+    features: { breaker: { pause: '250ms' }, confirm: 'off', events: { webhooks: { allow: [origin] } } },
     observe: { metrics: 'off' },
     upstreams: { bench: { url, trust: true } },
   }
 }
 
-function subscribe(address: EventAddress): readonly Subscriber[] {
-  return Array.from({ length: FOR_ALL + SHARDS }, (_none, index) => {
+function subscribe(address: EventAddress, receivers: EventReceivers): Promise<readonly Subscriber[]> {
+  const all = Array.from({ length: FOR_ALL + SHARDS }, async (_none, index): Promise<Subscriber> => {
     const filter = { name, arguments: index < FOR_ALL ? {} : { shard: `${index - FOR_ALL}` } }
-    return index % 2 === 0 ? pollEvents(address, filter, POLL_INTERVAL_MS) : streamEvents(address, filter)
+    if (index % 3 === 0) return pollEvents(address, filter, POLL_INTERVAL_MS)
+    return index % 3 === 1 ? streamEvents(address, filter) : receivers.subscribe({ address, filter })
   })
+  return Promise.all(all)
 }
 
 interface Publishing {

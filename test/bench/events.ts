@@ -1,4 +1,4 @@
-// Measures events at scale: 100,000 calls that write, 50 subscribers, and a gateway that is killed 20 times. Fails if an
+// Measures events at scale: 100,000 calls that write, 50 subscribers, and 20 kills of the gateway and the receivers. Fails if an
 // event was lost, came out of order, or came again with another id.
 // Usage: node test/bench/events.ts [events] [kills]
 import { runEvents } from './event-run.ts'
