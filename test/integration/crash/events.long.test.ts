@@ -53,7 +53,7 @@ describe('events while gateways are killed at their writes', () => {
 
   test.for(['LMDB', 'Redis'] as const)(
     'arrive in order, each of them, and again only with the same id: store in %s',
-    { timeout: 420_000 },
+    { timeout: 600_000 },
     async (store, { skip }) => {
       skip(store === 'Redis' && !redis)
       const field = await startEventField(store === 'Redis' ? redis?.url : undefined)
@@ -63,7 +63,7 @@ describe('events while gateways are killed at their writes', () => {
         pollEvents(address, filter, 200),
         streamEvents(address, filter),
       ])
-      const losesResponse = (count: number): boolean => count % 50 === 0
+      const losesResponse = (count: number): boolean => count % 400 === 0
       const receivers = await Promise.all(
         wanted.map((filter) => field.receivers.subscribe({ address, filter, losesResponse })),
       )
@@ -160,8 +160,8 @@ async function judge(
 ): Promise<readonly string[]> {
   const tallies = () => subscribers.map((each) => tallyOf(each, published, requestedBy(each)))
   const isComplete = (): boolean => tallies().every(({ lost }) => lost === 0)
-  // Another process delivers the webhooks of one that was killed after 30 s.
-  await until(isComplete, 'all events to arrive', 120_000).catch(() => undefined)
+  // A webhook that was not accepted comes again after 10 s at least, and holds up those far behind it.
+  await until(isComplete, 'all events to arrive', 300_000).catch(() => undefined)
   return subscribers.flatMap((each) => faultsOfSubscriber(each, published, requestedBy(each)))
 }
 
