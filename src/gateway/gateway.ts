@@ -8,6 +8,7 @@ import { anchorsIn, openedStore, startWithStore } from './startup.ts'
 import { createOperator, isByCode } from '../downstream/pages/visitors.ts'
 import { createRequestStateCodec } from '../protocol/request-state.ts'
 import { closeFeatures, type ProcessState, retireRuntime, Runtime } from './runtime.ts'
+import { isProtected } from '../core/auth-settings.ts'
 import type { Handler, Target } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { type Finding, logProblems } from '../core/finding.ts'
@@ -259,7 +260,8 @@ export class Gateway {
 
   /** The entries of `events/list` at the address of a server, or of all; undefined without events. @throws what listing throws */
   eventTypes(upstream: string | undefined): Promise<readonly Payload[] | undefined> {
-    return listEventTypes(upstream, this.handle)
+    const isAuthenticated = isProtected(this.settings.auth)
+    return listEventTypes(upstream, { handle: this.handle, isAuthenticated })
   }
 
   /** Creates a document about one server, or about all of them, without secrets. */

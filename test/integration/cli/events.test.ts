@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { runCommand, startCommand } from '../../support/gateway-process.ts'
+import { corporate } from '../../support/local-gateway.ts'
 import { clientOf, folder, gatewayTo, httpServer } from '../../support/journey.ts'
 
 /** A gateway with events in front of one server, a client that writes through it, and commands beside it. */
@@ -63,6 +64,20 @@ test('events list names a server that cannot be asked, and one without events, a
     /^off\n {2}features\.events is off, and the server has no events of its own\ndown\n {2}\S/,
   )
   expect((await runCommand(['events', 'list', 'off', '--config', file])).code).toBe(0)
+})
+
+test('events list has webhooks if callers authenticate', async () => {
+  const { url } = await httpServer()
+  const file = join(folder(), 'gateway.config.yaml')
+  const { auth } = corporate
+  for (const [more, delivery] of [
+    [{ auth }, 'poll, push, webhook'],
+    [{}, 'poll, push'],
+  ] as const) {
+    writeFileSync(file, JSON.stringify({ ...more, features: { events: 'on' }, upstreams: { one: { url } } }))
+    const { stdout } = await runCommand(['events', 'list', '--config', file])
+    expect(/^ {2}change\.succeeded +writes +(.*?) {2,}/m.exec(stdout)?.[1]).toBe(delivery)
+  }
 })
 
 test('explain says which event a success is, and who receives it', async () => {
