@@ -113,7 +113,7 @@ function statusOf({ webhook }: SubscriptionRecord): SubscriptionStatus {
 }
 
 /** Where events are delivered to: of a URL, only origin and path. */
-export function addressText({ address, webhook }: SubscriptionRecord): string {
+function addressText({ address, webhook }: SubscriptionRecord): string {
   if (!webhook) return address
   const url = URL.parse(address)
   return url ? withoutSecrets(`${url.origin}${url.pathname}`) : 'a URL that cannot be read'

@@ -3,12 +3,8 @@
  * this process adds, and within a second of what others add.
  */
 import { randomBytes } from 'node:crypto'
-<<<<<<< HEAD
-=======
 import { GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json/json.ts'
 import { pause } from '../../core/time/waiting.ts'
->>>>>>> 6175e838 (events: keep events for webhooks, and check current scopes)
 import { EventInterest } from '../../records/event-interest.ts'
 import type { EventLog, LogPage } from '../../records/event-log.ts'
 import { eventLogName, LOGGING_BEGAN, type LoggedEvent, openEventLog } from '../../records/logged-events.ts'
@@ -16,24 +12,12 @@ import type { Store } from '../../store/store.ts'
 
 export { asEvent, LOGGING_BEGAN, type LoggedEvent } from '../../records/logged-events.ts'
 
-<<<<<<< HEAD
-=======
-/**
- * The name under which the log says that clients began to want events: those before may be missing. It is no type of
- * events.
- */
-export const LOGGING_BEGAN = 'logging_began'
-
-/** What the log of one server holds at most. */
-const MAX_EVENTS = 10_000
-const MAX_LOG_BYTES = 8 * 1024 * 1024
 /** The pauses before an event is written again, and after which time of failures that is not tried, in milliseconds. */
 const RETRY_PAUSES_MS = [250, 750, 1500]
 const MAX_FAILING_MS = 5000
 /** How often a loss of events is reported at most, until that succeeds, and the pause before it, in milliseconds. */
 const MAX_REPORT_ATTEMPTS = 3600
 const REPORT_INTERVAL_MS = 1000
->>>>>>> 6175e838 (events: keep events for webhooks, and check current scopes)
 /** How many events are read at once. */
 const PAGE_EVENTS = 200
 /** How long others wait at most before they look for events of other processes, in milliseconds. */
@@ -92,21 +76,11 @@ export class ServerEvents {
     return reading
   }
 
-<<<<<<< HEAD
-  /** Adds an event that happened now, if clients want events; without an id, it gets one. @throws SERVER_UNAVAILABLE */
-  async add(event: NewEvent): Promise<void> {
-    if (await this.isWanted()) await this.#append(event)
-  }
-
-  async #append(event: NewEvent): Promise<void> {
-    const id = `evt_${randomBytes(16).toString('base64url')}`
-    const added: LoggedEvent = { id, at: Date.now(), ...event }
-=======
   /**
-   * Adds an event that happened now, if clients want events. A store that fails is asked again for a few seconds; if it
+   * Adds an event that happened now, if clients want events; without an id, it gets one. A store that fails is asked again for a few seconds; if it
    * fails for longer, clients learn later that events may be missing. @throws SERVER_UNAVAILABLE
    */
-  async add(event: Omit<LoggedEvent, 'id' | 'at'>): Promise<void> {
+  async add(event: NewEvent): Promise<void> {
     const added = occurred(event)
     for (const wait of [...RETRY_PAUSES_MS, undefined]) {
       try {
@@ -126,7 +100,7 @@ export class ServerEvents {
     }
   }
 
-  #append(event: Omit<LoggedEvent, 'id' | 'at'>): Promise<void> {
+  #append(event: NewEvent): Promise<void> {
     return this.#write(occurred(event))
   }
 
@@ -147,7 +121,6 @@ export class ServerEvents {
   }
 
   async #write(added: LoggedEvent): Promise<void> {
->>>>>>> 6175e838 (events: keep events for webhooks, and check current scopes)
     await this.log.append([added])
     this.#reads.clear()
     this.wake()
@@ -174,19 +147,7 @@ export class ServerEvents {
     for (const end of [...this.#waiting]) end()
   }
 }
-<<<<<<< HEAD
-=======
 
 function occurred(event: NewEvent): LoggedEvent {
   return { id: `evt_${randomBytes(16).toString('base64url')}`, at: Date.now(), ...event }
 }
-
-/** An event from the log; undefined if another program wrote it. */
-export function asEvent(value: unknown): LoggedEvent | undefined {
-  if (!isObject(value)) return undefined
-  const { id, name, at, by, data } = value
-  if (typeof id !== 'string' || typeof name !== 'string' || typeof at !== 'number' || !isObject(data))
-    return undefined
-  return { id, name, at, data, ...(typeof by === 'string' && { by }) }
-}
->>>>>>> 6175e838 (events: keep events for webhooks, and check current scopes)
