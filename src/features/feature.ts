@@ -82,7 +82,7 @@ export interface FeatureInstance {
   /** What the events that the configuration declares would be found in now, for `gatehouse check`. */
   tryEvents?(): Promise<readonly EventTrial[]>
   /** Makes an event of a server known to those who subscribe to it. Never throws. */
-  publish?(upstream: string, event: PublishedEvent): void
+  publish?(upstream: string | undefined, event: PublishedEvent): void
   /** A value with what the feature masks in responses of a target replaced. */
   masked?(value: unknown, target: Target): unknown
   /** The remaining quota of a caller under the feature's limits: of a tool, a server, or all. Consumes nothing. */
@@ -111,14 +111,25 @@ export interface FeatureInstance {
 export interface DescribedEventType {
   readonly name: string
   readonly description: string
-  /** Whether it exists only at that address. */
-  readonly isOwnAddressOnly?: true
 }
 
-/** Something that the gateway notices of a server. Everybody who may reach the server receives it. */
-interface PublishedEvent {
-  readonly name: 'contract_changed'
+/** The names of what the gateway notices itself. */
+export type OwnEventName =
+  | 'contract_changed'
+  | 'upstream_up'
+  | 'upstream_down'
+  | 'confirmation_pending'
+  | 'transaction_timed_out'
+  | 'quota_low'
+
+/** Something that the gateway notices. */
+export interface PublishedEvent {
+  readonly name: OwnEventName
   readonly data: Readonly<Record<string, unknown>>
+  /** The id of the caller that it concerns, who alone receives it; without one, everyone who may reach the server. */
+  readonly caller?: string
+  /** Publishes it at most once in a time, in milliseconds, for all gateways that share the store. */
+  readonly once?: { readonly key: string; readonly for: number }
 }
 
 /** A webhook as it arrived; the names of its headers are in lower case, and the body is as it was sent. */
@@ -247,6 +258,10 @@ export interface ServerDirectory {
   undoRuleAmong(entry: Descriptor, all: readonly Descriptor[]): UndoRule | undefined
   /** The name of a tool for clients, at the address of its server or at the address of all servers. */
   exposedName(upstream: string, tool: string, isTogether: boolean): string
+  /** The URI of a resource of a server for clients at the address of all servers. */
+  exposedUri(upstream: string, uri: string): string
+  /** The URI on its server of one that `exposedUri` made; undefined for the URIs of other servers. */
+  ownUri(upstream: string, exposed: string): string | undefined
   /** The longest silence and the longest duration of a call of a tool, in milliseconds. */
   callBounds(upstream: string, tool: string): { readonly silence: number; readonly total: number }
   /** The largest result of a server, in bytes; infinite if nothing limits it. */
@@ -255,6 +270,10 @@ export interface ServerDirectory {
   records(): ServerRecords
   /** The remaining quota that a server reported for its own limit. */
   quota(upstream: string): Quota | undefined
+  /** What a server says of itself: the result of `server/discover`. @throws SERVER_UNAVAILABLE */
+  discovered(upstream: string): Promise<Readonly<Record<string, unknown>>>
+  /** Calls a listener whenever a server can be reached again, or cannot be reached any more. */
+  onReachable(listener: (upstream: string, isReachable: boolean) => void): void
 }
 
 /** Makes calls. */
@@ -273,6 +292,8 @@ interface Invoker {
   listening(order: ListenOrder): Call
   /** A call of a caller who is not connected, at the address of a server or of all: to check its rights, for no handler. */
   onBehalf(principal: Principal, upstream: string | undefined): Call
+  /** A request of the gateway itself to a server, for `relay`. */
+  request(order: ServerRequest): Call
   /** A call of an operation whose process ended, to be made again. */
   repeated(order: RepeatedCall): Call
   /** A result as its client will receive it: lowered to the client's revision. */
@@ -334,8 +355,8 @@ interface FeatureDirectory {
   callerValues(upstream: string): readonly CallerValue[]
   /** The error object that the caller gets for a failure; undefined where the errors feature is off. */
   explained(failure: Payload | GatewayError, call: Call): Readonly<Record<string, unknown>> | undefined
-  /** Publishes an event of a server, if events are on for it. */
-  publish(upstream: string, event: PublishedEvent): void
+  /** Publishes an event of a server, or of none, if events are on for it. Never throws. */
+  publish(upstream: string | undefined, event: PublishedEvent): void
   /** A value without what is masked in responses of a target. */
   masked(value: unknown, target: Target): unknown
   /** The calls that a caller has left: of a tool, else of a server, else of all; undefined without a limit. */
@@ -385,6 +406,17 @@ export interface ListenOrder {
   /** Ends it. */
   readonly controller: AbortController
   readonly emit: Call['emit']
+}
+
+/** A request that the gateway itself makes to a server, with the gateway's own rights. */
+export interface ServerRequest {
+  readonly upstream: string
+  readonly method: string
+  readonly params?: Readonly<Record<string, unknown>>
+  /** Ends it. */
+  readonly controller: AbortController
+  /** Receives the notifications about it. */
+  readonly emit?: Call['emit']
 }
 
 /** A call to be made again, from its record. */

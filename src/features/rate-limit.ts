@@ -2,7 +2,7 @@
  * Rate limits by caller, server and tool, counted in the store: sliding windows; a call takes tokens of all its limits
  * or of none.
  */
-import { randomUUID } from 'node:crypto'
+import { hash, randomUUID } from 'node:crypto'
 import type { Call, InterimOutcome, Outcome, RateLimitStatus, Target } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isGatewayRefusal } from '../core/failure.ts'
@@ -16,7 +16,7 @@ import { hasIdempotencyKey, idempotencyKeyOf, NS } from '../protocol/meta-keys.t
 import { isVendorRequest, method as known } from '../protocol/methods.ts'
 import type { Feature, SettingsOf, Services } from './feature.ts'
 
-type Deps = Pick<Services, 'store' | 'servers' | 'gateway'>
+type Deps = Pick<Services, 'store' | 'servers' | 'features' | 'gateway'>
 
 interface Settings {
   readonly rate?: string | readonly string[]
@@ -71,6 +71,7 @@ export const rateLimit: Feature<Settings> = {
             const status = statusOf(limits, taken)
             call.rateLimitReporter?.reportRateLimit?.(status)
             if (!taken.isGranted) return Promise.reject(refusal(call, status, taken))
+            if (isLow(status)) publishLow(call, status, deps)
             const onError = (error: unknown): Promise<never> => refundAndThrow(call, error, { limits, deps })
             // The result format of vendor methods is unknown.
             if (isVendor) return next(call).catch(onError)
@@ -236,6 +237,35 @@ function statusOf(limits: readonly Limit[], taken: TokenGrant): LimitStatus {
     remaining: remaining[at] ?? 0,
     reset: Math.ceil((reset[at] ?? 0) / 1000),
   }
+}
+
+/** A limit of a shorter window is restored before its caller could do anything. */
+const MIN_PUBLISHED_WINDOW_SECONDS = 60
+
+/** Whether the token that was taken is the one that leaves less than a tenth. */
+function isLow({ limit, remaining, window }: LimitStatus): boolean {
+  const tenth = limit / 10
+  return remaining < tenth && remaining + 1 >= tenth && window >= MIN_PUBLISHED_WINDOW_SECONDS
+}
+
+/** Publishes once in each window that little is left of a limit. */
+function publishLow({ principal, target }: Call, status: LimitStatus, { features }: Deps): void {
+  const { scope, name, limit, remaining, window, reset } = status
+  const server = scope === 'principal' ? undefined : target.upstream
+  const tool = scope === 'tool' ? target.name : undefined
+  features.publish(undefined, {
+    name: 'quota_low',
+    caller: principal.id,
+    data: {
+      limit: 'rate',
+      remaining,
+      of: limit,
+      resets_at: new Date(Date.now() + reset * 1000).toISOString(),
+      ...(server !== undefined && { server }),
+      ...(tool !== undefined && { tool }),
+    },
+    once: { key: hash('sha256', [principal.id, name, server, tool].join(' ')), for: window * 1000 },
+  })
 }
 
 function refusal(call: Call, status: LimitStatus, taken: TokenGrant): GatewayError {

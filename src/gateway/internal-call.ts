@@ -2,7 +2,7 @@
 import type { Call } from '../core/call.ts'
 import { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
-import type { InternalCall, ListenOrder, RepeatedCall } from '../features/feature.ts'
+import type { InternalCall, ListenOrder, RepeatedCall, ServerRequest } from '../features/feature.ts'
 import { NS } from '../protocol/meta-keys.ts'
 import { ownCall } from '../protocol/lift.ts'
 import { latestModern } from '../protocol/revisions.ts'
@@ -13,15 +13,20 @@ export function repeatedCall(order: RepeatedCall): Call {
 }
 
 /** A subscription of the gateway itself to notifications of a server. */
-export function listenCall({ upstream, filter, controller, emit }: ListenOrder): Call {
-  const method = 'subscriptions/listen'
-  const call = ownCall({
-    method,
-    params: Payload.of({ notifications: filter }),
-    target: { upstream, method },
-  })
+export function listenCall({ filter, ...order }: ListenOrder): Call {
+  return ofGateway({ ...order, method: 'subscriptions/listen', params: { notifications: filter } })
+}
+
+/** A request of the gateway itself to a server. It counts as no call of a client. */
+export function serverRequest(order: ServerRequest): Call {
+  return { ...ofGateway(order), internal: 'read' }
+}
+
+function ofGateway({ upstream, method, params = {}, controller, emit }: ServerRequest): Call {
+  const call = ownCall({ method, params: Payload.of(params), target: { upstream, method } })
   const abort = (reason: unknown): void => controller.abort(reason)
-  return { ...call, client: { ...call.client, nonInteractive: true }, signal: controller.signal, abort, emit }
+  const client = { ...call.client, nonInteractive: true } as const
+  return { ...call, client, signal: controller.signal, abort, ...(emit && { emit }) }
 }
 
 /** A call that is never made: rights of a caller who is not connected are checked with it, at the address of a server. */

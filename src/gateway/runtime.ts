@@ -13,7 +13,7 @@ import { createUndoRules } from '../catalog/undo-rules.ts'
 import { joinCommand } from '../config/command-line.ts'
 import { isLoopback } from '../config/names.ts'
 import { isProtected } from '../core/auth-settings.ts'
-import { type Call, compose, type Middleware, type Outcome, type Target } from '../core/call.ts'
+import { type Call, compose, type Middleware, type Outcome, resultOf, type Target } from '../core/call.ts'
 import type { ServerRecords } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Finding } from '../core/finding.ts'
@@ -63,7 +63,7 @@ import {
   middlewaresOf,
   reservedOf,
 } from './features.ts'
-import { callOnBehalf, internalCall, listenCall, repeatedCall } from './internal-call.ts'
+import { callOnBehalf, internalCall, listenCall, repeatedCall, serverRequest } from './internal-call.ts'
 import { wayTo } from './observers.ts'
 import { remainingQuotaOf } from './remaining-quota.ts'
 
@@ -179,6 +179,7 @@ export class Runtime implements HttpRuntime {
   #directory(): ServerDirectory {
     const { settings, upstreams } = this
     const { of: tool, listed } = this.#descriptors
+    const together = settings.listen.isStrict ? strict : prefixed
     const undoRules = createUndoRules({
       settings: (name) => upstreams.get(name)?.settings.tools,
       tools: (name) => directory.tools(name),
@@ -196,14 +197,23 @@ export class Runtime implements HttpRuntime {
       undoRule: (name, of) => undoRules.of(name, of),
       undoRuleAmong: (described, all) => undoRules.among(described, all),
       exposedName: (name, of, isTogether) => {
-        const { isStrict } = settings.listen
-        if (isTogether) return (isStrict ? strict : prefixed).name(name, of)
-        return isStrict ? aliasOf(of) : of
+        if (isTogether) return together.name(name, of)
+        return settings.listen.isStrict ? aliasOf(of) : of
+      },
+      exposedUri: (name, uri) => together.uri(name, uri),
+      ownUri: (name, exposed) => {
+        const found = together.serverOf(exposed, [...upstreams.keys()])
+        return found?.upstream === name ? found.name : undefined
       },
       callBounds: (name, of) => callBounds(settings, name, of),
       resultLimit: (name) => resultLimitOf(settings, name),
       records: () => (this.#records ??= this.#createRecords()),
       quota: (name) => upstreams.get(name)?.quota(),
+      discovered: (name) => discoveredBy(upstreams.get(name)),
+      onReachable: (listener) => {
+        for (const [name, { reachability }] of upstreams)
+          reachability.onChange((isReachable) => listener(name, isReachable), this.ended.signal)
+      },
     }
     return directory
   }
@@ -238,6 +248,7 @@ export class Runtime implements HttpRuntime {
         listening: listenCall,
         onBehalf: (principal, upstream) =>
           callOnBehalf(withCurrentScopes(principal, settings.auth.tokens), upstream),
+        request: serverRequest,
         repeated: repeatedCall,
         asToolResult,
         errorAsSent: (error, { requestId }) => modernError(error, requestId),
@@ -397,11 +408,22 @@ function entrancesOf(name: string, { upstreams, listen }: Settings): readonly st
 /** The tools that a server lists. @throws SERVER_UNAVAILABLE, and the errors of the server */
 async function listedBy(upstream: Upstream | undefined): Promise<readonly Payload[]> {
   if (!upstream) return []
-  const { problem } = upstream.status
-  // Retrying here would only delay the next attempt on behalf of a caller.
-  if (problem !== undefined) throw new GatewayError('SERVER_UNAVAILABLE', problem, { isUnsent: true })
+  checkAvailable(upstream)
   const call = ownCall({ target: { upstream: upstream.name, method: 'tools/list' } })
   return listAllPages(upstream.handle, call, 'tools/list')
+}
+
+/** What a server says of itself. @throws SERVER_UNAVAILABLE */
+async function discoveredBy(upstream: Upstream | undefined): Promise<Payload['fields']> {
+  if (!upstream) return {}
+  checkAvailable(upstream)
+  const target = { upstream: upstream.name, method: 'server/discover' }
+  return resultOf(await upstream.handle(ownCall({ target }))).fields
+}
+
+/** Retrying here would only delay the next attempt on behalf of a caller. @throws SERVER_UNAVAILABLE */
+function checkAvailable({ status: { problem } }: Upstream): void {
+  if (problem !== undefined) throw new GatewayError('SERVER_UNAVAILABLE', problem, { isUnsent: true })
 }
 
 /** Whether undo rules are derived from the tools of a server. */

@@ -8,6 +8,8 @@ export interface SubscriptionFilter {
   readonly toolsListChanged?: boolean
   readonly promptsListChanged?: boolean
   readonly resourcesListChanged?: boolean
+  /** Changes of the types of events (SEP-3415). */
+  readonly eventsListChanged?: boolean
   readonly resourceSubscriptions?: readonly string[]
 }
 
@@ -23,6 +25,7 @@ export function readFilter(params: Payload | undefined): SubscriptionFilter {
     ...(notifications.toolsListChanged === true && { toolsListChanged: true }),
     ...(notifications.promptsListChanged === true && { promptsListChanged: true }),
     ...(notifications.resourcesListChanged === true && { resourcesListChanged: true }),
+    ...(notifications.eventsListChanged === true && { eventsListChanged: true }),
     ...(Array.isArray(uris) && { resourceSubscriptions: uris.filter((uri) => typeof uri === 'string') }),
   }
 }
@@ -44,11 +47,15 @@ export function filterFor(
 /** The notification of an updated resource. */
 export const UPDATED = 'notifications/resources/updated'
 
+/** The notification of changed types of events. */
+export const EVENTS_CHANGED = 'notifications/events/list_changed'
+
 /** The notification of each kind of change, and the filter member that requests it. */
 const changes: Readonly<Record<string, keyof SubscriptionFilter>> = {
   'notifications/tools/list_changed': 'toolsListChanged',
   'notifications/prompts/list_changed': 'promptsListChanged',
   'notifications/resources/list_changed': 'resourcesListChanged',
+  [EVENTS_CHANGED]: 'eventsListChanged',
 }
 
 /** The filter member that requests a notification; undefined for one that is not about a list. */

@@ -16,6 +16,8 @@ export interface LoggedEvent {
   readonly at: number
   /** The hash of the caller that caused it, if one did. */
   readonly by?: string
+  /** The key of the subscription at the server that it was received for, if the server has it itself. */
+  readonly of?: string
   readonly data: Readonly<Record<string, unknown>>
 }
 
@@ -48,8 +50,9 @@ export function eventLogName(upstream: string | undefined): string {
 /** An event from the log; undefined if another program wrote it. */
 export function asEvent(value: unknown): LoggedEvent | undefined {
   if (!isObject(value)) return undefined
-  const { id, name, at, by, data } = value
+  const { id, name, at, by, of, data } = value
   if (typeof id !== 'string' || typeof name !== 'string' || typeof at !== 'number' || !isObject(data))
     return undefined
-  return { id, name, at, data, ...(typeof by === 'string' && { by }) }
+  const owner = { ...(typeof by === 'string' && { by }), ...(typeof of === 'string' && { of }) }
+  return { id, name, at, data, ...owner }
 }

@@ -12,7 +12,8 @@
  * `state:` session states, `states/` how large they are, `log:` event logs, `event-interest:` whether events are wanted,
  * `event-lease:` which gateway listens or polls, `watch:` what polls found last, `hook:` accepted webhooks,
  * `subscription/` subscriptions to events, `verified:` receivers of webhooks, `dead-letter/` events that were given up,
- * `redelivery/` which to deliver again, `event-owner:` processes that deliver events.
+ * `redelivery/` which to deliver again, `event-owner:` processes that deliver events, other `event-…:` what sources of
+ * events remember.
  * A key with a slash belongs to a collection, named by the part before the first slash.
  * Once the promise of a write resolves, the write is as durable as the store is.
  */

@@ -23,6 +23,7 @@ import {
 import type { Credentials } from './oauth/credentials.ts'
 import { beingClosed, Pool } from './pool.ts'
 import type { UpstreamConnection } from './protocol/connection.ts'
+import { Reachability } from './reachability.ts'
 import { proofFor } from './protocol/gateway-proof.ts'
 import { LegacyConnection } from './protocol/legacy.ts'
 import { ModernConnection } from './protocol/modern.ts'
@@ -66,6 +67,7 @@ interface Key {
 
 /** Opens the connections of one server and knows how it is reached. */
 export class Connector {
+  readonly reachability = new Reachability()
   readonly #isUrl: boolean
   readonly #credentials: Credentials | undefined
   readonly #redactor: MessageRedactor
@@ -103,7 +105,13 @@ export class Connector {
     })
     this.#pool = new Pool<Key>({
       idle: settings.idle,
-      open: (key) => openConnection(key, settings, { redactor, stepTimeout: this.#timeout, log }),
+      open: (key) =>
+        openConnection(key, settings, {
+          redactor,
+          stepTimeout: this.#timeout,
+          log,
+          onLost: () => this.#connectionLost(),
+        }),
       owner: ({ call }) => call.principal,
       // One caller's credentials, or an era the server does not have, are no problem for other callers.
       isFailure: (error, { isTrial }) => !isTrial && !isOfCredentials(error),
@@ -152,6 +160,7 @@ export class Connector {
       if (connection.era !== newest.era) this.#olderRevision = connection.revision
       this.#problem = undefined
       this.#hasAnswered = true
+      this.reachability.set(true)
       return connection
     } catch (thrown) {
       const error = beforeCall(thrown)
@@ -200,8 +209,14 @@ export class Connector {
     return this.#negotiated
   }
 
+  /** A server with other open connections can still be reached. */
+  #connectionLost(): void {
+    if (!this.#closed.signal.aborted && this.#pool.connections.length === 0) this.reachability.set(false)
+  }
+
   #recordFailure(error: unknown): void {
     const { message, extra } = asGatewayError(error)
+    if (!this.#closed.signal.aborted) this.reachability.failed(error)
     this.#problem = this.#redactor.text(extra.forOperator ?? message)
     // A route that turned out to be wrong is negotiated again by the next call.
     if (!this.#route || !isPassing(error)) {
@@ -241,18 +256,37 @@ function negotiator(
 function openConnection(
   { route, call, login, isTrial, deadline }: Key,
   settings: UpstreamSettings,
-  given: { readonly redactor: MessageRedactor; readonly stepTimeout: StepTimeout; readonly log: Log },
+  {
+    onLost,
+    ...given
+  }: {
+    readonly redactor: MessageRedactor
+    readonly stepTimeout: StepTimeout
+    readonly log: Log
+    /** Called when an open connection ends by itself. */
+    onLost(): void
+  },
 ): Promise<UpstreamConnection> {
   const { revision, mirrors } = route
   // The handshake uses the rest of the start timeout; each later step has a timeout of its own.
   let isOpen = false
+  let current: UpstreamConnection | undefined
   const starting = isTrial ? AbortSignal.any([AbortSignal.timeout(TRIAL_TIMEOUT_MS), deadline]) : deadline
   const context = { ...given, stepTimeout: () => (isOpen ? given.stepTimeout() : starting) }
   const opened = <Opened extends UpstreamConnection>(connection: Opened): Opened => {
     isOpen = true
+    current = connection
     return connection
   }
-  const connect: OpenTransport = admitting((receiver) => route.connect(receiver, login), {
+  const open: OpenTransport = (receiver) => {
+    const closed = (error: Error): void => {
+      const isLost = current?.isClosed === false
+      receiver.closed(error)
+      if (isLost) onLost()
+    }
+    return route.connect({ ...receiver, closed }, login)
+  }
+  const connect: OpenTransport = admitting(open, {
     log: context.log,
     // A server that proved to be the configured gateway may send statements of its own.
     ...(settings.gatewayKey !== undefined && { mayKeep: () => true }),

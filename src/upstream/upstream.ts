@@ -12,6 +12,7 @@ import { Connector, type Status } from './connector.ts'
 import { asOurs, isAway, isSessionLost, NegativeCache } from './failures.ts'
 import { createCredentials, type Credentials, type OAuthSite } from './oauth/credentials.ts'
 import type { UpstreamConnection } from './protocol/connection.ts'
+import type { Reachability } from './reachability.ts'
 import { listenOn } from './subscriptions.ts'
 import { suspendable, type UpstreamCall } from './suspended-calls.ts'
 import { boundedPage, type FindTool, toolNames, type IndexedTool, unlistedTool } from './tool-index.ts'
@@ -34,6 +35,7 @@ export interface Upstream {
   /** Connects once, so that the first call need not wait. @throws the connection error */
   start(call: Call): Promise<void>
   readonly status: Status
+  readonly reachability: Pick<Reachability, 'onChange'>
   /** The revision used for a call, if known. */
   revisionFor(call: Call): string | undefined
   /** The remaining rate limit it reports; unknown if it has one per user. */
@@ -122,6 +124,10 @@ class ConfiguredUpstream implements Upstream {
     return this.#connector.status
   }
 
+  get reachability(): Reachability {
+    return this.#connector.reachability
+  }
+
   quota(): Quota | undefined {
     return this.#connector.quota
   }
@@ -161,8 +167,10 @@ class ConfiguredUpstream implements Upstream {
         if (!call.connection || connection.hasLostSession !== true || !isSessionLost(error)) throw error
         return (await this.#connector.connect(call)).open(working)
       })
+      this.reachability.set(true)
       return this.#bounded(outcome, call.method)
     } catch (error) {
+      if (!this.#retired.signal.aborted) this.reachability.failed(error)
       throw asOurs(error)
     } finally {
       this.#inFlight--

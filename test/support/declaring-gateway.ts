@@ -31,6 +31,8 @@ export function declaringGateway(
 ): DeclaringGateway {
   const upstream = address === 'all' ? undefined : address
   const deps = featureDeps({
+    // Requests do not wait for gateways in other processes.
+    isStoreShared: false,
     servers: () => ['one', 'two'],
     relay: () => new Promise(() => undefined),
     declaredEvents: (of) => new Map(of === upstream ? Object.entries(declared) : []),

@@ -1,9 +1,16 @@
+import { exposedUri, uriOf } from '../../src/catalog/names.ts'
 import { resolveTool } from '../../src/catalog/tool-descriptors.ts'
 import { compose, type Middleware, type Target } from '../../src/core/call.ts'
 import { GatewayError } from '../../src/core/error.ts'
 import type { FeatureInstance, Services } from '../../src/features/feature.ts'
 import { createSeal } from '../../src/core/seal.ts'
-import { callOnBehalf, internalCall, listenCall, repeatedCall } from '../../src/gateway/internal-call.ts'
+import {
+  callOnBehalf,
+  internalCall,
+  listenCall,
+  repeatedCall,
+  serverRequest,
+} from '../../src/gateway/internal-call.ts'
 import { modernError } from '../../src/protocol/modern.ts'
 import { asSent, asToolResult } from '../../src/protocol/projection.ts'
 import { createMembership } from '../../src/records/members.ts'
@@ -76,6 +83,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     asToolResult,
     listening: listenCall,
     onBehalf: callOnBehalf,
+    request: serverRequest,
     repeated: repeatedCall,
     errorAsSent: (error, { requestId }) => modernError(error, requestId),
     observeRest: () => undefined,
@@ -94,6 +102,13 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     server: () => undefined,
     declaredEvents: () => new Map(),
     quota: () => undefined,
+    onReachable: () => undefined,
+    discovered: async () => ({}),
+    exposedUri,
+    ownUri: (upstream, exposed) => {
+      const found = uriOf(exposed, [upstream])
+      return found?.name
+    },
     remainingQuota: async () => undefined,
     largestRequest: 1_048_576,
     resultLimit: () => 10_000_000,

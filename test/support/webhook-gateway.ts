@@ -30,7 +30,7 @@ export const noted: EventType = {
   upstream: 'one',
   name: 'noted',
   description: 'Something was noted.',
-  inputSchema: { type: 'object', properties: { list: {}, tag: {} } },
+  inputSchema: { type: 'object', properties: { list: {}, tag: {} }, additionalProperties: false },
   payloadSchema: { type: 'object' },
 }
 

@@ -49,8 +49,6 @@ interface Source {
 interface EventType {
   readonly name: string
   readonly description: string
-  /** Whether it exists only at that address. */
-  readonly isOwnAddressOnly?: true
 }
 
 /** The exposed names of tools, prompts and resources. */
@@ -186,12 +184,10 @@ function eventsOf(
   upstream: string,
   naming: Naming,
 ): ServerDescription['events'] {
-  return events
-    .filter(({ isOwnAddressOnly }) => !isOwnAddressOnly || !naming.event)
-    .map(({ name, description }) => ({
-      name: eventName(upstream, name, naming),
-      description: clean(description).trim(),
-    }))
+  return events.map(({ name, description }) => ({
+    name: eventName(upstream, name, naming),
+    description: clean(description).trim(),
+  }))
 }
 
 function eventName(upstream: string, name: string, { event }: Naming): string {

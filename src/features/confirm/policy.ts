@@ -242,9 +242,29 @@ async function requestApproval(
   const result = await approvals.request(draft)
   const { id, upstream, tool, caller, kind } = result.approval
   // A waiting call is repeated many times; it is logged once.
-  if (result.isNew)
+  if (result.isNew) {
     deps.log.info('confirm.requested', { approval: id, upstream, tool, principal: caller, kind })
+    publishPending(result.approval, context)
+  }
   return result
+}
+
+/** Publishes that a call waits, to its caller and to those who are named as approvers. It says nothing of the arguments. */
+function publishPending(approval: Approval, context: ConfirmContext): void {
+  const { id, upstream, tool, caller, risk, approvers, expiresAt } = approval
+  const { url } = channelsOf(approval, context)
+  const data = {
+    server: upstream,
+    tool,
+    approval: id,
+    risk,
+    expires_at: new Date(expiresAt).toISOString(),
+    ...(url !== undefined && { url }),
+  }
+  const { publish } = context.deps.features
+  publish(upstream, { name: 'confirmation_pending', caller, data: { ...data, role: 'caller' } })
+  for (const approver of approvers)
+    publish(upstream, { name: 'confirmation_pending', caller: approver, data: { ...data, role: 'approver' } })
 }
 
 async function requireConfirmation(

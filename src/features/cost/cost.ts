@@ -36,6 +36,9 @@ const periods = Object.keys(PERIOD_MS)
 /** The log field of a call with the remaining budget of its caller: a `Quota`. */
 export const REMAINING_FIELD = 'budget'
 
+/** The scope of the budget that calls to all servers share. */
+const SHARED_SCOPE = 'all'
+
 /** The spending of callers against one budget. */
 class Account {
   readonly #store: Store
@@ -49,6 +52,16 @@ class Account {
     this.#scope = scope
   }
 
+  /** How many units there are in a period. */
+  get limit(): number {
+    return this.#budget.units
+  }
+
+  /** Whether calls to all servers are charged to it. */
+  get isShared(): boolean {
+    return this.#scope === SHARED_SCOPE
+  }
+
   /** Charges units to a caller; negative units are a refund. @throws QUOTA_EXHAUSTED, errors of the store */
   spend(principal: string, units: number, now: number): Promise<Quota> {
     const { units: limit } = this.#budget
@@ -60,7 +73,7 @@ class Account {
       const write = { text: String(after), ttl: resetsAt - now + MINUTE_MS }
       return { result: { remaining: rounded(limit - after), resetsAt }, write }
     }
-    return casUpdate(this.#store, this.#key(principal, resetsAt), update, () => {
+    return casUpdate(this.#store, this.keyFor(principal, resetsAt), update, () => {
       throw new GatewayError(
         'SERVER_UNAVAILABLE',
         'Too many concurrent calls of one caller spend from its budget.',
@@ -71,11 +84,12 @@ class Account {
   /** The remaining quota of a caller. @throws errors of the store */
   async remaining(principal: string, now: number): Promise<Quota> {
     const resetsAt = this.#end(now)
-    const used = Number((await this.#store.get(this.#key(principal, resetsAt))) ?? 0)
+    const used = Number((await this.#store.get(this.keyFor(principal, resetsAt))) ?? 0)
     return { remaining: rounded(Math.max(0, this.#budget.units - used)), resetsAt }
   }
 
-  #key(principal: string, resetsAt: number): string {
+  /** The key of what a caller spends in the period that ends at a time. */
+  keyFor(principal: string, resetsAt: number): string {
     return `budget:${callerHash(principal)}:${this.#scope}:${resetsAt}`
   }
 
@@ -152,7 +166,8 @@ export const cost: Feature<Settings> = {
       const account = accountOf(upstream, price, settings, deps)
       const units = unitsOf(price)
       if (!account || units === 0) return undefined
-      return (next) => (call) => (call.internal ? next(call) : charge(call, { next, account, units, deps }))
+      const context = { account, units, deps, upstream, tool: name }
+      return (next) => (call) => (call.internal ? next(call) : charge(call, { ...context, next }))
     },
     remainingQuota: async ({ upstream, name }, { id }) => {
       if (upstream === undefined || name === undefined) return undefined
@@ -190,7 +205,7 @@ function accountOf(
   if (!budget || !price || (budget.label !== undefined && budget.label !== price.label)) return undefined
   // A server with its own budget has its own account.
   const isShared = canonical(budget) === canonical(settings().budget)
-  return new Account(store, budget, isShared ? 'all' : upstream)
+  return new Account(store, budget, isShared ? SHARED_SCOPE : upstream)
 }
 
 interface ChargeContext {
@@ -198,10 +213,13 @@ interface ChargeContext {
   readonly account: Account
   readonly units: number
   readonly deps: Deps
+  readonly upstream: string
+  readonly tool: string
 }
 
 /** Charges a call before it runs, and refunds it if it was not executed. */
-async function charge(call: Call, { next, account, units, deps }: ChargeContext): Promise<Outcome> {
+async function charge(call: Call, context: ChargeContext): Promise<Outcome> {
+  const { next, account, units, deps } = context
   const { id } = call.principal
   const at = Date.now()
   const remaining = await account.spend(id, units, at).catch((error: unknown) => {
@@ -213,13 +231,30 @@ async function charge(call: Call, { next, account, units, deps }: ChargeContext)
   const refund = (): void => background(account.spend(id, -units, at), deps.log)
   try {
     const outcome = await next(call)
-    if (isExecuted(outcome)) call.logFields.set(REMAINING_FIELD, remaining)
-    else refund()
+    if (isExecuted(outcome)) {
+      call.logFields.set(REMAINING_FIELD, remaining)
+      publishLow(id, remaining, context)
+    } else refund()
     return outcome
   } catch (error) {
     if (isNotExecuted(error)) refund()
     throw error
   }
+}
+
+/** Publishes once in each period that a call has left less than a tenth of the budget. */
+function publishLow(caller: string, { remaining, resetsAt }: Quota, context: ChargeContext): void {
+  const { account, units, upstream, tool, deps } = context
+  const { limit } = account
+  if (resetsAt === undefined || remaining >= limit / 10 || remaining + units < limit / 10) return
+  const resets = new Date(resetsAt).toISOString()
+  const server = account.isShared ? {} : { server: upstream }
+  deps.features.publish(undefined, {
+    name: 'quota_low',
+    caller,
+    data: { limit: 'budget', remaining, of: limit, resets_at: resets, ...server, tool },
+    once: { key: account.keyFor(caller, resetsAt), for: Math.max(1, resetsAt - Date.now()) },
+  })
 }
 
 /** A call that requests input, or goes on as a task of its server, is made again and charged then. */

@@ -41,22 +41,22 @@ export interface EventType {
   /** The arguments of a subscription: each narrows the events to those with this value. */
   readonly inputSchema: Fields
   readonly payloadSchema: Fields
-  /** Whether it exists only at the address of its server. */
-  readonly isOwnAddressOnly?: true
+  /** The data as its clients receive it now, if that differs from what the log keeps: without what is masked since. */
+  present?(data: Fields): Fields
   /** Whether a subscription with these arguments requests an event of this type. */
   isRequested(wanted: Fields, event: LoggedEvent): boolean
   /** Whether events may be missing before an entry of the log, for a subscription with these arguments. */
   isGap?(wanted: Fields, entry: LoggedEvent): boolean
+  /** The error that ended what a subscription with these arguments receives, if an entry of the log says so. */
+  endOf?(wanted: Fields, entry: LoggedEvent): GatewayError | undefined
   /**
    * Whether a caller may receive an event now; without data, whether it may have the type at all.
    * @throws why that is not known
    */
   mayReceive(event: ReceivableEvent, call: Call): boolean | Promise<boolean>
-  /** The data of an event without what is masked now; events are masked by the rules at their time already. */
-  masked?(data: Fields): Fields
   /**
    * Keeps the source of these events open for a while; resolves once it is open, or takes too long.
-   * @throws QUOTA_EXHAUSTED
+   * @throws QUOTA_EXHAUSTED, and the error with which a server refuses to send them
    */
   keep?(wanted: Fields, principal: Principal): Promise<void>
   /** Why the source yields no events at present, as far as this process knows. */
@@ -105,7 +105,7 @@ export function filterSchema(fields: readonly string[]): Fields {
 /** Whether a caller may make a call of a server now. The call is not made. @throws why that is not known */
 export async function isPermitted(
   call: Call,
-  target: { readonly upstream: string; readonly method: string; readonly name: string },
+  target: { readonly upstream: string; readonly method: string; readonly name?: string },
   params: Fields,
   { invoker }: Pick<Services, 'invoker'>,
 ): Promise<boolean> {

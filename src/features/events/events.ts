@@ -12,15 +12,18 @@ import { unknownMethod } from '../../protocol/methods.ts'
 import type { Feature, Services, SettingsOf } from '../feature.ts'
 import { WebhookDeliveries } from './deliveries/deliveries.ts'
 import { webhookMethods } from './deliveries/subscribe.ts'
+import { withExpectedErrors } from './error-columns.ts'
 import type { EventSource } from './event-types.ts'
 import { readingMethods } from './methods.ts'
 import type { Parts } from './requests.ts'
 import { ServerEvents } from './server-events.ts'
 import { Hooks } from './sources/hooks.ts'
 import { notifiedEvents } from './sources/notifications.ts'
-import { ownEvents } from './sources/own.ts'
+import { addPublished, ownEvents } from './sources/own.ts'
+import { relayedEvents } from './sources/relayed.ts'
 import { allWatches, tryWatch, Watches, watchProblems } from './sources/watches.ts'
 import { logWrites, successType, type Writes, writeEvents } from './sources/writes.ts'
+import { TypeChanges } from './type-changes.ts'
 import { createDialer } from './webhooks/dialer.ts'
 
 /** The settings of events. */
@@ -115,9 +118,12 @@ export const events: Feature<Settings | false> = {
       const own = settings(upstream)
       return own === false ? 'off' : own.writes
     }
+    const relayed = relayedEvents(deps, eventsOf)
     const watches = new Watches(deps, eventsOf)
     const hooks = new Hooks(deps, eventsOf)
+    // A server's own events come first: they hide those of the gateway that have the same name.
     const sources: readonly EventSource[] = [
+      relayed,
       notifiedEvents(deps, eventsOf),
       writeEvents(deps, writesOf),
       ownEvents(deps),
@@ -140,6 +146,7 @@ export const events: Feature<Settings | false> = {
       ...webhookMethods({ parts, deps, deliveries, allow, maxTtlMs }),
     }
     const isOn = ({ target: { upstream } }: Call): boolean => settings(upstream) !== false
+    const changes = new TypeChanges({ isOn, onChange: () => relayed.forget() })
     return {
       methods: modernOnly(methods),
       middleware: (target) => {
@@ -152,17 +159,21 @@ export const events: Feature<Settings | false> = {
         return event === undefined ? {} : { event }
       },
       eventTypes: (upstream) => sources.flatMap((source) => source.described?.(upstream) ?? []),
-      publish: (upstream, event) => background(eventsOf(upstream).add(event), deps.log),
+      publish: (upstream, event) => background(addPublished(event, eventsOf(upstream), deps), deps.log),
       receiveHook: (hook) => hooks.receive(hook),
       problems: () => watchProblems(allWatches(parts.upstreams(), deps), deps),
       tryEvents: () => Promise.all(allWatches(parts.upstreams(), deps).map((each) => tryWatch(each, deps))),
-      responseMiddleware: (method) => (method === 'server/discover' ? declaring(isOn) : undefined),
+      responseMiddleware: (method) => {
+        if (method === 'subscriptions/listen') return changes.subscribe
+        return method === 'server/discover' ? declaring(isOn) : undefined
+      },
       start: () => {
         for (const origin of allow) deps.log.warn('events.webhooks_allow', { origin, message: ALLOW_WARNING })
         return deliveries.start()
       },
       close: async () => {
         closing.abort()
+        changes.close()
         await deliveries.close()
         for (const source of sources) source.close?.()
         for (const each of byServer.values()) each.wake()
@@ -187,7 +198,7 @@ function gatewaySettings(
   return found ?? { max_ttl: DEFAULT_TTL_MS, webhooks }
 }
 
-/** The extension belongs to 2026-07-28: for older clients these methods do not exist. */
+/** The extension belongs to 2026-07-28: for older clients these methods do not exist. Errors have the expected codes. */
 function modernOnly(methods: Readonly<Record<string, Handler>>): Readonly<Record<string, Handler>> {
   const only =
     (answer: Handler): Handler =>
@@ -195,7 +206,9 @@ function modernOnly(methods: Readonly<Record<string, Handler>>): Readonly<Record
       if (call.client.era !== 'modern') throw unknownMethod(call.method)
       return answer(call)
     }
-  return Object.fromEntries(Object.entries(methods).map(([name, answer]) => [name, only(answer)]))
+  return Object.fromEntries(
+    Object.entries(methods).map(([name, answer]) => [name, only(withExpectedErrors(name, answer))]),
+  )
 }
 
 /** Declares the extension in the result of `server/discover`, also under the key of its first drafts. */
@@ -204,7 +217,9 @@ function declaring(isOn: (call: Call) => boolean): Middleware {
     const outcome = await next(call)
     if (outcome.kind !== 'result' || call.client.era !== 'modern' || !isOn(call)) return outcome
     const capabilities = outcome.result.at('capabilities') ?? Payload.of({})
-    const extensions = (capabilities.at('extensions') ?? Payload.of({})).with({ [eventsExtension]: {} })
+    const extensions = (capabilities.at('extensions') ?? Payload.of({})).with({
+      [eventsExtension]: { listChanged: true },
+    })
     const declared = capabilities.with({ extensions, events: {} })
     return { kind: 'result', result: outcome.result.with({ capabilities: declared }) }
   }

@@ -5,8 +5,10 @@ import { Payload } from '../../core/payload.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { answered } from '../builtin-tool.ts'
+import { asExpected } from './error-columns.ts'
 import {
   canSubscribe,
+  endOfRequest,
   type EventRequest,
   type NamedType,
   nextBatch,
@@ -71,6 +73,7 @@ async function poll(call: Call, parts: Parts): Promise<Outcome> {
   const position = request.from === 'unknown' ? undefined : request.from.position
   const size = Math.min(Math.max(limit, 1), MAX_POLL_EVENTS)
   const batch = await nextBatch(request, call, { position, limit: size }, parts)
+  if (batch.ended) throw batch.ended
   return answered({
     events: batch.events.map(({ event }) => occurrence(event, request)),
     cursor: sealCursor(batch.position, call, request, seal),
@@ -95,6 +98,8 @@ async function stream(call: Call, parts: Parts, closing: AbortSignal): Promise<O
     next: (position, limit) => nextBatch(request, call, { position, limit }, parts),
     changed: () => parts.events(upstream).changed(signal),
     keep: () => keepOpen(call, request, parts),
+    ended: () => endOfRequest(request, call, parts),
+    error: (error) => parts.deps.invoker.errorAsSent(asExpected(error, call.client), call),
     cursor: (position) => sealCursor(position, call, request, seal),
     occurrence: (event) => occurrence(event, request),
   })
@@ -115,7 +120,7 @@ async function keepOpen(
 
 /** An event as its clients receive it. Its data was written by servers and other callers. */
 export function occurrence(event: LoggedEvent, { name, type }: NamedType) {
-  const data = type.masked?.(event.data) ?? event.data
+  const data = type.present?.(event.data) ?? event.data
   const timestamp = isoTime(event.at)
   return { eventId: event.id, name, timestamp, data, _meta: { [`${NS}/untrusted`]: true } }
 }

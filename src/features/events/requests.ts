@@ -9,13 +9,13 @@ import type { Principal } from '../../core/principal.ts'
 import type { Seal, SealUse } from '../../core/seal.ts'
 import type { LogPage } from '../../records/event-log.ts'
 import type { Services } from '../feature.ts'
-import { notFound } from './errors.ts'
+import { forbidden, notFound } from './errors.ts'
 import type { EventSource, EventType } from './event-types.ts'
 import { asEvent, LOGGING_BEGAN, type LoggedEvent, type ServerEvents } from './server-events.ts'
 
 /** What requests are answered from. */
 export interface Parts {
-  readonly deps: Pick<Services, 'log' | 'servers' | 'identity'>
+  readonly deps: Pick<Services, 'log' | 'servers' | 'identity' | 'invoker'>
   readonly sources: readonly EventSource[]
   /** The servers whose events are on, among all. */
   upstreams(): readonly string[]
@@ -90,13 +90,38 @@ function listTypes(call: Call, { deps, sources, upstreams }: Parts): Promise<rea
       )
       const types = found.flatMap((result) => (result.status === 'fulfilled' ? result.value : []))
       return {
-        types: types
-          .filter(({ type }) => !isTogether || !type.isOwnAddressOnly)
-          .map(({ type, source }) => ({ name: nameOf(type), type, source })),
+        types: withoutShadowed(types).map(({ type, source }) => ({ name: nameOf(type), type, source })),
         failures: found.filter((result) => result.status === 'rejected'),
       }
     }),
   )
+}
+
+/** The types of all sources of a server. An earlier source takes precedence if two have the same name. */
+function withoutShadowed<Each extends Pick<NamedType, 'type'>>(types: readonly Each[]): readonly Each[] {
+  const byName = new Map<string, Each>()
+  for (const each of types) if (!byName.has(each.type.name)) byName.set(each.type.name, each)
+  return [...byName.values()]
+}
+
+/**
+ * Why a caller receives no more events of a request: it lost the right, or the type does not exist any more. Undefined if
+ * neither is known.
+ */
+export async function endOfRequest(
+  { name, type, arguments: given }: EventRequest,
+  call: Call,
+  parts: Parts,
+): Promise<GatewayError | undefined> {
+  if (!(await type.mayReceive({ data: given }, call))) {
+    return forbidden('permission', 'You may not receive these events any more.')
+  }
+  try {
+    return (await findType(name, call, parts)) ? undefined : notFound('event')
+  } catch {
+    // Its server cannot be asked now.
+    return undefined
+  }
 }
 
 /** Reads a request. @throws INVALID_INPUT, RESOURCE_NOT_FOUND, and what listing throws */
@@ -150,6 +175,8 @@ export interface Batch {
   /** Whether events that were requested are gone, too old, or were missed because the gateway did not listen. */
   readonly isTruncated: boolean
   readonly hasMore: boolean
+  /** The error that ended the subscription at its server; then there are no events, and none will follow. */
+  readonly ended?: GatewayError
 }
 
 /** How many events are looked at for one batch. */
@@ -173,9 +200,14 @@ export async function nextBatch(
     start ??= page.start
     isTruncated ||= page.isGap
     for (const { value, cursor } of page.events) {
-      if (events.length >= limit) return { events, start, position: at ?? start, isTruncated, hasMore: true }
-      at = cursor
       const event = asEvent(value)
+      // Whoever does not say how far it got begins anew, whatever ended before.
+      const ended =
+        event && position !== undefined ? request.type.endOf?.(request.arguments, event) : undefined
+      const upToHere = { events, start, position: at ?? start, isTruncated }
+      if (events.length >= limit || (ended && events.length > 0)) return { ...upToHere, hasMore: true }
+      if (ended) return { ...upToHere, hasMore: false, ended }
+      at = cursor
       if (event && marksGap(event, request)) isTruncated = true
       if (!event || !(await isFor(event, request, call))) continue
       if (event.at < request.notBefore) isTruncated = true
@@ -222,10 +254,11 @@ function cursorUse(
 }
 
 function checkArguments({ name, type }: NamedType, given: Readonly<Record<string, unknown>>): void {
-  const { properties, additionalProperties } = type.inputSchema
+  const { properties } = type.inputSchema
   const known = isObject(properties) ? Object.keys(properties) : []
-  const unknown =
-    additionalProperties === true ? undefined : Object.keys(given).find((field) => !known.includes(field))
+  // A server checks the arguments of its own events.
+  const isClosed = type.inputSchema.additionalProperties === false
+  const unknown = isClosed ? Object.keys(given).find((field) => !known.includes(field)) : undefined
   if (unknown !== undefined) {
     const names = known.length > 0 ? `These are known: ${known.join(', ')}.` : 'It has none.'
     throw invalid(

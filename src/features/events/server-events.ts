@@ -77,14 +77,14 @@ export class ServerEvents {
   }
 
   /**
-   * Adds an event that happened now, if clients want events; without an id, it gets one. A store that fails is asked again for a few seconds; if it
-   * fails for longer, clients learn later that events may be missing. @throws SERVER_UNAVAILABLE
+   * Adds an event that happened now, if clients want events; without an id, it gets one. A store that fails is asked again
+   * for a few seconds; if it fails for longer, clients learn later that events may be missing. @throws SERVER_UNAVAILABLE
    */
   async add(event: NewEvent): Promise<void> {
     const added = occurred(event)
     for (const wait of [...RETRY_PAUSES_MS, undefined]) {
       try {
-        if (await this.isWanted()) await this.#write(added)
+        if (await this.isWanted()) await this.append([added])
         this.#failingSince = undefined
         return
       } catch (error) {
@@ -100,8 +100,15 @@ export class ServerEvents {
     }
   }
 
+  /** Adds events that have ids already, whether clients want them or not. @throws SERVER_UNAVAILABLE */
+  async append(events: readonly LoggedEvent[]): Promise<void> {
+    await this.log.append(events)
+    this.#reads.clear()
+    this.wake()
+  }
+
   #append(event: NewEvent): Promise<void> {
-    return this.#write(occurred(event))
+    return this.append([occurred(event)])
   }
 
   /** Says in the log that events may be missing, once the store can be used again. Never rejects. */
@@ -118,12 +125,6 @@ export class ServerEvents {
       }
     }
     this.#isReporting = false
-  }
-
-  async #write(added: LoggedEvent): Promise<void> {
-    await this.log.append([added])
-    this.#reads.clear()
-    this.wake()
   }
 
   /** Resolves once there may be more events, or the signal is aborted. */
@@ -149,5 +150,10 @@ export class ServerEvents {
 }
 
 function occurred(event: NewEvent): LoggedEvent {
-  return { id: `evt_${randomBytes(16).toString('base64url')}`, at: Date.now(), ...event }
+  return { id: newEventId(), at: Date.now(), ...event }
+}
+
+/** An id for an event that has none. */
+export function newEventId(): string {
+  return `evt_${randomBytes(16).toString('base64url')}`
 }

@@ -1,14 +1,18 @@
 /**
  * One `events/stream` request (SEP-3415): `active` comes first, then the events in order, and a heartbeat with the last
- * cursor while there are none. A gap is reported by another `active`.
+ * cursor while there are none. A gap is reported by another `active`, and a failure that may pass by `error`. If the
+ * caller loses the right, or the events end, `terminated` is the last message.
  */
 import type { Call } from '../../core/call.ts'
+import { asGatewayError, type GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Batch } from './requests.ts'
 import type { LoggedEvent } from './server-events.ts'
 
 /** How long a stream is silent before it sends a heartbeat, in milliseconds. */
 const HEARTBEAT_INTERVAL_MS = 15_000
+/** How often the right of the caller and the source of the events are checked, in milliseconds. */
+const CHECK_INTERVAL_MS = 15_000
 /** How many events are read at once. */
 const BATCH_EVENTS = 50
 
@@ -21,8 +25,12 @@ interface Options {
   next(position: string | undefined, limit: number): Promise<Batch>
   /** Resolves once there may be more events, and after a second at the latest. */
   changed(): Promise<void>
-  /** Keeps the source of the events open. */
+  /** Keeps the source of the events open. @throws if it cannot be, for now or for good */
   keep(): Promise<void>
+  /** Why the caller receives no more events, if that is so. */
+  ended(): Promise<GatewayError | undefined>
+  /** An error as the client receives it. */
+  error(error: GatewayError): Payload
   cursor(position: string): string
   occurrence(event: LoggedEvent): Readonly<Record<string, unknown>>
 }
@@ -31,29 +39,79 @@ interface Options {
 export class EventStream {
   readonly #options: Options
   #sentAt = 0
+  #checkedAt = Date.now()
+  #isFailing = false
 
   constructor(options: Options) {
     this.#options = options
   }
 
-  /** Sends events after a position, or from the oldest on, until the signal is aborted. @throws SERVER_UNAVAILABLE */
+  /**
+   * Sends events after a position, or from the oldest on, until the signal is aborted or they end.
+   * @throws SERVER_UNAVAILABLE before the first message
+   */
   async run(from: string | undefined): Promise<void> {
-    const { signal, next, changed, keep, cursor } = this.#options
-    let isFirst = true
-    for (let position = from; !signal.aborted; isFirst = false) {
-      const batch = await next(position, BATCH_EVENTS)
+    const { signal, changed, cursor } = this.#options
+    let position = from
+    for (let isFirst = true; !signal.aborted; isFirst = false) {
+      const batch = await this.#next(position, isFirst)
+      if (!batch) {
+        this.#beat(position)
+        await changed()
+        continue
+      }
       const isTruncated = batch.isTruncated || (isFirst && this.#options.isTruncated)
       if (isFirst || isTruncated)
         this.#send('active', { cursor: cursor(batch.start), truncated: isTruncated })
       await this.#sendAll(batch)
+      if (batch.ended) return this.#terminate(batch.ended)
       position = batch.position
       if (batch.hasMore || signal.aborted) continue
-      if (Date.now() - this.#sentAt >= HEARTBEAT_INTERVAL_MS) {
-        this.#send('heartbeat', { cursor: cursor(position) })
-        await keep()
-      }
+      this.#beat(position)
+      const ended = await this.#check()
+      if (ended) return this.#terminate(ended)
       await changed()
     }
+  }
+
+  /** The next events; undefined if they cannot be read now, which is sent to the client once. */
+  async #next(position: string | undefined, isFirst: boolean): Promise<Batch | undefined> {
+    try {
+      const batch = await this.#options.next(position, BATCH_EVENTS)
+      this.#isFailing = false
+      return batch
+    } catch (thrown) {
+      if (isFirst) throw thrown
+      if (!this.#isFailing) this.#send('error', { error: this.#options.error(asGatewayError(thrown)) })
+      this.#isFailing = true
+      return undefined
+    }
+  }
+
+  /** Sends a heartbeat if nothing else was sent for a while. */
+  #beat(position: string | undefined): void {
+    if (position === undefined || Date.now() - this.#sentAt < HEARTBEAT_INTERVAL_MS) return
+    this.#send('heartbeat', { cursor: this.#options.cursor(position) })
+  }
+
+  /** Looks from time to time whether the events go on; resolves with why they end, if they do. */
+  async #check(): Promise<GatewayError | undefined> {
+    const { keep, ended } = this.#options
+    if (Date.now() - this.#checkedAt < CHECK_INTERVAL_MS) return undefined
+    this.#checkedAt = Date.now()
+    try {
+      const error = await ended()
+      // A source that ends for good says so in the log.
+      if (!error) await keep()
+      return error
+    } catch (thrown) {
+      this.#send('error', { error: this.#options.error(asGatewayError(thrown)) })
+      return undefined
+    }
+  }
+
+  #terminate(error: GatewayError): void {
+    this.#send('terminated', { error: this.#options.error(error) })
   }
 
   /** Sends the events of a batch, no faster than the client reads. */
@@ -66,9 +124,12 @@ export class EventStream {
     }
   }
 
-  #send(what: 'active' | 'event' | 'heartbeat', params: Readonly<Record<string, unknown>>): void {
+  #send(
+    what: 'active' | 'event' | 'heartbeat' | 'error' | 'terminated',
+    params: Readonly<Record<string, unknown>>,
+  ): void {
     this.#sentAt = Date.now()
     const method = `notifications/events/${what}`
-    this.#options.call.emit({ method, params: Payload.of(params), mustArrive: true })
+    this.#options.call.emit({ method, params: Payload.of({}).with(params), mustArrive: true })
   }
 }

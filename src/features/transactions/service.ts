@@ -53,7 +53,15 @@ export function createTransactionService(
   const worker = new WorkerIdentity(deps.identity.membership)
   const steps = new RunningSteps()
   const rollback = createRollback({ deps, repository, actions, worker, steps, retention })
-  const reaper = new TransactionReaper({ repository, rollback, worker, steps, log: deps.log })
+  const { log, features } = deps
+  const reaper = new TransactionReaper({
+    repository,
+    rollback,
+    worker,
+    steps,
+    publish: (upstream, event) => features.publish(upstream, event),
+    log,
+  })
   return {
     deps,
     settings,
@@ -227,6 +235,7 @@ interface ReaperContext {
   readonly rollback: Rollback
   readonly worker: WorkerIdentity
   readonly steps: RunningSteps
+  readonly publish: Services['features']['publish']
   readonly log: Log
 }
 
@@ -336,13 +345,22 @@ class TransactionReaper {
       if (now < found.expiresAt) return this.track(key, found)
       if (now < found.endsAt && (await this.#hasRunningStep(key, found))) return
       await worker.register()
-      await repository.change(key, (current) =>
-        current.status === 'active' && now >= current.expiresAt ? rollingBack('timeout')(current) : current,
-      )
+      let isTimedOut = false
+      const changed = await repository.change(key, (current) => {
+        isTimedOut = current.status === 'active' && now >= current.expiresAt
+        return isTimedOut ? rollingBack('timeout')(current) : current
+      })
+      if (isTimedOut) this.#publishTimeout(changed)
     }
     const after = await repository.find(key)
     if (after) this.track(key, after)
     if (after?.status === 'rolling_back') await rollback.run(key)
+  }
+
+  #publishTimeout({ id, principal, steps }: Transaction): void {
+    const data = { transaction_id: id, steps: steps.length }
+    // Its steps may be of several servers.
+    this.#context.publish(undefined, { name: 'transaction_timed_out', caller: principal.id, data })
   }
 
   /** A transaction with a step in progress is not idle. */

@@ -6,7 +6,7 @@
  * Invariant: a log says where listening began, because what a server notified before is not in it.
  */
 import type { Notification } from '../../../core/call.ts'
-import { asGatewayError, GatewayError } from '../../../core/error.ts'
+import { asGatewayError, type GatewayError } from '../../../core/error.ts'
 import { background } from '../../../core/log.ts'
 import { hasReachedShare, type Principal } from '../../../core/principal.ts'
 import {

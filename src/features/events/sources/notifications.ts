@@ -1,4 +1,5 @@
 /** Changes that a server notifies: of its lists, and of its resources. */
+import { GatewayError } from '../../../core/error.ts'
 import type { Principal } from '../../../core/principal.ts'
 import { Payload } from '../../../core/payload.ts'
 import { asksFor, UPDATED } from '../../../protocol/subscription-filter.ts'
@@ -13,15 +14,15 @@ type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity'>
 /** The events that servers notify. The gateway listens while a client wants them. */
 export function notifiedEvents(deps: Deps, events: (upstream: string) => ServerEvents): EventSource {
   const listeners = new Listeners(deps, events)
-  const types = (upstream: string | undefined): readonly EventType[] => {
+  const types = (upstream: string | undefined, isTogether: boolean): readonly EventType[] => {
     if (upstream === undefined || isPersonal(upstream, deps)) return []
     const lists = Object.keys(listTypes).map((name) => listType(upstream, name, listeners))
-    return [...lists, resourceType(upstream, listeners, deps)]
+    return [...lists, resourceType(upstream, isTogether, listeners, deps)]
   }
   return {
     name: 'notifications',
-    types,
-    described: types,
+    types: (upstream, { target }) => types(upstream, target.upstream === undefined),
+    described: (upstream) => types(upstream, false),
     close: () => listeners.close(),
   }
 }
@@ -47,25 +48,45 @@ function listType(upstream: string, name: string, listeners: Listeners): EventTy
   }
 }
 
-function resourceType(upstream: string, listeners: Listeners, deps: Deps): EventType {
+function resourceType(upstream: string, isTogether: boolean, listeners: Listeners, deps: Deps): EventType {
+  const { servers } = deps
   const uri = { type: 'string', description: 'The URI of the resource.' }
+  // At the address of all servers, URIs say which server they are of.
+  const ownUri = (given: unknown): string | undefined =>
+    isTogether ? servers.ownUri(upstream, String(given)) : String(given)
   return {
     upstream,
     name: RESOURCE_UPDATED,
     description: 'A resource was updated.',
     inputSchema: { type: 'object', properties: { uri }, required: ['uri'], additionalProperties: false },
     payloadSchema: { type: 'object', properties: { uri }, required: ['uri'] },
-    // The URIs of servers have other forms at the address of all servers.
-    isOwnAddressOnly: true,
-    isRequested: (wanted, { data }) =>
-      asksFor({ resourceSubscriptions: [String(wanted.uri)] }, { method: UPDATED, params: Payload.of(data) }),
-    isGap: (wanted, entry) => entry.name === LISTENING_BEGAN && entry.data.uri === wanted.uri,
-    mayReceive: ({ data }, call) => {
-      if (typeof data.uri !== 'string') return true
-      const target = { upstream, method: 'resources/read', name: data.uri }
-      return isPermitted(call, target, { uri: data.uri }, deps)
+    ...(isTogether && {
+      present: (data) => ({ ...data, uri: servers.exposedUri(upstream, String(data.uri)) }),
+    }),
+    isRequested: (wanted, { data }) => {
+      const own = ownUri(wanted.uri)
+      if (own === undefined) return false
+      return asksFor({ resourceSubscriptions: [own] }, { method: UPDATED, params: Payload.of(data) })
     },
-    keep: (wanted: Fields, principal: Principal) =>
-      listeners.keep({ upstream, uri: String(wanted.uri) }, principal),
+    isGap: (wanted, entry) => entry.name === LISTENING_BEGAN && entry.data.uri === ownUri(wanted.uri),
+    mayReceive: ({ data }, caller) => {
+      if (typeof data.uri !== 'string') return true
+      // The data of an event has the URI of the server, and that of a request the one of the client.
+      const name = ownUri(data.uri) ?? data.uri
+      return isPermitted(caller, { upstream, method: 'resources/read', name }, { uri: name }, deps)
+    },
+    keep: async (wanted: Fields, principal: Principal) => {
+      const own = ownUri(wanted.uri)
+      if (own === undefined) throw notOfServer(upstream)
+      return listeners.keep({ upstream, uri: own }, principal)
+    },
   }
+}
+
+function notOfServer(upstream: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: arguments.uri is not a URI of ${upstream}.`, {
+    field: 'arguments.uri',
+    reason: 'unknown',
+    suggestion: 'Send the URI as resources/list has it.',
+  })
 }

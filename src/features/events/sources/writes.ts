@@ -65,7 +65,7 @@ function toolType({ upstream, name, definition }: Descriptor, writes: Writes, de
       required: ['tool', 'arguments'],
     },
     isRequested: (wanted, { data }) => hasFields(data.arguments, wanted),
-    masked: (data) => ({
+    present: (data) => ({
       ...data,
       arguments: deps.features.masked(data.arguments, { upstream, method: 'tools/call', name }),
     }),

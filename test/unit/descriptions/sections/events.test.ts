@@ -17,7 +17,7 @@ const given: Given = {
   facts: { add_thing: { event: 'add_thing.succeeded' } },
   events: [
     { name: 'tools_changed', description: 'The list of tools has changed.' },
-    { name: 'resource_updated', description: 'A resource was updated', isOwnAddressOnly: true },
+    { name: 'resource_updated', description: 'A resource was updated' },
   ],
 }
 const on: Partial<Front> = { hasEvents: true, extensions: ['subscribe_notify'] }
@@ -105,12 +105,14 @@ describe('events in documents', () => {
     ])
   })
 
-  test('of several servers, names begin with the server, and types of its own address are left out', () => {
+  test('of several servers, names begin with the server', () => {
     const server = describedServers([given, { ...given, record: { name: 'mail' } }], on)
     const text = String(helpOf(server, { section: 'events' })['content'])
     expect(text.match(/^- `[^`]*`/gm)).toEqual([
       '- `files_tools_changed`',
+      '- `files_resource_updated`',
       '- `mail_tools_changed`',
+      '- `mail_resource_updated`',
       '- `files_add_thing.succeeded`',
       '- `mail_add_thing.succeeded`',
     ])

@@ -53,6 +53,7 @@ function gateway(given: ServiceStubs = {}, settings: Partial<Settings> = {}) {
     servers: () => ['one'],
     tools: async () => tools,
     entry: ({ target: { name } }) => tools.find((each) => each.name === name),
+    isOn: (feature) => feature === 'contract' || feature === 'events',
     // A server that never sends anything.
     relay: () => new Promise(() => undefined),
     ...given,
@@ -123,7 +124,7 @@ describe('events: list', () => {
       capabilities: {
         tools: {},
         events: {},
-        extensions: { other: { a: 1 }, 'io.modelcontextprotocol/events': {} },
+        extensions: { other: { a: 1 }, 'io.modelcontextprotocol/events': { listChanged: true } },
       },
     })
     const lower = discover && fieldsOf(await discover({ ...call, client: legacy }))
@@ -133,7 +134,7 @@ describe('events: list', () => {
 
   it('has the changes of a server and the successes of its tools that write, with all members of a type', async () => {
     const { events: all } = await gateway().list()
-    expect(all).toHaveLength(7)
+    expect(all).toHaveLength(9)
     const names = (all as Json[]).map(({ name }) => name)
     expect(names).toEqual([
       added,
@@ -143,6 +144,8 @@ describe('events: list', () => {
       'resource_updated',
       'resources_changed',
       'tools_changed',
+      'upstream_down',
+      'upstream_up',
     ])
     for (const type of all as Json[]) {
       expect(type).toMatchObject({
@@ -177,7 +180,7 @@ describe('events: list', () => {
     expect(names).toContain(added)
     expect(names).not.toContain('drop_note.succeeded')
     const off = gateway({}, { writes: 'off' })
-    expect(eventsOf(await off.list())).toHaveLength(5)
+    expect(eventsOf(await off.list())).toHaveLength(7)
     expect(
       off.instance.middleware?.({ method: 'tools/call', upstream: 'one', name: 'add_note' }),
     ).toBeUndefined()
@@ -187,7 +190,7 @@ describe('events: list', () => {
     const target = { method: 'events/list', isBuiltin: true } as const
     const names = eventsOf(await gateway().list({ target })).map(({ name }) => name)
     expect(names).toContain('one_add_note.succeeded')
-    expect(names).not.toContain('one_resource_updated')
+    expect(names).toContain('one_resource_updated')
     const poll = await gateway().poll({ name: 'one_add_note.succeeded' }, { target })
     expect(poll).toMatchObject({ events: [], cursor: expect.any(String) })
   })
@@ -558,6 +561,22 @@ describe('events: changes of servers', () => {
     expect(eventsOf(await poll({ ...request, cursor }))).toMatchObject([{ data: { uri: 'note:///a' } }])
   })
 
+  it('are those of a resource under the URI that it has at the address of all servers', async () => {
+    const { relay, listening, notify } = notifyingServer()
+    const { poll } = gateway({ relay, servers: () => ['one', 'two'] })
+    const all = { target: { method: 'events/poll', isBuiltin: true } } as const
+    const request = { name: 'one_resource_updated', arguments: { uri: 'one+note:///a' } }
+    const { cursor } = await poll(request, all)
+    expect(listening.map(({ params }) => params.fields['notifications'])).toEqual([
+      { resourceSubscriptions: ['note:///a'] },
+    ])
+    notify('notifications/resources/updated', { uri: 'note:///a' })
+    const found = async () => eventsOf(await poll({ ...request, cursor }, all))
+    await expect.poll(found).toMatchObject([{ name: 'one_resource_updated', data: { uri: 'one+note:///a' } }])
+    for (const uri of ['note:///a', 'two+note:///a'])
+      await expect(poll({ ...request, arguments: { uri } }, all)).rejects.toMatchObject({ rpc: -32602 })
+  })
+
   it('are reported as truncated for the time in which nobody listened', async () => {
     const { relay, listening, notify } = notifyingServer()
     const before = gateway({ relay })
@@ -587,6 +606,8 @@ describe('events: changes of servers', () => {
       added,
       'contract_changed',
       'drop_note.succeeded',
+      'upstream_down',
+      'upstream_up',
     ])
   })
 

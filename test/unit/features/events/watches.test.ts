@@ -477,10 +477,8 @@ describe('watches: a server that cannot be listed', () => {
     let isDown = false
     const given: ServiceStubs = {
       ...server,
-      isPermitted: async () => !isDown,
-      entry: ({ target: { name } }) => {
+      admit: async () => {
         if (isDown) throw down
-        return tools.find((each) => each.name === name)
       },
     }
     const { poll, request } = gateway(given)

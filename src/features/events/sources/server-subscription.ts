@@ -1,0 +1,312 @@
+/**
+ * One subscription of the gateway to a type of events that a server has itself: by `events/stream` where the server
+ * offers it, else by `events/poll` (SEP-3415). Its events go to the log of the server.
+ *
+ * Invariants: an event is logged once, under the id that the server gave it. The position at the server is stored after
+ * the events before it are, so what the server keeps is not missed when the gateway restarts. What may have been missed
+ * is a gap in the log.
+ */
+import { hash } from 'node:crypto'
+import type { Notification } from '../../../core/call.ts'
+import { asGatewayError, GatewayError } from '../../../core/error.ts'
+import { canonical, isObject } from '../../../core/json/json.ts'
+import { pause } from '../../../core/time/waiting.ts'
+import type { Services } from '../../feature.ts'
+import { errorOfServer, isFinal, terminationOf } from '../server-errors.ts'
+import { asEvent, type LoggedEvent, newEventId, type ServerEvents } from '../server-events.ts'
+import type { Fields } from '../event-types.ts'
+import type { Job } from './leased-jobs.ts'
+
+type Deps = Pick<Services, 'log' | 'store' | 'invoker' | 'features'>
+
+/** The name under which the log says that events of a subscription may be missing. It is no type of events. */
+export const RELAY_GAP = 'relay_gap'
+/** The same for the end of a subscription; its data is the error. */
+export const RELAY_ENDED = 'relay_ended'
+
+/** What is subscribed to. */
+export interface Subject {
+  readonly upstream: string
+  readonly name: string
+  readonly arguments: Fields
+}
+
+/** Identifies a subscription among those of its server. */
+export function subscriptionKey({ name, arguments: given }: Pick<Subject, 'name' | 'arguments'>): string {
+  return hash('sha256', canonical([name, given]), 'base64url').slice(0, 22)
+}
+
+/** How long a position at a server is kept while no client wants its events, in milliseconds. */
+const POSITION_TTL_MS = 7 * 86_400_000
+/** How long to wait before the next poll, at least and at most, in milliseconds. */
+const MIN_POLL_MS = 1000
+const MAX_POLL_MS = 3_600_000
+/** How often a server is polled again at once at most, because it has more. */
+const MAX_IMMEDIATE_POLLS = 100
+/** After how much silence a stream counts as lost: heartbeats come every 30 s. */
+const SILENCE_TIMEOUT_MS = 90_000
+/** How long to wait after failures, at first and at most, in milliseconds. */
+const FIRST_RETRY_MS = 250
+const LAST_RETRY_MS = 30_000
+/** How many ids of events are remembered, to recognize events that are sent again. */
+const MAX_KNOWN_IDS = 2000
+/** How many notifications may wait until they are logged. */
+const MAX_WAITING_NOTIFICATIONS = 1000
+/** The largest data of an event, in characters of JSON. A larger event is a gap. */
+const MAX_DATA_LENGTH = 256 * 1024
+
+interface Options {
+  readonly deps: Deps
+  readonly events: ServerEvents
+  readonly subject: Subject
+  /** Whether the server offers a stream of this type; otherwise it is polled. */
+  readonly isStreamed: boolean
+  /** The caller that asked first. */
+  readonly by: string
+}
+
+/** Receives the events of one subscription while it is wanted. */
+export class ServerSubscription implements Job {
+  readonly subject: Subject
+  readonly by: string
+  readonly #deps: Deps
+  readonly #events: ServerEvents
+  readonly #isStreamed: boolean
+  readonly #key: string
+  readonly #known = new Set<string>()
+  #cursor: string | undefined
+  #refusal: GatewayError | undefined
+
+  constructor({ deps, events, subject, isStreamed, by }: Options) {
+    this.#deps = deps
+    this.#events = events
+    this.subject = subject
+    this.by = by
+    this.#isStreamed = isStreamed
+    this.#key = subscriptionKey(subject)
+  }
+
+  /** Why the server does not serve the subscription; undefined if it does, or is away. */
+  get refusal(): GatewayError | undefined {
+    return this.#refusal
+  }
+
+  async run({ signal }: AbortController, onReady: () => void): Promise<void> {
+    const { log } = this.#deps
+    const { upstream, name } = this.subject
+    const ready = (): void => {
+      this.#refusal = undefined
+      onReady()
+    }
+    for (let failures = 0; !signal.aborted; failures++) {
+      const startedAt = Date.now()
+      try {
+        await this.#recall()
+        await (this.#isStreamed ? this.#stream(signal, ready) : this.#poll(signal, ready))
+      } catch (thrown) {
+        if (signal.aborted) return
+        const error = errorOfServer(thrown)
+        log.debug('events.not_relayed', { upstream, event: name, reason: asGatewayError(error).code })
+        if (isFinal(error)) return this.#end(error)
+        onReady()
+      }
+      if (Date.now() - startedAt > LAST_RETRY_MS) failures = 0
+      const delay = Math.min(FIRST_RETRY_MS * 2 ** Math.min(failures, 10), LAST_RETRY_MS)
+      await pause(delay, signal).catch(() => undefined)
+    }
+  }
+
+  /** Continues where an earlier process, or an earlier run, stopped. */
+  async #recall(): Promise<void> {
+    this.#cursor = await this.#deps.store.get(this.#storeKey)
+    this.#known.clear()
+    for (let position: string | undefined; ;) {
+      const page = await this.#events.log.read(position, 500)
+      for (const { value } of page.events) {
+        const event = asEvent(value)
+        if (event?.of === this.#key) this.#remember(event.id)
+      }
+      position = page.cursor
+      if (!page.hasMore) return
+    }
+  }
+
+  async #poll(signal: AbortSignal, ready: () => void): Promise<void> {
+    let isNew = this.#cursor === undefined
+    for (let immediate = 0; !signal.aborted;) {
+      const result = await this.#request('events/poll', linked(signal))
+      const { events, cursor, truncated, hasMore, nextPollMs } = result
+      await this.#keep(truncated === true || isNew, Array.isArray(events) ? events : [], cursor)
+      isNew = false
+      ready()
+      if (hasMore === true && immediate++ < MAX_IMMEDIATE_POLLS) continue
+      immediate = 0
+      const wait = typeof nextPollMs === 'number' && nextPollMs > 0 ? nextPollMs : MIN_POLL_MS
+      await pause(Math.min(Math.max(wait, MIN_POLL_MS), MAX_POLL_MS), signal).catch(() => undefined)
+    }
+  }
+
+  /** Streams until the stream ends. @throws the error that the server ended it with */
+  async #stream(signal: AbortSignal, ready: () => void): Promise<void> {
+    const controller = linked(signal)
+    const fail = (error: unknown): void => controller.abort(error)
+    const silence = setTimeout(() => fail(lost('is silent')), SILENCE_TIMEOUT_MS).unref()
+    const state = { isNew: this.#cursor === undefined, ready }
+    let waiting: Notification[] = []
+    let working: Promise<void> | undefined
+    const work = async (): Promise<void> => {
+      while (waiting.length > 0) {
+        const batch = waiting
+        waiting = []
+        await this.#receive(batch, state)
+      }
+    }
+    const emit = (note: Notification): void => {
+      silence.refresh()
+      if (waiting.length >= MAX_WAITING_NOTIFICATIONS)
+        return fail(lost('sends events faster than they are kept'))
+      waiting.push(note)
+      working ??= work()
+        .catch(fail)
+        .finally(() => (working = undefined))
+    }
+    try {
+      await this.#request('events/stream', controller, emit)
+      await working
+    } catch (error) {
+      await working
+      throw controller.signal.aborted ? controller.signal.reason : error
+    } finally {
+      clearTimeout(silence)
+    }
+    if (controller.signal.aborted && !signal.aborted) throw controller.signal.reason
+  }
+
+  /** Handles notifications of a stream in their order. @throws the error that ends the subscription */
+  async #receive(
+    notes: readonly Notification[],
+    state: { isNew: boolean; readonly ready: () => void },
+  ): Promise<void> {
+    let events: unknown[] = []
+    let cursor: unknown
+    const flush = async (): Promise<void> => {
+      await this.#keep(false, events, cursor)
+      events = []
+      cursor = undefined
+    }
+    for (const { method, params } of notes) {
+      const fields = params?.fields ?? {}
+      switch (method) {
+        case 'notifications/events/active':
+          await flush()
+          await this.#keep(fields.truncated === true || state.isNew, [], fields.cursor)
+          state.isNew = false
+          state.ready()
+          break
+        case 'notifications/events/event':
+          events.push(fields)
+          cursor = fields.cursor ?? cursor
+          break
+        case 'notifications/events/heartbeat':
+          cursor = fields.cursor ?? cursor
+          break
+        case 'notifications/events/terminated':
+          await flush()
+          throw terminationOf(fields.error)
+        default:
+        // One failure of the server, which goes on: `notifications/events/error`.
+      }
+    }
+    await flush()
+  }
+
+  async #request(
+    method: 'events/poll' | 'events/stream',
+    controller: AbortController,
+    emit?: (note: Notification) => void,
+  ): Promise<Fields> {
+    const { invoker } = this.#deps
+    const { upstream, name, arguments: given } = this.subject
+    const params = { name, arguments: given, cursor: this.#cursor ?? null }
+    const request = { upstream, method, params, controller, ...(emit && { emit }) }
+    const outcome = await invoker.relay(invoker.request(request))
+    return outcome.kind === 'result' ? outcome.result.fields : {}
+  }
+
+  /** Logs a gap and events, then stores the position behind them. @throws SERVER_UNAVAILABLE */
+  async #keep(isGap: boolean, given: readonly unknown[], cursor: unknown): Promise<void> {
+    const entries = given.flatMap((each) => this.#entryOf(each) ?? [])
+    const all = isGap ? [this.#entry(RELAY_GAP, {}), ...entries] : entries
+    if (all.length > 0) await this.#events.append(all)
+    for (const { id } of entries) this.#remember(id)
+    if (typeof cursor !== 'string' || cursor === this.#cursor) return
+    await this.#deps.store.put(this.#storeKey, cursor, POSITION_TTL_MS)
+    this.#cursor = cursor
+  }
+
+  /** An event of the server for the log; undefined if it is there, or is none. */
+  #entryOf(given: unknown): LoggedEvent | undefined {
+    const { upstream, name } = this.subject
+    if (!isObject(given) || !isObject(given.data)) return undefined
+    const id = idOf(given)
+    if (this.#known.has(id)) return undefined
+    this.#remember(id)
+    if (JSON.stringify(given.data).length > MAX_DATA_LENGTH) return { ...this.#entry(RELAY_GAP, {}), id }
+    // The tool that an event is about is unknown: every rule applies.
+    const data = this.#deps.features.masked(given.data, { upstream, method: 'subscriptions/listen' })
+    const at = typeof given.timestamp === 'string' ? Date.parse(given.timestamp) : Number.NaN
+    return { ...this.#entry(name, isObject(data) ? data : {}), id, ...(Number.isFinite(at) && { at }) }
+  }
+
+  #entry(name: string, data: Fields): LoggedEvent {
+    return { id: newEventId(), name, at: Date.now(), of: this.#key, data }
+  }
+
+  #remember(id: string): void {
+    this.#known.add(id)
+    if (this.#known.size <= MAX_KNOWN_IDS) return
+    const [oldest] = this.#known
+    if (oldest !== undefined) this.#known.delete(oldest)
+  }
+
+  /** The server ended the subscription, or never began it. A later one begins anew. */
+  async #end(error: GatewayError): Promise<void> {
+    const isFirst = this.#refusal === undefined
+    this.#refusal = error
+    if (!isFirst) return
+    const { code, message } = error
+    const data = { code, message, rpc: error.rpc, ...(error.extra.data && { data: error.extra.data }) }
+    try {
+      await this.#events.append([this.#entry(RELAY_ENDED, data)])
+      await this.#deps.store.delete(this.#storeKey)
+    } catch {
+      // Without its store the gateway cannot deliver events either: those who wait for them learn of that.
+    }
+  }
+
+  get #storeKey(): string {
+    return `event-position:${this.subject.upstream}:${this.#key}`
+  }
+}
+
+/** The id of an event: that of the server if it can be sent in a header, else made of it. */
+function idOf(event: Fields): string {
+  const { eventId } = event
+  if (typeof eventId === 'string' && /^[\u0021-\u007e]{1,200}$/.test(eventId)) return eventId
+  return `evt_${hash('sha256', canonical(eventId ?? event), 'base64url').slice(0, 22)}`
+}
+
+function linked(signal: AbortSignal): AbortController {
+  const controller = new AbortController()
+  const abort = (): void => controller.abort(signal.reason)
+  if (signal.aborted) abort()
+  else signal.addEventListener('abort', abort, { once: true })
+  controller.signal.addEventListener('abort', () => signal.removeEventListener('abort', abort), {
+    once: true,
+  })
+  return controller
+}
+
+function lost(why: string): GatewayError {
+  return new GatewayError('SERVER_UNAVAILABLE', `The stream of events was given up: the server ${why}.`)
+}
