@@ -4,7 +4,7 @@ import { asGatewayError, unknownPrompt, unknownResource } from '../core/error.ts
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { within } from '../core/time/waiting.ts'
-import { isExtensionMethod, pageMethod, unknownMethod } from '../protocol/methods.ts'
+import { isExtensionMethod, pageMethod, routeMethod, unknownMethod } from '../protocol/methods.ts'
 import { listAllPages } from './pagination.ts'
 
 /** A tool implemented by the gateway. */
@@ -24,6 +24,13 @@ interface BuiltinPage {
   readonly handle: Handler
 }
 
+/** A path over HTTP whose requests are calls. */
+interface BuiltinRoute {
+  readonly verb: 'GET' | 'POST'
+  readonly path: string
+  readonly handle: Handler
+}
+
 type Extensions = Readonly<Record<string, Readonly<Record<string, unknown>>>>
 
 /** The built-ins of one part of the gateway, and the endpoints they are available at. */
@@ -31,6 +38,7 @@ export interface Answering {
   readonly methods?: Readonly<Record<string, Handler>>
   readonly tools?: readonly BuiltinTool[]
   readonly pages?: readonly BuiltinPage[]
+  readonly routes?: readonly BuiltinRoute[]
   prompts?(upstream?: string): readonly BuiltinEntry[]
   resources?(upstream?: string): readonly BuiltinEntry[]
   /** Its entry among the extension capabilities of endpoints with tools, by extension name. */
@@ -75,7 +83,7 @@ interface Registered {
 class RegisteredBuiltins implements Builtins {
   readonly #options: Options
   readonly #methods: ReadonlyMap<string, Registered>
-  /** Pages by the method that requests them. */
+  /** Pages and paths over HTTP by the method that requests them. */
   readonly #pages: ReadonlyMap<string, Registered>
   readonly #tools: ReadonlyMap<string, { readonly tool: BuiltinTool; readonly part: Answering }>
 
@@ -88,9 +96,10 @@ class RegisteredBuiltins implements Builtins {
       ),
     )
     this.#pages = new Map(
-      parts.flatMap((part) =>
-        (part.pages ?? []).map(({ path, handle }) => [pageMethod(path), { handle, part }] as const),
-      ),
+      parts.flatMap((part) => [
+        ...(part.pages ?? []).map(({ path, handle }) => [pageMethod(path), { handle, part }] as const),
+        ...(part.routes ?? []).map((route) => [routeMethod(route), { handle: route.handle, part }] as const),
+      ]),
     )
     const offered = metaTools === 'off' ? [] : parts
     this.#tools = new Map(

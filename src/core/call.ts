@@ -136,6 +136,22 @@ export interface ClientConnection {
   onOpen(opened: { readonly id: string; readonly isLost: boolean }): void
 }
 
+/**
+ * Where a client receives what is not about one of its requests. Features may keep it beyond the call that brought it.
+ */
+export interface ClientStream {
+  /** Whether the client reads it now; it may read it again later. */
+  isOpen(): boolean
+  /** Aborted once nothing can be sent any more. */
+  readonly closed: AbortSignal
+  /** Sends a notification. Where the transport has ids of events, `id` is the one to resume from. Never throws. */
+  emit(note: Notification, id?: string): void
+  /** Resolves once the client has read what was sent, or is gone. Never rejects. */
+  drained(): Promise<void>
+  /** Ends it, if it belongs to one subscription. */
+  end?(): void
+}
+
 /** One request on its way through the gateway. Immutable: pass a changed copy on. */
 export interface Call {
   /** Identifies the call in logs, errors, the audit log and requests to servers. */
@@ -156,6 +172,11 @@ export interface Call {
   /** Why the server's list could not be read; `tool` is undefined then. */
   readonly toolError?: Error | undefined
   readonly principal: Principal
+  /**
+   * The caller with its present rights, for what lasts longer than the call: after a reload, the same credentials can
+   * have other ones. Absent where they cannot change. @throws what authentication throws
+   */
+  presentCaller?(): Principal | Promise<Principal>
   readonly client: Client
   /** The members of `params._meta`, including a trace context that the transport carried. */
   readonly meta: Readonly<Record<string, unknown>>
@@ -202,6 +223,8 @@ export interface Call {
   rewriteResult?(result: Payload): Payload
   /** Absent if the call did not come from a client. */
   readonly rateLimitReporter?: RateLimitReporter | undefined
+  /** The stream of the client's session, or of the request; absent where there is none beside the response. */
+  readonly stream?: ClientStream | undefined
   /** Sends a notification about this call to the client, before the outcome. Never throws and never blocks. */
   emit(note: Notification): void
 }

@@ -24,6 +24,7 @@ interface Options {
   readonly seal: RequestStateCodec
   readonly upstream: string | undefined
   readonly principal: Principal
+  readonly presentCaller?: Call['presentCaller'] | undefined
   /** The HTTP headers, which must match the request; absent on other transports. */
   readonly headers?: Headers
   /** The client of the connection, if the transport has only one. */
@@ -42,7 +43,7 @@ export async function serveStateless(
   reply: ResponseSink,
   options: Options,
 ): Promise<void> {
-  const { handle, seal, upstream, principal, headers, session, controller } = options
+  const { handle, seal, upstream, principal, presentCaller, headers, session, controller } = options
   const { signal } = controller
   const client = { ...readClient(request, headers), ...(session !== undefined && { session }) }
   const isLasting = isListening(request.method)
@@ -64,6 +65,7 @@ export async function serveStateless(
     upstream,
     client,
     principal,
+    presentCaller,
     controller,
     retain: options.retain,
     rateLimitReporter: reply,

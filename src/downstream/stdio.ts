@@ -84,6 +84,7 @@ class StdioFront {
       ...options,
       id: this.#id,
       send: (message) => this.#write(message),
+      channel: { isOpen: () => !output.destroyed, drained: () => drained(output) },
     })
   }
 

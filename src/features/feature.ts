@@ -71,6 +71,8 @@ export interface FeatureInstance {
   resources?(upstream?: string): readonly BuiltinEntry[]
   /** Pages served over HTTP. */
   readonly pages?: readonly BuiltinPage[]
+  /** Paths over HTTP whose requests are calls. */
+  readonly routes?: readonly BuiltinRoute[]
   /** Facts that the feature knows about a tool, given all tools of its server, for descriptions. */
   toolFacts?(entry: Descriptor, all: readonly Descriptor[]): ToolFacts
   /** The types of events of a server, or those of none, that no tool has; some callers may have no right to them. */
@@ -199,6 +201,22 @@ export interface BuiltinPage {
   /** Whether it can be read without authentication. */
   isOpen?(): boolean
   /** Its params are the query; its result is a `Page`. */
+  readonly handle: Handler
+}
+
+/**
+ * A path over HTTP whose requests are calls, at the address of all servers or of the one in `?upstream=`: the members of
+ * a JSON body, or of the query, are the params. The response is the result as JSON.
+ */
+export interface BuiltinRoute {
+  readonly verb: 'GET' | 'POST'
+  /** Its last segment can be `:name`, a member of the params. */
+  readonly path: string
+  /**
+   * Whether the response is an event stream, the `stream` of the call, which stays open after the result. The
+   * `Last-Event-ID` of a client that resumes it is the param `after`.
+   */
+  readonly isStream?: true
   readonly handle: Handler
 }
 

@@ -36,7 +36,7 @@ import { callBounds } from '../features/limits.ts'
 import { resultLimitOf } from '../features/result-limit.ts'
 import { permissions } from '../features/permissions/permissions.ts'
 import { transactions } from '../features/transactions/transactions.ts'
-import type { DocumentPath, HttpRuntime } from '../downstream/http/edge.ts'
+import type { DocumentPath, HttpRuntime, RoutePath } from '../downstream/http/edge.ts'
 import { type StatusMapping, statusMapping } from '../downstream/http/statuses.ts'
 import { withFields } from '../observability/log.ts'
 import { observe, observeServer, observeTarget } from '../observability/observe.ts'
@@ -88,6 +88,8 @@ export interface ProcessState {
  */
 export class Runtime implements HttpRuntime {
   readonly settings: Settings
+  readonly listen: Settings['listen']
+  readonly auth: Settings['auth']
   readonly upstreams: ReadonlyMap<string, Upstream>
   readonly services: Services
   readonly active: readonly ActiveFeature[]
@@ -97,6 +99,7 @@ export class Runtime implements HttpRuntime {
   /** Aborted when another runtime takes over. */
   readonly ended = new AbortController()
   readonly documents: readonly DocumentPath[]
+  readonly routes: readonly RoutePath[]
   readonly statusMapping: StatusMapping | undefined
   readonly #process: ProcessState
   readonly #descriptors: Descriptors
@@ -108,6 +111,8 @@ export class Runtime implements HttpRuntime {
   constructor(settings: Settings, before: ReadonlyMap<string, Upstream>, process: ProcessState) {
     const { log } = process
     this.settings = settings
+    this.listen = settings.listen
+    this.auth = settings.auth
     this.#process = process
     this.upstreams = upstreamsOf(settings, before, process)
     this.#descriptors = createDescriptors({
@@ -122,15 +127,8 @@ export class Runtime implements HttpRuntime {
     this.active = activeFeatures(settings, this.services)
     this.catalog = this.#createCatalog()
     this.documents = this.active.flatMap(({ instance }) => instance.pages ?? [])
+    this.routes = this.active.flatMap(({ instance }) => instance.routes ?? [])
     this.statusMapping = statusMapping(settings)
-  }
-
-  get listen(): Settings['listen'] {
-    return this.settings.listen
-  }
-
-  get auth(): Settings['auth'] {
-    return this.settings.auth
   }
 
   has(upstream: string): boolean {

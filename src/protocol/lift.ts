@@ -1,5 +1,6 @@
 /** Converts a message to a `Call`: target, meta, trace, state. Also creates the gateway's own calls. */
 import type {
+  ClientStream,
   InputResponse,
   InputResponses,
   Call,
@@ -33,6 +34,9 @@ interface CallContext {
   /** Keeps the call from ending with its request. */
   readonly retain?: (() => void) | undefined
   readonly rateLimitReporter?: RateLimitReporter | undefined
+  /** The caller with its present rights, where they can change. */
+  readonly presentCaller?: Call['presentCaller'] | undefined
+  readonly stream?: ClientStream | undefined
   emit(note: Notification): void
   /** Resolves once the client has read what was emitted. */
   drained?(): Promise<void>
@@ -62,6 +66,8 @@ export function lift(message: JsonRpcRequest | JsonRpcNotification, context: Cal
     rateLimitReporter: context.rateLimitReporter,
     emit: context.emit,
     ...(context.drained && { drained: context.drained }),
+    ...(context.presentCaller && { presentCaller: context.presentCaller }),
+    ...(context.stream && { stream: context.stream }),
   }
 }
 

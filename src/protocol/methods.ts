@@ -132,6 +132,11 @@ export function pageMethod(path: string): string {
   return `${PAGE_METHOD_PREFIX}${path}`
 }
 
+/** The method name of a path over HTTP whose requests are calls. */
+export function routeMethod({ verb, path }: { readonly verb: string; readonly path: string }): string {
+  return `${verb} ${path}`
+}
+
 /** Whether a method name is that of a page. */
 export function isPage(method: string): boolean {
   return method.startsWith(PAGE_METHOD_PREFIX)

@@ -15,7 +15,7 @@ import { callerHash, type StoredPrincipal, toStoredPrincipal } from './principal
 export interface SubscriptionKey {
   /** The server; absent at the address of all servers. */
   readonly upstream?: string | undefined
-  /** The type of the events. */
+  /** The type of the events; `*` for those of several types, which are among the arguments. */
   readonly name: string
   readonly arguments: Readonly<Record<string, unknown>>
   /** Where the events are delivered to, such as a URL. */
@@ -110,30 +110,24 @@ export class EventSubscriptions {
   }
 
   /**
-   * Adds a subscription, or grants an existing one more or less time; undefined if its caller has too many.
-   * @throws SERVER_UNAVAILABLE
+   * Adds a subscription, or grants an existing one more or less time; undefined if its caller has too many. With an id
+   * of its own, an existing one gets the members of the key. @throws SERVER_UNAVAILABLE
    */
   async subscribe(
     principal: Principal,
     key: SubscriptionKey,
     grant: Grant,
+    id = this.idOf(principal, key),
   ): Promise<SubscriptionRecord | undefined> {
-    const id = this.idOf(principal, key)
     const stored = storeKey(principal, id)
     if (!(await this.hasRoom(principal, id))) return undefined
     const { upstream, name, arguments: given, address } = key
     return this.#change(stored, (before) => ({
-      ...(before ?? {
-        id,
-        ...(upstream !== undefined && { upstream }),
-        name,
-        arguments: given,
-        address,
-        principal: toStoredPrincipal(principal),
-        createdAt: this.#now(),
-        watermark: grant.watermark,
-        settled: [],
-      }),
+      ...(before ?? { id, createdAt: this.#now(), watermark: grant.watermark, settled: [] }),
+      ...(upstream !== undefined && { upstream }),
+      name,
+      arguments: given,
+      address,
       // Rights can have changed since.
       principal: toStoredPrincipal(principal),
       expiresAt: grant.expiresAt,
@@ -204,6 +198,18 @@ export class EventSubscriptions {
       return { ...before, watermark, settled, webhook: webhook(before.webhook) }
     })
     return record?.owner === owner ? record : undefined
+  }
+
+  /** Changes the watermark of a subscription, unless it has ended. @throws SERVER_UNAVAILABLE */
+  async changeWatermark(
+    { principal, id }: Pick<SubscriptionRecord, 'principal' | 'id'>,
+    change: (watermark: string) => string,
+  ): Promise<void> {
+    await this.#change(storeKey(principal, id), (before) => {
+      if (!before) return undefined
+      const watermark = change(before.watermark)
+      return watermark === before.watermark ? undefined : { ...before, watermark }
+    })
   }
 
   #change(

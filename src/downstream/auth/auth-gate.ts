@@ -78,7 +78,8 @@ export function createAuthGate({ auth, listen, port, pageSignIn, log }: Options)
     const { incoming, outgoing, upstream, requestId } = request
     const error = asGatewayError(thrown)
     logFailure(error, requestId, log)
-    if (error.httpStatus === 401) {
+    // Credentials are also checked again while their response is being sent.
+    if (error.httpStatus === 401 && !outgoing.headersSent) {
       const metadata = resources.metadataUrl(incoming, upstream)
       const bearer = challengeOf({ realm, metadata, error, scopes: auth.scopesSupported })
       const offersBasic = isService && auth.users.length > 0 && !showsSignInPage(incoming)

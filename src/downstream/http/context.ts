@@ -1,5 +1,6 @@
 /** One authenticated HTTP request, and the lifetime its token gives a stream. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Call } from '../../core/call.ts'
 import type { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
 import { Registry } from '../../core/registry.ts'
@@ -13,6 +14,8 @@ export interface HttpContext {
   /** The server in the URL; absent at the endpoint of all servers. */
   readonly upstream: string | undefined
   readonly principal: Principal
+  /** The principal with its present rights: a reload can change those of the same credentials. @throws if it has none */
+  readonly presentCaller?: Call['presentCaller'] | undefined
   /** The configuration at the start of the request. */
   readonly edge: Edge
   /** The id of the request in logs and the response. */

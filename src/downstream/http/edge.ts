@@ -19,6 +19,14 @@ export interface DocumentPath {
   isOpen?(): boolean
 }
 
+/** A path whose requests are calls of the gateway; its last segment can be `:name`, a member of the params. */
+export interface RoutePath {
+  readonly verb: 'GET' | 'POST'
+  readonly path: string
+  /** Whether the response is an event stream. */
+  readonly isStream?: true
+}
+
 /** One version of the configuration, as the listener sees it. Immutable. */
 export interface HttpRuntime {
   readonly listen: ListenSettings
@@ -32,6 +40,8 @@ export interface HttpRuntime {
   readonly statusMapping?: StatusMapping | undefined
   /** The paths of the gateway's documents. */
   readonly documents: readonly DocumentPath[]
+  /** The paths whose requests are calls. */
+  readonly routes?: readonly RoutePath[]
 }
 
 /** A runtime, with the objects that the listener creates once for it. */

@@ -9,6 +9,7 @@ import { background, type Log } from '../../core/log.ts'
 import { hasReachedShare, type Principal } from '../../core/principal.ts'
 import type { Refusal } from '../../core/events.ts'
 import { newRequestId } from '../../core/identity.ts'
+import { attempt } from '../../core/time/waiting.ts'
 import type { RequestStateCodec } from '../../protocol/request-state.ts'
 import { serveStateless } from '../stateless.ts'
 import {
@@ -141,7 +142,8 @@ export class HttpFront {
     if (upstream !== undefined && !edge.runtime.has(upstream)) {
       throw new GatewayError('UNSUPPORTED_OPERATION', 'There is no server at this path.')
     }
-    const context = { ...request, principal }
+    const presentCaller = presentCallerOf(request, principal, () => this.#options.edge())
+    const context = { ...request, principal, presentCaller }
     if (!principal.claims) return context
     return { ...context, challenge: (error) => edge.authGate.stepUp(context, error) }
   }
@@ -165,7 +167,7 @@ export class HttpFront {
   }
 
   async #stateless(exchange: HttpContext, request: JsonRpcRequest): Promise<void> {
-    const { incoming, outgoing, upstream, principal, requestId, challenge } = exchange
+    const { incoming, outgoing, upstream, principal, presentCaller, requestId, challenge } = exchange
     const { handle, seal } = this.#options
     const controller = new AbortController()
     // 2026-07-28 basic/utilities/cancellation: closing the stream cancels the request, but not what goes on without it.
@@ -189,7 +191,7 @@ export class HttpFront {
     const { headers } = incoming
     if (!leave) this.#running++
     try {
-      const around = { handle, seal, upstream, principal, headers, controller, retain, check }
+      const around = { handle, seal, upstream, principal, presentCaller, headers, controller, retain, check }
       await serveStateless(request, reply, around)
     } finally {
       if (leave) leave()
@@ -237,6 +239,23 @@ export class HttpFront {
     const context = { requestId, trace, upstream, client, principal, controller }
     const call = lift(message, { ...context, emit: () => undefined })
     background(this.#options.handle(call), this.#options.log)
+  }
+}
+
+/** Authenticates the credentials of a request again once another configuration is loaded. */
+export function presentCallerOf(
+  request: UnauthenticatedRequest,
+  principal: Principal,
+  current: () => Edge,
+): NonNullable<Call['presentCaller']> {
+  let known: { readonly edge: Edge; readonly principal: Principal | Promise<Principal> } = {
+    edge: request.edge,
+    principal,
+  }
+  return () => {
+    const edge = current()
+    if (edge !== known.edge) known = { edge, principal: attempt(() => edge.authGate.authenticate(request)) }
+    return known.principal
   }
 }
 

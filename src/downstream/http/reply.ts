@@ -4,7 +4,7 @@
  */
 import type { ServerResponse } from 'node:http'
 import { drained, type ResponseSink } from '../session/response-sink.ts'
-import type { RateLimitStatus } from '../../core/call.ts'
+import type { Call, RateLimitStatus } from '../../core/call.ts'
 import type { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
 import { Registry } from '../../core/registry.ts'
@@ -18,6 +18,8 @@ interface Options {
   readonly requestId: string
   /** The principal of the request. */
   readonly principal?: Principal | undefined
+  /** Its caller with its present rights. */
+  readonly presentCaller?: Call['presentCaller'] | undefined
   /** The challenge to a caller that could get a token with the missing scope. */
   challenge?: ((error: GatewayError) => string | undefined) | undefined
   /** The trace context of the request's headers. */
@@ -81,6 +83,10 @@ export class HttpReply implements ResponseSink, StreamSink {
 
   get principal(): Principal | undefined {
     return this.#options.principal
+  }
+
+  get presentCaller(): Call['presentCaller'] {
+    return this.#options.presentCaller
   }
 
   get trace(): TraceContext | undefined {

@@ -5,7 +5,7 @@ import type { HttpBindings } from '@hono/node-server'
 import type { Context, Hono } from 'hono'
 import { createHash } from 'node:crypto'
 import { type AuthSettings, isProtected } from '../../core/auth-settings.ts'
-import type { Handler } from '../../core/call.ts'
+import type { ClientStream, Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
@@ -37,6 +37,8 @@ interface Options {
 export interface RequestedDocument {
   readonly upstream: string | undefined
   readonly isOpen: boolean
+  /** Whether it is a call: then the sign-in of a person to the pages is no authentication. */
+  readonly isCall?: true
 }
 
 /** Serves the documents of the gateway, which are results of a handler, as cacheable pages. */
@@ -117,12 +119,14 @@ function matchesEtag(header: string | undefined, etag: string): boolean {
 interface GatewayRequest {
   readonly method: string
   readonly params: Payload
+  /** The response as a stream, which the call may use beyond its end. */
+  readonly stream?: ClientStream
 }
 
 /** Makes an internal call of the gateway for a plain HTTP request. @throws the error of the call */
-async function callGateway(
-  { incoming, outgoing, upstream, principal, requestId }: HttpContext,
-  { method, params }: GatewayRequest,
+export async function callGateway(
+  { incoming, outgoing, upstream, principal, presentCaller, requestId }: HttpContext,
+  { method, params, stream }: GatewayRequest,
   handle: Handler,
 ): Promise<Payload> {
   const controller = new AbortController()
@@ -140,7 +144,7 @@ async function callGateway(
   }
   const call = lift(
     { kind: 'request', id: '0', method, params },
-    { ...context, client, principal, controller, emit: () => undefined },
+    { ...context, client, principal, presentCaller, stream, controller, emit: () => undefined },
   )
   const outcome = await handle({ ...call, target: { ...call.target, isBuiltin: true } })
   if (outcome.kind !== 'result')
@@ -193,9 +197,13 @@ async function servePermissions(
   params: Payload,
   handle: Handler,
 ): Promise<void> {
-  const { text } = await callGateway(exchange, { method, params }, handle)
+  sendJson(exchange, await callGateway(exchange, { method, params }, handle))
+}
+
+/** Sends a result as JSON. */
+export function sendJson({ outgoing, requestId }: HttpContext, { text }: Payload): void {
   const type = { 'content-type': 'application/json', 'cache-control': 'no-store' }
-  exchange.outgoing.writeHead(200, { ...type, 'x-request-id': exchange.requestId }).end(text)
+  outgoing.writeHead(200, { ...type, 'x-request-id': requestId }).end(text)
 }
 
 /** The params of a check from the query of a URL: `tool`, and `scopes_held` separated by spaces or commas. */
@@ -211,7 +219,7 @@ function queryParams(query: Readonly<Record<string, string>>): Payload {
 }
 
 /** The params of a check or negotiation from the body of a request. @throws PARSE_ERROR, INVALID_REQUEST, INVALID_INPUT */
-function bodyParams(text: string): Payload {
+export function bodyParams(text: string): Payload {
   const value = parseJson(text)
   checkNesting(text)
   if (isObject(value)) return Payload.text(text, value)

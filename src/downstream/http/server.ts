@@ -20,9 +20,10 @@ import { KEYS_PATH } from '../../protocol/meta-keys.ts'
 import { createEdges, type Edge, type HttpRuntime } from './edge.ts'
 import { metadataPath } from '../auth/resources.ts'
 import { wholeBody } from './body.ts'
+import { addCalls } from './calls.ts'
 import { addDocuments, type RequestedDocument, reader, addPermissions } from './routes.ts'
 import type { HttpContext } from './context.ts'
-import { HttpFront, refuse, requestId } from './endpoint.ts'
+import { HttpFront, presentCallerOf, refuse, requestId } from './endpoint.ts'
 import { addHooks, type ReceiveHook } from './hooks.ts'
 import { LegacySse } from './sse-endpoint.ts'
 import { addFrontPage, type Reader } from '../pages/front-page.ts'
@@ -191,6 +192,7 @@ function createRoutes(options: Routing): Hono<Env> {
   addPageSignIn(app, { pageSignIn, edge, onSignedIn: options.onSignedIn, log })
   const { receiveHook: receive, onRefused } = options
   if (receive) addHooks(app, { edge, receive, onRefused, log })
+  addCalls(app, { edge, handle, guarded })
   options.addPages?.(app, authenticate)
   addFrontPage(app, { ...options, authenticate, signedIn })
   addDocuments(app, { edge, handle, guarded })
@@ -224,7 +226,8 @@ function createGuard({ edge: currentEdge, sse, log, onRefused }: Routing): Guard
       if (!document?.isOpen) edge.authGate.requireAuth({ ...request, principal }, undefined)
       if (upstream !== undefined && !edge.runtime.has(upstream))
         throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
-      await serve({ ...request, principal })
+      const presentCaller = presentCallerOf(request, principal, currentEdge)
+      await serve({ ...request, principal, presentCaller })
     } catch (error) {
       refuse(outgoing, asGatewayError(error), { id: 'null', requestId: id, log, onRefused })
     }
@@ -239,7 +242,7 @@ function callerOf(
 ): Principal | Promise<Principal> {
   const { authGate, runtime } = request.edge
   if (access === 'authenticateService') return authGate.authenticateService(request)
-  if (!access) return authGate.authenticate(request)
+  if (!access || access.isCall) return authGate.authenticate(request)
   return access.isOpen ? reader(runtime.auth) : authGate.authenticateDocument(request)
 }
 

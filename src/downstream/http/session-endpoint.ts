@@ -112,11 +112,12 @@ export class LegacyHttp {
   }
 
   #reply(exchange: HttpContext, { session, replay }: HttpSession): HttpReply {
-    const { incoming, outgoing, requestId, principal, challenge } = exchange
+    const { incoming, outgoing, requestId, principal, presentCaller, challenge } = exchange
     const canStream = checkAccepts(incoming)
     return new HttpReply(outgoing, {
       requestId,
       principal,
+      presentCaller,
       challenge,
       trace: headerTrace(incoming.headers),
       gatewayMetadata: gatewayMetadataOf(incoming.headers),
@@ -224,6 +225,7 @@ export class HttpSessions {
       principal,
       ...this.#options,
       send: (message) => replay.general.add(message),
+      channel: { isOpen: () => replay.general.hasOutlet, drained: () => replay.general.drained() },
     })
     return { session, replay, upstream, usedAt: Date.now() }
   }

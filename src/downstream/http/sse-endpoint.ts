@@ -72,6 +72,7 @@ export class LegacySse {
       principal,
       ...this.#options,
       send: (message) => void reply.write(encodeEvent(message)),
+      channel: { isOpen: () => !outgoing.destroyed, drained: () => reply.drained() },
     })
     const own = tokenLifetime(principal, () => outgoing.end())
     this.#open.set(id, { session, reply, outgoing, upstream, lease: own })
@@ -96,7 +97,7 @@ export class LegacySse {
     }
   }
 
-  #take({ incoming, outgoing, principal, requestId }: HttpContext, text: string): void {
+  #take({ incoming, outgoing, principal, presentCaller, requestId }: HttpContext, text: string): void {
     const found = this.#open.get(sessionId(incoming) ?? '')
     if (!found || found.session.principal.id !== principal.id) {
       throw new GatewayError('SESSION_NOT_FOUND', 'Session not found.', {
@@ -114,7 +115,8 @@ export class LegacySse {
     const trace = headerTrace(incoming.headers)
     const gatewayMetadata = gatewayMetadataOf(incoming.headers)
     const drained = (): Promise<void> => found.reply.drained()
-    const reply = { requestId, principal, trace, gatewayMetadata, emit: send, drained, end, isStream: false }
+    const caller = { principal, presentCaller }
+    const reply = { requestId, ...caller, trace, gatewayMetadata, emit: send, drained, end, isStream: false }
     if (message.kind === 'batch') {
       if (requests.length > 0) background(serveBatch(session, requests, reply), this.#options.log)
     } else if (message.kind === 'notification') session.notification(message)

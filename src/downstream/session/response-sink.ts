@@ -16,6 +16,8 @@ export interface ResponseSink extends RateLimitReporter {
   readonly requestId: string
   /** The principal, if the transport authenticates each request: permissions change with the token. */
   readonly principal?: Principal | undefined
+  /** The caller with its present rights, if the transport authenticates each request. */
+  readonly presentCaller?: Call['presentCaller'] | undefined
   /** The trace context from the transport. */
   readonly trace?: TraceContext | undefined
   /** The values for features from the transport. */
@@ -31,7 +33,10 @@ export interface ResponseSink extends RateLimitReporter {
 }
 
 /** The context of one message of the client. */
-export type MessageContext = Pick<ResponseSink, 'requestId' | 'principal' | 'trace' | 'gatewayMetadata'> &
+export type MessageContext = Pick<
+  ResponseSink,
+  'requestId' | 'principal' | 'presentCaller' | 'trace' | 'gatewayMetadata'
+> &
   Pick<Call, 'emit' | 'drained' | 'rateLimitReporter' | 'retain'>
 
 /** What a call gets of a sink that can tell when it is drained. */

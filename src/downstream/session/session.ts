@@ -6,6 +6,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import {
   type Handler,
   type Call,
+  type ClientStream,
   type Notification,
   type InputResponses,
   type Client,
@@ -139,6 +140,8 @@ interface Options {
   readonly handle: Handler
   /** Sends a message outside of any request. */
   send(message: string): void
+  /** The stream of these messages, where the client can be without it; otherwise it lasts as long as the session. */
+  readonly channel?: Pick<ClientStream, 'isOpen' | 'drained'>
   /** Whether batches are rejected in every revision. */
   isStrict?(): boolean
   readonly log: Log
@@ -162,6 +165,11 @@ export class ClientSession {
   readonly #running = new PendingRequests()
   readonly #listening: Subscriptions
   readonly #uris = new Set<string>()
+  readonly #closed = new AbortController()
+  readonly #stream: ClientStream
+  /** The caller of the latest request, with its present rights; only once something may last longer than its request. */
+  #presentCaller: Call['presentCaller']
+  #isStreamUsed = false
   #revision: Revision | undefined
   #client: Client
   #capabilities: Readonly<Record<string, unknown>> = {}
@@ -184,6 +192,15 @@ export class ClientSession {
       },
       { request: () => undefined, notification: () => undefined, noise: () => undefined },
     )
+    this.#stream = {
+      isOpen: () => {
+        this.#isStreamUsed = true
+        return this.#revision !== undefined && options.channel?.isOpen() !== false
+      },
+      closed: this.#closed.signal,
+      emit: (note) => isReported(note, this.#revision ?? latestLegacy, (message) => options.send(message)),
+      drained: async () => options.channel?.drained(),
+    }
     this.#listening = new Subscriptions({
       handle: requestInputInline(options.handle, (questions, call, withdrawn) =>
         this.#put(questions, call, withdrawn),
@@ -266,6 +283,7 @@ export class ClientSession {
 
   #stop(reason: GatewayError): Promise<void> {
     const answered = this.#running.end(reason)
+    this.#closed.abort()
     this.#listening.close()
     this.#peer.fail(reason)
     return answered
@@ -295,10 +313,13 @@ export class ClientSession {
       isReported(note, revision, (message, mustArrive) => reply.emit(message, mustArrive)),
     )
     const { requestId, principal, trace, gatewayMetadata } = reply
+    // It keeps the whole request.
+    if (reply.presentCaller && this.#isStreamUsed) this.#presentCaller = reply.presentCaller
     const retain = (): void => this.#running.retain(request.id)
     const context = {
       requestId,
       principal,
+      presentCaller: reply.presentCaller,
       trace,
       gatewayMetadata,
       rateLimitReporter: reply,
@@ -419,7 +440,15 @@ export class ClientSession {
   ): Call {
     const { principal = this.principal } = context
     const { upstream } = this.#options
-    const call = lift(message, { ...context, upstream, client: this.#client, principal, controller })
+    const call = lift(message, {
+      ...context,
+      upstream,
+      client: this.#client,
+      principal,
+      controller,
+      stream: this.#stream,
+      presentCaller: () => (this.#presentCaller ?? context.presentCaller)?.() ?? principal,
+    })
     return this.#level === undefined
       ? call
       : { ...call, meta: { ...call.meta, [metaKeys.logLevel]: this.#level } }

@@ -1,7 +1,8 @@
 /**
  * The feature `events`: events for servers that have none, by the events extension (SEP-3415). Sources are the
- * notifications of a server, the successes of its tools that write, changes that its tools show, and webhooks of other
- * services. Clients of 2026-07-28 poll or stream them.
+ * notifications of a server, the successes of its tools that write, changes that its tools show, webhooks of other
+ * services, what the gateway notices itself, and the events of servers that have some. Clients of 2026-07-28 poll or stream
+ * them, or get them by webhooks; `client/` serves clients of all revisions without the extension.
  */
 import type { Call, Handler, Middleware } from '../../core/call.ts'
 import { background } from '../../core/log.ts'
@@ -10,6 +11,7 @@ import { durationSchema } from '../../core/time/units.ts'
 import { eventsExtension } from '../../protocol/meta-keys.ts'
 import { unknownMethod } from '../../protocol/methods.ts'
 import type { Feature, Services, SettingsOf } from '../feature.ts'
+import { clientFace } from './client/client.ts'
 import { WebhookDeliveries } from './deliveries/deliveries.ts'
 import { webhookMethods } from './deliveries/subscribe.ts'
 import { withExpectedErrors } from './error-columns.ts'
@@ -138,6 +140,7 @@ export const events: Feature<Settings | false> = {
     }
     const closing = new AbortController()
     const { max_ttl: maxTtlMs, webhooks } = gatewaySettings(settings, deps)
+    const client = clientFace(parts, deps, maxTtlMs)
     const { allow, give_up: giveUpMs, webhook_id: webhookId } = webhooks
     const dialer = createDialer({ allow })
     const deliveries = new WebhookDeliveries({ deps, parts, dialer, giveUpMs, webhookId })
@@ -147,8 +150,12 @@ export const events: Feature<Settings | false> = {
     }
     const isOn = ({ target: { upstream } }: Call): boolean => settings(upstream) !== false
     const changes = new TypeChanges({ isOn, onChange: () => relayed.forget() })
+    const listening: Middleware = (next) => changes.subscribe(whereOn(isOn, client.listening)(next))
     return {
-      methods: modernOnly(methods),
+      methods: { ...modernOnly(methods), ...client.methods },
+      tools: client.tools,
+      routes: client.routes,
+      extensions: () => client.extensions,
       middleware: (target) => {
         const { method, upstream, isBuiltin } = target
         if (method !== 'tools/call' || isBuiltin || upstream === undefined) return undefined
@@ -164,16 +171,18 @@ export const events: Feature<Settings | false> = {
       problems: () => watchProblems(allWatches(parts.upstreams(), deps), deps),
       tryEvents: () => Promise.all(allWatches(parts.upstreams(), deps).map((each) => tryWatch(each, deps))),
       responseMiddleware: (method) => {
-        if (method === 'subscriptions/listen') return changes.subscribe
+        if (method === 'subscriptions/listen') return listening
         return method === 'server/discover' ? declaring(isOn) : undefined
       },
-      start: () => {
+      start: async () => {
         for (const origin of allow) deps.log.warn('events.webhooks_allow', { origin, message: ALLOW_WARNING })
-        return deliveries.start()
+        client.start()
+        await deliveries.start()
       },
       close: async () => {
         closing.abort()
         changes.close()
+        client.close()
         await deliveries.close()
         for (const source of sources) source.close?.()
         for (const each of byServer.values()) each.wake()
@@ -209,6 +218,14 @@ function modernOnly(methods: Readonly<Record<string, Handler>>): Readonly<Record
   return Object.fromEntries(
     Object.entries(methods).map(([name, answer]) => [name, only(withExpectedErrors(name, answer))]),
   )
+}
+
+/** A middleware for the calls of servers whose events are on. */
+function whereOn(isOn: (call: Call) => boolean, middleware: Middleware): Middleware {
+  return (next) => {
+    const wrapped = middleware(next)
+    return (call) => (isOn(call) ? wrapped(call) : next(call))
+  }
 }
 
 /** Declares the extension in the result of `server/discover`, also under the key of its first drafts. */

@@ -58,11 +58,24 @@ export async function typesFor(call: Call, parts: Parts): Promise<readonly Named
 
 /** The type of a name at the address of a call, whether its caller may have it or not. @throws if that is not known */
 export async function findType(name: string, call: Call, parts: Parts): Promise<NamedType | undefined> {
+  const [found] = await findTypes([name], call, parts)
+  return found
+}
+
+/** The same for several names. */
+export async function findTypes(
+  names: readonly string[],
+  call: Call,
+  parts: Parts,
+): Promise<readonly (NamedType | undefined)[]> {
   const found = await listTypes(call, parts)
-  const type = found.flatMap(({ types }) => types).find((each) => each.name === name)
+  const types = found.flatMap((each) => each.types)
   const [failure] = found.flatMap(({ failures }) => failures)
-  if (!type && failure) throw failure.reason
-  return type
+  return names.map((name) => {
+    const type = types.find((each) => each.name === name)
+    if (!type && failure) throw failure.reason
+    return type
+  })
 }
 
 /** What one server has, and what could not be asked. */
@@ -183,13 +196,28 @@ export interface Batch {
 const MAX_SCANNED_EVENTS = 2000
 
 /** At most `limit` events after a position; from the oldest on without one. @throws SERVER_UNAVAILABLE */
-export async function nextBatch(
+export function nextBatch(
   request: EventRequest,
   call: Call,
-  { position, limit }: { readonly position: string | undefined; readonly limit: number },
-  parts: Parts,
+  window: Window,
+  parts: Pick<Parts, 'events'>,
 ): Promise<Batch> {
-  const from = parts.events(request.type.upstream)
+  return nextOfSeveral([request], call, window, parts.events(request.type.upstream))
+}
+
+/** A part of a log: at most `limit` requested events after a position; from the oldest on without one. */
+interface Window {
+  readonly position: string | undefined
+  readonly limit: number
+}
+
+/** The same for several requests of one server: each event that at least one of them requests. */
+export async function nextOfSeveral(
+  requests: readonly EventRequest[],
+  call: Call,
+  { position, limit }: Window,
+  from: Pick<ServerEvents, 'read' | 'want'>,
+): Promise<Batch> {
   await from.want()
   const events: { readonly event: LoggedEvent; readonly position: string }[] = []
   let isTruncated = false
@@ -202,14 +230,14 @@ export async function nextBatch(
     for (const { value, cursor } of page.events) {
       const event = asEvent(value)
       // Whoever does not say how far it got begins anew, whatever ended before.
-      const ended =
-        event && position !== undefined ? request.type.endOf?.(request.arguments, event) : undefined
+      const ended = event && position !== undefined ? endOf(event, requests) : undefined
       const upToHere = { events, start, position: at ?? start, isTruncated }
       if (events.length >= limit || (ended && events.length > 0)) return { ...upToHere, hasMore: true }
       if (ended) return { ...upToHere, hasMore: false, ended }
       at = cursor
-      if (event && marksGap(event, request)) isTruncated = true
-      if (!event || !(await isFor(event, request, call))) continue
+      if (event && requests.some((each) => marksGap(event, each))) isTruncated = true
+      const request = event && (await requestOf(event, requests, call))
+      if (!request) continue
       if (event.at < request.notBefore) isTruncated = true
       else events.push({ event, position: cursor })
     }
@@ -228,9 +256,24 @@ export function marksGap(
   return entry.name === LOGGING_BEGAN || type.isGap?.(wanted, entry) === true
 }
 
-/** Whether an event is of the requested ones, and its caller may receive it now. */
-async function isFor(event: LoggedEvent, { type, arguments: wanted }: EventRequest, call: Call) {
-  return event.name === type.name && type.isRequested(wanted, event) && type.mayReceive(event, call)
+/** The error that ended all of the requests; one of several that ended leaves the others. */
+function endOf(entry: LoggedEvent, requests: readonly EventRequest[]): GatewayError | undefined {
+  const [request, ...others] = requests
+  return others.length > 0 ? undefined : request?.type.endOf?.(request.arguments, entry)
+}
+
+/** The first request for an event whose caller may receive it now. */
+export async function requestOf(
+  event: LoggedEvent,
+  requests: readonly EventRequest[],
+  call: Call,
+): Promise<EventRequest | undefined> {
+  for (const request of requests) {
+    const { type, arguments: wanted } = request
+    if (event.name !== type.name || !type.isRequested(wanted, event)) continue
+    if (await type.mayReceive(event, call)) return request
+  }
+  return undefined
 }
 
 function openCursor(

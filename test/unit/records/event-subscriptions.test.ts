@@ -42,6 +42,24 @@ async function subscribed(own = key): Promise<SubscriptionRecord> {
 }
 
 describe('subscriptions to events', () => {
+  it('have an id of their own where one is given: with it, another request changes their members', async () => {
+    const id = '0b0f6c1e-4c6e-4f0e-9a58-3f2f6b1f0a11'
+    const first = await subscriptions.subscribe(ada, key, await grant(), id)
+    const changed = { ...key, name: '*', arguments: { list: 'b' } }
+    const second = await subscriptions.subscribe(ada, changed, { ...(await grant(9)), watermark: 'x' }, id)
+    expect(second).toEqual({ ...first, name: '*', arguments: { list: 'b' }, expiresAt: now + 9 })
+    expect(await subscriptions.find(bob, id)).toBeUndefined()
+  })
+
+  it('have a watermark that can be moved until they end', async () => {
+    const record = await subscribed()
+    await subscriptions.changeWatermark(record, (before) => `${before}+`)
+    expect(await subscriptions.find(ada, record.id)).toEqual({ ...record, watermark: `${record.watermark}+` })
+    await subscriptions.unsubscribe(ada, record.id)
+    await subscriptions.changeWatermark(record, () => 'x')
+    expect(await subscriptions.find(ada, record.id)).toBeUndefined()
+  })
+
   it('E6 E7 have the same id whatever the order of their arguments, also after a restart, and another for others', async () => {
     const { id } = await subscribed()
     const shuffled = { ...key, arguments: { tag: ['x'], list: 'a' } }

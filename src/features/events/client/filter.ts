@@ -1,0 +1,112 @@
+/**
+ * What a subscription of `event/subscribe` selects: some types of events, and a filter that all of their events pass.
+ * A type is a request of its own, so that it is read, and its rights are checked, as for the other methods.
+ */
+import type { Call } from '../../../core/call.ts'
+import { GatewayError } from '../../../core/error.ts'
+import { isObject } from '../../../core/json/json.ts'
+import { type EventType, type Fields, hasFields } from '../event-types.ts'
+import { type EventRequest, findTypes, type NamedType, type Parts, typesFor } from '../requests.ts'
+
+/** The names of the types, and the filter. */
+export interface Selection {
+  readonly events: readonly string[]
+  readonly filter: Fields
+}
+
+/** A selection, as far as its caller may have it. */
+export interface Selected {
+  readonly requests: readonly EventRequest[]
+  /** The names that the caller does not have. */
+  readonly unknown: readonly string[]
+  /** All names that the caller has. */
+  readonly supported: readonly string[]
+}
+
+/** How many values one field of a filter may have. */
+const MAX_VALUES = 50
+
+/** The requests of a selection. @throws INVALID_INPUT for a filter that does not fit, and what listing throws */
+export async function select({ events, filter }: Selection, call: Call, parts: Parts): Promise<Selected> {
+  const types = await findTypes(events, call, parts)
+  const requests: EventRequest[] = []
+  const unknown: string[] = []
+  for (const [index, name] of events.entries()) {
+    const found = types[index]
+    const own = found ? requestsFor(found, filter) : []
+    const may = await Promise.all(
+      own.map(async ({ type, arguments: data }) => type.mayReceive({ data }, call)),
+    )
+    requests.push(...own.filter((_request, index) => may[index]))
+    // A resource that the caller may not read is like an unknown type, so that callers do not learn what there is.
+    if (may.length === 0 || may.includes(false)) unknown.push(name)
+  }
+  // Only a hint: a server that cannot be asked now does not end subscriptions to what is known.
+  const supported = await typesFor(call, parts).catch(() => [])
+  return { requests, unknown, supported: supported.map(({ name }) => name) }
+}
+
+/** The fields of the events of a type that a filter can name. */
+export function fieldsOf({ inputSchema, payloadSchema }: EventType): readonly string[] {
+  return [...new Set([...propertiesOf(inputSchema), ...propertiesOf(payloadSchema)])]
+}
+
+/** One request for a type, or one for each value of a field that the type needs. @throws INVALID_INPUT */
+function requestsFor(named: NamedType, filter: Fields): readonly EventRequest[] {
+  const { type } = named
+  checkFields(named, filter)
+  const inputs = propertiesOf(type.inputSchema)
+  const required = requiredOf(type.inputSchema)
+  const entries = Object.entries(filter)
+  const optional = Object.fromEntries(entries.filter(([field]) => inputs.includes(field)))
+  const payload = Object.fromEntries(entries.filter(([field]) => !inputs.includes(field)))
+  const narrowed: EventType = {
+    ...type,
+    isRequested: (wanted, event) => type.isRequested(wanted, event) && hasFields(event.data, payload),
+  }
+  let given: readonly Fields[] = [optional]
+  for (const field of required) {
+    const values = exactValues(field, filter[field], named.name)
+    given = given.flatMap((each) => values.map((value) => ({ ...each, [field]: value })))
+  }
+  return given.map((each) => ({ ...named, type: narrowed, arguments: each, from: 'now', notBefore: 0 }))
+}
+
+/** The values of a field that says what a server is asked for, so that no pattern is possible. @throws INVALID_INPUT */
+function exactValues(field: string, given: unknown, name: string): readonly string[] {
+  const values: readonly unknown[] = [given].flat()
+  const exact = values.filter((value) => typeof value === 'string')
+  if (given === undefined) throw invalid(`filter.${field}`, `is required for ${name}`)
+  const isExact = exact.length === values.length && !exact.some((value) => value.includes('*'))
+  if (!isExact || exact.length === 0 || exact.length > MAX_VALUES)
+    throw invalid(`filter.${field}`, `must be a text without *, or a list of at most ${MAX_VALUES} of them`)
+  return exact
+}
+
+function checkFields({ name, type }: NamedType, filter: Fields): void {
+  const known = fieldsOf(type)
+  const unknown = Object.keys(filter).find((field) => !known.includes(field))
+  if (unknown === undefined) return
+  const names = known.length > 0 ? `These are known: ${known.join(', ')}.` : 'It has none.'
+  throw invalid(
+    `filter.${unknown.slice(0, 64)}`,
+    `is not a field of ${name}. ${names.slice(0, 1000)} Subscribe to events with different fields separately.`,
+  )
+}
+
+function propertiesOf({ properties }: Fields): readonly string[] {
+  return isObject(properties) ? Object.keys(properties) : []
+}
+
+function requiredOf({ required }: Fields): readonly string[] {
+  return Array.isArray(required) ? required.map(String) : []
+}
+
+/** The error for a parameter that cannot be used. */
+export function invalid(field: string, why: string): GatewayError {
+  const end = why.endsWith('.') ? '' : '.'
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${why}${end}`, {
+    field,
+    reason: 'invalid',
+  })
+}
