@@ -5,6 +5,7 @@
 import { environment } from '../config/secrets.ts'
 import { asGatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
+import type { Payload } from '../core/payload.ts'
 import { featureSettings, type Settings, type UpstreamSettings } from '../core/settings.ts'
 import { isoTime } from '../core/time/waiting.ts'
 import { Gateway, openLog } from '../gateway/gateway.ts'
@@ -64,7 +65,9 @@ export async function offeredTypes(
 async function typesOf(upstream: string, isOn: boolean, gateway: Gateway): Promise<OfferedTypes> {
   try {
     const listed = await gateway.eventTypes(upstream)
-    if (listed) return { upstream, types: listed.map(({ fields }) => typeOf(fields)) }
+    // The address of the only server also has the types that belong to no server.
+    const own = listed?.filter((each) => !isOfGateway(each))
+    if (own) return { upstream, types: own.map(({ fields }) => typeOf(fields)) }
     const reason = isOn
       ? 'clients cannot list events'
       : 'features.events is off, and the server has no events of its own'
@@ -77,10 +80,12 @@ async function typesOf(upstream: string, isOn: boolean, gateway: Gateway): Promi
 /** The types that belong to no server. If no server can be asked, they are left out. */
 async function gatewayTypes(gateway: Gateway): Promise<OfferedTypes> {
   const listed = (await gateway.eventTypes(undefined).catch(() => undefined)) ?? []
-  const own = listed.filter(({ fields: { _meta: meta } }) => {
-    return isObject(meta) && meta[`${NS}/source`] !== undefined && meta[`${NS}/upstream`] === undefined
-  })
-  return { upstream: undefined, types: own.map(({ fields }) => typeOf(fields)) }
+  return { upstream: undefined, types: listed.filter(isOfGateway).map(({ fields }) => typeOf(fields)) }
+}
+
+/** Whether a type belongs to no server. */
+function isOfGateway({ fields: { _meta: meta } }: Payload): boolean {
+  return isObject(meta) && meta[`${NS}/source`] !== undefined && meta[`${NS}/upstream`] === undefined
 }
 
 function typeOf(fields: Readonly<Record<string, unknown>>): OfferedType {
