@@ -35,6 +35,8 @@ export function canaryConfig(canaries: Canaries, around: Around): Json {
   return {
     listen: { port: 0, legacy_sse: true },
     limits: { rate: 'off' },
+    features: { events: 'on' },
+    events: hooks('hook', canaries),
     auth: {
       development: true,
       jwt: {
@@ -68,7 +70,12 @@ export function canaryConfig(canaries: Canaries, around: Around): Json {
       audit: { file: around.audit, key: of('audit-key') },
     },
     upstreams: {
-      header: { url: around.legacy, headers: { 'x-api-key': of('header') }, ...calls },
+      header: {
+        url: around.legacy,
+        headers: { 'x-api-key': of('header') },
+        events: hooks('server-hook', canaries),
+        ...calls,
+      },
       token: { url: around.modern, token: of('token'), ...calls, revision: '2026-07-28' },
       broken: { url: around.broken, headers: { Authorization: `Bearer ${of('broken-header')}` }, ...calls },
       away: { url: 'http://127.0.0.1:9/mcp', token: of('away-token') },
@@ -89,6 +96,12 @@ export function canaryConfig(canaries: Canaries, around: Around): Json {
       missing: { command: ['/nowhere/at-all'], env: { API_KEY: of('missing-env') } },
     },
   }
+}
+
+/** Events of webhooks: one with a secret, and one with several. */
+function hooks(name: string, canaries: Canaries): Json {
+  const hook = (secret: unknown): Json => ({ hook: { form: 'github', secret } })
+  return { one: hook(canaries.of(name)), several: hook([canaries.of(`${name}-before`)]) }
 }
 
 /** Every place of a configuration that takes a secret, such as `upstreams.*.env.*`. */

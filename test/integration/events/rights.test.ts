@@ -42,6 +42,8 @@ async function startWorld() {
       idempotency: 'off',
       transactions: 'off',
       undo: 'off',
+      // A slow call would be kept with its arguments, to be resumed.
+      progress: 'off',
       events: { writes: 'all', webhooks: { allow: [receivers.origin] } },
       mask: { rules: [{ pattern: 'masked-[0-9a-f]+' }] },
     },
