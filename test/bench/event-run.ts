@@ -14,11 +14,11 @@ import {
   streamEvents,
   type Subscriber,
 } from '../support/event-client.ts'
-import { EventReceivers } from '../support/event-receiver.ts'
 import { faultsOfSubscriber, tallyOf } from '../support/event-verdict.ts'
 import type { Json } from '../support/server/json.ts'
 import { launchScript } from './launch.ts'
 import { cpuNanoseconds } from './process-stats.ts'
+import { KillableReceivers } from './receivers.ts'
 
 interface Options {
   readonly events: number
@@ -64,7 +64,7 @@ const name = 'write.succeeded'
 export async function runEvents({ events, kills, command, finish }: Options): Promise<EventRun> {
   const home = mkdtempSync(join(tmpdir(), 'gatehouse-events-'))
   const upstream = await launchScript('upstream.ts', ['--era', 'modern'])
-  const receivers = await EventReceivers.start()
+  const receivers = await KillableReceivers.start(home)
   const configFile = join(home, 'gateway.config.yaml')
   writeFileSync(configFile, JSON.stringify(configOf(upstream.url, join(home, 'store'), receivers.origin)))
   const gateway = await mortal(configFile, '/mcp/bench', () => command ?? {})
@@ -80,7 +80,7 @@ export async function runEvents({ events, kills, command, finish }: Options): Pr
     const kill = async (): Promise<void> => {
       if (turn++ % 2 === 1) {
         killedAt.push(Date.now())
-        return receivers.restart()
+        return receivers.kill()
       }
       cpu += cpuMilliseconds(gateway.pid())
       killedAt.push(Date.now())
@@ -89,7 +89,10 @@ export async function runEvents({ events, kills, command, finish }: Options): Pr
       cpu -= cpuMilliseconds(gateway.pid())
     }
     const published = await publishAll(address, { events, kills, kill })
-    const tallies = () => subscribers.map((each) => tallyOf(each, published, requestedBy(each)))
+    const tallies = () => {
+      receivers.readLog()
+      return subscribers.map((each) => tallyOf(each, published, requestedBy(each)))
+    }
     const isComplete = (): boolean => tallies().every(({ lost }) => lost === 0)
     // A webhook goes on 10 s after its receiver was away, and later after more failures.
     await until(isComplete, 'all events to arrive', 300_000).catch(() => undefined)
@@ -123,7 +126,7 @@ function configOf(url: string, store: string, origin: string): Json {
   }
 }
 
-function subscribe(address: EventAddress, receivers: EventReceivers): Promise<readonly Subscriber[]> {
+function subscribe(address: EventAddress, receivers: KillableReceivers): Promise<readonly Subscriber[]> {
   const all = Array.from({ length: FOR_ALL + SHARDS }, async (_none, index): Promise<Subscriber> => {
     const filter = { name, arguments: index < FOR_ALL ? {} : { shard: `${index - FOR_ALL}` } }
     if (index % 3 === 0) return pollEvents(address, filter, POLL_INTERVAL_MS)

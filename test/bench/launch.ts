@@ -8,6 +8,8 @@ import { request } from 'undici'
 export interface Running {
   readonly pid: number
   stop(): Promise<void>
+  /** Ends it by force. */
+  kill(): Promise<void>
 }
 
 /** A running process that serves MCP at an address. */
@@ -80,6 +82,9 @@ function follow(child: ChildProcess): Running {
       child.kill('SIGTERM')
       await exited
       clearTimeout(kill)
+    },
+    async kill() {
+      if (child.kill('SIGKILL')) await exited
     },
   }
 }

@@ -25,18 +25,24 @@ export interface WebhookSubscriber extends Subscriber {
   readonly samples: readonly CursorSample[]
 }
 
-interface Options {
+/** A subscription to make. */
+export interface Subscription {
   readonly address: EventAddress
   readonly filter: EventFilter
+}
+
+interface Options extends Subscription {
   /** Which responses are lost, counted from one: what came was kept, and the connection breaks. */
   readonly losesResponse?: (count: number) => boolean
 }
 
-const secret = Buffer.alloc(32, 7)
+const key = Buffer.alloc(32, 7)
+/** The secret of all subscriptions. */
+export const secret = `whsec_${key.toString('base64')}`
 /** Every how many events a cursor is kept. */
 const SAMPLE_INTERVAL = 97
 
-/** Receivers of webhooks at one origin. They keep what they have got when they are started again. */
+/** Receivers of webhooks at one origin. */
 export class EventReceivers {
   readonly #port: number
   readonly #hooks: ((message: Json) => { readonly isLost: boolean; readonly body?: string })[] = []
@@ -60,12 +66,6 @@ export class EventReceivers {
   /** The text of all messages, up to a megabyte. */
   received(): string {
     return this.#received
-  }
-
-  /** Ends them at once, with what they have not responded to, and starts them again on their port. */
-  async restart(): Promise<void> {
-    await this.close()
-    await this.#listen()
   }
 
   async close(): Promise<void> {
@@ -99,7 +99,7 @@ export class EventReceivers {
     const delivery = {
       mode: 'webhook',
       url: `${this.origin}/hooks/${index - 1}`,
-      secret: `whsec_${secret.toString('base64')}`,
+      secret,
     }
     const subscribed = await insist(address, 'events/subscribe', { ...filter, delivery, ttlMs: null })
     if (subscribed.kind === 'failed') faults.push(subscribed.text)
@@ -144,12 +144,12 @@ export class EventReceivers {
 }
 
 /** Whether a message is signed by Standard Webhooks 1.0.0. */
-function isSigned(
+export function isSigned(
   headers: Readonly<Record<string, string | readonly string[] | undefined>>,
   body: string,
 ): boolean {
   const signed = `${String(headers['webhook-id'])}.${String(headers['webhook-timestamp'])}.${body}`
-  const expected = `v1,${createHmac('sha256', secret).update(signed).digest('base64')}`
+  const expected = `v1,${createHmac('sha256', key).update(signed).digest('base64')}`
   return String(headers['webhook-signature']).split(' ').includes(expected)
 }
 
