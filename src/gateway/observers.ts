@@ -111,6 +111,7 @@ export function timed(store: Store, { metrics }: Observing): Store {
       return taken
     },
     peekTokens: (buckets) => store.peekTokens(buckets),
+    blobs: store.blobs,
     close: () => store.close(),
   }
 }

@@ -1,4 +1,5 @@
 /** The store of one process, bounded: the least recently used values are evicted first. */
+import { MemoryBlobs } from './blobs/memory.ts'
 import { SLICES, type RateLimitWindow, collectionOf, type Store, type TokenGrant } from './store.ts'
 
 /**
@@ -125,6 +126,7 @@ const WINDOW_BYTES = 500
 
 /** A store in memory. `clock` returns milliseconds from any origin. */
 export class MemoryStore implements Store {
+  readonly blobs = new MemoryBlobs()
   readonly #values = new Generations<Value>(MAX_VALUE_BYTES, ({ text }) => text.length + ENTRY_OVERHEAD_BYTES)
   readonly #windows = new Generations<Window>(MAX_WINDOW_BYTES, () => WINDOW_BYTES)
   readonly #clock: () => number

@@ -2,6 +2,7 @@
  * The contract of stores: small texts with an expiry, compare-and-swap, and rate-limit windows.
  * `test/support/store-contract.ts` checks it for each implementation.
  */
+import type { Blobs } from './blobs/blobs.ts'
 
 /**
  * Data that must outlive a call and may be shared by several gateways. Keys begin with the name of their owner:
@@ -13,7 +14,8 @@
  * `event-lease:` which gateway listens or polls, `watch:` what polls found last, `hook:` accepted webhooks,
  * `subscription/` subscriptions to events, `verified:` receivers of webhooks, `dead-letter/` events that were given up,
  * `redelivery/` which to deliver again, `event-owner:` processes that deliver events, other `event-…:` what sources of
- * events remember.
+ * events remember, `reference/` kept data that callers refer to, `blob/` and `blob-chunk:` bytes where the store keeps
+ * them as values.
  * A key with a slash belongs to a collection, named by the part before the first slash.
  * Once the promise of a write resolves, the write is as durable as the store is.
  */
@@ -43,6 +45,8 @@ export interface Store {
   readonly unavailableReason?: string | undefined
   /** Resolves after the first attempt to connect; absent if there is nothing to connect to. */
   opened?(): Promise<void>
+  /** Bytes of any size beside the values. */
+  readonly blobs: Blobs
   close(): Promise<void>
 }
 

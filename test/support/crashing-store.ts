@@ -1,3 +1,4 @@
+import { MemoryBlobs } from '../../src/store/blobs/memory.ts'
 import type { RateLimitWindow, Store, TokenGrant } from '../../src/store/store.ts'
 
 /** A store whose process ends at a write: that one is done or not, and nothing is heard from the store again. */
@@ -5,6 +6,7 @@ export class CrashingStore implements Store {
   /** How many writes were asked for. */
   writes = 0
   isDown = false
+  readonly blobs = new MemoryBlobs()
   readonly #inner: Store
   readonly #at: number
   readonly #isDone: boolean

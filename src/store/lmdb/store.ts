@@ -6,6 +6,7 @@ import type { Database } from 'lmdb'
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import type { Log } from '../../core/log.ts'
+import { FolderBlobs } from '../blobs/folder.ts'
 import { MemoryStore } from '../memory.ts'
 import { isCriticalKey, Sentinel } from '../sentinel.ts'
 import {
@@ -63,6 +64,7 @@ interface OpenStore {
  * cost more than the rest of the call.
  */
 export class LmdbStore implements PortableStore {
+  readonly blobs: FolderBlobs
   readonly #directory: string
   readonly #log: Log
   readonly #clock: () => number
@@ -88,6 +90,7 @@ export class LmdbStore implements PortableStore {
   constructor(directory: string, log: Log, options: Options = {}) {
     const { clock = Date.now, limit = MAX_STORE_BYTES, rest = SWEEP_REST_MS, sentinels } = options
     this.#directory = directory
+    this.blobs = new FolderBlobs(join(directory, 'blobs'))
     this.#log = log
     this.#clock = clock
     this.#limit = limit

@@ -7,6 +7,7 @@ import { randomUUID } from 'node:crypto'
 import { GatewayError } from '../../core/error.ts'
 import type { Log } from '../../core/log.ts'
 import type { Secret } from '../../core/text/secret.ts'
+import { ChunkedBlobs } from '../blobs/chunks.ts'
 import { MemoryStore } from '../memory.ts'
 import { type SentinelRecord, Sentinel, ACCEPT_HINT, isCriticalKey } from '../sentinel.ts'
 import type { RateLimitWindow, StoreEntry, PortableStore, TokenGrant } from '../store.ts'
@@ -136,6 +137,7 @@ const MAX_QUEUED_COMMANDS = 10_000
  * apply per gateway instead of globally; everything else fails.
  */
 export class RedisStore implements PortableStore {
+  readonly blobs = new ChunkedBlobs(this)
   readonly #log: Log
   /** Without user name and password. */
   readonly #address: string

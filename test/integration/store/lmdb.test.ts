@@ -9,6 +9,7 @@ import fc from 'fast-check'
 import { open as openLmdb } from 'lmdb'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { LmdbStore } from '../../../src/store/lmdb/store.ts'
+import { blobContract } from '../../support/blob-contract.ts'
 import { until } from '../../support/condition.ts'
 import { eventLogContract } from '../../support/event-log-contract.ts'
 import { silentLog } from '../../support/silent-log.ts'
@@ -63,6 +64,7 @@ describe('the store in a folder', () => {
         vi.advanceTimersByTime(milliseconds)
       },
     }))
+    describe('blobs', () => blobContract(() => store.blobs, true))
     eventLogContract(() => ({
       store,
       pass: async (milliseconds) => {

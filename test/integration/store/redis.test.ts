@@ -2,6 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { Secret } from '../../../src/core/text/secret.ts'
 import { RedisStore } from '../../../src/store/redis/store.ts'
+import { blobContract } from '../../support/blob-contract.ts'
 import { until } from '../../support/condition.ts'
 import { eventLogContract } from '../../support/event-log-contract.ts'
 import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
@@ -28,6 +29,7 @@ describe.runIf(hasRedis())('the store in Redis', () => {
   })
 
   storeContract(() => ({ store, pass: (milliseconds) => pause(milliseconds + 5) }))
+  describe('blobs', () => blobContract(() => store.blobs, true))
   eventLogContract(() => ({ store, pass: (milliseconds) => pause(milliseconds + 5) }))
 
   it('C191 counts for several gateways together', async () => {

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { MemoryStore } from '../../../src/store/memory.ts'
+import { blobContract } from '../../support/blob-contract.ts'
 import { storeContract } from '../../support/store-contract.ts'
 
 let now = 0
@@ -18,6 +19,8 @@ describe('the memory store', () => {
       now += milliseconds
     },
   }))
+
+  describe('blobs', () => blobContract(() => store.blobs, false))
 
   it('C191 the rate limit is never exceeded in any window of time', () => {
     const steps = fc.array(fc.integer({ min: 0, max: 400 }), { minLength: 1, maxLength: 200 })
