@@ -37,6 +37,7 @@ const forFeatures = [
   'protocol/subscription-filter.ts',
   'protocol/tasks.ts',
   'store/store.ts',
+  'store/blobs/blobs.ts',
   'records',
   'descriptions',
 ]
@@ -57,7 +58,7 @@ const walls: readonly Wall[] = [
   { part: 'core/text/pattern.ts', may: ['core'], uses: ['re2js', 'node:module'] },
   { part: 'protocol', may: ['core'], uses: ['eventsource-parser'] },
   { part: 'store', may: ['core'], uses: ['lmdb', '@redis/client', 'node:zlib', ...files] },
-  { part: 'records', may: ['core', 'store/store.ts'], uses: ['node:os', 'node:fs'] },
+  { part: 'records', may: ['core', 'store/store.ts', 'store/blobs/blobs.ts'], uses: ['node:os', 'node:fs'] },
   {
     part: 'observability',
     may: ['core', 'protocol/meta-keys.ts', 'protocol/methods.ts'],

@@ -8,7 +8,7 @@ import { self } from '../core/identity.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { aliasOf, isShortened } from '../core/text/alias.ts'
-import { metaKeys } from '../protocol/meta-keys.ts'
+import { metaKeys, REFERENCE_KEY } from '../protocol/meta-keys.ts'
 import { method, unknownMethod } from '../protocol/methods.ts'
 import {
   withUri,
@@ -377,6 +377,8 @@ export function nameUris(result: Payload, exposed: (uri: string) => string): Pay
   }
 
   function rename(block: Payload): Payload {
+    // What the gateway keeps has the same URI at all addresses.
+    if (block.meta(REFERENCE_KEY) !== undefined) return block
     if (block.fields.type !== 'resource') return renamed(block)
     const resource = block.at('resource')
     return resource ? block.with({ resource: renamed(resource) }) : block

@@ -28,6 +28,7 @@ import { misplacedValues } from './misplaced-values.ts'
 import { mask } from './mask/mask.ts'
 import { permissions } from './permissions/permissions.ts'
 import { rateLimit } from './rate-limit.ts'
+import { largeResults, references } from './references/references.ts'
 import { resultLimit } from './result-limit.ts'
 import { retry } from './retry.ts'
 import { skills } from './skills/skills.ts'
@@ -68,6 +69,7 @@ const admit: Stage = [
 /** Decides whether the caller may make this call, and whether the call is well-formed. */
 const authorize: Stage = [
   state, // rules and schemas apply to the arguments with the remembered ones; a call without its context goes no further
+  references, // rules and schemas apply to the data that is sent, not to the names of it
   permissions, // a forbidden call spends nothing more
   intent, // a redirected call was permitted, and need not fit; the server does not see the intent
   misplacedValues, // above a schema error that would not say where the value belongs
@@ -88,6 +90,7 @@ const effect: Stage = [
 const upstream: Stage = [
   provenance, // above whatever changes a result, to say so; below what keeps it, so that a replay says the same
   resultLimit, // what the server sent, before it is kept
+  largeResults, // before they are shortened, and after they are masked
   structuredText, // an additional text counts toward the limit and repeats nothing that is masked
   mask, // while texts are whole: shortened JSON cannot be parsed, and paths find nothing in it
   undo, // the result as it came back says how to undo the call

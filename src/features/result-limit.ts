@@ -3,8 +3,10 @@ import type { Call, Outcome } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
+import { cut, sizeOf } from '../core/json/shorten.ts'
 import { Payload } from '../core/payload.ts'
-import { type JsonSchema, validator } from '../core/schema/schema.ts'
+import type { JsonSchema } from '../core/schema/schema.ts'
+import { shortenedFor } from '../core/schema/shortened.ts'
 import { sizeSchema } from '../core/time/units.ts'
 import { TRUNCATED_KEY } from '../protocol/meta-keys.ts'
 import { type Settings as GatewaySettings } from '../core/settings.ts'
@@ -80,7 +82,7 @@ function fitTool(result: Payload, schema: JsonSchema | undefined, limit: number)
   const budget = limit - MAX_NOTICE_BYTES - restSize(result, { content: [], structuredContent: undefined })
   const available = Math.max(Math.floor(budget / 2), budget - sizeOf(blocks))
   const isTooLarge = structuredContent !== undefined && sizeOf(structuredContent) > available
-  const structured = isTooLarge ? shortened(structuredContent, schema, available) : structuredContent
+  const structured = isTooLarge ? shortenedFor(structuredContent, schema, available) : structuredContent
   if (isTooLarge && structured === undefined && schema) throw tooLarge(limit)
   const remaining = budget - (structured === undefined ? 0 : sizeOf(structured))
   const notice = { type: 'text', text: noticeOf(result, limit) }
@@ -97,24 +99,6 @@ function fitTool(result: Payload, schema: JsonSchema | undefined, limit: number)
 /** The size of the rest of a result. */
 function restSize(result: Payload, without: Readonly<Record<string, unknown>>): number {
   return sizeOf({ ...result.fields, ...without })
-}
-
-/** The structured content with arrays shortened or, if that is not enough, texts too. */
-function shortened(value: unknown, schema: JsonSchema | undefined, budget: number): unknown {
-  for (const strings of [false, true]) {
-    const short = shorten(value, budget, strings)
-    if (short !== undefined && (!schema || matchesSchema(short, schema))) return short
-  }
-  return undefined
-}
-
-function matchesSchema(value: unknown, schema: JsonSchema): boolean {
-  try {
-    return validator(schema)(value).length === 0
-  } catch {
-    // An unusable schema cannot be enforced.
-    return true
-  }
 }
 
 /** @throws PAYLOAD_TOO_LARGE if it is still too large */
@@ -192,103 +176,4 @@ function withText(block: Record<string, unknown>, text: string, budget: number):
   const available = budget - sizeOf({ ...block, text: '' }) + 2
   const start = available < MIN_BLOCK_BYTES ? undefined : cut(text, available)
   return start === undefined ? undefined : { ...block, text: start }
-}
-
-/** How deep a value is shortened; deeper values are kept completely or not at all. */
-const MAX_DEPTH = 6
-const ELLIPSIS = '…'
-
-/** The size of a value as JSON, in bytes. */
-export function sizeOf(value: unknown): number {
-  return Buffer.byteLength(JSON.stringify(value) ?? 'null')
-}
-
-/**
- * A value of the same shape that fits into a budget in bytes as JSON: the ends of arrays are removed and, with `strings`,
- * those of strings. Undefined if that is not enough.
- */
-export function shorten(value: unknown, budget: number, strings: boolean): unknown {
-  return fit({ value, size: sizeOf(value) }, budget, { strings, depth: 0 })
-}
-
-/** Measured once, because measuring costs as much as encoding. */
-interface Measured {
-  readonly value: unknown
-  readonly size: number
-}
-
-interface FitOptions {
-  readonly strings: boolean
-  readonly depth: number
-}
-
-function fit({ value, size }: Measured, budget: number, { strings, depth }: FitOptions): unknown {
-  if (size <= budget) return value
-  if (depth > MAX_DEPTH) return undefined
-  const options = { strings, depth: depth + 1 }
-  if (typeof value === 'string') return strings ? cut(value, budget) : undefined
-  if (Array.isArray(value)) return fitArray(value, budget, options)
-  return isObject(value) ? fitObject(value, budget, options) : undefined
-}
-
-/** The start of a text that fits into a budget in bytes as a JSON string; undefined if not even the ellipsis does. */
-export function cut(text: string, budget: number): string | undefined {
-  if (sizeOf(text) <= budget) return text
-  const available = budget - sizeOf(ELLIPSIS)
-  if (available < 0) return undefined
-  let length = Math.min(text.length, available)
-  for (;;) {
-    const part = prefixOf(text, length)
-    const excess = sizeOf(part) - 2 - available
-    if (excess <= 0) return part + ELLIPSIS
-    // Every character takes one to six bytes.
-    length = Math.max(
-      0,
-      Math.min(length - Math.ceil(excess / 6), Math.floor((length * available) / (available + excess))),
-    )
-  }
-}
-
-/** A prefix of a text that does not split a surrogate pair. */
-function prefixOf(text: string, length: number): string {
-  const last = text.charCodeAt(length - 1)
-  return text.slice(0, last >= 0xd800 && last <= 0xdbff ? length - 1 : length)
-}
-
-function fitArray(items: readonly unknown[], budget: number, options: FitOptions): unknown[] | undefined {
-  let remaining = budget - 2
-  if (remaining < 0) return undefined
-  const kept: unknown[] = []
-  for (const value of items) {
-    const size = sizeOf(value)
-    if (size < remaining) {
-      kept.push(value)
-      remaining -= size + 1
-      continue
-    }
-    const part = kept.length === 0 ? fit({ value, size }, remaining, options) : undefined
-    return part === undefined ? kept : [part]
-  }
-  return kept
-}
-
-/** Small members are kept; the large ones share the remaining budget. */
-function fitObject(
-  object: Readonly<Record<string, unknown>>,
-  budget: number,
-  options: FitOptions,
-): Record<string, unknown> | undefined {
-  const members = Object.entries(object).map(([key, value]) => ({ key, value, size: sizeOf(value) }))
-  let remaining = budget - 1 - members.reduce((sum, { key }) => sum + sizeOf(key) + 2, 0)
-  if (remaining < (members.length === 0 ? 1 : 0)) return undefined
-  const short = new Map<string, unknown>()
-  const bySize = members.toSorted((one, other) => one.size - other.size)
-  for (const [index, member] of bySize.entries()) {
-    const share = Math.floor(remaining / (bySize.length - index))
-    const part = fit(member, share, options)
-    if (part === undefined) return undefined
-    short.set(member.key, part)
-    remaining -= part === member.value ? member.size : sizeOf(part)
-  }
-  return Object.fromEntries(members.map(({ key }) => [key, short.get(key)]))
 }

@@ -50,6 +50,10 @@ export const PROVENANCE_KEY = `${NS}/provenance`
 export const MASKED_KEY = `${NS}/masked`
 export const TRUNCATED_KEY = `${NS}/truncated`
 
+/** The keys of kept data that a result refers to, in `_meta`: the first of it, and all if there is more. */
+export const REFERENCE_KEY = `${NS}/data_reference`
+export const REFERENCES_KEY = `${NS}/data_references`
+
 /** The key of the receipt in `_meta` of a result. */
 export const RECEIPT_KEY = `${NS}/receipt`
 

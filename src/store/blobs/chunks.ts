@@ -5,7 +5,16 @@
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { FOREVER, type Store } from '../store.ts'
-import { type BlobEntry, type BlobFacts, type Blobs, type ByteRange, type Bytes, Digest, partOf, WHOLE } from './blobs.ts'
+import {
+  type BlobEntry,
+  type BlobFacts,
+  type Blobs,
+  type ByteRange,
+  type Bytes,
+  Digest,
+  partOf,
+  WHOLE,
+} from './blobs.ts'
 
 /** The size of a chunk in bytes, before it is encoded. */
 const CHUNK_BYTES = 192 * 1024
@@ -73,7 +82,8 @@ export class ChunkedBlobs implements Blobs {
     const first = Math.floor(range.start / CHUNK_BYTES)
     for (let index = first; index * CHUNK_BYTES < range.end; index++) {
       const text = await this.#store.get(chunkKey(id, index))
-      if (text === undefined) throw new GatewayError('RESOURCE_NOT_FOUND', 'The data was deleted while it was read.')
+      if (text === undefined)
+        throw new GatewayError('RESOURCE_NOT_FOUND', 'The data was deleted while it was read.')
       yield partOf(Buffer.from(text, 'base64'), index * CHUNK_BYTES, range)
     }
   }

@@ -7,7 +7,15 @@ import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { GatewayError } from '../../core/error.ts'
 import { FULL } from '../lmdb/files.ts'
-import { type BlobEntry, type BlobFacts, type Blobs, type ByteRange, type Bytes, Digest, WHOLE } from './blobs.ts'
+import {
+  type BlobEntry,
+  type BlobFacts,
+  type Blobs,
+  type ByteRange,
+  type Bytes,
+  Digest,
+  WHOLE,
+} from './blobs.ts'
 
 /** How much of a file is read at once, in bytes. */
 const READ_BYTES = 256 * 1024

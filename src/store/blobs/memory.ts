@@ -1,5 +1,14 @@
 /** Blobs in the memory of the process, which lose everything with it. */
-import { type BlobEntry, type BlobFacts, type Blobs, type ByteRange, type Bytes, Digest, partOf, WHOLE } from './blobs.ts'
+import {
+  type BlobEntry,
+  type BlobFacts,
+  type Blobs,
+  type ByteRange,
+  type Bytes,
+  Digest,
+  partOf,
+  WHOLE,
+} from './blobs.ts'
 
 interface Kept {
   readonly chunks: readonly Uint8Array[]

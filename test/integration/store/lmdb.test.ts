@@ -64,7 +64,9 @@ describe('the store in a folder', () => {
         vi.advanceTimersByTime(milliseconds)
       },
     }))
-    describe('blobs', () => blobContract(() => store.blobs, true))
+    describe('blobs', () => {
+      blobContract(() => store.blobs, true)
+    })
     eventLogContract(() => ({
       store,
       pass: async (milliseconds) => {

@@ -29,7 +29,9 @@ describe.runIf(hasRedis())('the store in Redis', () => {
   })
 
   storeContract(() => ({ store, pass: (milliseconds) => pause(milliseconds + 5) }))
-  describe('blobs', () => blobContract(() => store.blobs, true))
+  describe('blobs', () => {
+    blobContract(() => store.blobs, true)
+  })
   eventLogContract(() => ({ store, pass: (milliseconds) => pause(milliseconds + 5) }))
 
   it('C191 counts for several gateways together', async () => {

@@ -20,7 +20,9 @@ describe('the memory store', () => {
     },
   }))
 
-  describe('blobs', () => blobContract(() => store.blobs, false))
+  describe('blobs', () => {
+    blobContract(() => store.blobs, false)
+  })
 
   it('C191 the rate limit is never exceeded in any window of time', () => {
     const steps = fc.array(fc.integer({ min: 0, max: 400 }), { minLength: 1, maxLength: 200 })

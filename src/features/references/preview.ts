@@ -1,0 +1,69 @@
+/** What a model sees of data that was kept: what it is, how to use it, and its beginning. */
+import { isObject } from '../../core/json/json.ts'
+import { isoTime } from '../../core/time/waiting.ts'
+import type { Reference } from '../../records/references.ts'
+import { isJson, SCHEME, textOf } from './selection.ts'
+
+/** How much of the data a preview shows, in characters, and how many names of members. */
+const MAX_PREVIEW_LENGTH = 600
+const MAX_NAMES = 20
+
+/** The URI of a reference. */
+export function uriOf({ id }: Pick<Reference, 'id'>): string {
+  return `${SCHEME}${id}`
+}
+
+/** The proposal's description of kept data. */
+export function dataReference(reference: Reference): Readonly<Record<string, unknown>> {
+  const { id, server, type, size, expiresAt, sha256 } = reference
+  return {
+    ref_id: id,
+    origin_server: server,
+    mime_type: type,
+    size_bytes: size,
+    expires_at: isoTime(expiresAt),
+    checksum: { algorithm: 'sha256', value: sha256 },
+  }
+}
+
+/** A preview in at most about a thousand characters. `beginning` has the first bytes, or all of them. */
+export function previewOf(reference: Reference, beginning: Uint8Array, value?: unknown): string {
+  const uri = uriOf(reference)
+  const facts = `${reference.type}, ${reference.size} bytes${shapeOf(value)}`
+  const how = [
+    `[Kept by the gateway as ${uri}: ${facts}, until ${isoTime(reference.expiresAt)}.`,
+    `Read parts with read_reference, or send "${uri}" as the argument of a tool to use all of it.]`,
+  ].join('\n')
+  const text = headOf(reference, beginning)
+  return text === '' ? how : `${how}\n${text}`
+}
+
+function headOf({ type, size }: Reference, beginning: Uint8Array): string {
+  if (!isJson({ type }) && !type.startsWith('text/')) return ''
+  // The last character may be cut in the middle.
+  const text = new TextDecoder().decode(beginning.subarray(0, MAX_PREVIEW_LENGTH * 4))
+  const head = text.slice(0, MAX_PREVIEW_LENGTH).replace(/[\uD800-\uDBFF]$/, '')
+  return Buffer.byteLength(head) < size ? `${head}…` : head
+}
+
+/** The shape of a JSON value, in a few words. */
+function shapeOf(value: unknown): string {
+  if (Array.isArray(value)) return `, ${value.length} rows${namesOf(value[0])}`
+  if (!isObject(value)) return ''
+  const lists = Object.entries(value).flatMap(([name, member]) =>
+    Array.isArray(member) ? [`${name} has ${member.length} rows${namesOf(member[0])}`] : [],
+  )
+  return lists.length === 0 ? namesOf(value) : `; ${lists.slice(0, 3).join('; ')}`
+}
+
+function namesOf(row: unknown): string {
+  if (!isObject(row)) return ''
+  const names = Object.keys(row)
+  const more = names.length > MAX_NAMES ? ', …' : ''
+  return ` with ${names.slice(0, MAX_NAMES).join(', ').slice(0, 300)}${more}`
+}
+
+/** Whether bytes are text. */
+export function isText(bytes: Uint8Array): boolean {
+  return textOf(bytes) !== undefined
+}

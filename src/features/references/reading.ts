@@ -1,0 +1,189 @@
+/** Reads kept data: `resources/read` of `ref://<id>`, and the tool `read_reference`, which returns parts of it. */
+import type { Call, Handler, Outcome } from '../../core/call.ts'
+import { invalidParam } from '../../core/error.ts'
+import { cut } from '../../core/json/shorten.ts'
+import { type Reference, type References, unknownReference } from '../../records/references.ts'
+import { answered, asToolWithResult } from '../builtin-tool.ts'
+import type { BuiltinEntry, BuiltinTool } from '../feature.ts'
+import { dataReference, uriOf } from './preview.ts'
+import { lines, type Part, parseReference, rangeOf, SCHEME, segmentsOf, select, textOf } from './selection.ts'
+
+interface Options {
+  readonly references: References
+  mayRead(reference: Reference, call: Call): Promise<boolean>
+  /** The largest content of `resources/read`, in bytes. */
+  readonly max: number
+}
+
+/** How much the tool returns, in bytes, by default and at most. */
+const SLICE_BYTES = 4096
+const MAX_SLICE_BYTES = 65_536
+/** How many matches a search returns, and how long each line and the searched text are, in characters. */
+const MAX_MATCHES = 50
+const MAX_LINE_LENGTH = 300
+const MAX_SEARCH_LENGTH = 200
+
+/** The resource that stands for all references of a caller. */
+export function referenceResource(options: Options): BuiltinEntry {
+  return {
+    definition: { uri: SCHEME, name: 'references' },
+    isListed: false,
+    matches: (uri) => uri.startsWith(SCHEME),
+    handle: (call) => readResource(call, options),
+  }
+}
+
+async function readResource(call: Call, options: Options): Promise<Outcome> {
+  const uri = String(call.params.fields.uri)
+  const written = parseReference(uri)
+  if (!written) throw unknownReference()
+  const reference = await allowed(written.id, call, options)
+  const limits = { max: options.max, written: uri }
+  const selected = await select(options.references, reference, written.part, limits)
+  const text =
+    selected.kind === 'json'
+      ? JSON.stringify(selected.value)
+      : selected.kind === 'text'
+        ? selected.text
+        : textOf(selected.bytes)
+  const mimeType = reference.type
+  const content =
+    text === undefined && selected.kind === 'bytes'
+      ? { uri, mimeType, blob: selected.bytes.toString('base64') }
+      : { uri, mimeType, text }
+  return answered({ contents: [content] })
+}
+
+/** A reference that the caller may read. @throws RESOURCE_NOT_FOUND otherwise, in the same words */
+async function allowed(id: string, call: Call, { references, mayRead }: Options): Promise<Reference> {
+  const reference = await references.find(call.principal, id)
+  if (!reference || !(await mayRead(reference, call))) throw unknownReference()
+  return reference
+}
+
+/** The tool. */
+export function readReferenceTool(options: Options): BuiltinTool {
+  const read: Handler = async (call) => readSlice(call, options)
+  return { ...asToolWithResult(definition, read), isListed: () => true }
+}
+
+const definition = {
+  name: 'read_reference',
+  title: 'Read a part of kept data',
+  description:
+    'Returns a part of data that the gateway kept (ref://…): a value at a JSON pointer, rows, bytes, or the lines that contain a text. Without any of them, its beginning.',
+  inputSchema: {
+    type: 'object',
+    properties: {
+      ref: { type: 'string', description: 'The reference, such as ref://ref_1.' },
+      pointer: { type: 'string', description: 'A JSON pointer, such as /items/0/name.' },
+      rows: {
+        type: 'string',
+        description: 'Elements of an array, or lines of a text, such as 100-200. The first one is 1.',
+      },
+      bytes: { type: 'string', description: 'Bytes, such as 0-1023.' },
+      search: { type: 'string', description: 'A text: the lines with it are returned, with their numbers.' },
+      max_bytes: {
+        type: 'integer',
+        minimum: 1,
+        maximum: MAX_SLICE_BYTES,
+        description: `How much is returned at most; ${SLICE_BYTES} by default.`,
+      },
+    },
+    required: ['ref'],
+    additionalProperties: false,
+  },
+  annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
+} as const
+
+async function readSlice(call: Call, options: Options): Promise<Outcome> {
+  const { ref, search, max_bytes: asked = SLICE_BYTES } = call.params.fields
+  const text = typeof ref === 'string' && !ref.startsWith(SCHEME) ? `${SCHEME}${ref}` : ref
+  if (typeof text !== 'string') throw invalidParam('ref', 'must be a reference such as ref://ref_1')
+  if (typeof asked !== 'number' || !Number.isInteger(asked) || asked < 1)
+    throw invalidParam('max_bytes', 'must be a positive integer')
+  const written = parseReference(text)
+  if (!written) throw unknownReference()
+  const reference = await allowed(written.id, call, options)
+  const max = Math.min(asked, MAX_SLICE_BYTES)
+  const found =
+    search === undefined
+      ? await slice(reference, partOf(call, written.part), { ...options, max, written: text })
+      : await matches(reference, search, { ...options, max })
+  const { expires_at: expires, mime_type: type, size_bytes: size } = dataReference(reference)
+  const facts = { ref: uriOf(reference), mime_type: type, size_bytes: size, expires_at: expires }
+  return answered({ content: [{ type: 'text', text: found }], structuredContent: facts })
+}
+
+/** The part that the arguments select, else the one of the reference. @throws INVALID_INPUT */
+function partOf({ params: { fields } }: Call, written: Part): Part {
+  const { pointer, rows, bytes } = fields
+  return {
+    ...written,
+    ...(typeof pointer === 'string' && { pointer: segmentsOf(pointer) }),
+    ...(typeof rows === 'string' && { rows: rangeOf(rows, 'rows') }),
+    ...(typeof bytes === 'string' && { bytes: rangeOf(bytes, 'bytes') }),
+  }
+}
+
+interface SliceOptions extends Options {
+  readonly written: string
+}
+
+/** A part as text. Without one, the beginning of the data. */
+async function slice(
+  reference: Reference,
+  part: Part,
+  { references, max, written }: SliceOptions,
+): Promise<string> {
+  const isWhole = Object.keys(part).length === 0
+  const chosen = isWhole ? { bytes: { from: 0, to: max - 1 } } : part
+  const selected = await select(references, reference, chosen, { max: Number.MAX_SAFE_INTEGER, written })
+  if (selected.kind === 'bytes') {
+    const text = readable(selected.bytes)
+    if (text === undefined)
+      return `[${reference.type}, ${selected.bytes.byteLength} bytes: not text. Send ${written} as an argument of a tool to use it.]`
+    return shortened(text, max)
+  }
+  return shortened(selected.kind === 'json' ? JSON.stringify(selected.value) : selected.text, max)
+}
+
+/** Bytes as text, without the rest of a character at either end; undefined if they are none. */
+function readable(bytes: Buffer): string | undefined {
+  for (let start = 0; start < 4; start++)
+    for (let end = 0; end < 4; end++) {
+      const text = textOf(bytes.subarray(start, bytes.byteLength - end))
+      if (text !== undefined) return text
+    }
+  return undefined
+}
+
+function shortened(text: string, max: number): string {
+  if (Buffer.byteLength(text) <= max) return text
+  const start = cut(text, max + 2) ?? ''
+  return `${start}\n[The first ${Buffer.byteLength(start)} of ${Buffer.byteLength(text)} bytes. Ask for less, or set max_bytes.]`
+}
+
+async function matches(reference: Reference, search: unknown, { references, max }: Options): Promise<string> {
+  if (typeof search !== 'string' || search === '' || search.length > MAX_SEARCH_LENGTH)
+    throw invalidParam('search', `must be a text of 1 to ${MAX_SEARCH_LENGTH} characters`)
+  const found: string[] = []
+  let size = 0
+  let more = 0
+  for await (const { line, number } of lines(await references.open(reference), MAX_JSON_LINE)) {
+    const at = line.indexOf(search)
+    if (at === -1) continue
+    const from = Math.max(0, at - MAX_LINE_LENGTH / 2)
+    const shown = `${number}: ${line.slice(from, from + MAX_LINE_LENGTH)}`
+    if (found.length >= MAX_MATCHES || size + Buffer.byteLength(shown) > max) more++
+    else {
+      found.push(shown)
+      size += Buffer.byteLength(shown) + 1
+    }
+  }
+  if (found.length === 0) return `[No line contains ${JSON.stringify(search)}.]`
+  return more === 0 ? found.join('\n') : `${found.join('\n')}\n[${more} more lines contain it.]`
+}
+
+/** How much of a line is searched, in characters. */
+const MAX_JSON_LINE = 1024 * 1024

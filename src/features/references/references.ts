@@ -1,0 +1,145 @@
+/**
+ * The feature `references`: large results stay in the gateway, and clients get references to them, which work as
+ * arguments of tools of all servers. It has two places in the chain: `references` resolves arguments before anything
+ * reads them, and `largeResults` keeps results as the features next to the server left them.
+ */
+import type { Call, Middleware } from '../../core/call.ts'
+import { background } from '../../core/log.ts'
+import { durationSchema, sizeSchema } from '../../core/time/units.ts'
+import { isAskedFor, NS, withoutFlag } from '../../protocol/meta-keys.ts'
+import { type Reference, type ReferenceLimits, References } from '../../records/references.ts'
+import type { Feature, Services } from '../feature.ts'
+import { withReferences } from './keep.ts'
+import { readReferenceTool, referenceResource } from './reading.ts'
+import { resolveReferences } from './resolve.ts'
+
+/** The settings of references. Sizes are in bytes, times in milliseconds. */
+interface Settings {
+  readonly over: number
+  readonly ttl: number
+  readonly argument: number
+  readonly total: number
+}
+
+const DEFAULT_TOTAL_BYTES = 4 * 1024 * 1024 * 1024
+/** How often what has expired is deleted, in milliseconds. */
+const SWEEP_INTERVAL_MS = 60_000
+/** The `_meta` key of a request whose result is kept whatever its size, and of the id that it gets. */
+const AS_REFERENCE = `${NS}/as_reference`
+const REFERENCE_ID = `${NS}/ref_id`
+
+const common = {
+  name: 'references',
+  place: 'features',
+  schema: {
+    type: 'object',
+    default: 'off',
+    description:
+      'Whether large results are kept in the gateway. Clients get references to them, which they can read in parts and send as arguments of tools.',
+    properties: {
+      over: {
+        ...sizeSchema,
+        default: '64KB',
+        description: 'The size from which a result is kept. Callers can have smaller ones kept too.',
+      },
+      ttl: { ...durationSchema, default: '15m', description: 'How long data is kept.' },
+      argument: {
+        ...sizeSchema,
+        default: '64MB',
+        description: 'The maximum size of the data that the references in the arguments of a call stand for.',
+      },
+      total: {
+        ...sizeSchema,
+        default: '4GB',
+        description:
+          'The maximum size of all kept data, for all servers. One caller may use a quarter of it, if callers are authenticated.',
+      },
+    },
+  },
+} as const
+
+/** Resolves references in arguments, and reads them. */
+export const references: Feature<Settings | false> = {
+  ...common,
+  create: (settings, deps) => {
+    const kept = new References(deps.store, limitsOf(settings()))
+    const options = {
+      references: kept,
+      mayRead: (reference: Reference, call: Call) => mayRead(reference, call, deps),
+    }
+    let timer: NodeJS.Timeout | undefined
+    return {
+      middleware: ({ method, upstream, isBuiltin }) => {
+        const own = settings(upstream)
+        if (method !== 'tools/call' || isBuiltin || own === false) return undefined
+        return resolving({ ...options, max: own.argument })
+      },
+      resources: () => [referenceResource({ ...options, max: DEFAULT_READ_BYTES })],
+      tools: [readReferenceTool({ ...options, max: DEFAULT_READ_BYTES })],
+      start: async () => {
+        const sweep = (): void => background(kept.sweep(), deps.log)
+        sweep()
+        timer = setInterval(sweep, SWEEP_INTERVAL_MS)
+        timer.unref()
+      },
+      close: async () => clearInterval(timer),
+    }
+  },
+}
+
+/** The largest content of `resources/read`, in bytes. */
+const DEFAULT_READ_BYTES = 10 * 1024 * 1024
+
+/** Keeps large results. */
+export const largeResults: Feature<Settings | false> = {
+  ...common,
+  create: (settings, deps) => {
+    const kept = new References(deps.store, limitsOf(settings()))
+    return {
+      middleware: ({ method, upstream, isBuiltin }) => {
+        const own = settings(upstream)
+        if (method !== 'tools/call' || isBuiltin || own === false) return undefined
+        return keeping({ references: kept, over: own.over, ttl: own.ttl })
+      },
+    }
+  },
+}
+
+function limitsOf(settings: Settings | false): ReferenceLimits {
+  return { total: settings === false ? DEFAULT_TOTAL_BYTES : settings.total }
+}
+
+function resolving(options: Parameters<typeof resolveReferences>[1]): Middleware {
+  return (next) => async (call) => {
+    const resolved = await resolveReferences(call, options)
+    if (!resolved) return next(call)
+    resolved.call.logFields.set('references_used', resolved.used)
+    return next(resolved.call)
+  }
+}
+
+function keeping(options: Omit<Parameters<typeof withReferences>[2], 'isRequested'>): Middleware {
+  return (next) => async (call) => {
+    const isRequested = isAskedFor(call, AS_REFERENCE)
+    const id = call.meta[REFERENCE_ID]
+    const outcome = await next(withoutFlag(withoutFlag(call, AS_REFERENCE), REFERENCE_ID))
+    if (outcome.kind !== 'result' || outcome.result.member('isError') === true || call.internal)
+      return outcome
+    const chosen = typeof id === 'string' ? { id } : {}
+    return {
+      kind: 'result',
+      result: await withReferences(outcome.result, call, { ...options, ...chosen, isRequested }),
+    }
+  }
+}
+
+/** Whether a caller may read resources of the server that data came from, now. @throws why that is not known */
+async function mayRead(
+  { server, id }: Reference,
+  call: Call,
+  { invoker }: Pick<Services, 'invoker'>,
+): Promise<boolean> {
+  const target = { upstream: server, method: 'resources/read', name: `ref://${id}` }
+  const { inputResponses: _responses, ...rest } = call
+  return invoker.isPermitted({ ...rest, method: target.method, target, params: call.params })
+}

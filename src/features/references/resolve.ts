@@ -1,0 +1,267 @@
+/**
+ * Resolves references in the arguments of a call: a value that is exactly `ref://<id>`, or `{"$ref_id": "<id>"}`, becomes
+ * the data in the form that the schema takes there. References inside of texts are left alone.
+ */
+import type { Call } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json/json.ts'
+import { Payload } from '../../core/payload.ts'
+import { type Reference, type References, unknownReference } from '../../records/references.ts'
+import { isJson, parseReference, SCHEME, select, type Selected, textOf, type Written } from './selection.ts'
+
+/** How many references the arguments of a call may have, and how deep they are looked for. */
+const MAX_REFERENCES_PER_CALL = 20
+const MAX_DEPTH = 32
+
+interface Options {
+  readonly references: References
+  /** The largest data in the arguments of a call, in bytes. */
+  readonly max: number
+  /** Whether the caller may still read what came from a server. @throws why that is not known */
+  mayRead(reference: Reference, call: Call): Promise<boolean>
+}
+
+/** Something that the arguments refer to. */
+export interface Used extends Pick<Reference, 'id' | 'server' | 'name' | 'type' | 'size' | 'sha256'> {
+  /** Where it is in the arguments. */
+  readonly path: string
+}
+
+/** A call with the data in place of the references, and what they were; undefined if there are none. */
+export interface Resolved {
+  readonly call: Call
+  readonly used: readonly Used[]
+}
+
+/** @throws RESOURCE_NOT_FOUND, INVALID_INPUT, PAYLOAD_TOO_LARGE */
+export async function resolveReferences(call: Call, options: Options): Promise<Resolved | undefined> {
+  const given = call.params.at('arguments')
+  if (!given || !mayRefer(given.text)) return undefined
+  const resolution = new Resolution(call, options)
+  const schema = call.tool?.definition.inputSchema
+  const value = await resolution.resolve(given.value, {
+    path: '',
+    schemas: new Schemas(schema).root,
+    depth: 0,
+  })
+  if (resolution.used.length === 0) return undefined
+  const params = call.params.with({ arguments: Payload.of(value) })
+  return { call: { ...call, params }, used: resolution.used }
+}
+
+/** Nearly no call has one. */
+function mayRefer(text: string): boolean {
+  return text.includes('ref:') || text.includes('$ref_id') || text.includes('\\u')
+}
+
+interface Place {
+  readonly path: string
+  readonly schemas: SchemaPlace
+  readonly depth: number
+}
+
+class Resolution {
+  readonly used: Used[] = []
+  readonly #call: Call
+  readonly #options: Options
+  #size = 0
+
+  constructor(call: Call, options: Options) {
+    this.#call = call
+    this.#options = options
+  }
+
+  async resolve(value: unknown, place: Place): Promise<unknown> {
+    const written = writtenAt(value)
+    if (written) return this.#data(written, place)
+    const { path, schemas, depth } = place
+    if (depth >= MAX_DEPTH) return value
+    if (Array.isArray(value)) {
+      const resolved: unknown[] = []
+      for (const [index, item] of value.entries())
+        resolved.push(
+          await this.resolve(item, {
+            path: `${path}[${index}]`,
+            schemas: schemas.item(index),
+            depth: depth + 1,
+          }),
+        )
+      return resolved
+    }
+    if (!isObject(value)) return value
+    const resolved: (readonly [string, unknown])[] = []
+    for (const [name, member] of Object.entries(value)) {
+      const at = {
+        path: path === '' ? name : `${path}.${name}`,
+        schemas: schemas.member(name),
+        depth: depth + 1,
+      }
+      resolved.push([name, await this.resolve(member, at)])
+    }
+    return Object.fromEntries(resolved)
+  }
+
+  async #data({ id, part, text }: WrittenReference, { path, schemas }: Place): Promise<unknown> {
+    if (this.used.length >= MAX_REFERENCES_PER_CALL) throw tooMany(path)
+    const { references, max, mayRead } = this.#options
+    const reference = await references.find(this.#call.principal, id)
+    if (!reference || !(await mayRead(reference, this.#call))) throw unknownReference().with({ field: path })
+    const limits = { max: max - this.#size, written: text }
+    const selected = await select(references, reference, part, limits)
+    const value = inForm(selected, reference, schemas.takes(), path)
+    this.#size += typeof value === 'string' ? value.length : JSON.stringify(value).length
+    const { server, name, type, size, sha256 } = reference
+    this.used.push({ path, id, server, name, type, size, sha256 })
+    return value
+  }
+}
+
+type WrittenReference = Written & { readonly text: string }
+
+function writtenAt(value: unknown): WrittenReference | undefined {
+  const text = typeof value === 'string' ? value : textOfObject(value)
+  if (text === undefined || !text.startsWith(SCHEME)) return undefined
+  const written = parseReference(text)
+  return written && { ...written, text }
+}
+
+/** `{"$ref_id": "<id>"}`, where the id may have the scheme and a part. */
+function textOfObject(value: unknown): string | undefined {
+  if (!isObject(value)) return undefined
+  const { $ref_id: id, ...rest } = value
+  if (typeof id !== 'string' || Object.keys(rest).length > 0) return undefined
+  return id.startsWith(SCHEME) ? id : `${SCHEME}${id}`
+}
+
+/** The data as the schema takes it. @throws INVALID_INPUT */
+function inForm(selected: Selected, reference: Reference, form: Form, path: string): unknown {
+  if (selected.kind === 'json') {
+    const { value } = selected
+    return form === 'json' || form === 'any' || typeof value === 'string' ? value : JSON.stringify(value)
+  }
+  const bytes = selected.kind === 'text' ? Buffer.from(selected.text) : selected.bytes
+  if (form === 'base64') return bytes.toString('base64')
+  if (form === 'data_uri') return `data:${reference.type};base64,${bytes.toString('base64')}`
+  const text = textOf(bytes)
+  if (form === 'json' || (form === 'any' && isJson(reference))) return parsed(text, path)
+  if (text === undefined) throw unfit(path, `takes text, and the data is ${reference.type}`)
+  return text
+}
+
+function parsed(text: string | undefined, path: string): unknown {
+  try {
+    return JSON.parse(text ?? '')
+  } catch {
+    throw unfit(path, 'takes JSON, and the data is not JSON')
+  }
+}
+
+function unfit(path: string, problem: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${path} ${problem}.`, {
+    field: path,
+    reason: 'reference',
+    isResult: true,
+  })
+}
+
+function tooMany(path: string): GatewayError {
+  return new GatewayError(
+    'INVALID_INPUT',
+    `Invalid params: there are more than ${MAX_REFERENCES_PER_CALL} references.`,
+    {
+      field: path,
+      reason: 'reference',
+      isResult: true,
+    },
+  )
+}
+
+/** The forms of data in arguments. */
+type Form = 'text' | 'json' | 'base64' | 'data_uri' | 'any'
+
+type Schema = Readonly<Record<string, unknown>>
+
+/** The schemas that apply to one value. */
+interface SchemaPlace {
+  member(name: string): SchemaPlace
+  item(index: number): SchemaPlace
+  takes(): Form
+}
+
+/** Finds the subschemas for parts of a value: local `$ref`s are followed, and alternatives are all considered. */
+class Schemas {
+  readonly root: SchemaPlace
+  readonly #document: unknown
+
+  constructor(document: unknown) {
+    this.#document = document
+    this.root = this.#place(this.#expanded([document], 0))
+  }
+
+  #place(schemas: readonly Schema[]): SchemaPlace {
+    return {
+      member: (name) =>
+        this.#place(
+          this.#expanded(
+            schemas.map((schema) => memberSchema(schema, name)),
+            0,
+          ),
+        ),
+      item: (index) =>
+        this.#place(
+          this.#expanded(
+            schemas.map((schema) => itemSchema(schema, index)),
+            0,
+          ),
+        ),
+      takes: () => formOf(schemas),
+    }
+  }
+
+  #expanded(schemas: readonly unknown[], depth: number): readonly Schema[] {
+    if (depth > 8) return []
+    return schemas.flatMap((schema): readonly Schema[] => {
+      if (!isObject(schema)) return []
+      const { $ref, anyOf, oneOf, allOf } = schema
+      const parts = [$ref === undefined ? [] : [this.#target($ref)], anyOf, oneOf, allOf].flatMap((each) =>
+        Array.isArray(each) ? (each as readonly unknown[]) : [],
+      )
+      return [schema, ...this.#expanded(parts, depth + 1)]
+    })
+  }
+
+  #target(ref: unknown): unknown {
+    if (typeof ref !== 'string' || !ref.startsWith('#')) return undefined
+    let at: unknown = this.#document
+    for (const segment of ref.slice(1).split('/').slice(1)) {
+      const name = segment.replaceAll('~1', '/').replaceAll('~0', '~')
+      at = isObject(at) && Object.hasOwn(at, name) ? at[name] : undefined
+    }
+    return at
+  }
+}
+
+function memberSchema({ properties, additionalProperties }: Schema, name: string): unknown {
+  return isObject(properties) && Object.hasOwn(properties, name) ? properties[name] : additionalProperties
+}
+
+function itemSchema({ items, prefixItems }: Schema, index: number): unknown {
+  return Array.isArray(prefixItems) && index < prefixItems.length ? prefixItems[index] : items
+}
+
+function formOf(schemas: readonly Schema[]): Form {
+  const types = new Set(
+    schemas.flatMap(({ type }) => [type].flat()).filter((type) => typeof type === 'string'),
+  )
+  if (types.size > 0 && !types.has('string')) return 'json'
+  const encodings = schemas.map(({ contentEncoding, format, description }) => {
+    if (contentEncoding === 'base64' || format === 'byte' || format === 'binary') return 'base64'
+    const text = typeof description === 'string' ? description : ''
+    if (/\bdata:|\bdata[- ]ur[il]\b/i.test(text)) return 'data_uri'
+    return /\bbase-?64\b/i.test(text) ? 'base64' : undefined
+  })
+  const encoding = encodings.find((each) => each !== undefined)
+  if (encoding) return encoding
+  const mayBeText = types.has('string') && !types.has('object') && !types.has('array')
+  return mayBeText ? 'text' : 'any'
+}

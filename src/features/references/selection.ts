@@ -1,0 +1,223 @@
+/**
+ * References as they are written, and the parts of data that they select: `ref://<id>` for all of it,
+ * `ref://<id>#/a/0` for a value in JSON (RFC 6901), `ref://<id>?rows=100-200` for elements of an array or lines of a text,
+ * `ref://<id>?bytes=0-1023` for bytes. Rows are counted from 1, bytes from 0; both ends are included.
+ */
+import { GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json/json.ts'
+import { type Reference, References } from '../../records/references.ts'
+import type { ByteRange, Bytes } from '../../store/blobs/blobs.ts'
+
+/** A reference as it is written. */
+export interface Written {
+  readonly id: string
+  readonly part: Part
+}
+
+/** Which part of the data; at most one of `rows` and `bytes`. */
+export interface Part {
+  /** The unescaped segments of a JSON pointer. */
+  readonly pointer?: readonly string[]
+  readonly rows?: Range
+  readonly bytes?: Range
+}
+
+/** From the first to the last one, both included. */
+export interface Range {
+  readonly from: number
+  readonly to: number
+}
+
+/** The scheme of references. */
+export const SCHEME = 'ref://'
+
+/** What a text refers to; undefined if it is no reference. @throws INVALID_INPUT if its part cannot be read */
+export function parseReference(text: string): Written | undefined {
+  if (!text.startsWith(SCHEME)) return undefined
+  const [, id = '', query, pointer] =
+    /^([^?#]*)(?:\?([^#]*))?(?:#(.*))?$/s.exec(text.slice(SCHEME.length)) ?? []
+  if (!References.isId(id)) return undefined
+  return { id, part: partOf(query, pointer) }
+}
+
+/** The part that a query and a JSON pointer select. @throws INVALID_INPUT */
+function partOf(query: string | undefined, pointer: string | undefined): Part {
+  const ranges = [...new URLSearchParams(query ?? '')].map(([name, range]): Part => {
+    if (name !== 'rows' && name !== 'bytes') throw unreadable(`${name} is not rows or bytes`)
+    return { [name]: rangeOf(range, name) }
+  })
+  if (ranges.length > 1) throw unreadable('it has several ranges')
+  if (pointer !== undefined && ranges[0]?.bytes) throw unreadable('bytes of a value cannot be selected')
+  return { ...ranges[0], ...(pointer !== undefined && { pointer: segmentsOf(pointer) }) }
+}
+
+/** A range such as `100-200`, or a single number. @throws INVALID_INPUT */
+export function rangeOf(text: string, what: 'rows' | 'bytes'): Range {
+  const [, from, to = from] = /^(\d{1,15})(?:-(\d{1,15}))?$/.exec(text) ?? []
+  const [first, last] = [Number(from), Number(to)]
+  const lowest = what === 'rows' ? 1 : 0
+  if (from === undefined || first < lowest || last < first)
+    throw unreadable(`${what} must be a range such as ${what === 'rows' ? '1-100' : '0-1023'}`)
+  return { from: first, to: last }
+}
+
+/** The segments of a JSON pointer. @throws INVALID_INPUT */
+export function segmentsOf(pointer: string): readonly string[] {
+  if (pointer === '') return []
+  if (!pointer.startsWith('/')) throw unreadable('a JSON pointer begins with a slash')
+  return pointer
+    .slice(1)
+    .split('/')
+    .map((segment) => decoded(segment).replaceAll('~1', '/').replaceAll('~0', '~'))
+}
+
+function decoded(segment: string): string {
+  try {
+    return decodeURIComponent(segment)
+  } catch {
+    return segment
+  }
+}
+
+/** Selected data: a JSON value, or bytes. */
+export type Selected =
+  | { readonly kind: 'json'; readonly value: unknown }
+  | { readonly kind: 'text'; readonly text: string }
+  | { readonly kind: 'bytes'; readonly bytes: Buffer }
+
+interface Limits {
+  /** How much is returned, in bytes. */
+  readonly max: number
+  /** What the reference is called in errors. */
+  readonly written: string
+}
+
+/** The largest JSON in which a value is looked up, in bytes. */
+const MAX_JSON_BYTES = 64 * 1024 * 1024
+
+/** Reads a part of data. @throws INVALID_INPUT, PAYLOAD_TOO_LARGE, RESOURCE_NOT_FOUND */
+export async function select(
+  references: References,
+  reference: Reference,
+  part: Part,
+  limits: Limits,
+): Promise<Selected> {
+  const { pointer, rows, bytes } = part
+  const open = (range?: ByteRange): Promise<Bytes> => references.open(reference, range)
+  if (bytes) {
+    const range = { start: bytes.from, end: Math.min(bytes.to + 1, reference.size) }
+    if (range.end - range.start > limits.max) throw tooLarge(limits)
+    return { kind: 'bytes', bytes: await collected(await open(range)) }
+  }
+  if (pointer || (rows && isJson(reference))) {
+    if (reference.size > MAX_JSON_BYTES) throw tooLarge({ ...limits, max: MAX_JSON_BYTES })
+    const root = parsed(await collected(await open()), limits)
+    const value = pointer ? valueAt(root, pointer, limits) : root
+    const selected = rows ? rowsOf(value, rows, limits) : value
+    if (Buffer.byteLength(JSON.stringify(selected)) > limits.max) throw tooLarge(limits)
+    return { kind: 'json', value: selected }
+  }
+  if (rows) return { kind: 'text', text: await linesOf(await open(), rows, limits) }
+  if (reference.size > limits.max) throw tooLarge(limits)
+  return { kind: 'bytes', bytes: await collected(await open()) }
+}
+
+/** Whether data is JSON, by its media type. */
+export function isJson({ type }: Pick<Reference, 'type'>): boolean {
+  return /^application\/(?:[^;\s]+\+)?json\b/i.test(type)
+}
+
+/** The text of bytes; undefined if they are no UTF-8. */
+export function textOf(bytes: Uint8Array): string | undefined {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+  } catch {
+    return undefined
+  }
+}
+
+/** Bytes as one buffer. */
+export async function collected(bytes: Bytes): Promise<Buffer> {
+  const chunks: Uint8Array[] = []
+  for await (const chunk of bytes) chunks.push(chunk)
+  return Buffer.concat(chunks)
+}
+
+/** The lines of a text, each with its number. A line that is longer than `max` characters is cut. */
+export async function* lines(
+  bytes: Bytes,
+  max: number,
+): AsyncGenerator<{ readonly line: string; readonly number: number }> {
+  const decoder = new TextDecoder()
+  let rest = ''
+  let number = 0
+  for await (const chunk of bytes) {
+    const parts = (rest + decoder.decode(chunk, { stream: true })).split('\n')
+    rest = parts.pop() ?? ''
+    if (rest.length > max) rest = rest.slice(0, max)
+    for (const line of parts) yield { line: line.slice(0, max), number: ++number }
+  }
+  if (rest !== '') yield { line: rest.slice(0, max), number: ++number }
+}
+
+async function linesOf(bytes: Bytes, { from, to }: Range, limits: Limits): Promise<string> {
+  const found: string[] = []
+  let size = 0
+  for await (const { line, number } of lines(bytes, limits.max + 1)) {
+    if (number < from) continue
+    size += Buffer.byteLength(line) + 1
+    if (size > limits.max) throw tooLarge(limits)
+    found.push(`${line}\n`)
+    if (number === to) break
+  }
+  if (found.length === 0) throw absent(`there is no row ${from}`, limits)
+  return found.join('')
+}
+
+function rowsOf(value: unknown, { from, to }: Range, limits: Limits): readonly unknown[] {
+  if (!Array.isArray(value)) throw absent('the value is not an array', limits)
+  if (value.length < from) throw absent(`the array has ${value.length} elements`, limits)
+  return value.slice(from - 1, to)
+}
+
+function valueAt(root: unknown, segments: readonly string[], limits: Limits): unknown {
+  let value = root
+  for (const segment of segments) {
+    if (Array.isArray(value) && /^(?:0|[1-9]\d*)$/.test(segment)) value = value[Number(segment)]
+    else if (isObject(value) && Object.hasOwn(value, segment)) value = value[segment]
+    else throw absent(`there is no value at ${segment.slice(0, 60)}`, limits)
+    if (value === undefined) throw absent(`there is no value at ${segment.slice(0, 60)}`, limits)
+  }
+  return value
+}
+
+function parsed(bytes: Buffer, limits: Limits): unknown {
+  try {
+    return JSON.parse(bytes.toString())
+  } catch {
+    throw absent('it is not JSON', limits)
+  }
+}
+
+function unreadable(problem: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: the reference cannot be read: ${problem}.`, {
+    reason: 'reference',
+    suggestion:
+      'Write ref://<id>, ref://<id>#/json/pointer, ref://<id>?rows=1-100 or ref://<id>?bytes=0-1023.',
+    isResult: true,
+  })
+}
+
+function absent(problem: string, { written }: Limits): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${written}: ${problem}.`, {
+    reason: 'reference',
+    isResult: true,
+  })
+}
+
+function tooLarge({ max, written }: Limits): GatewayError {
+  return new GatewayError('PAYLOAD_TOO_LARGE', `${written} selects more than ${max} bytes.`, {
+    suggestion: 'Select a part: #/json/pointer, ?rows=1-100 or ?bytes=0-1023.',
+    isResult: true,
+  })
+}

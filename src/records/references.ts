@@ -1,0 +1,187 @@
+/**
+ * Data that callers refer to instead of holding it: for each one a record with its facts, and a blob with its bytes.
+ *
+ * Invariant: the record is written after the blob and removed before it, so a record always has its bytes. A blob
+ * without a record is unfinished or expired; `sweep` deletes it.
+ */
+import { randomBytes } from 'node:crypto'
+import { GatewayError } from '../core/error.ts'
+import { isObject } from '../core/json/json.ts'
+import { hasReachedShare, type Principal } from '../core/principal.ts'
+import type { Bytes, ByteRange } from '../store/blobs/blobs.ts'
+import type { Store } from '../store/store.ts'
+import { callerHash } from './principal.ts'
+
+/** Kept data of one caller. Times are in milliseconds since 1970. */
+export interface Reference {
+  /** Unique for its caller. */
+  readonly id: string
+  readonly blob: string
+  /** The server that the data came from, and the tool. */
+  readonly server: string
+  readonly tool?: string
+  /** What people call it. */
+  readonly name: string
+  /** The media type. */
+  readonly type: string
+  /** In bytes. */
+  readonly size: number
+  /** SHA-256 in hex. */
+  readonly sha256: string
+  readonly createdAt: number
+  readonly expiresAt: number
+}
+
+/** What is known of data before it is kept; without `id` it gets one that cannot be guessed. `ttl` is in milliseconds. */
+export interface NewReference extends Pick<Reference, 'server' | 'tool' | 'name' | 'type'> {
+  readonly id?: string | undefined
+  readonly ttl: number
+}
+
+/** The limits on the references of all callers, in bytes; one caller may use a quarter. */
+export interface ReferenceLimits {
+  readonly total: number
+}
+
+/** How many references are kept in all; one caller may have a quarter. */
+const MAX_REFERENCES = 4000
+/** How old a blob without a record is before it is deleted, in milliseconds: it may be about to get one. */
+const UNFINISHED_MS = 600_000
+
+/** The characters of an id. */
+const ID = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/
+
+/** The references of all callers. */
+export class References {
+  readonly #store: Store
+  readonly #limits: ReferenceLimits
+  readonly #now: () => number
+
+  constructor(store: Store, limits: ReferenceLimits, now: () => number = Date.now) {
+    this.#store = store
+    this.#limits = limits
+    this.#now = now
+  }
+
+  /** Whether a text can be the id of a reference. */
+  static isId(text: string): boolean {
+    return ID.test(text)
+  }
+
+  /** Keeps data for a caller. @throws QUOTA_EXHAUSTED, CONFLICT if the caller has other data with this id */
+  async add(
+    principal: Principal,
+    { ttl, id = newId(), ...facts }: NewReference,
+    bytes: Bytes,
+  ): Promise<Reference> {
+    const key = keyOf(principal, id)
+    if ((await this.#store.get(key)) !== undefined) throw taken(id)
+    const blob = randomBytes(16).toString('hex')
+    const kept = await this.#store.blobs.put(blob, upTo(bytes, await this.#room(principal)))
+    const createdAt = this.#now()
+    const record: Reference = { ...facts, id, blob, ...kept, createdAt, expiresAt: createdAt + ttl }
+    const isTaken = (await this.#store.setIfAbsent(key, JSON.stringify(record), ttl)) !== undefined
+    if (!isTaken) return record
+    await this.#store.blobs.delete(blob)
+    throw taken(id)
+  }
+
+  /** The record of a reference; undefined if the caller has none with this id. */
+  async find(principal: Principal, id: string): Promise<Reference | undefined> {
+    const text = ID.test(id) ? await this.#store.get(keyOf(principal, id)) : undefined
+    return text === undefined ? undefined : parse(text)
+  }
+
+  /** The bytes of a reference. @throws RESOURCE_NOT_FOUND if it was removed meanwhile */
+  async open({ blob }: Reference, range?: ByteRange): Promise<Bytes> {
+    const bytes = await this.#store.blobs.open(blob, range)
+    if (!bytes) throw unknownReference()
+    return bytes
+  }
+
+  /** Deletes what has no record. */
+  async sweep(): Promise<void> {
+    const { blobs } = this.#store
+    const old = this.#now() - UNFINISHED_MS
+    const candidates = (await blobs.list()).filter(({ writtenAt }) => writtenAt < old)
+    if (candidates.length === 0) return
+    const records = [...(await this.#store.scan(COLLECTION)).values()]
+    const used = new Set(records.map((text) => parse(text)?.blob))
+    for (const { id } of candidates) if (!used.has(id)) await blobs.delete(id)
+  }
+
+  /** How many bytes a caller may add. @throws QUOTA_EXHAUSTED if it has too many references */
+  async #room(principal: Principal): Promise<number> {
+    const { total } = this.#limits
+    const entries = await this.#store.scan(COLLECTION)
+    const own = callerHash(principal.id)
+    const owners = new Map([...entries.keys()].map((key) => [key, callerOf(key)]))
+    const isFull = hasReachedShare({ ...principal, id: own }, owners, (id) => id, MAX_REFERENCES)
+    if (isFull || entries.size >= MAX_REFERENCES) throw tooMany()
+    let [all, mine] = [0, 0]
+    for (const [key, text] of entries) {
+      const size = parse(text)?.size ?? 0
+      all += size
+      if (callerOf(key) === own) mine += size
+    }
+    const share = principal.isEverybody ? total : total / 4
+    return Math.max(0, Math.min(total - all, share - mine))
+  }
+}
+
+/** The error for a reference that the caller does not have, for whatever reason. */
+export function unknownReference(): GatewayError {
+  return new GatewayError('RESOURCE_NOT_FOUND', 'There is no such reference, or it has expired.', {
+    suggestion: 'Make the call again that returned it.',
+  })
+}
+
+const COLLECTION = 'reference'
+
+function keyOf({ id }: Principal, reference: string): string {
+  return `${COLLECTION}/${callerHash(id)}:${reference}`
+}
+
+function callerOf(key: string): string {
+  return key.slice(COLLECTION.length + 1).split(':', 1)[0] ?? ''
+}
+
+function newId(): string {
+  return `ref_${randomBytes(16).toString('hex')}`
+}
+
+function parse(text: string): Reference | undefined {
+  const value: unknown = JSON.parse(text)
+  // Only this file writes them.
+  return isObject(value) ? (value as unknown as Reference) : undefined
+}
+
+/** The same bytes; fails once there are too many. */
+async function* upTo(bytes: Bytes, room: number): AsyncGenerator<Uint8Array> {
+  let size = 0
+  for await (const chunk of bytes) {
+    size += chunk.byteLength
+    if (size > room) throw noRoom(room)
+    yield chunk
+  }
+}
+
+function taken(id: string): GatewayError {
+  return new GatewayError('CONFLICT', `You have other data under the reference ${id}.`, {
+    suggestion: 'Choose another id, or none.',
+  })
+}
+
+function tooMany(): GatewayError {
+  return new GatewayError('QUOTA_EXHAUSTED', 'Too many references are kept.', {
+    data: { limit: 'references' },
+    suggestion: 'Wait until some of them expire.',
+  })
+}
+
+function noRoom(room: number): GatewayError {
+  return new GatewayError('QUOTA_EXHAUSTED', `There is room for ${room} more bytes of kept data.`, {
+    data: { limit: 'reference_bytes' },
+    suggestion: 'Wait until other references expire, or request less.',
+  })
+}

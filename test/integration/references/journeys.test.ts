@@ -1,0 +1,65 @@
+// Data that travels beside the model: results of one published server as arguments of another, by unchanged clients of the
+// official SDKs.
+import { createHash } from 'node:crypto'
+import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { GatewayProcess } from '../../support/gateway-process.ts'
+import { gentleGateway } from '../../support/gentle-gateway.ts'
+import { bothEras } from '../../support/peers/clients.ts'
+import { publishedServer } from '../../support/peers/servers.ts'
+
+const LINES = 100_000
+const filesystem = '@modelcontextprotocol/server-filesystem'
+
+let root = ''
+let gateway: GatewayProcess
+
+beforeAll(async () => {
+  root = realpathSync(mkdtempSync(join(tmpdir(), 'gatehouse-references-')))
+  for (const name of ['one', 'two']) mkdirSync(join(root, name))
+  const lines = Array.from(
+    { length: LINES },
+    (_none, index) => `${index + 1} ${'x'.repeat(90)} ${index === 77_777 ? 'needle' : ''}`,
+  )
+  writeFileSync(join(root, 'one/large.log'), lines.join('\n'))
+  gateway = await gentleGateway({
+    store: join(root, 'store'),
+    features: { references: 'on', confirm: 'off', validate: 'on' },
+    upstreams: {
+      one: { command: publishedServer(filesystem, join(root, 'one')) },
+      two: { command: publishedServer(filesystem, join(root, 'two')) },
+    },
+  })
+})
+afterAll(async () => {
+  await gateway.close()
+  rmSync(root, { recursive: true, force: true })
+})
+
+describe.each(bothEras)('a log of 10 MB with $title', ({ connect }) => {
+  it('is searched, and written by another server, without passing through the client', async () => {
+    const client = await connect({ transport: 'http', url: gateway.url })
+    try {
+      const read = await client.call('one_read_text_file', { path: join(root, 'one/large.log') })
+      expect(read.isError).toBe(false)
+      const [, uri = ''] = /(ref:\/\/ref_[0-9a-f]+)/.exec(read.text) ?? []
+      const found = await client.call('read_reference', { ref: uri, search: 'needle' })
+      expect(found.text).toMatch(/^77778: /)
+      const slice = await client.call('read_reference', { ref: uri, rows: '5-6' })
+      expect(slice.text).toMatch(/^5 x+ \n6 x+ \n$/)
+      const path = join(root, 'two/copy.log')
+      const written = await client.call('two_write_file', { path, content: uri })
+      expect(written).toMatchObject({ isError: false })
+      const sum = (file: string): string => createHash('sha256').update(readFileSync(file)).digest('hex')
+      expect(sum(path)).toBe(sum(join(root, 'one/large.log')))
+      const text = [read, found, slice, written].map((each) => each.text).join('')
+      // A token has about four characters.
+      expect(text.length).toBeLessThan(1200 + 800)
+      expect((await client.read(`${uri}?rows=2`)).startsWith('2 x')).toBe(true)
+    } finally {
+      await client.close()
+    }
+  })
+})
