@@ -1,6 +1,6 @@
 /**
- * Keeps large parts of tool results, and leaves references in their place: the largest part first, until what is left is
- * not large any more. A part is the structured content or a content block.
+ * Keeps large parts of tool results, and leaves references in their place. A part is the structured content or a content
+ * block. Many servers send both with the same data: it is kept once.
  */
 import type { Call } from '../../core/call.ts'
 import { isObject, isSame, readJson } from '../../core/json/json.ts'
@@ -26,6 +26,11 @@ interface Part {
   readonly index?: number
 }
 
+interface Kept {
+  readonly part: Part
+  readonly reference: Reference
+}
+
 interface Options {
   readonly references: References
   readonly over: number
@@ -38,29 +43,44 @@ interface Options {
 
 /** A result with references in place of its large parts. @throws QUOTA_EXHAUSTED, CONFLICT */
 export async function withReferences(result: Payload, call: Call, options: Options): Promise<Payload> {
+  if (!options.isRequested && !isLarge(result, options.over)) return result
   const schema = schemaOf(call)
-  let left = result
-  const kept: Reference[] = []
-  while (
-    kept.length < MAX_PARTS &&
-    (isLarge(left, options.over) || (options.isRequested && kept.length === 0))
-  ) {
-    const part = largestPart(left, schema)
-    if (!part || (part.bytes.byteLength <= options.over && !(options.isRequested && kept.length === 0))) break
-    const reference = await keep(part, call, { ...options, id: kept.length === 0 ? options.id : undefined })
-    kept.push(reference)
-    left = replaced(left, part, reference, schema)
+  const kept: Kept[] = []
+  for (const part of largeParts(result, schema, options)) {
+    const id = kept.length === 0 ? options.id : undefined
+    kept.push({ part, reference: await keep(part, call, { ...options, id }) })
   }
-  const [first] = kept
+  const references = kept.map(({ reference }) => reference)
+  const [first] = references
   if (!first) return result
   call.logFields.set(
     'references',
-    kept.map(({ id, sha256, size }) => ({ id, sha256, size })),
+    references.map(({ id, sha256, size }) => ({ id, sha256, size })),
   )
-  return left.withMeta({
+  return replaced(result, kept, schema).withMeta({
     [REFERENCE_KEY]: dataReference(first),
-    ...(kept.length > 1 && { [REFERENCES_KEY]: kept.map(dataReference) }),
+    ...(references.length > 1 && { [REFERENCES_KEY]: references.map(dataReference) }),
   })
+}
+
+/** The parts to keep: the largest ones, until what is left is not large. */
+function largeParts(result: Payload, schema: JsonSchema | undefined, options: Options): readonly Part[] {
+  const { over, isRequested } = options
+  const structured = structuredPart(result, schema)
+  const parts = [...(structured ? [structured] : []), ...blockParts(result)].toSorted(
+    (one, other) => other.bytes.byteLength - one.bytes.byteLength,
+  )
+  let left = Buffer.byteLength(result.text)
+  const large: Part[] = []
+  for (const part of parts) {
+    const isNeeded = left > over && part.bytes.byteLength > over
+    if (large.length === MAX_PARTS || (!isNeeded && (!isRequested || large.length > 0))) break
+    // A text with the same JSON as the structured content is dropped with it.
+    if (structured && large.includes(structured) && isSameJson(part, structured)) continue
+    large.push(part)
+    left -= part.bytes.byteLength
+  }
+  return large
 }
 
 // A character takes at most three bytes, so that nearly every result need not be measured.
@@ -76,13 +96,6 @@ function keep(part: Part, { principal, target }: Call, options: Options): Promis
 
 async function* once(bytes: Buffer): AsyncGenerator<Uint8Array> {
   yield bytes
-}
-
-/** The largest part that can be replaced. */
-function largestPart(result: Payload, schema: JsonSchema | undefined): Part | undefined {
-  const structured = structuredPart(result, schema)
-  const parts = [...(structured ? [structured] : []), ...blockParts(result)]
-  return parts.toSorted((one, other) => other.bytes.byteLength - one.bytes.byteLength)[0]
 }
 
 /**
@@ -143,13 +156,27 @@ function schemaOf({ tool }: Call): JsonSchema | undefined {
   return isObject(schema) ? schema : undefined
 }
 
-/** The result with a link and a preview in place of a part. */
-function replaced(
-  result: Payload,
-  part: Part,
-  reference: Reference,
-  schema: JsonSchema | undefined,
-): Payload {
+/** The result with a link and a preview in place of each part that was kept. */
+function replaced(result: Payload, kept: readonly Kept[], schema: JsonSchema | undefined): Payload {
+  const structured = kept.find(({ part }) => part.index === undefined)
+  const byIndex = new Map(kept.map(({ part, reference }) => [part.index, { part, reference }]))
+  const content = blockParts(result)
+  const blocks = (result.at('content')?.items ?? []).flatMap((block, index): readonly unknown[] => {
+    const own = byIndex.get(index)
+    if (own) return linkTo(own)
+    const part = content.find((each) => each.index === index)
+    return structured && part && isSameJson(part, structured.part) ? [] : [block.value]
+  })
+  const before = result.at('structuredContent')?.value
+  const isShort = structured !== undefined || kept.some(({ part }) => isRepeated(part, before))
+  const short = isShort && (schema || !structured) ? shortOf(before, schema) : undefined
+  return result.with({
+    content: structured ? [...linkTo(structured), ...blocks] : blocks,
+    ...(isShort && { structuredContent: short ?? (structured ? undefined : before) }),
+  })
+}
+
+function linkTo({ part, reference }: Kept): readonly unknown[] {
   const link = {
     type: 'resource_link',
     uri: uriOf(reference),
@@ -158,20 +185,7 @@ function replaced(
     size: reference.size,
     _meta: { [REFERENCE_KEY]: dataReference(reference) },
   }
-  const preview = { type: 'text', text: previewOf(reference, part.bytes, part.value) }
-  const blocks = result.at('content')?.items ?? []
-  if (part.index !== undefined) {
-    const content = blocks.flatMap((block, index) => (index === part.index ? [link, preview] : [block.value]))
-    const structured = result.at('structuredContent')?.value
-    if (structured === undefined || !isRepeated(part, structured)) return result.with({ content })
-    return result.with({ content, structuredContent: shortOf(structured, schema) ?? structured })
-  }
-  // A text with the same JSON says nothing else.
-  const others = blocks.filter(({ fields }) => !isSameJson(fields['text'], part.value))
-  return result.with({
-    content: [link, preview, ...others.map(({ value }) => value)],
-    structuredContent: schema && shortOf(part.value, schema),
-  })
+  return [link, { type: 'text', text: previewOf(reference, part.bytes, part.value) }]
 }
 
 function shortOf(value: unknown, schema: JsonSchema | undefined): unknown {
@@ -185,6 +199,6 @@ function isRepeated({ type, bytes }: Part, structured: unknown): boolean {
   return Object.values(structured).includes(text)
 }
 
-function isSameJson(text: unknown, value: unknown): boolean {
-  return typeof text === 'string' && /^\s*[[{]/.test(text) && isSame(readJson(text), value)
+function isSameJson(part: Part, structured: Part): boolean {
+  return part !== structured && part.value !== undefined && isSame(part.value, structured.value)
 }

@@ -106,7 +106,7 @@ export const largeResults: Feature<Settings | false> = {
 }
 
 function limitsOf(settings: Settings | false): ReferenceLimits {
-  return { total: settings === false ? DEFAULT_TOTAL_BYTES : settings.total }
+  return { total: settings ? settings.total : DEFAULT_TOTAL_BYTES }
 }
 
 function resolving(options: Parameters<typeof resolveReferences>[1]): Middleware {
