@@ -5,7 +5,7 @@
  * without a record is unfinished or expired; `sweep` deletes it.
  */
 import { randomBytes } from 'node:crypto'
-import { GatewayError } from '../core/error.ts'
+import { GatewayError, invalidParam } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../core/principal.ts'
 import type { Bytes, ByteRange } from '../store/blobs/blobs.ts'
@@ -75,7 +75,6 @@ export class References {
     bytes: Bytes,
   ): Promise<Reference> {
     const key = keyOf(principal, id)
-    if ((await this.#store.get(key)) !== undefined) throw taken(id)
     const blob = randomBytes(16).toString('hex')
     const kept = await this.#store.blobs.put(blob, upTo(bytes, await this.#room(principal)))
     const createdAt = this.#now()
@@ -84,6 +83,12 @@ export class References {
     if (!isTaken) return record
     await this.#store.blobs.delete(blob)
     throw taken(id)
+  }
+
+  /** Checks an id that a caller chose. @throws INVALID_INPUT, CONFLICT if the caller has other data with it */
+  async mustBeFree(principal: Principal, id: string): Promise<void> {
+    if (!ID.test(id)) throw invalidParam('ref_id', 'must be 1 to 64 letters, digits, _, - and .')
+    if ((await this.#store.get(keyOf(principal, id))) !== undefined) throw taken(id)
   }
 
   /** The record of a reference; undefined if the caller has none with this id. */

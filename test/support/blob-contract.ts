@@ -5,12 +5,12 @@ import type { Blobs, Bytes } from '../../src/store/blobs/blobs.ts'
 let last = 0
 
 /** An id that no other test has. */
-export function freshBlob(): string {
+function freshBlob(): string {
   return `b${process.pid}-${Date.now()}-${++last}`
 }
 
 /** All bytes of a stream. */
-export async function bytesOf(stream: Bytes | undefined): Promise<Buffer | undefined> {
+async function bytesOf(stream: Bytes | undefined): Promise<Buffer | undefined> {
   if (!stream) return undefined
   const chunks: Uint8Array[] = []
   for await (const chunk of stream) chunks.push(chunk)
@@ -18,7 +18,7 @@ export async function bytesOf(stream: Bytes | undefined): Promise<Buffer | undef
 }
 
 /** Bytes in pieces of a size; the buffer of each piece is used again, as streams of Node.js may do. */
-export async function* inPieces(bytes: Buffer, size: number): AsyncGenerator<Uint8Array> {
+async function* inPieces(bytes: Buffer, size: number): AsyncGenerator<Uint8Array> {
   const piece = Buffer.alloc(size)
   for (let at = 0; at < bytes.length; at += size) {
     const copied = bytes.copy(piece, 0, at, at + size)

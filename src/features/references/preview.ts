@@ -2,10 +2,10 @@
 import { isObject } from '../../core/json/json.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import type { Reference } from '../../records/references.ts'
-import { isJson, SCHEME, textOf } from './selection.ts'
+import { isJson, SCHEME } from './selection.ts'
 
 /** How much of the data a preview shows, in characters, and how many names of members. */
-const MAX_PREVIEW_LENGTH = 600
+const MAX_PREVIEW_LENGTH = 300
 const MAX_NAMES = 20
 
 /** The URI of a reference. */
@@ -26,7 +26,7 @@ export function dataReference(reference: Reference): Readonly<Record<string, unk
   }
 }
 
-/** A preview in at most about a thousand characters. `beginning` has the first bytes, or all of them. */
+/** A preview of a few hundred characters. `beginning` has the first bytes, or all of them. */
 export function previewOf(reference: Reference, beginning: Uint8Array, value?: unknown): string {
   const uri = uriOf(reference)
   const facts = `${reference.type}, ${reference.size} bytes${shapeOf(value)}`
@@ -61,9 +61,4 @@ function namesOf(row: unknown): string {
   const names = Object.keys(row)
   const more = names.length > MAX_NAMES ? ', …' : ''
   return ` with ${names.slice(0, MAX_NAMES).join(', ').slice(0, 300)}${more}`
-}
-
-/** Whether bytes are text. */
-export function isText(bytes: Uint8Array): boolean {
-  return textOf(bytes) !== undefined
 }

@@ -122,6 +122,7 @@ function keeping(options: Omit<Parameters<typeof withReferences>[2], 'isRequeste
   return (next) => async (call) => {
     const isRequested = isAskedFor(call, AS_REFERENCE)
     const id = call.meta[REFERENCE_ID]
+    if (typeof id === 'string') await options.references.mustBeFree(call.principal, id)
     const outcome = await next(withoutFlag(withoutFlag(call, AS_REFERENCE), REFERENCE_ID))
     if (outcome.kind !== 'result' || outcome.result.member('isError') === true || call.internal)
       return outcome

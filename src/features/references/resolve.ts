@@ -22,7 +22,7 @@ interface Options {
 }
 
 /** Something that the arguments refer to. */
-export interface Used extends Pick<Reference, 'id' | 'server' | 'name' | 'type' | 'size' | 'sha256'> {
+interface Used extends Pick<Reference, 'id' | 'server' | 'name' | 'type' | 'size' | 'sha256'> {
   /** Where it is in the arguments. */
   readonly path: string
 }

@@ -137,7 +137,7 @@ export function textOf(bytes: Uint8Array): string | undefined {
 }
 
 /** Bytes as one buffer. */
-export async function collected(bytes: Bytes): Promise<Buffer> {
+async function collected(bytes: Bytes): Promise<Buffer> {
   const chunks: Uint8Array[] = []
   for await (const chunk of bytes) chunks.push(chunk)
   return Buffer.concat(chunks)

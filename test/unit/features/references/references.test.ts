@@ -8,8 +8,7 @@ import { largeResults, references } from '../../../../src/features/references/re
 import { References } from '../../../../src/records/references.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { chain, fieldsOf, on } from '../../../support/chain.ts'
-import type { ServiceStubs } from '../../../support/feature-deps.ts'
-import { featureDeps } from '../../../support/feature-deps.ts'
+import { featureDeps, type ServiceStubs } from '../../../support/feature-deps.ts'
 import { type Json, objectAt } from '../../../support/server/json.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
@@ -100,12 +99,15 @@ describe('a large result', () => {
   })
 
   it('is kept below the size if the caller requests it, under the id that it chose', async () => {
-    const { call, kept } = world({ result: { content: [{ type: 'text', text: 'hello' }] } })
+    const { call, kept, got } = world({ result: { content: [{ type: 'text', text: 'hello' }] } })
     const meta = { 'dev.gatehouse/as_reference': true, 'dev.gatehouse/ref_id': 'greeting' }
     const result = await call({}, { meta })
     expect(referenceOf(result)).toMatchObject({ ref_id: 'greeting', size_bytes: 5 })
     expect(await kept.find(ada, 'greeting')).toMatchObject({ server: 'one', tool: 't', size: 5 })
     await expect(call({}, { meta })).rejects.toMatchObject({ code: 'CONFLICT' })
+    const invalid = { ...meta, 'dev.gatehouse/ref_id': '../x' }
+    await expect(call({}, { meta: invalid })).rejects.toMatchObject({ code: 'INVALID_INPUT' })
+    expect(got).toHaveLength(1)
   })
 
   it('keeps the bytes of an image', async () => {
@@ -171,7 +173,7 @@ describe('a reference as an argument', () => {
       'data:text/plain;base64,aGk=',
     ],
     ['an alternative', { anyOf: [{ type: 'array' }, { type: 'null' }] }, '[1]', 'text/plain', [1]],
-  ])('becomes %s', async (_what, property, data, type, expected) => {
+  ])('becomes %s', async (...[, property, data, type, expected]) => {
     const { call, keep, got } = world({ definition: schemaOf(property) })
     const uri = await keep(data, type)
     await call({ value: uri })
