@@ -16,11 +16,15 @@ const DISTANCE = 12
 /** The name of a client that follows the sketch, whatever it declares. */
 const SKETCH_CLIENTS = /\b(?:chatgpt|openai)/i
 
-/** Whether a client follows the sketch: by its name, or because it declares only the sketch's capability. */
-function followsSketch({ info, capabilities }: Pick<Client, 'info' | 'capabilities'>): boolean {
-  if (typeof info?.name === 'string' && SKETCH_CLIENTS.test(info.name)) return true
+/** The column of codes that a client expects. */
+export type Column = 'sep' | 'sketch'
+
+/** The column of a client: that of the sketch by its name, or because it declares only the sketch's capability. */
+export function columnOf({ info, capabilities }: Pick<Client, 'info' | 'capabilities'>): Column {
+  if (typeof info?.name === 'string' && SKETCH_CLIENTS.test(info.name)) return 'sketch'
   const { events, extensions } = capabilities
-  return isObject(events) && !(isObject(extensions) && isObject(extensions[eventsExtension]))
+  const isOfSep = isObject(extensions) && isObject(extensions[eventsExtension])
+  return isObject(events) && !isOfSep ? 'sketch' : 'sep'
 }
 
 /** A code of either column in that of SEP-3415; other codes are not changed. */
@@ -29,11 +33,11 @@ export function inSepColumn(code: number): number {
   return moved <= FIRST_CODE && moved >= LAST_CODE ? moved : code
 }
 
-/** A failure with the code that a client expects. */
-export function asExpected(error: GatewayError, client: Client): GatewayError {
+/** A failure with the code of a column. */
+export function inColumn(error: GatewayError, column: Column): GatewayError {
   const { rpc } = error.extra
   const isOfExtension = rpc !== undefined && rpc <= FIRST_CODE && rpc >= LAST_CODE
-  return isOfExtension && followsSketch(client) ? error.with({ rpc: rpc + DISTANCE }) : error
+  return isOfExtension && column === 'sketch' ? error.with({ rpc: rpc + DISTANCE }) : error
 }
 
 /** Answers a method with the errors that the client of each call expects. */
@@ -45,10 +49,11 @@ export function withExpectedErrors(name: string, answer: Handler): Handler {
       if (!(error instanceof GatewayError)) throw error
       // In the sketch a second unsubscription succeeds.
       const isGone = error.rpc === FIRST_CODE && error.extra.data?.kind === 'subscription'
-      if (name === 'events/unsubscribe' && isGone && followsSketch(call.client)) {
+      const column = columnOf(call.client)
+      if (name === 'events/unsubscribe' && isGone && column === 'sketch') {
         return { kind: 'result', result: Payload.of({}) }
       }
-      throw asExpected(error, call.client)
+      throw inColumn(error, column)
     }
   }
 }

@@ -5,7 +5,7 @@ import { Payload } from '../../core/payload.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { answered } from '../builtin-tool.ts'
-import { asExpected } from './error-columns.ts'
+import { columnOf, inColumn } from './error-columns.ts'
 import {
   canSubscribe,
   endOfRequest,
@@ -99,7 +99,7 @@ async function stream(call: Call, parts: Parts, closing: AbortSignal): Promise<O
     changed: () => parts.events(upstream).changed(signal),
     keep: () => keepOpen(call, request, parts),
     ended: () => endOfRequest(request, call, parts),
-    error: (error) => parts.deps.invoker.errorAsSent(asExpected(error, call.client), call),
+    error: (error) => parts.deps.invoker.errorAsSent(inColumn(error, columnOf(call.client)), call),
     cursor: (position) => sealCursor(position, call, request, seal),
     occurrence: (event) => occurrence(event, request),
   })

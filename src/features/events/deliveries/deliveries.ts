@@ -11,6 +11,7 @@ import { type DeadLetter, DeadLetters } from '../../../records/dead-letters.ts'
 import { EventSubscriptions, NEVER, type SubscriptionRecord } from '../../../records/event-subscriptions.ts'
 import { callerHash, fromStoredPrincipal } from '../../../records/principal.ts'
 import type { Services } from '../../feature.ts'
+import { inColumn } from '../error-columns.ts'
 import { callbackEndpointError, forbidden, notFound } from '../errors.ts'
 import { occurrence } from '../methods.ts'
 import { findType, type NamedType, type Parts, sealCursor } from '../requests.ts'
@@ -282,7 +283,7 @@ export class WebhookDeliveries implements DeliveryQueue {
     const { id, principal } = held.record
     const { code: reason } = error
     deps.log.warn('webhook.terminated', { subscription: id, principal: principal.id, reason })
-    held.end(deps.invoker.errorAsSent(error, held.call).value)
+    held.end(deps.invoker.errorAsSent(inColumn(error, held.column), held.call).value)
     this.#worker.wake(id)
     return undefined
   }

@@ -9,6 +9,7 @@ import type { Call } from '../../../core/call.ts'
 import { type DeadLetter, DeadLetters } from '../../../records/dead-letters.ts'
 import type { LogPage } from '../../../records/event-log.ts'
 import type { Progress, SubscriptionRecord, WebhookState } from '../../../records/event-subscriptions.ts'
+import type { Column } from '../error-columns.ts'
 import { marksGap, type NamedType } from '../requests.ts'
 import { asEvent, type LoggedEvent } from '../server-events.ts'
 import type { FailureCategory } from '../webhooks/attempts.ts'
@@ -90,6 +91,11 @@ export class HeldSubscription {
 
   get record(): SubscriptionRecord {
     return this.#record
+  }
+
+  /** The column of codes that its client expects. */
+  get column(): Column {
+    return this.#record.delivery.codes === 'sketch' ? 'sketch' : 'sep'
   }
 
   /** The position up to which the log was read. */

@@ -19,6 +19,7 @@ import {
 import { callerHash } from '../../../records/principal.ts'
 import type { Services } from '../../feature.ts'
 import { answered } from '../../builtin-tool.ts'
+import { columnOf } from '../error-columns.ts'
 import { callbackEndpointError, forbidden, notFound, resourceExhausted, unsupported } from '../errors.ts'
 import {
   canSubscribe,
@@ -78,7 +79,7 @@ async function subscribe(call: Call, options: Options): Promise<Outcome> {
   const start = before ? { watermark: before.watermark, isTruncated: false } : await startOf(request, parts)
   const webhook = (state: WebhookState | undefined): WebhookState =>
     stateAfter(state, { id, secret: delivery.secret, isEndless: expiresAt === NEVER }, options)
-  const grant = { expiresAt, delivery: {}, webhook, watermark: start.watermark }
+  const grant = { expiresAt, delivery: { codes: columnOf(call.client) }, webhook, watermark: start.watermark }
   const record = await deliveries.subscriptions.subscribe(call.principal, key, grant)
   if (!record) throw tooMany()
   await deliveries.added(record)

@@ -80,6 +80,23 @@ describe('a stream whose events end', () => {
 })
 
 describe('E30 the codes of errors', () => {
+  it.each([
+    ['sep', -32024],
+    ['both', -32024],
+    ['sketch', -32012],
+    ['chatgpt', -32012],
+    ['openai', -32012],
+  ])('end the stream of the client %s in its column', async (name, code) => {
+    let isPermitted = true
+    const { stream } = eventsGateway({ tools: async () => [tool], isPermitted: async () => isPermitted })
+    const { sent, ended } = stream(request, { client: clients[name] ?? modern })
+    await vi.advanceTimersByTimeAsync(1000)
+    isPermitted = false
+    await vi.advanceTimersByTimeAsync(16_000)
+    await ended
+    expect(sent.at(-1)).toMatchObject({ what: 'terminated', params: { error: { code } } })
+  })
+
   const failing = (name: string, error: Error) => withExpectedErrors(name, () => Promise.reject(error))
   const from = (client: Client | undefined): Call => toolCall({ client: client ?? modern })
 

@@ -145,6 +145,26 @@ describe('deliveries: control messages', () => {
     await note(1)
     expect(world.bodies).toHaveLength(1)
   })
+
+  it.each([
+    ['withdrawn', 'SEP-3415', {}, -32024],
+    ['withdrawn', 'the sketch', { events: {} }, -32012],
+    ['removed', 'SEP-3415', {}, -32023],
+    ['removed', 'the sketch', { events: {} }, -32011],
+  ])(
+    'E30 a type that is %s terminates subscriptions with the code of %s, in whichever process',
+    async (how, _column, capabilities, code) => {
+      const world = new WebhookGateway()
+      const first = await world.process()
+      const client = { era: 'modern', revision: '2026-07-28', capabilities } as const
+      await first.subscribe(wanted(), { client })
+      await first.deliveries.close()
+      world.types = () => (how === 'removed' ? [] : [{ ...noted, mayReceive: () => false }])
+      await world.process()
+      await world.clock.advance(2 * MINUTE)
+      expect(world.bodies).toMatchObject([{ type: 'terminated', error: { code } }])
+    },
+  )
 })
 
 describe('deliveries: suspension', () => {
