@@ -6,10 +6,10 @@ import { isoTime } from '../../core/time/waiting.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { answered } from '../builtin-tool.ts'
 import { columnOf, inColumn } from './error-columns.ts'
+import { keepOpen } from './keeping.ts'
 import {
   canSubscribe,
   endOfRequest,
-  type EventRequest,
   type NamedType,
   nextBatch,
   type Parts,
@@ -65,7 +65,7 @@ async function poll(call: Call, parts: Parts): Promise<Outcome> {
   const limit = readCount(call, 'maxEvents') ?? DEFAULT_POLL_EVENTS
   const request = await readRequest(call, parts)
   const { seal } = parts.deps.identity
-  await keepOpen(call, request, parts)
+  await keepOpen([request], call.principal, parts)
   if (request.from === 'now') {
     const cursor = sealCursor(await parts.events(request.type.upstream).now(), call, request, seal)
     return answered({ events: [], cursor, truncated: false, hasMore: false, nextPollMs: NEXT_POLL_MS })
@@ -87,7 +87,7 @@ async function poll(call: Call, parts: Parts): Promise<Outcome> {
 async function stream(call: Call, parts: Parts, closing: AbortSignal): Promise<Outcome> {
   const request = await readRequest(call, parts)
   const { upstream } = request.type
-  await keepOpen(call, request, parts)
+  await keepOpen([request], call.principal, parts)
   const { seal } = parts.deps.identity
   const from = request.from === 'now' ? { position: await parts.events(upstream).now() } : request.from
   const signal = AbortSignal.any([call.signal, closing])
@@ -97,7 +97,7 @@ async function stream(call: Call, parts: Parts, closing: AbortSignal): Promise<O
     isTruncated: from === 'unknown',
     next: (position, limit) => nextBatch(request, call, { position, limit }, parts),
     changed: () => parts.events(upstream).changed(signal),
-    keep: () => keepOpen(call, request, parts),
+    keep: () => keepOpen([request], call.principal, parts),
     ended: () => endOfRequest(request, call, parts),
     error: (error) => parts.deps.invoker.errorAsSent(inColumn(error, columnOf(call.client)), call),
     cursor: (position) => sealCursor(position, call, request, seal),
@@ -106,16 +106,6 @@ async function stream(call: Call, parts: Parts, closing: AbortSignal): Promise<O
   await opened.run(from === 'unknown' ? undefined : from.position)
   if (call.signal.aborted) throw new GatewayError('CANCELLED', 'The stream of events was cancelled.')
   return { kind: 'result', result: Payload.of({}) }
-}
-
-/** Has requested events kept, and their source open, for a while. @throws QUOTA_EXHAUSTED, SERVER_UNAVAILABLE */
-async function keepOpen(
-  { principal }: Call,
-  { type, arguments: wanted }: EventRequest,
-  parts: Parts,
-): Promise<void> {
-  await parts.events(type.upstream).want()
-  await type.keep?.(wanted, principal)
 }
 
 /** An event as its clients receive it. Its data was written by servers and other callers. */

@@ -6,12 +6,13 @@
 import type { Call } from '../../core/call.ts'
 import { asGatewayError, type GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
+import { repeatedly } from './keeping.ts'
 import type { Batch } from './requests.ts'
 import type { LoggedEvent } from './server-events.ts'
 
 /** How long a stream is silent before it sends a heartbeat, in milliseconds. */
 const HEARTBEAT_INTERVAL_MS = 15_000
-/** How often the right of the caller and the source of the events are checked, in milliseconds. */
+/** How often the right of the caller is checked, and the source of the events kept open, in milliseconds. */
 const CHECK_INTERVAL_MS = 15_000
 /** How many events are read at once. */
 const BATCH_EVENTS = 50
@@ -25,7 +26,7 @@ interface Options {
   next(position: string | undefined, limit: number): Promise<Batch>
   /** Resolves once there may be more events, and after a second at the latest. */
   changed(): Promise<void>
-  /** Keeps the source of the events open. @throws if it cannot be, for now or for good */
+  /** Keeps the source of the events open for a while. @throws if it cannot be, for now or for good */
   keep(): Promise<void>
   /** Why the caller receives no more events, if that is so. */
   ended(): Promise<GatewayError | undefined>
@@ -41,6 +42,7 @@ export class EventStream {
   #sentAt = 0
   #checkedAt = Date.now()
   #isFailing = false
+  #isSourceFailing = false
 
   constructor(options: Options) {
     this.#options = options
@@ -51,6 +53,17 @@ export class EventStream {
    * @throws SERVER_UNAVAILABLE before the first message
    */
   async run(from: string | undefined): Promise<void> {
+    const over = new AbortController()
+    const { signal } = this.#options
+    repeatedly(() => this.#keep(over.signal), CHECK_INTERVAL_MS, AbortSignal.any([signal, over.signal]))
+    try {
+      await this.#sendFrom(from)
+    } finally {
+      over.abort()
+    }
+  }
+
+  async #sendFrom(from: string | undefined): Promise<void> {
     const { signal, changed, cursor } = this.#options
     let position = from
     for (let isFirst = true; !signal.aborted; isFirst = false) {
@@ -94,16 +107,25 @@ export class EventStream {
     this.#send('heartbeat', { cursor: this.#options.cursor(position) })
   }
 
-  /** Looks from time to time whether the events go on; resolves with why they end, if they do. */
+  /** Keeps the source open, whether the client reads or not. One that ends for good says so in the log. */
+  async #keep(over: AbortSignal): Promise<void> {
+    try {
+      await this.#options.keep()
+      this.#isSourceFailing = false
+    } catch (thrown) {
+      // `active` comes first, and nothing follows `terminated`.
+      if (this.#isSourceFailing || this.#sentAt === 0 || over.aborted) return
+      this.#isSourceFailing = true
+      this.#send('error', { error: this.#options.error(asGatewayError(thrown)) })
+    }
+  }
+
+  /** Looks from time to time whether the caller still has the right to the events; resolves with why not. */
   async #check(): Promise<GatewayError | undefined> {
-    const { keep, ended } = this.#options
     if (Date.now() - this.#checkedAt < CHECK_INTERVAL_MS) return undefined
     this.#checkedAt = Date.now()
     try {
-      const error = await ended()
-      // A source that ends for good says so in the log.
-      if (!error) await keep()
-      return error
+      return await this.#options.ended()
     } catch (thrown) {
       this.#send('error', { error: this.#options.error(asGatewayError(thrown)) })
       return undefined

@@ -8,6 +8,7 @@ import { EventSubscriptions } from '../../../records/event-subscriptions.ts'
 import type { BuiltinRoute, BuiltinTool, Services } from '../../feature.ts'
 import type { Parts } from '../requests.ts'
 import { type ClientParts, Delivery, sendEnding } from './delivery.ts'
+import { keepSubscriptions } from './kept-subscriptions.ts'
 import { EVENTS_KEY, listening } from './listen.ts'
 import { clientMethods, type OpenPush } from './methods.ts'
 import { type Push, pushesOfProcess } from './pushes.ts'
@@ -23,7 +24,7 @@ export interface ClientFace {
   readonly extensions: Readonly<Record<string, Readonly<Record<string, unknown>>>>
   /** Wraps `subscriptions/listen`. */
   readonly listening: Middleware
-  /** Goes on with what an earlier runtime sent. */
+  /** Goes on with what an earlier runtime sent, and keeps the sources of all subscriptions open. */
   start(): void
   close(): void
 }
@@ -69,6 +70,7 @@ export function clientFace(events: Parts, deps: Deps, maxTtlMs: number): ClientF
     listening: listening(parts, open),
     start: () => {
       for (const push of pushes.values()) run(push)
+      background(keepSubscriptions(parts, ended.signal), log)
     },
     close: () => ended.abort(),
   }

@@ -12,7 +12,7 @@ import { Payload } from '../../../core/payload.ts'
 import { pause } from '../../../core/time/waiting.ts'
 import type { EventSubscriptions } from '../../../records/event-subscriptions.ts'
 import type { EventRequest, Parts } from '../requests.ts'
-import { select } from './filter.ts'
+import { findRequests } from './filter.ts'
 import { byLog, PendingEvents, type Positions, readPending } from './pending.ts'
 import type { Push, Pushes } from './pushes.ts'
 import { advance, eventOf, findOwn, requestFor, sealPositions, type Subscription } from './subscription.ts'
@@ -31,7 +31,7 @@ export type Ending = 'expired' | 'revoked' | 'upstream_gone' | 'shutdown'
 
 /** After how many events the position is stored, at the latest. */
 const MAX_UNSTORED_EVENTS = 50
-/** How often the position is stored, the types are read again, and their sources are kept open, in milliseconds. */
+/** How often the position is stored, and the types are read again, in milliseconds. */
 const RENEWAL_INTERVAL_MS = 60_000
 /** How often to look whether the client reads its stream again, and to try again after a failure, in milliseconds. */
 const CLOSED_STREAM_INTERVAL_MS = 250
@@ -122,7 +122,6 @@ export class Delivery {
     this.#requests = requests
     this.#selected = selected
     this.#renewAt = Date.now() + RENEWAL_INTERVAL_MS
-    await keepOpen(requests, call)
     if (this.#pending.size === 0 && this.#unstored === 0)
       await advance(found, this.#push.positions, subscriptions)
     return true
@@ -201,7 +200,7 @@ async function requestsOf(
   parts: Parts,
 ): Promise<readonly EventRequest[]> {
   try {
-    return (await select(subscription, call, parts)).requests
+    return (await findRequests(subscription, call, parts)).requests
   } catch (error) {
     if (asGatewayError(error).code === 'INVALID_INPUT') return []
     throw error
@@ -212,11 +211,6 @@ async function requestsOf(
 export function sendEnding({ id, stream }: Push, reason: Ending): void {
   const params = Payload.of({ subscription_id: id, reason })
   stream.emit({ method: 'notifications/subscription_terminated', params, mustArrive: true })
-}
-
-/** Keeps the sources of requested events open for a while. @throws QUOTA_EXHAUSTED */
-export async function keepOpen(requests: readonly EventRequest[], { principal }: Call): Promise<void> {
-  await Promise.all(requests.map(async ({ type, arguments: wanted }) => type.keep?.(wanted, principal)))
 }
 
 /** Resolves once there may be more events in one of the logs, and after a second at the latest. */

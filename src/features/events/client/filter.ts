@@ -14,11 +14,15 @@ export interface Selection {
   readonly filter: Fields
 }
 
-/** A selection, as far as its caller may have it. */
-export interface Selected {
+/** The requests for a selection, as far as its caller may have it. */
+export interface FoundRequests {
   readonly requests: readonly EventRequest[]
   /** The names that the caller does not have. */
   readonly unknown: readonly string[]
+}
+
+/** The same, for an answer. */
+export interface Selected extends FoundRequests {
   /** All names that the caller has. */
   readonly supported: readonly string[]
 }
@@ -26,8 +30,20 @@ export interface Selected {
 /** How many values one field of a filter may have. */
 const MAX_VALUES = 50
 
-/** The requests of a selection. @throws INVALID_INPUT for a filter that does not fit, and what listing throws */
-export async function select({ events, filter }: Selection, call: Call, parts: Parts): Promise<Selected> {
+/** What a selection selects, and what else there is. @throws what `findRequests` throws */
+export async function select(selection: Selection, call: Call, parts: Parts): Promise<Selected> {
+  const found = await findRequests(selection, call, parts)
+  // Only a hint: a server that cannot be asked now does not end subscriptions to what is known.
+  const supported = await typesFor(call, parts).catch(() => [])
+  return { ...found, supported: supported.map(({ name }) => name) }
+}
+
+/** The requests for a selection. @throws INVALID_INPUT for a filter that does not fit, and what listing throws */
+export async function findRequests(
+  { events, filter }: Selection,
+  call: Call,
+  parts: Parts,
+): Promise<FoundRequests> {
   const types = await findTypes(events, call, parts)
   const requests: EventRequest[] = []
   const unknown: string[] = []
@@ -41,9 +57,7 @@ export async function select({ events, filter }: Selection, call: Call, parts: P
     // A resource that the caller may not read is like an unknown type, so that callers do not learn what there is.
     if (may.length === 0 || may.includes(false)) unknown.push(name)
   }
-  // Only a hint: a server that cannot be asked now does not end subscriptions to what is known.
-  const supported = await typesFor(call, parts).catch(() => [])
-  return { requests, unknown, supported: supported.map(({ name }) => name) }
+  return { requests, unknown }
 }
 
 /** The fields of the events of a type that a filter can name. */

@@ -6,9 +6,10 @@ import type { Call, ClientStream, Handler, Outcome } from '../../../core/call.ts
 import { GatewayError } from '../../../core/error.ts'
 import { isoTime, pause } from '../../../core/time/waiting.ts'
 import { answered } from '../../builtin-tool.ts'
+import { keepOpen } from '../keeping.ts'
 import { readCount, typesFor } from '../requests.ts'
-import { type ClientParts, keepOpen } from './delivery.ts'
-import { fieldsOf, invalid, select, type Selected } from './filter.ts'
+import type { ClientParts } from './delivery.ts'
+import { fieldsOf, findRequests, invalid, select, type Selected } from './filter.ts'
 import { endOfLogs, PendingEvents, type Positions, readPending } from './pending.ts'
 import type { Push } from './pushes.ts'
 import {
@@ -62,7 +63,7 @@ async function subscribe(call: Call, parts: ClientParts, open: OpenPush): Promis
   const wish = readWish(call, parts.maxTtlMs)
   const selected = await select(wish, call, parts.events)
   if (selected.unknown.length > 0) return answered(denied(wish.id, selected))
-  await keepOpen(selected.requests, call)
+  await keepOpen(selected.requests, call.principal, parts.events)
   const positions = await endOfLogs(selected.requests, parts.events)
   const subscription = await store(wish, positions, call, parts.subscriptions)
   const isSent = await isSentTo(call, subscription, open)
@@ -144,9 +145,9 @@ async function poll(call: Call, parts: ClientParts): Promise<Outcome> {
   const limit = readCount(call, 'max_events') ?? DEFAULT_POLL_EVENTS
   const subscription = await findSubscription(call, parts.subscriptions)
   const from = startOf(call, subscription, parts)
-  const { requests } = await select(subscription, call, parts.events)
+  const { requests } = await findRequests(subscription, call, parts.events)
   if (requests.length === 0) throw revoked()
-  await keepOpen(requests, call)
+  await keepOpen(requests, call.principal, parts.events)
   const pending = new PendingEvents()
   const { found, positions: end } = await readPending(requests, from, call, parts.events)
   pending.take(found)

@@ -90,11 +90,17 @@ export async function findOwn(
   const record = UUID_V4.test(id.toLowerCase())
     ? await subscriptions.find(principal, id.toLowerCase())
     : undefined
-  if (!record || record.address !== ADDRESS || record.upstream !== target.upstream) return undefined
+  if (!record || !isOfClient(record) || record.upstream !== target.upstream) return undefined
   return asSubscription(record)
 }
 
-function asSubscription(record: SubscriptionRecord): Subscription {
+/** Whether a record is one of these subscriptions. */
+export function isOfClient({ address }: SubscriptionRecord): boolean {
+  return address === ADDRESS
+}
+
+/** A record as a subscription. */
+export function asSubscription(record: SubscriptionRecord): Subscription {
   const { events, filter } = record.arguments
   return {
     record,

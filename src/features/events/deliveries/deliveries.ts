@@ -14,6 +14,7 @@ import type { Services } from '../../feature.ts'
 import { inColumn } from '../error-columns.ts'
 import { callbackEndpointError, forbidden, notFound } from '../errors.ts'
 import { occurrence } from '../methods.ts'
+import { KEEP_INTERVAL_MS, keepOpen } from '../keeping.ts'
 import { findType, type NamedType, type Parts, sealCursor } from '../requests.ts'
 import { asEvent, type LoggedEvent } from '../server-events.ts'
 import type {
@@ -41,7 +42,7 @@ const IDLE_WRITE_DELAY_MS = 30_000
 const WRITE_RETRY_MS = 5000
 /** How many subscriptions are written at the same time. */
 const WRITE_BATCH = 16
-/** How old the knowledge about a type may be at a delivery, and without one; how often its source is kept open. */
+/** How old the knowledge about a type may be at a delivery, and without one. */
 const TYPE_FRESH_MS = 10_000
 const TYPE_IDLE_MS = 60_000
 /** How long nothing is accepted until a subscription without an expiry ends. */
@@ -454,11 +455,16 @@ export class WebhookDeliveries implements DeliveryQueue {
     }
     if (held.movedAt !== undefined && now - held.movedAt > IDLE_WRITE_DELAY_MS) held.isDirty = true
     if (held.isDirty) this.#writeLater(WRITE_DELAY_MS)
-    if (held.type && now - held.typeFoundAt < TYPE_IDLE_MS) return
-    const type = await this.#typeOf(held, 0)
-    const kept = type?.type.keep?.(record.arguments, held.call.principal)
-    kept?.catch((error: unknown) => this.#unknown(held, error))
-    this.#worker.wake(record.id)
+    if (!held.type || now - held.typeFoundAt >= TYPE_IDLE_MS) {
+      await this.#typeOf(held, 0)
+      this.#worker.wake(record.id)
+    }
+    if (!held.type || held.isEnding || now - held.keptAt < KEEP_INTERVAL_MS) return
+    held.keptAt = now
+    const wanted = { type: held.type.type, arguments: record.arguments }
+    keepOpen([wanted], held.call.principal, this.#options.parts).catch((error: unknown) =>
+      this.#unknown(held, error),
+    )
   }
 
   /** Delivers dead letters again that were requested. */

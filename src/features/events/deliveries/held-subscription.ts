@@ -56,6 +56,8 @@ export class HeldSubscription {
   /** What it subscribes to, as it was found last, and when. */
   type: NamedType | undefined
   typeFoundAt = 0
+  /** When its source was kept open last. */
+  keptAt = 0
   /** The cursor that was made last, and its position. */
   cursor: { readonly position: string; readonly text: string } | undefined
   /** The record as it was read or written last. */

@@ -21,6 +21,7 @@ import type { Services } from '../../feature.ts'
 import { answered } from '../../builtin-tool.ts'
 import { columnOf } from '../error-columns.ts'
 import { callbackEndpointError, forbidden, notFound, resourceExhausted, unsupported } from '../errors.ts'
+import { keepOpen } from '../keeping.ts'
 import {
   canSubscribe,
   type EventRequest,
@@ -66,8 +67,7 @@ async function subscribe(call: Call, options: Options): Promise<Outcome> {
   const request = await readRequest(call, parts)
   const delivery = readDelivery(call, options)
   const expiresAt = readExpiry(call, options)
-  await parts.events(request.type.upstream).want()
-  await request.type.keep?.(request.arguments, call.principal)
+  await keepOpen([request], call.principal, parts)
 
   const key = keyOf(call, request, delivery.url)
   const id = deliveries.subscriptions.idOf(call.principal, key)

@@ -264,6 +264,21 @@ describe('events/subscribe', () => {
     await world.clock.advance(10 * 60_000)
     expect(kept - before).toBeGreaterThanOrEqual(9)
   })
+
+  it('keeps the source open while events are delivered, too', async () => {
+    const world = new WebhookGateway()
+    let kept = 0
+    world.types = () => [{ ...noted, keep: async () => void kept++ }]
+    const { subscribe, note } = await world.process()
+    await subscribe()
+    const before = kept
+    for (let n = 0; n < 30; n++) {
+      await note(n)
+      await world.clock.advance(20_000)
+    }
+    expect(world.numbers).toHaveLength(30)
+    expect(kept - before).toBeGreaterThanOrEqual(9)
+  })
 })
 
 describe('events/unsubscribe', () => {

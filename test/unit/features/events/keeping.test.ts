@@ -1,0 +1,107 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { Call, Handler, Notification } from '../../../../src/core/call.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import { pause } from '../../../../src/core/time/waiting.ts'
+import { KEEP_INTERVAL_MS } from '../../../../src/features/events/keeping.ts'
+import { EventStream } from '../../../../src/features/events/stream.ts'
+import { ACKNOWLEDGED } from '../../../../src/protocol/subscription-filter.ts'
+import { closeAll, eventGateway, eventWorld } from '../../../support/event-clients.ts'
+import { eventsGateway } from '../../../support/events-gateway.ts'
+
+const HOUR = 3_600_000
+
+beforeEach(() => void vi.useFakeTimers())
+afterEach(() => void vi.useRealTimers())
+
+/** A server whose notifications the gateway listens to: the subscriptions that are open, and those that there were. */
+function listenedServer() {
+  const all: Call[] = []
+  const relay: Handler = (call) => {
+    all.push(call)
+    call.emit({ method: ACKNOWLEDGED, params: Payload.of({ notifications: {} }) })
+    return new Promise((_resolve, reject) => {
+      call.signal.addEventListener('abort', () => reject(call.signal.reason))
+    })
+  }
+  const open = (): readonly Call[] => all.filter(({ signal }) => !signal.aborted)
+  const notify = (note: Notification): void => open().forEach((each) => each.emit(note))
+  return { relay, all, open, notify }
+}
+
+const changed = { method: 'notifications/tools/list_changed' }
+
+describe('the source of events', () => {
+  it('stays open while a stream is, also if its client does not read', async () => {
+    const server = listenedServer()
+    const { stream } = eventsGateway({ relay: server.relay })
+    const drained = (): Promise<void> => new Promise(() => undefined)
+    const { sent, close } = stream({ name: 'tools_changed' }, { drained })
+    await vi.advanceTimersByTimeAsync(1000)
+    server.notify(changed)
+    await vi.advanceTimersByTimeAsync(HOUR)
+    expect(sent.map(({ what }) => what)).toEqual(['active', 'event'])
+    expect(server.open()).toHaveLength(1)
+    expect(server.all).toHaveLength(1)
+    close()
+  })
+
+  it('is closed some time after the last stream', async () => {
+    const server = listenedServer()
+    const { stream } = eventsGateway({ relay: server.relay })
+    const { close } = stream({ name: 'tools_changed' })
+    await vi.advanceTimersByTimeAsync(1000)
+    close()
+    await vi.advanceTimersByTimeAsync(HOUR)
+    expect(server.open()).toHaveLength(0)
+  })
+
+  it('stays open while a subscription lasts that nobody polls, and is opened again after a restart', async () => {
+    const world = eventWorld()
+    const server = listenedServer()
+    const first = eventGateway(world, { relay: server.relay })
+    await first.instance.start?.()
+    await first.subscribe({ events: ['tools_changed'], ttl_seconds: 7200 })
+    await vi.advanceTimersByTimeAsync(HOUR)
+    expect(server.all).toHaveLength(1)
+    expect(server.open()).toHaveLength(1)
+    await closeAll([first.instance])
+    expect(server.open()).toHaveLength(0)
+    const second = eventGateway(world, { relay: server.relay })
+    await second.instance.start?.()
+    await vi.advanceTimersByTimeAsync(KEEP_INTERVAL_MS)
+    expect(server.open()).toHaveLength(1)
+    await vi.advanceTimersByTimeAsync(2 * HOUR)
+    expect(server.open()).toHaveLength(0)
+    await closeAll([second.instance])
+  })
+
+  it('that cannot be kept open any more is reported once, and when it fails again', async () => {
+    let isFailing = false
+    const sent: string[] = []
+    const controller = new AbortController()
+    const { signal } = controller
+    const stream = new EventStream({
+      call: { emit: ({ method }) => void sent.push(method) },
+      signal,
+      isTruncated: false,
+      next: async () => ({ events: [], start: '1', position: '1', isTruncated: false, hasMore: false }),
+      changed: () => pause(1000, signal).catch(() => undefined),
+      keep: () => (isFailing ? Promise.reject(new Error('full')) : Promise.resolve()),
+      ended: async () => undefined,
+      error: () => Payload.of({}),
+      cursor: (position) => position,
+      occurrence: () => ({}),
+    })
+    const running = stream.run('1')
+    const errors = () => sent.filter((method) => method === 'notifications/events/error').length
+    const outages: number[] = []
+    for (const state of [true, false, true]) {
+      isFailing = state
+      await vi.advanceTimersByTimeAsync(60_000)
+      outages.push(errors())
+    }
+    controller.abort()
+    await running
+    expect(outages).toEqual([1, 1, 2])
+  })
+})
