@@ -182,7 +182,7 @@ export const events: Feature<Settings | false> = {
       close: async () => {
         closing.abort()
         changes.close()
-        client.close()
+        await client.close()
         await deliveries.close()
         for (const source of sources) source.close?.()
         for (const each of byServer.values()) each.wake()

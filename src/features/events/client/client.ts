@@ -7,7 +7,7 @@ import { background } from '../../../core/log.ts'
 import { EventSubscriptions } from '../../../records/event-subscriptions.ts'
 import type { BuiltinRoute, BuiltinTool, Services } from '../../feature.ts'
 import type { Parts } from '../requests.ts'
-import { type ClientParts, Delivery, sendEnding } from './delivery.ts'
+import { type ClientParts, Delivery, endPush, sendEnding } from './delivery.ts'
 import { keepSubscriptions } from './kept-subscriptions.ts'
 import { EVENTS_KEY, listening } from './listen.ts'
 import { clientMethods, type OpenPush } from './methods.ts'
@@ -26,13 +26,15 @@ export interface ClientFace {
   readonly listening: Middleware
   /** Goes on with what an earlier runtime sent, and keeps the sources of all subscriptions open. */
   start(): void
-  close(): void
+  close(): Promise<void>
 }
 
 /** The subscriptions of clients, in one runtime. */
 export function clientFace(events: Parts, deps: Deps, maxTtlMs: number): ClientFace {
   const { log, store, identity, gateway } = deps
   const pushes = pushesOfProcess(identity.membership)
+  const runtime = {}
+  pushes.takeOver(runtime)
   const parts: ClientParts = { events, subscriptions: new EventSubscriptions(store), pushes, maxTtlMs }
   const ended = new AbortController()
   const running = new WeakSet<Push>()
@@ -72,6 +74,11 @@ export function clientFace(events: Parts, deps: Deps, maxTtlMs: number): ClientF
       for (const push of pushes.values()) run(push)
       background(keepSubscriptions(parts, ended.signal), log)
     },
-    close: () => ended.abort(),
+    close: async () => {
+      ended.abort()
+      // The next runtime goes on with them, unless it has no events.
+      if (gateway.closing.aborted || !pushes.isSender(runtime)) return
+      await Promise.allSettled(pushes.values().map((push) => endPush(push, 'upstream_gone', parts)))
+    },
   }
 }

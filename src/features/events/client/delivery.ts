@@ -12,7 +12,7 @@ import { Payload } from '../../../core/payload.ts'
 import { pause } from '../../../core/time/waiting.ts'
 import type { EventSubscriptions } from '../../../records/event-subscriptions.ts'
 import type { EventRequest, Parts } from '../requests.ts'
-import { findRequests } from './filter.ts'
+import { type FoundRequests, findRequests } from './filter.ts'
 import { byLog, PendingEvents, type Positions, readPending } from './pending.ts'
 import type { Push, Pushes } from './pushes.ts'
 import { advance, eventOf, findOwn, requestFor, sealPositions, type Subscription } from './subscription.ts'
@@ -103,13 +103,12 @@ export class Delivery {
   /** Reads the subscription and the rights of its caller again; false if it has ended. */
   async #renew(): Promise<boolean> {
     const { subscriptions, events: parts } = this.#parts
-    const expiresAt = this.#subscription?.record.expiresAt ?? 0
     const call = await this.#present()
     if (!call) return this.#end('revoked')
     const found = await findOwn(call, subscriptions, this.#push.id)
     // Its client ended it, unless it is the time.
-    if (!found)
-      return this.#end(expiresAt > 0 && expiresAt <= Date.now() + EXPIRY_SLACK_MS ? 'expired' : undefined)
+    if (!found) return this.#end(this.#push.expiresAt <= Date.now() + EXPIRY_SLACK_MS ? 'expired' : undefined)
+    this.#push.expiresAt = found.record.expiresAt
     this.#subscription = found
     const { events, filter } = found
     const selected = canonical([events, filter, [...(call.principal.scopes ?? [])]])
@@ -117,8 +116,8 @@ export class Delivery {
     if (selected === this.#selected && Date.now() < this.#renewAt) return true
     const { upstream } = call.target
     if (upstream !== undefined && !parts.upstreams().includes(upstream)) return this.#end('upstream_gone')
-    const requests = await requestsOf(found, call, parts)
-    if (requests.length === 0) return this.#end('revoked')
+    const { requests, isGone } = await requestsOf(found, call, parts)
+    if (requests.length === 0) return this.#end(isGone ? 'upstream_gone' : 'revoked')
     this.#requests = requests
     this.#selected = selected
     this.#renewAt = Date.now() + RENEWAL_INTERVAL_MS
@@ -184,27 +183,35 @@ export class Delivery {
   }
 
   async #end(reason: Ending | undefined): Promise<false> {
-    const { id, call } = this.#push
-    if (reason === 'revoked' || reason === 'upstream_gone')
-      await this.#parts.subscriptions.unsubscribe(call.principal, id)
-    if (reason !== undefined) sendEnding(this.#push, reason)
-    this.#parts.pushes.end(this.#push)
+    await endPush(this.#push, reason, this.#parts)
     return false
   }
 }
 
-/** The requests that a subscription has now; none if its filter does not fit its events any more. */
+/** The requests that a subscription has now. Types whose events its filter does not fit any more are gone. */
 async function requestsOf(
   subscription: Subscription,
   call: Call,
   parts: Parts,
-): Promise<readonly EventRequest[]> {
+): Promise<Pick<FoundRequests, 'requests' | 'isGone'>> {
   try {
-    return (await findRequests(subscription, call, parts)).requests
+    return await findRequests(subscription, call, parts)
   } catch (error) {
-    if (asGatewayError(error).code === 'INVALID_INPUT') return []
+    if (asGatewayError(error).code === 'INVALID_INPUT') return { requests: [], isGone: true }
     throw error
   }
+}
+
+/** Ends a subscription that is sent to a stream; without a reason its client has ended it. @throws SERVER_UNAVAILABLE */
+export async function endPush(
+  push: Push,
+  reason: Ending | undefined,
+  { subscriptions, pushes }: Pick<ClientParts, 'subscriptions' | 'pushes'>,
+): Promise<void> {
+  if (reason === 'revoked' || reason === 'upstream_gone')
+    await subscriptions.unsubscribe(push.call.principal, push.id)
+  if (reason !== undefined) sendEnding(push, reason)
+  pushes.end(push)
 }
 
 /** Tells the client of a subscription that it gets no more events. */

@@ -19,6 +19,8 @@ export interface FoundRequests {
   readonly requests: readonly EventRequest[]
   /** The names that the caller does not have. */
   readonly unknown: readonly string[]
+  /** Whether none of the names is one of a type, whoever may have it. */
+  readonly isGone: boolean
 }
 
 /** The same, for an answer. */
@@ -57,7 +59,7 @@ export async function findRequests(
     // A resource that the caller may not read is like an unknown type, so that callers do not learn what there is.
     if (may.length === 0 || may.includes(false)) unknown.push(name)
   }
-  return { requests, unknown }
+  return { requests, unknown, isGone: types.every((type) => type === undefined) }
 }
 
 /** The fields of the events of a type that a filter can name. */

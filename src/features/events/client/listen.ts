@@ -28,7 +28,8 @@ export function listening(parts: ClientParts, open: OpenPush): Middleware {
     const emit = (note: Notification): void => {
       if (note.method !== ACKNOWLEDGED) return call.emit(note)
       const sent = found.filter(({ record, positions }) => {
-        return open({ id: record.id, stream, call, positions })
+        const { id, expiresAt } = record
+        return open({ id, stream, call, positions, expiresAt })
       })
       call.emit(acknowledging(note, sent))
     }

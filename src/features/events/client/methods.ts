@@ -97,7 +97,8 @@ async function isSentTo(call: Call, subscription: Subscription, open: OpenPush):
   if (client.era === 'modern') return true
   if (!own || !(await isOpened(own, call.signal))) return false
   const { record, positions } = subscription
-  return open({ id: record.id, stream: own, call, positions })
+  const { id, expiresAt } = record
+  return open({ id, stream: own, call, positions, expiresAt })
 }
 
 /** Whether a stream is open, or opens in time: clients open it when they have sent `notifications/initialized`. */
@@ -186,7 +187,8 @@ async function stream(call: Call, parts: ClientParts, open: OpenPush): Promise<O
   const { stream: own } = call
   if (!own) throw new GatewayError('UNSUPPORTED_OPERATION', 'There is no stream to send events to.')
   const positions = startOf(call, subscription, parts)
-  if (!open({ id: subscription.record.id, stream: own, call, positions }))
+  const { id, expiresAt } = subscription.record
+  if (!open({ id, stream: own, call, positions, expiresAt }))
     throw new GatewayError('OVERLOADED', 'Too many streams of events are open.')
   return answered({})
 }

@@ -16,6 +16,8 @@ export interface Push {
   readonly over: AbortController
   /** Up to where its events were sent. */
   positions: Positions
+  /** When the subscription ends unless it is renewed, as far as this process knows, in milliseconds since 1970. */
+  expiresAt: number
 }
 
 /** How many there are at most; one caller may have a quarter of them. */
@@ -24,6 +26,18 @@ const MAX_PUSHES = 4000
 /** Those of a process. */
 export class Pushes {
   readonly #all = new Set<Push>()
+  /** The runtime that sends them: the last one with events. */
+  #sender: object | undefined
+
+  /** Makes a runtime the one that sends them. */
+  takeOver(runtime: object): void {
+    this.#sender = runtime
+  }
+
+  /** Whether no later runtime sends them. */
+  isSender(runtime: object): boolean {
+    return this.#sender === runtime
+  }
 
   /** Adds one; undefined if there are too many. One of the same subscription and stream ends. */
   add(opened: Omit<Push, 'over'>): Push | undefined {

@@ -385,14 +385,14 @@ describe('events on the stream of a session', () => {
     const { subscription_id: id } = await first.subscribe({ events: [added] }, session.call)
     await first.add({ text: '1' })
     await expect.poll(session.texts).toEqual(['1'])
-    await closeAll(opened)
     const second = gateway()
+    await first.instance.close?.()
     await second.add({ text: '2' })
     await second.instance.start?.()
     await expect.poll(session.texts).toEqual(['1', '2'])
-    await closeAll(opened)
     session.state.principal = { id: 'ada', scopes: new Set() }
     const third = gateway({ isPermitted: async ({ principal }) => !principal.scopes })
+    await second.instance.close?.()
     await third.add({ text: '3' })
     await third.instance.start?.()
     await expect
@@ -405,6 +405,55 @@ describe('events on the stream of a session', () => {
     await expect(third.poll({ subscription_id: id })).rejects.toMatchObject({
       error: { code: 'RESOURCE_NOT_FOUND' },
     })
+  })
+
+  it.each([
+    ['may not have them any more', 'revoked', { isPermitted: async () => false }],
+    ['is of a tool that is gone', 'upstream_gone', { tools: async () => [] }],
+    ['is at a server that is gone', 'upstream_gone', { servers: () => [] }],
+  ])('end with a notice in the next runtime if their subscription %s', async (_title, reason, given) => {
+    const first = gateway()
+    const session = eventSession()
+    const { subscription_id: id } = await first.subscribe({ events: [added] }, session.call)
+    const second = gateway(given)
+    await first.instance.close?.()
+    await second.instance.start?.()
+    await expect
+      .poll(() => session.received)
+      .toMatchObject([
+        {
+          method: 'notifications/subscription_terminated',
+          params: { subscription_id: id, reason },
+        },
+      ])
+    expect(await world.store.scan('subscription')).toEqual(new Map())
+  })
+
+  it('end with a notice if the next runtime has no events', async () => {
+    const first = gateway()
+    const session = eventSession()
+    const { subscription_id: id } = await first.subscribe({ events: [added] }, session.call)
+    await first.instance.close?.()
+    expect(session.received).toMatchObject([
+      {
+        method: 'notifications/subscription_terminated',
+        params: { subscription_id: id, reason: 'upstream_gone' },
+      },
+    ])
+    expect(await world.store.scan('subscription')).toEqual(new Map())
+  })
+
+  it('end with a notice if their subscription expires while another runtime takes over', async () => {
+    const first = gateway()
+    const session = eventSession()
+    const { subscription_id: id } = await first.subscribe({ events: [added], ttl_seconds: 0.5 }, session.call)
+    const second = gateway()
+    await first.instance.close?.()
+    await expect.poll(() => world.store.scan('subscription')).toEqual(new Map())
+    await second.instance.start?.()
+    await expect
+      .poll(() => session.received)
+      .toMatchObject([{ params: { subscription_id: id, reason: 'expired' } }])
   })
 
   it('end with a notice when the gateway stops; the subscription stays', async () => {
