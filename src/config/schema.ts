@@ -14,7 +14,7 @@ import { upstreamProperties } from './sections/upstream.ts'
 export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
   const definitions = features.filter(isNamed).flatMap((feature): [string, JsonSchema][] => [
     [feature.name, definition(feature)],
-    [`${feature.name}-override`, overrideOf(definition(feature))],
+    [`${feature.name}-override`, overrideOf(feature)],
   ])
   return withSwitches({
     $schema: 'https://json-schema.org/draft/2020-12/schema',
@@ -152,7 +152,22 @@ function definition({ schema }: FeatureSchema): JsonSchema {
   }
 }
 
-// An override contains only differences, so no member is required.
-function overrideOf({ required: _required, default: _default, ...schema }: JsonSchema): JsonSchema {
-  return schema
+// An override contains only differences, so no member is required, and none that belongs to the gateway is permitted.
+function overrideOf(feature: FeatureSchema): JsonSchema {
+  const { required: _required, default: _default, properties, ...schema } = definition(feature)
+  if (!isObject(properties)) return schema
+  const place = feature.place === 'features' ? `features.${feature.name}` : feature.name
+  const own = Object.entries(properties).map(([key, each]) => {
+    const isOfGateway = isObject(each) && each['x-gateway'] === true
+    return [key, isOfGateway ? notForServers(`${place}.${key}`) : each] as const
+  })
+  return { ...schema, properties: Object.fromEntries(own) }
+}
+
+function notForServers(place: string): JsonSchema {
+  return {
+    not: {},
+    errorMessage: `cannot differ between servers: write it as \`${place}\` at the top level of the file`,
+    description: 'Only for all servers.',
+  }
 }

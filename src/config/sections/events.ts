@@ -9,14 +9,22 @@ import { parseExpression, parsePath, serverTool, uses } from '../../core/undo/ex
 import type { Finding } from '../problem.ts'
 import { list } from './about.ts'
 
-/** The names of events that the gateway has itself. */
+/** The names of events that the gateway has itself, and those of entries in its logs that are none. */
 const ownNames = [
+  'confirmation_pending',
   'contract_changed',
   'listening_began',
+  'logging_began',
   'prompts_changed',
+  'quota_low',
+  'relay_ended',
+  'relay_gap',
   'resource_updated',
   'resources_changed',
   'tools_changed',
+  'transaction_timed_out',
+  'upstream_down',
+  'upstream_up',
   'watching_began',
 ]
 

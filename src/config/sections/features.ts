@@ -11,7 +11,10 @@ export interface FeatureSchema {
   readonly name: string
   /** Whether its settings are at the top level under its name, under `features`, or in `limits`. */
   readonly place: 'top' | 'features' | 'limits'
-  /** The schema of an object, without `$ref`. With `default: off`, the feature must be turned on explicitly. */
+  /**
+   * The schema of an object, without `$ref`. With `default: off`, the feature must be turned on explicitly. Members with
+   * `x-gateway` apply to the gateway as a whole: the settings of a server cannot have them.
+   */
   readonly schema: JsonSchema
   /** Whether a gateway upstream applies the feature too: it is then off for that server unless configured there. */
   readonly isLeftToGateway?: true

@@ -44,6 +44,7 @@ interface WebhookSettings {
 
 const webhooksSchema = {
   type: 'object',
+  'x-gateway': true,
   default: {},
   additionalProperties: false,
   description: 'How events are delivered to the webhooks of clients, for all servers.',
@@ -98,6 +99,7 @@ export const events: Feature<Settings | false> = {
       },
       max_ttl: {
         ...durationSchema,
+        'x-gateway': true,
         default: '24h',
         description:
           'How long a subscription lasts at most until it is renewed, for all servers. In a store that survives restarts, a client may also subscribe without an expiry.',
@@ -111,7 +113,7 @@ export const events: Feature<Settings | false> = {
       const known = byServer.get(upstream)
       if (known) return known
       const own = settings(upstream)
-      const keep = own === false ? DEFAULT_TTL_MS : own.keep
+      const keep = own === false ? DEFAULT_KEEP_MS : own.keep
       const added = new ServerEvents(deps.store, upstream, keep, deps.gateway.isStoreShared)
       byServer.set(upstream, added)
       return added
@@ -191,20 +193,19 @@ export const events: Feature<Settings | false> = {
   },
 }
 
-const DEFAULT_TTL_MS = 86_400_000
-const DEFAULT_GIVE_UP_MS = 900_000
+const DEFAULT_KEEP_MS = 86_400_000
 
 const ALLOW_WARNING =
   'Callers can have the gateway send requests to this origin, over http and in private networks.'
 
-/** The settings that apply to the gateway, not to one server: those of all servers, or of the first one with events. */
+/** The settings that apply to the gateway as a whole. If events are off but for some servers, those have the defaults. */
 function gatewaySettings(
   settings: SettingsOf<Settings | false>,
   { servers }: Pick<Services, 'servers'>,
 ): Pick<Settings, 'max_ttl' | 'webhooks'> {
   const [found] = [undefined, ...servers.names()].flatMap((name) => settings(name) || [])
-  const webhooks = { allow: [], give_up: DEFAULT_GIVE_UP_MS, webhook_id: 'event' } as const
-  return found ?? { max_ttl: DEFAULT_TTL_MS, webhooks }
+  if (!found) throw new TypeError('Events are on for no server.')
+  return found
 }
 
 /** The extension belongs to 2026-07-28: for older clients these methods do not exist. Errors have the expected codes. */

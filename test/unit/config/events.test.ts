@@ -1,5 +1,11 @@
 import { describe, expect, test } from 'vitest'
 import { loadSettings } from '../../../src/config/load.ts'
+import { RELAY_ENDED, RELAY_GAP } from '../../../src/features/events/sources/server-subscription.ts'
+import { WATCHING_BEGAN } from '../../../src/features/events/sources/watch.ts'
+import { events } from '../../../src/features/events/events.ts'
+import { features } from '../../../src/features/index.ts'
+import { LISTENING_BEGAN, LOGGING_BEGAN } from '../../../src/records/logged-events.ts'
+import { eventsGateway, namesOf } from '../../support/events-gateway.ts'
 
 const on = 'features:\n  events: on\n'
 
@@ -80,6 +86,55 @@ describe('declared events: settings', () => {
     const { settings } = load(text)
     expect([...(settings.events.get(undefined)?.keys() ?? [])]).toEqual(['e'])
     expect(settings.events.get('one')).toEqual(new Map())
+  })
+})
+
+describe('settings of events for the gateway as a whole', () => {
+  const withSettings = (text: string) =>
+    `${on}upstreams:\n  one:\n    url: https://one.example\n    features:\n      events: ${text}\n`
+  const problemsOf = (text: string): string[] => {
+    try {
+      loadSettings(text, { file: 'f', env: {}, features })
+      return []
+    } catch (error) {
+      return String(error instanceof Error ? error.message : error).split('\n')
+    }
+  }
+
+  test.each(['max_ttl: 1h', 'webhooks: { give_up: 1m }', 'webhooks: {}'])(
+    'a server cannot have %s, and the error says where it belongs',
+    (setting) => {
+      const [key] = setting.split(':')
+      expect(problemsOf(withSettings(`{ ${setting} }`))).toEqual([
+        expect.stringContaining(
+          ` upstreams.one.features.events.${key}: cannot differ between servers: write it as \`features.events.${key}\` at the top level of the file`,
+        ),
+      ])
+    },
+  )
+
+  test('a server can have the others, and gets those of the gateway', () => {
+    expect(problemsOf(withSettings('{ keep: 1h, writes: all }'))).toEqual([])
+    const text = withSettings('{ keep: 1h }').replace('events: on', 'events: { max_ttl: 2h }')
+    const { settings } = loadSettings(text, { file: 'f', env: {}, features })
+    const own = settings.features[events.name]
+    expect(own?.upstreams['one']).toMatchObject({ keep: 3_600_000, max_ttl: 7_200_000 })
+  })
+})
+
+describe('declared events: names', () => {
+  test('those of all events that the gateway has itself, and of the entries in its logs, are refused', async () => {
+    const { request } = eventsGateway()
+    const list = await request('events/list', {})
+    const marks = [RELAY_ENDED, RELAY_GAP, WATCHING_BEGAN, LISTENING_BEGAN, LOGGING_BEGAN]
+    const names = [...namesOf(list).map(String), ...marks]
+    expect(names).toEqual(expect.arrayContaining(['upstream_up', 'confirmation_pending', 'quota_low']))
+    for (const name of names) {
+      const refused = [expect.stringContaining('and not be that of an event that the gateway has itself')]
+      expect(problemsIn(withEvent(`${name}: { ${watch} }`)), name).toEqual(refused)
+      const top = `${on}events:\n  ${name}: { watch: one.list(), id: $ }\nupstreams:\n  one: https://one.example\n`
+      expect(problemsIn(top), name).toEqual(refused)
+    }
   })
 })
 
