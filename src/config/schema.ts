@@ -154,7 +154,8 @@ function definition({ schema }: FeatureSchema): JsonSchema {
 
 // An override contains only differences, so no member is required, and none that belongs to the gateway is permitted.
 function overrideOf(feature: FeatureSchema): JsonSchema {
-  const { required: _required, default: _default, properties, ...schema } = definition(feature)
+  const { required: _required, default: _default, ...schema } = definition(feature)
+  const { properties } = schema
   if (!isObject(properties)) return schema
   const place = feature.place === 'features' ? `features.${feature.name}` : feature.name
   const own = Object.entries(properties).map(([key, each]) => {
