@@ -2,7 +2,8 @@
  * Session states that are kept in the store, for tokens that are too long, and for models, which copy a short handle. An
  * entry of the collection `states` says how large each one is, so that all can be counted without reading them.
  *
- * Invariant: a state in use is never dropped for another one. Over the quota, new ones are refused.
+ * Invariant: a state in use is never dropped for another one. Over the quota, new ones are refused, and existing ones do
+ * not grow.
  */
 import { hash, randomBytes } from 'node:crypto'
 import { hasReachedShare, type Principal } from '../core/principal.ts'
@@ -15,6 +16,8 @@ const MAX_STATES = 4000
 const MAX_STATE_BYTES = 64 * 1024 * 1024
 /** The size of the largest state, in bytes. */
 const MAX_BYTES_PER_STATE = 256 * 1024
+/** States are counted in units of so many bytes: within one, a state that grows needs no other look at all of them. */
+const UNIT_BYTES = 1024
 
 const HANDLE = /^st_[A-Za-z0-9_-]{22}$/
 
@@ -38,51 +41,78 @@ export class SessionStates {
 
   /** Keeps a new state for `ttl` milliseconds, and resolves with its handle; undefined over the quota. */
   async add(principal: Principal, text: string, ttl: number): Promise<string | undefined> {
-    const size = Buffer.byteLength(text)
-    if (size > MAX_BYTES_PER_STATE || !(await this.#hasRoom(principal, size))) return undefined
+    const bytes = sizeOf(text)
+    if (isTooLarge(text) || !(await this.#hasRoom(principal, { bytes, isNew: true }))) return undefined
     const handle = `st_${randomBytes(16).toString('base64url')}`
-    await this.#store.put(entryOf(principal, handle), String(size), ttl)
+    await this.#store.put(entryOf(principal, handle), String(bytes), ttl)
     await this.#store.put(keyOf(principal, handle), text, ttl)
     return handle
   }
 
   /**
    * Replaces a state by what `change` makes of its text, and keeps it for `ttl` more milliseconds; resolves with the new
-   * text, or undefined if it is too large.
+   * text, or undefined if it is too large, or grows over the quota.
    */
-  async change(
-    principal: Principal,
-    handle: string,
-    { change, ttl }: { readonly change: (text: string | undefined) => string; readonly ttl: number },
-  ): Promise<string | undefined> {
-    const text = await casUpdate<string | undefined>(
-      this.#store,
-      keyOf(principal, handle),
-      (before) => {
-        const after = change(before)
-        const isTooLarge = Buffer.byteLength(after) > MAX_BYTES_PER_STATE
-        return isTooLarge ? { result: undefined } : { result: after, write: { text: after, ttl } }
-      },
-      () => undefined,
-    )
-    if (text !== undefined)
-      await this.#store.put(entryOf(principal, handle), String(Buffer.byteLength(text)), ttl)
-    return text
+  async change(principal: Principal, handle: string, { change, ttl }: Change): Promise<string | undefined> {
+    let granted = 0
+    for (;;) {
+      const changed = await casUpdate<string | Growth | undefined>(
+        this.#store,
+        keyOf(principal, handle),
+        (before) => {
+          const text = change(before)
+          if (isTooLarge(text)) return { result: undefined }
+          const bytes = sizeOf(text) - (before === undefined ? 0 : sizeOf(before))
+          if (bytes > granted) return { result: { bytes, isNew: before === undefined } }
+          return { result: text, write: { text, ttl } }
+        },
+        () => undefined,
+      )
+      if (changed === undefined) return undefined
+      if (typeof changed === 'string') {
+        await this.#store.put(entryOf(principal, handle), String(sizeOf(changed)), ttl)
+        return changed
+      }
+      if (!(await this.#hasRoom(principal, changed))) return undefined
+      granted = changed.bytes
+    }
   }
 
-  async #hasRoom(principal: Principal, size: number): Promise<boolean> {
+  async #hasRoom(principal: Principal, { bytes, isNew }: Growth): Promise<boolean> {
     const entries = await this.#store.scan(COLLECTION)
     const caller = callerHash(principal.id)
-    let [all, own] = [size, size]
+    let [all, own] = [bytes, bytes]
     for (const [key, text] of entries) {
       all += Number(text)
       if (callerOf(key) === caller) own += Number(text)
     }
     const share = principal.isEverybody ? MAX_STATE_BYTES : MAX_STATE_BYTES / 4
+    if (all > MAX_STATE_BYTES || own > share) return false
+    if (!isNew) return true
     const owners = new Map([...entries.keys()].map((key) => [key, callerOf(key)]))
     const hasFullShare = hasReachedShare({ ...principal, id: caller }, owners, (id) => id, MAX_STATES)
-    return entries.size < MAX_STATES && !hasFullShare && all <= MAX_STATE_BYTES && own <= share
+    return entries.size < MAX_STATES && !hasFullShare
   }
+}
+
+interface Change {
+  change(text: string | undefined): string
+  readonly ttl: number
+}
+
+/** What a change needs room for. */
+interface Growth {
+  readonly bytes: number
+  readonly isNew: boolean
+}
+
+/** The size of a state as it is counted, in bytes. */
+function sizeOf(text: string): number {
+  return Math.ceil(Buffer.byteLength(text) / UNIT_BYTES) * UNIT_BYTES
+}
+
+function isTooLarge(text: string): boolean {
+  return Buffer.byteLength(text) > MAX_BYTES_PER_STATE
 }
 
 const COLLECTION = 'states'

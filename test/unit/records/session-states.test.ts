@@ -60,6 +60,33 @@ describe('session states in the store', () => {
     expect(await states.find(alice, handle)).toBe('text')
   })
 
+  test.each([
+    ['16 MiB of the caller', { count: 64, bytes: 256 * KIB, caller: 'alice' }],
+    ['64 MiB of others', { count: 256, bytes: 256 * KIB, caller: 'bob' }],
+  ])('with %s, a state does not grow, but may stay as large as it is', async (_what, before) => {
+    const store = await filledWith(before)
+    const handle = (await new SessionStates(new MemoryStore()).add(alice, 'text', HOUR)) ?? ''
+    const states = new SessionStates(store)
+    const grown = await states.change(alice, handle, { change: () => 'text', ttl: HOUR })
+    expect(grown).toBeUndefined()
+    expect(await states.find(alice, handle)).toBeUndefined()
+    await store.delete([...(await store.scan('states')).keys()][0] ?? '')
+    const kept = await states.change(alice, handle, { change: () => 'x'.repeat(200 * KIB), ttl: HOUR })
+    expect(kept).toHaveLength(200 * KIB)
+    const larger = 'x'.repeat(250 * KIB)
+    await store.put(`states/${callerHash(before.caller)}:full`, String(56 * KIB), HOUR)
+    expect(await states.change(alice, handle, { change: () => larger, ttl: HOUR })).toBeUndefined()
+    expect(await states.find(alice, handle)).toBe(kept)
+    const changed = 'y'.repeat(200 * KIB)
+    expect(await states.change(alice, handle, { change: () => changed, ttl: HOUR })).toBe(changed)
+  })
+
+  test('a state whose record expired is a new one: its caller may not have more than 1,000', async () => {
+    const states = new SessionStates(await filledWith({ count: 1000, bytes: 10, caller: 'alice' }))
+    const handle = (await new SessionStates(new MemoryStore()).add(alice, 'text', HOUR)) ?? ''
+    expect(await states.change(alice, handle, { change: () => 'text', ttl: HOUR })).toBeUndefined()
+  })
+
   test('no concurrent change is lost', async () => {
     const states = new SessionStates(new MemoryStore())
     const handle = (await states.add(alice, '0', HOUR)) ?? ''
