@@ -70,6 +70,11 @@ export class FakeReceivers implements Dialer {
   readonly #clock: Clock
   /** By URL; others accept everything. */
   readonly answers = new Map<string, Answer>()
+  /** The URLs that do not echo challenges, but answer with this status. */
+  readonly mute = new Map<string, number>()
+  /** The files that can be read, by URL, and the URLs that were read. */
+  readonly files = new Map<string, string>()
+  readonly read: string[] = []
 
   constructor(clock: Clock) {
     this.#clock = clock
@@ -88,8 +93,20 @@ export class FakeReceivers implements Dialer {
       )
       return Promise.race([answer(received), aborted])
     }
-    const body = isChallenge ? JSON.stringify({ challenge }) : ''
-    return { kind: 'response', status: 200, retryAfter: undefined, body }
+    const mute = isChallenge ? this.mute.get(request.url) : undefined
+    const body = isChallenge && mute === undefined ? JSON.stringify({ challenge }) : ''
+    return { kind: 'response', status: mute ?? 200, retryAfter: undefined, body }
+  }
+
+  async get({ url }: Parameters<Dialer['get']>[0]): Promise<DialOutcome> {
+    this.read.push(url)
+    const body = this.files.get(url)
+    return {
+      kind: 'response',
+      status: body === undefined ? 404 : 200,
+      retryAfter: undefined,
+      body: body ?? '',
+    }
   }
 
   /** The requests with events, without challenges. */

@@ -157,6 +157,7 @@ export const events: Feature<Settings | false> = {
       methods: { ...modernOnly(methods), ...client.methods },
       tools: client.tools,
       routes: client.routes,
+      pages: hooks.pages(parts.upstreams()),
       extensions: () => client.extensions,
       middleware: (target) => {
         const { method, upstream, isBuiltin } = target

@@ -11,10 +11,12 @@ import { isObject, readJson } from '../../../core/json/json.ts'
 import { follow, parseSteps } from '../../../core/json/path.ts'
 import type { HookEvent } from '../../../core/settings.ts'
 import { fits } from '../../../core/text/pattern.ts'
-import type { ArrivedHook, Services } from '../../feature.ts'
+import { pageOf } from '../../builtin-tool.ts'
+import type { ArrivedHook, BuiltinPage, Services } from '../../feature.ts'
 import { type EventSource, type EventType, type Fields, hasFields } from '../event-types.ts'
 import type { ServerEvents } from '../server-events.ts'
 import { HookReceiver } from '../webhooks/hook-receiver.ts'
+import { RECEIVERS_PATH, receiversFile } from '../webhooks/published-receivers.ts'
 import { contentOf, contentSchema, declaredFilters, hasScope, omittedSchema } from './declared.ts'
 
 type Deps = Pick<Services, 'store' | 'servers' | 'features'>
@@ -24,6 +26,9 @@ const ACCEPTED_TTL_MS = 24 * 60 * 60_000
 const STORING_TTL_MS = 30_000
 const ACCEPTED = 'accepted'
 const STORING = 'storing'
+
+/** How long the file of receivers may be cached, in seconds. */
+const FILE_MAX_AGE_S = 300
 
 /** The longest type of a webhook, in characters. */
 const MAX_TYPE_LENGTH = 200
@@ -58,6 +63,13 @@ export class Hooks implements EventSource {
   /** Accepts a webhook; resolves once its event is in the log. @throws what `HookReceiver.receive` throws */
   receive(hook: ArrivedHook): Promise<void> {
     return this.#receiver.receive(hook)
+  }
+
+  /** The public file that says where webhooks are received; none if none of the servers has any, and no events do. */
+  pages(upstreams: readonly string[]): readonly BuiltinPage[] {
+    if (![undefined, ...upstreams].some((upstream) => this.#hooks(upstream).length > 0)) return []
+    const page = { text: receiversFile(['/hooks/']), type: 'application/json', maxAge: FILE_MAX_AGE_S }
+    return [{ path: RECEIVERS_PATH, isOpen: () => true, handle: async () => pageOf(page) }]
   }
 
   #hooks(upstream: string | undefined): readonly (readonly [string, HookEvent])[] {

@@ -31,6 +31,8 @@ export interface DialRequest {
   readonly signal?: AbortSignal
 }
 
+type BodylessRequest = Omit<DialRequest, 'body'>
+
 /**
  * Why there is no response: the URL is not allowed; one of its addresses is not; the host has no address; the connection
  * failed; its TLS failed; it took too long; or the caller aborted the request.
@@ -51,6 +53,8 @@ export type DialOutcome =
 export interface Dialer {
   /** Sends a POST request. Never throws. */
   post(request: DialRequest): Promise<DialOutcome>
+  /** Sends a GET request. Never throws. */
+  get(request: BodylessRequest): Promise<DialOutcome>
 }
 
 type Resolve = (host: string, isAllowed: boolean) => Promise<readonly string[]>
@@ -81,22 +85,22 @@ export function createDialer({ allow, resolve = newResolve(), connect = newConne
     return addresses.slice(0, MAX_ADDRESSES)
   }
 
-  return {
-    post: async (request) => {
-      const url = parseTarget(request.url, allowed)
-      if (!url) return { kind: 'failed', reason: 'url' }
-      const timeout = AbortSignal.timeout(request.timeoutMs)
-      const signal = request.signal ? AbortSignal.any([timeout, request.signal]) : timeout
-      try {
-        const addresses = await addressesOf(url, signal)
-        signal.throwIfAborted()
-        return await exchange(url, request, { signal, connect: connectTo(addresses, connect) })
-      } catch (error) {
-        if (request.signal?.aborted) return { kind: 'failed', reason: 'aborted' }
-        return { kind: 'failed', reason: timeout.aborted ? 'timeout' : reasonOf(error) }
-      }
-    },
+  async function dial(request: BodylessRequest | DialRequest): Promise<DialOutcome> {
+    const url = parseTarget(request.url, allowed)
+    if (!url) return { kind: 'failed', reason: 'url' }
+    const timeout = AbortSignal.timeout(request.timeoutMs)
+    const signal = request.signal ? AbortSignal.any([timeout, request.signal]) : timeout
+    try {
+      const addresses = await addressesOf(url, signal)
+      signal.throwIfAborted()
+      return await exchange(url, request, { signal, connect: connectTo(addresses, connect) })
+    } catch (error) {
+      if (request.signal?.aborted) return { kind: 'failed', reason: 'aborted' }
+      return { kind: 'failed', reason: timeout.aborted ? 'timeout' : reasonOf(error) }
+    }
   }
+
+  return { post: dial, get: dial }
 }
 
 /** Whether requests to a URL are possible: it is https, or its origin is allowed. Its addresses are checked later. */
@@ -172,16 +176,16 @@ interface Exchange {
 
 async function exchange(
   url: URL,
-  { headers, body, maxResponseBytes, timeoutMs }: DialRequest,
+  { headers, maxResponseBytes, timeoutMs, ...sent }: BodylessRequest | DialRequest,
   { signal, connect }: Exchange,
 ): Promise<DialOutcome> {
   const client = new Client(url.origin, { connect, headersTimeout: timeoutMs, bodyTimeout: timeoutMs })
   try {
     const response = await client.request({
-      method: 'POST',
+      method: 'body' in sent ? 'POST' : 'GET',
       path: url.pathname + url.search,
       headers: { 'user-agent': 'gatehouse', ...headers },
-      body,
+      ...('body' in sent && { body: sent.body }),
       reset: true,
       signal,
     })

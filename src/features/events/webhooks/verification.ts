@@ -1,6 +1,7 @@
 /**
- * Verifies that the owner of a URL wants webhooks: a signed request with a challenge, which the receiver has to echo.
- * Nothing else is sent to a URL before. What is verified is recorded for a caller and a URL, never for other callers.
+ * Verifies that the owner of a URL wants webhooks: a signed request with a challenge, which the receiver has to echo. A
+ * receiver that answers something else is verified if its origin publishes that it receives webhooks there. Nothing else
+ * is sent to a URL before. What is verified is recorded for a caller and a URL, never for other callers.
  */
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { createFailureCounter, type FailureCounter } from '../../../core/failure-counter.ts'
@@ -8,6 +9,7 @@ import { isObject, readJson } from '../../../core/json/json.ts'
 import type { Secret } from '../../../core/text/secret.ts'
 import { categoryOf, type FailureCategory, isAccepted } from './attempts.ts'
 import type { Dialer } from './dialer.ts'
+import { isPublished } from './published-receivers.ts'
 import { secretsAt, type SubscriptionSecrets } from './secrets.ts'
 import { signedHeaders } from './standard-webhooks.ts'
 
@@ -81,11 +83,23 @@ export class ReceiverVerifier {
     } catch {
       return { kind: 'failed', failure: 'throttled' }
     }
-    const check = await sendChallenge(receiver, this.#options, signal)
+    const check = await this.#check(receiver, signal)
     if (check.kind === 'verified') await this.#options.records.add(receiver)
     else this.#failures.failed(host)
     return check
   }
+
+  async #check(receiver: Receiver, signal?: AbortSignal): Promise<ReceiverCheck> {
+    const check = await sendChallenge(receiver, this.#options, signal)
+    if (check.kind === 'verified' || !hasAnswered(check.failure)) return check
+    const { dialer } = this.#options
+    return (await isPublished(receiver.url, dialer, signal)) ? { kind: 'verified' } : check
+  }
+}
+
+/** Whether there was a response, so that the origin may have a file, too. */
+function hasAnswered(failure: string): boolean {
+  return ['challenge_failed', 'http_4xx', 'http_5xx'].includes(failure)
 }
 
 /** Sends the challenge to a receiver, and checks the echo. */

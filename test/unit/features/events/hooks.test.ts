@@ -7,6 +7,8 @@ import { Secret } from '../../../../src/core/text/secret.ts'
 import { signedHeaders } from '../../../../src/features/events/webhooks/standard-webhooks.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { dataOf, declaringGateway } from '../../../support/declaring-gateway.ts'
+import { fieldsOf } from '../../../support/chain.ts'
+import { toolCall } from '../../../support/tool-call.ts'
 import { featureDeps, type ServiceStubs } from '../../../support/feature-deps.ts'
 import type { Json } from '../../../support/server/json.ts'
 
@@ -226,6 +228,19 @@ describe('events of webhooks', () => {
     expect(dataOf(await poll({ cursor }))).toHaveLength(1)
     await expect(poll({ name: 'add.succeeded' })).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
     await expect(request('events/list', {})).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
+  })
+
+  it('are declared in a public file for the senders, if there are any', async () => {
+    const path = '/.well-known/mcp-webhook-receiver.json'
+    for (const address of ['one', 'all'] as const) {
+      const [page, ...others] = gateway({ push: github }, {}, address).instance.pages ?? []
+      expect(others).toEqual([])
+      if (!page) throw new Error('there is no page')
+      expect([page.path, page.isOpen?.()]).toEqual([path, true])
+      const { text, type } = fieldsOf(await page.handle(toolCall({})))
+      expect([type, text]).toEqual(['application/json', '{"receivers":["/hooks/"]}'])
+    }
+    expect(gateway({}).instance.pages).toEqual([])
   })
 
   it('are not received by a gateway without them', async () => {

@@ -133,6 +133,51 @@ describe('events/subscribe', () => {
     expect(world.dialer.requests).toEqual([])
   })
 
+  it.each([
+    ['a path above it', 200, '/hook', '{"receivers":["/other/","/"]}', true],
+    ['its own path', 503, '/hook', '{"receivers":["/hook"]}', true],
+    ['another path', 404, '/hook', '{"receivers":["/other/"]}', false],
+    ['the beginning of a name', 404, '/hooks', '{"receivers":["/hook"]}', false],
+    ['no path', 404, '/hook', '{"receivers":["hook",""]}', false],
+    ['something else', 404, '/hook', '["/"]', false],
+    ['nothing', 404, '/hook', undefined, false],
+  ])(
+    'a receiver that does not echo is verified if its origin publishes it: %s',
+    async (_what, status, path, file, isVerified) => {
+      const world = new WebhookGateway()
+      const { subscribe, note } = await world.process()
+      const url = `https://ada.example${path}?key=7`
+      const place = 'https://ada.example/.well-known/mcp-webhook-receiver.json'
+      world.dialer.mute.set(url, status)
+      if (file !== undefined) world.dialer.files.set(place, file)
+      const subscribed = subscribe(wanted({}, { url }))
+      await (isVerified
+        ? expect(subscribed).resolves.toMatchObject({ id: expect.any(String) })
+        : expect(subscribed).rejects.toMatchObject({ rpc: -32027 }))
+      await note(1)
+      expect(world.numbers).toEqual(isVerified ? [1] : [])
+      expect(world.dialer.read).toEqual([place])
+    },
+  )
+
+  it('reads no file of an origin that echoes, that cannot be reached, or that failed ten times within a minute', async () => {
+    const world = new WebhookGateway()
+    const { subscribe } = await world.process()
+    await subscribe()
+    expect(world.dialer.read).toEqual([])
+    const url = 'http://10.0.0.1/hook'
+    const { subscribe: trusting } = await world.process({ allow: ['http://10.0.0.1'] })
+    world.dialer.mute.set(url, 404)
+    await expect(trusting(wanted({}, { url }))).rejects.toMatchObject({ rpc: -32027 })
+    expect(world.dialer.read).toEqual([])
+    world.dialer.mute.set(HOOK, 404)
+    for (let n = 0; n < 12; n++)
+      await expect(subscribe(wanted(), { principal: { id: `caller ${n}` } })).rejects.toMatchObject({
+        rpc: -32027,
+      })
+    expect(world.dialer.read).toHaveLength(10)
+  })
+
   it('E9 sends one challenge for a caller and a URL, whatever the arguments, and another one for other callers', async () => {
     const world = new WebhookGateway()
     const { subscribe } = await world.process()

@@ -311,6 +311,23 @@ describe('webhook dialer: the exchange', () => {
     expect(seen).toEqual(['POST', '/hook/a%2Fb?i=7&k=a+b%20c', 'sub_1', '{"é":1}'])
   })
 
+  it('a file is read with GET, and not at an address that is not public', async () => {
+    const { origin, dialer } = await receiver((request, response) => {
+      response.end(JSON.stringify([request.method, request.headers['content-length']]))
+    })
+    const request = { headers: {}, timeoutMs: 5000, maxResponseBytes: 100 }
+    const outcome = await dialer.get({ ...request, url: `${origin}/file` })
+    expect(outcome).toMatchObject({ status: 200, body: '["GET",null]' })
+    const { dialled, connect } = recording()
+    const { resolve } = namesOf({ 'inner.example': [['10.0.0.1']] })
+    const strict = createDialer({ allow: [], resolve, connect })
+    expect(await strict.get({ ...request, url: 'https://inner.example/file' })).toEqual({
+      kind: 'failed',
+      reason: 'address',
+    })
+    expect(dialled).toEqual([])
+  })
+
   it.each([301, 302, 303, 307, 308])('a redirect with status %d is not followed', async (status) => {
     const paths: (string | undefined)[] = []
     const { origin, dialer } = await receiver((request, response) => {
