@@ -7,6 +7,7 @@ import type { Call } from '../../core/call.ts'
 import { asGatewayError, type GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import { repeatedly } from './keeping.ts'
+import { untilRead } from './reading.ts'
 import type { Batch } from './requests.ts'
 import type { LoggedEvent } from './server-events.ts'
 
@@ -142,7 +143,7 @@ export class EventStream {
     for (const { event, position } of events) {
       if (signal.aborted) return
       this.#send('event', { ...occurrence(event), cursor: cursor(position) })
-      await call.drained?.()
+      await untilRead(call, signal)
     }
   }
 

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { Secret } from '../../../src/core/text/secret.ts'
 import { signedHeaders } from '../../../src/features/events/webhooks/standard-webhooks.ts'
+import { tokenHash } from '../../support/auth/token-hash.ts'
 import { until } from '../../support/condition.ts'
 import { dataOf } from '../../support/declaring-gateway.ts'
 import { runCommand } from '../../support/gateway-process.ts'
@@ -294,6 +295,13 @@ describe('events of webhooks', () => {
     expect(statuses).toEqual([401, 401, 401, 400, 413, 404, 404])
     expect(dataOf(await poll('pull_request', cursor))).toEqual([])
     expect(JSON.stringify(gateway.lines)).not.toMatch(/a-private-value|Fix it|secret to everybody/)
+  })
+
+  it('are declared in a public file, also where callers need a token', async () => {
+    const tokens = [{ id: 'ada', hash: tokenHash('the-token-of-ada') }]
+    const { gateway } = await receiver({ auth: { opaque: { tokens } } })
+    const response = await fetch(`${gateway.origin}/.well-known/mcp-webhook-receiver.json`)
+    expect([response.status, await response.json()]).toEqual([200, { receivers: ['/hooks/'] }])
   })
 
   it('of no server have an address and a log of their own', async () => {

@@ -11,6 +11,7 @@ import { canonical } from '../../../core/json/json.ts'
 import { Payload } from '../../../core/payload.ts'
 import { pause } from '../../../core/time/waiting.ts'
 import type { EventSubscriptions } from '../../../records/event-subscriptions.ts'
+import { untilRead } from '../reading.ts'
 import type { EventRequest, Parts } from '../requests.ts'
 import { type FoundRequests, findRequests } from './filter.ts'
 import { byLog, PendingEvents, type Positions, readPending } from './pending.ts'
@@ -149,7 +150,7 @@ export class Delivery {
     while (this.#pending.size > 0) {
       while (!stream.isOpen()) await pause(CLOSED_STREAM_INTERVAL_MS, this.#signal)
       await this.#sendFirst()
-      await stream.drained()
+      await untilRead(stream, this.#signal)
       if (this.#signal.aborted) return
       if (this.#unstored >= MAX_UNSTORED_EVENTS) await this.#store()
     }

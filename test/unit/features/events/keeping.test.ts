@@ -45,6 +45,19 @@ describe('the source of events', () => {
     close()
   })
 
+  it('ends with its stream, also if the client does not read, when another configuration is loaded', async () => {
+    const server = listenedServer()
+    const { stream, instance } = eventsGateway({ relay: server.relay })
+    const drained = (): Promise<void> => new Promise(() => undefined)
+    const { ended } = stream({ name: 'tools_changed' }, { drained })
+    await vi.advanceTimersByTimeAsync(1000)
+    server.notify(changed)
+    await vi.advanceTimersByTimeAsync(1000)
+    await instance.close?.()
+    expect(await ended).toEqual({})
+    expect(server.open()).toHaveLength(0)
+  })
+
   it('is closed some time after the last stream', async () => {
     const server = listenedServer()
     const { stream } = eventsGateway({ relay: server.relay })
