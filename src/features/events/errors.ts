@@ -52,6 +52,15 @@ export function unsupported(feature: string, value: string, message: string): Ga
   })
 }
 
+/** A type has another schema, which what its clients know does not fit: they list the types and subscribe again. */
+export function schemaChanged(feature: 'inputSchema' | 'payloadSchema'): GatewayError {
+  return new GatewayError('INVALID_INPUT', `The ${feature} of these events has changed.`, {
+    rpc: codes.Unsupported,
+    data: { feature, reason: 'schema_changed' },
+    suggestion: 'List the events, and subscribe again.',
+  })
+}
+
 /** The receiver of a webhook cannot be used. `reason` is a category, without anything that the receiver wrote. */
 export function callbackEndpointError(reason: string): GatewayError {
   return new GatewayError('INVALID_INPUT', `The webhook receiver cannot be used: ${reason}.`, {

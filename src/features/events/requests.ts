@@ -11,6 +11,7 @@ import type { LogPage } from '../../records/event-log.ts'
 import type { Services } from '../feature.ts'
 import { forbidden, notFound } from './errors.ts'
 import type { EventSource, EventType } from './event-types.ts'
+import { breakOf } from './type-changes.ts'
 import { asEvent, LOGGING_BEGAN, type LoggedEvent, type ServerEvents } from './server-events.ts'
 
 /** What requests are answered from. */
@@ -57,7 +58,7 @@ export async function typesFor(call: Call, parts: Parts): Promise<readonly Named
 }
 
 /** The type of a name at the address of a call, whether its caller may have it or not. @throws if that is not known */
-export async function findType(name: string, call: Call, parts: Parts): Promise<NamedType | undefined> {
+async function findType(name: string, call: Call, parts: Parts): Promise<NamedType | undefined> {
   const [found] = await findTypes([name], call, parts)
   return found
 }
@@ -118,23 +119,37 @@ function withoutShadowed<Each extends Pick<NamedType, 'type'>>(types: readonly E
 }
 
 /**
- * Why a caller receives no more events of a request: it lost the right, or the type does not exist any more. Undefined if
- * neither is known.
+ * Why a caller receives no more events of a request: it lost the right, or the type does not exist any more, or is another
+ * one. Undefined if none of that is known.
  */
 export async function endOfRequest(
-  { name, type, arguments: given }: EventRequest,
+  request: EventRequest,
   call: Call,
   parts: Parts,
 ): Promise<GatewayError | undefined> {
+  const { name, type, arguments: given } = request
   if (!(await type.mayReceive({ data: given }, call))) {
     return forbidden('permission', 'You may not receive these events any more.')
   }
   try {
-    return (await findType(name, call, parts)) ? undefined : notFound('event')
+    const found = await presentType(name, request, call, parts)
+    return found instanceof GatewayError ? found : undefined
   } catch {
     // Its server cannot be asked now.
     return undefined
   }
+}
+
+/** A type that was found before as it is now, or the error that ends subscriptions to it. @throws if that is not known */
+export async function presentType(
+  name: string,
+  before: NamedType | undefined,
+  call: Call,
+  parts: Parts,
+): Promise<NamedType | GatewayError> {
+  const found = await findType(name, call, parts)
+  if (!found) return notFound('event')
+  return (before && breakOf(before, found)) ?? found
 }
 
 /** Reads a request. @throws INVALID_INPUT, RESOURCE_NOT_FOUND, and what listing throws */

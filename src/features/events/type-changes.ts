@@ -1,12 +1,38 @@
 /**
- * Sends `notifications/events/list_changed` to clients that subscribe to it with `subscriptions/listen` (SEP-3415): when
- * the tools of a server have changed, from which types are made, when a server says that its own types have, and when the
- * configuration is loaded again.
+ * What clients learn of changed types (SEP-3415). `notifications/events/list_changed` goes to those that subscribe to it
+ * with `subscriptions/listen`: when the tools of a server have changed, from which types are made, when a server says that
+ * its own types have, and when the configuration is loaded again. What is subscribed to ends if its type has changed in a
+ * way that breaks clients.
  */
 import type { Call, Middleware, Notification, Outcome } from '../../core/call.ts'
+import type { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
+import { schemaChanges } from '../../core/schema/schema-change.ts'
 import { ACKNOWLEDGED, EVENTS_CHANGED, memberFor, readFilter } from '../../protocol/subscription-filter.ts'
+import { schemaChanged } from './errors.ts'
+import type { EventType } from './event-types.ts'
+
+/**
+ * Why a subscription to a type ends whose schemas are others now; undefined if they are the same, or only have additions.
+ */
+export function breakOf(before: SourcedType, after: SourcedType): GatewayError | undefined {
+  // While a server cannot be asked for its own type, one of the gateway can have its name.
+  if (before.source !== after.source) return undefined
+  const [one, other] = [before.type, after.type]
+  if (isBreaking(one.inputSchema, other.inputSchema, 'input')) return schemaChanged('inputSchema')
+  const isOtherData = isBreaking(one.payloadSchema, other.payloadSchema, 'output')
+  return isOtherData ? schemaChanged('payloadSchema') : undefined
+}
+
+interface SourcedType {
+  readonly source: string
+  readonly type: Pick<EventType, 'inputSchema' | 'payloadSchema'>
+}
+
+function isBreaking(before: unknown, after: unknown, side: 'input' | 'output'): boolean {
+  return before !== after && schemaChanges(before, after, side).some(({ level }) => level === 'major')
+}
 
 interface Options {
   /** Whether the gateway has events at the address of a call. */

@@ -129,12 +129,15 @@ describe('declared events: names', () => {
     const marks = [RELAY_ENDED, RELAY_GAP, WATCHING_BEGAN, LISTENING_BEGAN, LOGGING_BEGAN]
     const names = [...namesOf(list).map(String), ...marks]
     expect(names).toEqual(expect.arrayContaining(['upstream_up', 'confirmation_pending', 'quota_low']))
-    for (const name of names) {
-      const refused = [expect.stringContaining('and not be that of an event that the gateway has itself')]
-      expect(problemsIn(withEvent(`${name}: { ${watch} }`)), name).toEqual(refused)
-      const top = `${on}events:\n  ${name}: { watch: one.list(), id: $ }\nupstreams:\n  one: https://one.example\n`
-      expect(problemsIn(top), name).toEqual(refused)
-    }
+    const atTop = (name: string): string =>
+      `${on}events:\n  ${name}: { watch: one.list(), id: $ }\nupstreams:\n  one: https://one.example\n`
+    const accepted = names.filter((name) =>
+      [withEvent(`${name}: { ${watch} }`), atTop(name)].some((text) => {
+        const [problem = ''] = problemsIn(text)
+        return !problem.includes('and not be that of an event that the gateway has itself')
+      }),
+    )
+    expect(accepted).toEqual([])
   })
 })
 

@@ -5,17 +5,17 @@
  * other processes take its subscriptions over, and go on at what was written last. Processes learn of each other's
  * changes, such as new subscriptions and requests to deliver dead letters, by looking at the records again and again.
  */
-import { asGatewayError, type GatewayError } from '../../../core/error.ts'
+import { asGatewayError, GatewayError } from '../../../core/error.ts'
 import { background } from '../../../core/log.ts'
 import { type DeadLetter, DeadLetters } from '../../../records/dead-letters.ts'
 import { EventSubscriptions, NEVER, type SubscriptionRecord } from '../../../records/event-subscriptions.ts'
 import { callerHash, fromStoredPrincipal } from '../../../records/principal.ts'
 import type { Services } from '../../feature.ts'
 import { inColumn } from '../error-columns.ts'
-import { callbackEndpointError, forbidden, notFound } from '../errors.ts'
+import { callbackEndpointError, forbidden } from '../errors.ts'
 import { occurrence } from '../methods.ts'
 import { KEEP_INTERVAL_MS, keepOpen } from '../keeping.ts'
-import { findType, type NamedType, type Parts, sealCursor } from '../requests.ts'
+import { type NamedType, type Parts, presentType, sealCursor } from '../requests.ts'
 import { asEvent, type LoggedEvent } from '../server-events.ts'
 import type {
   Delivery,
@@ -251,7 +251,7 @@ export class WebhookDeliveries implements DeliveryQueue {
 
   /**
    * What a subscription subscribes to, at most `maxAgeMs` old; undefined if that is not known at present. If it is gone,
-   * or its subscriber may not have it any more, the subscription ends.
+   * is another one since this process delivers it, or its subscriber may not have it any more, the subscription ends.
    */
   async #typeOf(held: HeldSubscription, maxAgeMs: number): Promise<NamedType | undefined> {
     const now = this.#clock.now()
@@ -259,8 +259,8 @@ export class WebhookDeliveries implements DeliveryQueue {
     if (held.type && now - held.typeFoundAt <= maxAgeMs) return held.type
     const { call, record } = held
     try {
-      const found = await findType(record.name, call, this.#options.parts)
-      if (!found) return this.#terminate(held, notFound('event'))
+      const found = await presentType(record.name, held.type, call, this.#options.parts)
+      if (found instanceof GatewayError) return this.#terminate(held, found)
       if (!(await found.type.mayReceive({ data: record.arguments }, call)))
         return this.#terminate(held, forbidden('revoked', 'The right to these events was withdrawn.'))
       held.type = found
@@ -461,10 +461,9 @@ export class WebhookDeliveries implements DeliveryQueue {
     }
     if (!held.type || held.isEnding || now - held.keptAt < KEEP_INTERVAL_MS) return
     held.keptAt = now
-    const wanted = { type: held.type.type, arguments: record.arguments }
-    keepOpen([wanted], held.call.principal, this.#options.parts).catch((error: unknown) =>
-      this.#unknown(held, error),
-    )
+    const wanted = [{ type: held.type.type, arguments: record.arguments }]
+    const kept = keepOpen(wanted, held.call.principal, this.#options.parts)
+    kept.catch((error: unknown) => this.#unknown(held, error))
   }
 
   /** Delivers dead letters again that were requested. */

@@ -59,6 +59,26 @@ describe('a stream whose events end', () => {
     expect(sent.at(-1)).toMatchObject({ params: { error: { code: -32011, data: { kind: 'event' } } } })
   })
 
+  it.each([
+    ['less', ['text'], -32014],
+    ['more', ['text', 'list', 'new'], undefined],
+  ])('is terminated if its type has an argument %s, but not by additions', async (_what, names, code) => {
+    const withArguments = (known: readonly string[]): Descriptor => {
+      const properties = Object.fromEntries(known.map((name) => [name, { type: 'string' }]))
+      return { ...tool, definition: { name: 'add', inputSchema: { type: 'object', properties } } }
+    }
+    let tools = [withArguments(['text', 'list'])]
+    const { stream } = eventsGateway({ tools: async () => tools })
+    const { sent, close } = stream(request, { client: clients['sketch'] ?? modern })
+    await vi.advanceTimersByTimeAsync(1000)
+    tools = [withArguments(names)]
+    await vi.advanceTimersByTimeAsync(40_000)
+    const ends = sent.filter(({ what }) => what === 'terminated')
+    const data = { feature: 'inputSchema', reason: 'schema_changed' }
+    expect(ends).toMatchObject(code === undefined ? [] : [{ params: { error: { code, data } } }])
+    close()
+  })
+
   it('goes on after a failure of the store, which it reports once', async () => {
     const store = new MemoryStore()
     const { stream, deps } = eventsGateway({ store })

@@ -147,6 +147,46 @@ describe('deliveries: control messages', () => {
   })
 
   it.each([
+    [
+      'has an argument less',
+      { inputSchema: { type: 'object', properties: { list: {} }, additionalProperties: false } },
+      'inputSchema',
+    ],
+    [
+      'has data of another type',
+      { payloadSchema: { type: 'object', properties: { n: { type: 'string' } } } },
+      'payloadSchema',
+    ],
+    [
+      'has an argument more',
+      { inputSchema: { ...noted.inputSchema, properties: { list: {}, tag: {}, new: {} } } },
+      undefined,
+    ],
+    [
+      'has a field more',
+      { payloadSchema: { type: 'object', properties: { n: { type: 'number' }, new: {} } } },
+      undefined,
+    ],
+    ['has another description', { description: 'It was noted.' }, undefined],
+  ])(
+    'a type that %s terminates its subscriptions only if that breaks clients',
+    async (_title, change, feature) => {
+      const world = new WebhookGateway()
+      const type = { ...noted, payloadSchema: { type: 'object', properties: { n: { type: 'number' } } } }
+      world.types = () => [type]
+      const { subscribe, note } = await world.process()
+      await subscribe()
+      world.types = () => [{ ...type, ...change }]
+      await world.clock.advance(2 * MINUTE)
+      await note(1)
+      const error = { code: -32026, data: { feature, reason: 'schema_changed' } }
+      expect(world.bodies).toMatchObject(
+        feature === undefined ? [{ data: { n: 1 } }] : [{ type: 'terminated', error }],
+      )
+    },
+  )
+
+  it.each([
     ['withdrawn', 'SEP-3415', {}, -32024],
     ['withdrawn', 'the sketch', { events: {} }, -32012],
     ['removed', 'SEP-3415', {}, -32023],
