@@ -23,9 +23,16 @@ export async function keepOpen(
   await Promise.all(requests.map(async ({ type, arguments: wanted }) => type.keep?.(wanted, principal)))
 }
 
-/** Calls `keep` now and then, until the signal is aborted. It must not reject. */
+/** Calls `keep` now and then, but not while an earlier call goes on, until the signal is aborted. It must not reject. */
 export function repeatedly(keep: () => Promise<void>, intervalMs: number, signal: AbortSignal): void {
   if (signal.aborted) return
-  const timer = setInterval(() => void keep(), intervalMs).unref()
+  let isRunning = false
+  const run = async (): Promise<void> => {
+    if (isRunning) return
+    isRunning = true
+    await keep()
+    isRunning = false
+  }
+  const timer = setInterval(() => void run(), intervalMs).unref()
   signal.addEventListener('abort', () => clearInterval(timer), { once: true })
 }

@@ -11,6 +11,9 @@ import type { ClientParts } from './delivery.ts'
 import { findRequests } from './filter.ts'
 import { asSubscription, isOfClient } from './subscription.ts'
 
+/** How many subscriptions are looked at together: one whose server takes long to list its tools holds up few others. */
+const BATCH_SIZE = 50
+
 /** Keeps them open from now on, until the signal is aborted. Never rejects. */
 export async function keepSubscriptions(parts: ClientParts, signal: AbortSignal): Promise<void> {
   const keep = (): Promise<void> => keepAll(parts, signal)
@@ -19,23 +22,22 @@ export async function keepSubscriptions(parts: ClientParts, signal: AbortSignal)
 }
 
 async function keepAll({ events, subscriptions }: ClientParts, signal: AbortSignal): Promise<void> {
-  const { log } = events.deps
+  const failed = (error: unknown, subscription?: string): void => {
+    events.deps.log.debug('events.not_kept_open', { subscription, reason: asGatewayError(error).message })
+  }
+  const keepOne = async (record: SubscriptionRecord): Promise<void> => {
+    const call = events.deps.invoker.onBehalf(fromStoredPrincipal(record.principal), record.upstream)
+    const { requests } = await findRequests(asSubscription(record), call, events)
+    // A source can take a while to be ready, which nobody waits for here.
+    keepOpen(requests, call.principal, events).catch((error: unknown) => failed(error, record.id))
+  }
   try {
-    for (const record of (await subscriptions.all()).filter(isOfClient)) {
-      if (signal.aborted) return
-      await keepOne(record, events).catch((error: unknown) => {
-        const { message: reason } = asGatewayError(error)
-        log.debug('events.not_kept_open', { subscription: record.id, reason })
-      })
+    const records = (await subscriptions.all()).filter(isOfClient)
+    while (records.length > 0 && !signal.aborted) {
+      const batch = records.splice(0, BATCH_SIZE)
+      await Promise.all(batch.map((each) => keepOne(each).catch((error: unknown) => failed(error, each.id))))
     }
   } catch (error) {
-    log.debug('events.not_kept_open', { reason: asGatewayError(error).message })
+    failed(error)
   }
-}
-
-async function keepOne(record: SubscriptionRecord, parts: ClientParts['events']): Promise<void> {
-  const principal = fromStoredPrincipal(record.principal)
-  const call = parts.deps.invoker.onBehalf(principal, record.upstream)
-  const { requests } = await findRequests(asSubscription(record), call, parts)
-  await keepOpen(requests, call.principal, parts)
 }

@@ -33,7 +33,8 @@ const subscribeTool: Definition = {
         type: 'number',
         exclusiveMinimum: 0,
         default: 3600,
-        description: 'After how many seconds the subscription ends unless it is renewed. It can be less than requested: expires_at says when.',
+        description:
+          'After how many seconds the subscription ends unless it is renewed. It can be less than requested: expires_at says when.',
       },
     },
     required: ['events'],

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Call, Handler, Notification } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { pause } from '../../../../src/core/time/waiting.ts'
-import { KEEP_INTERVAL_MS } from '../../../../src/features/events/keeping.ts'
+import { KEEP_INTERVAL_MS, repeatedly } from '../../../../src/features/events/keeping.ts'
 import { EventStream } from '../../../../src/features/events/stream.ts'
 import { ACKNOWLEDGED } from '../../../../src/protocol/subscription-filter.ts'
 import { closeAll, eventGateway, eventWorld } from '../../../support/event-clients.ts'
@@ -86,6 +86,21 @@ describe('the source of events', () => {
     await vi.advanceTimersByTimeAsync(2 * HOUR)
     expect(server.open()).toHaveLength(0)
     await closeAll([second.instance])
+  })
+
+  it('is kept open by one call at a time', async () => {
+    const controller = new AbortController()
+    const { promise, resolve } = Promise.withResolvers<void>()
+    let calls = 0
+    const keep = (): Promise<void> => (++calls === 1 ? promise : Promise.resolve())
+    repeatedly(keep, KEEP_INTERVAL_MS, controller.signal)
+    const counts: number[] = []
+    for (const before of [() => undefined, resolve, () => controller.abort()]) {
+      before()
+      await vi.advanceTimersByTimeAsync(3 * KEEP_INTERVAL_MS)
+      counts.push(calls)
+    }
+    expect(counts).toEqual([1, 4, 4])
   })
 
   it('that cannot be kept open any more is reported once, and when it fails again', async () => {
