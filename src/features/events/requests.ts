@@ -119,8 +119,8 @@ function withoutShadowed<Each extends Pick<NamedType, 'type'>>(types: readonly E
 }
 
 /**
- * Why a caller receives no more events of a request: it lost the right, or the type does not exist any more, or is another
- * one. Undefined if none of that is known.
+ * Why a caller receives no more events of a request: it lost the right, the type does not exist any more, or its schemas
+ * have changed. Undefined if none of that is known.
  */
 export async function endOfRequest(
   request: EventRequest,

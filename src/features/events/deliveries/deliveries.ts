@@ -251,7 +251,7 @@ export class WebhookDeliveries implements DeliveryQueue {
 
   /**
    * What a subscription subscribes to, at most `maxAgeMs` old; undefined if that is not known at present. If it is gone,
-   * is another one since this process delivers it, or its subscriber may not have it any more, the subscription ends.
+   * has other schemas since this process delivers it, or its subscriber lost the right to it, the subscription ends.
    */
   async #typeOf(held: HeldSubscription, maxAgeMs: number): Promise<NamedType | undefined> {
     const now = this.#clock.now()

@@ -65,7 +65,7 @@ export class Hooks implements EventSource {
     return this.#receiver.receive(hook)
   }
 
-  /** The public file that says where webhooks are received; none if none of the servers has any, and no events do. */
+  /** The public file that says where webhooks are received, if these servers, or the events of none, have hooks. */
   pages(upstreams: readonly string[]): readonly BuiltinPage[] {
     if (![undefined, ...upstreams].some((upstream) => this.#hooks(upstream).length > 0)) return []
     const page = { text: receiversFile(['/hooks/']), type: 'application/json', maxAge: FILE_MAX_AGE_S }
