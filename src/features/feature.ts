@@ -40,6 +40,8 @@ export interface Feature<Settings> {
   readonly schema: JsonSchema
   /** Off for servers that are gateways themselves, which do the same, unless their settings say otherwise. */
   readonly isLeftToGateway?: true
+  /** Off for servers for which each user has credentials, unless the configuration names it there or for all servers. */
+  readonly isLeftToPersonal?: true
   create(settings: SettingsOf<Settings>, services: Services): FeatureInstance
 }
 

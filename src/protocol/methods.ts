@@ -72,6 +72,8 @@ const extensionMethods: ReadonlySet<string> = new Set([
   'events/list',
   'events/poll',
   'events/stream',
+  'events/subscribe',
+  'events/unsubscribe',
 ])
 
 /**

@@ -18,7 +18,7 @@ import type { Store } from '../store/store.ts'
 interface Options {
   /** How long a position stays of use after it was handed out, in milliseconds. */
   readonly keep: number
-  /** Whether other processes may use the store. */
+  /** Whether other processes may use the store; if not, it is read only once clients of this process want events. */
   readonly isShared: boolean
 }
 
@@ -34,6 +34,9 @@ const MAX_REFRESH_INTERVAL_MS = 3_600_000
 const SLACK_MS = 60_000
 
 const READY = 'ready'
+
+/** The markers that this process has set in each store, whether they have expired or not. */
+const markers = new WeakMap<Store, Set<string>>()
 
 /** The interest of clients in one log, by the name of the log. */
 export class EventInterest {
@@ -60,6 +63,7 @@ export class EventInterest {
   isThere(): Promise<boolean> {
     const { isThere, at } = this.#seen
     if (this.#isShared && performance.now() - at < CACHE_MS) return Promise.resolve(isThere)
+    if (!this.#isShared && markers.get(this.#store)?.has(this.#key) !== true) return Promise.resolve(false)
     return (this.#looking ??= this.#look().finally(() => (this.#looking = undefined)))
   }
 
@@ -84,6 +88,7 @@ export class EventInterest {
   }
 
   async #declare(begin: () => Promise<unknown>): Promise<void> {
+    markers.set(this.#store, (markers.get(this.#store) ?? new Set()).add(this.#key))
     const own = `starting ${randomBytes(6).toString('base64url')}`
     let other = { value: own, since: performance.now() }
     for (;;) {

@@ -8,6 +8,7 @@ import { durationSchema, milliseconds } from '../../core/time/units.ts'
 import { parseExpression, parsePath, serverTool, uses } from '../../core/undo/expression.ts'
 import type { Finding } from '../problem.ts'
 import { list } from './about.ts'
+import { isPersonal } from './upstream-oauth.ts'
 
 /** The names of events that the gateway has itself, and those of entries in its logs that are none. */
 const ownNames = [
@@ -154,14 +155,18 @@ export function eventProblems(events: unknown, path: Path, around: Surroundings)
   return [...(around.isOn ? [] : [off]), ...found]
 }
 
-/** Whether `features` turns events on. */
+/** Whether events are on for what belongs to no single server. */
 export function areEventsOn(features: unknown): boolean {
   return isOn(writtenIn(features))
 }
 
-/** Whether events are on for a server: a gateway has its own, unless its settings say otherwise. */
-export function areServerEventsOn({ features, gateway_key: key }: Values, common: unknown): boolean {
-  return isOn(writtenIn(features) ?? (key === undefined ? writtenIn(common) : undefined))
+/** Whether events are on for a server, as `events` of the features leaves them to some servers. */
+export function areServerEventsOn(upstream: Values, common: unknown): boolean {
+  const own = writtenIn(upstream.features)
+  if (own !== undefined) return isOn(own)
+  const ofAll = writtenIn(common)
+  if (upstream.gateway_key !== undefined || (ofAll === undefined && isPersonal(upstream))) return false
+  return isOn(ofAll)
 }
 
 function writtenIn(features: unknown): unknown {
@@ -170,7 +175,7 @@ function writtenIn(features: unknown): unknown {
 }
 
 function isOn(written: unknown): boolean {
-  return written !== undefined && written !== 'off' && written !== false
+  return written !== 'off' && written !== false
 }
 
 function ofEvent(event: Values, path: Path, around: Surroundings): Finding[] {

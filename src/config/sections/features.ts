@@ -5,6 +5,7 @@ import type { FeatureSettings } from '../../core/settings.ts'
 import { Secret } from '../../core/text/secret.ts'
 import { bytes, milliseconds } from '../../core/time/units.ts'
 import { schemaOf } from '../schema-lookup.ts'
+import { isPersonal } from './upstream-oauth.ts'
 
 /** The part of a feature that the configuration uses. */
 export interface FeatureSchema {
@@ -18,6 +19,8 @@ export interface FeatureSchema {
   readonly schema: JsonSchema
   /** Whether a gateway upstream applies the feature too: it is then off for that server unless configured there. */
   readonly isLeftToGateway?: true
+  /** Whether a server for which each user has credentials keeps what it has itself: off there unless it is configured. */
+  readonly isLeftToPersonal?: true
 }
 
 type Values = Readonly<Record<string, unknown>>
@@ -51,7 +54,9 @@ function settingsOf(
   const overrides = Object.entries(isObject(file.upstreams) ? file.upstreams : {}).flatMap(
     ([name, upstream]) => {
       if (!isObject(upstream)) return []
-      const isLeft = feature.isLeftToGateway === true && upstream.gateway_key !== undefined
+      const isLeft =
+        (feature.isLeftToGateway === true && upstream.gateway_key !== undefined) ||
+        (feature.isLeftToPersonal === true && written(feature, file) === undefined && isPersonal(upstream))
       const own = written(feature, upstream) ?? (isLeft ? 'off' : undefined)
       return own === undefined ? [] : [[name, settled(own, below, schema)] as const]
     },

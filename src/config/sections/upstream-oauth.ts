@@ -169,6 +169,11 @@ export function missingTokens(upstreams: Values, auth: unknown): Finding[] {
   })
 }
 
+/** Whether each user has credentials of a server, as the values of a file say. */
+export function isPersonal({ oauth }: Values): boolean {
+  return isObject(oauth) && grantOf(oauth) !== 'client_credentials'
+}
+
 function grantOf(oauth: Values): unknown {
   return oauth.grant ?? (oauth.client_secret === undefined ? 'authorization_code' : 'client_credentials')
 }

@@ -80,9 +80,9 @@ export const events: Feature<Settings | false> = {
   name: 'events',
   place: 'features',
   isLeftToGateway: true,
+  isLeftToPersonal: true,
   schema: {
     type: 'object',
-    default: 'off',
     description: 'Events of servers: changes that they notify, and successes of their tools that write.',
     properties: {
       writes: {

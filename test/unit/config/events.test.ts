@@ -211,12 +211,14 @@ describe('declared events: problems', () => {
   )
 
   test('events without the feature have no effect, which is a problem', () => {
-    const without = withEvent(`e: { ${watch} }`).replace(on, '')
+    const declared = withEvent(`e: { ${watch} }`).replace(on, '')
+    const without = `features: { events: off }\n${declared}`
+    expect(problemsIn(declared)).toEqual([])
     expect(problemsIn(without)).toEqual([
-      '4:5 upstreams.one.events: have no effect: turn on `features.events`',
+      '5:5 upstreams.one.events: have no effect: turn on `features.events`',
     ])
     expect(problemsIn(`${without}    features: { events: on }\n`)).toEqual([])
-    expect(problemsIn(`features: none\n${without}`)).toHaveLength(1)
+    expect(problemsIn(`features: none\n${declared}`)).toHaveLength(1)
   })
 
   test('a watch of no server names the server of its tool', () => {

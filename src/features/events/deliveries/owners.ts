@@ -48,7 +48,8 @@ export class Owners {
 
   /** Leaves the subscriptions to others. */
   async end(): Promise<void> {
-    await this.#store.delete(keyOf(this.id)).catch(() => false)
+    if (this.#renewedAt > Number.NEGATIVE_INFINITY)
+      await this.#store.delete(keyOf(this.id)).catch(() => false)
   }
 }
 

@@ -44,7 +44,11 @@ export async function addPublished(
   events: ServerEvents,
   { store }: Pick<Services, 'store'>,
 ): Promise<void> {
-  if (once && (await store.setIfAbsent(`event-once:${once.key}`, '1', once.for)) !== undefined) return
+  if (once) {
+    // Without clients that want events, nothing is written.
+    if (!(await events.isWanted())) return
+    if ((await store.setIfAbsent(`event-once:${once.key}`, '1', once.for)) !== undefined) return
+  }
   await events.add({ name, data, ...(caller !== undefined && { by: callerHash(caller) }) })
 }
 
