@@ -7,6 +7,7 @@ import { isObject, type Json, objectAt, parse } from './server/json.ts'
 /** The members of a request besides its method and params. */
 interface Options {
   readonly capabilities?: Json
+  readonly headers?: Readonly<Record<string, string>>
 }
 
 /** Sends a request, and resolves with its result, or with `{ error }`. */
@@ -60,8 +61,8 @@ function objectOf(text: string): Json {
   return isObject(value) ? value : {}
 }
 
-function requestOf(method: string, given: Json, { capabilities = {} }: Options) {
+function requestOf(method: string, given: Json, { capabilities = {}, headers: own = {} }: Options) {
   const params = enveloped(given, '2026-07-28', capabilities)
-  const headers = mirrorHeaders(method, params, new Map())
+  const headers = { ...mirrorHeaders(method, params, new Map()), ...own }
   return { body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }), headers }
 }

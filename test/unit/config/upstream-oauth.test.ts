@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { loadSettings } from '../../../src/config/load.ts'
 import { ConfigError } from '../../../src/config/problem.ts'
+import { featureSettings } from '../../../src/core/settings.ts'
 import { settingsEqual } from '../../../src/upstream/upstream.ts'
 
 function load(upstream: string, profile = 'open') {
@@ -63,6 +64,27 @@ describe('oauth settings of an upstream', () => {
   ])('E34 %s is refused', (text, message) => {
     expect(problems(text).join('\n')).toContain(message)
   })
+
+  it.each([
+    ['{ client_id: a }', false],
+    ['{ grant: token_exchange, client_id: a, client_secret: "${SECRET}" }', false],
+    ['{ client_id: a, client_secret: "${SECRET}" }', true],
+  ])(
+    'events are on by default with oauth: %s only if the credentials are those of the gateway',
+    (oauth, isOn) => {
+      const text = (more: string) =>
+        `features: ${more}\nupstreams:\n  it: { url: "${url}", oauth: ${oauth} }\n`
+      const of = (more: string) =>
+        featureSettings(
+          loadSettings(text(more), { file: 'f', env: { SECRET: 's' } }).settings,
+          'events',
+          'it',
+        )
+      expect(of('{}') !== false).toBe(isOn)
+      expect(of('{ events: on }')).toMatchObject({ writes: 'own' })
+      expect(of('{ events: off }')).toBe(false)
+    },
+  )
 
   it.each(['authorization_code', 'token_exchange'])('connections are never shared with grant %s', (grant) => {
     const text = `{ url: "${url}", isolation: shared, oauth: { grant: ${grant}, client_id: a } }`

@@ -429,6 +429,22 @@ describe('events: without clients that want them', () => {
     expect(reads.mock.calls.length).toBeLessThanOrEqual(quarters)
   })
 
+  it('a store of this process alone is not read either, nor written for what is published once', async () => {
+    const { write, poll, instance } = gateway({ isStoreShared: false })
+    const writes = countWrites()
+    const reads = vi.spyOn(store, 'get')
+    await write('add_note', {})
+    await write('list_notes', {})
+    const once = { key: 'k', for: 60_000 }
+    instance.publish?.(undefined, { name: 'quota_low', data: {}, once })
+    await new Promise((resolve) => setImmediate(resolve))
+    expect([reads.mock.calls.length, writes()]).toEqual([0, 0])
+    await poll({ name: added })
+    reads.mockClear()
+    await write('add_note', {})
+    expect(reads).toHaveBeenCalled()
+  })
+
   it('each write is logged while they may come back, and none after that', async () => {
     vi.useFakeTimers({ toFake: ['Date'] })
     store = new MemoryStore(() => Date.now())

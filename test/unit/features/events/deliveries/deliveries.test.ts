@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { GatewayError } from '../../../../../src/core/error.ts'
 import { DeadLetters } from '../../../../../src/records/dead-letters.ts'
 import type { Store } from '../../../../../src/store/store.ts'
@@ -343,6 +343,26 @@ describe('deliveries: processes', () => {
     await world.clock.advance(5000)
     await one.note(3)
     expect(world.numbers).toEqual([1, 2])
+  })
+
+  it('without subscriptions the records are looked at less often, and nothing is written or left behind', async () => {
+    const world = new WebhookGateway()
+    const looks = vi.spyOn(world.store, 'scan')
+    const writes = (['put', 'setIfAbsent', 'compareAndSwap', 'delete'] as const).map((name) => {
+      return vi.spyOn(world.store, name)
+    })
+    const looksIn = async (time: number): Promise<number> => {
+      looks.mockClear()
+      await world.clock.advance(time)
+      return looks.mock.calls.filter(([collection]) => collection === 'subscription').length
+    }
+    const one = await world.process()
+    expect(await looksIn(MINUTE)).toBe(10)
+    const idleOne = await world.process()
+    await idleOne.deliveries.close()
+    expect(writes.flatMap(({ mock }) => mock.calls)).toEqual([])
+    await one.subscribe()
+    expect(await looksIn(MINUTE)).toBe(30)
   })
 
   it('a change of the secret in another process takes effect', async () => {
