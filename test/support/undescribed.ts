@@ -23,4 +23,5 @@ export const unadvertised: unknown = plainFeatures({
   receipts: 'off',
   state: 'off',
   stream: 'off',
+  events: 'off',
 })

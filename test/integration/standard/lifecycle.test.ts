@@ -227,6 +227,7 @@ describe.each(revisions)('to a client of %s', (revision) => {
     const capabilities = objectAt(client.initialized, 'capabilities')
     expect(Object.keys(capabilities).toSorted()).toEqual([
       'completions',
+      ...(revision === '2026-07-28' ? ['events'] : []),
       'extensions',
       'logging',
       'prompts',
