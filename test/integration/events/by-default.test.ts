@@ -5,7 +5,7 @@ import { ask } from '../../support/event-stream-client.ts'
 import { clientOf, gatewayTo, httpServer } from '../../support/journey.ts'
 import { localGateway } from '../../support/local-gateway.ts'
 import { protectedServer, unauthorized } from '../../support/protected-server.ts'
-import { objectAt } from '../../support/server/json.ts'
+import { type Json, objectAt } from '../../support/server/json.ts'
 
 /** What is called in the store, as `<operation> <kind of key>`, from now on. */
 function storeCalls() {
@@ -59,6 +59,19 @@ test('without clients that want events, calls neither read nor write the store f
     vi.restoreAllMocks()
     await gateway.close()
   }
+})
+
+test('the tools of subscriptions are in no list of tools, unless `meta_tools: listed`', async () => {
+  const server = await httpServer()
+  const upstreams = { one: { url: server.url } }
+  const toolsOf = async (config: Json): Promise<unknown> => {
+    const client = await clientOf(await gatewayTo(upstreams, { config }))
+    return objectAt(await client.request('tools/list'), 'result')['tools']
+  }
+  const own = ['subscribe_events', 'unsubscribe_events', 'list_events', 'poll_events']
+  expect(await toolsOf({})).toEqual(await toolsOf({ features: { events: 'off' } }))
+  const listed = own.map((name) => expect.objectContaining({ name }))
+  expect(await toolsOf({ meta_tools: 'listed' })).toEqual(expect.arrayContaining(listed))
 })
 
 /** A server that takes the tokens of each user, and what sends requests of `alice` to it. */
