@@ -35,8 +35,8 @@ import { type Clock, systemClock, WebhookWorker } from '../webhooks/worker.ts'
 
 /** How often the records are looked at for changes of other processes, in milliseconds. */
 const LOOK_INTERVAL_MS = 2000
-/** The same while there are no subscriptions: how late the first one of another process is noticed. */
-const IDLE_LOOK_INTERVAL_MS = 6000
+/** How many looks are left out after one that found no subscriptions. */
+const IDLE_SKIPS = 2
 /** How long settled events wait to be written together, in milliseconds. */
 const WRITE_DELAY_MS = 250
 /** How long a watermark that passed only events of others waits, and when a failed write is repeated. */
@@ -86,8 +86,7 @@ export class WebhookDeliveries implements DeliveryQueue {
   #writing: Promise<void> = Promise.resolve()
   #cancelLook: (() => void) | undefined
   #looking: Promise<void> | undefined
-  /** Whether there was no subscription when the records were looked at last. */
-  #isIdle = false
+  #skips = 0
   #isStarted = false
   #isClosed = false
 
@@ -140,8 +139,6 @@ export class WebhookDeliveries implements DeliveryQueue {
     const held = this.#held.get(record.id)
     if (held) this.#renew(held, record)
     else if (this.#isStarted && !this.#isClosed) await this.#claim([record])
-    if (this.#isIdle) this.#lookIn(LOOK_INTERVAL_MS)
-    this.#isIdle = false
     this.#worker.wake(record.id)
   }
 
@@ -393,16 +390,12 @@ export class WebhookDeliveries implements DeliveryQueue {
       const { message: reason } = asGatewayError(error)
       this.#options.deps.log.debug('webhook.records_not_read', { reason })
     } finally {
-      this.#lookIn(this.#isIdle ? IDLE_LOOK_INTERVAL_MS : LOOK_INTERVAL_MS)
+      if (!this.#isClosed) this.#cancelLook = this.#clock.after(LOOK_INTERVAL_MS, () => void this.#look())
     }
   }
 
-  #lookIn(interval: number): void {
-    this.#cancelLook?.()
-    if (!this.#isClosed) this.#cancelLook = this.#clock.after(interval, () => void this.#look())
-  }
-
   async #lookOnce(): Promise<void> {
+    if (this.#held.size === 0 && this.#skips-- > 0) return
     const now = this.#clock.now()
     const startedAt = performance.now()
     const records = (await this.subscriptions.all()).filter(({ webhook }) => webhook)
@@ -418,7 +411,7 @@ export class WebhookDeliveries implements DeliveryQueue {
     }
     await this.#redeliver(byId)
     this.#endFeeds()
-    this.#isIdle = records.length === 0 && this.#held.size === 0
+    this.#skips = records.length === 0 ? IDLE_SKIPS : 0
   }
 
   /** Takes over subscriptions whose owner has ended. */
