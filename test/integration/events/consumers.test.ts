@@ -1,0 +1,160 @@
+/** Published clients of others that receive events: the AI SDK by webhooks, and the official SDK by its generic requests. */
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import {
+  type Experimental_MCPEvent as MCPEvent,
+  type Experimental_MCPEventStore as MCPEventStore,
+  type Experimental_MCPEventSubscription as MCPEventSubscription,
+  experimental_createMCPClient as createMCPClient,
+  experimental_createMCPEventWebhook as createMCPEventWebhook,
+} from '@ai-sdk/mcp'
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { z } from 'zod'
+import { tokenHash } from '../../support/auth/token-hash.ts'
+import type { GatewayProcess } from '../../support/gateway-process.ts'
+import { folder, gatewayTo } from '../../support/journey.ts'
+import { publishedServer } from '../../support/peers/servers.ts'
+
+const TOKEN = 'token-of-the-consumer'
+const CREATED = 'create_entities.succeeded'
+const headers = { authorization: `Bearer ${TOKEN}` }
+
+/** A gateway in front of the published memory server, for callers with a token. */
+function memoryGateway(allow: readonly string[] = []): Promise<GatewayProcess> {
+  const tokens = [
+    { hash: tokenHash(TOKEN), id: 'consumer', scopes: ['memory', 'read:memory', 'write:memory'] },
+  ]
+  const command = publishedServer('@modelcontextprotocol/server-memory')
+  const env = { MEMORY_FILE_PATH: join(folder(), 'memory.json') }
+  const config = { auth: { opaque: { tokens } }, features: { events: { webhooks: { allow } } } }
+  return gatewayTo({ memory: { command, env } }, { config })
+}
+
+/** The subscriptions of a client of the AI SDK. */
+class Subscriptions implements MCPEventStore {
+  readonly byKey = new Map<string, MCPEventSubscription>()
+
+  async get(key: string): Promise<MCPEventSubscription | undefined> {
+    return this.byKey.get(key)
+  }
+
+  async getById(id: string): Promise<MCPEventSubscription | undefined> {
+    return [...this.byKey.values()].find((each) => each.id === id)
+  }
+
+  async set(subscription: MCPEventSubscription): Promise<void> {
+    this.byKey.set(subscription.key, subscription)
+  }
+
+  async update(key: string, patch: Partial<MCPEventSubscription>): Promise<void> {
+    const known = this.byKey.get(key)
+    if (known) this.byKey.set(key, { ...known, ...patch })
+  }
+
+  async delete(key: string): Promise<void> {
+    this.byKey.delete(key)
+  }
+}
+
+/** The receiver of the AI SDK, on loopback, and what it answered. */
+async function aiSdkReceiver(store: MCPEventStore) {
+  const received: MCPEvent[] = []
+  const statuses: number[] = []
+  const handle = createMCPEventWebhook({ store, onEvent: async ({ event }) => void received.push(event) })
+  const server = createServer((request, response) => {
+    void (async () => {
+      const body = await text(request)
+      const given = Object.entries(request.headers).map(([name, value]) => [name, String(value)])
+      const url = `http://127.0.0.1${request.url}`
+      const answer = await handle(
+        new Request(url, { method: 'POST', headers: Object.fromEntries(given), body }),
+      )
+      statuses.push(answer.status)
+      response.writeHead(answer.status, Object.fromEntries(answer.headers)).end(await answer.text())
+    })()
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  onTestFinished(() => void server.close())
+  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return { origin, url: `${origin}/hook`, received, statuses }
+}
+
+function entities(...names: readonly string[]) {
+  return { entities: names.map((name) => ({ name, entityType: 'thing', observations: [] })) }
+}
+
+describe('the AI SDK', () => {
+  test('in 2026-07-28 receives the events it subscribed to by its webhook, and none after it unsubscribed', async () => {
+    const store = new Subscriptions()
+    const receiver = await aiSdkReceiver(store)
+    const gateway = await memoryGateway([receiver.origin])
+    const client = await createMCPClient({
+      transport: { type: 'http', url: `${gateway.url}/memory`, headers },
+      experimental_events: { store },
+    })
+    onTestFinished(() => client.close())
+    expect(client.initializeResult.protocolVersion).toBe('2026-07-28')
+    const delivery = { mode: 'webhook', url: receiver.url, allowInsecureLocalhost: true } as const
+    const { id } = await client.experimental_events.subscribe({ name: CREATED, delivery })
+    expect(receiver.statuses).toEqual([200])
+
+    const { create_entities: create } = await client.tools()
+    const call = async (name: string): Promise<unknown> =>
+      create?.execute(entities(name), { toolCallId: name, messages: [], context: {} })
+    await call('one')
+    await expect
+      .poll(() => receiver.received, { timeout: 5000 })
+      .toMatchObject([{ name: CREATED, data: { tool: 'create_entities', arguments: entities('one') } }])
+    expect((await client.experimental_events.refresh({ id })).id).toBe(id)
+    await call('two')
+    await expect.poll(() => receiver.received.length, { timeout: 5000 }).toBe(2)
+    expect(receiver.statuses).toEqual([200, 204, 204])
+
+    await client.experimental_events.unsubscribe({ id })
+    expect(store.byKey.size).toBe(0)
+    await call('three')
+    const again = await client.experimental_events.subscribe({ name: CREATED, delivery })
+    await call('four')
+    await expect.poll(() => receiver.received.length, { timeout: 5000 }).toBe(3)
+    expect(receiver.received.at(-1)).toMatchObject({ data: { arguments: entities('four') } })
+    await client.experimental_events.unsubscribe({ id: again.id })
+  })
+})
+
+describe('the official SDK', () => {
+  test('polls and streams events by requests that it has no functions for', async () => {
+    const gateway = await memoryGateway()
+    const client = new Client(
+      { name: 'consumer', version: '1.0.0' },
+      { versionNegotiation: { mode: { pin: '2026-07-28' } } },
+    )
+    const received: { method: string; params: unknown }[] = []
+    client.fallbackNotificationHandler = async ({ method, params }) => void received.push({ method, params })
+    const url = new URL(`${gateway.url}/memory`)
+    await client.connect(new StreamableHTTPClientTransport(url, { requestInit: { headers } }))
+    onTestFinished(() => client.close())
+    const batch = z.looseObject({ events: z.array(z.looseObject({})), cursor: z.string() })
+    const poll = (cursor: string | null) =>
+      client.request({ method: 'events/poll', params: { name: CREATED, cursor } }, batch)
+    const closing = new AbortController()
+    const stream = client.request({ method: 'events/stream', params: { name: CREATED } }, z.looseObject({}), {
+      signal: closing.signal,
+    })
+    stream.catch(() => undefined)
+    await expect.poll(() => received).toMatchObject([{ method: 'notifications/events/active' }])
+    const { cursor } = await poll(null)
+    await client.callTool({ name: 'create_entities', arguments: entities('one') })
+    const occurrence = { name: CREATED, data: { arguments: entities('one') } }
+    expect((await poll(cursor)).events).toMatchObject([occurrence])
+    await expect
+      .poll(() => received.slice(1))
+      .toMatchObject([{ method: 'notifications/events/event', params: occurrence }])
+    closing.abort()
+    await expect(stream).rejects.toThrow('aborted')
+    // A stream that the client closed takes nothing from the rest of the connection.
+    expect((await poll(cursor)).events).toHaveLength(1)
+  })
+})
