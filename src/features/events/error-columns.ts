@@ -2,30 +2,15 @@
  * The codes of the errors of the events extension, in two columns: SEP-3415, and the design sketch that preceded it, which
  * deployed clients such as ChatGPT follow. The gateway uses the first one; a client of the sketch gets the second.
  */
-import type { Client, Handler } from '../../core/call.ts'
+import type { Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { eventsExtension } from '../../protocol/meta-keys.ts'
+import { type Column, profileOf } from './clients.ts'
 
 /** The codes of SEP-3415, and the distance to those of the sketch: -32023 is -32011 there, and so on to -32027. */
 const FIRST_CODE = -32023
 const LAST_CODE = -32027
 const DISTANCE = 12
-
-/** The name of a client that follows the sketch, whatever it declares. */
-const SKETCH_CLIENTS = /\b(?:chatgpt|openai)/i
-
-/** The column of codes that a client expects. */
-export type Column = 'sep' | 'sketch'
-
-/** The column of a client: that of the sketch by its name, or because it declares only the sketch's capability. */
-export function columnOf({ info, capabilities }: Pick<Client, 'info' | 'capabilities'>): Column {
-  if (typeof info?.name === 'string' && SKETCH_CLIENTS.test(info.name)) return 'sketch'
-  const { events, extensions } = capabilities
-  const isOfSep = isObject(extensions) && isObject(extensions[eventsExtension])
-  return isObject(events) && !isOfSep ? 'sketch' : 'sep'
-}
 
 /** A code of either column in that of SEP-3415; other codes are not changed. */
 export function inSepColumn(code: number): number {
@@ -49,11 +34,11 @@ export function withExpectedErrors(name: string, answer: Handler): Handler {
       if (!(error instanceof GatewayError)) throw error
       // In the sketch a second unsubscription succeeds.
       const isGone = error.rpc === FIRST_CODE && error.extra.data?.kind === 'subscription'
-      const column = columnOf(call.client)
-      if (name === 'events/unsubscribe' && isGone && column === 'sketch') {
+      const { codes } = profileOf(call.client)
+      if (name === 'events/unsubscribe' && isGone && codes === 'sketch') {
         return { kind: 'result', result: Payload.of({}) }
       }
-      throw inColumn(error, column)
+      throw inColumn(error, codes)
     }
   }
 }

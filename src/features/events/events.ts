@@ -2,7 +2,8 @@
  * The feature `events`: events for servers that have none, by the events extension (SEP-3415). Sources are the
  * notifications of a server, the successes of its tools that write, changes that its tools show, webhooks of other
  * services, what the gateway notices itself, and the events of servers that have some. Clients of 2026-07-28 poll or stream
- * them, or get them by webhooks; `client/` serves clients of all revisions without the extension.
+ * them, or get them by webhooks, as some older clients do (`clients.ts`); `client/` serves clients of all revisions
+ * without the extension.
  */
 import type { Call, Handler, Middleware } from '../../core/call.ts'
 import { background } from '../../core/log.ts'
@@ -12,6 +13,7 @@ import { eventsExtension } from '../../protocol/meta-keys.ts'
 import { unknownMethod } from '../../protocol/methods.ts'
 import type { Feature, Services, SettingsOf } from '../feature.ts'
 import { clientFace } from './client/client.ts'
+import { hasMethod, profileOf } from './clients.ts'
 import { WebhookDeliveries } from './deliveries/deliveries.ts'
 import { webhookMethods } from './deliveries/subscribe.ts'
 import { withExpectedErrors } from './error-columns.ts'
@@ -154,7 +156,7 @@ export const events: Feature<Settings | false> = {
     const changes = new TypeChanges({ isOn, onChange: () => relayed.forget() })
     const listening: Middleware = (next) => changes.subscribe(whereOn(isOn, client.listening)(next))
     return {
-      methods: { ...modernOnly(methods), ...client.methods },
+      methods: { ...forItsClients(methods), ...client.methods },
       tools: client.tools,
       routes: client.routes,
       pages: hooks.pages(parts.upstreams()),
@@ -209,16 +211,16 @@ function gatewaySettings(
   return found
 }
 
-/** The extension belongs to 2026-07-28: for older clients these methods do not exist. Errors have the expected codes. */
-function modernOnly(methods: Readonly<Record<string, Handler>>): Readonly<Record<string, Handler>> {
+/** The methods, for the clients that have them. Errors have the codes that each client expects. */
+function forItsClients(methods: Readonly<Record<string, Handler>>): Readonly<Record<string, Handler>> {
   const only =
-    (answer: Handler): Handler =>
+    (name: string, answer: Handler): Handler =>
     async (call) => {
-      if (call.client.era !== 'modern') throw unknownMethod(call.method)
+      if (!hasMethod(call.client, name)) throw unknownMethod(call.method)
       return answer(call)
     }
   return Object.fromEntries(
-    Object.entries(methods).map(([name, answer]) => [name, only(withExpectedErrors(name, answer))]),
+    Object.entries(methods).map(([name, answer]) => [name, only(name, withExpectedErrors(name, answer))]),
   )
 }
 
@@ -230,16 +232,20 @@ function whereOn(isOn: (call: Call) => boolean, middleware: Middleware): Middlew
   }
 }
 
-/** Declares the extension in the result of `server/discover`, also under the key of its first drafts. */
+/**
+ * Declares the extension in the result of `server/discover`, also under the key of its first drafts. Older clients that
+ * have events know only this key.
+ */
 function declaring(isOn: (call: Call) => boolean): Middleware {
   return (next) => async (call) => {
     const outcome = await next(call)
-    if (outcome.kind !== 'result' || call.client.era !== 'modern' || !isOn(call)) return outcome
+    const { methods } = profileOf(call.client)
+    if (outcome.kind !== 'result' || methods === 'none' || !isOn(call)) return outcome
     const capabilities = outcome.result.at('capabilities') ?? Payload.of({})
     const extensions = (capabilities.at('extensions') ?? Payload.of({})).with({
       [eventsExtension]: { listChanged: true },
     })
-    const declared = capabilities.with({ extensions, events: {} })
+    const declared = capabilities.with({ ...(methods === 'all' && { extensions }), events: {} })
     return { kind: 'result', result: outcome.result.with({ capabilities: declared }) }
   }
 }

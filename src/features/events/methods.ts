@@ -1,11 +1,12 @@
-/** Answers `events/list`, `events/poll` and `events/stream` for clients of 2026-07-28 (SEP-3415). */
+/** Answers `events/list`, `events/poll` and `events/stream` (SEP-3415). */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { answered } from '../builtin-tool.ts'
-import { columnOf, inColumn } from './error-columns.ts'
+import { profileOf } from './clients.ts'
+import { inColumn } from './error-columns.ts'
 import { keepOpen } from './keeping.ts'
 import {
   canSubscribe,
@@ -48,7 +49,7 @@ async function list(call: Call, parts: Parts): Promise<Outcome> {
   }
   const start = Number(cursor ?? 0)
   const types = await typesFor(call, parts)
-  const delivery = ['poll', 'push', ...(canSubscribe(call.principal) ? ['webhook'] : [])]
+  const delivery = deliveryModes(call)
   const page = types.slice(start, start + PAGE_SIZE).map(({ name, type, source }) => {
     const { description, inputSchema, payloadSchema, upstream } = type
     const _meta = {
@@ -59,6 +60,12 @@ async function list(call: Call, parts: Parts): Promise<Outcome> {
   })
   const next = start + PAGE_SIZE
   return answered({ events: page, ...(next < types.length && { nextCursor: String(next) }) })
+}
+
+/** How events are delivered to the caller. A client with webhooks alone learns why it needs authentication when it subscribes. */
+function deliveryModes({ client, principal }: Call): readonly string[] {
+  if (profileOf(client).methods === 'webhooks') return ['webhook']
+  return ['poll', 'push', ...(canSubscribe(principal) ? ['webhook'] : [])]
 }
 
 async function poll(call: Call, parts: Parts): Promise<Outcome> {
@@ -99,7 +106,7 @@ async function stream(call: Call, parts: Parts, closing: AbortSignal): Promise<O
     changed: () => parts.events(upstream).changed(signal),
     keep: () => keepOpen([request], call.principal, parts),
     ended: () => endOfRequest(request, call, parts),
-    error: (error) => parts.deps.invoker.errorAsSent(inColumn(error, columnOf(call.client)), call),
+    error: (error) => parts.deps.invoker.errorAsSent(inColumn(error, profileOf(call.client).codes), call),
     cursor: (position) => sealCursor(position, call, request, seal),
     occurrence: (event) => occurrence(event, request),
   })

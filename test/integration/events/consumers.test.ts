@@ -29,7 +29,12 @@ function memoryGateway(allow: readonly string[] = []): Promise<GatewayProcess> {
   ]
   const command = publishedServer('@modelcontextprotocol/server-memory')
   const env = { MEMORY_FILE_PATH: join(folder(), 'memory.json') }
-  const config = { auth: { opaque: { tokens } }, features: { events: { webhooks: { allow } } } }
+  // Methods of extensions are answered also where others are not.
+  const config = {
+    methods: 'off',
+    auth: { opaque: { tokens } },
+    features: { events: { webhooks: { allow } } },
+  }
   return gatewayTo({ memory: { command, env } }, { config })
 }
 
@@ -87,41 +92,51 @@ function entities(...names: readonly string[]) {
 }
 
 describe('the AI SDK', () => {
-  test('in 2026-07-28 receives the events it subscribed to by its webhook, and none after it unsubscribed', async () => {
-    const store = new Subscriptions()
-    const receiver = await aiSdkReceiver(store)
-    const gateway = await memoryGateway([receiver.origin])
-    const client = await createMCPClient({
-      transport: { type: 'http', url: `${gateway.url}/memory`, headers },
-      experimental_events: { store },
-    })
-    onTestFinished(() => client.close())
-    expect(client.initializeResult.protocolVersion).toBe('2026-07-28')
-    const delivery = { mode: 'webhook', url: receiver.url, allowInsecureLocalhost: true } as const
-    const { id } = await client.experimental_events.subscribe({ name: CREATED, delivery })
-    expect(receiver.statuses).toEqual([200])
+  test.each([
+    ['2026-07-28', {}],
+    ['2025-11-25', { protocolVersionDiscovery: false, capabilities: { events: {} } }],
+  ])(
+    'in %s receives what it subscribed to by its webhook, and nothing after it unsubscribed',
+    async (revision, options) => {
+      const store = new Subscriptions()
+      const receiver = await aiSdkReceiver(store)
+      const gateway = await memoryGateway([receiver.origin])
+      const client = await createMCPClient({
+        transport: { type: 'http', url: `${gateway.url}/memory`, headers },
+        experimental_events: { store },
+        ...options,
+      })
+      onTestFinished(() => client.close())
+      expect(client.initializeResult).toMatchObject({
+        protocolVersion: revision,
+        capabilities: { events: {} },
+      })
+      const delivery = { mode: 'webhook', url: receiver.url, allowInsecureLocalhost: true } as const
+      const { id } = await client.experimental_events.subscribe({ name: CREATED, delivery })
+      expect(receiver.statuses).toEqual([200])
 
-    const { create_entities: create } = await client.tools()
-    const call = async (name: string): Promise<unknown> =>
-      create?.execute(entities(name), { toolCallId: name, messages: [], context: {} })
-    await call('one')
-    await expect
-      .poll(() => receiver.received, { timeout: 5000 })
-      .toMatchObject([{ name: CREATED, data: { tool: 'create_entities', arguments: entities('one') } }])
-    expect((await client.experimental_events.refresh({ id })).id).toBe(id)
-    await call('two')
-    await expect.poll(() => receiver.received.length, { timeout: 5000 }).toBe(2)
-    expect(receiver.statuses).toEqual([200, 204, 204])
+      const { create_entities: create } = await client.tools()
+      const call = async (name: string): Promise<unknown> =>
+        create?.execute(entities(name), { toolCallId: name, messages: [], context: {} })
+      await call('one')
+      await expect
+        .poll(() => receiver.received, { timeout: 5000 })
+        .toMatchObject([{ name: CREATED, data: { tool: 'create_entities', arguments: entities('one') } }])
+      expect((await client.experimental_events.refresh({ id })).id).toBe(id)
+      await call('two')
+      await expect.poll(() => receiver.received.length, { timeout: 5000 }).toBe(2)
+      expect(receiver.statuses).toEqual([200, 204, 204])
 
-    await client.experimental_events.unsubscribe({ id })
-    expect(store.byKey.size).toBe(0)
-    await call('three')
-    const again = await client.experimental_events.subscribe({ name: CREATED, delivery })
-    await call('four')
-    await expect.poll(() => receiver.received.length, { timeout: 5000 }).toBe(3)
-    expect(receiver.received.at(-1)).toMatchObject({ data: { arguments: entities('four') } })
-    await client.experimental_events.unsubscribe({ id: again.id })
-  })
+      await client.experimental_events.unsubscribe({ id })
+      expect(store.byKey.size).toBe(0)
+      await call('three')
+      const again = await client.experimental_events.subscribe({ name: CREATED, delivery })
+      await call('four')
+      await expect.poll(() => receiver.received.length, { timeout: 5000 }).toBe(3)
+      expect(receiver.received.at(-1)).toMatchObject({ data: { arguments: entities('four') } })
+      await client.experimental_events.unsubscribe({ id: again.id })
+    },
+  )
 })
 
 describe('the official SDK', () => {
@@ -156,5 +171,49 @@ describe('the official SDK', () => {
     await expect(stream).rejects.toThrow('aborted')
     // A stream that the client closed takes nothing from the rest of the connection.
     expect((await poll(cursor)).events).toHaveLength(1)
+  })
+})
+
+describe('an older client', () => {
+  async function legacyClient(gateway: GatewayProcess, name: string, capabilities: object) {
+    const mode = 'legacy' as const
+    const client = new Client({ name, version: '1.0.0' }, { capabilities, versionNegotiation: { mode } })
+    const url = new URL(`${gateway.url}/memory`)
+    // The client leaves out what it does not know: the answer to its first request has all capabilities.
+    const answers: Response[] = []
+    const keeping = async (at: string | URL, init?: RequestInit): Promise<Response> => {
+      const answer = await fetch(at, init)
+      answers.push(answer.clone())
+      return answer
+    }
+    const options = { requestInit: { headers }, fetch: keeping }
+    await client.connect(new StreamableHTTPClientTransport(url, options))
+    onTestFinished(() => client.close())
+    const declared = async (): Promise<string | undefined> => answers[0]?.text()
+    const request = (method: string, params: Readonly<Record<string, unknown>> = {}) =>
+      client.request({ method, params }, z.looseObject({}))
+    return { declared, request }
+  }
+
+  test('with the name of ChatGPT has webhooks, with the codes and the idempotent end of the design sketch', async () => {
+    const gateway = await memoryGateway()
+    const { declared, request } = await legacyClient(gateway, 'openai-mcp', {})
+    expect(await declared()).toContain('"events":{}')
+    const listed = await request('events/list')
+    expect(listed['events']).toContainEqual(expect.objectContaining({ name: CREATED, delivery: ['webhook'] }))
+    const secret = `whsec_${Buffer.alloc(32, 3).toString('base64')}`
+    const delivery = { mode: 'webhook', url: 'https://127.0.0.1:9/hook', secret }
+    const subscribing = request('events/subscribe', { name: CREATED, delivery })
+    await expect(subscribing).rejects.toMatchObject({ code: -32015, data: { reason: 'connection_refused' } })
+    expect(await request('events/unsubscribe', { name: CREATED, delivery })).toEqual({})
+    await expect(request('events/poll', { name: CREATED })).rejects.toMatchObject({ code: -32601 })
+  })
+
+  test('that does not know events has none of their methods', async () => {
+    const gateway = await memoryGateway()
+    const { declared, request } = await legacyClient(gateway, 'editor', { roots: {} })
+    expect(await declared()).not.toContain('"events"')
+    await expect(request('events/list')).rejects.toMatchObject({ code: -32601 })
+    await expect(request('events/subscribe', { name: CREATED })).rejects.toMatchObject({ code: -32601 })
   })
 })

@@ -1,5 +1,5 @@
 /**
- * Answers `events/subscribe` and `events/unsubscribe` for clients of 2026-07-28 (SEP-3415).
+ * Answers `events/subscribe` and `events/unsubscribe` (SEP-3415).
  *
  * A subscription is identified by its caller, URL, type and arguments: subscribing again renews it, replaces its secret
  * and activates it. Its receiver is verified within the call, before anything else is sent there.
@@ -19,7 +19,7 @@ import {
 import { callerHash } from '../../../records/principal.ts'
 import type { Services } from '../../feature.ts'
 import { answered } from '../../builtin-tool.ts'
-import { columnOf } from '../error-columns.ts'
+import { profileOf } from '../clients.ts'
 import { callbackEndpointError, forbidden, notFound, resourceExhausted, unsupported } from '../errors.ts'
 import { keepOpen } from '../keeping.ts'
 import {
@@ -79,7 +79,7 @@ async function subscribe(call: Call, options: Options): Promise<Outcome> {
   const start = before ? { watermark: before.watermark, isTruncated: false } : await startOf(request, parts)
   const webhook = (state: WebhookState | undefined): WebhookState =>
     stateAfter(state, { id, secret: delivery.secret, isEndless: expiresAt === NEVER }, options)
-  const grant = { expiresAt, delivery: { codes: columnOf(call.client) }, webhook, watermark: start.watermark }
+  const grant = { expiresAt, delivery: { codes: profileOf(call.client).codes }, webhook, watermark: start.watermark }
   const record = await deliveries.subscriptions.subscribe(call.principal, key, grant)
   if (!record) throw tooMany()
   await deliveries.added(record)

@@ -107,8 +107,8 @@ describe('events: masking', () => {
 })
 
 describe('events: list', () => {
-  it('E1 E2 exists for clients of 2026-07-28 alone, which are told so under both keys', async () => {
-    const { instance, list } = gateway()
+  it('E1 E2 exists for clients of 2026-07-28, which are told so under both keys, and for older ones that know events', async () => {
+    const { instance, list, poll } = gateway()
     const legacy = { era: 'legacy', revision: '2025-11-25', capabilities: {} } as const
     await expect(list({ client: legacy })).rejects.toMatchObject({
       code: 'UNSUPPORTED_OPERATION',
@@ -129,6 +129,12 @@ describe('events: list', () => {
     })
     const lower = discover && fieldsOf(await discover({ ...call, client: legacy }))
     expect(lower).toEqual({ capabilities: { tools: {}, extensions: { other: { a: 1 } } } })
+    const knowing = { ...legacy, capabilities: { events: {} } }
+    const known = discover && fieldsOf(await discover({ ...call, client: knowing }))
+    expect(known).toEqual({ capabilities: { tools: {}, events: {}, extensions: { other: { a: 1 } } } })
+    const { events: [type] = [] } = (await list({ client: knowing })) as { events: readonly Json[] }
+    expect(type).toMatchObject({ delivery: ['webhook'] })
+    await expect(poll({ name: added }, { client: knowing })).rejects.toMatchObject({ rpc: -32601 })
     expect(instance.responseMiddleware?.('tools/list')).toBeUndefined()
   })
 
