@@ -132,7 +132,9 @@ describe('events: list', () => {
     const knowing = { ...legacy, capabilities: { events: {} } }
     const known = discover && fieldsOf(await discover({ ...call, client: knowing }))
     expect(known).toEqual({ capabilities: { tools: {}, events: {}, extensions: { other: { a: 1 } } } })
-    const { events: [type] } = (await list({ client: knowing })) as { events: readonly Json[] }
+    const {
+      events: [type],
+    } = (await list({ client: knowing })) as { events: readonly Json[] }
     expect(type).toMatchObject({ delivery: ['webhook'] })
     await expect(poll({ name: added }, { client: knowing })).rejects.toMatchObject({ rpc: -32601 })
     expect(instance.responseMiddleware?.('tools/list')).toBeUndefined()
