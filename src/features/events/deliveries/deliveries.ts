@@ -173,6 +173,7 @@ export class WebhookDeliveries implements DeliveryQueue {
     if (!held) return []
     const type = (await this.#typeOf(held, TYPE_IDLE_MS)) ?? held.type
     if (type && held.hasRoom(limit)) await this.#read(held, type, limit)
+    if (held.endedBy) this.#terminate(held, held.endedBy)
     return held.open(limit)
   }
 

@@ -6,6 +6,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import type { Call } from '../../../core/call.ts'
+import type { GatewayError } from '../../../core/error.ts'
 import { type DeadLetter, DeadLetters } from '../../../records/dead-letters.ts'
 import type { LogPage } from '../../../records/event-log.ts'
 import type { Progress, SubscriptionRecord, WebhookState } from '../../../records/event-subscriptions.ts'
@@ -70,6 +71,8 @@ export class HeldSubscription {
   readonly #rate = new FailureRate()
   readonly #health: Health
   #isEnding = false
+  /** The error that ended its events, before the log goes on at `#next`. */
+  #ended: GatewayError | undefined
   #isSuspensionWritten = true
   /** Whether there is something to write; `movedAt` for a watermark that passed events of others only. */
   isDirty = false
@@ -120,6 +123,11 @@ export class HeldSubscription {
     return this.#isEnding
   }
 
+  /** The error that ended its events, once all events before are settled. */
+  get endedBy(): GatewayError | undefined {
+    return this.#ended && this.open(1).length === 0 ? this.#ended : undefined
+  }
+
   /** Since when nothing was accepted. */
   get failedSince(): number | undefined {
     return this.#health.failedSince
@@ -127,7 +135,12 @@ export class HeldSubscription {
 
   /** Whether another event of the log has a place, before so many are waiting. */
   hasRoom(limit: number): boolean {
-    return !this.#isEnding && this.#entries.length < MAX_WINDOW_EVENTS && this.open(limit).length < limit
+    return (
+      !this.#isEnding &&
+      !this.#ended &&
+      this.#entries.length < MAX_WINDOW_EVENTS &&
+      this.open(limit).length < limit
+    )
   }
 
   /** What is not settled, oldest first. */
@@ -152,13 +165,17 @@ export class HeldSubscription {
     let before = start
     for (const { value, cursor: position } of events) {
       const event = asEvent(value)
+      this.#ended = event && type.endOf?.(wanted, event)
+      if (this.#ended) break
       if (event && marksGap(event, { type, arguments: wanted })) this.#addGap(position)
       const isRequested = event?.name === type.name && type.isRequested(wanted, event)
       if (event && isRequested) this.#addEvent(event, before, position)
       before = position
     }
-    if (cursor !== this.#next) this.movedAt ??= now
-    this.#next = cursor
+    // An end stays ahead until its message is accepted: another process finds it again.
+    const position = this.#ended ? before : cursor
+    if (position !== this.#next) this.movedAt ??= now
+    this.#next = position
     this.#dropSettled()
   }
 

@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
+import { GatewayError } from '../../../../../src/core/error.ts'
 import { type EventType, forEveryone } from '../../../../../src/features/events/event-types.ts'
 import { FailureRate } from '../../../../../src/features/events/deliveries/failure-rate.ts'
 import { HeldSubscription } from '../../../../../src/features/events/deliveries/held-subscription.ts'
@@ -9,7 +10,9 @@ import type { SubscriptionRecord } from '../../../../../src/records/event-subscr
 import { MemoryStore } from '../../../../../src/store/memory.ts'
 import { secretOf } from '../../../../support/webhooks.ts'
 
-/** The events that are even numbers; a 9 says that events may be missing before it. */
+const over = new GatewayError('PERMISSION_DENIED', 'They ended.')
+
+/** The events that are even numbers; a 9 says that events may be missing before it, and a 99 that they ended. */
 const type: EventType = {
   ...forEveryone,
   upstream: 'one',
@@ -19,6 +22,7 @@ const type: EventType = {
   payloadSchema: {},
   isRequested: (_wanted, { data }) => Number(data.n) % 2 === 0,
   isGap: (_wanted, { data }) => data.n === 9,
+  endOf: (_wanted, { data }) => (data.n === 99 ? over : undefined),
 }
 
 let log = new EventLog(new MemoryStore(), 'one', { maxEvents: 1000, maxBytes: 1_000_000, ttl: 86_400_000 })
@@ -115,6 +119,25 @@ describe('a subscription that is delivered', () => {
     expect(other.watermark).toBe(second)
     settle(other, 0)
     expect(other.watermark).toBe(await log.end())
+  })
+
+  it('ends where its events end, once those before are settled, also in another process', async () => {
+    const record = await recorded()
+    const subscription = held(record)
+    await append(2, 4)
+    const last = await log.end()
+    await append(99, 6)
+    await read(subscription)
+    expect(openOf(subscription)).toEqual([2, 4])
+    expect(subscription.hasRoom(100)).toBe(false)
+    settle(subscription, 0)
+    expect(subscription.endedBy).toBeUndefined()
+    settle(subscription, 0)
+    expect(subscription.endedBy).toBe(over)
+    expect(subscription.watermark).toBe(last)
+    const other = held({ ...record, watermark: last })
+    await read(other)
+    expect(other.endedBy).toBe(over)
   })
 
   it('owes a message about events that were dropped or missed, until it is settled', async () => {
