@@ -81,8 +81,8 @@ export interface FeatureInstance {
   eventTypes?(upstream: string | undefined): readonly DescribedEventType[]
   /** The error object that the caller gets for a failed result or a thrown error. */
   explained?(failure: Payload | GatewayError, call: Call): Readonly<Record<string, unknown>>
-  /** Accepts a webhook of another service. @throws GatewayError if it is refused */
-  receiveHook?(hook: ArrivedHook): Promise<void>
+  /** Accepts a webhook of another service or of a server. @throws GatewayError if it is refused */
+  receiveHook?(hook: ArrivedHook): Promise<HookAnswer>
   /** What the events that the configuration declares would be found in now, for `gatehouse check`. */
   tryEvents?(): Promise<readonly EventTrial[]>
   /** Makes an event of a server known to those who subscribe to it. Never throws. */
@@ -136,11 +136,16 @@ export interface PublishedEvent {
   readonly once?: { readonly key: string; readonly for: number }
 }
 
+/** The JSON object that answers a webhook, if its sender expects one. */
+export type HookAnswer = Readonly<Record<string, unknown>> | undefined
+
 /** A webhook as it arrived; the names of its headers are in lower case, and the body is as it was sent. */
 export interface ArrivedHook {
   /** The server that it belongs to, if it belongs to one. */
   readonly server?: string
   readonly name: string
+  /** Set for the events that the server has itself: then the name is that of the gateway's subscription. */
+  readonly isOfServer?: true
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>
   readonly body: string
 }
@@ -357,6 +362,8 @@ export interface Identity {
 export interface PageDirectory {
   /** The URL of the page at a path; undefined where the gateway serves no pages. */
   url(path: string): string | undefined
+  /** The URL at which others reach a path, by `listen.public_url`; undefined without that setting. */
+  publicUrl(path: string): string | undefined
   /** Who can decide on the page of an approval: a person in a browser, or only a program with a token. */
   decidesOnPage(
     approval: Pick<Approval, 'kind' | 'caller' | 'isEverybody' | 'approvers'>,

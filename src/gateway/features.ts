@@ -5,6 +5,7 @@ import { GatewayError } from '../core/error.ts'
 import type { Settings } from '../core/settings.ts'
 import {
   type ArrivedHook,
+  type HookAnswer,
   type DescribedEventType,
   type CallerValue,
   type EventTrial,
@@ -81,11 +82,11 @@ export function callerValuesOf(active: readonly ActiveFeature[], upstream: strin
   return active.flatMap(({ instance, isOn }) => (isOn(upstream) ? (instance.values ?? []) : []))
 }
 
-/** Accepts a webhook of another service. @throws GatewayError if it is refused */
-export async function receiveHook(active: readonly ActiveFeature[], hook: ArrivedHook): Promise<void> {
+/** Accepts a webhook. @throws GatewayError if it is refused */
+export async function receiveHook(active: readonly ActiveFeature[], hook: ArrivedHook): Promise<HookAnswer> {
   const receiver = active.find(({ instance }) => instance.receiveHook)
   if (!receiver) throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
-  await receiver.instance.receiveHook?.(hook)
+  return receiver.instance.receiveHook?.(hook)
 }
 
 /** Looks once for the events that the configuration declares, and says what it found. */

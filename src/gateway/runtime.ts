@@ -262,6 +262,7 @@ export class Runtime implements HttpRuntime {
       identity: { membership, seal, sign, prove },
       pages: {
         url: page,
+        publicUrl: (path) => settings.listen.publicUrl?.replace(/\/$/, '').concat(path),
         decidesOnPage: (approval) => whoDecidesOnPage(approval, settings.auth),
         approvalCommand: (id) => approvalCommand(id, settings, page('/') !== undefined),
       },

@@ -89,6 +89,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     observeRest: () => undefined,
     seal: createSeal(Date.now),
     page: (path) => `http://127.0.0.1:8900${path}`,
+    publicUrl: () => undefined,
     decidesOnPage: () => 'person',
     approvalCommand: (id) => `gatehouse approvals approve ${id}`,
     hasTools: true,

@@ -1,6 +1,7 @@
 /**
- * The paths where other services send webhooks. They carry no token: a signature of the body authenticates them. The
- * response is 202 once the webhook is stored; the work that it causes comes after.
+ * The paths where other services, and servers with events of their own, send webhooks. They carry no token: a signature
+ * of the body authenticates them. The response is 202 once the webhook is stored, or 200 with what its sender expects;
+ * the work that it causes comes after.
  */
 import type { HttpBindings } from '@hono/node-server'
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
@@ -18,12 +19,17 @@ interface ArrivedHook {
   /** Absent for a webhook of no server. */
   readonly server?: string
   readonly name: string
+  /** Set for the events that the server has itself. */
+  readonly isOfServer?: true
   readonly headers: IncomingHttpHeaders
   readonly body: string
 }
 
-/** Verifies and stores a webhook. @throws GatewayError if it is refused */
-export type ReceiveHook = (hook: ArrivedHook) => Promise<void>
+/** Verifies and stores a webhook; resolves with an answer for its sender. @throws GatewayError if it is refused */
+export type ReceiveHook = (hook: ArrivedHook) => Promise<Readonly<Record<string, unknown>> | undefined>
+
+/** The largest body that servers send, in bytes (SEP-3415). */
+const MAX_EVENT_BYTES = 256 * 1024
 
 interface Options {
   edge(): Edge
@@ -36,19 +42,32 @@ type Env = { Bindings: HttpBindings }
 
 /** Adds the paths of webhooks. */
 export function addHooks(app: Hono<Env>, { edge, receive, onRefused, log }: Options): void {
-  const answer = async ({ env: { incoming, outgoing }, req }: Context<Env>): Promise<Response> => {
-    const server = req.param('server')
-    const name = req.param('name') ?? ''
-    const id = requestId(incoming)
-    try {
-      const body = await wholeBody(incoming, edge().runtime.listen.body)
-      await receive({ ...(server !== undefined && { server }), name, headers: incoming.headers, body })
-      outgoing.writeHead(202, { 'x-request-id': id }).end()
-    } catch (error) {
-      refuse(outgoing, asGatewayError(error), { id: 'null', requestId: id, log, onRefused })
+  const answer =
+    (isOfServer: boolean) =>
+    async (context: Context<Env>): Promise<Response> => {
+      const { incoming, outgoing } = context.env
+      const server = context.req.param('server')
+      const name = context.req.param('name') ?? ''
+      const id = requestId(incoming)
+      try {
+        const limit = edge().runtime.listen.body
+        const body = await wholeBody(incoming, isOfServer ? Math.min(limit, MAX_EVENT_BYTES) : limit)
+        const result = await receive({
+          ...(server !== undefined && { server }),
+          name,
+          ...(isOfServer && { isOfServer }),
+          headers: incoming.headers,
+          body,
+        })
+        const type = result && { 'content-type': 'application/json' }
+        outgoing.writeHead(result ? 200 : 202, { 'x-request-id': id, ...type })
+        outgoing.end(result && JSON.stringify(result))
+      } catch (error) {
+        refuse(outgoing, asGatewayError(error), { id: 'null', requestId: id, log, onRefused })
+      }
+      return RESPONSE_ALREADY_SENT
     }
-    return RESPONSE_ALREADY_SENT
-  }
-  app.post('/hooks/:server/:name', answer)
-  app.post('/hooks/:name', answer)
+  app.post('/hooks/:server/events/:name', answer(true))
+  app.post('/hooks/:server/:name', answer(false))
+  app.post('/hooks/:name', answer(false))
 }

@@ -172,8 +172,15 @@ export const events: Feature<Settings | false> = {
       },
       eventTypes: (upstream) => sources.flatMap((source) => source.described?.(upstream) ?? []),
       publish: (upstream, event) => background(addPublished(event, eventsOf(upstream), deps), deps.log),
-      receiveHook: (hook) => hooks.receive(hook),
-      problems: () => watchProblems(allWatches(parts.upstreams(), deps), deps),
+      receiveHook: async (hook) => {
+        if (hook.isOfServer) return relayed.receive(hook)
+        await hooks.receive(hook)
+        return undefined
+      },
+      problems: async () => [
+        ...(await watchProblems(allWatches(parts.upstreams(), deps), deps)),
+        ...(await relayed.problems(parts.upstreams())),
+      ],
       tryEvents: () => Promise.all(allWatches(parts.upstreams(), deps).map((each) => tryWatch(each, deps))),
       responseMiddleware: (method) => {
         if (method === 'subscriptions/listen') return listening

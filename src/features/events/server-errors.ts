@@ -1,5 +1,5 @@
 /** The errors of a server's own events, in either column of codes, as those of the gateway. */
-import { asGatewayError, type GatewayError } from '../../core/error.ts'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { forbidden, notFound, resourceExhausted, unsupported } from './errors.ts'
 import { inSepColumn } from './error-columns.ts'
@@ -11,6 +11,13 @@ const finalCodes: ReadonlySet<number> = new Set([-32601, -32602, -32023, -32024,
 export function isFinal({ rpc }: GatewayError): boolean {
   return finalCodes.has(rpc)
 }
+
+/** Whether the server cannot deliver to the webhook of the gateway. */
+export function isCallbackFailure({ extra }: GatewayError): boolean {
+  return extra.reason === CALLBACK_FAILED
+}
+
+const CALLBACK_FAILED = 'callback_failed'
 
 /** What a request to a server failed with. Its words are replaced where its code says everything. */
 export function errorOfServer(thrown: unknown): GatewayError {
@@ -44,6 +51,15 @@ function knownError(code: unknown, given: unknown): GatewayError | undefined {
         wordOf(data.feature) ?? 'subscription',
         wordOf(data.value) ?? '',
         'The server does not support this subscription.',
+      )
+    case -32027:
+      return new GatewayError(
+        'SERVER_UNAVAILABLE',
+        `The server cannot deliver these events to the gateway: ${wordOf(data.reason) ?? 'failed'}.`,
+        {
+          reason: CALLBACK_FAILED,
+          suggestion: 'Check that listen.public_url leads to the gateway.',
+        },
       )
     default:
       return undefined

@@ -17,15 +17,10 @@ import { type EventSource, type EventType, type Fields, hasFields } from '../eve
 import type { ServerEvents } from '../server-events.ts'
 import { HookReceiver } from '../webhooks/hook-receiver.ts'
 import { RECEIVERS_PATH, receiversFile } from '../webhooks/published-receivers.ts'
+import { acceptOnce } from './accept-once.ts'
 import { contentOf, contentSchema, declaredFilters, hasScope, omittedSchema } from './declared.ts'
 
 type Deps = Pick<Services, 'store' | 'servers' | 'features'>
-
-/** How long an accepted webhook is marked, and how long one that is being stored, in milliseconds. */
-const ACCEPTED_TTL_MS = 24 * 60 * 60_000
-const STORING_TTL_MS = 30_000
-const ACCEPTED = 'accepted'
-const STORING = 'storing'
 
 /** How long the file of receivers may be cached, in seconds. */
 const FILE_MAX_AGE_S = 300
@@ -83,7 +78,7 @@ export class Hooks implements EventSource {
     return event?.kind === 'hook' ? event : undefined
   }
 
-  /** @throws INVALID_REQUEST, SERVER_UNAVAILABLE, and an error if another gateway is storing it */
+  /** @throws INVALID_REQUEST, SERVER_UNAVAILABLE */
   async #storeOnce(hook: ArrivedHook, replayKey: string): Promise<void> {
     const { store } = this.#deps
     const event = this.#declared(hook.server, hook.name)
@@ -93,18 +88,10 @@ export class Hooks implements EventSource {
         suggestion: 'Send it as application/json.',
       })
     const digest = hash('sha256', JSON.stringify([hook.server ?? null, hook.name, replayKey]), 'base64url')
-    const key = `hook:${digest}`
-    const marked = await store.setIfAbsent(key, STORING, STORING_TTL_MS)
-    if (marked === ACCEPTED) return
-    if (marked !== undefined) throw new Error('another gateway is storing this webhook')
-    try {
+    await acceptOnce(store, digest, async () => {
       if (isWanted(event, hook, body))
         await this.#add(hook, { id: `evt_${digest.slice(0, 22)}`, event, body })
-      await store.put(key, ACCEPTED, ACCEPTED_TTL_MS)
-    } catch (error) {
-      await store.delete(key).catch(() => false)
-      throw error
-    }
+    })
   }
 
   #add(hook: ArrivedHook, { id, event, body }: Accepted): Promise<void> {

@@ -24,6 +24,8 @@ export interface Job {
    * again when the lease is renewed. Never rejects.
    */
   run(controller: AbortController, onReady: () => void): Promise<void>
+  /** Ends what would go on elsewhere, because its events are not wanted any more. Never rejects. */
+  abandon?(): Promise<void>
 }
 
 /** Jobs by key; the key identifies a job among all gateways. */
@@ -84,6 +86,7 @@ export class LeasedJobs<Own extends Job> {
       await pause(RENEWAL_INTERVAL_MS, wanted.signal).catch(() => undefined)
     }
     if (working) end(working)
+    if (working && !wanted.signal.aborted) await job.abandon?.()
     await this.#deps.store.compareAndDelete(lease, this.#owner).catch(() => false)
   }
 

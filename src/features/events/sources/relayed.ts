@@ -1,27 +1,30 @@
 /**
  * The events that a server of 2026-07-28 has itself (SEP-3415), under the names that it gives them. Clients do not reach
  * its methods: the gateway subscribes with its own credentials, once for all clients that want the same, and delivers
- * what it receives.
+ * what it receives. From servers that deliver to webhooks only, it receives events at its public URL.
  */
 import { asGatewayError, GatewayError, isErrorCode } from '../../../core/error.ts'
+import type { Finding } from '../../../core/finding.ts'
 import { isObject } from '../../../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../../../core/principal.ts'
 import { eventsExtension } from '../../../protocol/meta-keys.ts'
 import { resourceExhausted } from '../errors.ts'
 import { type EventSource, type EventType, type Fields, isPermitted } from '../event-types.ts'
 import type { LoggedEvent, ServerEvents } from '../server-events.ts'
-import type { Services } from '../../feature.ts'
+import type { ArrivedHook, HookAnswer, Services } from '../../feature.ts'
 import { LeasedJobs } from './leased-jobs.ts'
 import { isPersonal } from './notifications.ts'
 import {
+  type DeliveryMode,
   RELAY_ENDED,
   RELAY_GAP,
   ServerSubscription,
   type Subject,
   subscriptionKey,
 } from './server-subscription.ts'
+import { ServerWebhooks } from './server-webhooks.ts'
 
-type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features'>
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'pages'>
 
 /** A type as its server lists it. */
 interface ServerType {
@@ -29,13 +32,17 @@ interface ServerType {
   readonly description: string
   readonly inputSchema: Fields
   readonly payloadSchema: Fields
-  readonly isStreamed: boolean
+  readonly mode: DeliveryMode
 }
 
 /** The events that servers have themselves. */
 export interface RelayedEvents extends EventSource {
   /** Forgets the types of all servers, which may have changed. */
   forget(): void
+  /** Accepts an event that a server sent to a webhook of the gateway. @throws what `ServerWebhooks.receive` throws */
+  receive(hook: ArrivedHook): Promise<HookAnswer>
+  /** The servers of these whose events cannot be received, for want of a public URL. */
+  problems(upstreams: readonly string[]): Promise<readonly Finding[]>
 }
 
 /** How long the types of a server are cached, and how long that it could not be asked, in milliseconds. */
@@ -52,18 +59,23 @@ const MAX_SUBSCRIPTIONS = 100
 /** The events of servers that have some. The gateway subscribes while a client wants them. */
 export function relayedEvents(deps: Deps, events: (upstream: string) => ServerEvents): RelayedEvents {
   const jobs = new LeasedJobs<ServerSubscription>(deps)
-  const listed = new ListedTypes(deps)
-  const keep = async (subject: Subject, isStreamed: boolean, principal: Principal): Promise<void> => {
-    const key = JSON.stringify(['relay', subject.upstream, subscriptionKey(subject)])
+  const create = (subject: Subject, mode: DeliveryMode, by: string): ServerSubscription =>
+    new ServerSubscription({ deps, events: events(subject.upstream), subject, mode, callbacks, by })
+  const callbacks: ServerWebhooks = new ServerWebhooks(deps, (subject, message) => {
+    const running = jobs.jobs.get(jobKey(subject))
+    return (running ?? create(subject, 'webhook', '')).accept(message)
+  })
+  const listed = new ListedTypes(deps, callbacks.isReachable)
+  const keep = async (subject: Subject, mode: DeliveryMode, principal: Principal): Promise<void> => {
+    const key = jobKey(subject)
     await jobs.keep(key, () => {
       checkQuota(subject, principal, jobs)
-      const { id: by } = principal
-      return new ServerSubscription({ deps, events: events(subject.upstream), subject, isStreamed, by })
+      return create(subject, mode, principal.id)
     })
     const refusal = jobs.jobs.get(key)?.refusal
     if (refusal) throw refusal
   }
-  const typeOf = (upstream: string, { isStreamed, ...type }: ServerType): EventType => ({
+  const typeOf = (upstream: string, { mode, ...type }: ServerType): EventType => ({
     ...type,
     upstream,
     isRequested: (wanted, { of }) => of === keyOf(type.name, wanted),
@@ -71,18 +83,42 @@ export function relayedEvents(deps: Deps, events: (upstream: string) => ServerEv
     endOf: (wanted, entry) =>
       entry.name === RELAY_ENDED && entry.of === keyOf(type.name, wanted) ? loggedError(entry) : undefined,
     mayReceive: (_event, call) => isPermitted(call, { upstream, method: 'events/poll' }, {}, deps),
-    keep: (wanted, principal) =>
-      keep({ upstream, name: type.name, arguments: wanted }, isStreamed, principal),
+    keep: (wanted, principal) => keep({ upstream, name: type.name, arguments: wanted }, mode, principal),
   })
+  const typesOf = async (upstream: string): Promise<readonly ServerType[]> =>
+    isPersonal(upstream, deps) ? [] : (await listed.of(upstream)).types
   return {
     name: 'server',
     types: async (upstream) => {
-      if (upstream === undefined || isPersonal(upstream, deps)) return []
-      return (await listed.of(upstream)).map((type) => typeOf(upstream, type))
+      if (upstream === undefined) return []
+      return (await typesOf(upstream)).map((type) => typeOf(upstream, type))
     },
     forget: () => listed.forget(),
+    receive: (hook) => callbacks.receive(hook),
+    problems: async (upstreams) => {
+      if (callbacks.isReachable) return []
+      const found = await Promise.all(
+        upstreams.map(async (upstream) =>
+          unreachable(upstream, await listed.of(upstream).catch(() => undefined)),
+        ),
+      )
+      return found.flat()
+    },
     close: () => jobs.close(),
   }
+}
+
+function jobKey(subject: Subject): string {
+  return JSON.stringify(['relay', subject.upstream, subscriptionKey(subject)])
+}
+
+/** The problem of a server whose events need webhooks, where the gateway cannot be reached. */
+function unreachable(upstream: string, found: Listed | undefined): readonly Finding[] {
+  const names = found?.unreachable ?? []
+  if (names.length === 0) return []
+  const some = names.slice(0, 5).join(', ')
+  const message = `delivers ${names.length > 5 ? `${some} and others` : some} to webhooks only, and the gateway has no public URL to receive them: set \`listen.public_url\``
+  return [{ path: ['upstreams', upstream], at: 'key', message, isMinor: true }]
 }
 
 /** The keys of arguments, which are the same object for each event that is looked at. */
@@ -119,61 +155,58 @@ function loggedError({ data: { code, message, rpc, data } }: LoggedEvent): Gatew
   })
 }
 
+/** What a server lists. */
+interface Listed {
+  readonly types: readonly ServerType[]
+  /** The names of types that it delivers to webhooks only, where the gateway cannot be reached. */
+  readonly unreachable: readonly string[]
+}
+
 /** The types that servers list, cached. */
 class ListedTypes {
   readonly #deps: Deps
-  readonly #known = new Map<string, { readonly types: Promise<readonly ServerType[]>; until: number }>()
+  readonly #canReceive: boolean
+  readonly #known = new Map<string, { readonly listed: Promise<Listed>; until: number }>()
 
-  constructor(deps: Deps) {
+  /** `canReceive` says whether servers can call webhooks of the gateway. */
+  constructor(deps: Deps, canReceive: boolean) {
     this.#deps = deps
+    this.#canReceive = canReceive
   }
 
   /** @throws what listing throws */
-  of(upstream: string): Promise<readonly ServerType[]> {
+  of(upstream: string): Promise<Listed> {
     const known = this.#known.get(upstream)
-    if (known && Date.now() < known.until) return known.types
-    const entry = { types: this.#ask(upstream), until: Date.now() + TYPES_STALE_MS }
+    if (known && Date.now() < known.until) return known.listed
+    const entry = { listed: this.#ask(upstream), until: Date.now() + TYPES_STALE_MS }
     this.#known.set(upstream, entry)
-    entry.types.catch(() => {
+    entry.listed.catch(() => {
       entry.until = Math.min(entry.until, Date.now() + FAILURE_STALE_MS)
     })
-    return entry.types
+    return entry.listed
   }
 
   forget(): void {
     this.#known.clear()
   }
 
-  async #ask(upstream: string): Promise<readonly ServerType[]> {
-    if (!declaresEvents(await this.#deps.servers.discovered(upstream))) return []
+  async #ask(upstream: string): Promise<Listed> {
+    if (!declaresEvents(await this.#deps.servers.discovered(upstream))) return { types: [], unreachable: [] }
     const types: ServerType[] = []
     let cursor: string | undefined
     for (let page = 0; page < MAX_PAGES && types.length < MAX_TYPES; page++) {
       const { events, nextCursor } = await this.#request(upstream, 'events/list', {
         ...(cursor !== undefined && { cursor }),
       })
-      if (Array.isArray(events)) types.push(...events.flatMap((each) => this.#typeOf(upstream, each) ?? []))
+      if (Array.isArray(events)) types.push(...events.flatMap((each) => typeIn(each) ?? []))
       if (typeof nextCursor !== 'string' || nextCursor === cursor) break
       cursor = nextCursor
     }
-    return types.slice(0, MAX_TYPES)
-  }
-
-  /** A type that can be received here; a server that only calls webhooks is not subscribed to. */
-  #typeOf(upstream: string, given: unknown): ServerType | undefined {
-    if (!isObject(given) || typeof given.name !== 'string' || given.name.length > 128) return undefined
-    const { name, description, delivery, inputSchema, payloadSchema } = given
-    const modes: readonly unknown[] = Array.isArray(delivery) ? delivery : []
-    if (!modes.includes('push') && !modes.includes('poll')) {
-      this.#deps.log.debug('events.not_relayed', { upstream, event: name, reason: 'webhook only' })
-      return undefined
-    }
+    const all = types.slice(0, MAX_TYPES)
+    const isHere = ({ mode }: ServerType): boolean => this.#canReceive || mode !== 'webhook'
     return {
-      name,
-      description: typeof description === 'string' ? description : '',
-      inputSchema: isObject(inputSchema) ? inputSchema : { type: 'object' },
-      payloadSchema: isObject(payloadSchema) ? payloadSchema : { type: 'object' },
-      isStreamed: modes.includes('push'),
+      types: all.filter(isHere),
+      unreachable: all.filter((type) => !isHere(type)).map(({ name }) => name),
     }
   }
 
@@ -190,6 +223,28 @@ class ListedTypes {
       clearTimeout(timer)
     }
   }
+}
+
+/** A type of a list; undefined if it is malformed, or delivered in no known way. */
+function typeIn(given: unknown): ServerType | undefined {
+  if (!isObject(given) || typeof given.name !== 'string' || given.name.length > 128) return undefined
+  const { name, description, delivery, inputSchema, payloadSchema } = given
+  const mode = modeIn(Array.isArray(delivery) ? delivery : [])
+  return (
+    mode && {
+      name,
+      description: typeof description === 'string' ? description : '',
+      inputSchema: isObject(inputSchema) ? inputSchema : { type: 'object' },
+      payloadSchema: isObject(payloadSchema) ? payloadSchema : { type: 'object' },
+      mode,
+    }
+  )
+}
+
+function modeIn(offered: readonly unknown[]): DeliveryMode | undefined {
+  if (offered.includes('push')) return 'stream'
+  if (offered.includes('poll')) return 'poll'
+  return offered.includes('webhook') ? 'webhook' : undefined
 }
 
 /** Whether a server declares the extension, under its name or the one of the first drafts; only 2026-07-28 has it. */

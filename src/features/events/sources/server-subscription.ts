@@ -1,6 +1,6 @@
 /**
  * One subscription of the gateway to a type of events that a server has itself: by `events/stream` where the server
- * offers it, else by `events/poll` (SEP-3415). Its events go to the log of the server.
+ * offers it, else by `events/poll`, else by a webhook (SEP-3415). Its events go to the log of the server.
  *
  * Invariants: an event is logged once, under the id that the server gave it. The position at the server is stored after
  * the events before it are, so what the server keeps is not missed when the gateway restarts. What may have been missed
@@ -8,11 +8,11 @@
  */
 import { hash } from 'node:crypto'
 import type { Notification } from '../../../core/call.ts'
-import { asGatewayError, GatewayError } from '../../../core/error.ts'
+import { GatewayError } from '../../../core/error.ts'
 import { canonical, isObject } from '../../../core/json/json.ts'
 import { pause } from '../../../core/time/waiting.ts'
 import type { Services } from '../../feature.ts'
-import { errorOfServer, isFinal, terminationOf } from '../server-errors.ts'
+import { errorOfServer, isCallbackFailure, isFinal, terminationOf } from '../server-errors.ts'
 import { asEvent, type LoggedEvent, newEventId, type ServerEvents } from '../server-events.ts'
 import type { Fields } from '../event-types.ts'
 import type { Job } from './leased-jobs.ts'
@@ -36,6 +36,28 @@ export function subscriptionKey({ name, arguments: given }: Pick<Subject, 'name'
   return hash('sha256', canonical([name, given]), 'base64url').slice(0, 22)
 }
 
+/** How a server delivers the events of a type to the gateway. */
+export type DeliveryMode = 'stream' | 'poll' | 'webhook'
+
+/** Where a server sends the events of a subscription. */
+export interface CallbackDelivery {
+  readonly mode: 'webhook'
+  readonly url: string
+  readonly secret: string
+}
+
+/** What the gateways with one store keep of subscriptions by webhooks. All members may throw SERVER_UNAVAILABLE. */
+export interface Callbacks {
+  /** Where the server sends to: the same URL and secret until the subscription ends. */
+  delivery(subject: Subject): Promise<CallbackDelivery>
+  urlOf(subject: Subject): string
+  /** Keeps the id that the server gave the subscription, and until when it lasts, in milliseconds since 1970. */
+  bind(subject: Subject, given: { readonly id: string; readonly until: number }): Promise<void>
+  /** Whether the server has the subscription. */
+  isBound(subject: Subject): Promise<boolean>
+  forget(subject: Subject): Promise<void>
+}
+
 /** How long a position at a server is kept while no client wants its events, in milliseconds. */
 const POSITION_TTL_MS = 7 * 86_400_000
 /** How long to wait before the next poll, at least and at most, in milliseconds. */
@@ -45,6 +67,14 @@ const MAX_POLL_MS = 3_600_000
 const MAX_IMMEDIATE_POLLS = 100
 /** After how much silence a stream counts as lost: heartbeats come every 30 s. */
 const SILENCE_TIMEOUT_MS = 90_000
+/** For how long the gateway subscribes by a webhook, and after which part of what is granted it does so again. */
+const WEBHOOK_TTL_MS = 3_600_000
+const RENEWAL_SHARE = 0.8
+const MIN_RENEWAL_MS = 1000
+/** How often it looks whether the server ended a subscription by a message to another gateway, in milliseconds. */
+const CALLBACK_CHECK_MS = 10_000
+/** How long ending a subscription may take, in milliseconds. */
+const UNSUBSCRIBE_TIMEOUT_MS = 5000
 /** How long to wait after failures, at first and at most, in milliseconds. */
 const FIRST_RETRY_MS = 250
 const LAST_RETRY_MS = 30_000
@@ -59,8 +89,8 @@ interface Options {
   readonly deps: Deps
   readonly events: ServerEvents
   readonly subject: Subject
-  /** Whether the server offers a stream of this type; otherwise it is polled. */
-  readonly isStreamed: boolean
+  readonly mode: DeliveryMode
+  readonly callbacks: Callbacks
   /** The caller that asked first. */
   readonly by: string
 }
@@ -71,43 +101,48 @@ export class ServerSubscription implements Job {
   readonly by: string
   readonly #deps: Deps
   readonly #events: ServerEvents
-  readonly #isStreamed: boolean
+  readonly #mode: DeliveryMode
+  readonly #callbacks: Callbacks
   readonly #key: string
   readonly #known = new Set<string>()
   #cursor: string | undefined
   #refusal: GatewayError | undefined
+  #hasEnded = false
 
-  constructor({ deps, events, subject, isStreamed, by }: Options) {
+  constructor({ deps, events, subject, mode, callbacks, by }: Options) {
     this.#deps = deps
     this.#events = events
     this.subject = subject
     this.by = by
-    this.#isStreamed = isStreamed
+    this.#mode = mode
+    this.#callbacks = callbacks
     this.#key = subscriptionKey(subject)
   }
 
-  /** Why the server does not serve the subscription; undefined if it does, or is away. */
+  /** Why the server does not serve the subscription, or cannot; undefined if it does, or is away. */
   get refusal(): GatewayError | undefined {
     return this.#refusal
   }
 
   async run({ signal }: AbortController, onReady: () => void): Promise<void> {
-    const { log } = this.#deps
-    const { upstream, name } = this.subject
     const ready = (): void => {
       this.#refusal = undefined
+      this.#hasEnded = false
       onReady()
     }
+    const receive = { stream: this.#stream, poll: this.#poll, webhook: this.#webhook }[this.#mode]
     for (let failures = 0; !signal.aborted; failures++) {
       const startedAt = Date.now()
       try {
         await this.#recall()
-        await (this.#isStreamed ? this.#stream(signal, ready) : this.#poll(signal, ready))
+        await receive.call(this, signal, ready)
       } catch (thrown) {
         if (signal.aborted) return
         const error = errorOfServer(thrown)
-        log.debug('events.not_relayed', { upstream, event: name, reason: asGatewayError(error).code })
-        if (isFinal(error)) return this.#end(error)
+        this.#logFailure(error)
+        if (isFinal(error)) return this.#end(error).catch(() => undefined)
+        // Clients would wait for events that cannot arrive.
+        if (isCallbackFailure(error)) this.#refusal = error
         onReady()
       }
       if (Date.now() - startedAt > LAST_RETRY_MS) failures = 0
@@ -116,10 +151,55 @@ export class ServerSubscription implements Job {
     }
   }
 
+  /** Ends the subscription at the server, which would send events until it expires. */
+  async abandon(): Promise<void> {
+    if (this.#mode !== 'webhook') return
+    const controller = new AbortController()
+    const timer = setTimeout(() => controller.abort(lost('does not answer')), UNSUBSCRIBE_TIMEOUT_MS).unref()
+    try {
+      const delivery = { mode: 'webhook', url: this.#callbacks.urlOf(this.subject) }
+      await this.#request('events/unsubscribe', controller, { params: { delivery } })
+      await this.#callbacks.forget(this.subject)
+    } catch (error) {
+      this.#logFailure(errorOfServer(error))
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  /**
+   * Takes a message that the server sent to the webhook of the subscription.
+   * @throws INVALID_REQUEST, SERVER_UNAVAILABLE if it cannot be logged
+   */
+  async accept(message: Fields): Promise<void> {
+    const { type, name, data, cursor } = message
+    if (type === 'terminated') return this.#end(terminationOf(message.error))
+    if (type !== undefined && type !== 'gap') return
+    if (type === undefined && (name !== this.subject.name || !isObject(data)))
+      throw new GatewayError('INVALID_REQUEST', 'This is no event of the subscription.')
+    if (!(await this.#events.isWanted())) return
+    const entries = type === 'gap' ? [] : [this.#entryFor(message)]
+    await this.#append(type === 'gap', entries, cursor)
+  }
+
+  #logFailure(error: GatewayError): void {
+    const { upstream, name } = this.subject
+    // Each outage is worth one warning if it is due to the address of the gateway.
+    const isWorthKnowing = isCallbackFailure(error) && this.#refusal === undefined
+    this.#deps.log[isWorthKnowing ? 'warn' : 'debug']('events.not_relayed', {
+      upstream,
+      type: name,
+      reason: error.code,
+      ...(isWorthKnowing && { message: error.message }),
+    })
+  }
+
   /** Continues where an earlier process, or an earlier run, stopped. */
   async #recall(): Promise<void> {
     this.#cursor = await this.#deps.store.get(this.#storeKey)
     this.#known.clear()
+    // What a webhook brings is recognized by marks in the store, at whichever gateway it arrives.
+    if (this.#mode === 'webhook') return
     for (let position: string | undefined; ;) {
       const page = await this.#events.log.read(position, 500)
       for (const { value } of page.events) {
@@ -134,7 +214,7 @@ export class ServerSubscription implements Job {
   async #poll(signal: AbortSignal, ready: () => void): Promise<void> {
     let isNew = this.#cursor === undefined
     for (let immediate = 0; !signal.aborted;) {
-      const result = await this.#request('events/poll', linked(signal))
+      const result = await this.#request('events/poll', linked(signal), { params: this.#position })
       const { events, cursor, truncated, hasMore, nextPollMs } = result
       await this.#keep(truncated === true || isNew, Array.isArray(events) ? events : [], cursor)
       isNew = false
@@ -143,6 +223,34 @@ export class ServerSubscription implements Job {
       immediate = 0
       const wait = typeof nextPollMs === 'number' && nextPollMs > 0 ? nextPollMs : MIN_POLL_MS
       await pause(Math.min(Math.max(wait, MIN_POLL_MS), MAX_POLL_MS), signal).catch(() => undefined)
+    }
+  }
+
+  /** Keeps the server sending to the webhook. Another gateway may have begun; then the server goes on with it. */
+  async #webhook(signal: AbortSignal, ready: () => void): Promise<void> {
+    while (!signal.aborted) {
+      this.#cursor = await this.#deps.store.get(this.#storeKey)
+      const isNew = this.#cursor === undefined && !(await this.#callbacks.isBound(this.subject))
+      const delivery = await this.#callbacks.delivery(this.subject)
+      const params = { delivery, cursor: this.#cursor ?? null, ttlMs: WEBHOOK_TTL_MS }
+      const result = await this.#request('events/subscribe', linked(signal), { params })
+      const { id, refreshBefore, truncated, cursor } = result
+      if (typeof id !== 'string') throw lost('gave the subscription no id')
+      const granted = typeof refreshBefore === 'string' ? Date.parse(refreshBefore) : Number.NaN
+      const until = Number.isFinite(granted) ? granted : Date.now() + WEBHOOK_TTL_MS
+      await this.#callbacks.bind(this.subject, { id, until })
+      await this.#keep(truncated === true || isNew, [], cursor)
+      ready()
+      const renewIn = Math.max((until - Date.now()) * RENEWAL_SHARE, MIN_RENEWAL_MS)
+      await this.#whileBound(Date.now() + renewIn, signal)
+    }
+  }
+
+  /** Waits until a time, or until the subscription ended. */
+  async #whileBound(time: number, signal: AbortSignal): Promise<void> {
+    for (let left = time - Date.now(); left > 0; left = time - Date.now()) {
+      await pause(Math.min(left, CALLBACK_CHECK_MS), signal).catch(() => undefined)
+      if (signal.aborted || !(await this.#callbacks.isBound(this.subject))) return
     }
   }
 
@@ -171,7 +279,7 @@ export class ServerSubscription implements Job {
         .finally(() => (working = undefined))
     }
     try {
-      await this.#request('events/stream', controller, emit)
+      await this.#request('events/stream', controller, { params: this.#position, emit })
       await working
     } catch (error) {
       await working
@@ -220,14 +328,19 @@ export class ServerSubscription implements Job {
     await flush()
   }
 
+  /** Where the next request to the server goes on. */
+  get #position(): Fields {
+    return { cursor: this.#cursor ?? null }
+  }
+
   async #request(
-    method: 'events/poll' | 'events/stream',
+    method: `events/${'poll' | 'stream' | 'subscribe' | 'unsubscribe'}`,
     controller: AbortController,
-    emit?: (note: Notification) => void,
+    { params: own, emit }: { readonly params: Fields; readonly emit?: (note: Notification) => void },
   ): Promise<Fields> {
     const { invoker } = this.#deps
     const { upstream, name, arguments: given } = this.subject
-    const params = { name, arguments: given, cursor: this.#cursor ?? null }
+    const params = { name, arguments: given, ...own }
     const request = { upstream, method, params, controller, ...(emit && { emit }) }
     const outcome = await invoker.relay(invoker.request(request))
     return outcome.kind === 'result' ? outcome.result.fields : {}
@@ -236,9 +349,13 @@ export class ServerSubscription implements Job {
   /** Logs a gap and events, then stores the position behind them. @throws SERVER_UNAVAILABLE */
   async #keep(isGap: boolean, given: readonly unknown[], cursor: unknown): Promise<void> {
     const entries = given.flatMap((each) => this.#entryOf(each) ?? [])
+    await this.#append(isGap, entries, cursor)
+    for (const { id } of entries) this.#remember(id)
+  }
+
+  async #append(isGap: boolean, entries: readonly LoggedEvent[], cursor: unknown): Promise<void> {
     const all = isGap ? [this.#entry(RELAY_GAP, {}), ...entries] : entries
     if (all.length > 0) await this.#events.append(all)
-    for (const { id } of entries) this.#remember(id)
     if (typeof cursor !== 'string' || cursor === this.#cursor) return
     await this.#deps.store.put(this.#storeKey, cursor, POSITION_TTL_MS)
     this.#cursor = cursor
@@ -246,11 +363,16 @@ export class ServerSubscription implements Job {
 
   /** An event of the server for the log; undefined if it is there, or is none. */
   #entryOf(given: unknown): LoggedEvent | undefined {
-    const { upstream, name } = this.subject
     if (!isObject(given) || !isObject(given.data)) return undefined
     const id = idOf(given)
     if (this.#known.has(id)) return undefined
     this.#remember(id)
+    return this.#entryFor(given)
+  }
+
+  #entryFor(given: Fields): LoggedEvent {
+    const { upstream, name } = this.subject
+    const id = idOf(given)
     if (JSON.stringify(given.data).length > MAX_DATA_LENGTH) return { ...this.#entry(RELAY_GAP, {}), id }
     // The tool that an event is about is unknown: every rule applies.
     const data = this.#deps.features.masked(given.data, { upstream, method: 'subscriptions/listen' })
@@ -269,19 +391,19 @@ export class ServerSubscription implements Job {
     if (oldest !== undefined) this.#known.delete(oldest)
   }
 
-  /** The server ended the subscription, or never began it. A later one begins anew. */
+  /**
+   * The server ended the subscription, or never began it. A later one begins anew. Without its store the gateway cannot
+   * deliver events either: those who wait for them learn of that. @throws SERVER_UNAVAILABLE
+   */
   async #end(error: GatewayError): Promise<void> {
-    const isFirst = this.#refusal === undefined
     this.#refusal = error
-    if (!isFirst) return
+    if (this.#hasEnded) return
     const { code, message } = error
     const data = { code, message, rpc: error.rpc, ...(error.extra.data && { data: error.extra.data }) }
-    try {
-      await this.#events.append([this.#entry(RELAY_ENDED, data)])
-      await this.#deps.store.delete(this.#storeKey)
-    } catch {
-      // Without its store the gateway cannot deliver events either: those who wait for them learn of that.
-    }
+    await this.#events.append([this.#entry(RELAY_ENDED, data)])
+    this.#hasEnded = true
+    await this.#deps.store.delete(this.#storeKey)
+    if (this.#mode === 'webhook') await this.#callbacks.forget(this.subject)
   }
 
   get #storeKey(): string {

@@ -65,7 +65,7 @@ export class HookReceiver {
     const hook = find(request.server, request.name)
     if (!hook) throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
     const check = verifyHook(hook.form, request, { secrets: hook.secrets, now: now() })
-    if (check.kind === 'invalid') throw refusal(check.reason)
+    if (check.kind === 'invalid') throw hookRefusal(check.reason)
 
     const { accepted, storing } = this.#memoryOf(request)
     const { replayKey } = check
@@ -109,7 +109,8 @@ export class HookReceiver {
   }
 }
 
-function refusal(reason: 'headers' | 'signature' | 'time'): GatewayError {
+/** Why a webhook is refused whose signature was not verified. */
+export function hookRefusal(reason: 'headers' | 'signature' | 'time'): GatewayError {
   if (reason === 'time')
     return new GatewayError('INVALID_REQUEST', 'The time of the webhook is more than five minutes off.', {
       suggestion: 'Correct the clock of the sender, and sign each attempt anew.',

@@ -14,15 +14,15 @@ function client(era: Client['era'], capabilities: Client['capabilities'], info?:
 
 describe('the events that a client has', () => {
   it.each([
-    [{}, undefined, 'all', false],
-    [extension, undefined, 'all', false],
-    [{ ...extension, ...sketch }, undefined, 'all', false],
-    [sketch, undefined, 'all', true],
-    [extension, chatgpt, 'all', true],
+    [{}, undefined, 'all', 'sep'],
+    [extension, undefined, 'all', 'sep'],
+    [{ ...extension, ...sketch }, undefined, 'all', 'sep'],
+    [sketch, undefined, 'all', 'sketch'],
+    [extension, chatgpt, 'all', 'sketch'],
   ] as const)(
-    'in 2026-07-28, with %j and %j: %s, by the sketch: %j',
-    (capabilities, info, methods, isSketch) => {
-      expect(profileOf(client('modern', capabilities, info))).toEqual({ methods, isSketch })
+    'in 2026-07-28, with %j and %j: %s, codes of the %s',
+    (capabilities, info, methods, codes) => {
+      expect(profileOf(client('modern', capabilities, info))).toEqual({ methods, codes })
     },
   )
 

@@ -205,7 +205,10 @@ describe('webhooks of other services: POST /hooks/<server>/<name>', () => {
     const { world, hooks, stored } = receiver()
     const made = await guardedFront(
       { auth: { jwt: { issuer, audience: 'gateway' } }, limits: { body: '1KB' } },
-      (hook) => hooks.receive(hook),
+      async (hook) => {
+        await hooks.receive(hook)
+        return undefined
+      },
     )
     onTestFinished(() => made.close())
     const post = (body: string | Uint8Array<ArrayBuffer>, headers: object, path = '/hooks/files/push') =>

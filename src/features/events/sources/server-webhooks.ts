@@ -1,0 +1,221 @@
+/**
+ * The gateway as the receiver of the webhooks of servers that have events of their own (SEP-3415), at
+ * `/hooks/<server>/events/<key>`. Any gateway with the same store can receive for a subscription of another one.
+ *
+ * Invariants: nothing of a request is used before its signature is verified with the secret of its subscription, which
+ * only the gateways and the server know. A message is accepted after its event is in the log, once for its `eventId`, and
+ * only for the id that the server gave the subscription. A challenge is answered for whoever knows the secret, also
+ * before that id is known.
+ */
+import { hash, randomBytes } from 'node:crypto'
+import { GatewayError } from '../../../core/error.ts'
+import { isObject, readJson } from '../../../core/json/json.ts'
+import type { SealUse } from '../../../core/seal.ts'
+import { Secret } from '../../../core/text/secret.ts'
+import type { ArrivedHook, HookAnswer, Services } from '../../feature.ts'
+import type { Fields } from '../event-types.ts'
+import { hookRefusal } from '../webhooks/hook-receiver.ts'
+import { verifySigned } from '../webhooks/standard-webhooks.ts'
+import { acceptOnce } from './accept-once.ts'
+import {
+  type CallbackDelivery,
+  type Callbacks,
+  type Subject,
+  subscriptionKey,
+} from './server-subscription.ts'
+
+type Deps = Pick<Services, 'store' | 'servers' | 'identity' | 'pages'>
+
+/** How long the secret of a subscription is kept after it was requested last, in milliseconds. */
+const CALLBACK_TTL_MS = 7 * 86_400_000
+/** How many messages may be stored at the same time. */
+const MAX_IN_FLIGHT = 100
+const SECRET_BYTES = 32
+
+/** What the gateways know of a subscription at a server. */
+interface Callback {
+  readonly name: string
+  readonly arguments: Fields
+  /** Encrypted. */
+  readonly secret: string
+  /** The id that the server gave it; absent until that is known. */
+  readonly id?: string
+  /** Until when the server keeps it without another request, in milliseconds since 1970. */
+  readonly until?: number
+}
+
+/** Takes a verified message of a server. @throws SERVER_UNAVAILABLE if it cannot be stored, INVALID_REQUEST */
+type Accept = (subject: Subject, message: Fields) => Promise<void>
+
+/** Receives what servers send to webhooks. */
+export class ServerWebhooks implements Callbacks {
+  readonly #deps: Deps
+  readonly #accept: Accept
+  #inFlight = 0
+
+  constructor(deps: Deps, accept: Accept) {
+    this.#deps = deps
+    this.#accept = accept
+  }
+
+  /** Whether servers can reach the gateway. */
+  get isReachable(): boolean {
+    return this.#deps.pages.publicUrl('/') !== undefined
+  }
+
+  /** Where the server sends to: the same URL and secret until the subscription ends. @throws SERVER_UNAVAILABLE */
+  async delivery(subject: Subject): Promise<CallbackDelivery> {
+    const { store, identity } = this.#deps
+    const url = this.urlOf(subject)
+    const known = await this.#find(subject)
+    const opened = known && this.#secretOf(known, subject)
+    if (opened) return { mode: 'webhook', url, secret: opened.reveal() }
+    if (known && !identity.seal.isShared())
+      throw new GatewayError('SERVER_UNAVAILABLE', 'The keys of the gateway are not known yet.')
+    const secret = `whsec_${randomBytes(SECRET_BYTES).toString('base64')}`
+    const { name, arguments: given } = subject
+    const sealed = identity.seal.close(secret, useOf(subject), 0)
+    const made: Callback = { name, arguments: given, secret: sealed }
+    await store.put(storeKey(subject), JSON.stringify(made), CALLBACK_TTL_MS)
+    return { mode: 'webhook', url, secret }
+  }
+
+  /** The URL of the callback of a subscription. @throws SERVER_UNAVAILABLE without a public one */
+  urlOf(subject: Subject): string {
+    const path = `/hooks/${encodeURIComponent(subject.upstream)}/events/${subscriptionKey(subject)}`
+    const url = this.#deps.pages.publicUrl(path)
+    if (url === undefined)
+      throw new GatewayError('SERVER_UNAVAILABLE', 'The gateway has no public URL to receive events at.')
+    return url
+  }
+
+  /** Keeps what the server answered. @throws SERVER_UNAVAILABLE */
+  async bind(subject: Subject, given: Required<Pick<Callback, 'id' | 'until'>>): Promise<void> {
+    await this.#update(subject, (known) => ({ ...known, ...given }))
+  }
+
+  /** Whether the server has the subscription, as far as the gateways know. @throws SERVER_UNAVAILABLE */
+  async isBound(subject: Subject): Promise<boolean> {
+    const { id, until = 0 } = (await this.#find(subject)) ?? {}
+    return id !== undefined && Date.now() < until
+  }
+
+  /** Forgets a subscription that ended. @throws SERVER_UNAVAILABLE */
+  async forget(subject: Subject): Promise<void> {
+    await this.#deps.store.delete(storeKey(subject))
+  }
+
+  /**
+   * Accepts a message; resolves once it is stored, with the answer to a challenge.
+   * @throws UNSUPPORTED_OPERATION for an unknown subscription, AUTHENTICATION_REQUIRED, INVALID_REQUEST, OVERLOADED,
+   * SERVER_UNAVAILABLE if it cannot be stored, or its id is not known yet
+   */
+  async receive(hook: ArrivedHook): Promise<HookAnswer> {
+    const { server: upstream, name: key } = hook
+    if (upstream === undefined || !this.#deps.servers.settings(upstream) || !/^[\w-]{22}$/.test(key))
+      throw unknownCallback()
+    if (this.#inFlight >= MAX_IN_FLIGHT)
+      throw new GatewayError('OVERLOADED', 'Too many webhooks arrive at the same time.', {
+        retryAfterSeconds: 1,
+      })
+    this.#inFlight++
+    try {
+      return await this.#receive(hook, { upstream, key })
+    } finally {
+      this.#inFlight--
+    }
+  }
+
+  async #receive({ headers, body }: ArrivedHook, place: Place): Promise<HookAnswer> {
+    const callback = await this.#read(place)
+    if (!callback) throw unknownCallback()
+    const subject = { upstream: place.upstream, name: callback.name, arguments: callback.arguments }
+    const secret = this.#secretOf(callback, subject)
+    if (!secret) throw new GatewayError('SERVER_UNAVAILABLE', 'The keys of the gateway are not known yet.')
+    const check = verifySigned(headers, body, { secrets: [secret], now: Date.now() })
+    if (check.kind === 'invalid') throw hookRefusal(check.reason)
+    const message = readJson(body)
+    if (!isObject(message))
+      throw new GatewayError('INVALID_REQUEST', 'The body is not a JSON object.', {
+        suggestion: 'Send an event, or a control message.',
+      })
+    const id = headers['x-mcp-subscription-id']
+    if (message.type === 'verification') return this.#verified(subject, { message, id })
+    if (typeof id !== 'string' || id !== callback.id)
+      throw new GatewayError('SERVER_UNAVAILABLE', 'The id of this subscription is not known yet.')
+    // Events are recognized by their own ids, which are the same in every attempt; control messages have none.
+    const { type = null, eventId = null } = message
+    const identity = type === null ? { eventId } : { message: check.id }
+    const digest = hash('sha256', JSON.stringify([place.upstream, place.key, identity]), 'base64url')
+    await acceptOnce(this.#deps.store, digest, () => this.#accept(subject, message))
+    return undefined
+  }
+
+  /** The echo of a challenge. The first one says which id the subscription has. */
+  async #verified(
+    subject: Subject,
+    { message, id }: { readonly message: Fields; readonly id: unknown },
+  ): Promise<HookAnswer> {
+    const { challenge } = message
+    if (typeof challenge !== 'string' || challenge === '')
+      throw new GatewayError('INVALID_REQUEST', 'The verification has no challenge.')
+    if (typeof id === 'string') await this.#update(subject, (known) => ({ id, ...known }))
+    return { challenge }
+  }
+
+  async #find(subject: Subject): Promise<Callback | undefined> {
+    return this.#read({ upstream: subject.upstream, key: subscriptionKey(subject) })
+  }
+
+  async #read({ upstream, key }: Place): Promise<Callback | undefined> {
+    return asCallback(await this.#deps.store.get(`event-callback:${upstream}:${key}`))
+  }
+
+  /** Changes what is known of a subscription, unless it ended. */
+  async #update(subject: Subject, change: (known: Callback) => Callback): Promise<void> {
+    const { store } = this.#deps
+    const key = storeKey(subject)
+    for (;;) {
+      const text = await store.get(key)
+      const known = asCallback(text)
+      if (text === undefined || !known) return
+      if (await store.compareAndSwap(key, text, JSON.stringify(change(known)), CALLBACK_TTL_MS)) return
+    }
+  }
+
+  #secretOf({ secret }: Callback, subject: Subject): Secret | undefined {
+    const opened = this.#deps.identity.seal.open(secret, useOf(subject))
+    return opened.kind === 'valid' && typeof opened.value === 'string' ? new Secret(opened.value) : undefined
+  }
+}
+
+/** Where a message arrived. */
+interface Place {
+  readonly upstream: string
+  readonly key: string
+}
+
+function storeKey(subject: Subject): string {
+  return `event-callback:${subject.upstream}:${subscriptionKey(subject)}`
+}
+
+function useOf(subject: Subject): SealUse {
+  return { purpose: 'server-webhook-secret', binding: storeKey(subject) }
+}
+
+function asCallback(text: string | undefined): Callback | undefined {
+  const value = text === undefined ? undefined : readJson(text)
+  if (!isObject(value) || typeof value.name !== 'string' || typeof value.secret !== 'string') return undefined
+  const { name, arguments: given, secret, id, until } = value
+  return {
+    name,
+    arguments: isObject(given) ? given : {},
+    secret,
+    ...(typeof id === 'string' && { id }),
+    ...(typeof until === 'number' && { until }),
+  }
+}
+
+function unknownCallback(): GatewayError {
+  return new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
+}
