@@ -51,6 +51,15 @@ export async function buildPythonPeers(): Promise<Readonly<Record<string, Built>
   return { ...older, ...newer }
 }
 
+/** A server on Python with events of its own: its command, or why it could not be built. */
+export async function buildEventsServer(): Promise<{ readonly server: readonly string[] } | Missing> {
+  mkdirSync(out, { recursive: true })
+  return needs('python3', ['-c', 'import ensurepip, venv'], async () => {
+    const interpreter = await pythonWith('events')
+    return { server: [interpreter, join(here, 'python', 'events_server.py')] }
+  })
+}
+
 /** A program that calls tools through agent frameworks: its command, or why it could not be built. */
 export async function buildAdapters(): Promise<{ readonly client: readonly string[] } | Missing> {
   const folder = join(out, 'node')
@@ -67,29 +76,37 @@ export async function buildAdapters(): Promise<{ readonly client: readonly strin
 
 /** Two peers of one generation of the Python packages. */
 async function python(generation: 'old' | 'new'): Promise<Record<string, Built>> {
-  const venv = join(out, `python-${generation}`)
-  const interpreter = join(venv, 'bin', 'python')
-  const build = async (script: string): Promise<Peer> => ({
+  const build = async (script: string, interpreter: string): Promise<Peer> => ({
     server: [interpreter, join(here, 'python', `${script}_server.py`)],
     client: [interpreter, join(here, 'python', `${script}_client.py`)],
     slow: [interpreter, join(here, 'python', `${script}_slow.py`)],
   })
   const installed = await needs('python3', ['-c', 'import ensurepip, venv'], async () => {
-    await command('python3', ['-m', 'venv', venv])
-    await command(interpreter, [
-      '-m',
-      'pip',
-      'install',
-      '--quiet',
-      '--disable-pip-version-check',
-      '--requirement',
-      join(here, 'python', `requirements-${generation}.txt`),
-    ])
-    return { peer: await build('mcp') }
+    const interpreter = await pythonWith(generation)
+    return { mcp: await build('mcp', interpreter), fastmcp: await build('fastmcp', interpreter) }
   })
-  if ('missing' in installed)
-    return { [`mcp ${generation}`]: installed, [`fastmcp ${generation}`]: installed }
-  return { [`mcp ${generation}`]: installed, [`fastmcp ${generation}`]: { peer: await build('fastmcp') } }
+  const isMissing = 'missing' in installed
+  return {
+    [`mcp ${generation}`]: isMissing ? installed : { peer: installed.mcp },
+    [`fastmcp ${generation}`]: isMissing ? installed : { peer: installed.fastmcp },
+  }
+}
+
+/** The interpreter of an environment with the packages that a file of requirements names. */
+async function pythonWith(requirements: string): Promise<string> {
+  const venv = join(out, `python-${requirements}`)
+  const interpreter = join(venv, 'bin', 'python')
+  await command('python3', ['-m', 'venv', venv])
+  await command(interpreter, [
+    '-m',
+    'pip',
+    'install',
+    '--quiet',
+    '--disable-pip-version-check',
+    '--requirement',
+    join(here, 'python', `requirements-${requirements}.txt`),
+  ])
+  return interpreter
 }
 
 async function buildGo(): Promise<Peer> {

@@ -1,18 +1,10 @@
 /** Published clients of others that receive events: the AI SDK by webhooks, and the official SDK by its generic requests. */
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
-import {
-  type Experimental_MCPEvent as MCPEvent,
-  type Experimental_MCPEventStore as MCPEventStore,
-  type Experimental_MCPEventSubscription as MCPEventSubscription,
-  experimental_createMCPClient as createMCPClient,
-  experimental_createMCPEventWebhook as createMCPEventWebhook,
-} from '@ai-sdk/mcp'
+import { experimental_createMCPClient as createMCPClient } from '@ai-sdk/mcp'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { z } from 'zod'
+import { aiSdkReceiver } from '../../support/ai-sdk-receiver.ts'
 import { tokenHash } from '../../support/auth/token-hash.ts'
 import type { GatewayProcess } from '../../support/gateway-process.ts'
 import { folder, gatewayTo } from '../../support/journey.ts'
@@ -38,55 +30,6 @@ function memoryGateway(allow: readonly string[] = []): Promise<GatewayProcess> {
   return gatewayTo({ memory: { command, env } }, { config })
 }
 
-/** The subscriptions of a client of the AI SDK. */
-class Subscriptions implements MCPEventStore {
-  readonly byKey = new Map<string, MCPEventSubscription>()
-
-  async get(key: string): Promise<MCPEventSubscription | undefined> {
-    return this.byKey.get(key)
-  }
-
-  async getById(id: string): Promise<MCPEventSubscription | undefined> {
-    return [...this.byKey.values()].find((each) => each.id === id)
-  }
-
-  async set(subscription: MCPEventSubscription): Promise<void> {
-    this.byKey.set(subscription.key, subscription)
-  }
-
-  async update(key: string, patch: Partial<MCPEventSubscription>): Promise<void> {
-    const known = this.byKey.get(key)
-    if (known) this.byKey.set(key, { ...known, ...patch })
-  }
-
-  async delete(key: string): Promise<void> {
-    this.byKey.delete(key)
-  }
-}
-
-/** The receiver of the AI SDK, on loopback, and what it answered. */
-async function aiSdkReceiver(store: MCPEventStore) {
-  const received: MCPEvent[] = []
-  const statuses: number[] = []
-  const handle = createMCPEventWebhook({ store, onEvent: async ({ event }) => void received.push(event) })
-  const server = createServer((request, response) => {
-    void (async () => {
-      const body = await text(request)
-      const given = Object.entries(request.headers).map(([name, value]) => [name, String(value)])
-      const url = `http://127.0.0.1${request.url}`
-      const answer = await handle(
-        new Request(url, { method: 'POST', headers: Object.fromEntries(given), body }),
-      )
-      statuses.push(answer.status)
-      response.writeHead(answer.status, Object.fromEntries(answer.headers)).end(await answer.text())
-    })()
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  onTestFinished(() => void server.close())
-  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-  return { origin, url: `${origin}/hook`, received, statuses }
-}
-
 function entities(...names: readonly string[]) {
   return { entities: names.map((name) => ({ name, entityType: 'thing', observations: [] })) }
 }
@@ -98,8 +41,8 @@ describe('the AI SDK', () => {
   ])(
     'in %s receives what it subscribed to by its webhook, and nothing after it unsubscribed',
     async (revision, options) => {
-      const store = new Subscriptions()
-      const receiver = await aiSdkReceiver(store)
+      const receiver = await aiSdkReceiver()
+      const { store } = receiver
       const gateway = await memoryGateway([receiver.origin])
       const client = await createMCPClient({
         transport: { type: 'http', url: `${gateway.url}/memory`, headers },
