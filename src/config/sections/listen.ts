@@ -29,7 +29,8 @@ export const listenSchema: JsonSchema = {
     public_url: {
       type: 'string',
       errorMessage: 'must be a URL such as https://mcp.example.com',
-      description: 'The URL of the gateway for clients, if it is behind a reverse proxy.',
+      description:
+        'The URL of the gateway for clients, if it is behind a reverse proxy, and for servers that deliver events to webhooks.',
       examples: ['https://mcp.example.com'],
     },
     origins: {

@@ -58,6 +58,8 @@ describe('the events that a server delivers to webhooks only', () => {
     expect(await statusOf(callback, ' '.repeat(256 * 1024 + 1))).toBe(413)
     expect(await statusOf(callback, ' '.repeat(256 * 1024))).toBe(401)
     expect(await statusOf(`${callback}x`, '{}')).toBe(404)
+    const receivers = await fetch(new URL('/.well-known/mcp-webhook-receiver.json', callback))
+    expect(await receivers.json()).toEqual({ receivers: ['/hooks/'] })
     const { cursor } = await ask(gateway.url, 'events/poll', request)
     server.emit('e1', name, { repo: 'a' })
     server.emit('e2', name, { repo: 'b' })
