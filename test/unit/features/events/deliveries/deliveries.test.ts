@@ -192,7 +192,7 @@ describe('deliveries: control messages', () => {
     ['removed', 'SEP-3415', {}, -32023],
     ['removed', 'the sketch', { events: {} }, -32011],
   ])(
-    'E30 a type that is %s terminates subscriptions with the code of %s, in whichever process',
+    'a type that is %s terminates subscriptions with the code of %s, in whichever process',
     async (how, _column, capabilities, code) => {
       const world = new WebhookGateway()
       const first = await world.process()
