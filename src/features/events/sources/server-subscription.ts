@@ -130,7 +130,7 @@ export class ServerSubscription implements Job {
       this.#hasEnded = false
       onReady()
     }
-    const receive = { stream: this.#stream, poll: this.#poll, webhook: this.#webhook }[this.#mode]
+    const receive = { stream: this.#stream, poll: this.#poll, webhook: this.#subscribe }[this.#mode]
     for (let failures = 0; !signal.aborted; failures++) {
       const startedAt = Date.now()
       try {
@@ -227,7 +227,7 @@ export class ServerSubscription implements Job {
   }
 
   /** Keeps the server sending to the webhook. Another gateway may have begun; then the server goes on with it. */
-  async #webhook(signal: AbortSignal, ready: () => void): Promise<void> {
+  async #subscribe(signal: AbortSignal, ready: () => void): Promise<void> {
     while (!signal.aborted) {
       this.#cursor = await this.#deps.store.get(this.#storeKey)
       const isNew = this.#cursor === undefined && !(await this.#callbacks.isBound(this.subject))

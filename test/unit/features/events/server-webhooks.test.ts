@@ -58,11 +58,11 @@ function send(
   { instance }: Pick<ReturnType<typeof eventsGateway>, 'instance'>,
   { url, secret }: Delivery,
   fields: Json,
-  { subscription = 'sub_1', id = 'msg_1', at = Date.now() }: Message = {},
+  { subscription = 'sub_1', id = String(fields['eventId'] ?? 'msg_1'), at = Date.now() }: Message = {},
 ) {
   const body = JSON.stringify(fields)
   const [, server = '', , key = ''] = new URL(url).pathname.split('/').slice(1)
-  const signed = signedHeaders({ id: String(fields['eventId'] ?? id), at, body }, [new Secret(secret)])
+  const signed = signedHeaders({ id, at, body }, [new Secret(secret)])
   const headers = { ...signed, 'x-mcp-subscription-id': subscription }
   const received = instance.receiveHook?.({ server, name: key, isOfServer: true, headers, body })
   return received ?? Promise.reject(new TypeError('there is no receiver'))
@@ -108,6 +108,8 @@ describe('webhooks of a server with events of its own', () => {
     const [one, two] = [await gateway.poll(a), await gateway.poll(b)]
     for (const id of ['1', '1', '2'])
       await expect(send(gateway, delivery(0), happened(id))).resolves.toBeUndefined()
+    // Some servers send each message under an id of its own.
+    await send(gateway, delivery(0), happened('2'), { id: 'msg_7' })
     await send(gateway, delivery(1), happened('1'), { subscription: 'sub_2' })
     expect(idsOf(await gateway.poll({ ...a, cursor: one['cursor'] }))).toEqual(['1', '2'])
     expect(idsOf(await gateway.poll({ ...b, cursor: two['cursor'] }))).toEqual(['1'])
