@@ -67,12 +67,6 @@ export function addHooks(app: Hono<Env>, { edge, receive, onRefused, log }: Opti
       }
       return RESPONSE_ALREADY_SENT
     }
-  app.get('/.well-known/mcp-webhook-receiver.json', (context, next) => {
-    const { publicUrl } = edge().runtime.listen
-    if (publicUrl === undefined) return next()
-    // By this, servers see at the origin where it accepts events, without a challenge (SEP-3415).
-    return context.json({ receivers: [`${new URL(publicUrl).pathname.replace(/\/$/, '')}/hooks/`] })
-  })
   app.post('/hooks/:server/events/:name', answer(true))
   app.post('/hooks/:server/:name', answer(false))
   app.post('/hooks/:name', answer(false))

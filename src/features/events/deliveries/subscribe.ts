@@ -79,7 +79,12 @@ async function subscribe(call: Call, options: Options): Promise<Outcome> {
   const start = before ? { watermark: before.watermark, isTruncated: false } : await startOf(request, parts)
   const webhook = (state: WebhookState | undefined): WebhookState =>
     stateAfter(state, { id, secret: delivery.secret, isEndless: expiresAt === NEVER }, options)
-  const grant = { expiresAt, delivery: { codes: profileOf(call.client).codes }, webhook, watermark: start.watermark }
+  const grant = {
+    expiresAt,
+    delivery: { codes: profileOf(call.client).codes },
+    webhook,
+    watermark: start.watermark,
+  }
   const record = await deliveries.subscriptions.subscribe(call.principal, key, grant)
   if (!record) throw tooMany()
   await deliveries.added(record)

@@ -20,7 +20,7 @@ import { RECEIVERS_PATH, receiversFile } from '../webhooks/published-receivers.t
 import { acceptOnce } from './accept-once.ts'
 import { contentOf, contentSchema, declaredFilters, hasScope, omittedSchema } from './declared.ts'
 
-type Deps = Pick<Services, 'store' | 'servers' | 'features'>
+type Deps = Pick<Services, 'store' | 'servers' | 'features' | 'pages'>
 
 /** How long the file of receivers may be cached, in seconds. */
 const FILE_MAX_AGE_S = 300
@@ -60,10 +60,16 @@ export class Hooks implements EventSource {
     return this.#receiver.receive(hook)
   }
 
-  /** The public file that says where webhooks are received, if these servers, or the events of none, have hooks. */
+  /**
+   * The public file that says where webhooks are received: those of the hooks of these servers, or of none, and those of
+   * servers that reach the gateway at its public URL.
+   */
   pages(upstreams: readonly string[]): readonly BuiltinPage[] {
-    if (![undefined, ...upstreams].some((upstream) => this.#hooks(upstream).length > 0)) return []
-    const page = { text: receiversFile(['/hooks/']), type: 'application/json', maxAge: FILE_MAX_AGE_S }
+    const url = this.#deps.pages.publicUrl('/hooks/')
+    const hasHooks = [undefined, ...upstreams].some((upstream) => this.#hooks(upstream).length > 0)
+    if (!hasHooks && url === undefined) return []
+    const path = url === undefined ? '/hooks/' : new URL(url).pathname
+    const page = { text: receiversFile([path]), type: 'application/json', maxAge: FILE_MAX_AGE_S }
     return [{ path: RECEIVERS_PATH, isOpen: () => true, handle: async () => pageOf(page) }]
   }
 

@@ -19,12 +19,9 @@ describe('the events that a client has', () => {
     [{ ...extension, ...sketch }, undefined, 'all', 'sep'],
     [sketch, undefined, 'all', 'sketch'],
     [extension, chatgpt, 'all', 'sketch'],
-  ] as const)(
-    'in 2026-07-28, with %j and %j: %s, codes of the %s',
-    (capabilities, info, methods, codes) => {
-      expect(profileOf(client('modern', capabilities, info))).toEqual({ methods, codes })
-    },
-  )
+  ] as const)('in 2026-07-28, with %j and %j: %s, codes of the %s', (capabilities, info, methods, codes) => {
+    expect(profileOf(client('modern', capabilities, info))).toEqual({ methods, codes })
+  })
 
   it.each([
     [{}, undefined, 'none'],
