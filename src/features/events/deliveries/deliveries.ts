@@ -26,7 +26,7 @@ import type {
 } from '../webhooks/delivery-queue.ts'
 import type { Dialer } from '../webhooks/dialer.ts'
 import { HeldSubscription } from './held-subscription.ts'
-import { LogFeed } from './log-feed.ts'
+import { LogFeeds } from './log-feed.ts'
 import { Owners } from './owners.ts'
 import { openSecrets } from './sealed-secrets.ts'
 import { VerifiedReceivers } from './verified-receivers.ts'
@@ -62,11 +62,6 @@ interface Options {
   random?(): number
 }
 
-interface RunningFeed {
-  readonly feed: LogFeed
-  readonly controller: AbortController
-}
-
 /** The deliveries of this process. */
 export class WebhookDeliveries implements DeliveryQueue {
   readonly subscriptions: EventSubscriptions
@@ -77,7 +72,7 @@ export class WebhookDeliveries implements DeliveryQueue {
   readonly #worker: WebhookWorker
   readonly #owners: Owners
   readonly #held = new Map<string, HeldSubscription>()
-  readonly #feeds = new Map<string | undefined, RunningFeed>()
+  readonly #feeds: LogFeeds
   /** Changes of dead letters that are written before the watermarks that pass them. */
   #letterWrites: (() => Promise<void>)[] = []
   /** The dead letters whose redelivery has ended, which is not written yet. */
@@ -94,6 +89,7 @@ export class WebhookDeliveries implements DeliveryQueue {
     this.#options = options
     const { deps, dialer, giveUpMs, webhookId, clock = systemClock, random = Math.random } = options
     this.#clock = clock
+    this.#feeds = new LogFeeds(options.parts.events, deps.log, (upstream) => this.#wakeAll(upstream))
     const now = (): number => clock.now()
     this.subscriptions = new EventSubscriptions(deps.store, now)
     this.#letters = new DeadLetters(deps.store)
@@ -127,7 +123,7 @@ export class WebhookDeliveries implements DeliveryQueue {
     this.#cancelLook?.()
     await this.#looking?.catch(() => undefined)
     await this.#worker.close()
-    for (const { controller } of this.#feeds.values()) controller.abort()
+    this.#feeds.endAllBut(new Set())
     this.#cancelWrite?.()
     await this.#write().catch(() => undefined)
     this.#held.clear()
@@ -230,23 +226,12 @@ export class WebhookDeliveries implements DeliveryQueue {
 
   /** Reads requested events until enough are waiting, or there are no more. */
   async #read(held: HeldSubscription, type: NamedType, limit: number): Promise<void> {
-    const feed = this.#feed(type.type.upstream)
+    const feed = this.#feeds.of(type.type.upstream)
     while (held.hasRoom(limit) && !feed.isEnd(held.next)) {
       const page = await feed.read(held.next, PAGE_EVENTS)
       held.take(page, type, this.#clock.now())
       if (!page.hasMore) return
     }
-  }
-
-  #feed(upstream: string | undefined): LogFeed {
-    const known = this.#feeds.get(upstream)
-    if (known) return known.feed
-    const { parts, deps } = this.#options
-    const controller = new AbortController()
-    const feed = new LogFeed(parts.events(upstream), deps.log, () => this.#wakeAll(upstream))
-    this.#feeds.set(upstream, { feed, controller })
-    void feed.run(controller.signal)
-    return feed
   }
 
   #wakeAll(upstream: string | undefined): void {
@@ -411,7 +396,7 @@ export class WebhookDeliveries implements DeliveryQueue {
       await this.#maintain(held, now)
     }
     await this.#redeliver(byId)
-    this.#endFeeds()
+    this.#feeds.endAllBut(new Set([...this.#held.values()].map(({ type }) => type?.type.upstream)))
     this.#skips = records.length === 0 ? IDLE_SKIPS : 0
   }
 
@@ -486,16 +471,6 @@ export class WebhookDeliveries implements DeliveryQueue {
         log.warn('webhook.redelivery_failed', { dead_letter: letter.id, subscription, reason: 'ended' })
         await this.#letters.endRedelivery(letter)
       }
-    }
-  }
-
-  /** Stops following the logs that no subscription needs. */
-  #endFeeds(): void {
-    const needed = new Set([...this.#held.values()].map(({ type }) => type?.type.upstream))
-    for (const [upstream, { controller }] of this.#feeds) {
-      if (needed.has(upstream)) continue
-      controller.abort()
-      this.#feeds.delete(upstream)
     }
   }
 }

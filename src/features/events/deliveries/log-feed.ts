@@ -15,9 +15,12 @@ const PAGE_EVENTS = 500
 /** The pause after the store failed, in milliseconds. */
 const RETRY_MS = 1000
 
+/** What a feed follows. */
+type Source = Pick<ServerEvents, 'log' | 'changed' | 'want'>
+
 /** The end of a log. */
-export class LogFeed {
-  readonly #source: Pick<ServerEvents, 'log' | 'changed' | 'want'>
+class LogFeed {
+  readonly #source: Source
   readonly #log: Log
   readonly #onChange: () => void
   /** The position before the kept events, which come in order; undefined until the log was read. */
@@ -28,7 +31,7 @@ export class LogFeed {
   #dropped = 0
 
   /** `onChange` is called when there are more events. */
-  constructor(source: Pick<ServerEvents, 'log' | 'changed' | 'want'>, log: Log, onChange: () => void) {
+  constructor(source: Source, log: Log, onChange: () => void) {
     this.#source = source
     this.#log = log
     this.#onChange = onChange
@@ -105,5 +108,49 @@ export class LogFeed {
     for (const { cursor } of dropped) this.#counts.delete(cursor)
     this.#start = dropped.at(-1)?.cursor
     this.#dropped += count
+  }
+}
+
+interface RunningFeed {
+  readonly feed: LogFeed
+  readonly controller: AbortController
+}
+
+/** The ends of the logs that this process delivers from, by server. */
+export class LogFeeds {
+  readonly #running = new Map<string | undefined, RunningFeed>()
+  readonly #sourceOf: (upstream: string | undefined) => Source
+  readonly #log: Log
+  readonly #onChange: (upstream: string | undefined) => void
+
+  /** `onChange` is called when there are more events of a server. */
+  constructor(
+    sourceOf: (upstream: string | undefined) => Source,
+    log: Log,
+    onChange: (upstream: string | undefined) => void,
+  ) {
+    this.#sourceOf = sourceOf
+    this.#log = log
+    this.#onChange = onChange
+  }
+
+  /** The end of the log of a server, which is followed from now on. */
+  of(upstream: string | undefined): LogFeed {
+    const known = this.#running.get(upstream)
+    if (known) return known.feed
+    const controller = new AbortController()
+    const feed = new LogFeed(this.#sourceOf(upstream), this.#log, () => this.#onChange(upstream))
+    this.#running.set(upstream, { feed, controller })
+    void feed.run(controller.signal)
+    return feed
+  }
+
+  /** Stops following the logs of all other servers. */
+  endAllBut(needed: ReadonlySet<string | undefined>): void {
+    for (const [upstream, { controller }] of this.#running) {
+      if (needed.has(upstream)) continue
+      controller.abort()
+      this.#running.delete(upstream)
+    }
   }
 }
