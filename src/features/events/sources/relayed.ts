@@ -7,6 +7,7 @@ import { asGatewayError, GatewayError, isErrorCode } from '../../../core/error.t
 import type { Finding } from '../../../core/finding.ts'
 import { isObject } from '../../../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../../../core/principal.ts'
+import { within } from '../../../core/time/waiting.ts'
 import { eventsExtension } from '../../../protocol/meta-keys.ts'
 import { resourceExhausted } from '../errors.ts'
 import { type EventSource, type EventType, type Fields, isPermitted } from '../event-types.ts'
@@ -53,6 +54,8 @@ const MAX_TYPES = 1000
 const MAX_PAGES = 20
 /** How long a server may take to list its types, in milliseconds. */
 const LIST_TIMEOUT_MS = 10_000
+/** How long the start of the gateway waits for the types of servers to check them, in milliseconds. */
+const CHECK_TIMEOUT_MS = 3000
 /** How many subscriptions to one server there are; one caller may have a quarter of them. */
 const MAX_SUBSCRIPTIONS = 100
 
@@ -97,10 +100,12 @@ export function relayedEvents(deps: Deps, events: (upstream: string) => ServerEv
     receive: (hook) => callbacks.receive(hook),
     problems: async (upstreams) => {
       if (callbacks.isReachable) return []
+      const relayed = upstreams.filter((upstream) => !isPersonal(upstream, deps))
       const found = await Promise.all(
-        upstreams.map(async (upstream) =>
-          unreachable(upstream, await listed.of(upstream).catch(() => undefined)),
-        ),
+        relayed.map(async (upstream) => {
+          const types = listed.of(upstream).catch(() => undefined)
+          return unreachable(upstream, await within(types, CHECK_TIMEOUT_MS, undefined))
+        }),
       )
       return found.flat()
     },
