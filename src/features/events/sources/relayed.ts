@@ -88,13 +88,12 @@ export function relayedEvents(deps: Deps, events: (upstream: string) => ServerEv
     mayReceive: (_event, call) => isPermitted(call, { upstream, method: 'events/poll' }, {}, deps),
     keep: (wanted, principal) => keep({ upstream, name: type.name, arguments: wanted }, mode, principal),
   })
-  const typesOf = async (upstream: string): Promise<readonly ServerType[]> =>
-    isPersonal(upstream, deps) ? [] : (await listed.of(upstream)).types
   return {
     name: 'server',
     types: async (upstream) => {
-      if (upstream === undefined) return []
-      return (await typesOf(upstream)).map((type) => typeOf(upstream, type))
+      if (upstream === undefined || isPersonal(upstream, deps)) return []
+      const { types } = await listed.of(upstream)
+      return types.map((type) => typeOf(upstream, type))
     },
     forget: () => listed.forget(),
     receive: (hook) => callbacks.receive(hook),
