@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { Call } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
@@ -220,6 +221,8 @@ describe('poll_events', () => {
       await add({ text: version })
       instance.publish?.('two', { name: 'contract_changed', data: { after: version } })
       await expect.poll(isLogged).toBe(true)
+      // Events of different servers are in the order of their times, in milliseconds.
+      await pause(2)
     }
     const names: unknown[] = []
     for (let hasMore: unknown = true; hasMore === true;) {
