@@ -314,7 +314,7 @@ function namesIn({ upstreams }: Settings): readonly (string | undefined)[] {
 
 /** A log that is only read. */
 function logOf(store: Store, upstream: string | undefined): ReadLog {
-  return { upstream, log: openEventLog(store, upstream, 0) }
+  return { upstream, log: openEventLog(store, upstream, { ttl: 0, isShared: true }) }
 }
 
 /** The settings of a command that works on the store. */

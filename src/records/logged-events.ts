@@ -33,13 +33,23 @@ export const LISTENING_BEGAN = 'listening_began'
  */
 export const LOGGING_BEGAN = 'logging_began'
 
-/** What the log of one server holds at most. */
-const MAX_EVENTS = 10_000
-const MAX_LOG_BYTES = 8 * 1024 * 1024
+/**
+ * What the log of one server holds at most: enough for receivers of webhooks that are away for minutes. A store in memory
+ * drops other values to make room, so there it holds less.
+ */
+const BOUNDS = { maxEvents: 100_000, maxBytes: 32 * 1024 * 1024 }
+const BOUNDS_IN_MEMORY = { maxEvents: 10_000, maxBytes: 8 * 1024 * 1024 }
 
-/** The log of a server, or of the events that belong to no server. Events are kept for `ttl` milliseconds. */
-export function openEventLog(store: Store, upstream: string | undefined, ttl: number): EventLog {
-  return new EventLog(store, eventLogName(upstream), { maxEvents: MAX_EVENTS, maxBytes: MAX_LOG_BYTES, ttl })
+/**
+ * The log of a server, or of the events that belong to no server, in a store that other processes can use or in memory.
+ * Events are kept for `ttl` milliseconds.
+ */
+export function openEventLog(
+  store: Store,
+  upstream: string | undefined,
+  { ttl, isShared }: { readonly ttl: number; readonly isShared: boolean },
+): EventLog {
+  return new EventLog(store, eventLogName(upstream), { ...(isShared ? BOUNDS : BOUNDS_IN_MEMORY), ttl })
 }
 
 /** The name of the log of a server, or of the events that belong to no server. */

@@ -48,6 +48,8 @@ export interface EventRun {
   readonly lagP99: number
   /** The same for events that did not happen around a kill. */
   readonly quietLagP99: number
+  /** The same for each kind of subscriber. */
+  readonly lagP99By: Readonly<Record<Subscriber['kind'], number>>
   /** CPU time of the gateway in all, without that of its starts. */
   readonly cpu: number
 }
@@ -180,6 +182,8 @@ function figuresOf(
   const lags = (events: typeof all): readonly number[] =>
     events.map(({ at, arrivedAt }) => arrivedAt - at).toSorted((one, other) => one - other)
   const sorted = lags(all)
+  const lagOf = (kind: Subscriber['kind']): number =>
+    at(lags(subscribers.flatMap((each) => (each.kind === kind ? each.arrived : []))), 0.99)
   return {
     faults: subscribers.flatMap((each) => faultsOfSubscriber(each, published, requestedBy(each))),
     calls: sum(published.map(({ keys }) => keys.length)),
@@ -191,6 +195,7 @@ function figuresOf(
     repeated: sum(tallies.map(({ repeated }) => repeated)),
     lagP50: at(sorted, 0.5),
     lagP99: at(sorted, 0.99),
+    lagP99By: { poll: lagOf('poll'), stream: lagOf('stream'), webhook: lagOf('webhook') },
     quietLagP99: at(lags(all.filter((each) => isQuiet(each.at))), 0.99),
   }
 }

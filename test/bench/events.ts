@@ -11,6 +11,9 @@ const lines = [
   `${run.calls} calls, ${run.confirmed} with a result, in ${(run.duration / 1000).toFixed(0)} s; ${run.kills} kills`,
   `${run.subscribers} subscribers were owed ${run.owed} events: ${run.lost} lost, ${run.repeated} repeated`,
   `lag: p50 ${run.lagP50} ms, p99 ${run.lagP99} ms; p99 without kills ${run.quietLagP99} ms`,
+  `lag p99: ${Object.entries(run.lagP99By)
+    .map(([kind, lag]) => `${kind} ${lag} ms`)
+    .join(', ')}`,
   `CPU of the gateway: ${(run.cpu / run.calls).toFixed(3)} ms per call, ${perDelivery.toFixed(3)} ms per delivery`,
   ...run.faults.slice(0, 20),
 ]

@@ -39,7 +39,7 @@ export class ServerEvents {
 
   /** Those of a server, or those that belong to no server. `isShared` says whether other processes use the store. */
   constructor(store: Store, upstream: string | undefined, ttl: number, isShared = true) {
-    this.log = openEventLog(store, upstream, ttl)
+    this.log = openEventLog(store, upstream, { ttl, isShared })
     this.#interest = new EventInterest(store, eventLogName(upstream), { keep: ttl, isShared })
   }
 

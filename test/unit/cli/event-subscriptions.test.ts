@@ -238,7 +238,7 @@ describe('what is left to deliver', () => {
     const store = new MemoryStore()
     const [notes, other] = ['notes', 'other'].map((upstream) => ({
       upstream,
-      log: openEventLog(store, upstream, DAY_MS),
+      log: openEventLog(store, upstream, { ttl: DAY_MS, isShared: true }),
     }))
     if (!notes || !other) throw new TypeError('there are two')
     const event = (name: string) => ({ id: 'e', name, at, data: {} })
@@ -327,7 +327,7 @@ describe('gatehouse events', () => {
           address: url,
         }
         const webhook = () => ({ secret: 'sealed-secret' })
-        const watermark = await openEventLog(store, 'notes', DAY_MS).end()
+        const watermark = await openEventLog(store, 'notes', { ttl: DAY_MS, isShared: true }).end()
         const grant = { expiresAt: Date.now() + DAY_MS, delivery: {}, watermark, webhook }
         const record = await new EventSubscriptions(store).subscribe({ id }, key, grant)
         ids.push(record?.id ?? '')
@@ -372,7 +372,7 @@ describe('gatehouse events', () => {
   it('subscriptions lists those of all callers or of one, and drop ends one of them, by a part of its id', async () => {
     const [ada = '', bob = ''] = await subscribe('ada', 'bob')
     await withStore((store) =>
-      openEventLog(store, 'notes', DAY_MS).append([{ id: 'e', name: 'add_note.succeeded', at, data: {} }]),
+      openEventLog(store, 'notes', { ttl: DAY_MS, isShared: true }).append([{ id: 'e', name: 'add_note.succeeded', at, data: {} }]),
     )
     const json = JSON.parse((await runEvents('subscriptions', '--json')).text)
     const callers = json.subscriptions.map(({ caller, waiting }: Record<string, unknown>) => [

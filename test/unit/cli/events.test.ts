@@ -29,7 +29,7 @@ const began = (given: Partial<LoggedEvent> = {}) =>
   event('began', { name: LISTENING_BEGAN, data: {}, ...given })
 
 function logIn(store: Store, upstream: string | undefined) {
-  return { upstream, log: openEventLog(store, upstream, DAY_MS) }
+  return { upstream, log: openEventLog(store, upstream, { ttl: DAY_MS, isShared: true }) }
 }
 
 async function all(entries: AsyncIterable<TailEntry>): Promise<TailEntry[]> {
@@ -236,7 +236,7 @@ describe('gatehouse events', () => {
 
   async function append(upstream: string | undefined, events: readonly LoggedEvent[]): Promise<void> {
     const opened = await openSharedStore(storeAlone(store).settings, silentLog)
-    await openEventLog(opened, upstream, DAY_MS).append(events)
+    await openEventLog(opened, upstream, { ttl: DAY_MS, isShared: true }).append(events)
     await opened.close()
   }
 

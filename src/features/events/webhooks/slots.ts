@@ -4,7 +4,7 @@
  */
 
 /** How many requests may be in flight to one receiver, to the receivers of one caller, and in all. */
-const MAX_PER_RECEIVER = 4
+const MAX_PER_RECEIVER = 16
 const MAX_PER_OWNER = 64
 const MAX_IN_FLIGHT = 256
 
