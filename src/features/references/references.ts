@@ -51,6 +51,7 @@ const common = {
       total: {
         ...sizeSchema,
         default: '4GB',
+        'x-gateway': true,
         description:
           'The maximum size of all kept data, for all servers. One caller may use a quarter of it, if callers are authenticated.',
       },
