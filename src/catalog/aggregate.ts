@@ -129,7 +129,8 @@ class AllServers implements Aggregate {
 
   async #toServer(call: Call, { upstream, name }: Candidate, params: Payload): Promise<Outcome> {
     const { handle, naming } = this.#options
-    const rewriteResult = (result: Payload): Payload => nameUris(result, (uri) => naming.uri(upstream, uri))
+    const rewriteResult = (result: Payload): Payload =>
+      nameUris(result, (uri) => naming.uri(upstream, uri), upstream)
     const target = { method: call.method, upstream, name }
     const emit = namedEmit(call, upstream, naming)
     try {
@@ -357,8 +358,8 @@ function nameEntries(upstream: string, entries: readonly Payload[], naming: Nami
   })
 }
 
-/** A result with its resource URIs converted to those of the client. */
-export function nameUris(result: Payload, exposed: (uri: string) => string): Payload {
+/** A result of a server with its resource URIs converted to those of the client. */
+export function nameUris(result: Payload, exposed: (uri: string) => string, upstream: string): Payload {
   const { content, contents, messages } = result.fields
   let named = result
   if (Array.isArray(content) && content.some(hasUri)) named = named.withItems('content', rename)
@@ -377,12 +378,17 @@ export function nameUris(result: Payload, exposed: (uri: string) => string): Pay
   }
 
   function rename(block: Payload): Payload {
-    // What the gateway keeps has the same URI at all addresses.
-    if (block.meta(REFERENCE_KEY) !== undefined) return block
+    if (isKept(block, upstream)) return block
     if (block.fields.type !== 'resource') return renamed(block)
     const resource = block.at('resource')
     return resource ? block.with({ resource: renamed(resource) }) : block
   }
+}
+
+/** Whether a block links to data of the server that this gateway keeps, whose URI is the same at all addresses. */
+function isKept(block: Payload, upstream: string): boolean {
+  const kept = block.meta(REFERENCE_KEY)
+  return isObject(kept) && kept.origin_server === upstream
 }
 
 function hasUri(block: unknown): boolean {

@@ -24,7 +24,7 @@ export function strictNames(next: Handler): Handler {
       const notifications = withUris(readFilter(note.params), exposed)
       call.emit({ ...note, params: (note.params ?? Payload.of({})).with({ notifications }) })
     }
-    const named = (result: Payload): Payload => nameUris(completeResult(requested, result), exposed)
+    const named = (result: Payload): Payload => nameUris(completeResult(requested, result), exposed, upstream)
     const rewriteResult = (result: Payload): Payload => call.rewriteResult?.(named(result)) ?? named(result)
     return next({ ...requested, emit, rewriteResult }).then(
       (outcome) => inTerms(outcome, requested, { named, exposed }),

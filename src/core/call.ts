@@ -215,6 +215,8 @@ export interface Call {
   isDetached?(): boolean
   /** Whether a server may answer the call with a task: a layer above follows it. */
   readonly acceptsTask?: true
+  /** Set if the call is for one of several pages, which a layer above puts together. */
+  readonly isPage?: true
   /** The operation that the call goes on with, after the process that ran it ended. */
   readonly operation?: OperationRef
   /** Fields for the log line of this call; the only mutable part of a call. */

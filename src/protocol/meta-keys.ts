@@ -54,6 +54,9 @@ export const TRUNCATED_KEY = `${NS}/truncated`
 export const REFERENCE_KEY = `${NS}/data_reference`
 export const REFERENCES_KEY = `${NS}/data_references`
 
+/** The key of why a large result was not kept, in its `_meta`. */
+export const NOT_KEPT_KEY = `${NS}/not_kept`
+
 /** The key of the receipt in `_meta` of a result. */
 export const RECEIPT_KEY = `${NS}/receipt`
 

@@ -77,6 +77,14 @@ export class References {
     const key = keyOf(principal, id)
     const blob = randomBytes(16).toString('hex')
     const kept = await this.#store.blobs.put(blob, upTo(bytes, await this.#room(principal)))
+    try {
+      // Others may have added data meanwhile.
+      const room = await this.#room(principal)
+      if (kept.size > room) throw noRoom(room)
+    } catch (error) {
+      await this.#store.blobs.delete(blob)
+      throw error
+    }
     const createdAt = this.#now()
     const record: Reference = { ...facts, id, blob, ...kept, createdAt, expiresAt: createdAt + ttl }
     const isTaken = (await this.#store.setIfAbsent(key, JSON.stringify(record), ttl)) !== undefined
@@ -117,7 +125,8 @@ export class References {
 
   /** How many bytes a caller may add. @throws QUOTA_EXHAUSTED if it has too many references */
   async #room(principal: Principal): Promise<number> {
-    const { total } = this.#limits
+    const { capacity = Number.POSITIVE_INFINITY } = this.#store.blobs
+    const total = Math.min(this.#limits.total, capacity)
     const entries = await this.#store.scan(COLLECTION)
     const own = callerHash(principal.id)
     const owners = new Map([...entries.keys()].map((key) => [key, callerOf(key)]))
@@ -137,7 +146,7 @@ export class References {
 /** The error for a reference that the caller does not have, for whatever reason. */
 export function unknownReference(): GatewayError {
   return new GatewayError('RESOURCE_NOT_FOUND', 'There is no such reference, or it has expired.', {
-    suggestion: 'Make the call again that returned it.',
+    suggestion: 'Make the call again that returned it, with another idempotency key if it had one.',
   })
 }
 

@@ -6,6 +6,7 @@
  * without the extension.
  */
 import type { Call, Handler, Middleware } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
 import { durationSchema } from '../../core/time/units.ts'
@@ -173,7 +174,11 @@ export const events: Feature<Settings | false> = {
       eventTypes: (upstream) => sources.flatMap((source) => source.described?.(upstream) ?? []),
       publish: (upstream, event) => background(addPublished(event, eventsOf(upstream), deps), deps.log),
       receiveHook: async (hook) => {
-        if (hook.isOfServer) return relayed.receive(hook)
+        if (hook.isOfServer) {
+          if (hook.server === undefined || settings(hook.server) === false)
+            throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
+          return relayed.receive(hook)
+        }
         await hooks.receive(hook)
         return undefined
       },

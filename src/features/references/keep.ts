@@ -1,9 +1,13 @@
 /**
  * Keeps large parts of tool results, and leaves references in their place. A part is the structured content or a content
  * block. Many servers send both with the same data: it is kept once.
+ *
+ * Invariant: what is left of structured content still matches the output schema, and nothing is left out that is not
+ * kept.
  */
 import type { Call } from '../../core/call.ts'
 import { isObject, isSame, readJson } from '../../core/json/json.ts'
+import { sizeOf } from '../../core/json/shorten.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import { shortenedFor } from '../../core/schema/shortened.ts'
@@ -13,16 +17,20 @@ import { dataReference, previewOf, uriOf } from './preview.ts'
 
 /** How many parts of a result are kept. */
 const MAX_PARTS = 10
-/** How large structured content may be that has to match a schema beside its reference, in bytes. */
+/** How large structured content may be that stays beside its reference, in bytes. */
 const MAX_SHORTENED_BYTES = 2048
+/** How much structured content may say besides a text that a block repeats, in bytes. */
+const MAX_REST_BYTES = 1024
+
+/** The media types that are kept as the server names them (RFC 6838); others may be anything. */
+const MEDIA_TYPE = /^[\w.+-]{1,60}\/[\w.+-]{1,100}(?:;.{0,100})?$/
+const MAX_NAME_LENGTH = 200
 
 interface Part {
   readonly bytes: Buffer
   readonly type: string
   readonly name: string
-  /** The JSON value of structured content. */
-  readonly value?: unknown
-  /** The block that it is; absent for structured content. */
+  /** The place of the block; absent for structured content. */
   readonly index?: number
 }
 
@@ -41,12 +49,12 @@ interface Options {
   readonly id?: string | undefined
 }
 
-/** A result with references in place of its large parts. @throws QUOTA_EXHAUSTED, CONFLICT */
+/** A result with references in place of its large parts. @throws QUOTA_EXHAUSTED, CONFLICT, SERVER_UNAVAILABLE */
 export async function withReferences(result: Payload, call: Call, options: Options): Promise<Payload> {
   if (!options.isRequested && !isLarge(result, options.over)) return result
-  const schema = schemaOf(call)
+  const parts = new Parts(result, schemaOf(call))
   const kept: Kept[] = []
-  for (const part of largeParts(result, schema, options)) {
+  for (const part of parts.large(options)) {
     const id = kept.length === 0 ? options.id : undefined
     kept.push({ part, reference: await keep(part, call, { ...options, id }) })
   }
@@ -57,30 +65,10 @@ export async function withReferences(result: Payload, call: Call, options: Optio
     'references',
     references.map(({ id, sha256, size }) => ({ id, sha256, size })),
   )
-  return replaced(result, kept, schema).withMeta({
+  return parts.without(kept).withMeta({
     [REFERENCE_KEY]: dataReference(first),
     ...(references.length > 1 && { [REFERENCES_KEY]: references.map(dataReference) }),
   })
-}
-
-/** The parts to keep: the largest ones, until what is left is not large. */
-function largeParts(result: Payload, schema: JsonSchema | undefined, options: Options): readonly Part[] {
-  const { over, isRequested } = options
-  const structured = structuredPart(result, schema)
-  const parts = [...(structured ? [structured] : []), ...blockParts(result)].toSorted(
-    (one, other) => other.bytes.byteLength - one.bytes.byteLength,
-  )
-  let left = Buffer.byteLength(result.text)
-  const large: Part[] = []
-  for (const part of parts) {
-    const isNeeded = left > over && part.bytes.byteLength > over
-    if (large.length === MAX_PARTS || (!isNeeded && (!isRequested || large.length > 0))) break
-    // A text with the same JSON as the structured content is dropped with it.
-    if (structured && large.includes(structured) && isSameJson(part, structured)) continue
-    large.push(part)
-    left -= part.bytes.byteLength
-  }
-  return large
 }
 
 // A character takes at most three bytes, so that nearly every result need not be measured.
@@ -98,82 +86,76 @@ async function* once(bytes: Buffer): AsyncGenerator<Uint8Array> {
   yield bytes
 }
 
-/**
- * The structured content, unless a block repeats what is large in it, or nothing short enough matches the schema that it
- * has to match.
- */
-function structuredPart(result: Payload, schema: JsonSchema | undefined): Part | undefined {
-  const structured = result.at('structuredContent')
-  if (structured === undefined) return undefined
-  const { value, text } = structured
-  if (blockParts(result).some((block) => isRepeated(block, value))) return undefined
-  if (schema && shortOf(value, schema) === undefined) return undefined
-  return { bytes: Buffer.from(text), type: 'application/json', name: 'result.json', value }
-}
-
-function blockParts(result: Payload): readonly Part[] {
-  const content = result.member('content')
-  const blocks: readonly unknown[] = Array.isArray(content) ? content : []
-  return blocks.flatMap((block, index) => {
-    const part = isObject(block) ? partOfBlock(block) : undefined
-    return part ? [{ ...part, index }] : []
-  })
-}
-
-function partOfBlock(block: Readonly<Record<string, unknown>>): Part | undefined {
-  const { type, text, data, mimeType, resource } = block
-  if (type === 'text' && typeof text === 'string') return textPart(text)
-  if (typeof data === 'string') {
-    const media = typeof mimeType === 'string' ? mimeType : 'application/octet-stream'
-    return { bytes: Buffer.from(data, 'base64'), type: media, name: `${String(type)}.${endingOf(media)}` }
-  }
-  return isObject(resource) ? partOfResource(resource) : undefined
-}
-
-function textPart(text: string): Part {
-  const value = /^\s*[[{]/.test(text) ? readJson(text) : undefined
-  if (value === undefined) return { bytes: Buffer.from(text), type: 'text/plain', name: 'result.txt' }
-  return { bytes: Buffer.from(text), type: 'application/json', name: 'result.json', value }
-}
-
-function partOfResource({ uri, mimeType, text, blob }: Readonly<Record<string, unknown>>): Part | undefined {
-  const name = String(uri).split('/').at(-1)?.slice(0, 200) ?? ''
-  const named = { name: name === '' ? 'resource' : name }
-  if (typeof text === 'string')
-    return { ...textPart(text), ...named, ...(typeof mimeType === 'string' && { type: mimeType }) }
-  if (typeof blob !== 'string') return undefined
-  const type = typeof mimeType === 'string' ? mimeType : 'application/octet-stream'
-  return { ...named, bytes: Buffer.from(blob, 'base64'), type }
-}
-
-/** The end of a file's name, from its media type. */
-function endingOf(type: string): string {
-  return /^[a-z]+\/(?:x-)?([a-z0-9]{1,10})/i.exec(type)?.[1] ?? 'bin'
-}
-
 function schemaOf({ tool }: Call): JsonSchema | undefined {
   const schema = tool?.definition.outputSchema
   return isObject(schema) ? schema : undefined
 }
 
-/** The result with a link and a preview in place of each part that was kept. */
-function replaced(result: Payload, kept: readonly Kept[], schema: JsonSchema | undefined): Payload {
-  const structured = kept.find(({ part }) => part.index === undefined)
-  const byIndex = new Map(kept.map(({ part, reference }) => [part.index, { part, reference }]))
-  const content = blockParts(result)
-  const blocks = (result.at('content')?.items ?? []).flatMap((block, index): readonly unknown[] => {
-    const own = byIndex.get(index)
-    if (own) return linkTo(own)
-    const part = content.find((each) => each.index === index)
-    return structured && part && isSameJson(part, structured.part) ? [] : [block.value]
-  })
-  const before = result.at('structuredContent')?.value
-  const isShort = structured !== undefined || kept.some(({ part }) => isRepeated(part, before))
-  const short = isShort && (schema || !structured) ? shortOf(before, schema) : undefined
-  return result.with({
-    content: structured ? [...linkTo(structured), ...blocks] : blocks,
-    ...(isShort && { structuredContent: short ?? (structured ? undefined : before) }),
-  })
+/** The parts of one result. */
+class Parts {
+  readonly #result: Payload
+  /** The structured content as it may be shortened; undefined if nothing short matches its schema. */
+  readonly #short: unknown
+  readonly #structured: Part | undefined
+  readonly #blocks: readonly Part[]
+  /** The blocks with the same JSON as the structured content, and those that are a member of it. */
+  readonly #copies: ReadonlySet<Part>
+  readonly #members: ReadonlySet<Part>
+
+  constructor(result: Payload, schema: JsonSchema | undefined) {
+    this.#result = result
+    this.#blocks = blockParts(result)
+    const content = result.at('structuredContent')
+    const bytes = Buffer.from(content?.text ?? '')
+    const near = this.#blocks.filter((block) => block.bytes.byteLength * 2 >= bytes.byteLength)
+    const { value } = content ?? {}
+    this.#members = new Set(near.filter((block) => isMember(block, value)))
+    this.#copies = new Set(near.filter((block) => isObjectOrList(value) && isSame(jsonOf(block), value)))
+    this.#short = content && shortenedFor(value, schema, MAX_SHORTENED_BYTES)
+    const canBeKept = content && this.#members.size === 0 && (!schema || this.#short !== undefined)
+    if (canBeKept) this.#structured = { bytes, type: 'application/json', name: 'result.json' }
+    // Without a schema, a reference stands for all of it.
+    if (!schema && this.#members.size === 0) this.#short = undefined
+  }
+
+  /** The parts to keep: the largest ones, until what is left is not large. */
+  large({ over, isRequested }: Options): readonly Part[] {
+    const structured = this.#structured
+    const parts = [...(structured ? [structured] : []), ...this.#blocks].toSorted(
+      (one, other) => other.bytes.byteLength - one.bytes.byteLength,
+    )
+    let left = Buffer.byteLength(this.#result.text)
+    const large: Part[] = []
+    for (const part of parts) {
+      // The structured content stands for its copies.
+      if (structured && this.#copies.has(part)) continue
+      const isNeeded = left > over && part.bytes.byteLength > over
+      if (large.length === MAX_PARTS || (!isNeeded && (!isRequested || large.length > 0))) break
+      large.push(part)
+      left -= part.bytes.byteLength
+    }
+    return large
+  }
+
+  /** The result with a link and a preview in place of each part that was kept. */
+  without(kept: readonly Kept[]): Payload {
+    const byPart = new Map(kept.map((each) => [each.part, each]))
+    const structured = this.#structured && byPart.get(this.#structured)
+    const byIndex = new Map(this.#blocks.map((part) => [part.index, part]))
+    const items = this.#result.at('content')?.items ?? []
+    const content = items.flatMap((block, index): readonly unknown[] => {
+      const part = byIndex.get(index)
+      const own = part && byPart.get(part)
+      if (own) return linkTo(own)
+      return structured && part && this.#copies.has(part) ? [] : [block.value]
+    })
+    const isShort = structured !== undefined || kept.some(({ part }) => this.#members.has(part))
+    const before = this.#result.at('structuredContent')?.value
+    return this.#result.with({
+      content: structured ? [...linkTo(structured), ...content] : content,
+      ...(isShort && { structuredContent: this.#short ?? (structured ? undefined : before) }),
+    })
+  }
 }
 
 function linkTo({ part, reference }: Kept): readonly unknown[] {
@@ -185,20 +167,70 @@ function linkTo({ part, reference }: Kept): readonly unknown[] {
     size: reference.size,
     _meta: { [REFERENCE_KEY]: dataReference(reference) },
   }
-  return [link, { type: 'text', text: previewOf(reference, part.bytes, part.value) }]
+  return [link, { type: 'text', text: previewOf(reference, part.bytes, jsonOf(part)) }]
 }
 
-function shortOf(value: unknown, schema: JsonSchema | undefined): unknown {
-  return shortenedFor(value, schema, MAX_SHORTENED_BYTES)
+/** The JSON of a part; undefined if it is none. */
+function jsonOf({ bytes, type }: Part): unknown {
+  return type === 'application/json' ? readJson(bytes.toString()) : undefined
 }
 
-/** Whether a text block is a member of structured content, as many servers send it. */
-function isRepeated({ type, bytes }: Part, structured: unknown): boolean {
+function isObjectOrList(value: unknown): boolean {
+  return typeof value === 'object' && value !== null
+}
+
+/** Whether a text is a member of structured content that says little besides. */
+function isMember({ bytes, type }: Part, structured: unknown): boolean {
   if (!isObject(structured) || !/^text\/|json/.test(type)) return false
   const text = bytes.toString()
-  return Object.values(structured).includes(text)
+  return Object.values(structured).includes(text) && sizeOf(structured) - sizeOf(text) <= MAX_REST_BYTES
 }
 
-function isSameJson(part: Part, structured: Part): boolean {
-  return part !== structured && part.value !== undefined && isSame(part.value, structured.value)
+function blockParts(result: Payload): readonly Part[] {
+  const content = result.member('content')
+  const blocks: readonly unknown[] = Array.isArray(content) ? content : []
+  return blocks.flatMap((block, index) => {
+    const part = isObject(block) ? partOfBlock(block) : undefined
+    return part ? [{ ...part, index }] : []
+  })
+}
+
+function partOfBlock({ type, text, data, mimeType, resource }: Fields): Part | undefined {
+  if (type === 'text' && typeof text === 'string') return textPart(text)
+  if (typeof data === 'string') {
+    const media = typeOf(mimeType, 'application/octet-stream')
+    const kind = type === 'image' || type === 'audio' ? type : 'data'
+    return { bytes: Buffer.from(data, 'base64'), type: media, name: `${kind}.${endingOf(media)}` }
+  }
+  return isObject(resource) ? partOfResource(resource) : undefined
+}
+
+type Fields = Readonly<Record<string, unknown>>
+
+function textPart(text: string): Part {
+  const isJson = /^\s*[[{]/.test(text) && readJson(text) !== undefined
+  const facts = isJson
+    ? { type: 'application/json', name: 'result.json' }
+    : { type: 'text/plain', name: 'result.txt' }
+  return { bytes: Buffer.from(text), ...facts }
+}
+
+function partOfResource({ uri, mimeType, text, blob }: Fields): Part | undefined {
+  const last = typeof uri === 'string' ? (uri.split('/').at(-1) ?? '') : ''
+  const name = last === '' ? 'resource' : last.slice(0, MAX_NAME_LENGTH)
+  if (typeof text === 'string') {
+    const part = textPart(text)
+    return { ...part, name, type: typeOf(mimeType, part.type) }
+  }
+  if (typeof blob !== 'string') return undefined
+  return { name, bytes: Buffer.from(blob, 'base64'), type: typeOf(mimeType, 'application/octet-stream') }
+}
+
+function typeOf(given: unknown, otherwise: string): string {
+  return typeof given === 'string' && MEDIA_TYPE.test(given) ? given : otherwise
+}
+
+/** The end of a file's name, from its media type. */
+function endingOf(type: string): string {
+  return /^[a-z]+\/(?:x-)?([a-z0-9]{1,10})/i.exec(type)?.[1] ?? 'bin'
 }

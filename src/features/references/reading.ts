@@ -6,7 +6,17 @@ import { type Reference, type References, unknownReference } from '../../records
 import { answered, asToolWithResult } from '../builtin-tool.ts'
 import type { BuiltinEntry, BuiltinTool } from '../feature.ts'
 import { dataReference, uriOf } from './preview.ts'
-import { lines, type Part, parseReference, rangeOf, SCHEME, segmentsOf, select, textOf } from './selection.ts'
+import {
+  checkedPart,
+  lines,
+  type Part,
+  parseReference,
+  rangeOf,
+  SCHEME,
+  segmentsOf,
+  select,
+  textOf,
+} from './selection.ts'
 
 interface Options {
   readonly references: References
@@ -18,6 +28,8 @@ interface Options {
 /** How much the tool returns, in bytes, by default and at most. */
 const SLICE_BYTES = 4096
 const MAX_SLICE_BYTES = 65_536
+/** How large a part may be of which the beginning is returned, in bytes. */
+const MAX_SELECTED_BYTES = 1024 * 1024
 /** How many matches a search returns, and how long each line and the searched text are, in characters. */
 const MAX_MATCHES = 50
 const MAX_LINE_LENGTH = 300
@@ -42,7 +54,7 @@ async function readResource(call: Call, options: Options): Promise<Outcome> {
   const selected = await select(options.references, reference, written.part, limits)
   const text =
     selected.kind === 'json'
-      ? JSON.stringify(selected.value)
+      ? selected.json.text
       : selected.kind === 'text'
         ? selected.text
         : textOf(selected.bytes)
@@ -118,12 +130,14 @@ async function readSlice(call: Call, options: Options): Promise<Outcome> {
 /** The part that the arguments select, else the one of the reference. @throws INVALID_INPUT */
 function partOf({ params: { fields } }: Call, written: Part): Part {
   const { pointer, rows, bytes } = fields
-  return {
+  for (const [name, value] of Object.entries({ pointer, rows, bytes }))
+    if (value !== undefined && typeof value !== 'string') throw invalidParam(name, 'must be a text')
+  return checkedPart({
     ...written,
     ...(typeof pointer === 'string' && { pointer: segmentsOf(pointer) }),
     ...(typeof rows === 'string' && { rows: rangeOf(rows, 'rows') }),
     ...(typeof bytes === 'string' && { bytes: rangeOf(bytes, 'bytes') }),
-  }
+  })
 }
 
 interface SliceOptions extends Options {
@@ -137,15 +151,18 @@ async function slice(
   { references, max, written }: SliceOptions,
 ): Promise<string> {
   const isWhole = Object.keys(part).length === 0
-  const chosen = isWhole ? { bytes: { from: 0, to: max - 1 } } : part
-  const selected = await select(references, reference, chosen, { max: Number.MAX_SAFE_INTEGER, written })
-  if (selected.kind === 'bytes') {
-    const text = readable(selected.bytes)
-    if (text === undefined)
-      return `[${reference.type}, ${selected.bytes.byteLength} bytes: not text. Send ${written} as an argument of a tool to use it.]`
-    return shortened(text, max)
-  }
-  return shortened(selected.kind === 'json' ? JSON.stringify(selected.value) : selected.text, max)
+  const { from, to } = isWhole ? { from: 0, to: reference.size - 1 } : (part.bytes ?? { from: 0, to: 0 })
+  const end = Math.min(to, from + max - 1)
+  const chosen = isWhole || part.bytes ? { bytes: { from, to: end } } : part
+  const limits = { max: isWhole || part.bytes ? max : MAX_SELECTED_BYTES, written, isCut: true } as const
+  const selected = await select(references, reference, chosen, limits)
+  if (selected.kind !== 'bytes')
+    return shortened(selected.kind === 'json' ? selected.json.text : selected.text, max)
+  const text = readable(selected.bytes)
+  if (text === undefined)
+    return `[${reference.type}, ${selected.bytes.byteLength} bytes: not text. Send ${written} as an argument of a tool to use it.]`
+  const isCut = end < Math.min(to, reference.size - 1)
+  return isCut ? `${text}\n[Bytes ${from} to ${end} of ${reference.size}.]` : text
 }
 
 /** Bytes as text, without the rest of a character at either end; undefined if they are none. */
@@ -160,8 +177,7 @@ function readable(bytes: Buffer): string | undefined {
 
 function shortened(text: string, max: number): string {
   if (Buffer.byteLength(text) <= max) return text
-  const start = cut(text, max + 2) ?? ''
-  return `${start}\n[The first ${Buffer.byteLength(start)} of ${Buffer.byteLength(text)} bytes. Ask for less, or set max_bytes.]`
+  return `${cut(text, max + 2) ?? ''}\n[There is more. Ask for less, or set max_bytes.]`
 }
 
 async function matches(reference: Reference, search: unknown, { references, max }: Options): Promise<string> {
@@ -170,20 +186,28 @@ async function matches(reference: Reference, search: unknown, { references, max 
   const found: string[] = []
   let size = 0
   let more = 0
-  for await (const { line, number } of lines(await references.open(reference), MAX_JSON_LINE)) {
+  let isLong = false
+  for await (const { line, number } of lines(await references.open(reference), MAX_SEARCHED_LENGTH)) {
+    isLong ||= line.length === MAX_SEARCHED_LENGTH
     const at = line.indexOf(search)
     if (at === -1) continue
     const from = Math.max(0, at - MAX_LINE_LENGTH / 2)
     const shown = `${number}: ${line.slice(from, from + MAX_LINE_LENGTH)}`
-    if (found.length >= MAX_MATCHES || size + Buffer.byteLength(shown) > max) more++
+    // The first one is shown in any case.
+    const isFull = found.length > 0 && size + Buffer.byteLength(shown) > max
+    if (found.length >= MAX_MATCHES || isFull) more++
     else {
       found.push(shown)
       size += Buffer.byteLength(shown) + 1
     }
   }
-  if (found.length === 0) return `[No line contains ${JSON.stringify(search)}.]`
-  return more === 0 ? found.join('\n') : `${found.join('\n')}\n[${more} more lines contain it.]`
+  const notes = [
+    ...(found.length === 0 ? [`[No line contains ${JSON.stringify(search)}.]`] : []),
+    ...(more > 0 ? [`[${more} more lines contain it.]`] : []),
+    ...(isLong ? [`[Of long lines, the first ${MAX_SEARCHED_LENGTH} characters were searched.]`] : []),
+  ]
+  return [...found, ...notes].join('\n')
 }
 
 /** How much of a line is searched, in characters. */
-const MAX_JSON_LINE = 1024 * 1024
+const MAX_SEARCHED_LENGTH = 1024 * 1024

@@ -4,9 +4,10 @@
  * reads them, and `largeResults` keeps results as the features next to the server left them.
  */
 import type { Call, Middleware } from '../../core/call.ts'
+import { asGatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'
-import { isAskedFor, NS, withoutFlag } from '../../protocol/meta-keys.ts'
+import { isAskedFor, NOT_KEPT_KEY, NS, withoutFlag } from '../../protocol/meta-keys.ts'
 import { type Reference, type ReferenceLimits, References } from '../../records/references.ts'
 import type { Feature, Services } from '../feature.ts'
 import { withReferences } from './keep.ts'
@@ -31,6 +32,7 @@ const REFERENCE_ID = `${NS}/ref_id`
 const common = {
   name: 'references',
   place: 'features',
+  isLeftToGateway: true,
   schema: {
     type: 'object',
     default: 'off',
@@ -89,7 +91,7 @@ export const references: Feature<Settings | false> = {
 }
 
 /** The largest content of `resources/read`, in bytes. */
-const DEFAULT_READ_BYTES = 10 * 1024 * 1024
+const DEFAULT_READ_BYTES = 7 * 1024 * 1024
 
 /** Keeps large results. */
 export const largeResults: Feature<Settings | false> = {
@@ -99,8 +101,8 @@ export const largeResults: Feature<Settings | false> = {
     return {
       middleware: ({ method, upstream, isBuiltin }) => {
         const own = settings(upstream)
-        if (method !== 'tools/call' || isBuiltin || own === false) return undefined
-        return keeping({ references: kept, over: own.over, ttl: own.ttl })
+        if (method !== 'tools/call' || isBuiltin || upstream === undefined || own === false) return undefined
+        return keeping({ references: kept, over: own.over, ttl: own.ttl }, upstream, deps)
       },
     }
   },
@@ -119,28 +121,43 @@ function resolving(options: Parameters<typeof resolveReferences>[1]): Middleware
   }
 }
 
-function keeping(options: Omit<Parameters<typeof withReferences>[2], 'isRequested'>): Middleware {
+/** Once the server has answered, nothing fails: a result that cannot be kept is passed on. */
+function keeping(
+  options: Omit<Parameters<typeof withReferences>[2], 'isRequested'>,
+  upstream: string,
+  deps: Pick<Services, 'invoker' | 'servers' | 'log'>,
+): Middleware {
   return (next) => async (call) => {
+    if (call.isPage) return next(call)
     const isRequested = isAskedFor(call, AS_REFERENCE)
     const id = call.meta[REFERENCE_ID]
     if (typeof id === 'string') await options.references.mustBeFree(call.principal, id)
     const outcome = await next(withoutFlag(withoutFlag(call, AS_REFERENCE), REFERENCE_ID))
     if (outcome.kind !== 'result' || outcome.result.member('isError') === true || call.internal)
       return outcome
-    const chosen = typeof id === 'string' ? { id } : {}
-    return {
-      kind: 'result',
-      result: await withReferences(outcome.result, call, { ...options, ...chosen, isRequested }),
+    const { result } = outcome
+    try {
+      if (!(await mayRead({ server: upstream, id: '' }, call, deps))) return outcome
+      const chosen = typeof id === 'string' ? { id } : {}
+      return {
+        kind: 'result',
+        result: await withReferences(result, call, { ...options, ...chosen, isRequested }),
+      }
+    } catch (error) {
+      const { code, message } = asGatewayError(error)
+      deps.log.warn('references.not_kept', { upstream, tool: call.target.name, reason: message })
+      return { kind: 'result', result: result.withMeta({ [NOT_KEPT_KEY]: { code, message } }) }
     }
   }
 }
 
-/** Whether a caller may read resources of the server that data came from, now. @throws why that is not known */
+/** Whether a caller may read resources of the server that data came from, now; false if that is not known. */
 async function mayRead(
-  { server, id }: Reference,
+  { server, id }: Pick<Reference, 'server' | 'id'>,
   call: Call,
-  { invoker }: Pick<Services, 'invoker'>,
+  { invoker, servers }: Pick<Services, 'invoker' | 'servers'>,
 ): Promise<boolean> {
+  if (!servers.names().includes(server)) return false
   const target = { upstream: server, method: 'resources/read', name: `ref://${id}` }
   const { inputResponses: _responses, ...rest } = call
   return invoker.isPermitted({ ...rest, method: target.method, target, params: call.params })

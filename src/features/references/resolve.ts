@@ -17,7 +17,7 @@ interface Options {
   readonly references: References
   /** The largest data in the arguments of a call, in bytes. */
   readonly max: number
-  /** Whether the caller may still read what came from a server. @throws why that is not known */
+  /** Whether the caller may still read what came from a server. */
   mayRead(reference: Reference, call: Call): Promise<boolean>
 }
 
@@ -39,14 +39,10 @@ export async function resolveReferences(call: Call, options: Options): Promise<R
   if (!given || !mayRefer(given.text)) return undefined
   const resolution = new Resolution(call, options)
   const schema = call.tool?.definition.inputSchema
-  const value = await resolution.resolve(given.value, {
-    path: '',
-    schemas: new Schemas(schema).root,
-    depth: 0,
-  })
+  const root = { path: '', schemas: new Schemas(schema).root, depth: 0 }
+  const resolved = await resolution.resolve(given, root)
   if (resolution.used.length === 0) return undefined
-  const params = call.params.with({ arguments: Payload.of(value) })
-  return { call: { ...call, params }, used: resolution.used }
+  return { call: { ...call, params: call.params.with({ arguments: resolved }) }, used: resolution.used }
 }
 
 /** Nearly no call has one. */
@@ -71,49 +67,60 @@ class Resolution {
     this.#options = options
   }
 
-  async resolve(value: unknown, place: Place): Promise<unknown> {
+  /** The same payload if there is no reference in it, so that what is not replaced keeps its text. */
+  async resolve(given: Payload, place: Place): Promise<Payload> {
+    const { value } = given
     const written = writtenAt(value)
     if (written) return this.#data(written, place)
-    const { path, schemas, depth } = place
-    if (depth >= MAX_DEPTH) return value
-    if (Array.isArray(value)) {
-      const resolved: unknown[] = []
-      for (const [index, item] of value.entries())
-        resolved.push(
-          await this.resolve(item, {
-            path: `${path}[${index}]`,
-            schemas: schemas.item(index),
-            depth: depth + 1,
-          }),
-        )
-      return resolved
-    }
-    if (!isObject(value)) return value
-    const resolved: (readonly [string, unknown])[] = []
-    for (const [name, member] of Object.entries(value)) {
-      const at = {
-        path: path === '' ? name : `${path}.${name}`,
-        schemas: schemas.member(name),
-        depth: depth + 1,
-      }
-      resolved.push([name, await this.resolve(member, at)])
-    }
-    return Object.fromEntries(resolved)
+    if (place.depth >= MAX_DEPTH) return given
+    if (Array.isArray(value)) return this.#resolveItems(given, place)
+    return isObject(value) ? this.#resolveMembers(given, place) : given
   }
 
-  async #data({ id, part, text }: WrittenReference, { path, schemas }: Place): Promise<unknown> {
+  async #resolveItems(given: Payload, { path, schemas, depth }: Place): Promise<Payload> {
+    const { items } = given
+    const resolved: Payload[] = []
+    for (const [index, item] of items.entries()) {
+      const place = { path: `${path}[${index}]`, schemas: schemas.item(index), depth: depth + 1 }
+      resolved.push(await this.resolve(item, place))
+    }
+    if (resolved.every((each, index) => each === items[index])) return given
+    return Payload.text(`[${resolved.map(({ text }) => text).join(',')}]`)
+  }
+
+  async #resolveMembers(given: Payload, { path, schemas, depth }: Place): Promise<Payload> {
+    const changed: (readonly [string, Payload])[] = []
+    for (const name of Object.keys(given.fields)) {
+      const member = given.at(name)
+      if (!member) continue
+      const at = path === '' ? name : `${path}.${name}`
+      const resolved = await this.resolve(member, {
+        path: at,
+        schemas: schemas.member(name),
+        depth: depth + 1,
+      })
+      if (resolved !== member) changed.push([name, resolved])
+    }
+    return changed.length === 0 ? given : given.with(Object.fromEntries(changed))
+  }
+
+  async #data({ id, part, text }: WrittenReference, { path, schemas }: Place): Promise<Payload> {
     if (this.used.length >= MAX_REFERENCES_PER_CALL) throw tooMany(path)
     const { references, max, mayRead } = this.#options
     const reference = await references.find(this.#call.principal, id)
     if (!reference || !(await mayRead(reference, this.#call))) throw unknownReference().with({ field: path })
-    const limits = { max: max - this.#size, written: text }
+    const limits = { max: Math.max(0, max - this.#size), written: text }
     const selected = await select(references, reference, part, limits)
-    const value = inForm(selected, reference, schemas.takes(), path)
-    this.#size += typeof value === 'string' ? value.length : JSON.stringify(value).length
+    this.#size += sizeOfSelected(selected)
     const { server, name, type, size, sha256 } = reference
     this.used.push({ path, id, server, name, type, size, sha256 })
-    return value
+    return inForm(selected, reference, schemas.takes(), path)
   }
+}
+
+function sizeOfSelected(selected: Selected): number {
+  if (selected.kind === 'bytes') return selected.bytes.byteLength
+  return Buffer.byteLength(selected.kind === 'text' ? selected.text : selected.json.text)
 }
 
 type WrittenReference = Written & { readonly text: string }
@@ -134,23 +141,24 @@ function textOfObject(value: unknown): string | undefined {
 }
 
 /** The data as the schema takes it. @throws INVALID_INPUT */
-function inForm(selected: Selected, reference: Reference, form: Form, path: string): unknown {
+function inForm(selected: Selected, reference: Reference, form: Form, path: string): Payload {
   if (selected.kind === 'json') {
-    const { value } = selected
-    return form === 'json' || form === 'any' || typeof value === 'string' ? value : JSON.stringify(value)
+    const { json } = selected
+    const isTaken = form === 'json' || form === 'any' || typeof json.value === 'string'
+    return isTaken ? json : Payload.of(json.text)
   }
   const bytes = selected.kind === 'text' ? Buffer.from(selected.text) : selected.bytes
-  if (form === 'base64') return bytes.toString('base64')
-  if (form === 'data_uri') return `data:${reference.type};base64,${bytes.toString('base64')}`
+  if (form === 'base64') return Payload.of(bytes.toString('base64'))
+  if (form === 'data_uri') return Payload.of(`data:${reference.type};base64,${bytes.toString('base64')}`)
   const text = textOf(bytes)
   if (form === 'json' || (form === 'any' && isJson(reference))) return parsed(text, path)
   if (text === undefined) throw unfit(path, `takes text, and the data is ${reference.type}`)
-  return text
+  return Payload.of(text)
 }
 
-function parsed(text: string | undefined, path: string): unknown {
+function parsed(text = '', path: string): Payload {
   try {
-    return JSON.parse(text ?? '')
+    return Payload.text(text, JSON.parse(text))
   } catch {
     throw unfit(path, 'takes JSON, and the data is not JSON')
   }

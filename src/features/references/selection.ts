@@ -5,6 +5,7 @@
  */
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
+import { Payload } from '../../core/payload.ts'
 import { type Reference, References } from '../../records/references.ts'
 import type { ByteRange, Bytes } from '../../store/blobs/blobs.ts'
 
@@ -47,8 +48,14 @@ function partOf(query: string | undefined, pointer: string | undefined): Part {
     return { [name]: rangeOf(range, name) }
   })
   if (ranges.length > 1) throw unreadable('it has several ranges')
-  if (pointer !== undefined && ranges[0]?.bytes) throw unreadable('bytes of a value cannot be selected')
-  return { ...ranges[0], ...(pointer !== undefined && { pointer: segmentsOf(pointer) }) }
+  return checkedPart({ ...ranges[0], ...(pointer !== undefined && { pointer: segmentsOf(pointer) }) })
+}
+
+/** A part, if it selects in one way. @throws INVALID_INPUT */
+export function checkedPart(part: Part): Part {
+  if (part.bytes && part.pointer) throw unreadable('bytes of a value cannot be selected')
+  if (part.bytes && part.rows) throw unreadable('it has several ranges')
+  return part
 }
 
 /** A range such as `100-200`, or a single number. @throws INVALID_INPUT */
@@ -81,16 +88,21 @@ function decoded(segment: string): string {
 
 /** Selected data: a JSON value, or bytes. */
 export type Selected =
-  | { readonly kind: 'json'; readonly value: unknown }
+  | { readonly kind: 'json'; readonly json: Payload }
   | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'bytes'; readonly bytes: Buffer }
 
 interface Limits {
   /** How much is returned, in bytes. */
   readonly max: number
+  /** Set if a longer text is cut a little behind the limit; otherwise it is an error. */
+  readonly isCut?: true
   /** What the reference is called in errors. */
   readonly written: string
 }
+
+/** How much more than the limit is read, to know that there is more, in bytes. */
+const MAX_OVERRUN_BYTES = 1024
 
 /** The largest JSON in which a value is looked up, in bytes. */
 const MAX_JSON_BYTES = 64 * 1024 * 1024
@@ -106,6 +118,8 @@ export async function select(
   const open = (range?: ByteRange): Promise<Bytes> => references.open(reference, range)
   if (bytes) {
     const range = { start: bytes.from, end: Math.min(bytes.to + 1, reference.size) }
+    if (range.start >= reference.size && reference.size > 0)
+      throw absent(`it has ${reference.size} bytes`, limits)
     if (range.end - range.start > limits.max) throw tooLarge(limits)
     return { kind: 'bytes', bytes: await collected(await open(range)) }
   }
@@ -114,8 +128,8 @@ export async function select(
     const root = parsed(await collected(await open()), limits)
     const value = pointer ? valueAt(root, pointer, limits) : root
     const selected = rows ? rowsOf(value, rows, limits) : value
-    if (Buffer.byteLength(JSON.stringify(selected)) > limits.max) throw tooLarge(limits)
-    return { kind: 'json', value: selected }
+    if (Buffer.byteLength(selected.text) > limits.max) throw tooLarge(limits)
+    return { kind: 'json', json: selected }
   }
   if (rows) return { kind: 'text', text: await linesOf(await open(), rows, limits) }
   if (reference.size > limits.max) throw tooLarge(limits)
@@ -143,7 +157,7 @@ async function collected(bytes: Bytes): Promise<Buffer> {
   return Buffer.concat(chunks)
 }
 
-/** The lines of a text, each with its number. A line that is longer than `max` characters is cut. */
+/** The lines of a text, each with its number. What is longer than `max` characters is cut. */
 export async function* lines(
   bytes: Bytes,
   max: number,
@@ -151,22 +165,27 @@ export async function* lines(
   const decoder = new TextDecoder()
   let rest = ''
   let number = 0
-  for await (const chunk of bytes) {
-    const parts = (rest + decoder.decode(chunk, { stream: true })).split('\n')
-    rest = parts.pop() ?? ''
-    if (rest.length > max) rest = rest.slice(0, max)
-    for (const line of parts) yield { line: line.slice(0, max), number: ++number }
+  const take = function* (text: string): Generator<{ readonly line: string; readonly number: number }> {
+    const [head = '', ...tail] = text.split('\n')
+    if (rest.length < max) rest += head.slice(0, max - rest.length)
+    for (const next of tail) {
+      yield { line: rest, number: ++number }
+      rest = next.slice(0, max)
+    }
   }
-  if (rest !== '') yield { line: rest.slice(0, max), number: ++number }
+  for await (const chunk of bytes) yield* take(decoder.decode(chunk, { stream: true }))
+  yield* take(decoder.decode())
+  if (rest !== '') yield { line: rest, number: ++number }
 }
 
 async function linesOf(bytes: Bytes, { from, to }: Range, limits: Limits): Promise<string> {
   const found: string[] = []
   let size = 0
-  for await (const { line, number } of lines(bytes, limits.max + 1)) {
+  for await (const { line, number } of lines(bytes, limits.max + MAX_OVERRUN_BYTES)) {
     if (number < from) continue
     size += Buffer.byteLength(line) + 1
-    if (size > limits.max) throw tooLarge(limits)
+    if (size > limits.max && limits.isCut !== true) throw tooLarge(limits)
+    if (size > limits.max + MAX_OVERRUN_BYTES) break
     found.push(`${line}\n`)
     if (number === to) break
   }
@@ -174,26 +193,29 @@ async function linesOf(bytes: Bytes, { from, to }: Range, limits: Limits): Promi
   return found.join('')
 }
 
-function rowsOf(value: unknown, { from, to }: Range, limits: Limits): readonly unknown[] {
-  if (!Array.isArray(value)) throw absent('the value is not an array', limits)
-  if (value.length < from) throw absent(`the array has ${value.length} elements`, limits)
-  return value.slice(from - 1, to)
+function rowsOf(list: Payload, { from, to }: Range, limits: Limits): Payload {
+  const { items } = list
+  if (!Array.isArray(list.value)) throw absent('the value is not an array', limits)
+  if (items.length < from) throw absent(`the array has ${items.length} elements`, limits)
+  const rows = items.slice(from - 1, to)
+  return Payload.text(`[${rows.map(({ text }) => text).join(',')}]`)
 }
 
-function valueAt(root: unknown, segments: readonly string[], limits: Limits): unknown {
-  let value = root
+function valueAt(root: Payload, segments: readonly string[], limits: Limits): Payload {
+  let at = root
   for (const segment of segments) {
-    if (Array.isArray(value) && /^(?:0|[1-9]\d*)$/.test(segment)) value = value[Number(segment)]
-    else if (isObject(value) && Object.hasOwn(value, segment)) value = value[segment]
-    else throw absent(`there is no value at ${segment.slice(0, 60)}`, limits)
-    if (value === undefined) throw absent(`there is no value at ${segment.slice(0, 60)}`, limits)
+    const isIndex = Array.isArray(at.value) && /^(?:0|[1-9]\d*)$/.test(segment)
+    const next = isIndex ? at.items[Number(segment)] : isObject(at.value) ? at.at(segment) : undefined
+    if (!next) throw absent(`there is no value at ${segment.slice(0, 60)}`, limits)
+    at = next
   }
-  return value
+  return at
 }
 
-function parsed(bytes: Buffer, limits: Limits): unknown {
+function parsed(bytes: Buffer, limits: Limits): Payload {
+  const text = bytes.toString()
   try {
-    return JSON.parse(bytes.toString())
+    return Payload.text(text, JSON.parse(text))
   } catch {
     throw absent('it is not JSON', limits)
   }

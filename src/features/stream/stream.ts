@@ -83,7 +83,7 @@ async function collect(given: Call, next: Handler, { settings, inputsOf, deps }:
     return isRequested ? notCollected(outcome) : outcome
   }
   const from = token === undefined ? undefined : openCheckpoint(token, call, deps.identity.seal)
-  return new Collector(call, { next, inputs, maxPages, from, isRequested, deps }).run()
+  return new Collector({ ...call, isPage: true }, { next, inputs, maxPages, from, isRequested, deps }).run()
 }
 
 /** Whether this call of a tool only reads. */

@@ -9,6 +9,8 @@ import { createHash } from 'node:crypto'
 
 /** Bytes beside the values of a store. An id has 1 to 64 letters, digits, `_` and `-`. */
 export interface Blobs {
+  /** How many bytes there may be in all, if the place is not made for many. */
+  readonly capacity?: number
   /** Writes a blob under a new id. If the bytes end with an error, nothing remains. @throws that error, or of the store */
   put(id: string, bytes: Bytes): Promise<BlobFacts>
   /** The bytes of a blob or of a range of it; undefined if there is no such blob. A range may exceed the blob. */

@@ -31,6 +31,7 @@ type ValueStore = Pick<Store, 'get' | 'put' | 'delete' | 'scan'>
 
 /** Blobs in the values of a store. */
 export class ChunkedBlobs implements Blobs {
+  readonly capacity = 1024 * 1024 * 1024
   readonly #store: ValueStore
 
   constructor(store: ValueStore) {

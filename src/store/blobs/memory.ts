@@ -18,6 +18,7 @@ interface Kept {
 
 /** Blobs in memory. */
 export class MemoryBlobs implements Blobs {
+  readonly capacity = 256 * 1024 * 1024
   readonly #kept = new Map<string, Kept>()
 
   async put(id: string, bytes: Bytes): Promise<BlobFacts> {

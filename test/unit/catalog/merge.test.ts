@@ -10,6 +10,6 @@ it.each([
   `{"contents":[{"uri":"a:b","text":"t",${big}}]}`,
   `{"messages":[{"role":"user","content":{"type":"resource_link","uri":"a:b",${big}},${big}}]}`,
 ])('URIs are qualified with the name of their server and all other JSON text is preserved: %s', (text) => {
-  const named = nameUris(Payload.text(text), (uri) => `one+${uri}`)
+  const named = nameUris(Payload.text(text), (uri) => `one+${uri}`, 'one')
   expect(named.text).toBe(text.replaceAll('"a:b"', '"one+a:b"'))
 })

@@ -372,7 +372,9 @@ describe('gatehouse events', () => {
   it('subscriptions lists those of all callers or of one, and drop ends one of them, by a part of its id', async () => {
     const [ada = '', bob = ''] = await subscribe('ada', 'bob')
     await withStore((store) =>
-      openEventLog(store, 'notes', { ttl: DAY_MS, isShared: true }).append([{ id: 'e', name: 'add_note.succeeded', at, data: {} }]),
+      openEventLog(store, 'notes', { ttl: DAY_MS, isShared: true }).append([
+        { id: 'e', name: 'add_note.succeeded', at, data: {} },
+      ]),
     )
     const json = JSON.parse((await runEvents('subscriptions', '--json')).text)
     const callers = json.subscriptions.map(({ caller, waiting }: Record<string, unknown>) => [

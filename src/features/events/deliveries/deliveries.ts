@@ -138,6 +138,12 @@ export class WebhookDeliveries implements DeliveryQueue {
     this.#worker.wake(record.id)
   }
 
+  /** Ends a subscription whose last message is on its way: who subscribes again gets a new one. @throws SERVER_UNAVAILABLE */
+  async endIfEnding(id: string): Promise<void> {
+    const held = this.#held.get(id)
+    if (held?.isEnding || held?.endedBy) await this.#end(held)
+  }
+
   /** Forgets a subscription that ended. */
   removed(id: string): void {
     this.#held.delete(id)
@@ -278,9 +284,12 @@ export class WebhookDeliveries implements DeliveryQueue {
     return undefined
   }
 
-  async #end({ record }: HeldSubscription): Promise<void> {
-    await this.subscriptions.unsubscribe(record.principal, record.id)
+  async #end(held: HeldSubscription): Promise<void> {
+    const { record } = held
+    // Its subscriber may have begun anew meanwhile.
+    if (this.#held.get(record.id) !== held) return
     this.#held.delete(record.id)
+    await this.subscriptions.unsubscribe(record.principal, record.id)
   }
 
   #suspend(held: HeldSubscription, now: number): void {

@@ -71,6 +71,7 @@ async function subscribe(call: Call, options: Options): Promise<Outcome> {
 
   const key = keyOf(call, request, delivery.url)
   const id = deliveries.subscriptions.idOf(call.principal, key)
+  await deliveries.endIfEnding(id)
   await deliveries.written(id)
   const before = await deliveries.subscriptions.find(call.principal, id)
   if (!before && !(await deliveries.subscriptions.hasRoom(call.principal, id))) throw tooMany()
@@ -113,12 +114,10 @@ async function unsubscribe(call: Call, { deliveries }: Options): Promise<Outcome
 }
 
 /** Subscriptions belong to a caller, so callers have to be distinguished. @throws PERMISSION_DENIED */
-function checkCaller({ principal }: Call): void {
-  if (!canSubscribe(principal))
-    throw forbidden(
-      'authentication_required',
-      'Webhooks require an authenticated caller. Poll the events instead.',
-    )
+function checkCaller({ principal, client }: Call): void {
+  if (canSubscribe(principal)) return
+  const instead = profileOf(client).methods === 'all' ? ' Poll the events instead.' : ''
+  throw forbidden('authentication_required', `Webhooks require an authenticated caller.${instead}`)
 }
 
 function keyOf(
@@ -203,18 +202,25 @@ async function startOf(
   const { log } = parts.events(type.upstream)
   if (from === 'now') return { watermark: await log.end(), isTruncated: false }
   let isTruncated = from === 'unknown'
+  let begin: string | undefined
   for (let at = from === 'unknown' ? undefined : from.position; ;) {
     const page = await log.read(at, PAGE_EVENTS)
     isTruncated ||= page.isGap
     let before = page.start
     for (const { value, cursor } of page.events) {
       const event = asEvent(value)
-      const isGap = event !== undefined && marksGap(event, { type, arguments: wanted })
-      if (event && !isGap && event.at >= notBefore) return { watermark: before, isTruncated }
+      // Whoever does not say how far it got begins after the last end.
+      const isEnd = from === 'unknown' && event !== undefined && type.endOf?.(wanted, event) !== undefined
+      const isGap = event !== undefined && (isEnd || marksGap(event, { type, arguments: wanted }))
+      if (isEnd) begin = undefined
+      else if (event && !isGap && event.at >= notBefore) {
+        if (from !== 'unknown') return { watermark: before, isTruncated }
+        begin ??= before
+      }
       if (isGap || (event?.name === type.name && type.isRequested(wanted, event))) isTruncated = true
       before = cursor
     }
-    if (!page.hasMore) return { watermark: page.cursor, isTruncated }
+    if (!page.hasMore) return { watermark: begin ?? page.cursor, isTruncated }
     at = page.cursor
   }
 }

@@ -64,10 +64,10 @@ export function relayedEvents(deps: Deps, events: (upstream: string) => ServerEv
   const jobs = new LeasedJobs<ServerSubscription>(deps)
   const create = (subject: Subject, mode: DeliveryMode, by: string): ServerSubscription =>
     new ServerSubscription({ deps, events: events(subject.upstream), subject, mode, callbacks, by })
-  const callbacks: ServerWebhooks = new ServerWebhooks(deps, (subject, message) => {
-    const running = jobs.jobs.get(jobKey(subject))
-    return (running ?? create(subject, 'webhook', '')).accept(message)
-  })
+  // Messages arrive at any gateway. The one with the lease learns of an end from the store.
+  const callbacks: ServerWebhooks = new ServerWebhooks(deps, (subject, message) =>
+    create(subject, 'webhook', '').accept(message),
+  )
   const listed = new ListedTypes(deps, callbacks.isReachable)
   const keep = async (subject: Subject, mode: DeliveryMode, principal: Principal): Promise<void> => {
     const key = jobKey(subject)

@@ -67,9 +67,13 @@ const MAX_POLL_MS = 3_600_000
 const MAX_IMMEDIATE_POLLS = 100
 /** After how much silence a stream counts as lost: heartbeats come every 30 s. */
 const SILENCE_TIMEOUT_MS = 90_000
-/** For how long the gateway subscribes by a webhook, and after which part of what is granted it does so again. */
+/**
+ * For how long the gateway subscribes by a webhook, and after which part of what is granted it does so again. A shorter
+ * grant counts as the shortest one, in milliseconds.
+ */
 const WEBHOOK_TTL_MS = 3_600_000
 const RENEWAL_SHARE = 0.8
+const MIN_GRANT_MS = 60_000
 const MIN_RENEWAL_MS = 1000
 /** How often it looks whether the server ended a subscription by a message to another gateway, in milliseconds. */
 const CALLBACK_CHECK_MS = 10_000
@@ -158,8 +162,9 @@ export class ServerSubscription implements Job {
     const timer = setTimeout(() => controller.abort(lost('does not answer')), UNSUBSCRIBE_TIMEOUT_MS).unref()
     try {
       const delivery = { mode: 'webhook', url: this.#callbacks.urlOf(this.subject) }
-      await this.#request('events/unsubscribe', controller, { params: { delivery } })
+      // Whatever the server answers: who comes back later learns that events may be missing.
       await this.#callbacks.forget(this.subject)
+      await this.#request('events/unsubscribe', controller, { params: { delivery } })
     } catch (error) {
       this.#logFailure(errorOfServer(error))
     } finally {
@@ -237,7 +242,10 @@ export class ServerSubscription implements Job {
       const { id, refreshBefore, truncated, cursor } = result
       if (typeof id !== 'string') throw lost('gave the subscription no id')
       const granted = typeof refreshBefore === 'string' ? Date.parse(refreshBefore) : Number.NaN
-      const until = Number.isFinite(granted) ? granted : Date.now() + WEBHOOK_TTL_MS
+      // The clock of the server may be behind.
+      const until = Number.isFinite(granted)
+        ? Math.max(granted, Date.now() + MIN_GRANT_MS)
+        : Date.now() + WEBHOOK_TTL_MS
       await this.#callbacks.bind(this.subject, { id, until })
       await this.#keep(truncated === true || isNew, [], cursor)
       ready()

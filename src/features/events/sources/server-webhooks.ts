@@ -144,8 +144,8 @@ export class ServerWebhooks implements Callbacks {
     if (typeof id !== 'string' || id !== callback.id)
       throw new GatewayError('SERVER_UNAVAILABLE', 'The id of this subscription is not known yet.')
     // Events are recognized by their own ids, which are the same in every attempt; control messages have none.
-    const { type = null, eventId = null } = message
-    const identity = type === null ? { eventId } : { message: check.id }
+    const { type = null, eventId } = message
+    const identity = type === null && typeof eventId === 'string' ? { eventId } : { message: check.id }
     const digest = hash('sha256', JSON.stringify([place.upstream, place.key, identity]), 'base64url')
     await acceptOnce(this.#deps.store, digest, () => this.#accept(subject, message))
     return undefined

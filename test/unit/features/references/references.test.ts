@@ -34,7 +34,7 @@ function world({
       got.push(params.fields['arguments'])
       return { kind: 'result', result: Payload.of(result) }
     },
-    { store, entry: () => tool(definition), ...given },
+    { store, servers: () => ['one'], entry: () => tool(definition), ...given },
   )
   const kept = new References(store, settings)
   const keep = async (text: string | Buffer, type: string, principal = ada) => {
@@ -46,7 +46,7 @@ function world({
   }
   const call = async (args: Json = {}, more: Partial<Call> = {}): Promise<Json> =>
     fieldsOf(await run({ principal: ada, ...more }, { arguments: args }))
-  return { store, got, call, keep, kept, deps: featureDeps({ store, ...given }) }
+  return { store, got, call, keep, kept, deps: featureDeps({ store, servers: () => ['one'], ...given }) }
 }
 
 function blocksOf(result: Json): Json[] {
@@ -146,7 +146,92 @@ describe('a large result', () => {
   })
 })
 
+describe('a large result that cannot be kept', () => {
+  const large = { content: [{ type: 'text', text: 'x'.repeat(5000) }] }
+
+  it('is passed on with the reason, since the call was made', async () => {
+    const { call, keep, store } = world({ result: large })
+    await keep('x'.repeat(249_000), 'text/plain')
+    const result = await call()
+    expect(result['content']).toEqual(large.content)
+    expect(result['_meta']).toEqual({
+      'dev.gatehouse/not_kept': {
+        code: 'QUOTA_EXHAUSTED',
+        message: expect.stringContaining('room for 1000'),
+      },
+    })
+    expect(await store.blobs.list()).toHaveLength(1)
+  })
+
+  it('is passed on to callers that may not read it, and as a page of a collection', async () => {
+    const { call } = world({ result: large, isPermitted: async () => false })
+    expect(await call()).toEqual(large)
+    expect(await world({ result: large }).call({}, { isPage: true })).toEqual(large)
+  })
+})
+
+describe('structured content beside texts', () => {
+  const rows = Array.from({ length: 300 }, (_none, id) => ({ id, name: `name ${id}` }))
+
+  it('is kept once if a text says the same, in any notation', async () => {
+    const content = [
+      { type: 'text', text: 'Found 300 rows' },
+      { type: 'text', text: JSON.stringify({ rows }, null, 2) },
+    ]
+    const { call, store } = world({ result: { content, structuredContent: { rows } } })
+    const result = await call()
+    expect(blocksOf(result).map(({ type }) => type)).toEqual(['resource_link', 'text', 'text'])
+    expect(result['structuredContent']).toBeUndefined()
+    expect(await store.blobs.list()).toHaveLength(1)
+  })
+
+  it('is kept as the text that is nearly all of it', async () => {
+    const text = 'x'.repeat(5000)
+    const result = { content: [{ type: 'text', text }], structuredContent: { content: text, ok: true } }
+    const found = await world({ result }).call()
+    expect(referenceOf(found)).toMatchObject({ mime_type: 'text/plain', size_bytes: 5000 })
+    expect(found['structuredContent']).toMatchObject({ content: expect.stringMatching(/^x+…$/), ok: true })
+  })
+
+  it('is kept whole if a text is only a part of it', async () => {
+    const message = 'Found 300 rows'
+    const result = { content: [{ type: 'text', text: message }], structuredContent: { message, rows } }
+    const { call, kept } = world({ result })
+    const found = await kept.find(ada, String(referenceOf(await call())['ref_id']))
+    expect(found?.size).toBe(JSON.stringify({ message, rows }).length)
+  })
+
+  it('has a media type and a name within limits, whatever the server sends', async () => {
+    const data = Buffer.alloc(3000).toString('base64')
+    const strange = { type: { toString: 1 }, data, mimeType: `image/${'x'.repeat(10_000)}` }
+    const result = await world({ result: { content: [strange] } }).call()
+    expect(blocksOf(result)[0]).toMatchObject({ mimeType: 'application/octet-stream', name: 'data.octet' })
+  })
+})
+
 describe('a reference as an argument', () => {
+  it('keeps the text of numbers, in the data and beside it', async () => {
+    const store = new MemoryStore()
+    const { keep } = world({ store })
+    const uri = await keep('{"id":9007199254740993,"list":[1.0,2.50]}', 'application/json')
+    const texts: unknown[] = []
+    const run = chain(
+      [on(references, settings)],
+      async ({ params }) => {
+        texts.push(params.at('arguments')?.text)
+        return { kind: 'result', result: Payload.of({}) }
+      },
+      { store, servers: () => ['one'], entry: () => tool({}) },
+    )
+    const params = Payload.text(
+      `{"name":"t","arguments":{"n":12345678901234567890,"a":["${uri}","${uri}?rows=2#/list"]}}`,
+    )
+    await run({ principal: ada, params })
+    expect(texts).toEqual([
+      '{"n":12345678901234567890,"a":[{"id":9007199254740993,"list":[1.0,2.50]},[2.50]]}',
+    ])
+  })
+
   const png = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0xff])
 
   it.each<[what: string, property: Json, data: string | Buffer, type: string, expected: unknown]>([
@@ -226,6 +311,7 @@ describe('a reference as an argument', () => {
     ['has no such value', (uri) => `${uri}#/a`, {}, 'INVALID_INPUT'],
     ['has no such row', (uri) => `${uri}?rows=9`, {}, 'INVALID_INPUT'],
     ['has a range that cannot be read', (uri) => `${uri}?rows=2-1`, {}, 'INVALID_INPUT'],
+    ['selects bytes behind its end', (uri) => `${uri}?bytes=50-60`, {}, 'INVALID_INPUT'],
     ['has two ranges', (uri) => `${uri}?rows=1&bytes=1`, {}, 'INVALID_INPUT'],
   ])('is refused before the server is called if it %s', async (_what, value, property, code) => {
     const { call, keep, got } = world({ definition: schemaOf(property) })
@@ -317,7 +403,9 @@ describe('reading', () => {
       'text/plain',
     )
     const json = await here.keep(JSON.stringify({ rows: [{ a: 1 }, { a: 2 }] }), 'application/json')
-    expect(textOf(await read(here, { ref: lines, max_bytes: 13 }))).toBe('line 1\nline 2')
+    expect(textOf(await read(here, { ref: lines, max_bytes: 13 }))).toBe(
+      'line 1\nline 2\n[Bytes 0 to 12 of 8892.]',
+    )
     expect(textOf(await read(here, { ref: lines, rows: '999-1005' }))).toBe('line 999\nline 1000\n')
     expect(textOf(await read(here, { ref: `${lines}?rows=2` }))).toBe('line 2\n')
     expect(textOf(await read(here, { ref: lines, bytes: '5-5' }))).toBe('1')
@@ -328,6 +416,10 @@ describe('reading', () => {
       /\[99\d more lines contain it\.\]$/,
     )
     expect(textOf(await read(here, { ref: lines, search: 'absent' }))).toBe('[No line contains "absent".]')
+    const long = await here.keep(`${'error '.repeat(300)}\nerror`, 'text/plain')
+    expect(textOf(await read(here, { ref: long, search: 'error', max_bytes: 50 }))).toMatch(
+      /^1: error .*\n\[1 more lines contain it\.\]$/,
+    )
     expect(textOf(await read(here, { ref: json, pointer: '/rows/1/a' }))).toBe('2')
     expect(textOf(await read(here, { ref: json, pointer: '/rows', rows: '1' }))).toBe('[{"a":1}]')
   })
@@ -350,7 +442,9 @@ describe('reading', () => {
       await read(world({ store: here.store, isPermitted: async () => false }), { ref: uri }),
     ].map(textOf)
     expect(new Set(texts)).toEqual(
-      new Set(['There is no such reference, or it has expired. Make the call again that returned it.']),
+      new Set([
+        'There is no such reference, or it has expired. Make the call again that returned it, with another idempotency key if it had one.',
+      ]),
     )
   })
 
