@@ -213,10 +213,9 @@ async function startOf(
       const isEnd = from === 'unknown' && event !== undefined && type.endOf?.(wanted, event) !== undefined
       const isGap = event !== undefined && (isEnd || marksGap(event, { type, arguments: wanted }))
       if (isEnd) begin = undefined
-      else if (event && !isGap && event.at >= notBefore) {
-        if (from !== 'unknown') return { watermark: before, isTruncated }
-        begin ??= before
-      }
+      else if (event && !isGap && event.at >= notBefore) begin ??= before
+      const isFound = begin !== undefined && (from !== 'unknown' || !type.endOf)
+      if (isFound) return { watermark: begin ?? before, isTruncated }
       if (isGap || (event?.name === type.name && type.isRequested(wanted, event))) isTruncated = true
       before = cursor
     }
