@@ -148,7 +148,11 @@ interface Surroundings {
 /** Checks the events of one server, or of none. */
 export function eventProblems(events: unknown, path: Path, around: Surroundings): Finding[] {
   if (!isObject(events) || Object.keys(events).length === 0) return []
-  const off: Finding = { path, at: 'key', message: 'have no effect: turn on `features.events`' }
+  const message =
+    around.servers === undefined
+      ? 'have no effect: events are off for this server; write `features.events: on` under it'
+      : 'have no effect: turn on `features.events`'
+  const off: Finding = { path, at: 'key', message }
   const found = Object.entries(events).flatMap(([name, event]) =>
     isObject(event) ? ofEvent(event, [...path, name], around) : [],
   )

@@ -215,7 +215,7 @@ describe('declared events: problems', () => {
     const without = `features: { events: off }\n${declared}`
     expect(problemsIn(declared)).toEqual([])
     expect(problemsIn(without)).toEqual([
-      '5:5 upstreams.one.events: have no effect: turn on `features.events`',
+      '5:5 upstreams.one.events: have no effect: events are off for this server; write `features.events: on` under it',
     ])
     expect(problemsIn(`${without}    features: { events: on }\n`)).toEqual([])
     expect(problemsIn(`features: none\n${declared}`)).toHaveLength(1)

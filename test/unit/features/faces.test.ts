@@ -5,10 +5,7 @@ import { features } from '../../../src/features/index.ts'
 import { isProtocolMethod } from '../../../src/protocol/methods.ts'
 import { featureDeps } from '../../support/feature-deps.ts'
 
-const { settings } = loadSettings('{ features: { events: on }, upstreams: { it: { command: x } } }', {
-  file: 'f.yaml',
-  env: {},
-})
+const { settings } = loadSettings('upstreams: { it: { command: x } }', { file: 'f.yaml', env: {} })
 
 const contributions: readonly (readonly [string, FeatureInstance])[] = features.map((feature) => {
   const own = settings.features[feature.name]

@@ -135,10 +135,14 @@ export class ServerSubscription implements Job {
       onReady()
     }
     const receive = { stream: this.#stream, poll: this.#poll, webhook: this.#subscribe }[this.#mode]
+    let isRecalled = false
     for (let failures = 0; !signal.aborted; failures++) {
       const startedAt = Date.now()
       try {
-        await this.#recall()
+        // The log is long, and what this run added to it is known.
+        if (!isRecalled) await this.#recall()
+        isRecalled = true
+        this.#cursor = await this.#deps.store.get(this.#storeKey)
         await receive.call(this, signal, ready)
       } catch (thrown) {
         if (signal.aborted) return
@@ -199,9 +203,8 @@ export class ServerSubscription implements Job {
     })
   }
 
-  /** Continues where an earlier process, or an earlier run, stopped. */
+  /** Learns which events an earlier process, or an earlier run, added to the log. */
   async #recall(): Promise<void> {
-    this.#cursor = await this.#deps.store.get(this.#storeKey)
     this.#known.clear()
     // What a webhook brings is recognized by marks in the store, at whichever gateway it arrives.
     if (this.#mode === 'webhook') return
@@ -356,9 +359,9 @@ export class ServerSubscription implements Job {
 
   /** Logs a gap and events, then stores the position behind them. @throws SERVER_UNAVAILABLE */
   async #keep(isGap: boolean, given: readonly unknown[], cursor: unknown): Promise<void> {
-    const entries = given.flatMap((each) => this.#entryOf(each) ?? [])
-    await this.#append(isGap, entries, cursor)
-    for (const { id } of entries) this.#remember(id)
+    const entries = this.#newEntries(given)
+    await this.#append(isGap, [...entries.values()], cursor)
+    for (const id of entries.keys()) this.#remember(id)
   }
 
   async #append(isGap: boolean, entries: readonly LoggedEvent[], cursor: unknown): Promise<void> {
@@ -369,13 +372,15 @@ export class ServerSubscription implements Job {
     this.#cursor = cursor
   }
 
-  /** An event of the server for the log; undefined if it is there, or is none. */
-  #entryOf(given: unknown): LoggedEvent | undefined {
-    if (!isObject(given) || !isObject(given.data)) return undefined
-    const id = idOf(given)
-    if (this.#known.has(id)) return undefined
-    this.#remember(id)
-    return this.#entryFor(given)
+  /** The events of the server that are not in the log, by id. */
+  #newEntries(given: readonly unknown[]): ReadonlyMap<string, LoggedEvent> {
+    const entries = new Map<string, LoggedEvent>()
+    for (const each of given) {
+      if (!isObject(each) || !isObject(each.data)) continue
+      const id = idOf(each)
+      if (!this.#known.has(id) && !entries.has(id)) entries.set(id, this.#entryFor(each))
+    }
+    return entries
   }
 
   #entryFor(given: Fields): LoggedEvent {
