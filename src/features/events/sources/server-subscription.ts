@@ -67,14 +67,12 @@ const MAX_POLL_MS = 3_600_000
 const MAX_IMMEDIATE_POLLS = 100
 /** After how much silence a stream counts as lost: heartbeats come every 30 s. */
 const SILENCE_TIMEOUT_MS = 90_000
-/**
- * For how long the gateway subscribes by a webhook, and after which part of what is granted it does so again. A shorter
- * grant counts as the shortest one, in milliseconds.
- */
+/** For how long the gateway subscribes by a webhook, and after which part of what is granted it does so again. */
 const WEBHOOK_TTL_MS = 3_600_000
 const RENEWAL_SHARE = 0.8
-const MIN_GRANT_MS = 60_000
 const MIN_RENEWAL_MS = 1000
+/** What counts as granted if the clock of the server is behind, so that the grant seems to be over, in milliseconds. */
+const UNKNOWN_GRANT_MS = 60_000
 /** How often it looks whether the server ended a subscription by a message to another gateway, in milliseconds. */
 const CALLBACK_CHECK_MS = 10_000
 /** How long ending a subscription may take, in milliseconds. */
@@ -244,11 +242,7 @@ export class ServerSubscription implements Job {
       const result = await this.#request('events/subscribe', linked(signal), { params })
       const { id, refreshBefore, truncated, cursor } = result
       if (typeof id !== 'string') throw lost('gave the subscription no id')
-      const granted = typeof refreshBefore === 'string' ? Date.parse(refreshBefore) : Number.NaN
-      // The clock of the server may be behind.
-      const until = Number.isFinite(granted)
-        ? Math.max(granted, Date.now() + MIN_GRANT_MS)
-        : Date.now() + WEBHOOK_TTL_MS
+      const until = grantedUntil(refreshBefore)
       await this.#callbacks.bind(this.subject, { id, until })
       await this.#keep(truncated === true || isNew, [], cursor)
       ready()
@@ -422,6 +416,14 @@ export class ServerSubscription implements Job {
   get #storeKey(): string {
     return `event-position:${this.subject.upstream}:${this.#key}`
   }
+}
+
+/** Until when a server keeps a subscription, in milliseconds since 1970; without an end it is renewed all the same. */
+function grantedUntil(refreshBefore: unknown): number {
+  const now = Date.now()
+  const granted = typeof refreshBefore === 'string' ? Date.parse(refreshBefore) : Number.NaN
+  if (Number.isNaN(granted)) return now + WEBHOOK_TTL_MS
+  return granted > now ? granted : now + UNKNOWN_GRANT_MS
 }
 
 /** The id of an event: that of the server if it can be sent in a header, else made of it. */
