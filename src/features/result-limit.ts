@@ -3,7 +3,7 @@ import type { Call, Outcome } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
-import { cut, sizeOf } from '../core/json/shorten.ts'
+import { cut, isLongerThan, sizeOf } from '../core/json/shorten.ts'
 import { Payload } from '../core/payload.ts'
 import type { JsonSchema } from '../core/schema/schema.ts'
 import { shortenedFor } from '../core/schema/shortened.ts'
@@ -43,7 +43,9 @@ export const resultLimit: Feature<Settings> = {
       }
       return (next) => (call) =>
         next(call).then((outcome) =>
-          outcome.kind === 'result' && isLarger(outcome.result, limit) ? fit(call, outcome.result) : outcome,
+          outcome.kind === 'result' && isLongerThan(outcome.result.text, limit)
+            ? fit(call, outcome.result)
+            : outcome,
         )
     },
   }),
@@ -57,11 +59,6 @@ export function resultLimitOf(settings: GatewaySettings, upstream: string): numb
 
 /** The maximum size of the notice in a shortened result, in bytes. */
 const MAX_NOTICE_BYTES = 1024
-
-// A character takes at most three bytes, so that nearly every result need not be measured.
-function isLarger({ text }: Payload, limit: number): boolean {
-  return text.length * 3 > limit && Buffer.byteLength(text) > limit
-}
 
 function schemaOf(tool: Descriptor | undefined): JsonSchema | undefined {
   const schema = tool?.definition.outputSchema
@@ -110,7 +107,7 @@ function withNotice(result: Payload, fields: Readonly<Record<string, unknown>>, 
     limit_bytes: limit,
   }
   const complete = short.withMeta({ [TRUNCATED_KEY]: sizes })
-  if (isLarger(complete, limit)) throw tooLarge(limit)
+  if (isLongerThan(complete.text, limit)) throw tooLarge(limit)
   return complete
 }
 

@@ -5,6 +5,11 @@ import { isObject } from './json.ts'
 const MAX_DEPTH = 6
 const ELLIPSIS = '…'
 
+/** Whether a text has more bytes. A character takes at most three, so that nearly every text need not be measured. */
+export function isLongerThan(text: string, bytes: number): boolean {
+  return text.length * 3 > bytes && Buffer.byteLength(text) > bytes
+}
+
 /** The size of a value as JSON, in bytes. */
 export function sizeOf(value: unknown): number {
   return Buffer.byteLength(JSON.stringify(value) ?? 'null')

@@ -207,10 +207,17 @@ const safeRegExp = Object.assign(
 )
 
 function problem({ instancePath, schemaPath, keyword, message, params }: ErrorObject): SchemaProblem {
-  return { path: segments(instancePath), schemaPath, keyword, message: message ?? 'does not fit', params }
+  return {
+    path: pointerSegments(instancePath),
+    schemaPath,
+    keyword,
+    message: message ?? 'does not fit',
+    params,
+  }
 }
 
-function segments(pointer: string): string[] {
+/** The unescaped segments of a JSON pointer (RFC 6901). */
+export function pointerSegments(pointer: string): string[] {
   if (pointer === '') return []
   return pointer
     .slice(1)

@@ -11,7 +11,8 @@ export function shortenedFor(value: unknown, schema: JsonSchema | undefined, bud
   return undefined
 }
 
-function matchesSchema(value: unknown, schema: JsonSchema): boolean {
+/** Whether a value matches a schema, as far as that can be checked. */
+export function matchesSchema(value: unknown, schema: JsonSchema): boolean {
   try {
     return validator(schema)(value).length === 0
   } catch {

@@ -51,7 +51,6 @@ interface Options {
 
 /** A result with references in place of its large parts. @throws QUOTA_EXHAUSTED, CONFLICT, SERVER_UNAVAILABLE */
 export async function withReferences(result: Payload, call: Call, options: Options): Promise<Payload> {
-  if (!options.isRequested && !isLarge(result, options.over)) return result
   const parts = new Parts(result, schemaOf(call))
   const kept: Kept[] = []
   for (const part of parts.large(options)) {
@@ -69,11 +68,6 @@ export async function withReferences(result: Payload, call: Call, options: Optio
     [REFERENCE_KEY]: dataReference(first),
     ...(references.length > 1 && { [REFERENCES_KEY]: references.map(dataReference) }),
   })
-}
-
-// A character takes at most three bytes, so that nearly every result need not be measured.
-function isLarge({ text }: Payload, over: number): boolean {
-  return text.length * 3 > over && Buffer.byteLength(text) > over
 }
 
 function keep(part: Part, { principal, target }: Call, options: Options): Promise<Reference> {

@@ -5,9 +5,10 @@
  */
 import type { Call, Middleware } from '../../core/call.ts'
 import { asGatewayError } from '../../core/error.ts'
+import { isLongerThan } from '../../core/json/shorten.ts'
 import { background } from '../../core/log.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'
-import { isAskedFor, NOT_KEPT_KEY, NS, withoutFlag } from '../../protocol/meta-keys.ts'
+import { NOT_KEPT_KEY, NS, withoutFlag } from '../../protocol/meta-keys.ts'
 import { type Reference, type ReferenceLimits, References } from '../../records/references.ts'
 import type { Feature, Services } from '../feature.ts'
 import { withReferences } from './keep.ts'
@@ -77,8 +78,8 @@ export const references: Feature<Settings | false> = {
         if (method !== 'tools/call' || isBuiltin || own === false) return undefined
         return resolving({ ...options, max: own.argument })
       },
-      resources: () => [referenceResource({ ...options, max: DEFAULT_READ_BYTES })],
-      tools: [readReferenceTool({ ...options, max: DEFAULT_READ_BYTES })],
+      resources: () => [referenceResource({ ...options, max: MAX_READ_BYTES })],
+      tools: [readReferenceTool({ ...options, max: MAX_READ_BYTES })],
       start: async () => {
         const sweep = (): void => background(kept.sweep(), deps.log)
         sweep()
@@ -91,7 +92,7 @@ export const references: Feature<Settings | false> = {
 }
 
 /** The largest content of `resources/read`, in bytes. */
-const DEFAULT_READ_BYTES = 7 * 1024 * 1024
+const MAX_READ_BYTES = 7 * 1024 * 1024
 
 /** Keeps large results. */
 export const largeResults: Feature<Settings | false> = {
@@ -129,13 +130,14 @@ function keeping(
 ): Middleware {
   return (next) => async (call) => {
     if (call.isPage) return next(call)
-    const isRequested = isAskedFor(call, AS_REFERENCE)
+    const isRequested = call.meta[AS_REFERENCE] === true
     const id = call.meta[REFERENCE_ID]
     if (typeof id === 'string') await options.references.mustBeFree(call.principal, id)
     const outcome = await next(withoutFlag(withoutFlag(call, AS_REFERENCE), REFERENCE_ID))
     if (outcome.kind !== 'result' || outcome.result.member('isError') === true || call.internal)
       return outcome
     const { result } = outcome
+    if (!isRequested && !isLongerThan(result.text, options.over)) return outcome
     try {
       if (!(await mayRead({ server: upstream, id: '' }, call, deps))) return outcome
       const chosen = typeof id === 'string' ? { id } : {}

@@ -6,8 +6,18 @@ import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
+import { pointerSegments } from '../../core/schema/schema.ts'
 import { type Reference, type References, unknownReference } from '../../records/references.ts'
-import { isJson, parseReference, SCHEME, select, type Selected, textOf, type Written } from './selection.ts'
+import {
+  isJson,
+  jsonIn,
+  parseReference,
+  SCHEME,
+  select,
+  type Selected,
+  textOf,
+  type Written,
+} from './selection.ts'
 
 /** How many references the arguments of a call may have, and how deep they are looked for. */
 const MAX_REFERENCES_PER_CALL = 20
@@ -90,8 +100,9 @@ class Resolution {
 
   async #resolveMembers(given: Payload, { path, schemas, depth }: Place): Promise<Payload> {
     const changed: (readonly [string, Payload])[] = []
-    for (const name of Object.keys(given.fields)) {
-      const member = given.at(name)
+    for (const [name, value] of Object.entries(given.fields)) {
+      // Finding the text of a member takes as long as the object is.
+      const member = holdsReference(value, depth) ? given.at(name) : undefined
       if (!member) continue
       const at = path === '' ? name : `${path}.${name}`
       const resolved = await this.resolve(member, {
@@ -116,6 +127,15 @@ class Resolution {
     this.used.push({ path, id, server, name, type, size, sha256 })
     return inForm(selected, reference, schemas.takes(), path)
   }
+}
+
+/** Whether a value is a reference, or has one in it. */
+function holdsReference(value: unknown, depth: number): boolean {
+  if (typeof value === 'string') return value.startsWith(SCHEME)
+  if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return false
+  return (
+    textOfObject(value) !== undefined || Object.values(value).some((each) => holdsReference(each, depth + 1))
+  )
 }
 
 function sizeOfSelected(selected: Selected): number {
@@ -157,11 +177,9 @@ function inForm(selected: Selected, reference: Reference, form: Form, path: stri
 }
 
 function parsed(text = '', path: string): Payload {
-  try {
-    return Payload.text(text, JSON.parse(text))
-  } catch {
-    throw unfit(path, 'takes JSON, and the data is not JSON')
-  }
+  const json = jsonIn(text)
+  if (!json) throw unfit(path, 'takes JSON, and the data is not JSON')
+  return json
 }
 
 function unfit(path: string, problem: string): GatewayError {
@@ -203,48 +221,38 @@ class Schemas {
 
   constructor(document: unknown) {
     this.#document = document
-    this.root = this.#place(this.#expanded([document], 0))
+    this.root = this.#place([document])
   }
 
-  #place(schemas: readonly Schema[]): SchemaPlace {
+  #place(given: readonly unknown[]): SchemaPlace {
+    const schemas = this.#expanded(given)
     return {
-      member: (name) =>
-        this.#place(
-          this.#expanded(
-            schemas.map((schema) => memberSchema(schema, name)),
-            0,
-          ),
-        ),
-      item: (index) =>
-        this.#place(
-          this.#expanded(
-            schemas.map((schema) => itemSchema(schema, index)),
-            0,
-          ),
-        ),
+      member: (name) => this.#place(schemas.map((schema) => memberSchema(schema, name))),
+      item: (index) => this.#place(schemas.map((schema) => itemSchema(schema, index))),
       takes: () => formOf(schemas),
     }
   }
 
-  #expanded(schemas: readonly unknown[], depth: number): readonly Schema[] {
-    if (depth > 8) return []
-    return schemas.flatMap((schema): readonly Schema[] => {
-      if (!isObject(schema)) return []
+  /** The schemas and those that they consist of, each of them once: schemas can contain themselves. */
+  #expanded(given: readonly unknown[]): readonly Schema[] {
+    const found = new Set<Schema>()
+    const waiting = [...given]
+    while (waiting.length > 0) {
+      const schema = waiting.pop()
+      if (!isObject(schema) || found.has(schema)) continue
+      found.add(schema)
       const { $ref, anyOf, oneOf, allOf } = schema
-      const parts = [$ref === undefined ? [] : [this.#target($ref)], anyOf, oneOf, allOf].flatMap((each) =>
-        Array.isArray(each) ? (each as readonly unknown[]) : [],
-      )
-      return [schema, ...this.#expanded(parts, depth + 1)]
-    })
+      if ($ref !== undefined) waiting.push(this.#target($ref))
+      for (const each of [anyOf, oneOf, allOf]) if (Array.isArray(each)) waiting.push(...(each as unknown[]))
+    }
+    return [...found]
   }
 
   #target(ref: unknown): unknown {
     if (typeof ref !== 'string' || !ref.startsWith('#')) return undefined
     let at: unknown = this.#document
-    for (const segment of ref.slice(1).split('/').slice(1)) {
-      const name = segment.replaceAll('~1', '/').replaceAll('~0', '~')
+    for (const name of pointerSegments(ref.slice(1)))
       at = isObject(at) && Object.hasOwn(at, name) ? at[name] : undefined
-    }
     return at
   }
 }

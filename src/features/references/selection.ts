@@ -4,8 +4,9 @@
  * `ref://<id>?bytes=0-1023` for bytes. Rows are counted from 1, bytes from 0; both ends are included.
  */
 import { GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json/json.ts'
+import { isObject, readJson } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
+import { pointerSegments } from '../../core/schema/schema.ts'
 import { type Reference, References } from '../../records/references.ts'
 import type { ByteRange, Bytes } from '../../store/blobs/blobs.ts'
 
@@ -70,19 +71,15 @@ export function rangeOf(text: string, what: 'rows' | 'bytes'): Range {
 
 /** The segments of a JSON pointer. @throws INVALID_INPUT */
 export function segmentsOf(pointer: string): readonly string[] {
-  if (pointer === '') return []
-  if (!pointer.startsWith('/')) throw unreadable('a JSON pointer begins with a slash')
-  return pointer
-    .slice(1)
-    .split('/')
-    .map((segment) => decoded(segment).replaceAll('~1', '/').replaceAll('~0', '~'))
+  if (pointer !== '' && !pointer.startsWith('/')) throw unreadable('a JSON pointer begins with a slash')
+  return pointerSegments(decoded(pointer))
 }
 
-function decoded(segment: string): string {
+function decoded(text: string): string {
   try {
-    return decodeURIComponent(segment)
+    return decodeURIComponent(text)
   } catch {
-    return segment
+    return text
   }
 }
 
@@ -213,12 +210,15 @@ function valueAt(root: Payload, segments: readonly string[], limits: Limits): Pa
 }
 
 function parsed(bytes: Buffer, limits: Limits): Payload {
-  const text = bytes.toString()
-  try {
-    return Payload.text(text, JSON.parse(text))
-  } catch {
-    throw absent('it is not JSON', limits)
-  }
+  const json = jsonIn(bytes.toString())
+  if (!json) throw absent('it is not JSON', limits)
+  return json
+}
+
+/** A text as JSON, with its text; undefined if it is none. */
+export function jsonIn(text: string): Payload | undefined {
+  const value = readJson(text)
+  return value === undefined ? undefined : Payload.text(text, value)
 }
 
 function unreadable(problem: string): GatewayError {

@@ -22,7 +22,7 @@ import {
   readPage,
 } from '../../core/judgement/pages.ts'
 import { Payload } from '../../core/payload.ts'
-import { validator } from '../../core/schema/schema.ts'
+import { matchesSchema } from '../../core/schema/shortened.ts'
 import { MAX_TIMER_MS, pause, untilAborted } from '../../core/time/waiting.ts'
 import {
   CHUNK_KEY,
@@ -288,7 +288,7 @@ export class Collector {
     const [first, ...others] = this.#pages
     if (!first) throw new TypeError('a collection has a first page')
     const merged = others.length === 0 ? first.result : mergePages([first, ...others])
-    if (others.length > 0 && !matchesSchema(merged, this.#call)) return this.#onlyFirst(first)
+    if (others.length > 0 && !matchesOutput(merged, this.#call)) return this.#onlyFirst(first)
     return this.#described(merged, stop)
   }
 
@@ -423,16 +423,10 @@ function pageCall(call: Call, own: Pick<Call, 'signal' | 'abort' | 'emit'>): Cal
   return { ...rest, ...own, requestState: {}, client: { ...call.client, nonInteractive: true } }
 }
 
-function matchesSchema(result: Payload, { tool }: Call): boolean {
+function matchesOutput(result: Payload, { tool }: Call): boolean {
   const schema = tool?.definition.outputSchema
   const structured = result.member('structuredContent')
-  if (!isObject(schema) || structured === undefined) return true
-  try {
-    return validator(schema)(structured).length === 0
-  } catch {
-    // An unusable schema cannot be enforced.
-    return true
-  }
+  return !isObject(schema) || structured === undefined || matchesSchema(structured, schema)
 }
 
 function serverTimeout(ms: number): GatewayError {

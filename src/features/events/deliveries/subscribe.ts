@@ -202,6 +202,7 @@ async function startOf(
   const { log } = parts.events(type.upstream)
   if (from === 'now') return { watermark: await log.end(), isTruncated: false }
   let isTruncated = from === 'unknown'
+  const mayEndLater = from === 'unknown' && type.endOf !== undefined
   let begin: string | undefined
   for (let at = from === 'unknown' ? undefined : from.position; ;) {
     const page = await log.read(at, PAGE_EVENTS)
@@ -210,12 +211,11 @@ async function startOf(
     for (const { value, cursor } of page.events) {
       const event = asEvent(value)
       // Whoever does not say how far it got begins after the last end.
-      const isEnd = from === 'unknown' && event !== undefined && type.endOf?.(wanted, event) !== undefined
+      const isEnd = mayEndLater && event !== undefined && type.endOf?.(wanted, event) !== undefined
       const isGap = event !== undefined && (isEnd || marksGap(event, { type, arguments: wanted }))
       if (isEnd) begin = undefined
       else if (event && !isGap && event.at >= notBefore) begin ??= before
-      const isFound = begin !== undefined && (from !== 'unknown' || !type.endOf)
-      if (isFound) return { watermark: begin ?? before, isTruncated }
+      if (begin !== undefined && !mayEndLater) return { watermark: begin, isTruncated }
       if (isGap || (event?.name === type.name && type.isRequested(wanted, event))) isTruncated = true
       before = cursor
     }

@@ -12,9 +12,10 @@ import { GatewayError } from '../../../core/error.ts'
 import { isObject, readJson } from '../../../core/json/json.ts'
 import type { SealUse } from '../../../core/seal.ts'
 import { Secret } from '../../../core/text/secret.ts'
+import { casUpdate } from '../../../records/cas-update.ts'
 import type { ArrivedHook, HookAnswer, Services } from '../../feature.ts'
 import type { Fields } from '../event-types.ts'
-import { hookRefusal } from '../webhooks/hook-receiver.ts'
+import { hookOverload, hookRefusal, MAX_IN_FLIGHT } from '../webhooks/hook-receiver.ts'
 import { verifySigned } from '../webhooks/standard-webhooks.ts'
 import { acceptOnce } from './accept-once.ts'
 import {
@@ -28,8 +29,6 @@ type Deps = Pick<Services, 'store' | 'servers' | 'identity' | 'pages'>
 
 /** How long the secret of a subscription is kept after it was requested last, in milliseconds. */
 const CALLBACK_TTL_MS = 7 * 86_400_000
-/** How many messages may be stored at the same time. */
-const MAX_IN_FLIGHT = 100
 const SECRET_BYTES = 32
 
 /** What the gateways know of a subscription at a server. */
@@ -114,10 +113,7 @@ export class ServerWebhooks implements Callbacks {
     const { server: upstream, name: key } = hook
     if (upstream === undefined || !this.#deps.servers.settings(upstream) || !/^[\w-]{22}$/.test(key))
       throw unknownCallback()
-    if (this.#inFlight >= MAX_IN_FLIGHT)
-      throw new GatewayError('OVERLOADED', 'Too many webhooks arrive at the same time.', {
-        retryAfterSeconds: 1,
-      })
+    if (this.#inFlight >= MAX_IN_FLIGHT) throw hookOverload()
     this.#inFlight++
     try {
       return await this.#receive(hook, { upstream, key })
@@ -173,14 +169,18 @@ export class ServerWebhooks implements Callbacks {
 
   /** Changes what is known of a subscription, unless it ended. */
   async #update(subject: Subject, change: (known: Callback) => Callback): Promise<void> {
-    const { store } = this.#deps
-    const key = storeKey(subject)
-    for (;;) {
-      const text = await store.get(key)
-      const known = asCallback(text)
-      if (text === undefined || !known) return
-      if (await store.compareAndSwap(key, text, JSON.stringify(change(known)), CALLBACK_TTL_MS)) return
-    }
+    await casUpdate(
+      this.#deps.store,
+      storeKey(subject),
+      (text) => {
+        const known = asCallback(text)
+        if (!known) return { result: undefined }
+        return { result: undefined, write: { text: JSON.stringify(change(known)), ttl: CALLBACK_TTL_MS } }
+      },
+      () => {
+        throw new GatewayError('SERVER_UNAVAILABLE', 'The subscription changes all the time.')
+      },
+    )
   }
 
   #secretOf({ secret }: Callback, subject: Subject): Secret | undefined {

@@ -14,8 +14,8 @@ import type { HeadersIn } from './standard-webhooks.ts'
 /** How many accepted webhooks of each hook are remembered, and for how long, in milliseconds. */
 const MAX_REMEMBERED = 10_000
 const REMEMBERED_MS = 24 * 60 * 60_000
-/** How many webhooks of one hook may be stored at the same time. */
-const MAX_IN_FLIGHT = 100
+/** How many webhooks of one hook, or of all servers with events of their own, may be stored at the same time. */
+export const MAX_IN_FLIGHT = 100
 
 /** A place for the webhooks of one service. */
 interface Hook {
@@ -72,10 +72,7 @@ export class HookReceiver {
     if ((accepted.get(replayKey) ?? 0) > now()) return
     const running = storing.get(replayKey)
     if (running) return running
-    if (storing.size >= MAX_IN_FLIGHT)
-      throw new GatewayError('OVERLOADED', 'Too many webhooks arrive at the same time.', {
-        retryAfterSeconds: 1,
-      })
+    if (storing.size >= MAX_IN_FLIGHT) throw hookOverload()
     const work = this.#store(request, replayKey)
     storing.set(replayKey, work)
     try {
@@ -107,6 +104,13 @@ export class HookReceiver {
     }
     return memory
   }
+}
+
+/** Why a webhook is refused while too many are being stored. */
+export function hookOverload(): GatewayError {
+  return new GatewayError('OVERLOADED', 'Too many webhooks arrive at the same time.', {
+    retryAfterSeconds: 1,
+  })
 }
 
 /** Why a webhook is refused whose signature was not verified. */

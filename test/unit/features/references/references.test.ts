@@ -279,6 +279,33 @@ describe('a reference as an argument', () => {
     expect(got).toEqual([{ files: [{ data: 'aGk=' }, { data: 'as it is' }] }])
   })
 
+  it('is resolved with a schema that contains itself in many ways, and among many arguments', async () => {
+    const itself = Array.from({ length: 12 }, () => ({ $ref: '#/$defs/Node' }))
+    const definition = {
+      inputSchema: {
+        $defs: { Node: { anyOf: [...itself, { type: 'string', format: 'byte' }] } },
+        properties: { value: { $ref: '#/$defs/Node' } },
+      },
+    }
+    const { call, keep, got } = world({ definition })
+    const many = Object.fromEntries(Array.from({ length: 20_000 }, (_none, index) => [`a${index}`, 'x']))
+    await call({ ...many, value: await keep('hi', 'text/plain') })
+    expect(got).toEqual([{ ...many, value: 'aGk=' }])
+  })
+
+  it('is permitted once it is used, and small results cost no check', async () => {
+    let checks = 0
+    const isPermitted = async (): Promise<boolean> => {
+      checks++
+      return true
+    }
+    const { call, keep } = world({ result: { content: [] }, isPermitted })
+    await call({ value: 'no reference' })
+    expect(checks).toBe(0)
+    await call({ value: await keep('hi', 'text/plain') })
+    expect(checks).toBe(1)
+  })
+
   it('selects a part of the data', async () => {
     const { call, keep, got } = world({ definition: schemaOf({}) })
     const json = await keep(JSON.stringify({ 'a/b': [{ n: 1 }, { n: 2 }, { n: 3 }] }), 'application/json')
