@@ -26,7 +26,7 @@ interface BuiltinPage {
 
 /** A path over HTTP whose requests are calls. */
 interface BuiltinRoute {
-  readonly verb: 'GET' | 'POST'
+  readonly verb: 'GET' | 'POST' | 'PUT'
   readonly path: string
   readonly handle: Handler
 }
@@ -39,6 +39,8 @@ export interface Answering {
   readonly tools?: readonly BuiltinTool[]
   readonly pages?: readonly BuiltinPage[]
   readonly routes?: readonly BuiltinRoute[]
+  /** Paths for bytes, whose calls have an `exchange`. */
+  readonly byteRoutes?: readonly BuiltinRoute[]
   prompts?(upstream?: string): readonly BuiltinEntry[]
   resources?(upstream?: string): readonly BuiltinEntry[]
   /** Its entry among the extension capabilities of endpoints with tools, by extension name. */
@@ -98,7 +100,9 @@ class RegisteredBuiltins implements Builtins {
     this.#pages = new Map(
       parts.flatMap((part) => [
         ...(part.pages ?? []).map(({ path, handle }) => [pageMethod(path), { handle, part }] as const),
-        ...(part.routes ?? []).map((route) => [routeMethod(route), { handle: route.handle, part }] as const),
+        ...[...(part.routes ?? []), ...(part.byteRoutes ?? [])].map(
+          (route) => [routeMethod(route), { handle: route.handle, part }] as const,
+        ),
       ]),
     )
     const offered = metaTools === 'off' ? [] : parts

@@ -152,6 +152,34 @@ export interface ClientStream {
   end?(): void
 }
 
+/** The HTTP request behind a call whose request or response is bytes, and the way to answer it. */
+export interface ByteExchange {
+  readonly verb: 'GET' | 'HEAD' | 'POST' | 'PUT'
+  /** The last segment of the path where the route names it, decoded; otherwise empty. */
+  readonly name: string
+  /** May contain credentials. */
+  readonly query: URLSearchParams
+  /** By name in lower case. */
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>
+  /** The body while it arrives, to be read once. Fails with CANCELLED if the client disconnects, or sends nothing for long. */
+  readonly body: AsyncIterable<Uint8Array>
+  /** Whether the request cannot come from a page of another origin. */
+  readonly isFromHere: boolean
+  /** The person who signed in to the pages, or whose credentials the request has. @throws what authentication throws */
+  person(): Promise<Principal>
+  /** The link to sign in to the pages and return here; undefined where that is not configured. */
+  readonly signInLink: string | undefined
+  /** Sends the response, once. Resolves when all of it is written. @throws CANCELLED if the client disconnects */
+  send(response: ByteResponse): Promise<void>
+}
+
+/** A response over HTTP. The body of a response to HEAD is not sent. */
+export interface ByteResponse {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+  readonly body?: string | AsyncIterable<Uint8Array>
+}
+
 /** One request on its way through the gateway. Immutable: pass a changed copy on. */
 export interface Call {
   /** Identifies the call in logs, errors, the audit log and requests to servers. */
@@ -227,6 +255,8 @@ export interface Call {
   readonly rateLimitReporter?: RateLimitReporter | undefined
   /** The stream of the client's session, or of the request; absent where there is none beside the response. */
   readonly stream?: ClientStream | undefined
+  /** Set on calls of a route for bytes; their handler answers by it, and the outcome is only for logs. */
+  readonly exchange?: ByteExchange | undefined
   /** Sends a notification about this call to the client, before the outcome. Never throws and never blocks. */
   emit(note: Notification): void
 }

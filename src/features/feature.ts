@@ -5,6 +5,7 @@
  */
 import type { AuthSettings } from '../core/auth-settings.ts'
 import type {
+  ByteExchange,
   Call,
   Handler,
   InternalPurpose,
@@ -75,6 +76,8 @@ export interface FeatureInstance {
   readonly pages?: readonly BuiltinPage[]
   /** Paths over HTTP whose requests are calls. */
   readonly routes?: readonly BuiltinRoute[]
+  /** Paths over HTTP whose requests or responses are bytes. */
+  readonly byteRoutes?: readonly ByteRoute[]
   /** Facts that the feature knows about a tool, given all tools of its server, for descriptions. */
   toolFacts?(entry: Descriptor, all: readonly Descriptor[]): ToolFacts
   /** The types of events of a server, or those of none, that no tool has; some callers may have no right to them. */
@@ -224,6 +227,23 @@ export interface BuiltinRoute {
    * `Last-Event-ID` of a client that resumes it is the param `after`.
    */
   readonly isStream?: true
+  readonly handle: Handler
+}
+
+/**
+ * A path over HTTP whose requests or responses are bytes of any size. Its requests are calls without params, and with the
+ * `exchange` by which the handler reads the request and answers it.
+ */
+export interface ByteRoute {
+  /** GET includes HEAD. */
+  readonly verb: 'GET' | 'POST' | 'PUT'
+  /** Its last segment can be `:name`. */
+  readonly path: string
+  /**
+   * The caller that the URL itself names, if it is a credential; undefined if callers authenticate as for calls over MCP.
+   * @throws if it is a credential that is not valid
+   */
+  bearer?(url: Pick<ByteExchange, 'name' | 'query'>): Promise<Principal | undefined>
   readonly handle: Handler
 }
 

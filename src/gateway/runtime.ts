@@ -36,7 +36,7 @@ import { callBounds } from '../features/limits.ts'
 import { resultLimitOf } from '../features/result-limit.ts'
 import { permissions } from '../features/permissions/permissions.ts'
 import { transactions } from '../features/transactions/transactions.ts'
-import type { DocumentPath, HttpRuntime, RoutePath } from '../downstream/http/edge.ts'
+import type { BytePath, DocumentPath, HttpRuntime, RoutePath } from '../downstream/http/edge.ts'
 import { type StatusMapping, statusMapping } from '../downstream/http/statuses.ts'
 import { withFields } from '../observability/log.ts'
 import { observe, observeServer, observeTarget } from '../observability/observe.ts'
@@ -100,6 +100,7 @@ export class Runtime implements HttpRuntime {
   readonly ended = new AbortController()
   readonly documents: readonly DocumentPath[]
   readonly routes: readonly RoutePath[]
+  readonly byteRoutes: readonly BytePath[]
   readonly statusMapping: StatusMapping | undefined
   readonly #process: ProcessState
   readonly #descriptors: Descriptors
@@ -128,6 +129,7 @@ export class Runtime implements HttpRuntime {
     this.catalog = this.#createCatalog()
     this.documents = this.active.flatMap(({ instance }) => instance.pages ?? [])
     this.routes = this.active.flatMap(({ instance }) => instance.routes ?? [])
+    this.byteRoutes = this.active.flatMap(({ instance }) => instance.byteRoutes ?? [])
     this.statusMapping = statusMapping(settings)
   }
 

@@ -30,8 +30,8 @@ interface Options {
 }
 
 /** A path that was requested, and the members of the params in it. */
-interface FoundRoute {
-  readonly route: RoutePath
+interface FoundRoute<Route> {
+  readonly route: Route
   readonly named: Fields
 }
 
@@ -51,7 +51,11 @@ export function addCalls(app: Hono<Env>, { edge, handle, guarded }: Options): vo
 }
 
 /** The route of a request. */
-export function routeAt(verb: string, path: string, routes: readonly RoutePath[]): FoundRoute | undefined {
+export function routeAt<Route extends Pick<RoutePath, 'path'> & { readonly verb: string }>(
+  verb: string,
+  path: string,
+  routes: readonly Route[],
+): FoundRoute<Route> | undefined {
   for (const route of routes) {
     if (route.verb !== verb) continue
     const [before = '', name] = route.path.split(':')
@@ -65,7 +69,7 @@ export function routeAt(verb: string, path: string, routes: readonly RoutePath[]
 
 async function serve(
   exchange: HttpContext,
-  { route, named }: FoundRoute,
+  { route, named }: FoundRoute<RoutePath>,
   { query, handle }: { readonly query: Fields; readonly handle: Handler },
 ): Promise<void> {
   const { incoming, edge } = exchange

@@ -3,9 +3,10 @@
  * once and keeps it until it finishes.
  */
 import type { AuthSettings } from '../../core/auth-settings.ts'
-import type { Call } from '../../core/call.ts'
+import type { ByteExchange, Call } from '../../core/call.ts'
 import type { PageSignIn } from '../../core/events.ts'
 import type { Log } from '../../core/log.ts'
+import type { Principal } from '../../core/principal.ts'
 import type { ListenSettings } from '../../core/settings.ts'
 import type { HeaderMirror } from '../../protocol/headers.ts'
 import { type AuthGate, createAuthGate } from '../auth/auth-gate.ts'
@@ -27,6 +28,14 @@ export interface RoutePath {
   readonly isStream?: true
 }
 
+/** A path whose requests or responses are bytes; its last segment can be `:name`. */
+export interface BytePath {
+  readonly verb: 'GET' | 'POST' | 'PUT'
+  readonly path: string
+  /** The caller that the URL names, if it is a credential. @throws if it is not valid */
+  bearer?(url: Pick<ByteExchange, 'name' | 'query'>): Promise<Principal | undefined>
+}
+
 /** One version of the configuration, as the listener sees it. Immutable. */
 export interface HttpRuntime {
   readonly listen: ListenSettings
@@ -42,6 +51,8 @@ export interface HttpRuntime {
   readonly documents: readonly DocumentPath[]
   /** The paths whose requests are calls. */
   readonly routes?: readonly RoutePath[]
+  /** The paths whose requests or responses are bytes. */
+  readonly byteRoutes?: readonly BytePath[]
 }
 
 /** A runtime, with the objects that the listener creates once for it. */

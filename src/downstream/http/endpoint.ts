@@ -283,7 +283,9 @@ interface Refusing {
 export function refuse(outgoing: ServerResponse, error: GatewayError, refusing: Refusing): void {
   const { id, requestId, log, onRefused } = refusing
   const { method = '', url = '', socket } = outgoing.req
-  const request = `${method} ${url.split('?', 1)[0]}`
+  // The last part of the path of an upload can be a credential.
+  const path = (url.split('?', 1)[0] ?? '').replace(/(\/uploads\/).+/, '$1…')
+  const request = `${method} ${path}`
   onRefused?.({ requestId, error, request, address: socket.remoteAddress })
   if (error.code === 'SERVER_ERROR')
     log.error('http.failed', { request_id: requestId, cause: String(error.cause) })

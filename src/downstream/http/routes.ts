@@ -5,7 +5,7 @@ import type { HttpBindings } from '@hono/node-server'
 import type { Context, Hono } from 'hono'
 import { createHash } from 'node:crypto'
 import { type AuthSettings, isProtected } from '../../core/auth-settings.ts'
-import type { ClientStream, Handler } from '../../core/call.ts'
+import type { ByteExchange, ClientStream, Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
@@ -37,6 +37,8 @@ interface Options {
 export interface RequestedDocument {
   readonly upstream: string | undefined
   readonly isOpen: boolean
+  /** The caller that the URL names, in place of one that authenticates. @throws if the URL is not valid */
+  bearer?(): Promise<Principal | undefined>
   /** Whether it is a call: then the sign-in of a person to the pages is no authentication. */
   readonly isCall?: true
 }
@@ -121,12 +123,14 @@ interface GatewayRequest {
   readonly params: Payload
   /** The response as a stream, which the call may use beyond its end. */
   readonly stream?: ClientStream
+  /** The request and the response, for calls about bytes. */
+  readonly exchange?: ByteExchange
 }
 
 /** Makes an internal call of the gateway for a plain HTTP request. @throws the error of the call */
 export async function callGateway(
   { incoming, outgoing, upstream, principal, presentCaller, requestId }: HttpContext,
-  { method, params, stream }: GatewayRequest,
+  { method, params, stream, exchange }: GatewayRequest,
   handle: Handler,
 ): Promise<Payload> {
   const controller = new AbortController()
@@ -146,7 +150,8 @@ export async function callGateway(
     { kind: 'request', id: '0', method, params },
     { ...context, client, principal, presentCaller, stream, controller, emit: () => undefined },
   )
-  const outcome = await handle({ ...call, target: { ...call.target, isBuiltin: true } })
+  const target = { ...call.target, isBuiltin: true } as const
+  const outcome = await handle({ ...call, target, ...(exchange && { exchange }) })
   if (outcome.kind !== 'result')
     throw new GatewayError('SERVER_ERROR', 'Input requests are not possible over plain HTTP.')
   return outcome.result

@@ -20,6 +20,7 @@ import { KEYS_PATH } from '../../protocol/meta-keys.ts'
 import { createEdges, type Edge, type HttpRuntime } from './edge.ts'
 import { metadataPath } from '../auth/resources.ts'
 import { wholeBody } from './body.ts'
+import { addByteRoutes, Transfers } from './byte-routes.ts'
 import { addCalls } from './calls.ts'
 import { addDocuments, type RequestedDocument, reader, addPermissions } from './routes.ts'
 import type { HttpContext } from './context.ts'
@@ -88,8 +89,11 @@ export async function listenHttp(options: Options): Promise<Listener> {
   const front = new HttpFront({ handle, edge, seal, ...refusing })
   const isStrict = (): boolean => edge().runtime.listen.isStrict
   const sse = new LegacySse({ handle, isStrict, ...refusing })
-  const routes = createRoutes({ ...options, edge, sse, life })
   const server = createServer(timeouts)
+  const transfers = new Transfers((isAny) => {
+    server.requestTimeout = isAny ? UPLOAD_TIMEOUT_MS : timeouts.requestTimeout
+  })
+  const routes = createRoutes({ ...options, edge, sse, life, transfers })
   server.on('request', dispatcher({ edge, front, routes, ...refusing }))
   await bind(server, listen)
   const address = server.address()
@@ -104,7 +108,7 @@ export async function listenHttp(options: Options): Promise<Listener> {
       life.isClosing = true
       server.close()
       const until = Date.now() + patience
-      while ((front.isBusy || sse.isBusy) && Date.now() < until) await wait(20)
+      while ((front.isBusy || sse.isBusy || transfers.isAny) && Date.now() < until) await wait(20)
     },
     close: async () => {
       life.isClosing = true
@@ -127,6 +131,9 @@ const timeouts = {
   keepAliveTimeout: 65_000,
   connectionsCheckingInterval: 5000,
 }
+
+/** How long a request may take to arrive while bytes are transferred, in milliseconds. */
+const UPLOAD_TIMEOUT_MS = 3_600_000
 
 /** Closes a server; connections that do not end within half a second are destroyed. */
 async function ended(server: Server): Promise<void> {
@@ -169,6 +176,7 @@ interface Routing extends Options {
   edge(): Edge
   readonly sse: LegacySse
   readonly life: Readonly<Life>
+  readonly transfers: Transfers
 }
 
 /** All routes other than the MCP endpoint. */
@@ -193,6 +201,7 @@ function createRoutes(options: Routing): Hono<Env> {
   const { receiveHook: receive, onRefused } = options
   if (receive) addHooks(app, { edge, receive, onRefused, log })
   addCalls(app, { edge, handle, guarded })
+  addByteRoutes(app, { edge, handle, guarded, pageSignIn, transfers: options.transfers })
   options.addPages?.(app, authenticate)
   addFrontPage(app, { ...options, authenticate, signedIn })
   addDocuments(app, { edge, handle, guarded })
@@ -221,12 +230,13 @@ function createGuard({ edge: currentEdge, sse, log, onRefused }: Routing): Guard
     try {
       edge.access.allow(incoming, outgoing)
       const request = { incoming, outgoing, upstream, requestId: id, edge }
-      const principal = await callerOf(request, document ?? access)
+      const bearer = await document?.bearer?.()
+      const principal = bearer ?? (await callerOf(request, document ?? access))
       // Anonymous access is limited to lists over MCP, and to public documents.
-      if (!document?.isOpen) edge.authGate.requireAuth({ ...request, principal }, undefined)
+      if (!bearer && !document?.isOpen) edge.authGate.requireAuth({ ...request, principal }, undefined)
       if (upstream !== undefined && !edge.runtime.has(upstream))
         throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
-      const presentCaller = presentCallerOf(request, principal, currentEdge)
+      const presentCaller = bearer ? undefined : presentCallerOf(request, principal, currentEdge)
       await serve({ ...request, principal, presentCaller })
     } catch (error) {
       refuse(outgoing, asGatewayError(error), { id: 'null', requestId: id, log, onRefused })
