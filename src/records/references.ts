@@ -17,7 +17,7 @@ export interface Reference {
   /** Unique for its caller. */
   readonly id: string
   readonly blob: string
-  /** The server that the data came from, and the tool. */
+  /** The server that the data came from, or `UPLOADS`, and the tool. */
   readonly server: string
   readonly tool?: string
   /** What people call it. */
@@ -43,8 +43,16 @@ export interface ReferenceLimits {
   readonly total: number
 }
 
+/**
+ * In place of the name of a server, for data that its caller sent: the caller may always read it. No server can have
+ * this name.
+ */
+export const UPLOADS = '@uploads'
+
 /** How many references are kept in all; one caller may have a quarter. */
 const MAX_REFERENCES = 4000
+/** How often a change is attempted that loses against concurrent ones. */
+const MAX_ATTEMPTS = 10
 /** How old a blob without a record is before it is deleted, in milliseconds: it may be about to get one. */
 const UNFINISHED_MS = 600_000
 
@@ -103,6 +111,18 @@ export class References {
   async find(principal: Principal, id: string): Promise<Reference | undefined> {
     const text = ID.test(id) ? await this.#store.get(keyOf(principal, id)) : undefined
     return text === undefined ? undefined : parse(text)
+  }
+
+  /** Keeps a reference at least until a time, in milliseconds since 1970. */
+  async extend(principal: Principal, id: string, until: number): Promise<void> {
+    const key = keyOf(principal, id)
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      const text = await this.#store.get(key)
+      const record = text === undefined ? undefined : parse(text)
+      if (text === undefined || !record || record.expiresAt >= until) return
+      const after = JSON.stringify({ ...record, expiresAt: until })
+      if (await this.#store.compareAndSwap(key, text, after, until - this.#now())) return
+    }
   }
 
   /** The bytes of a reference. @throws RESOURCE_NOT_FOUND if it was removed meanwhile */

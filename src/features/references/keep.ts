@@ -9,6 +9,7 @@ import type { Call } from '../../core/call.ts'
 import { isObject, isSame, readJson } from '../../core/json/json.ts'
 import { sizeOf } from '../../core/json/shorten.ts'
 import type { Payload } from '../../core/payload.ts'
+import type { Principal } from '../../core/principal.ts'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import { shortenedFor } from '../../core/schema/shortened.ts'
 import { REFERENCE_KEY, REFERENCES_KEY } from '../../protocol/meta-keys.ts'
@@ -37,6 +38,8 @@ interface Part {
 interface Kept {
   readonly part: Part
   readonly reference: Reference
+  /** The description of the data. */
+  readonly data: Readonly<Record<string, unknown>>
 }
 
 interface Options {
@@ -47,6 +50,8 @@ interface Options {
   readonly isRequested: boolean
   /** The id that the caller chose for the first reference. */
   readonly id?: string | undefined
+  /** The URL at which the caller can read the data, where there is one. */
+  urlOf?(principal: Principal, reference: Reference): string | undefined
 }
 
 /** A result with references in place of its large parts. @throws QUOTA_EXHAUSTED, CONFLICT, SERVER_UNAVAILABLE */
@@ -55,18 +60,18 @@ export async function withReferences(result: Payload, call: Call, options: Optio
   const kept: Kept[] = []
   for (const part of parts.large(options)) {
     const id = kept.length === 0 ? options.id : undefined
-    kept.push({ part, reference: await keep(part, call, { ...options, id }) })
+    const reference = await keep(part, call, { ...options, id })
+    const data = dataReference(reference, options.urlOf?.(call.principal, reference))
+    kept.push({ part, reference, data })
   }
-  const references = kept.map(({ reference }) => reference)
-  const [first] = references
-  if (!first) return result
+  if (kept.length === 0) return result
   call.logFields.set(
     'references',
-    references.map(({ id, sha256, size }) => ({ id, sha256, size })),
+    kept.map(({ reference: { id, sha256, size } }) => ({ id, sha256, size })),
   )
   return parts.without(kept).withMeta({
-    [REFERENCE_KEY]: dataReference(first),
-    ...(references.length > 1 && { [REFERENCES_KEY]: references.map(dataReference) }),
+    [REFERENCE_KEY]: kept[0]?.data,
+    ...(kept.length > 1 && { [REFERENCES_KEY]: kept.map(({ data }) => data) }),
   })
 }
 
@@ -152,14 +157,14 @@ class Parts {
   }
 }
 
-function linkTo({ part, reference }: Kept): readonly unknown[] {
+function linkTo({ part, reference, data }: Kept): readonly unknown[] {
   const link = {
     type: 'resource_link',
     uri: uriOf(reference),
     name: reference.name,
     mimeType: reference.type,
     size: reference.size,
-    _meta: { [REFERENCE_KEY]: dataReference(reference) },
+    _meta: { [REFERENCE_KEY]: data },
   }
   return [link, { type: 'text', text: previewOf(reference, part.bytes, jsonOf(part)) }]
 }

@@ -13,8 +13,8 @@ export function uriOf({ id }: Pick<Reference, 'id'>): string {
   return `${SCHEME}${id}`
 }
 
-/** The proposal's description of kept data. */
-export function dataReference(reference: Reference): Readonly<Record<string, unknown>> {
+/** The proposal's description of kept data. The URL is a credential, so it is not for texts or logs. */
+export function dataReference(reference: Reference, url?: string): Readonly<Record<string, unknown>> {
   const { id, server, type, size, expiresAt, sha256 } = reference
   return {
     ref_id: id,
@@ -22,6 +22,7 @@ export function dataReference(reference: Reference): Readonly<Record<string, unk
     mime_type: type,
     size_bytes: size,
     expires_at: isoTime(expiresAt),
+    ...(url !== undefined && { access_url: url }),
     checksum: { algorithm: 'sha256', value: sha256 },
   }
 }

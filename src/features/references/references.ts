@@ -7,13 +7,16 @@ import type { Call, Middleware } from '../../core/call.ts'
 import { asGatewayError } from '../../core/error.ts'
 import { isLongerThan } from '../../core/json/shorten.ts'
 import { background } from '../../core/log.ts'
+import type { Principal } from '../../core/principal.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'
 import { NOT_KEPT_KEY, NS, withoutFlag } from '../../protocol/meta-keys.ts'
-import { type Reference, type ReferenceLimits, References } from '../../records/references.ts'
+import { type Reference, type ReferenceLimits, References, UPLOADS } from '../../records/references.ts'
 import type { Feature, Services } from '../feature.ts'
+import { dataRoute } from './data.ts'
 import { withReferences } from './keep.ts'
 import { readReferenceTool, referenceResource } from './reading.ts'
 import { resolveReferences } from './resolve.ts'
+import { DataUrls } from './urls.ts'
 
 /** The settings of references. Sizes are in bytes, times in milliseconds. */
 interface Settings {
@@ -21,6 +24,8 @@ interface Settings {
   readonly ttl: number
   readonly argument: number
   readonly total: number
+  readonly urls: boolean
+  readonly url_ttl: number
 }
 
 const DEFAULT_TOTAL_BYTES = 4 * 1024 * 1024 * 1024
@@ -58,6 +63,19 @@ const common = {
         description:
           'The maximum size of all kept data, for all servers. One caller may use a quarter of it, if callers are authenticated.',
       },
+      urls: {
+        type: 'boolean',
+        default: false,
+        'x-gateway': true,
+        description:
+          'Whether clients get a URL with each reference, at which whoever has it can read the data for a short time.',
+      },
+      url_ttl: {
+        ...durationSchema,
+        default: '5m',
+        'x-gateway': true,
+        description: 'How long such a URL works.',
+      },
     },
   },
 } as const
@@ -71,8 +89,10 @@ export const references: Feature<Settings | false> = {
       references: kept,
       mayRead: (reference: Reference, call: Call) => mayRead(reference, call, deps),
     }
+    const urls = new DataUrls(deps)
     let timer: NodeJS.Timeout | undefined
     return {
+      byteRoutes: [dataRoute({ ...options, urls, log: deps.log })],
       middleware: ({ method, upstream, isBuiltin }) => {
         const own = settings(upstream)
         if (method !== 'tools/call' || isBuiltin || own === false) return undefined
@@ -98,12 +118,20 @@ const MAX_READ_BYTES = 7 * 1024 * 1024
 export const largeResults: Feature<Settings | false> = {
   ...common,
   create: (settings, deps) => {
-    const kept = new References(deps.store, limitsOf(settings()))
+    const common = settings()
+    const kept = new References(deps.store, limitsOf(common))
+    const urls = new DataUrls(deps)
+    const urlOf =
+      common && common.urls
+        ? (principal: Principal, reference: Reference) =>
+            urls.of(principal, reference, { ttl: common.url_ttl })
+        : undefined
     return {
       middleware: ({ method, upstream, isBuiltin }) => {
         const own = settings(upstream)
         if (method !== 'tools/call' || isBuiltin || upstream === undefined || own === false) return undefined
-        return keeping({ references: kept, over: own.over, ttl: own.ttl }, upstream, deps)
+        const options = { references: kept, over: own.over, ttl: own.ttl, ...(urlOf && { urlOf }) }
+        return keeping(options, upstream, deps)
       },
     }
   },
@@ -159,6 +187,7 @@ async function mayRead(
   call: Call,
   { invoker, servers }: Pick<Services, 'invoker' | 'servers'>,
 ): Promise<boolean> {
+  if (server === UPLOADS) return true
   if (!servers.names().includes(server)) return false
   const target = { upstream: server, method: 'resources/read', name: `ref://${id}` }
   const { inputResponses: _responses, ...rest } = call

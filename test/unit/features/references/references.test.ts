@@ -12,7 +12,14 @@ import { featureDeps, type ServiceStubs } from '../../../support/feature-deps.ts
 import { type Json, objectAt } from '../../../support/server/json.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
-const settings = { over: 1000, ttl: 60_000, argument: 100_000, total: 1_000_000 }
+const settings = {
+  over: 1000,
+  ttl: 60_000,
+  argument: 100_000,
+  total: 1_000_000,
+  urls: false,
+  url_ttl: 60_000,
+}
 const ada = { id: 'ada' }
 const bob = { id: 'bob' }
 

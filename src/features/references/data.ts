@@ -1,0 +1,159 @@
+/**
+ * Kept data over HTTP: `GET /data/<ref_id>`, with a signature in the URL or with the credentials of its caller. It is
+ * served so that no browser runs it, whatever it contains. It does not expire while it is sent.
+ */
+import type { ByteResponse, Call } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { background, type Log } from '../../core/log.ts'
+import { type Reference, type References, unknownReference } from '../../records/references.ts'
+import type { ByteRange } from '../../store/blobs/blobs.ts'
+import { answered } from '../builtin-tool.ts'
+import type { ByteRoute } from '../feature.ts'
+import { DATA_PATH, type DataUrls } from './urls.ts'
+
+interface Options {
+  readonly references: References
+  readonly urls: DataUrls
+  mayRead(reference: Reference, call: Call): Promise<boolean>
+  readonly log: Log
+}
+
+/** How often the expiry of data in use is moved, and how far ahead, in milliseconds. */
+const EXTEND_INTERVAL_MS = 30_000
+const EXTENSION_MS = 120_000
+/** How long one use may keep data beyond its expiry, in milliseconds. */
+const MAX_USE_MS = 3_600_000
+
+/** The path of data. */
+export function dataRoute(options: Options): ByteRoute {
+  return {
+    verb: 'GET',
+    path: `${DATA_PATH}:ref_id`,
+    bearer: async ({ name, query }) => options.urls.open(name, query)?.principal,
+    handle: async (call) => {
+      const resume = call.pauseDeadline?.()
+      try {
+        await serve(call, options)
+      } finally {
+        resume?.()
+      }
+      return answered({})
+    },
+  }
+}
+
+async function serve(call: Call, options: Options): Promise<void> {
+  const { exchange, principal } = call
+  if (!exchange) throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
+  const { references, urls } = options
+  const reference = await references.find(principal, exchange.name)
+  if (!reference || !(await options.mayRead(reference, call))) throw unknownReference()
+  if (exchange.verb !== 'HEAD') await urls.open(exchange.name, exchange.query)?.use()
+  const { id, sha256, size } = reference
+  call.logFields.set('references', [{ id, sha256, size }])
+  const answer = answerTo(exchange.headers, reference)
+  const { range, ...response } = answer
+  if (!range) return exchange.send(response)
+  const body = await references.open(reference, range)
+  await whileKept(options, call, reference, () => exchange.send({ ...response, body }))
+}
+
+/** Runs a function while the data is kept. */
+async function whileKept(
+  { references, log }: Options,
+  { principal }: Call,
+  { id }: Reference,
+  use: () => Promise<void>,
+): Promise<void> {
+  const until = Date.now() + MAX_USE_MS
+  const extend = (): Promise<void> =>
+    references.extend(principal, id, Math.min(until, Date.now() + EXTENSION_MS))
+  await extend()
+  const timer = setInterval(() => background(extend(), log), EXTEND_INTERVAL_MS)
+  try {
+    await use()
+  } finally {
+    clearInterval(timer)
+  }
+}
+
+interface Answer extends Pick<ByteResponse, 'status' | 'headers'> {
+  /** The bytes of the body; absent if there are none. */
+  readonly range?: ByteRange
+}
+
+type Headers = Readonly<Record<string, string | readonly string[] | undefined>>
+
+/** The response to a request, by its conditions and range (RFC 9110 sections 13 and 14). */
+function answerTo(requested: Headers, reference: Reference): Answer {
+  const { size, sha256 } = reference
+  const etag = `"${sha256}"`
+  const headers = headersOf(reference, etag)
+  if (matches(requested['if-none-match'], etag)) return { status: 304, headers }
+  const whole = {
+    status: 200,
+    headers: { ...headers, 'content-length': String(size) },
+    range: { start: 0, end: size },
+  }
+  const condition = requested['if-range']
+  const range = condition === undefined || condition === etag ? rangeOf(requested.range, size) : undefined
+  if (range === undefined) return whole
+  if (range === 'unsatisfiable')
+    return { status: 416, headers: { ...headers, 'content-range': `bytes */${size}`, 'content-length': '0' } }
+  const { start, end } = range
+  const partial = {
+    'content-range': `bytes ${start}-${end - 1}/${size}`,
+    'content-length': String(end - start),
+  }
+  return { status: 206, headers: { ...headers, ...partial }, range }
+}
+
+function headersOf({ name, type, sha256 }: Reference, etag: string): Readonly<Record<string, string>> {
+  return {
+    // Servers may name types with characters that no header can have.
+    'content-type': /^[\x20-\x7e]+$/.test(type) ? type : 'application/octet-stream',
+    'content-disposition': `attachment; ${filenameOf(name)}`,
+    'accept-ranges': 'bytes',
+    etag,
+    'repr-digest': `sha-256=:${Buffer.from(sha256, 'hex').toString('base64')}:`,
+    'cache-control': 'private, no-store',
+    'content-security-policy': "sandbox; default-src 'none'",
+    'cross-origin-resource-policy': 'same-origin',
+    'referrer-policy': 'no-referrer',
+    'x-content-type-options': 'nosniff',
+    vary: 'Origin, Authorization',
+  }
+}
+
+/** The name for a file, in ASCII and as it is (RFC 6266). */
+function filenameOf(name: string): string {
+  // Without what has a meaning in paths, and without characters that are not shown.
+  const safe =
+    name
+      .replaceAll(/[\p{C}\p{Z}/\\:*?"<>|]+/gu, ' ')
+      .replace(/^[. ]+/, '')
+      .trim() || 'data'
+  const ascii = safe.replaceAll(/[^\x20-\x7e]/g, '_').replaceAll('%', '_')
+  const encoded = encodeURIComponent(safe.toWellFormed()).replaceAll(/['()*]/g, encodedCharacter)
+  return `filename="${ascii}"; filename*=UTF-8''${encoded}`
+}
+
+function encodedCharacter(character: string): string {
+  return `%${character.charCodeAt(0).toString(16).toUpperCase()}`
+}
+
+function matches(header: Headers[string], etag: string): boolean {
+  if (typeof header !== 'string') return false
+  return header.split(',').some((each) => [etag, `W/${etag}`, '*'].includes(each.trim()))
+}
+
+/** The requested range; undefined if there is none, or several, which are all answered with everything. */
+function rangeOf(header: Headers[string], size: number): ByteRange | 'unsatisfiable' | undefined {
+  const found = typeof header === 'string' ? /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header.trim()) : null
+  const [, first = '', last = ''] = found ?? []
+  if (first === '' && last === '') return undefined
+  const start = first === '' ? Math.max(0, size - Number(last)) : Number(first)
+  const end = first === '' || last === '' ? size : Math.min(size, Number(last) + 1)
+  if (first !== '' && last !== '' && Number(last) < Number(first)) return undefined
+  return start >= size || end <= start ? 'unsatisfiable' : { start, end }
+}
