@@ -80,6 +80,11 @@ const walls: readonly Wall[] = [
   { part: 'upstream/protocol/gateway-proof.ts', may: ['core', 'protocol', 'upstream'], uses: ['jose'] },
   { part: 'features', may: forFeatures, own: forEachFeature },
   { part: 'features/index.ts' },
+  {
+    part: 'features/references/sent-file.ts',
+    may: forFeatures,
+    uses: ['@fastify/busboy', 'node:stream'],
+  },
   { part: 'features/events', may: [...forFeatures, ...forEachFeature.map((file) => `features/${file}`)] },
   { part: 'features/events/webhooks', may: ['core'] },
   {

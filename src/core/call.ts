@@ -165,8 +165,11 @@ export interface ByteExchange {
   readonly body: AsyncIterable<Uint8Array>
   /** Whether the request cannot come from a page of another origin. */
   readonly isFromHere: boolean
-  /** The person who signed in to the pages, or whose credentials the request has. @throws what authentication throws */
-  person(): Promise<Principal>
+  /**
+   * The caller whom the person of the request may act for: signed in to the pages, or with a password. Undefined where people
+   * cannot be identified. @throws what authentication throws
+   */
+  person(): Promise<string | undefined>
   /** The link to sign in to the pages and return here; undefined where that is not configured. */
   readonly signInLink: string | undefined
   /** Sends the response, once. Resolves when all of it is written. @throws CANCELLED if the client disconnects */

@@ -11,6 +11,7 @@ import { hasReachedShare, type Principal } from '../core/principal.ts'
 import type { Bytes, ByteRange } from '../store/blobs/blobs.ts'
 import type { Store } from '../store/store.ts'
 import { callerHash } from './principal.ts'
+import { refuseIfPending } from './uploads.ts'
 
 /** Kept data of one caller. Times are in milliseconds since 1970. */
 export interface Reference {
@@ -107,10 +108,16 @@ export class References {
     if ((await this.#store.get(keyOf(principal, id))) !== undefined) throw taken(id)
   }
 
-  /** The record of a reference; undefined if the caller has none with this id. */
+  /**
+   * The record of a reference; undefined if the caller has none with this id.
+   * @throws RESOURCE_NOT_FOUND if the caller requested its upload, which is not done
+   */
   async find(principal: Principal, id: string): Promise<Reference | undefined> {
-    const text = ID.test(id) ? await this.#store.get(keyOf(principal, id)) : undefined
-    return text === undefined ? undefined : parse(text)
+    if (!ID.test(id)) return undefined
+    const text = await this.#store.get(keyOf(principal, id))
+    if (text !== undefined) return parse(text)
+    await refuseIfPending({ store: this.#store, now: this.#now }, principal, id)
+    return undefined
   }
 
   /** Keeps a reference at least until a time, in milliseconds since 1970. */

@@ -11,6 +11,7 @@ import { GatewayError } from '../../core/error.ts'
 import type { PageSignIn } from '../../core/events.ts'
 import { Payload } from '../../core/payload.ts'
 import { isFromHere } from '../../core/web.ts'
+import { visitorNamed } from '../pages/visitors.ts'
 import { routeMethod } from '../../protocol/methods.ts'
 import { routeAt } from './calls.ts'
 import type { HttpContext } from './context.ts'
@@ -141,7 +142,13 @@ function exchangeOf(
     headers,
     body: bodyOf(incoming),
     isFromHere: isFromHere(headers, edge.runtime.listen.publicUrl),
-    person: () => edge.authGate.authenticateService({ incoming, outgoing, upstream: undefined, requestId }),
+    person: async () => {
+      const { auth } = edge.runtime
+      if (auth.users.length === 0 && rest.signInLink === undefined) return undefined
+      const request = { incoming, outgoing, upstream: undefined, requestId }
+      const principal = await edge.authGate.authenticateService(request)
+      return visitorNamed(principal, auth)?.by ?? principal.id
+    },
     send: (response) =>
       send(outgoing, { ...response, headers: { ...response.headers, 'x-request-id': requestId } }),
   }

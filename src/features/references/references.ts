@@ -11,11 +11,14 @@ import type { Principal } from '../../core/principal.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'
 import { NOT_KEPT_KEY, NS, withoutFlag } from '../../protocol/meta-keys.ts'
 import { type Reference, type ReferenceLimits, References, UPLOADS } from '../../records/references.ts'
+import { Uploads } from '../../records/uploads.ts'
 import type { Feature, Services } from '../feature.ts'
 import { dataRoute } from './data.ts'
 import { withReferences } from './keep.ts'
 import { readReferenceTool, referenceResource } from './reading.ts'
+import { requestUploadTool } from './request-upload.ts'
 import { resolveReferences } from './resolve.ts'
+import { UploadService } from './uploads.ts'
 import { DataUrls } from './urls.ts'
 
 /** The settings of references. Sizes are in bytes, times in milliseconds. */
@@ -26,9 +29,13 @@ interface Settings {
   readonly total: number
   readonly urls: boolean
   readonly url_ttl: number
+  readonly upload: number
 }
 
+// Where references are on for single servers only.
 const DEFAULT_TOTAL_BYTES = 4 * 1024 * 1024 * 1024
+const DEFAULT_UPLOAD_BYTES = 100 * 1024 * 1024
+const DEFAULT_TTL_MS = 900_000
 /** How often what has expired is deleted, in milliseconds. */
 const SWEEP_INTERVAL_MS = 60_000
 /** The `_meta` key of a request whose result is kept whatever its size, and of the id that it gets. */
@@ -76,6 +83,12 @@ const common = {
         'x-gateway': true,
         description: 'How long such a URL works.',
       },
+      upload: {
+        ...sizeSchema,
+        default: '100MB',
+        'x-gateway': true,
+        description: 'The maximum size of a file that callers or people send.',
+      },
     },
   },
 } as const
@@ -90,16 +103,25 @@ export const references: Feature<Settings | false> = {
       mayRead: (reference: Reference, call: Call) => mayRead(reference, call, deps),
     }
     const urls = new DataUrls(deps)
+    const common = settings()
+    const uploads = new UploadService({
+      references: kept,
+      uploads: new Uploads(deps.store),
+      deps,
+      max: common ? common.upload : DEFAULT_UPLOAD_BYTES,
+      ttl: common ? common.ttl : DEFAULT_TTL_MS,
+      ...urlsOf(urls, common),
+    })
     let timer: NodeJS.Timeout | undefined
     return {
-      byteRoutes: [dataRoute({ ...options, urls, log: deps.log })],
+      byteRoutes: [dataRoute({ ...options, urls, log: deps.log }), ...uploads.routes],
       middleware: ({ method, upstream, isBuiltin }) => {
         const own = settings(upstream)
         if (method !== 'tools/call' || isBuiltin || own === false) return undefined
         return resolving({ ...options, max: own.argument })
       },
       resources: () => [referenceResource({ ...options, max: MAX_READ_BYTES })],
-      tools: [readReferenceTool({ ...options, max: MAX_READ_BYTES })],
+      tools: [readReferenceTool({ ...options, max: MAX_READ_BYTES }), requestUploadTool(uploads)],
       start: async () => {
         const sweep = (): void => background(kept.sweep(), deps.log)
         sweep()
@@ -120,21 +142,25 @@ export const largeResults: Feature<Settings | false> = {
   create: (settings, deps) => {
     const common = settings()
     const kept = new References(deps.store, limitsOf(common))
-    const urls = new DataUrls(deps)
-    const urlOf =
-      common && common.urls
-        ? (principal: Principal, reference: Reference) =>
-            urls.of(principal, reference, { ttl: common.url_ttl })
-        : undefined
+    const urls = urlsOf(new DataUrls(deps), common)
     return {
       middleware: ({ method, upstream, isBuiltin }) => {
         const own = settings(upstream)
         if (method !== 'tools/call' || isBuiltin || upstream === undefined || own === false) return undefined
-        const options = { references: kept, over: own.over, ttl: own.ttl, ...(urlOf && { urlOf }) }
+        const options = { references: kept, over: own.over, ttl: own.ttl, ...urls }
         return keeping(options, upstream, deps)
       },
     }
   },
+}
+
+/** What makes a URL for each reference, if that is on. */
+function urlsOf(
+  urls: DataUrls,
+  settings: Settings | false,
+): { urlOf?(principal: Principal, reference: Reference): string | undefined } {
+  if (settings === false || !settings.urls) return {}
+  return { urlOf: (principal, reference) => urls.of(principal, reference, { ttl: settings.url_ttl }) }
 }
 
 function limitsOf(settings: Settings | false): ReferenceLimits {

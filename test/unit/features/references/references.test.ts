@@ -19,6 +19,7 @@ const settings = {
   total: 1_000_000,
   urls: false,
   url_ttl: 60_000,
+  upload: 100_000,
 }
 const ada = { id: 'ada' }
 const bob = { id: 'bob' }
