@@ -8,18 +8,18 @@ import type { UploadRequest } from '../../records/uploads.ts'
 
 /** Light and dark, down to the width of a phone. */
 const style = `
-:root { color-scheme: light dark; --line: #6b7280; --link: #0b57b0 }
-@media (prefers-color-scheme: dark) { :root { --line: #9aa1ad; --link: #8ab8ff } }
+:root { color-scheme: light dark; --back: #ffffff; --text: #1a1c20; --line: #6b7280; --link: #0b57b0 }
+@media (prefers-color-scheme: dark) { :root { --back: #15171b; --text: #eceef1; --line: #9aa1ad; --link: #8ab8ff } }
 * { box-sizing: border-box }
-body { font: 1rem/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 34rem; padding: 1.5rem 1rem 3rem; overflow-wrap: anywhere }
+body { font: 1rem/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 34rem; padding: 1.5rem 1rem 3rem; background: var(--back); color: var(--text); overflow-wrap: anywhere }
 h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 1rem }
 a { color: var(--link) }
 .message { border-left: .25rem solid var(--line); padding-left: .75rem }
 dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: .25rem 1rem }
 dd { margin: 0 }
 label { display: block; margin: 1rem 0 .25rem }
-input { font: inherit; width: 100%; min-height: 2.75rem; padding: .5rem .75rem; border: 1px solid var(--line); border-radius: .375rem }
-button { font: inherit; font-weight: 600; width: 100%; min-height: 3rem; margin-top: 1.25rem; padding: .5rem 1rem; border: 2px solid currentcolor; border-radius: .375rem; background: canvas; color: canvastext; cursor: pointer }
+input { font: inherit; width: 100%; min-height: 2.75rem; padding: .5rem .75rem; border: 1px solid var(--line); border-radius: .375rem; background: var(--back); color: var(--text) }
+button { font: inherit; font-weight: 600; width: 100%; min-height: 3rem; margin-top: 1.25rem; padding: .5rem 1rem; border: 2px solid var(--text); border-radius: .375rem; background: var(--back); color: var(--text); cursor: pointer }
 :focus-visible { outline: 3px solid var(--link); outline-offset: 2px }
 `
 
