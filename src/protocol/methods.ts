@@ -61,7 +61,7 @@ export function isVendorRequest(name: string): boolean {
   return !name.startsWith('notifications/') && !Object.hasOwn(methods, name)
 }
 
-/** Whether it is a method of an official protocol extension that the gateway may answer itself (SEP-2640, SEP-3415). */
+/** Whether it is a method of a protocol extension that the gateway may answer itself (SEP-2631, SEP-2640, SEP-3415). */
 export function isExtensionMethod(name: string): boolean {
   return extensionMethods.has(name)
 }
@@ -74,6 +74,8 @@ const extensionMethods: ReadonlySet<string> = new Set([
   'events/stream',
   'events/subscribe',
   'events/unsubscribe',
+  'files/authorizeUpload',
+  'files/authorizeDownload',
 ])
 
 /**

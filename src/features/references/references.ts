@@ -14,6 +14,8 @@ import { type Reference, type ReferenceLimits, References, UPLOADS } from '../..
 import { Uploads } from '../../records/uploads.ts'
 import type { Feature, Services } from '../feature.ts'
 import { dataRoute } from './data.ts'
+import { checkFileArguments, filesMiddleware } from './file-schemas.ts'
+import { fileMethods } from './file-transfer.ts'
 import { withReferences } from './keep.ts'
 import { readReferenceTool, referenceResource } from './reading.ts'
 import { requestUploadTool } from './request-upload.ts'
@@ -30,6 +32,7 @@ interface Settings {
   readonly urls: boolean
   readonly url_ttl: number
   readonly upload: number
+  readonly file_hosts: readonly string[]
 }
 
 // Where references are on for single servers only.
@@ -89,6 +92,13 @@ const common = {
         'x-gateway': true,
         description: 'The maximum size of a file that callers or people send.',
       },
+      file_hosts: {
+        type: 'array',
+        items: { type: 'string', pattern: '^[a-z0-9.-]+$', errorMessage: 'must be a host name' },
+        default: [],
+        description:
+          'Hosts, besides that of the server, at which a server with the draft extension `files` may have clients transfer files.',
+      },
     },
   },
 } as const
@@ -120,6 +130,15 @@ export const references: Feature<Settings | false> = {
         if (method !== 'tools/call' || isBuiltin || own === false) return undefined
         return resolving({ ...options, max: own.argument })
       },
+      methods: fileMethods({
+        ...options,
+        uploads,
+        urls,
+        urlTtl: common && common.urls ? common.url_ttl : undefined,
+        hosts: (upstream) => hostsOf(settings(upstream)),
+        deps,
+      }),
+      responseMiddleware: (method) => filesMiddleware(method, (upstream) => settings(upstream) !== false),
       resources: () => [referenceResource({ ...options, max: MAX_READ_BYTES })],
       tools: [readReferenceTool({ ...options, max: MAX_READ_BYTES }), requestUploadTool(uploads)],
       start: async () => {
@@ -163,12 +182,17 @@ function urlsOf(
   return { urlOf: (principal, reference) => urls.of(principal, reference, { ttl: settings.url_ttl }) }
 }
 
+function hostsOf(settings: Settings | false): readonly string[] {
+  return settings === false ? [] : settings.file_hosts
+}
+
 function limitsOf(settings: Settings | false): ReferenceLimits {
   return { total: settings ? settings.total : DEFAULT_TOTAL_BYTES }
 }
 
 function resolving(options: Parameters<typeof resolveReferences>[1]): Middleware {
   return (next) => async (call) => {
+    checkFileArguments(call)
     const resolved = await resolveReferences(call, options)
     if (!resolved) return next(call)
     resolved.call.logFields.set('references_used', resolved.used)

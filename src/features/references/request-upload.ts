@@ -50,7 +50,7 @@ const definition = {
 /** The tool. */
 export function requestUploadTool(uploads: UploadService): BuiltinTool {
   const tool = asToolWithResult(definition, (call) => requestUpload(call, uploads))
-  return { ...tool, isListed: () => uploads.isReachable }
+  return { ...tool, isListed: () => uploads.url !== undefined }
 }
 
 async function requestUpload(call: Call, uploads: UploadService): Promise<Outcome> {

@@ -270,7 +270,9 @@ function formOf(schemas: readonly Schema[]): Form {
     schemas.flatMap(({ type }) => [type].flat()).filter((type) => typeof type === 'string'),
   )
   if (types.size > 0 && !types.has('string')) return 'json'
-  const encodings = schemas.map(({ contentEncoding, format, description }) => {
+  const encodings = schemas.map(({ contentEncoding, format, description, 'x-mcp-file': file }) => {
+    // A file that is sent inline (SEP-2631).
+    if (isObject(file)) return 'data_uri'
     if (contentEncoding === 'base64' || format === 'byte' || format === 'binary') return 'base64'
     const text = typeof description === 'string' ? description : ''
     if (/\bdata:|\bdata[- ]ur[il]\b/i.test(text)) return 'data_uri'

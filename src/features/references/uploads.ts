@@ -50,9 +50,9 @@ export class UploadService {
     return this.#options.max
   }
 
-  /** Whether the gateway listens for HTTP. */
-  get isReachable(): boolean {
-    return this.#options.deps.pages.url(UPLOADS_PATH) !== undefined
+  /** The URL of the path; undefined where the gateway does not listen for HTTP. */
+  get url(): string | undefined {
+    return this.#options.deps.pages.url(UPLOADS_PATH)
   }
 
   /** The paths at which files are received. */
@@ -79,8 +79,7 @@ export class UploadService {
     owner: Principal,
     upload: NewUpload,
   ): Promise<{ readonly request: UploadRequest; readonly url: string }> {
-    const { identity, pages } = this.#options.deps
-    const base = pages.url(`${UPLOADS_PATH}/`)
+    const { url: base } = this
     if (base === undefined)
       throw new GatewayError(
         'UNSUPPORTED_OPERATION',
@@ -93,7 +92,7 @@ export class UploadService {
     const value: TicketContent = { owner: callerHash(owner.id), id: request.id }
     return {
       request,
-      url: `${base}${identity.seal.close(value, TICKET_USE, request.expiresAt + UPLOAD_RETENTION_MS)}`,
+      url: `${base}/${this.#options.deps.identity.seal.close(value, TICKET_USE, request.expiresAt + UPLOAD_RETENTION_MS)}`,
     }
   }
 

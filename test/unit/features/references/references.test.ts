@@ -20,6 +20,7 @@ const settings = {
   urls: false,
   url_ttl: 60_000,
   upload: 100_000,
+  file_hosts: [],
 }
 const ada = { id: 'ada' }
 const bob = { id: 'bob' }
