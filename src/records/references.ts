@@ -8,7 +8,7 @@ import { randomBytes } from 'node:crypto'
 import { GatewayError, invalidParam } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../core/principal.ts'
-import type { Bytes, ByteRange } from '../store/blobs/blobs.ts'
+import { type Bytes, type ByteRange, Digest } from '../store/blobs/blobs.ts'
 import type { Store } from '../store/store.ts'
 import { callerHash } from './principal.ts'
 import { refuseIfPending } from './uploads.ts'
@@ -132,11 +132,14 @@ export class References {
     }
   }
 
-  /** The bytes of a reference. @throws RESOURCE_NOT_FOUND if it was removed meanwhile */
-  async open({ blob }: Reference, range?: ByteRange): Promise<Bytes> {
-    const bytes = await this.#store.blobs.open(blob, range)
+  /**
+   * The bytes of a reference, or a range of them. All of them are compared with their checksum: if they differ, they end
+   * with `CONFLICT`. @throws RESOURCE_NOT_FOUND if it was removed meanwhile
+   */
+  async open(reference: Reference, range?: ByteRange): Promise<Bytes> {
+    const bytes = await this.#store.blobs.open(reference.blob, range)
     if (!bytes) throw unknownReference()
-    return bytes
+    return range ? bytes : verified(bytes, reference)
   }
 
   /** Deletes what has no record. */
@@ -195,6 +198,21 @@ function parse(text: string): Reference | undefined {
   const value: unknown = JSON.parse(text)
   // Only this file writes them.
   return isObject(value) ? (value as unknown as Reference) : undefined
+}
+
+/** The same bytes; fails at their end if they are not the ones that were kept. */
+async function* verified(bytes: Bytes, { id, size, sha256 }: Reference): AsyncGenerator<Uint8Array> {
+  const digest = new Digest()
+  for await (const chunk of bytes) {
+    digest.add(chunk)
+    yield chunk
+  }
+  const found = digest.facts()
+  if (found.size === size && found.sha256 === sha256) return
+  throw new GatewayError('CONFLICT', `The data of ${id} is not what was kept: its checksum differs.`, {
+    reason: 'checksum',
+    suggestion: 'Make the call again that returned it.',
+  })
 }
 
 /** The same bytes; fails once there are too many. */
