@@ -79,6 +79,7 @@ const walls: readonly Wall[] = [
   },
   { part: 'upstream/protocol/gateway-proof.ts', may: ['core', 'protocol', 'upstream'], uses: ['jose'] },
   { part: 'features', may: forFeatures, own: forEachFeature },
+  { part: 'features/references/files.ts', may: forFeatures, uses: files },
   { part: 'features/index.ts' },
   {
     part: 'features/references/sent-file.ts',

@@ -16,6 +16,7 @@ import {
   segmentsOf,
   select,
   textOf,
+  type Written,
 } from './selection.ts'
 
 interface Options {
@@ -47,8 +48,7 @@ export function referenceResource(options: Options): BuiltinEntry {
 
 async function readResource(call: Call, options: Options): Promise<Outcome> {
   const uri = String(call.params.fields.uri)
-  const written = parseReference(uri)
-  if (!written) throw unknownReference()
+  const written = readable('uri', uri)
   const reference = await allowed(written.id, call, options)
   const limits = { max: options.max, written: uri }
   const selected = await select(options.references, reference, written.part, limits)
@@ -64,6 +64,14 @@ async function readResource(call: Call, options: Options): Promise<Outcome> {
       ? { uri, mimeType, blob: selected.bytes.toString('base64') }
       : { uri, mimeType, text }
   return answered({ contents: [content] })
+}
+
+/** What a text refers to. @throws INVALID_INPUT, RESOURCE_NOT_FOUND */
+function readable(field: string, text: string): Written {
+  const written = parseReference(text)
+  if (!written) throw unknownReference()
+  if (written.as) throw invalidParam(field, 'cannot have a form: as= is for arguments of tools')
+  return written
 }
 
 /** A reference that the caller may read. @throws RESOURCE_NOT_FOUND otherwise, in the same words */
@@ -114,8 +122,7 @@ async function readSlice(call: Call, options: Options): Promise<Outcome> {
   if (typeof text !== 'string') throw invalidParam('ref', 'must be a reference such as ref://ref_1')
   if (typeof asked !== 'number' || !Number.isInteger(asked) || asked < 1)
     throw invalidParam('max_bytes', 'must be a positive integer')
-  const written = parseReference(text)
-  if (!written) throw unknownReference()
+  const written = readable('ref', text)
   const reference = await allowed(written.id, call, options)
   const max = Math.min(asked, MAX_SLICE_BYTES)
   const found =
@@ -158,7 +165,7 @@ async function slice(
   const selected = await select(references, reference, chosen, limits)
   if (selected.kind !== 'bytes')
     return shortened(selected.kind === 'json' ? selected.json.text : selected.text, max)
-  const text = readable(selected.bytes)
+  const text = textWithin(selected.bytes)
   if (text === undefined)
     return `[${reference.type}, ${selected.bytes.byteLength} bytes: not text. Send ${written} as an argument of a tool to use it.]`
   const isCut = end < Math.min(to, reference.size - 1)
@@ -166,7 +173,7 @@ async function slice(
 }
 
 /** Bytes as text, without the rest of a character at either end; undefined if they are none. */
-function readable(bytes: Buffer): string | undefined {
+function textWithin(bytes: Buffer): string | undefined {
   for (let start = 0; start < 4; start++)
     for (let end = 0; end < 4; end++) {
       const text = textOf(bytes.subarray(start, bytes.byteLength - end))

@@ -16,10 +16,13 @@ import type { Feature, Services } from '../feature.ts'
 import { dataRoute } from './data.ts'
 import { checkFileArguments, filesMiddleware } from './file-schemas.ts'
 import { fileMethods } from './file-transfer.ts'
+import type { ReferenceFiles } from './files.ts'
+import { FileFolders } from './folders.ts'
 import { withReferences } from './keep.ts'
 import { readReferenceTool, referenceResource } from './reading.ts'
 import { requestUploadTool } from './request-upload.ts'
 import { resolveReferences } from './resolve.ts'
+import { canOpenFiles } from './takes-path.ts'
 import { UploadService } from './uploads.ts'
 import { DataUrls } from './urls.ts'
 
@@ -29,6 +32,7 @@ interface Settings {
   readonly ttl: number
   readonly argument: number
   readonly total: number
+  readonly folder?: string
   readonly urls: boolean
   readonly url_ttl: number
   readonly upload: number
@@ -73,6 +77,13 @@ const common = {
         description:
           'The maximum size of all kept data, for all servers. One caller may use a quarter of it, if callers are authenticated.',
       },
+      folder: {
+        type: 'string',
+        pattern: '^(?:/|[A-Za-z]:[\\\\/])',
+        errorMessage: 'must be an absolute path',
+        description:
+          'Where data is put as files, for servers on this machine whose tools take a path: a folder that only the gateway writes to. By default one among the temporary files. Set it to a folder in which the servers may read.',
+      },
       urls: {
         type: 'boolean',
         default: false,
@@ -112,6 +123,7 @@ export const references: Feature<Settings | false> = {
       references: kept,
       mayRead: (reference: Reference, call: Call) => mayRead(reference, call, deps),
     }
+    const folders = new FileFolders(settings, deps)
     const urls = new DataUrls(deps)
     const common = settings()
     const uploads = new UploadService({
@@ -128,7 +140,8 @@ export const references: Feature<Settings | false> = {
       middleware: ({ method, upstream, isBuiltin }) => {
         const own = settings(upstream)
         if (method !== 'tools/call' || isBuiltin || own === false) return undefined
-        return resolving({ ...options, max: own.argument })
+        const server = canOpenFiles(deps.servers.settings(upstream ?? ''))
+        return resolving({ ...options, max: own.argument, server }, folders.at(own.folder))
       },
       methods: fileMethods({
         ...options,
@@ -142,11 +155,15 @@ export const references: Feature<Settings | false> = {
       resources: () => [referenceResource({ ...options, max: MAX_READ_BYTES })],
       tools: [readReferenceTool({ ...options, max: MAX_READ_BYTES }), requestUploadTool(uploads)],
       start: async () => {
-        const sweep = (): void => background(kept.sweep(), deps.log)
+        const sweep = (): void => {
+          background(kept.sweep(), deps.log)
+          for (const folder of folders.all()) background(folder.sweep(), deps.log)
+        }
         sweep()
         timer = setInterval(sweep, SWEEP_INTERVAL_MS)
         timer.unref()
       },
+      problems: () => folders.problems(),
       close: async () => clearInterval(timer),
     }
   },
@@ -190,13 +207,22 @@ function limitsOf(settings: Settings | false): ReferenceLimits {
   return { total: settings ? settings.total : DEFAULT_TOTAL_BYTES }
 }
 
-function resolving(options: Parameters<typeof resolveReferences>[1]): Middleware {
+function resolving(
+  options: Omit<Parameters<typeof resolveReferences>[1], 'files'>,
+  folder: ReferenceFiles,
+): Middleware {
   return (next) => async (call) => {
     checkFileArguments(call)
-    const resolved = await resolveReferences(call, options)
-    if (!resolved) return next(call)
-    resolved.call.logFields.set('references_used', resolved.used)
-    return next(resolved.call)
+    const files = folder.begin(call)
+    try {
+      const resolved = await resolveReferences(call, { ...options, files })
+      if (!resolved) return await next(call)
+      resolved.call.logFields.set('references_used', resolved.used)
+      return await files.after(await next(resolved.call))
+    } catch (error) {
+      await files.remove()
+      throw error
+    }
   }
 }
 

@@ -6,18 +6,12 @@ import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { pointerSegments } from '../../core/schema/schema.ts'
 import { type Reference, type References, unknownReference } from '../../records/references.ts'
-import {
-  isJson,
-  jsonIn,
-  parseReference,
-  SCHEME,
-  select,
-  type Selected,
-  textOf,
-  type Written,
-} from './selection.ts'
+import type { CallFiles } from './files.ts'
+import { inChosenForm, inForm, type SchemaPlace, Schemas, unfit } from './forms.ts'
+import { openPart } from './open-part.ts'
+import { parseReference, SCHEME, select, type Selected, textOf, type Written } from './selection.ts'
+import { argumentAt, isPathItself, takesPath } from './takes-path.ts'
 
 /** How many references the arguments of a call may have, and how deep they are looked for. */
 const MAX_REFERENCES_PER_CALL = 20
@@ -27,6 +21,9 @@ interface Options {
   readonly references: References
   /** The largest data in the arguments of a call, in bytes. */
   readonly max: number
+  /** The files of the call, and whether its server can open them. */
+  readonly files?: CallFiles | undefined
+  readonly server: 'yes' | 'perhaps' | 'no'
   /** Whether the caller may still read what came from a server. */
   mayRead(reference: Reference, call: Call): Promise<boolean>
 }
@@ -115,19 +112,63 @@ class Resolution {
     return changed.length === 0 ? given : given.with(Object.fromEntries(changed))
   }
 
-  async #data({ id, part, text }: WrittenReference, { path, schemas }: Place): Promise<Payload> {
+  async #data(written: WrittenReference, place: Place): Promise<Payload> {
+    const { path } = place
+    const { id } = written
     if (this.used.length >= MAX_REFERENCES_PER_CALL) throw tooMany(path)
-    const { references, max, mayRead } = this.#options
+    const { references, mayRead } = this.#options
     const reference = await references.find(this.#call.principal, id)
     if (!reference || !(await mayRead(reference, this.#call))) throw unknownReference().with({ field: path })
+    const { server, name, type, size, sha256 } = reference
+    this.used.push({ path, id, server, name, type, size, sha256 })
+    const isFile = written.as === 'path' || (await this.#isForFile(written, reference, place))
+    return isFile ? this.#asFile(written, reference, place) : this.#inline(written, reference, place)
+  }
+
+  async #inline(
+    { part, text, as }: WrittenReference,
+    reference: Reference,
+    { path, schemas }: Place,
+  ): Promise<Payload> {
+    const { references, max } = this.#options
     const limits = { max: Math.max(0, max - this.#size), written: text }
     const selected = await select(references, reference, part, limits)
     this.#size += sizeOfSelected(selected)
-    const { server, name, type, size, sha256 } = reference
-    this.used.push({ path, id, server, name, type, size, sha256 })
+    if (as !== undefined && as !== 'path') return inChosenForm(selected, reference, as, path)
     return inForm(selected, reference, schemas.takes(), path)
   }
+
+  async #asFile({ part, text }: WrittenReference, reference: Reference, { path }: Place): Promise<Payload> {
+    const { references, files, server } = this.#options
+    if (!files || server === 'no') throw unfit(path, NO_FILES)
+    const bytes = await openPart(references, reference, part, text)
+    const { id, blob, name, type } = reference
+    return Payload.of(await files.write({ key: [id, blob, text, path], name, type, bytes }))
+  }
+
+  /** Whether the server should get a file, although the caller did not say so. */
+  async #isForFile(
+    { as, part }: WrittenReference,
+    reference: Reference,
+    { path, schemas }: Place,
+  ): Promise<boolean> {
+    const { tool } = this.#call
+    const { references, server } = this.#options
+    // A value in JSON, or a single line, may be a path that the server knows.
+    if (as !== undefined || part.pointer || server !== 'yes' || !tool || schemas.takes() !== 'text')
+      return false
+    if (!takesPath({ name: argumentAt(path), descriptions: schemas.descriptions() }, tool)) return false
+    if (reference.size > MAX_PATH_BYTES) return true
+    const limits = { max: MAX_PATH_BYTES, written: reference.id }
+    const whole = await select(references, reference, {}, limits)
+    return whole.kind !== 'bytes' || !isPathItself(textOf(whole.bytes) ?? '')
+  }
 }
+
+/** How long a path is at most, in bytes. */
+const MAX_PATH_BYTES = 4096
+const NO_FILES =
+  'cannot be a path: the server is reached by a URL, or is not on this machine. Choose another form, such as ?as=text'
 
 /** Whether a value is a reference, or has one in it. */
 function holdsReference(value: unknown, depth: number): boolean {
@@ -160,36 +201,6 @@ function textOfObject(value: unknown): string | undefined {
   return id.startsWith(SCHEME) ? id : `${SCHEME}${id}`
 }
 
-/** The data as the schema takes it. @throws INVALID_INPUT */
-function inForm(selected: Selected, reference: Reference, form: Form, path: string): Payload {
-  if (selected.kind === 'json') {
-    const { json } = selected
-    const isTaken = form === 'json' || form === 'any' || typeof json.value === 'string'
-    return isTaken ? json : Payload.of(json.text)
-  }
-  const bytes = selected.kind === 'text' ? Buffer.from(selected.text) : selected.bytes
-  if (form === 'base64') return Payload.of(bytes.toString('base64'))
-  if (form === 'data_uri') return Payload.of(`data:${reference.type};base64,${bytes.toString('base64')}`)
-  const text = textOf(bytes)
-  if (form === 'json' || (form === 'any' && isJson(reference))) return parsed(text, path)
-  if (text === undefined) throw unfit(path, `takes text, and the data is ${reference.type}`)
-  return Payload.of(text)
-}
-
-function parsed(text = '', path: string): Payload {
-  const json = jsonIn(text)
-  if (!json) throw unfit(path, 'takes JSON, and the data is not JSON')
-  return json
-}
-
-function unfit(path: string, problem: string): GatewayError {
-  return new GatewayError('INVALID_INPUT', `Invalid params: ${path} ${problem}.`, {
-    field: path,
-    reason: 'reference',
-    isResult: true,
-  })
-}
-
 function tooMany(path: string): GatewayError {
   return new GatewayError(
     'INVALID_INPUT',
@@ -200,86 +211,4 @@ function tooMany(path: string): GatewayError {
       isResult: true,
     },
   )
-}
-
-/** The forms of data in arguments. */
-type Form = 'text' | 'json' | 'base64' | 'data_uri' | 'any'
-
-type Schema = Readonly<Record<string, unknown>>
-
-/** The schemas that apply to one value. */
-interface SchemaPlace {
-  member(name: string): SchemaPlace
-  item(index: number): SchemaPlace
-  takes(): Form
-}
-
-/** Finds the subschemas for parts of a value: local `$ref`s are followed, and alternatives are all considered. */
-class Schemas {
-  readonly root: SchemaPlace
-  readonly #document: unknown
-
-  constructor(document: unknown) {
-    this.#document = document
-    this.root = this.#place([document])
-  }
-
-  #place(given: readonly unknown[]): SchemaPlace {
-    const schemas = this.#expanded(given)
-    return {
-      member: (name) => this.#place(schemas.map((schema) => memberSchema(schema, name))),
-      item: (index) => this.#place(schemas.map((schema) => itemSchema(schema, index))),
-      takes: () => formOf(schemas),
-    }
-  }
-
-  /** The schemas and those that they consist of, each of them once: schemas can contain themselves. */
-  #expanded(given: readonly unknown[]): readonly Schema[] {
-    const found = new Set<Schema>()
-    const waiting = [...given]
-    while (waiting.length > 0) {
-      const schema = waiting.pop()
-      if (!isObject(schema) || found.has(schema)) continue
-      found.add(schema)
-      const { $ref, anyOf, oneOf, allOf } = schema
-      if ($ref !== undefined) waiting.push(this.#target($ref))
-      for (const each of [anyOf, oneOf, allOf]) if (Array.isArray(each)) waiting.push(...(each as unknown[]))
-    }
-    return [...found]
-  }
-
-  #target(ref: unknown): unknown {
-    if (typeof ref !== 'string' || !ref.startsWith('#')) return undefined
-    let at: unknown = this.#document
-    for (const name of pointerSegments(ref.slice(1)))
-      at = isObject(at) && Object.hasOwn(at, name) ? at[name] : undefined
-    return at
-  }
-}
-
-function memberSchema({ properties, additionalProperties }: Schema, name: string): unknown {
-  return isObject(properties) && Object.hasOwn(properties, name) ? properties[name] : additionalProperties
-}
-
-function itemSchema({ items, prefixItems }: Schema, index: number): unknown {
-  return Array.isArray(prefixItems) && index < prefixItems.length ? prefixItems[index] : items
-}
-
-function formOf(schemas: readonly Schema[]): Form {
-  const types = new Set(
-    schemas.flatMap(({ type }) => [type].flat()).filter((type) => typeof type === 'string'),
-  )
-  if (types.size > 0 && !types.has('string')) return 'json'
-  const encodings = schemas.map(({ contentEncoding, format, description, 'x-mcp-file': file }) => {
-    // A file that is sent inline (SEP-2631).
-    if (isObject(file)) return 'data_uri'
-    if (contentEncoding === 'base64' || format === 'byte' || format === 'binary') return 'base64'
-    const text = typeof description === 'string' ? description : ''
-    if (/\bdata:|\bdata[- ]ur[il]\b/i.test(text)) return 'data_uri'
-    return /\bbase-?64\b/i.test(text) ? 'base64' : undefined
-  })
-  const encoding = encodings.find((each) => each !== undefined)
-  if (encoding) return encoding
-  const mayBeText = types.has('string') && !types.has('object') && !types.has('array')
-  return mayBeText ? 'text' : 'any'
 }

@@ -1,7 +1,8 @@
 /**
  * References as they are written, and the parts of data that they select: `ref://<id>` for all of it,
  * `ref://<id>#/a/0` for a value in JSON (RFC 6901), `ref://<id>?rows=100-200` for elements of an array or lines of a text,
- * `ref://<id>?bytes=0-1023` for bytes. Rows are counted from 1, bytes from 0; both ends are included.
+ * `ref://<id>?bytes=0-1023` for bytes. Rows are counted from 1, bytes from 0; both ends are included. `as=text` chooses the
+ * form that an argument gets.
  */
 import { GatewayError } from '../../core/error.ts'
 import { isObject, readJson } from '../../core/json/json.ts'
@@ -10,10 +11,18 @@ import { pointerSegments } from '../../core/schema/schema.ts'
 import { type Reference, References } from '../../records/references.ts'
 import type { ByteRange, Bytes } from '../../store/blobs/blobs.ts'
 
+/** The forms of data in arguments, as callers write them. */
+const formNames = ['text', 'json', 'base64', 'data_uri', 'path'] as const
+
+/** A form of data in arguments. */
+export type FormName = (typeof formNames)[number]
+
 /** A reference as it is written. */
 export interface Written {
   readonly id: string
   readonly part: Part
+  /** The form that the caller chose. */
+  readonly as?: FormName
 }
 
 /** Which part of the data; at most one of `rows` and `bytes`. */
@@ -39,17 +48,27 @@ export function parseReference(text: string): Written | undefined {
   const [, id = '', query, pointer] =
     /^([^?#]*)(?:\?([^#]*))?(?:#(.*))?$/s.exec(text.slice(SCHEME.length)) ?? []
   if (!References.isId(id)) return undefined
-  return { id, part: partOf(query, pointer) }
+  const { as, ...ranges } = queryOf(query)
+  const part = checkedPart({ ...ranges, ...(pointer !== undefined && { pointer: segmentsOf(pointer) }) })
+  return { id, part, ...(as && { as }) }
 }
 
-/** The part that a query and a JSON pointer select. @throws INVALID_INPUT */
-function partOf(query: string | undefined, pointer: string | undefined): Part {
-  const ranges = [...new URLSearchParams(query ?? '')].map(([name, range]): Part => {
-    if (name !== 'rows' && name !== 'bytes') throw unreadable(`${name} is not rows or bytes`)
-    return { [name]: rangeOf(range, name) }
-  })
-  if (ranges.length > 1) throw unreadable('it has several ranges')
-  return checkedPart({ ...ranges[0], ...(pointer !== undefined && { pointer: segmentsOf(pointer) }) })
+/** The ranges and the form in a query. @throws INVALID_INPUT */
+function queryOf(query = ''): Pick<Part, 'rows' | 'bytes'> & Pick<Written, 'as'> {
+  const found: { rows?: Range; bytes?: Range; as?: FormName } = {}
+  for (const [name, value] of new URLSearchParams(query)) {
+    if (Object.hasOwn(found, name)) throw unreadable(`it has ${name} twice`)
+    if (name === 'as') found.as = formNamed(value)
+    else if (name === 'rows' || name === 'bytes') found[name] = rangeOf(value, name)
+    else throw unreadable(`${name} is not rows, bytes or as`)
+  }
+  return found
+}
+
+function formNamed(text: string): FormName {
+  const form = formNames.find((each) => each === text)
+  if (!form) throw unreadable(`as must be ${formNames.slice(0, -1).join(', ')} or ${formNames.at(-1)}`)
+  return form
 }
 
 /** A part, if it selects in one way. @throws INVALID_INPUT */
@@ -114,9 +133,7 @@ export async function select(
   const { pointer, rows, bytes } = part
   const open = (range?: ByteRange): Promise<Bytes> => references.open(reference, range)
   if (bytes) {
-    const range = { start: bytes.from, end: Math.min(bytes.to + 1, reference.size) }
-    if (range.start >= reference.size && reference.size > 0)
-      throw absent(`it has ${reference.size} bytes`, limits)
+    const range = byteRange(bytes, reference, limits)
     if (range.end - range.start > limits.max) throw tooLarge(limits)
     return { kind: 'bytes', bytes: await collected(await open(range)) }
   }
@@ -131,6 +148,16 @@ export async function select(
   if (rows) return { kind: 'text', text: await linesOf(await open(), rows, limits) }
   if (reference.size > limits.max) throw tooLarge(limits)
   return { kind: 'bytes', bytes: await collected(await open()) }
+}
+
+/** A range of the bytes that there are. @throws INVALID_INPUT if it is behind their end */
+export function byteRange(
+  { from, to }: Range,
+  { size }: Pick<Reference, 'size'>,
+  limits: Pick<Limits, 'written'>,
+): ByteRange {
+  if (from >= size && size > 0) throw absent(`it has ${size} bytes`, limits)
+  return { start: from, end: Math.min(to + 1, size) }
 }
 
 /** Whether data is JSON, by its media type. */
@@ -225,12 +252,13 @@ function unreadable(problem: string): GatewayError {
   return new GatewayError('INVALID_INPUT', `Invalid params: the reference cannot be read: ${problem}.`, {
     reason: 'reference',
     suggestion:
-      'Write ref://<id>, ref://<id>#/json/pointer, ref://<id>?rows=1-100 or ref://<id>?bytes=0-1023.',
+      'Write ref://<id>, ref://<id>#/json/pointer, ref://<id>?rows=1-100, ref://<id>?bytes=0-1023 or ref://<id>?as=text.',
     isResult: true,
   })
 }
 
-function absent(problem: string, { written }: Limits): GatewayError {
+/** The error for a part that the data does not have. */
+export function absent(problem: string, { written }: Pick<Limits, 'written'>): GatewayError {
   return new GatewayError('INVALID_INPUT', `Invalid params: ${written}: ${problem}.`, {
     reason: 'reference',
     isResult: true,

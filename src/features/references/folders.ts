@@ -1,0 +1,59 @@
+/** The folders of files, as the settings name them: one for all servers, and others for single ones. */
+import type { Finding } from '../../core/finding.ts'
+import type { Services, SettingsOf } from '../feature.ts'
+import { folderProblem, ReferenceFiles } from './files.ts'
+
+interface FolderSettings {
+  readonly folder?: string
+  /** How large all files may be, in bytes. */
+  readonly total: number
+}
+
+/** How large all files may be without settings for all servers, in bytes. */
+const MAX_FILE_BYTES = 4 * 1024 * 1024 * 1024
+
+/** The folders of files, one for each place that the settings name. */
+export class FileFolders {
+  readonly #settings: SettingsOf<FolderSettings | false>
+  readonly #deps: Pick<Services, 'log' | 'servers'>
+  readonly #folders = new Map<string | undefined, ReferenceFiles>()
+
+  constructor(settings: SettingsOf<FolderSettings | false>, deps: Pick<Services, 'log' | 'servers'>) {
+    this.#settings = settings
+    this.#deps = deps
+  }
+
+  at(folder: string | undefined): ReferenceFiles {
+    const { log } = this.#deps
+    const { total = MAX_FILE_BYTES } = this.#settings() || {}
+    const known = this.#folders.get(folder) ?? new ReferenceFiles({ folder, total, log })
+    this.#folders.set(folder, known)
+    return known
+  }
+
+  /** Those of all servers, used or not. */
+  all(): readonly ReferenceFiles[] {
+    return [...new Set(this.#paths())].map((folder) => this.at(folder))
+  }
+
+  /** The folders of the settings that cannot be used. */
+  async problems(): Promise<readonly Finding[]> {
+    const found = await Promise.all(
+      [undefined, ...this.#deps.servers.names()].map(async (upstream): Promise<readonly Finding[]> => {
+        const { folder } = this.#settings(upstream) || {}
+        const isInherited = upstream !== undefined && folder === (this.#settings() || {}).folder
+        const problem = folder === undefined || isInherited ? undefined : await folderProblem(folder)
+        const place =
+          upstream === undefined ? ['features', 'references'] : ['upstreams', upstream, 'references']
+        return problem === undefined ? [] : [{ path: [...place, 'folder'], message: problem }]
+      }),
+    )
+    return found.flat()
+  }
+
+  #paths(): readonly (string | undefined)[] {
+    return [undefined, ...this.#deps.servers.names()].map(
+      (upstream) => (this.#settings(upstream) || {}).folder,
+    )
+  }
+}
