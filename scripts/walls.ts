@@ -47,6 +47,7 @@ const forEachFeature = [
   'feature.ts',
   'builtin-tool.ts',
   'describing.ts',
+  'dialer.ts',
   'list-changes.ts',
   'missing-undo.ts',
 ]
@@ -87,9 +88,9 @@ const walls: readonly Wall[] = [
     uses: ['@fastify/busboy', 'node:stream'],
   },
   { part: 'features/events', may: [...forFeatures, ...forEachFeature.map((file) => `features/${file}`)] },
-  { part: 'features/events/webhooks', may: ['core'] },
+  { part: 'features/events/webhooks', may: ['core', 'features/dialer.ts'] },
   {
-    part: 'features/events/webhooks/dialer.ts',
+    part: 'features/dialer.ts',
     may: ['core'],
     uses: ['undici', 'node:dns', 'node:net'],
   },

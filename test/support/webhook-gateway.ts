@@ -7,7 +7,7 @@ import { type EventType, forItsCaller } from '../../src/features/events/event-ty
 import type { Parts } from '../../src/features/events/requests.ts'
 import { ServerEvents } from '../../src/features/events/server-events.ts'
 import { WebhookDeliveries } from '../../src/features/events/deliveries/deliveries.ts'
-import type { Dialer } from '../../src/features/events/webhooks/dialer.ts'
+import type { Dialer } from '../../src/features/dialer.ts'
 import { webhookMethods } from '../../src/features/events/deliveries/subscribe.ts'
 import type { Membership } from '../../src/records/members.ts'
 import { callerHash } from '../../src/records/principal.ts'

@@ -7,7 +7,7 @@ import type {
   OutgoingMessage,
   Settlement,
 } from '../../src/features/events/webhooks/delivery-queue.ts'
-import type { Dialer, DialOutcome, DialRequest } from '../../src/features/events/webhooks/dialer.ts'
+import type { Dialer, DialOutcome, DialRequest } from '../../src/features/dialer.ts'
 import type { Receiver, VerificationRecords } from '../../src/features/events/webhooks/verification.ts'
 import type { Clock } from '../../src/features/events/webhooks/worker.ts'
 

@@ -160,9 +160,9 @@ const imports: readonly Wall[] = [
     forbidden: ['../../../upstream/pool.ts', '../../retry.ts', 'undici', 'node:dns/promises', 'node:net'],
   },
   {
-    file: 'features/events/webhooks/dialer.ts',
-    allowed: ['undici', 'node:dns/promises', 'node:net', '../../../core/address.ts'],
-    forbidden: ['../../../upstream/transport/http.ts', '../../../protocol/jsonrpc.ts', 'node:http'],
+    file: 'features/dialer.ts',
+    allowed: ['undici', 'node:dns/promises', 'node:net', '../core/address.ts'],
+    forbidden: ['../upstream/transport/http.ts', '../protocol/jsonrpc.ts', 'node:http'],
   },
   {
     file: 'features/index.ts',

@@ -29,7 +29,7 @@ import { relayedEvents } from './sources/relayed.ts'
 import { allWatches, tryWatch, Watches, watchProblems } from './sources/watches.ts'
 import { logWrites, successType, type Writes, writeEvents } from './sources/writes.ts'
 import { TypeChanges } from './type-changes.ts'
-import { createDialer } from './webhooks/dialer.ts'
+import { createDialer } from '../dialer.ts'
 
 /** The settings of events. */
 export interface Settings {

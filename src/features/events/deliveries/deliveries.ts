@@ -24,7 +24,7 @@ import type {
   OutgoingMessage,
   Settlement,
 } from '../webhooks/delivery-queue.ts'
-import type { Dialer } from '../webhooks/dialer.ts'
+import type { Dialer } from '../../dialer.ts'
 import { HeldSubscription } from './held-subscription.ts'
 import { LogFeeds } from './log-feed.ts'
 import { Owners } from './owners.ts'

@@ -33,7 +33,7 @@ import {
 } from '../requests.ts'
 import { asEvent } from '../server-events.ts'
 import type { WebhookDeliveries } from './deliveries.ts'
-import { isAcceptableUrl } from '../webhooks/dialer.ts'
+import { isAcceptableUrl } from '../../dialer.ts'
 import { replaceSecret } from '../webhooks/secrets.ts'
 import { openSecrets, sealSecrets } from './sealed-secrets.ts'
 import { isWebhookSecret } from '../webhooks/standard-webhooks.ts'

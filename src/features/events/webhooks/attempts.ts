@@ -7,7 +7,7 @@
  * `Retry-After` says so, until `giveUpMs` after the first attempt.
  */
 import { retryAfterSeconds } from '../../../core/time/units.ts'
-import type { DialFailure, DialOutcome } from './dialer.ts'
+import type { DialFailure, DialOutcome } from '../../dialer.ts'
 
 /** The delay before the second attempt, in milliseconds, and its growth from attempt to attempt. */
 const FIRST_DELAY_MS = 10_000

@@ -4,7 +4,7 @@
  */
 import { isObject, readJson } from '../../../core/json/json.ts'
 import { isAccepted } from './attempts.ts'
-import type { Dialer } from './dialer.ts'
+import type { Dialer } from '../../dialer.ts'
 
 /** The path of the file. */
 export const RECEIVERS_PATH = '/.well-known/mcp-webhook-receiver.json'

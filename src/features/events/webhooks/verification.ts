@@ -8,7 +8,7 @@ import { createFailureCounter, type FailureCounter } from '../../../core/failure
 import { isObject, readJson } from '../../../core/json/json.ts'
 import type { Secret } from '../../../core/text/secret.ts'
 import { categoryOf, type FailureCategory, isAccepted } from './attempts.ts'
-import type { Dialer } from './dialer.ts'
+import type { Dialer } from '../../dialer.ts'
 import { isPublished } from './published-receivers.ts'
 import { secretsAt, type SubscriptionSecrets } from './secrets.ts'
 import { signedHeaders } from './standard-webhooks.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createDialer } from '../../../../../src/features/events/webhooks/dialer.ts'
+import { createDialer } from '../../../../../src/features/dialer.ts'
 import { verifySigned } from '../../../../../src/features/events/webhooks/standard-webhooks.ts'
 import { anonymous } from '../../../../../src/core/principal.ts'
 import type { Json } from '../../../../support/server/json.ts'

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { decide } from '../../../../../src/features/events/webhooks/attempts.ts'
-import type { DialOutcome } from '../../../../../src/features/events/webhooks/dialer.ts'
+import type { DialOutcome } from '../../../../../src/features/dialer.ts'
 import { response } from '../../../../support/webhooks.ts'
 
 const NOW = 1_771_516_800_000

@@ -1,7 +1,7 @@
 import { createServer, type IncomingHttpHeaders } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { expect, it, onTestFinished } from 'vitest'
-import { createDialer } from '../../../../../src/features/events/webhooks/dialer.ts'
+import { createDialer } from '../../../../../src/features/dialer.ts'
 import { verifySigned } from '../../../../../src/features/events/webhooks/standard-webhooks.ts'
 import { ReceiverVerifier } from '../../../../../src/features/events/webhooks/verification.ts'
 import { type Clock, WebhookWorker } from '../../../../../src/features/events/webhooks/worker.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
-import type { DialOutcome } from '../../../../../src/features/events/webhooks/dialer.ts'
+import type { DialOutcome } from '../../../../../src/features/dialer.ts'
 import { replaceSecret } from '../../../../../src/features/events/webhooks/secrets.ts'
 import { verifySigned } from '../../../../../src/features/events/webhooks/standard-webhooks.ts'
 import { ReceiverVerifier } from '../../../../../src/features/events/webhooks/verification.ts'

@@ -5,12 +5,8 @@ import { Resolver } from 'node:dns/promises'
 import type { AddressInfo, Server } from 'node:net'
 import { buildConnector } from 'undici'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import {
-  createDialer,
-  type DialRequest,
-  foreignAddresses,
-} from '../../../../../src/features/events/webhooks/dialer.ts'
-import { selfSigned } from '../../../../support/self-signed.ts'
+import { createDialer, type DialRequest, foreignAddresses } from '../../../src/features/dialer.ts'
+import { selfSigned } from '../../support/self-signed.ts'
 
 const MESSAGE: Omit<DialRequest, 'url'> = {
   headers: { 'content-type': 'application/json' },

@@ -9,8 +9,8 @@
 import { lookup, Resolver } from 'node:dns/promises'
 import { isIP } from 'node:net'
 import { buildConnector, Client } from 'undici'
-import { addressKind, bareHost } from '../../../core/address.ts'
-import { untilAborted } from '../../../core/time/waiting.ts'
+import { addressKind, bareHost } from '../core/address.ts'
+import { untilAborted } from '../core/time/waiting.ts'
 
 /** The longest URL, in characters. */
 const MAX_URL_LENGTH = 2048
@@ -33,6 +33,17 @@ export interface DialRequest {
 
 type BodylessRequest = Omit<DialRequest, 'body'>
 
+/** A response whose body is read as it arrives. */
+export interface OpenedResponse {
+  readonly kind: 'response'
+  readonly status: number
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  /** To be read once. It fails if the connection does, or if it takes too long. */
+  readonly body: AsyncIterable<Uint8Array>
+  /** Ends the connection. Call it in any case. */
+  close(): void
+}
+
 /**
  * Why there is no response: the URL is not allowed; one of its addresses is not; the host has no address; the connection
  * failed; its TLS failed; it took too long; or the caller aborted the request.
@@ -47,7 +58,12 @@ export type DialOutcome =
       readonly retryAfter: string | undefined
       readonly body: string
     }
-  | { readonly kind: 'failed'; readonly reason: DialFailure }
+  | DialFailed
+
+interface DialFailed {
+  readonly kind: 'failed'
+  readonly reason: DialFailure
+}
 
 /** Sends requests to foreign URLs. */
 export interface Dialer {
@@ -55,6 +71,12 @@ export interface Dialer {
   post(request: DialRequest): Promise<DialOutcome>
   /** Sends a GET request. Never throws. */
   get(request: BodylessRequest): Promise<DialOutcome>
+}
+
+/** Opens responses that may be large. */
+export interface Opener {
+  /** Sends a GET request. Never throws. */
+  open(request: Omit<BodylessRequest, 'maxResponseBytes'>): Promise<OpenedResponse | DialFailed>
 }
 
 type Resolve = (host: string, isAllowed: boolean) => Promise<readonly string[]>
@@ -69,7 +91,11 @@ interface Options {
 }
 
 /** A dialer; without `resolve` and `connect` it uses the network. */
-export function createDialer({ allow, resolve = newResolve(), connect = newConnector() }: Options): Dialer {
+export function createDialer({
+  allow,
+  resolve = newResolve(),
+  connect = newConnector(),
+}: Options): Dialer & Opener {
   const allowed = new Set(allow.map((origin) => new URL(origin).origin))
 
   async function addressesOf(url: URL, signal: AbortSignal): Promise<readonly string[]> {
@@ -85,7 +111,10 @@ export function createDialer({ allow, resolve = newResolve(), connect = newConne
     return addresses.slice(0, MAX_ADDRESSES)
   }
 
-  async function dial(request: BodylessRequest | DialRequest): Promise<DialOutcome> {
+  async function dial<Response>(
+    request: Omit<BodylessRequest, 'maxResponseBytes'>,
+    read: (url: URL, reach: Exchange) => Promise<Response>,
+  ): Promise<Response | DialFailed> {
     const url = parseTarget(request.url, allowed)
     if (!url) return { kind: 'failed', reason: 'url' }
     const timeout = AbortSignal.timeout(request.timeoutMs)
@@ -93,14 +122,20 @@ export function createDialer({ allow, resolve = newResolve(), connect = newConne
     try {
       const addresses = await addressesOf(url, signal)
       signal.throwIfAborted()
-      return await exchange(url, request, { signal, connect: connectTo(addresses, connect) })
+      return await read(url, { signal, connect: connectTo(addresses, connect) })
     } catch (error) {
       if (request.signal?.aborted) return { kind: 'failed', reason: 'aborted' }
       return { kind: 'failed', reason: timeout.aborted ? 'timeout' : reasonOf(error) }
     }
   }
 
-  return { post: dial, get: dial }
+  const whole = (request: BodylessRequest | DialRequest): Promise<DialOutcome> =>
+    dial(request, (url, reach) => exchange(url, request, reach))
+  return {
+    post: whole,
+    get: whole,
+    open: (request) => dial(request, (url, reach) => opened(url, request, reach)),
+  }
 }
 
 /** Whether requests to a URL are possible: it is https, or its origin is allowed. Its addresses are checked later. */
@@ -176,36 +211,58 @@ interface Exchange {
 
 async function exchange(
   url: URL,
-  { headers, maxResponseBytes, timeoutMs, ...sent }: BodylessRequest | DialRequest,
-  { signal, connect }: Exchange,
+  request: BodylessRequest | DialRequest,
+  reach: Exchange,
 ): Promise<DialOutcome> {
+  const { status, headers, body, close } = await opened(url, request, reach)
+  try {
+    const { 'retry-after': retryAfter } = headers
+    return {
+      kind: 'response',
+      status,
+      retryAfter: typeof retryAfter === 'string' ? retryAfter : undefined,
+      body: request.maxResponseBytes === 0 ? '' : await beginningOf(body, request.maxResponseBytes),
+    }
+  } finally {
+    close()
+  }
+}
+
+/** Sends a request, and resolves once the headers of the response are there. */
+async function opened(
+  url: URL,
+  { headers, timeoutMs, ...sent }: Omit<BodylessRequest | DialRequest, 'maxResponseBytes'>,
+  { signal, connect }: Exchange,
+): Promise<OpenedResponse> {
   const client = new Client(url.origin, { connect, headersTimeout: timeoutMs, bodyTimeout: timeoutMs })
+  const close = (): void => void client.destroy().catch(() => undefined)
   try {
     const response = await client.request({
       method: 'body' in sent ? 'POST' : 'GET',
       path: url.pathname + url.search,
       headers: { 'user-agent': 'gatehouse', ...headers },
-      ...('body' in sent && { body: sent.body }),
+      ...('body' in sent && typeof sent.body === 'string' && { body: sent.body }),
       reset: true,
       signal,
     })
     // Destroying the client aborts the rest of a body, which emits another error.
     response.body.on('error', () => undefined)
-    const { 'retry-after': retryAfter } = response.headers
     return {
       kind: 'response',
       status: response.statusCode,
-      retryAfter: typeof retryAfter === 'string' ? retryAfter : undefined,
-      body: maxResponseBytes === 0 ? '' : await beginningOf(response.body, maxResponseBytes),
+      headers: response.headers,
+      body: response.body,
+      close,
     }
-  } finally {
-    client.destroy().catch(() => undefined)
+  } catch (error) {
+    close()
+    throw error
   }
 }
 
 /** The beginning of a body, as text. */
-async function beginningOf(body: AsyncIterable<Buffer>, limit: number): Promise<string> {
-  const chunks: Buffer[] = []
+async function beginningOf(body: AsyncIterable<Uint8Array>, limit: number): Promise<string> {
+  const chunks: Uint8Array[] = []
   let size = 0
   for await (const chunk of body) {
     chunks.push(chunk)
