@@ -43,9 +43,9 @@ export class FileFolders {
         const { folder } = this.#settings(upstream) || {}
         const isInherited = upstream !== undefined && folder === (this.#settings() || {}).folder
         const problem = folder === undefined || isInherited ? undefined : await folderProblem(folder)
-        const place =
-          upstream === undefined ? ['features', 'references'] : ['upstreams', upstream, 'references']
-        return problem === undefined ? [] : [{ path: [...place, 'folder'], message: problem }]
+        const place = upstream === undefined ? [] : ['upstreams', upstream]
+        const path = [...place, 'features', 'references', 'folder']
+        return problem === undefined ? [] : [{ path, message: problem }]
       }),
     )
     return found.flat()

@@ -14,7 +14,7 @@ import type { JsonSchema } from '../../core/schema/schema.ts'
 import { shortenedFor } from '../../core/schema/shortened.ts'
 import { REFERENCE_KEY, REFERENCES_KEY } from '../../protocol/meta-keys.ts'
 import type { Reference, References } from '../../records/references.ts'
-import { dataReference, previewOf, uriOf } from './preview.ts'
+import { dataReference, linkBlock, previewOf } from './preview.ts'
 
 /** How many parts of a result are kept. */
 const MAX_PARTS = 10
@@ -158,15 +158,7 @@ class Parts {
 }
 
 function linkTo({ part, reference, data }: Kept): readonly unknown[] {
-  const link = {
-    type: 'resource_link',
-    uri: uriOf(reference),
-    name: reference.name,
-    mimeType: reference.type,
-    size: reference.size,
-    _meta: { [REFERENCE_KEY]: data },
-  }
-  return [link, { type: 'text', text: previewOf(reference, part.bytes, jsonOf(part)) }]
+  return [linkBlock(reference, data), { type: 'text', text: previewOf(reference, part.bytes, jsonOf(part)) }]
 }
 
 /** The JSON of a part; undefined if it is none. */

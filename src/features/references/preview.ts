@@ -1,6 +1,7 @@
 /** What a model sees of data that was kept: what it is, how to use it, and its beginning. */
 import { isObject } from '../../core/json/json.ts'
 import { isoTime } from '../../core/time/waiting.ts'
+import { REFERENCE_KEY } from '../../protocol/meta-keys.ts'
 import type { Reference } from '../../records/references.ts'
 import { isJson, SCHEME } from './selection.ts'
 
@@ -24,6 +25,21 @@ export function dataReference(reference: Reference, url?: string): Readonly<Reco
     expires_at: isoTime(expiresAt),
     ...(url !== undefined && { access_url: url }),
     checksum: { algorithm: 'sha256', value: sha256 },
+  }
+}
+
+/** The block of a result that links to kept data, with its description. */
+export function linkBlock(
+  reference: Reference,
+  data: Readonly<Record<string, unknown>>,
+): Readonly<Record<string, unknown>> {
+  return {
+    type: 'resource_link',
+    uri: uriOf(reference),
+    name: reference.name,
+    mimeType: reference.type,
+    size: reference.size,
+    _meta: { [REFERENCE_KEY]: data },
   }
 }
 

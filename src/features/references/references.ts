@@ -12,10 +12,11 @@ import { durationSchema, sizeSchema } from '../../core/time/units.ts'
 import { NOT_KEPT_KEY, NS, withoutFlag } from '../../protocol/meta-keys.ts'
 import { type Reference, type ReferenceLimits, References, UPLOADS } from '../../records/references.ts'
 import { Uploads } from '../../records/uploads.ts'
-import type { Feature, Services } from '../feature.ts'
+import type { Feature, Services, SettingsOf } from '../feature.ts'
 import { dataRoute } from './data.ts'
 import { checkFileArguments, filesMiddleware } from './file-schemas.ts'
 import { fileMethods } from './file-transfer.ts'
+import { exchanging, type ImportSettings } from './exchange.ts'
 import type { ReferenceFiles } from './files.ts'
 import { FileFolders } from './folders.ts'
 import { withReferences } from './keep.ts'
@@ -27,7 +28,7 @@ import { UploadService } from './uploads.ts'
 import { DataUrls } from './urls.ts'
 
 /** The settings of references. Sizes are in bytes, times in milliseconds. */
-interface Settings {
+interface Settings extends ImportSettings {
   readonly over: number
   readonly ttl: number
   readonly argument: number
@@ -84,6 +85,28 @@ const common = {
         description:
           'Where data is put as files, for servers on this machine whose tools take a path: a folder that only the gateway writes to. By default one among the temporary files. Set it to a folder in which the servers may read.',
       },
+      imports: {
+        type: 'object',
+        'x-gateway': true,
+        additionalProperties: {
+          type: 'object',
+          additionalProperties: false,
+          properties: {
+            tool: { type: 'string', minLength: 1, description: 'The tool, by its name at `/mcp`.' },
+            argument: { type: 'string', minLength: 1, description: 'Its argument that gets the data.' },
+          },
+          required: ['tool', 'argument'],
+        },
+        description:
+          'The tools to which `import_from_ref` gives data, by the `target_format` that a caller names.',
+      },
+      allow_hosts: {
+        type: 'array',
+        items: { type: 'string', pattern: '^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$' },
+        'x-gateway': true,
+        description:
+          'The hosts from which `import_from_ref` may download data of servers that are not behind the gateway, over https. None by default.',
+      },
       urls: {
         type: 'boolean',
         default: false,
@@ -121,7 +144,7 @@ export const references: Feature<Settings | false> = {
     const kept = new References(deps.store, limitsOf(settings()))
     const options = {
       references: kept,
-      mayRead: (reference: Reference, call: Call) => mayRead(reference, call, deps),
+      mayRead: (reference: Pick<Reference, 'server' | 'id'>, call: Call) => mayRead(reference, call, deps),
     }
     const folders = new FileFolders(settings, deps)
     const urls = new DataUrls(deps)
@@ -133,6 +156,14 @@ export const references: Feature<Settings | false> = {
       max: common ? common.upload : DEFAULT_UPLOAD_BYTES,
       ttl: common ? common.ttl : DEFAULT_TTL_MS,
       ...urlsOf(urls, common),
+    })
+    const exchange = exchanging({
+      ...options,
+      keepingOf: keeper(settings, { references: kept, urls }),
+      requestOf: (id) => ({ [AS_REFERENCE]: true, ...(id !== undefined && { [REFERENCE_ID]: id }) }),
+      settings: common || {},
+      ttl: common ? common.ttl : DEFAULT_TTL_MS,
+      deps,
     })
     let timer: NodeJS.Timeout | undefined
     return {
@@ -153,7 +184,12 @@ export const references: Feature<Settings | false> = {
       }),
       responseMiddleware: (method) => filesMiddleware(method, (upstream) => settings(upstream) !== false),
       resources: () => [referenceResource({ ...options, max: MAX_READ_BYTES })],
-      tools: [readReferenceTool({ ...options, max: MAX_READ_BYTES }), requestUploadTool(uploads)],
+      tools: [
+        readReferenceTool({ ...options, max: MAX_READ_BYTES }),
+        requestUploadTool(uploads),
+        ...exchange.tools,
+      ],
+      routes: exchange.routes,
       start: async () => {
         const sweep = (): void => {
           background(kept.sweep(), deps.log)
@@ -163,7 +199,7 @@ export const references: Feature<Settings | false> = {
         timer = setInterval(sweep, SWEEP_INTERVAL_MS)
         timer.unref()
       },
-      problems: () => folders.problems(),
+      problems: async () => [...(await folders.problems()), ...(await exchange.problems())],
       close: async () => clearInterval(timer),
     }
   },
@@ -176,15 +212,15 @@ const MAX_READ_BYTES = 7 * 1024 * 1024
 export const largeResults: Feature<Settings | false> = {
   ...common,
   create: (settings, deps) => {
-    const common = settings()
-    const kept = new References(deps.store, limitsOf(common))
-    const urls = urlsOf(new DataUrls(deps), common)
+    const keepingOf = keeper(settings, {
+      references: new References(deps.store, limitsOf(settings())),
+      urls: new DataUrls(deps),
+    })
     return {
       middleware: ({ method, upstream, isBuiltin }) => {
-        const own = settings(upstream)
-        if (method !== 'tools/call' || isBuiltin || upstream === undefined || own === false) return undefined
-        const options = { references: kept, over: own.over, ttl: own.ttl, ...urls }
-        return keeping(options, upstream, deps)
+        if (method !== 'tools/call' || isBuiltin || upstream === undefined) return undefined
+        const options = keepingOf(upstream)
+        return options && keeping(options, upstream, deps)
       },
     }
   },
@@ -201,6 +237,21 @@ function urlsOf(
 
 function hostsOf(settings: Settings | false): readonly string[] {
   return settings === false ? [] : settings.file_hosts
+}
+
+type Keeping = Omit<Parameters<typeof withReferences>[2], 'isRequested' | 'id'>
+
+/** How results of each server are kept; undefined for those whose results are not. */
+function keeper(
+  settings: SettingsOf<Settings | false>,
+  { references: kept, urls }: { readonly references: References; readonly urls: DataUrls },
+): (upstream: string) => Keeping | undefined {
+  const withUrls = urlsOf(urls, settings())
+  return (upstream) => {
+    const own = settings(upstream)
+    if (own === false) return undefined
+    return { references: kept, over: own.over, ttl: own.ttl, ...withUrls }
+  }
 }
 
 function limitsOf(settings: Settings | false): ReferenceLimits {
@@ -228,7 +279,7 @@ function resolving(
 
 /** Once the server has answered, nothing fails: a result that cannot be kept is passed on. */
 function keeping(
-  options: Omit<Parameters<typeof withReferences>[2], 'isRequested'>,
+  options: Keeping,
   upstream: string,
   deps: Pick<Services, 'invoker' | 'servers' | 'log'>,
 ): Middleware {

@@ -175,7 +175,7 @@ export function textOf(bytes: Uint8Array): string | undefined {
 }
 
 /** Bytes as one buffer. */
-async function collected(bytes: Bytes): Promise<Buffer> {
+export async function collected(bytes: Bytes): Promise<Buffer> {
   const chunks: Uint8Array[] = []
   for await (const chunk of bytes) chunks.push(chunk)
   return Buffer.concat(chunks)

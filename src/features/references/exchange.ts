@@ -1,0 +1,48 @@
+/** Results that are kept on request, and data that is given to tools: as tools of the gateway, and over HTTP. */
+import type { Finding } from '../../core/finding.ts'
+import { createDialer } from '../dialer.ts'
+import type { BuiltinRoute, BuiltinTool } from '../feature.ts'
+import { exporting } from './export.ts'
+import { download } from './foreign.ts'
+import { importing } from './import.ts'
+import { type ImportTargets, ImportTools } from './import-tools.ts'
+
+/** The settings of imports. */
+export interface ImportSettings {
+  readonly imports?: ImportTargets
+  readonly allow_hosts?: readonly string[]
+}
+
+type Options = Parameters<typeof exporting>[0] &
+  Pick<Parameters<typeof importing>[0], 'deps' | 'mayRead'> & {
+    readonly settings: ImportSettings
+    /** How long downloaded data is kept, in milliseconds. */
+    readonly ttl: number
+  }
+
+/** What the feature adds to the gateway for that. */
+export function exchanging({ settings, ttl, ...options }: Options): {
+  readonly tools: readonly BuiltinTool[]
+  readonly routes: readonly BuiltinRoute[]
+  problems(): Promise<readonly Finding[]>
+} {
+  const { imports = {}, allow_hosts: allowHosts = [] } = settings
+  const { references, mayRead, deps } = options
+  const foreign = { references, opener: createDialer({ allow: [] }), allowHosts, ttl }
+  const tools = new ImportTools(imports, deps)
+  const parts = [
+    exporting(options),
+    importing({
+      references,
+      mayRead,
+      deps,
+      tools,
+      download: (call, data) => download(call, data, foreign),
+    }),
+  ]
+  return {
+    tools: parts.map(({ tool }) => tool),
+    routes: parts.map(({ route }) => route),
+    problems: () => tools.problems(),
+  }
+}

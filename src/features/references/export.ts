@@ -1,0 +1,249 @@
+/**
+ * Results as references on request: the tool `export_result_ref`, and `POST /export`. Either makes a call of a tool for
+ * its caller and keeps the result whatever its size, or keeps the result of an operation that has ended.
+ */
+import type { Call, Handler, Outcome } from '../../core/call.ts'
+import { GatewayError, invalidParam } from '../../core/error.ts'
+import type { Descriptor } from '../../core/descriptor.ts'
+import { isObject } from '../../core/json/json.ts'
+import { Payload } from '../../core/payload.ts'
+import { NOT_KEPT_KEY, REFERENCE_KEY, REFERENCES_KEY } from '../../protocol/meta-keys.ts'
+import { isEnded, OperationIds, type OperationRecord, Operations } from '../../records/operations.ts'
+import { type Reference, type References, unknownReference } from '../../records/references.ts'
+import { answered, asToolWithResult } from '../builtin-tool.ts'
+import type { BuiltinRoute, BuiltinTool, Services } from '../feature.ts'
+import { innerArguments, innerCall, optionalText } from './inner-call.ts'
+import { withReferences } from './keep.ts'
+import { dataReference, linkBlock, previewOf } from './preview.ts'
+import { collected } from './selection.ts'
+
+type Keeping = Omit<Parameters<typeof withReferences>[2], 'isRequested' | 'id'>
+
+interface Options {
+  readonly references: References
+  /** How results of a server are kept; undefined if they are not. */
+  keepingOf(upstream: string): Keeping | undefined
+  mayRead(reference: Pick<Reference, 'server' | 'id'>, call: Call): Promise<boolean>
+  /** The `_meta` of a request whose result is kept, under an id of the caller if it chose one. */
+  requestOf(id: string | undefined): Readonly<Record<string, unknown>>
+  readonly deps: Pick<Services, 'invoker' | 'servers' | 'store' | 'identity'>
+}
+
+/** The tool, and the path over HTTP. */
+export function exporting(options: Options): { readonly tool: BuiltinTool; readonly route: BuiltinRoute } {
+  const run = exporter(options)
+  return {
+    tool: {
+      ...asToolWithResult(definition, async (call) => forModel(await run(call))),
+      isListed: () => true,
+    },
+    route: { verb: 'POST', path: '/export', handle: async (call) => forProgram(await run(call)) },
+  }
+}
+
+const definition = {
+  name: 'export_result_ref',
+  title: 'Keep a result',
+  description:
+    'Calls a tool and keeps its result in the gateway, whatever its size: returns a reference (ref://…), which works as an argument of any tool. With operation_id, the result of an earlier call is kept.',
+  inputSchema: {
+    type: 'object',
+    properties: {
+      tool: { type: 'string', description: 'The tool to call, by its name in this list of tools.' },
+      arguments: { type: 'object', description: 'The arguments of the tool.' },
+      operation_id: {
+        type: 'string',
+        maxLength: 200,
+        description: 'In place of a tool: the operation whose result is kept. It must have ended.',
+      },
+      ref_id: {
+        type: 'string',
+        description: 'An id of your choice: 1 to 64 letters, digits, _, - and .',
+      },
+    },
+    additionalProperties: false,
+  },
+  outputSchema: {
+    type: 'object',
+    properties: {
+      ref_id: { type: 'string' },
+      origin_server: { type: 'string' },
+      mime_type: { type: 'string' },
+      size_bytes: { type: 'integer' },
+      expires_at: { type: 'string' },
+      checksum: {
+        type: 'object',
+        properties: { algorithm: { type: 'string' }, value: { type: 'string' } },
+        required: ['algorithm', 'value'],
+      },
+      not_kept: { type: 'object' },
+    },
+  },
+  annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true },
+} as const
+
+/** The outcome with the facts of the data as structured content, without the URL, which is a credential. */
+function forModel(outcome: Outcome): Outcome {
+  if (outcome.kind !== 'result' || outcome.result.member('isError') === true) return outcome
+  const { access_url: _url, ...facts } = factsOf(outcome.result)
+  return { kind: 'result', result: outcome.result.with({ structuredContent: facts }) }
+}
+
+/** The facts alone; the result of a call that failed as it is. */
+function forProgram(outcome: Outcome): Outcome {
+  if (outcome.kind !== 'result' || outcome.result.member('isError') === true) return outcome
+  return answered(factsOf(outcome.result))
+}
+
+function factsOf(result: Payload): Readonly<Record<string, unknown>> {
+  const kept = result.meta(REFERENCE_KEY)
+  if (isObject(kept)) return kept
+  // The tool did its work: its result is passed on, with the reason.
+  return { not_kept: result.meta(NOT_KEPT_KEY) ?? {} }
+}
+
+function exporter(options: Options): Handler {
+  const { store, identity } = options.deps
+  const operations = new Operations(store, Date.now)
+  const ids = new OperationIds(identity.seal, identity.membership.id)
+  return async (call) => {
+    const tool = optionalText(call, 'tool')
+    const operation = optionalText(call, 'operation_id')
+    const id = optionalText(call, 'ref_id')
+    if ((tool === undefined) === (operation === undefined))
+      throw invalidParam('tool', 'or operation_id must be given, and not both')
+    if (tool !== undefined) return exportCall(call, { tool, id }, options)
+    if (id !== undefined) await options.references.mustBeFree(call.principal, id)
+    const key = ids.keyOf(call.principal, operation ?? '')
+    const record = key === undefined ? undefined : (await operations.find(key))?.record
+    return exportOperation(call, { operation, record, id }, options)
+  }
+}
+
+/** Makes a call, and keeps its result. */
+async function exportCall(
+  call: Call,
+  { tool, id }: { readonly tool: string; readonly id: string | undefined },
+  options: Options,
+): Promise<Outcome> {
+  const { servers, invoker } = options.deps
+  const inner = innerCall(
+    call,
+    { upstream: call.target.upstream, name: tool },
+    innerArguments(call),
+    options.requestOf(id),
+  )
+  // The call itself says what is wrong with an unknown name, or with the list.
+  const found = await Promise.resolve(inner)
+    .then((each) => servers.tool(each))
+    .catch(() => undefined)
+  if (found?.isBuiltin) throw invalidParam('tool', 'is a tool of the gateway, whose results are not kept')
+  if (found) await mustBeKept(found.upstream, call, options)
+  const outcome = await invoker.call(inner)
+  if (!found || outcome.kind !== 'result' || outcome.result.member('isError') === true) return outcome
+  const { result } = outcome
+  if (isObject(result.meta(REFERENCE_KEY)) || isObject(result.meta(NOT_KEPT_KEY))) return outcome
+  return { kind: 'result', result: await whole(result, found, { call, id, options }) }
+}
+
+/** @throws UNSUPPORTED_OPERATION, PERMISSION_DENIED */
+async function mustBeKept(upstream: string, call: Call, options: Options): Promise<Keeping> {
+  const keeping = options.keepingOf(upstream)
+  if (!keeping)
+    throw new GatewayError('UNSUPPORTED_OPERATION', `Results of ${upstream} are not kept.`, {
+      isResult: true,
+      suggestion: `Call the tool itself, or turn references on for ${upstream}.`,
+    })
+  if (await options.mayRead({ server: upstream, id: '' }, call)) return keeping
+  throw new GatewayError(
+    'PERMISSION_DENIED',
+    `You may not read resources of ${upstream}, so its results cannot be kept for you.`,
+    { suggestion: 'Call the tool itself.' },
+  )
+}
+
+/** A result without a part that can be kept, such as one with links alone: it is kept as JSON. */
+async function whole(
+  result: Payload,
+  { upstream, name }: Pick<Descriptor, 'upstream' | 'name'>,
+  { call, id, options }: { readonly call: Call; readonly id: string | undefined; readonly options: Options },
+): Promise<Payload> {
+  const keeping = await mustBeKept(upstream, call, options)
+  const target = { method: 'tools/call', upstream, name }
+  const content = Payload.of({ content: [] }).with({ structuredContent: result.with({ _meta: undefined }) })
+  return withReferences(content, { ...call, target, tool: undefined }, { ...keeping, isRequested: true, id })
+}
+
+interface EndedOperation {
+  readonly operation: string | undefined
+  readonly record: OperationRecord | undefined
+  readonly id: string | undefined
+}
+
+/** Keeps the result of an operation. What is unknown here, or unknown to the caller, is refused when it is resumed. */
+async function exportOperation(
+  call: Call,
+  { operation, record, id }: EndedOperation,
+  options: Options,
+): Promise<Outcome> {
+  const { upstream } = call.target
+  const isHere = record && (upstream === undefined || upstream === record.upstream)
+  if (isHere && !isEnded(record)) throw notEnded(record, operation)
+  const outcome = await options.deps.invoker.call({
+    ...call,
+    method: 'operation/resume',
+    params: Payload.of({ operation_id: operation }),
+    target: { method: 'operation/resume', isBuiltin: true, ...(upstream !== undefined && { upstream }) },
+    logFields: new Map(),
+  })
+  if (!record || outcome.kind !== 'result' || outcome.result.member('isError') === true) return outcome
+  const keeping = await mustBeKept(record.upstream, call, options)
+  const kept = outcome.result.meta(REFERENCE_KEY)
+  if (isObject(kept)) {
+    const reference = await options.references.find(call.principal, String(kept.ref_id))
+    if (!reference) throw unknownReference()
+    if (id === undefined || id === reference.id) return outcome
+    return copied(outcome.result, reference, { call, id, keeping, options })
+  }
+  const target = { method: 'tools/call', upstream: record.upstream, name: record.tool }
+  const tool = await options.deps.servers.tool({ ...call, method: target.method, target })
+  const context = { ...call, target, tool }
+  const result = await withReferences(outcome.result, context, { ...keeping, isRequested: true, id })
+  if (isObject(result.meta(REFERENCE_KEY))) return { kind: 'result', result }
+  return { kind: 'result', result: await whole(result, target, { call, id, options }) }
+}
+
+interface Copying {
+  readonly call: Call
+  readonly id: string
+  readonly keeping: Keeping
+  readonly options: Options
+}
+
+/** The result with a reference of the caller's choice to the same data. */
+async function copied(
+  result: Payload,
+  reference: Reference,
+  { call, id, keeping, options: { references } }: Copying,
+): Promise<Outcome> {
+  const { server, tool, name, type } = reference
+  const facts = { server, ...(tool !== undefined && { tool }), name, type, id, ttl: keeping.ttl }
+  const copy = await references.add(call.principal, facts, await references.open(reference))
+  const data = dataReference(copy, keeping.urlOf?.(call.principal, copy))
+  const beginning = await collected(await references.open(copy, { start: 0, end: PREVIEWED_BYTES }))
+  const preview = { type: 'text', text: previewOf(copy, beginning) }
+  const given = result.with({ content: [linkBlock(copy, data), preview] })
+  return { kind: 'result', result: given.withMeta({ [REFERENCE_KEY]: data, [REFERENCES_KEY]: undefined }) }
+}
+
+/** How much of the data a preview is made of, in bytes. */
+const PREVIEWED_BYTES = 2048
+
+function notEnded({ state }: OperationRecord, operation: string | undefined): GatewayError {
+  return new GatewayError('CONFLICT', `The operation has not ended: it is ${state.replace('_', ' ')}.`, {
+    category: 'transient',
+    field: 'operation_id',
+    reason: 'unfinished',
+    suggestion: `Call resume_operation with operation_id "${operation}" to wait for it, then export it again.`,
+  })
+}

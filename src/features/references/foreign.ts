@@ -1,0 +1,170 @@
+/**
+ * Data of servers that are not behind this gateway: it is downloaded from the URL that a caller names, and kept as data
+ * of the caller.
+ *
+ * Invariant: only hosts of `allow_hosts` are reached, over https and at addresses of the internet; redirects are refused.
+ * The URL is a credential: it occurs in no error, log or record.
+ */
+import { createHash, type Hash } from 'node:crypto'
+import { bareHost } from '../../core/address.ts'
+import type { Call } from '../../core/call.ts'
+import { GatewayError, invalidParam } from '../../core/error.ts'
+import { isObject } from '../../core/json/json.ts'
+import { type Reference, type References, UPLOADS } from '../../records/references.ts'
+import type { Bytes } from '../../store/blobs/blobs.ts'
+import type { DialFailure, OpenedResponse, Opener } from '../dialer.ts'
+import { mediaTypeOf, SNIFFED_BYTES } from './media-type.ts'
+
+/** How long a download may take, in milliseconds. */
+const DOWNLOAD_TIMEOUT_MS = 600_000
+
+interface Options {
+  readonly references: References
+  readonly opener: Opener
+  readonly allowHosts: readonly string[]
+  /** How long the data is kept, in milliseconds. */
+  readonly ttl: number
+}
+
+/** Foreign data, as a caller describes it. */
+export interface ForeignData {
+  readonly url: string
+  readonly checksum?: Checksum | undefined
+}
+
+/** The digest of data in hex. */
+interface Checksum {
+  readonly algorithm: 'sha256' | 'md5'
+  readonly value: string
+}
+
+/**
+ * Downloads data, and keeps it for the caller.
+ * @throws PERMISSION_DENIED, UPSTREAM_ERROR, SERVER_UNAVAILABLE, CONFLICT if its checksum differs, QUOTA_EXHAUSTED
+ */
+export async function download(
+  { principal, signal }: Call,
+  { url: text, checksum }: ForeignData,
+  { references, opener, allowHosts, ttl }: Options,
+): Promise<Reference> {
+  const url = allowedUrl(text, allowHosts)
+  const response = await opener.open({
+    url: url.href,
+    headers: { accept: '*/*', 'accept-encoding': 'identity' },
+    timeoutMs: DOWNLOAD_TIMEOUT_MS,
+    signal,
+  })
+  if (response.kind === 'failed') throw failed(url.hostname, response.reason)
+  try {
+    const declared = contentOf(response, url.hostname)
+    const bytes = checked(response.body, { host: url.hostname, checksum })
+    const { beginning, all } = await looked(bytes)
+    const name = nameIn(url)
+    const type = mediaTypeOf(beginning, { type: declared, name })
+    return await references.add(principal, { server: UPLOADS, name, type, ttl }, all)
+  } finally {
+    response.close()
+  }
+}
+
+/** @throws INVALID_INPUT, PERMISSION_DENIED */
+function allowedUrl(text: string, allowHosts: readonly string[]): URL {
+  if (!URL.canParse(text)) throw invalidParam('access_url', 'must be a URL')
+  const url = new URL(text)
+  const host = bareHost(url.hostname)
+  if (url.protocol !== 'https:' || url.username !== '' || url.password !== '')
+    throw invalidParam('access_url', 'must be an https URL without a user')
+  if (allowHosts.some((allowed) => bareHost(allowed) === host)) return url
+  throw new GatewayError('PERMISSION_DENIED', 'The gateway does not download data from this host.', {
+    field: 'access_url',
+    reason: 'host',
+    suggestion: 'Ask the operator of the gateway to add the host to features.references.allow_hosts.',
+  })
+}
+
+/** The media type that a response declares. @throws UPSTREAM_ERROR if it is not the data */
+function contentOf({ status, headers }: OpenedResponse, host: string): string | undefined {
+  const encoding = headers['content-encoding']
+  if (status >= 300 && status < 400) throw refused(host, 'with a redirect, which is not followed')
+  if (status !== 200) throw refused(host, `with status ${status}`)
+  if (encoding !== undefined && encoding !== 'identity') throw refused(host, 'with encoded data')
+  const type = headers['content-type']
+  return typeof type === 'string' ? type : undefined
+}
+
+/** The same bytes; fails at their end if their checksum is another one. */
+async function* checked(
+  bytes: AsyncIterable<Uint8Array>,
+  { host, checksum }: { readonly host: string; readonly checksum: Checksum | undefined },
+): AsyncGenerator<Uint8Array> {
+  const hash: Hash | undefined = checksum && createHash(checksum.algorithm)
+  const chunks = bytes[Symbol.asyncIterator]()
+  for (;;) {
+    const next = await chunks.next().catch(() => {
+      throw failed(host, 'connection')
+    })
+    if (next.done) break
+    hash?.update(next.value)
+    yield next.value
+  }
+  if (hash && hash.digest('hex') !== checksum?.value)
+    throw new GatewayError('CONFLICT', 'The downloaded data has another checksum than the given one.', {
+      field: 'checksum',
+      reason: 'checksum',
+      suggestion: 'Request the reference again from the server that has the data.',
+    })
+}
+
+/** The first bytes, and all of them. */
+async function looked(
+  bytes: AsyncGenerator<Uint8Array>,
+): Promise<{ readonly beginning: Buffer; readonly all: Bytes }> {
+  const read: Uint8Array[] = []
+  for (let size = 0; size < SNIFFED_BYTES;) {
+    const next = await bytes.next()
+    if (next.done) break
+    read.push(next.value)
+    size += next.value.byteLength
+  }
+  const all = async function* (): AsyncGenerator<Uint8Array> {
+    yield* read
+    yield* bytes
+  }
+  return { beginning: Buffer.concat(read), all: all() }
+}
+
+/** The checksum among the arguments: `{algorithm, value}`, or the hex of a SHA-256. @throws INVALID_INPUT */
+export function checksumOf(value: unknown): Checksum | undefined {
+  if (value === undefined) return undefined
+  const { algorithm, value: digest } = isObject(value) ? value : { algorithm: 'sha256', value }
+  const hex = typeof digest === 'string' ? digest.toLowerCase() : ''
+  if (algorithm === 'sha256' && /^[0-9a-f]{64}$/.test(hex)) return { algorithm, value: hex }
+  if (algorithm === 'md5' && /^[0-9a-f]{32}$/.test(hex)) return { algorithm, value: hex }
+  throw invalidParam('checksum', 'must be {algorithm, value} with the algorithm sha256 or md5, in hex')
+}
+
+/** What people call the data: the last segment of its path. */
+function nameIn({ pathname }: URL): string {
+  const last = pathname.split('/').at(-1) ?? ''
+  return last === '' ? 'download' : last.slice(0, MAX_NAME_LENGTH)
+}
+
+const MAX_NAME_LENGTH = 200
+
+function refused(host: string, how: string): GatewayError {
+  return new GatewayError('UPSTREAM_ERROR', `${host} answered ${how}, so the data was not imported.`, {
+    suggestion: 'Request the reference again from the server that has the data.',
+  })
+}
+
+function failed(host: string, reason: DialFailure): GatewayError {
+  if (reason === 'aborted') return new GatewayError('CANCELLED', 'The download was cancelled.')
+  if (reason === 'url' || reason === 'address')
+    return new GatewayError('PERMISSION_DENIED', `${host} is not at an address of the internet.`, {
+      field: 'access_url',
+      reason: 'address',
+    })
+  return new GatewayError('SERVER_UNAVAILABLE', `The data could not be downloaded from ${host}: ${reason}.`, {
+    suggestion: 'Try again later, or request the reference again.',
+  })
+}
