@@ -16,6 +16,7 @@ export const referenceSettings = {
   total: 1_000_000,
   urls: false,
   url_ttl: 60_000,
+  upload: 100_000,
 }
 
 /** The caller whose data is kept. */
