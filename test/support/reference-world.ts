@@ -17,6 +17,7 @@ export const referenceSettings = {
   urls: false,
   url_ttl: 60_000,
   upload: 100_000,
+  file_hosts: [],
 }
 
 /** The caller whose data is kept. */

@@ -10,13 +10,16 @@ import type { Reference } from '../../records/references.ts'
 import { type FormName, isJson, jsonIn, type Selected, textOf } from './selection.ts'
 
 /** The forms that a schema takes; `any` leaves the choice to the data. */
-type Form = Exclude<FormName, 'path'> | 'any'
+type Form = InlineForm | 'any'
+
+/** The forms of data that are in the arguments themselves. */
+export type InlineForm = Exclude<FormName, 'path' | 'url'>
 
 /** The data in the form that the caller chose. @throws INVALID_INPUT */
 export function inChosenForm(
   selected: Selected,
   reference: Reference,
-  form: Exclude<FormName, 'path'>,
+  form: InlineForm,
   path: string,
 ): Payload {
   if (selected.kind !== 'json' || form === 'text' || form === 'json')
@@ -64,6 +67,8 @@ export interface SchemaPlace {
   member(name: string): SchemaPlace
   item(index: number): SchemaPlace
   takes(): Form
+  /** Whether the value is a URI, by its format. */
+  isUri(): boolean
   /** What the schemas say of the value: the descriptions, and those of the list that it is in. */
   descriptions(): readonly string[]
 }
@@ -89,6 +94,7 @@ export class Schemas {
           descriptions(),
         ),
       takes: () => formOf(schemas),
+      isUri: () => schemas.some(({ format }) => format === 'uri' || format === 'url'),
       descriptions,
     }
   }

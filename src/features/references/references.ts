@@ -13,6 +13,7 @@ import { NOT_KEPT_KEY, NS, withoutFlag } from '../../protocol/meta-keys.ts'
 import { type Reference, type ReferenceLimits, References, UPLOADS } from '../../records/references.ts'
 import { Uploads } from '../../records/uploads.ts'
 import type { Feature, Services, SettingsOf } from '../feature.ts'
+import { CallUrls } from './call-urls.ts'
 import { dataRoute } from './data.ts'
 import { checkFileArguments, filesMiddleware } from './file-schemas.ts'
 import { fileMethods } from './file-transfer.ts'
@@ -172,7 +173,7 @@ export const references: Feature<Settings | false> = {
         const own = settings(upstream)
         if (method !== 'tools/call' || isBuiltin || own === false) return undefined
         const server = canOpenFiles(deps.servers.settings(upstream ?? ''))
-        return resolving({ ...options, max: own.argument, server }, folders.at(own.folder))
+        return resolving({ ...options, max: own.argument, server }, { folder: folders.at(own.folder), urls })
       },
       methods: fileMethods({
         ...options,
@@ -259,17 +260,18 @@ function limitsOf(settings: Settings | false): ReferenceLimits {
 }
 
 function resolving(
-  options: Omit<Parameters<typeof resolveReferences>[1], 'files'>,
-  folder: ReferenceFiles,
+  options: Omit<Parameters<typeof resolveReferences>[1], 'files' | 'urls'>,
+  { folder, urls }: { readonly folder: ReferenceFiles; readonly urls: DataUrls },
 ): Middleware {
   return (next) => async (call) => {
     checkFileArguments(call)
     const files = folder.begin(call)
     try {
-      const resolved = await resolveReferences(call, { ...options, files })
+      const callUrls = new CallUrls(call, urls)
+      const resolved = await resolveReferences(call, { ...options, files, urls: callUrls })
       if (!resolved) return await next(call)
       resolved.call.logFields.set('references_used', resolved.used)
-      return await files.after(await next(resolved.call))
+      return callUrls.after(await files.after(await next(resolved.call)))
     } catch (error) {
       await files.remove()
       throw error

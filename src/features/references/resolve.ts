@@ -7,11 +7,13 @@ import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { type Reference, type References, unknownReference } from '../../records/references.ts'
+import type { CallUrls } from './call-urls.ts'
 import type { CallFiles } from './files.ts'
-import { inChosenForm, inForm, type SchemaPlace, Schemas, unfit } from './forms.ts'
+import { inChosenForm, inForm, type InlineForm, type SchemaPlace, Schemas, unfit } from './forms.ts'
 import { openPart } from './open-part.ts'
 import { parseReference, SCHEME, select, type Selected, textOf, type Written } from './selection.ts'
 import { argumentAt, isPathItself, takesPath } from './takes-path.ts'
+import { isUrlItself, takesDownloadUrl } from './takes-url.ts'
 
 /** How many references the arguments of a call may have, and how deep they are looked for. */
 const MAX_REFERENCES_PER_CALL = 20
@@ -24,6 +26,8 @@ interface Options {
   /** The files of the call, and whether its server can open them. */
   readonly files?: CallFiles | undefined
   readonly server: 'yes' | 'perhaps' | 'no'
+  /** The URLs of the call. */
+  readonly urls: CallUrls
   /** Whether the caller may still read what came from a server. */
   mayRead(reference: Reference, call: Call): Promise<boolean>
 }
@@ -121,20 +125,23 @@ class Resolution {
     if (!reference || !(await mayRead(reference, this.#call))) throw unknownReference().with({ field: path })
     const { server, name, type, size, sha256 } = reference
     this.used.push({ path, id, server, name, type, size, sha256 })
-    const isFile = written.as === 'path' || (await this.#isForFile(written, reference, place))
-    return isFile ? this.#asFile(written, reference, place) : this.#inline(written, reference, place)
+    const form = written.as ?? (await this.#remoteForm(written, reference, place))
+    if (form === 'path') return this.#asFile(written, reference, place)
+    if (form === 'url') return this.#asUrl(written, reference, place)
+    return this.#inline(written, form, { reference, place })
   }
 
   async #inline(
-    { part, text, as }: WrittenReference,
-    reference: Reference,
-    { path, schemas }: Place,
+    { part, text }: WrittenReference,
+    form: InlineForm | undefined,
+    { reference, place }: { readonly reference: Reference; readonly place: Place },
   ): Promise<Payload> {
+    const { path, schemas } = place
     const { references, max } = this.#options
     const limits = { max: Math.max(0, max - this.#size), written: text }
     const selected = await select(references, reference, part, limits)
     this.#size += sizeOfSelected(selected)
-    if (as !== undefined && as !== 'path') return inChosenForm(selected, reference, as, path)
+    if (form) return inChosenForm(selected, reference, form, path)
     return inForm(selected, reference, schemas.takes(), path)
   }
 
@@ -146,27 +153,48 @@ class Resolution {
     return Payload.of(await files.write({ key: [id, blob, text, path], name, type, bytes }))
   }
 
-  /** Whether the server should get a file, although the caller did not say so. */
-  async #isForFile(
-    { as, part }: WrittenReference,
+  async #asUrl({ part, text }: WrittenReference, reference: Reference, { path }: Place): Promise<Payload> {
+    const { urls } = this.#options
+    const isPart = Object.keys(part).length > 0
+    if (isPart) throw unfit(path, NO_PART_URLS)
+    const url = urls.of(reference, `${path} ${text}`)
+    if (url === undefined) throw unfit(path, NO_URLS)
+    return Payload.of(url)
+  }
+
+  /** The form for servers that open the data themselves, if the schema asks for one and the caller did not choose. */
+  async #remoteForm(
+    { part }: WrittenReference,
     reference: Reference,
     { path, schemas }: Place,
-  ): Promise<boolean> {
+  ): Promise<'path' | 'url' | undefined> {
     const { tool } = this.#call
-    const { references, server } = this.#options
-    // A value in JSON, or a single line, may be a path that the server knows.
-    if (as !== undefined || part.pointer || server !== 'yes' || !tool || schemas.takes() !== 'text')
-      return false
-    if (!takesPath({ name: argumentAt(path), descriptions: schemas.descriptions() }, tool)) return false
-    if (reference.size > MAX_PATH_BYTES) return true
+    const { server, urls } = this.#options
+    // A value in JSON may be a path or a URL that the server knows.
+    if (part.pointer || !tool || schemas.takes() !== 'text') return undefined
+    const argument = { name: argumentAt(path), descriptions: schemas.descriptions() }
+    if (server === 'yes' && takesPath(argument, tool))
+      return (await this.#isShort(reference, isPathItself)) ? undefined : 'path'
+    const isDownloaded = urls.areHosted === true && schemas.isUri() && Object.keys(part).length === 0
+    if (isDownloaded && takesDownloadUrl(argument.name, argument.descriptions))
+      return (await this.#isShort(reference, isUrlItself)) ? undefined : 'url'
+    return undefined
+  }
+
+  /** Whether data is a short text of some kind. */
+  async #isShort(reference: Reference, isOfKind: (text: string) => boolean): Promise<boolean> {
+    if (reference.size > MAX_PATH_BYTES) return false
     const limits = { max: MAX_PATH_BYTES, written: reference.id }
-    const whole = await select(references, reference, {}, limits)
-    return whole.kind !== 'bytes' || !isPathItself(textOf(whole.bytes) ?? '')
+    const whole = await select(this.#options.references, reference, {}, limits)
+    return whole.kind === 'bytes' && isOfKind(textOf(whole.bytes) ?? '')
   }
 }
 
-/** How long a path is at most, in bytes. */
+/** How long a path or a URL is at most, in bytes. */
 const MAX_PATH_BYTES = 4096
+const NO_URLS = 'cannot be a URL: the gateway does not listen for HTTP. Choose another form, such as ?as=text'
+const NO_PART_URLS =
+  'cannot be a URL of a part: leave out rows, bytes and the pointer, or choose another form'
 const NO_FILES =
   'cannot be a path: the server is reached by a URL, or is not on this machine. Choose another form, such as ?as=text'
 

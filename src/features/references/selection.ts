@@ -12,7 +12,7 @@ import { type Reference, References } from '../../records/references.ts'
 import type { ByteRange, Bytes } from '../../store/blobs/blobs.ts'
 
 /** The forms of data in arguments, as callers write them. */
-const formNames = ['text', 'json', 'base64', 'data_uri', 'path'] as const
+const formNames = ['text', 'json', 'base64', 'data_uri', 'path', 'url'] as const
 
 /** A form of data in arguments. */
 export type FormName = (typeof formNames)[number]

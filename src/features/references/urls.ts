@@ -46,6 +46,11 @@ export class DataUrls {
     this.#now = now
   }
 
+  /** Whether the gateway listens for HTTP, so that there are URLs. */
+  get areHosted(): boolean {
+    return this.#deps.pages.url(DATA_PATH) !== undefined
+  }
+
   /** A URL of a caller's data: a credential. Undefined where the gateway does not listen for HTTP. */
   of(principal: Principal, { id }: Pick<Reference, 'id'>, { ttl, isOnce }: UrlOptions): string | undefined {
     const base = this.#deps.pages.url(`${DATA_PATH}${id}`)

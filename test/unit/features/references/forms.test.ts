@@ -82,3 +82,47 @@ describe('data that is not what was kept', () => {
     expect(got).toEqual([])
   })
 })
+
+describe('a URL of data', () => {
+  const upload = { type: 'string', format: 'uri', description: 'The server will download the file from it.' }
+  const signed = /^http:\/\/127\.0\.0\.1:8900\/data\/ref_[0-9a-f]{32}\?sig=[\w.~-]+&exp=\d+$/
+
+  it.each<[name: string, property: Json, data: string, isUrl: boolean]>([
+    ['value', upload, 'data', true],
+    ['image_url', { type: 'string', format: 'uri' }, 'data', true],
+    ['image_url', { type: 'string' }, 'data', false],
+    ['link', { type: 'string', format: 'uri', description: 'A link for the issue.' }, 'data', false],
+    ['image_url', { type: 'string', format: 'uri' }, 'https://example.com/a.png', false],
+  ])('is what %s with %j gets, for %s: %s', async (name, property, data, isUrl) => {
+    const { call, keep, got } = referenceWorld({ definition: argumentSchema(property, name) })
+    await call({ [name]: await keep(data) })
+    expect(got[0]?.[name]).toEqual(isUrl ? expect.stringMatching(signed) : data)
+  })
+
+  it('is the same in the next round of a call, and another one for another call', async () => {
+    const asking = { kind: 'input_required', inputRequests: {}, requestState: {} } as const
+    const { outcome, keep, got } = referenceWorld({ serve: () => asking })
+    const value = `${await keep('data')}?as=url`
+    const first = await outcome({ value })
+    await outcome({ value }, { requestState: first.kind === 'input_required' ? first.requestState : {} })
+    await outcome({ value })
+    const [one, two, three] = got.map((args) => String(args['value']))
+    expect(one).toMatch(signed)
+    expect(two).toBe(one)
+    expect(three).not.toBe(one)
+  })
+
+  it('is refused for a part, and where the gateway does not listen for HTTP', async () => {
+    const { call, keep, got } = referenceWorld()
+    const part = `${await keep('one\ntwo')}?as=url&rows=1`
+    await expect(call({ value: part })).rejects.toMatchObject({ message: expect.stringContaining('a part') })
+    const silent = referenceWorld({ page: () => undefined, definition: argumentSchema(upload) })
+    const uri = await silent.keep('data')
+    await expect(silent.call({ value: `${uri}?as=url` })).rejects.toMatchObject({
+      code: 'INVALID_INPUT',
+      message: expect.stringContaining('does not listen for HTTP'),
+    })
+    await silent.call({ value: uri })
+    expect([...got, ...silent.got]).toEqual([{ value: 'data' }])
+  })
+})
