@@ -16,6 +16,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { gunzipSync } from 'node:zlib'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { chromiumProgram, hasChromium } from '../../support/chromium.ts'
 import { foreignFile } from '../../support/foreign.ts'
@@ -23,7 +24,7 @@ import { gatewayProgram } from '../../support/gateway-process.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { peerKinds } from '../../support/peers/clients.ts'
 import type { PeerClient } from '../../support/peers/client.ts'
-import { publishedServer } from '../../support/peers/servers.ts'
+import { everything, publishedServer } from '../../support/peers/servers.ts'
 import type { Json } from '../../support/server/json.ts'
 
 const filesystem = '@modelcontextprotocol/server-filesystem'
@@ -134,6 +135,25 @@ describe('a table', () => {
       await client.close()
     }
   })
+})
+
+it('a published server downloads data once from the gateway, and what it returns is a file for another', async () => {
+  writeFileSync(join(root, 'data/note.txt'), 'a note\n'.repeat(500))
+  const gateway = await localGateway(config({ all: { command: publishedServer(everything) } }))
+  const client = await kindOf('SDK 2.x (pinned) over http').connect({ transport: 'http', url: gateway.url })
+  try {
+    const { uri } = await idOf(client, 'data_read_text_file', { path: join(root, 'data/note.txt') })
+    const args = { name: 'note.gz', data: `${uri}?as=url`, outputType: 'resource' }
+    const { uri: packed, sha256 } = await idOf(client, 'all_gzip-file-as-resource', args)
+    const destination = join(root, 'saved/note.gz')
+    await client.call('disk_move_file', { source: `${packed}?as=path`, destination })
+    expect(sum(destination)).toBe(sha256)
+    expect(gunzipSync(readFileSync(destination)).toString()).toBe('a note\n'.repeat(500))
+    expect(JSON.stringify(gateway.lines)).not.toContain('sig=')
+  } finally {
+    await client.close()
+    await gateway.close()
+  }
 })
 
 it('over stdio, a note is moved as a file, and what another process left behind is deleted', async () => {

@@ -296,7 +296,7 @@ describe('an argument that takes a path', () => {
     ['run_code', 'read', 'source', described('The source code.'), false],
     ['read_file', 'read', 'path', { type: 'string', format: 'byte' }, false],
     ['convert', 'read', 'output_path', { type: 'string' }, false],
-  ])('%s (%s) %s: %j is %s', async (tool, op, name, property, isPath) => {
+  ])('%s (%s) %s: %j is %s', async (...[tool, op, name, property, isPath]) => {
     const { call, keep, got } = referenceWorld({
       settings: { ...referenceSettings, folder },
       command,
@@ -319,7 +319,7 @@ describe('an argument that takes a path', () => {
       },
     })
     await call({ paths: [await keep('one', 'text/plain', { name: 'a.txt' }), '/b.txt'] })
-    const [one, two] = got[0]?.['paths'] as string[]
+    const [one, two] = (got[0]?.['paths'] ?? []) as string[]
     expect(one).toMatch(/\/gatehouse-[0-9a-f]{32}\/a\.txt$/)
     expect(two).toBe('/b.txt')
   })

@@ -19,13 +19,16 @@ describe('a form that the caller chooses', () => {
     ['?rows=2-3&as=json', '[1,2,3,4]', 'application/json', text, [2, 3]],
     ['?as=base64&bytes=0-0', 'hi', 'text/plain', text, 'aA=='],
     ['?as=text#/a', '{"a":{"b":1}}', 'application/json', { type: 'object' }, '{"b":1}'],
-  ])('%s is what the server gets, whatever its schema says', async (form, data, type, property, expected) => {
-    const { call, keep, got } = referenceWorld({ definition: argumentSchema(property) })
-    const uri = `${await keep(data, type)}${form}`
-    await call({ value: uri })
-    await call({ value: { $ref_id: uri.slice('ref://'.length) } })
-    expect(got).toEqual([{ value: expected }, { value: expected }])
-  })
+  ])(
+    '%s is what the server gets, whatever its schema says',
+    async (...[form, data, type, property, expected]) => {
+      const { call, keep, got } = referenceWorld({ definition: argumentSchema(property) })
+      const uri = `${await keep(data, type)}${form}`
+      await call({ value: uri })
+      await call({ value: { $ref_id: uri.slice('ref://'.length) } })
+      expect(got).toEqual([{ value: expected }, { value: expected }])
+    },
+  )
 
   it.each([
     ['?as=xml', 'as must be text, json, base64'],

@@ -1,0 +1,217 @@
+// The outcomes of imports and of results that are kept on request, and the check of the tools in the configuration.
+import { describe, expect, it } from 'vitest'
+import type { Call, Outcome } from '../../../../src/core/call.ts'
+import type { Descriptor } from '../../../../src/core/descriptor.ts'
+import { GatewayError } from '../../../../src/core/error.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import { references } from '../../../../src/features/references/references.ts'
+import { ada, referenceSettings, referenceWorld } from '../../../support/reference-world.ts'
+import { fieldsOf } from '../../../support/chain.ts'
+import { type Json, objectAt } from '../../../support/server/json.ts'
+import { toolCall } from '../../../support/tool-call.ts'
+
+const sheet = { tool: 'sheet', argument: 'rows' }
+
+function descriptor(name: string, more: Json = {}): Descriptor {
+  const inputSchema = { type: 'object', properties: { rows: {} }, additionalProperties: false }
+  return { upstream: 'one', name, definition: { name, inputSchema }, ...more } as unknown as Descriptor
+}
+
+/** The tools of the feature, in front of tools that do `act`. */
+function world(act: (call: Call) => Outcome | Promise<Outcome>, imports: Json = { table: sheet }) {
+  const calls: Call[] = []
+  const base = referenceWorld({
+    call: async (call: Call) => {
+      calls.push(call)
+      return act(call)
+    },
+    entry: ({ target: { name = '' } }: Call) => {
+      if (name === 'broken') throw new GatewayError('SERVER_UNAVAILABLE', 'It is down.')
+      if (name === 'own') return descriptor(name, { isBuiltin: true })
+      return name === 'sheet' ? descriptor(name) : undefined
+    },
+    exposed: (_upstream, tool) => tool,
+  })
+  const instance = references.create(
+    () => ({ ...referenceSettings, imports: imports as Record<string, typeof sheet> }),
+    base.deps,
+  )
+  const run = async (tool: string, args: Json, more: Partial<Call> = {}): Promise<Outcome> => {
+    const found = instance.tools?.find(({ definition }) => definition.name === tool)
+    if (!found) throw new Error(`There is no tool ${tool}.`)
+    const params = Payload.of({ name: tool, arguments: args })
+    return found.handle(
+      toolCall({ principal: ada, params, target: { method: 'tools/call', name: tool }, ...more }),
+    )
+  }
+  const start = async (args: Json, more?: Partial<Call>): Promise<Json> =>
+    fieldsOf(await run('import_from_ref', args, more))
+  return { ...base, instance, calls, run, start }
+}
+
+const result = (fields: Json): Outcome => ({ kind: 'result', result: Payload.of(fields) })
+
+describe('an import', () => {
+  it('calls the tool with the reference and the other arguments, and passes its result on', async () => {
+    const structured = { rows_imported: 3, imported_resource_id: 'sheet-1' }
+    const content = [{ type: 'text', text: 'Done.' }]
+    const { keep, start, calls } = world(() => result({ content, structuredContent: structured }))
+    const uri = await keep('[1,2,3]', 'application/json')
+    const done = await start({ ref_id: `${uri}?rows=1-2`, target_format: 'table', arguments: { name: 'x' } })
+    expect(done['structuredContent']).toEqual({
+      status: 'imported',
+      ref_id: `${uri}?rows=1-2`,
+      checksum_verified: true,
+      imported_resource_id: 'sheet-1',
+      rows_imported: 3,
+      result: structured,
+    })
+    expect(done['content']).toEqual([
+      { type: 'text', text: expect.stringContaining('"imported"') },
+      ...content,
+    ])
+    expect(calls[0]?.params.fields['arguments']).toEqual({ name: 'x', rows: `${uri}?rows=1-2` })
+    expect(calls[0]?.target).toEqual({ method: 'tools/call', name: 'sheet' })
+  })
+
+  it('names the resource that the tool links to, and nothing that the tool does not say', async () => {
+    const link = { type: 'resource_link', uri: 'sheet://1', name: 'sheet' }
+    const { keep, start } = world(() => result({ content: [link] }))
+    const { structuredContent } = await start({ ref_id: await keep('[1]'), ...sheet })
+    expect(structuredContent).toMatchObject({ imported_resource_id: 'sheet://1' })
+    expect(structuredContent).not.toHaveProperty('rows_imported')
+  })
+
+  it('asks what the tool asks, and is never a task', async () => {
+    const asking = { kind: 'input_required', inputRequests: {}, requestState: { confirm: 1 } } as const
+    const { keep, run, calls } = world(() => asking)
+    const extensions = { 'io.modelcontextprotocol/tasks': {}, 'com.example/other': {} }
+    const client = { era: 'modern', revision: '2026-07-28', capabilities: { extensions } } as const
+    const requestState = { confirm: 0 }
+    const given = { ref_id: await keep('[1]'), ...sheet }
+    expect(await run('import_from_ref', given, { client, requestState })).toEqual(asking)
+    expect(calls[0]?.client.capabilities).toEqual({ extensions: { 'com.example/other': {} } })
+    expect(calls[0]?.requestState).toEqual(requestState)
+  })
+
+  it('is pending if the call goes on, with the id that gets the result', async () => {
+    const error = { code: 'OPERATION_TIMEOUT', details: { operation_id: 'op' } }
+    const _meta = { 'dev.gatehouse/operation_id': 'op', 'dev.gatehouse/error': error }
+    const { keep, start } = world(() => result({ content: [], isError: true, _meta }))
+    const pending = await start({ ref_id: await keep('[1]'), ...sheet })
+    expect(pending['structuredContent']).toMatchObject({ status: 'pending', operation_id: 'op' })
+    expect(pending).not.toHaveProperty('isError')
+  })
+
+  it('fails as the tool does', async () => {
+    const error = { code: 'UPSTREAM_ERROR', message: 'No sheet.' }
+    const failing = world(() =>
+      result({ content: [], isError: true, _meta: { 'dev.gatehouse/error': error } }),
+    )
+    const failed = await failing.start({ ref_id: await failing.keep('[1]'), ...sheet })
+    expect(failed).toMatchObject({ isError: true, structuredContent: { status: 'failed', error } })
+    const refusing = world(() => {
+      throw new GatewayError('PERMISSION_DENIED', 'Not you.')
+    })
+    const refused = await refusing.start({ ref_id: await refusing.keep('[1]'), ...sheet })
+    expect(refused['structuredContent']).toMatchObject({
+      status: 'failed',
+      checksum_verified: true,
+      error: { code: 'PERMISSION_DENIED' },
+    })
+  })
+
+  it('fails before the tool is called if the data is not what was kept', async () => {
+    const { keep, start, store, calls } = world(() => result({ content: [] }))
+    const ref_id = await keep('[1]')
+    const id = String((await store.blobs.list())[0]?.id)
+    await store.blobs.delete(id)
+    await store.blobs.put(
+      id,
+      (async function* () {
+        yield Buffer.from('[2]')
+      })(),
+    )
+    const failed = await start({ ref_id, ...sheet })
+    expect(failed['structuredContent']).toMatchObject({
+      status: 'failed',
+      checksum_verified: false,
+      error: { code: 'CONFLICT' },
+    })
+    expect(calls).toEqual([])
+  })
+
+  it.each<[what: string, args: (uri: string) => Json, message: string]>([
+    [
+      'a tool and a format',
+      (ref_id) => ({ ref_id, ...sheet, target_format: 'table' }),
+      'tool cannot be given too',
+    ],
+    ['no argument', (ref_id) => ({ ref_id, tool: 'sheet' }), 'argument must name'],
+    [
+      'the argument twice',
+      (ref_id) => ({ ref_id, ...sheet, arguments: { rows: 1 } }),
+      'since it gets the data',
+    ],
+    ['a tool of the gateway', (ref_id) => ({ ref_id, ...sheet, tool: 'own' }), 'a tool of the gateway'],
+    ['another origin', (ref_id) => ({ ref_id, ...sheet, origin_server: 'two' }), 'access_url must say'],
+    ['a broken reference', () => ({ ref_id: 'ref://ref_1?rows=0', ...sheet }), 'rows must be a range'],
+    [
+      'a bad checksum',
+      () => ({ ref_id: 'x', origin_server: 'far', access_url: 'https://x.example', checksum: 1 }),
+      'checksum must be',
+    ],
+  ])('with %s is refused, and calls nothing', async (_what, args, message) => {
+    const { keep, start, calls } = world(() => result({ content: [] }))
+    const refused = await start(args(await keep('[1]')))
+    expect(refused['isError']).toBe(true)
+    expect(JSON.stringify(refused['content'])).toContain(message)
+    expect(calls).toEqual([])
+  })
+})
+
+describe('a result that is kept on request', () => {
+  it('is passed on with the reason if there is no room for it', async () => {
+    const notKept = { code: 'QUOTA_EXHAUSTED', message: 'There is no room.' }
+    const content = [{ type: 'text', text: 'all of it' }]
+    const { run, calls } = world(() => result({ content, _meta: { 'dev.gatehouse/not_kept': notKept } }))
+    const found = fieldsOf(await run('export_result_ref', { tool: 'sheet', ref_id: 'mine' }))
+    expect(found).toMatchObject({ content, structuredContent: { not_kept: notKept } })
+    expect(calls[0]?.meta).toEqual({ 'dev.gatehouse/as_reference': true, 'dev.gatehouse/ref_id': 'mine' })
+  })
+
+  it('is kept as JSON if it has links alone', async () => {
+    const link = { type: 'resource_link', uri: 'sheet://1', name: 'sheet' }
+    const { run, kept } = world(() => result({ content: [link] }))
+    const found = fieldsOf(await run('export_result_ref', { tool: 'sheet', ref_id: 'mine' }))
+    expect(found['structuredContent']).toMatchObject({ ref_id: 'mine', mime_type: 'application/json' })
+    const reference = await kept.find(ada, 'mine')
+    if (!reference) throw new Error('It is not kept.')
+    const chunks: Uint8Array[] = []
+    for await (const chunk of await kept.open(reference)) chunks.push(chunk)
+    expect(JSON.parse(Buffer.concat(chunks).toString())).toEqual({ content: [link] })
+  })
+
+  it('has its URL in _meta alone', async () => {
+    const data = { ref_id: 'r', access_url: 'https://x.example/data/r?sig=secret' }
+    const { run } = world(() => result({ content: [], _meta: { 'dev.gatehouse/data_reference': data } }))
+    const { _meta, ...rest } = fieldsOf(await run('export_result_ref', { tool: 'sheet' }))
+    expect(rest['structuredContent']).toEqual({ ref_id: 'r' })
+    expect(JSON.stringify(rest)).not.toContain('secret')
+    expect(objectAt({ _meta }, '_meta')).toHaveProperty(['dev.gatehouse/data_reference', 'access_url'])
+  })
+})
+
+it('tools in the configuration that no server lists are reported, and those of servers that are down are not', async () => {
+  const { instance } = world(() => result({}), {
+    good: sheet,
+    gone: { tool: 'gone', argument: 'rows' },
+    wrong: { tool: 'sheet', argument: 'lines' },
+    down: { tool: 'broken', argument: 'rows' },
+  })
+  const path = ['features', 'references', 'imports']
+  expect(await instance.problems?.()).toEqual([
+    { path: [...path, 'gone', 'tool'], message: expect.stringContaining('no server lists a tool gone') },
+    { path: [...path, 'wrong', 'argument'], message: 'sheet has no argument lines' },
+  ])
+})
