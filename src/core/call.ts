@@ -7,6 +7,7 @@ import { GatewayError } from './error.ts'
 import type { Payload } from './payload.ts'
 import type { Principal } from './principal.ts'
 import type { Task } from './task.ts'
+import type { ResolvedReferences } from './used-reference.ts'
 
 /** What a server may request from the client before it can finish, by key: elicitation, sampling or roots. */
 export type InputRequests = Readonly<Record<string, InputRequest>>
@@ -227,6 +228,10 @@ export interface Call {
   readonly intent?: string
   /** The idempotency key for the server, if it accepts one. */
   readonly idempotencyKey?: string
+  /** The references that the arguments had, if any; the arguments have the data in their places. */
+  readonly references?: ResolvedReferences
+  /** What is kept of the result stays at least until then, in milliseconds since 1970: a layer above records the result. */
+  readonly keepsResultUntil?: number
   /** The connection to use, if it is not the one of all calls of its caller. */
   readonly connection?: ClientConnection
   /** The arguments that the caller left out, and the gateway filled in from earlier calls. */

@@ -1,7 +1,7 @@
 /** Records of keyed calls: executing, done or unknown. Field names are persisted and do not change. */
-import { hash } from 'node:crypto'
 import { type Category, type ErrorCode, GatewayError, isErrorCode } from '../core/error.ts'
-import { canonical, isObject, readJson } from '../core/json/json.ts'
+import { canonicalHash } from '../core/json/canonical-hash.ts'
+import { isObject, readJson } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import type { Store } from '../store/store.ts'
 import { callerHash } from './principal.ts'
@@ -56,7 +56,7 @@ export function fingerprintOf(
   given: unknown,
   context: Readonly<Record<string, unknown>> = {},
 ): string {
-  return hash('sha256', canonical({ ...context, tool, arguments: given ?? {} }))
+  return canonicalHash({ ...context, tool, arguments: given ?? {} })
 }
 
 /** The record of a key, if it exists and has not expired. @throws errors of the store */

@@ -1,6 +1,7 @@
 /** Receipts: signed statements about results, and their verification. */
 import { createPublicKey, hash, verify } from 'node:crypto'
-import { canonical, isObject, readJson } from '../core/json/json.ts'
+import { canonicalHash } from '../core/json/canonical-hash.ts'
+import { isObject, readJson } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
 
 /** The claims of a receipt, besides signer and time. */
@@ -30,7 +31,7 @@ type Verified =
 
 /** The hash of arguments: equal for equal values, whatever the order of members. */
 export function argumentsHash(given: unknown): string {
-  return hash('sha256', canonical(given ?? {}))
+  return canonicalHash(given ?? {})
 }
 
 /** The hash of a caller's id, because receipts are shown to others. */

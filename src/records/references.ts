@@ -10,6 +10,7 @@ import { isObject } from '../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../core/principal.ts'
 import { type Bytes, type ByteRange, Digest } from '../store/blobs/blobs.ts'
 import type { Store } from '../store/store.ts'
+import { casUpdate, type CasUpdate } from './cas-update.ts'
 import { callerHash } from './principal.ts'
 import { refuseIfPending } from './uploads.ts'
 
@@ -21,6 +22,8 @@ export interface Reference {
   /** The server that the data came from, or `UPLOADS`, and the tool. */
   readonly server: string
   readonly tool?: string
+  /** The call that returned it (`Call.requestId`), if one did. */
+  readonly requestId?: string
   /** What people call it. */
   readonly name: string
   /** The media type. */
@@ -34,7 +37,7 @@ export interface Reference {
 }
 
 /** What is known of data before it is kept; without `id` it gets one that cannot be guessed. `ttl` is in milliseconds. */
-export interface NewReference extends Pick<Reference, 'server' | 'tool' | 'name' | 'type'> {
+export interface NewReference extends Pick<Reference, 'server' | 'tool' | 'requestId' | 'name' | 'type'> {
   readonly id?: string | undefined
   readonly ttl: number
 }
@@ -173,6 +176,30 @@ export class References {
   }
 }
 
+/**
+ * Keeps references of a caller at least until a time, in milliseconds since 1970: a record needs them that lasts that long.
+ * Nothing expires earlier than before. They count toward the limits for as long as they are kept. Resolves with whether all
+ * of them are still there.
+ */
+export async function keepReferences(
+  store: Store,
+  principal: Pick<Principal, 'id'>,
+  { ids, until, now = Date.now }: { ids: Iterable<string>; until: number; now?: () => number },
+): Promise<boolean> {
+  const kept = await Promise.all(
+    [...new Set(ids)].map((id) => {
+      const extend = (text: string | undefined): CasUpdate<boolean> => {
+        const reference = text === undefined ? undefined : parse(text)
+        const ttl = until - now()
+        if (!reference || reference.expiresAt >= until || ttl <= 0) return { result: reference !== undefined }
+        return { result: true, write: { text: JSON.stringify({ ...reference, expiresAt: until }), ttl } }
+      }
+      return casUpdate(store, keyOf(principal, id), extend, () => false)
+    }),
+  )
+  return kept.every((each) => each)
+}
+
 /** The error for a reference that the caller does not have, for whatever reason. */
 export function unknownReference(): GatewayError {
   return new GatewayError('RESOURCE_NOT_FOUND', 'There is no such reference, or it has expired.', {
@@ -182,7 +209,7 @@ export function unknownReference(): GatewayError {
 
 const COLLECTION = 'reference'
 
-function keyOf({ id }: Principal, reference: string): string {
+function keyOf({ id }: Pick<Principal, 'id'>, reference: string): string {
   return `${COLLECTION}/${callerHash(id)}:${reference}`
 }
 

@@ -16,6 +16,7 @@ import { background } from '../../core/log.ts'
 import { Registry } from '../../core/registry.ts'
 import { pause, untilAborted, within } from '../../core/time/waiting.ts'
 import type { CallRecord, StoredCall } from '../../records/calls.ts'
+import { keepReferences } from '../../records/references.ts'
 import type { Services } from '../feature.ts'
 import {
   annotateReplay,
@@ -235,7 +236,7 @@ export class IdempotentExecutor {
       return { completion: { kind: 'abandoned' }, ...write }
     }
     try {
-      const outcome = await this.#execute(shared, policy)
+      const outcome = await this.#execute(shared, policy, stored.record)
       const next = classifyCompletion(outcome, rules)
       const end = outcome.kind === 'result' ? { result: outcome.result } : {}
       const write = await this.#ledger.write(keyed, stored, changeTo(next, end), quota)
@@ -264,12 +265,15 @@ export class IdempotentExecutor {
   }
 
   /** The response of the call; if it is lost, the result of a verifying read instead. */
-  async #execute(shared: InFlightCall, policy: ToolPolicy): Promise<Outcome> {
+  async #execute(shared: InFlightCall, policy: ToolPolicy, record: CallRecord): Promise<Outcome> {
     const { keyed } = shared
     const { upstream, verify: verifyExpression } = policy
     const { total } = this.#deps.servers.callBounds(upstream, keyed.tool)
+    await this.#keepReferences(keyed, record)
     try {
-      return await shared.within(total, async (call) => policy.next(await this.#prepare(call, keyed, policy)))
+      return await shared.within(total, async (call) =>
+        policy.next(keepingResult(await this.#prepare(call, keyed, policy), record)),
+      )
     } catch (thrown) {
       if (stateAfterFailure(thrown, keyed, policy) !== 'unknown') throw thrown
       // A caller that waits longer than a call may take gets OUTCOME_UNKNOWN.
@@ -281,6 +285,18 @@ export class IdempotentExecutor {
       if (!found) throw keyed.key === undefined ? error : repeatable(error)
       return { kind: 'result', result: verifiedResult(found.value, call.tool) }
     }
+  }
+
+  /** A retry needs the data in its arguments again: it is kept as long as the key is remembered. */
+  async #keepReferences({ call }: KeyedRequest, { expiresAt: until }: CallRecord): Promise<void> {
+    if (!call.references) return
+    const ids = call.references.used.map(({ id }) => id)
+    await keepReferences(this.#deps.store, call.principal, { ids, until }).catch((error: unknown) => {
+      this.#deps.log.warn('idempotency.references_not_kept', {
+        request_id: call.requestId,
+        error: asGatewayError(error).message,
+      })
+    })
   }
 
   /** The call for the server: with the key, if the server accepts one. */
@@ -364,6 +380,11 @@ function changeTo(next: NextState, end: Pick<Partial<CallRecord>, 'result' | 'fa
     case 'done':
       return { ...end, state: 'done' }
   }
+}
+
+/** What is kept of the result stays as long as its record, which has references to it. */
+function keepingResult(call: Call, { expiresAt }: CallRecord): Call {
+  return { ...call, keepsResultUntil: Math.max(call.keepsResultUntil ?? 0, expiresAt) }
 }
 
 /** Why a verifying read was inconclusive, in at most 300 characters. */

@@ -75,10 +75,12 @@ export async function withReferences(result: Payload, call: Call, options: Optio
   })
 }
 
-function keep(part: Part, { principal, target }: Call, options: Options): Promise<Reference> {
+function keep(part: Part, call: Call, options: Options): Promise<Reference> {
+  const { principal, requestId, target } = call
   const { upstream: server = '', name: tool } = target
-  const facts = { server, ...(tool !== undefined && { tool }), name: part.name, type: part.type }
-  return options.references.add(principal, { ...facts, id: options.id, ttl: options.ttl }, once(part.bytes))
+  const facts = { server, ...(tool !== undefined && { tool }), requestId, name: part.name, type: part.type }
+  const ttl = Math.max(options.ttl, (call.keepsResultUntil ?? 0) - Date.now())
+  return options.references.add(principal, { ...facts, id: options.id, ttl }, once(part.bytes))
 }
 
 async function* once(bytes: Buffer): AsyncGenerator<Uint8Array> {

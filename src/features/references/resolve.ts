@@ -6,6 +6,7 @@ import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
+import type { UsedReference } from '../../core/used-reference.ts'
 import { type Reference, type References, unknownReference } from '../../records/references.ts'
 import type { CallUrls } from './call-urls.ts'
 import type { CallFiles } from './files.ts'
@@ -32,16 +33,10 @@ interface Options {
   mayRead(reference: Reference, call: Call): Promise<boolean>
 }
 
-/** Something that the arguments refer to. */
-interface Used extends Pick<Reference, 'id' | 'server' | 'name' | 'type' | 'size' | 'sha256'> {
-  /** Where it is in the arguments. */
-  readonly path: string
-}
-
 /** A call with the data in place of the references, and what they were; undefined if there are none. */
 export interface Resolved {
   readonly call: Call
-  readonly used: readonly Used[]
+  readonly used: readonly UsedReference[]
 }
 
 /** @throws RESOURCE_NOT_FOUND, INVALID_INPUT, PAYLOAD_TOO_LARGE */
@@ -53,7 +48,9 @@ export async function resolveReferences(call: Call, options: Options): Promise<R
   const root = { path: '', schemas: new Schemas(schema).root, depth: 0 }
   const resolved = await resolution.resolve(given, root)
   if (resolution.used.length === 0) return undefined
-  return { call: { ...call, params: call.params.with({ arguments: resolved }) }, used: resolution.used }
+  const { used } = resolution
+  const params = call.params.with({ arguments: resolved })
+  return { call: { ...call, params, references: { used, written: given } }, used }
 }
 
 /** Nearly no call has one. */
@@ -68,7 +65,7 @@ interface Place {
 }
 
 class Resolution {
-  readonly used: Used[] = []
+  readonly used: UsedReference[] = []
   readonly #call: Call
   readonly #options: Options
   #size = 0
@@ -123,8 +120,8 @@ class Resolution {
     const { references, mayRead } = this.#options
     const reference = await references.find(this.#call.principal, id)
     if (!reference || !(await mayRead(reference, this.#call))) throw unknownReference().with({ field: path })
-    const { server, name, type, size, sha256 } = reference
-    this.used.push({ path, id, server, name, type, size, sha256 })
+    const { blob: _blob, expiresAt: _expiresAt, ...facts } = reference
+    this.used.push({ ...facts, path, written: written.text })
     const form = written.as ?? (await this.#remoteForm(written, reference, place))
     if (form === 'path') return this.#asFile(written, reference, place)
     if (form === 'url') return this.#asUrl(written, reference, place)

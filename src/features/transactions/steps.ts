@@ -18,6 +18,7 @@ import {
 } from '../../protocol/meta-keys.ts'
 import { newActionKey, type Action } from '../../records/actions.ts'
 import { fromStoredPrincipal } from '../../records/principal.ts'
+import { keepReferences } from '../../records/references.ts'
 import type { Step, Transaction } from '../../records/transactions.ts'
 import {
   pendingSteps,
@@ -63,6 +64,8 @@ interface StepRequest {
 interface StartedStep {
   readonly step: Step
   readonly isToBeUndoable: boolean
+  /** When its transaction ends at the latest, in milliseconds since 1970. */
+  readonly endsAt: number
 }
 
 /** Records a step before its server is called, once no other step is in progress. @throws why the step is refused */
@@ -99,7 +102,7 @@ async function tryToStart(
   const open = openStep(call, transaction)
   if (open) {
     await repository.change(key, stepResumed(open.id, worker.id))
-    return { step: open, isToBeUndoable }
+    return { step: open, isToBeUndoable, endsAt: transaction.endsAt }
   }
   const now = Date.now()
   const { upstream = '', name: tool = '' } = call.target
@@ -110,8 +113,18 @@ async function tryToStart(
   // A refusal because of the transaction's state takes precedence over one because of the tool.
   transition(transaction)
   if (isToBeUndoable) await mustBeUndoable(call, fromStoredPrincipal(transaction.principal), deps)
+  await keepUsed(call, transaction, deps)
   service.reaper.track(key, await repository.change(key, transition))
-  return { step, isToBeUndoable }
+  return { step, isToBeUndoable, endsAt: transaction.endsAt }
+}
+
+/** Keeps the data that a step uses until its transaction ends, so that the step can be repeated. */
+async function keepUsed({ references, principal }: Call, { endsAt }: Transaction, deps: Deps): Promise<void> {
+  if (!references) return
+  const ids = references.used.map(({ id }) => id)
+  await keepReferences(deps.store, principal, { ids, until: endsAt }).catch((error: unknown) => {
+    throw notRecordable(String(error))
+  })
 }
 
 /** The transaction, once no other worker runs a step of it. @throws RESOURCE_NOT_FOUND, the signal's reason */
@@ -214,15 +227,17 @@ interface Running {
   readonly key: string
   readonly step: Step
   readonly isToBeUndoable: boolean
+  readonly endsAt: number
   readonly service: TransactionService
 }
 
 /** Runs the call of a step, and records its end before the outcome is returned. */
 async function runStep(call: Call, next: Handler, running: Running): Promise<Outcome> {
-  const { id, key, step, isToBeUndoable, service } = running
+  const { id, key, step, isToBeUndoable, endsAt, service } = running
   call.logFields.set('step', step.id)
   const stepOf = { transaction: id, step: step.id, deed: step.deed, mustBeUndoable: isToBeUndoable }
-  const made = service.steps.run(key, { ...call, step: stepOf }, next)
+  const keepsResultUntil = Math.max(call.keepsResultUntil ?? 0, endsAt)
+  const made = service.steps.run(key, { ...call, step: stepOf, keepsResultUntil }, next)
   const ended = await made.catch((thrown: unknown) => asGatewayError(thrown))
   if (ended instanceof GatewayError) return failed(ended, call, running)
   if (ended.kind !== 'result') return inputRequested(ended, running)

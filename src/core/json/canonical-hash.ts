@@ -1,0 +1,72 @@
+/**
+ * The hash of a value whatever the order of its members (SHA-256 of `canonical`). The text is hashed while it is written,
+ * so a value of many megabytes is not held a second time.
+ */
+import { createHash, type Hash } from 'node:crypto'
+import { isObject } from './json.ts'
+
+/** How much text is collected before it is hashed, and how long a part of a long string is, in characters. */
+const MAX_PART_LENGTH = 65_536
+
+/** The SHA-256 of the canonical JSON of a value, in hex: equal to the hash of `canonical(value)`. */
+export function canonicalHash(value: unknown): string {
+  const text = new HashedText()
+  write(value, text)
+  return text.digest()
+}
+
+class HashedText {
+  readonly #hash: Hash = createHash('sha256')
+  #waiting = ''
+
+  add(text: string): void {
+    this.#waiting += text
+    if (this.#waiting.length < MAX_PART_LENGTH) return
+    this.#hash.update(this.#waiting)
+    this.#waiting = ''
+  }
+
+  digest(): string {
+    return this.#hash.update(this.#waiting).digest('hex')
+  }
+}
+
+function write(value: unknown, text: HashedText): void {
+  if (typeof value === 'string') return writeString(value, text)
+  if (Array.isArray(value)) {
+    text.add('[')
+    for (const [index, item] of value.entries()) {
+      if (index > 0) text.add(',')
+      write(item, text)
+    }
+    return text.add(']')
+  }
+  if (!isObject(value)) return text.add(JSON.stringify(value) ?? 'null')
+  const keys = Object.keys(value)
+    .filter((key) => value[key] !== undefined)
+    .toSorted()
+  text.add('{')
+  for (const [index, key] of keys.entries()) {
+    text.add(`${index > 0 ? ',' : ''}${JSON.stringify(key)}:`)
+    write(value[key], text)
+  }
+  text.add('}')
+}
+
+function writeString(value: string, text: HashedText): void {
+  if (value.length <= MAX_PART_LENGTH) return text.add(JSON.stringify(value))
+  text.add('"')
+  for (let from = 0; from < value.length;) {
+    const end = endOfPart(value, from)
+    text.add(JSON.stringify(value.slice(from, end)).slice(1, -1))
+    from = end
+  }
+  text.add('"')
+}
+
+/** Halves of a surrogate pair stay together: alone, each would be written as an escape. */
+function endOfPart(value: string, from: number): number {
+  const end = from + MAX_PART_LENGTH
+  const isSplit = /[\uD800-\uDBFF]/.test(value.charAt(end - 1)) && /[\uDC00-\uDFFF]/.test(value.charAt(end))
+  return isSplit ? end - 1 : end
+}
