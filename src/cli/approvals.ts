@@ -5,11 +5,11 @@ import { rememberText } from '../core/remember.ts'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
 import { openLog } from '../gateway/gateway.ts'
 import { type Audit, audited, openSharedStore } from '../gateway/offline.ts'
+import { approvalView } from '../records/approval-view.ts'
 import {
   isMistyped,
   stepOf,
   type Approval,
-  approvalView,
   type Decision,
   approvedCount,
   Approvals,
@@ -184,8 +184,20 @@ export function approvalText(approval: Approval): string {
     ...(sent === undefined
       ? []
       : ['arguments as sent (differ from the parsed values)', `  ${oneLine(sent)}`]),
+    ...dataLines(approval),
     ...decisions.map(decisionText),
   ].join('\n')
+}
+
+function dataLines({ data = [] }: Approval): readonly string[] {
+  if (data.length === 0) return []
+  const lines = data.flatMap(({ path, written, server, tool, name, type, size, sha256 }) => [
+    oneLine(
+      `  ${path === '' ? 'all arguments' : path}: ${name}, ${type}, ${size} bytes, from ${tool ?? 'an upload'} on ${server}`,
+    ),
+    oneLine(`    sha256 ${sha256}, as ${written}`),
+  ])
+  return ['data that the arguments refer to', ...lines]
 }
 
 /** The outcome of a decision. */

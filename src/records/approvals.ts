@@ -9,6 +9,7 @@ import { GatewayError } from '../core/error.ts'
 import type { ApprovalStep } from '../core/events.ts'
 import { canonical, isObject, readJson } from '../core/json/json.ts'
 import type { Remember, StopAsking } from '../core/remember.ts'
+import type { UsedReference } from '../core/used-reference.ts'
 import type { Store } from '../store/store.ts'
 import { callerHash } from './principal.ts'
 
@@ -27,7 +28,11 @@ export interface Approval {
   readonly arguments: Readonly<Record<string, unknown>>
   /** The text of the arguments, if it carries more than the parsed values: long numbers, or duplicate keys. */
   readonly sent?: string
-  /** Identifies the call: a hash of the caller, the tool and the arguments. */
+  /** What the references in the arguments stand for. */
+  readonly data?: readonly ReferencedData[]
+  /** Identifies a call with references as its caller wrote it, whatever they stand for. */
+  readonly written?: string
+  /** Identifies the call: a hash of the caller, the tool, the arguments, and the hashes of `data`. */
   readonly digest: string
   readonly risk: Risk
   /** The configuration names a compensation for the tool. */
@@ -46,8 +51,15 @@ export interface Approval {
   readonly needed: number
   readonly approvers: readonly string[]
   readonly decisions: readonly Decision[]
-  readonly status: 'pending' | 'approved' | 'denied' | 'used'
+  /** `void`: the data that it was requested for is not the data any more that the same call refers to. */
+  readonly status: 'pending' | 'approved' | 'denied' | 'used' | 'void'
 }
+
+/** Data that an argument refers to. */
+export type ReferencedData = Pick<
+  UsedReference,
+  'path' | 'written' | 'server' | 'tool' | 'name' | 'type' | 'size' | 'sha256'
+>
 
 /** The decision of one person. */
 export interface Decision {
@@ -181,6 +193,27 @@ export class Approvals {
     }).then(withoutAbsent)
   }
 
+  /**
+   * Makes the open approvals of a call void that were requested when its references stood for other data. Resolves with
+   * whether there were any.
+   */
+  async voidOthers({ caller, written, digest }: ApprovalRequest): Promise<boolean> {
+    if (written === undefined) return false
+    const stale = (await this.list()).filter(
+      (approval) =>
+        approval.caller === caller &&
+        approval.written === written &&
+        approval.digest !== digest &&
+        (approval.status === 'pending' || approval.status === 'approved'),
+    )
+    for (const { id } of stale) {
+      const stored = await this.#read(id)
+      // A decision that is made meanwhile applies to the earlier data only.
+      if (stored) await this.#write(stored, { status: 'void' })
+    }
+    return stale.length > 0
+  }
+
   async #read(id: string): Promise<StoredApproval | undefined> {
     if (!ID_PATTERN.test(id)) return undefined
     const text = await this.#store.get(keyOf(id))
@@ -209,7 +242,10 @@ export class Approvals {
     const reference = openText === undefined ? undefined : parseOpen(openText)
     const stored = reference && (await this.#read(reference.id))
     if (openText === undefined || !reference || !stored) return undefined
-    return stored.approval.status === 'used' ? undefined : { ...stored, openText, token: reference.token }
+    const { status } = stored.approval
+    return status === 'used' || status === 'void'
+      ? undefined
+      : { ...stored, openText, token: reference.token }
   }
 
   /**
@@ -372,40 +408,9 @@ function tooLarge(): GatewayError {
   })
 }
 
-/** An approval as JSON for programs. */
-export function approvalView(approval: Approval): Readonly<Record<string, unknown>> {
-  const { id, status, kind, message, upstream, tool, risk, caller, digest } = approval
-  const { sent, typed, offer, stop, needed, approvers, createdAt, expiresAt, decisions } = approval
-  return {
-    id,
-    status,
-    kind,
-    message,
-    server: upstream,
-    tool,
-    arguments: approval.arguments,
-    ...(sent !== undefined && { arguments_text: sent }),
-    digest,
-    risk,
-    caller,
-    created_at: timeText(createdAt),
-    expires_at: timeText(expiresAt),
-    needed,
-    ...(approvers.length > 0 && { approvers }),
-    ...(typed !== undefined && { typed }),
-    ...(offer && { may_remember: { calls: offer.max, seconds: offer.for / 1000 } }),
-    ...(stop && { to_be_asked_no_more: stop }),
-    decisions: decisions.map(({ at, ...decision }) => ({ ...decision, at: timeText(at) })),
-  }
-}
-
 /** How many people have approved. */
 export function approvedCount({ decisions }: Pick<Approval, 'decisions'>): number {
   return decisions.filter(({ verdict }) => verdict === 'approved').length
-}
-
-function timeText(at: number): string {
-  return new Date(at).toISOString()
 }
 
 /** Whether a person may decide. A token that makes calls cannot approve them: `page` approvals never accept one. */

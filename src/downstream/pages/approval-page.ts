@@ -39,6 +39,7 @@ ${problem === undefined ? '' : `<p class="notice" role="alert">${displayText(pro
 </dl>
 <h2>Arguments</h2>
 ${displayJson(JSON.stringify(approval.arguments, null, 2), 'Arguments')}
+${dataHtml(approval)}
 ${sentHtml(approval)}
 ${decisionsHtml(approval.decisions)}
 ${formHtml(page)}
@@ -115,6 +116,7 @@ const titles: Readonly<Record<Approval['status'], string>> = {
   approved: 'Approved',
   denied: 'Denied',
   used: 'Approved and used',
+  void: 'Void: the data of the call has changed',
 }
 
 const risks: Readonly<Record<Approval['risk'], string>> = {
@@ -140,6 +142,19 @@ const methods: Readonly<Record<Decision['via'], string>> = {
 
 function approversHtml({ approvers }: Approval): string {
   return approvers.length === 0 ? '' : `, by ${approvers.map(displayWord).join(', ')}`
+}
+
+function dataHtml({ data = [] }: Approval): string {
+  if (data.length === 0) return ''
+  const rows = data.map(({ path, written, server, tool, name, type, size, sha256 }) => {
+    const where = path === '' ? 'All arguments' : `<code>${displayWord(path)}</code>`
+    const origin = tool === undefined ? displayWord(server) : `${displayWord(tool)} on ${displayWord(server)}`
+    const facts = `${displayWord(type)}, ${size} bytes, from ${origin}`
+    return `<li>${where}: ${displayWord(name)} (${facts})<br>SHA-256 <code>${displayWord(sha256)}</code><br>as <code>${displayWord(written)}</code></li>`
+  })
+  return `<h2>Data that the arguments refer to</h2>
+<p>The server receives this data in place of the references. The approval is for this data alone.</p>
+<ul>${rows.join('\n')}</ul>`
 }
 
 function sentHtml({ sent }: Approval): string {

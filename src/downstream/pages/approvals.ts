@@ -12,14 +12,8 @@ import type { Log } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { Settings } from '../../core/settings.ts'
 import { cookieText, isFromHere, htmlPage, pageHeaders } from '../../core/web.ts'
-import {
-  mayDecide,
-  type Approval,
-  approvalView,
-  isMistyped,
-  stepOf,
-  Approvals,
-} from '../../records/approvals.ts'
+import { approvalView } from '../../records/approval-view.ts'
+import { mayDecide, type Approval, isMistyped, stepOf, Approvals } from '../../records/approvals.ts'
 import type { Store } from '../../store/store.ts'
 import { approvalPage, approvalsPage, codePage, refusalPage, signInPage } from './approval-page.ts'
 import { type Form, readForm, createFormGuard, type FormGuard, notFromHere } from './form.ts'

@@ -13,7 +13,7 @@ import { MAX_TIMER_MS } from '../../core/time/waiting.ts'
 import type { Store } from '../../store/store.ts'
 import { canAnswer } from '../../protocol/input-requests.ts'
 import { type Refusal, type ConfirmState } from './grant.ts'
-import { type ConfirmationRequest, STATE_KEY } from './request.ts'
+import { askAgain, type ConfirmationRequest, STATE_KEY } from './request.ts'
 
 /** The key of this input request among those of a call. */
 const INPUT_REQUEST_KEY = 'confirm'
@@ -31,9 +31,10 @@ function canBeAsked(client: Client, mode: 'form' | 'url'): boolean {
 
 /** The input request for a confirmation: valid once, for the given time in milliseconds. */
 export function requestForm(subject: ConfirmationRequest, ttl: number): Outcome {
-  const { digest, message, typed } = subject
+  const { digest, message, typed, referenced } = subject
   const nonce = randomBytes(16).toString('base64url')
-  const state: ConfirmState = { kind: 'asked', nonce, digest, until: Date.now() + ttl }
+  const written = referenced && { written: referenced.written }
+  const state: ConfirmState = { kind: 'asked', nonce, digest, ...written, until: Date.now() + ttl }
   // A stream need not be held open for longer than the request is valid.
   const withdrawn = AbortSignal.timeout(Math.min(ttl, MAX_TIMER_MS))
   const confirm =
@@ -43,6 +44,19 @@ export function requestForm(subject: ConfirmationRequest, ttl: number): Outcome 
   const properties = { confirm, ...optionalProperties(subject) }
   const requestedSchema = { type: 'object', properties, required: ['confirm'] }
   return { ...inputRequired({ mode: 'form', message, requestedSchema }, state), withdrawn }
+}
+
+/**
+ * The request for a person who was asked about the same call already, if its references stand for other data now: what was
+ * said then is void. Undefined if nothing has changed.
+ */
+export function changedRequest(
+  state: ConfirmState | undefined,
+  subject: ConfirmationRequest,
+): ConfirmationRequest | undefined {
+  const { referenced, digest } = subject
+  const isSameCall = state?.written !== undefined && state.written === referenced?.written
+  return isSameCall && state.digest !== digest ? askAgain(subject) : undefined
 }
 
 /** The optional choices of the form. */
@@ -59,8 +73,13 @@ function optionalProperties({ offer, entry, call }: ConfirmationRequest): Readon
 }
 
 /** The input request to open the page on which others approve. */
-export function requestUrl({ digest, message }: ConfirmationRequest, approval: string, url: string): Outcome {
-  return inputRequired({ mode: 'url', message, url }, { kind: 'opened', approval, digest })
+export function requestUrl(
+  { digest, message, referenced }: ConfirmationRequest,
+  approval: string,
+  url: string,
+): Outcome {
+  const written = referenced && { written: referenced.written }
+  return inputRequired({ mode: 'url', message, url }, { kind: 'opened', approval, digest, ...written })
 }
 
 function inputRequired(

@@ -34,7 +34,7 @@ export function grantOf({ id, decisions, createdAt }: Approval): Grant {
 
 /** Runs a confirmed call. The result contains the signed decision. */
 export async function run(
-  { call, digest, argumentsDigest, entry }: ConfirmationRequest,
+  { call, digest, referenced, argumentsDigest, entry }: ConfirmationRequest,
   grant: Grant,
   { next, deps }: { readonly next: Handler; readonly deps: Deps },
 ): Promise<Outcome> {
@@ -43,7 +43,8 @@ export async function run(
   const outcome = await next(call)
   // The server may request input too; the person is not asked again when the responses arrive.
   if (outcome.kind !== 'result') {
-    const state = { kind: 'granted', nonce: randomUUID(), digest, grant }
+    const written = referenced && { written: referenced.written }
+    const state = { kind: 'granted', nonce: randomUUID(), digest, ...written, grant }
     return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: state } }
   }
   const { approval, by, via, at } = grant
@@ -106,10 +107,15 @@ export interface Grant {
 }
 
 /** The state of this layer: a form was sent, a page was named, or the call may run. */
-export type ConfirmState =
-  | { readonly kind: 'asked'; readonly nonce: string; readonly digest: string; readonly until: number }
-  | { readonly kind: 'opened'; readonly approval: string; readonly digest: string }
-  | { readonly kind: 'granted'; readonly nonce: string; readonly digest: string; readonly grant: Grant }
+export type ConfirmState = (
+  | { readonly kind: 'asked'; readonly nonce: string; readonly until: number }
+  | { readonly kind: 'opened'; readonly approval: string }
+  | { readonly kind: 'granted'; readonly nonce: string; readonly grant: Grant }
+) & {
+  readonly digest: string
+  /** Identifies a call with references as it was written. */
+  readonly written?: string
+}
 
 /** The state of this layer in a call. */
 export function confirmStateOf({ requestState }: Call): ConfirmState | undefined {

@@ -19,6 +19,7 @@ import {
   type Requested,
   NO_APPROVER_REASON,
 } from '../../records/approvals.ts'
+import { keepReferences } from '../../records/references.ts'
 import type { Services } from '../feature.ts'
 import {
   type ConfirmContext,
@@ -28,9 +29,9 @@ import {
   TOKEN,
   TOKEN_ARGUMENT,
 } from './context.ts'
-import { requestForm, canAsk, readForm, useOnce, requestUrl, readUrl } from './elicitation.ts'
+import { requestForm, canAsk, changedRequest, readForm, useOnce, requestUrl, readUrl } from './elicitation.ts'
 import { declined, run, type Grant, confirmStateOf, grantOf } from './grant.ts'
-import { type ConfirmationRequest, confirmationRequestOf, approvalRequestOf } from './request.ts'
+import { approvalRequestOf, askAgain, type ConfirmationRequest, confirmationRequestOf } from './request.ts'
 import { needsConfirmation, neverNeedsConfirmation, type Rule } from './rules.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'identity' | 'pages' | 'features' | 'gateway'>
@@ -42,6 +43,7 @@ export function confirmationPolicy(context: ConfirmContext): Middleware {
     const confirmAndRun = async (call: Call, entry: Descriptor, host: HostConfirmation): Promise<Outcome> => {
       const subject = confirmationRequestOf(call, entry, rule, context.server)
       const result = await confirmed(call, subject, host, context)
+      if ('kind' in result) await keepData(call, context)
       return 'kind' in result ? result : runConfirmed(subject, result, { context, next })
     }
     return async (given) => {
@@ -54,6 +56,19 @@ export function confirmationPolicy(context: ConfirmContext): Middleware {
       return entry && needsConfirmation(rule, entry, call) ? confirmAndRun(call, entry, host) : next(call)
     }
   }
+}
+
+/** Keeps the data that a person is asked about as long as the person may answer. */
+async function keepData(
+  { references, principal, requestId }: Call,
+  { deps, rule, settings }: ConfirmContext,
+): Promise<void> {
+  if (!references) return
+  const until = Date.now() + (rule.isOutOfBand ? settings.approval_ttl : settings.ttl)
+  const ids = references.used.map(({ id }) => id)
+  await keepReferences(deps.store, principal, { ids, until }).catch((error: unknown) => {
+    deps.log.warn('confirm.references_not_kept', { request_id: requestId, reason: String(error) })
+  })
 }
 
 async function runConfirmed(
@@ -101,8 +116,9 @@ async function confirmed(
     await useOnce(state.nonce, deps.store, STATE_TTL_MS)
     return { grant: state.grant, isFresh: false }
   }
+  const changed = changedRequest(state, subject)
   // The rules may have changed in the meantime: what others have to approve, the caller cannot confirm.
-  if (state?.kind === 'asked' && !rule.isOutOfBand) {
+  if (state?.kind === 'asked' && !rule.isOutOfBand && !changed) {
     const { verdict, isChosen } = await readForm(originalCall, state, { subject, store: deps.store, now })
     if (verdict !== 'accept') throw declined(call, state.nonce, { reason: verdict, by: call.principal.id })
     const grant = { approval: state.nonce, by: [call.principal.id], via: ['elicitation'], at: now }
@@ -113,7 +129,7 @@ async function confirmed(
   const grant = isRecalled && !call.step ? await memory.recall(subject, rule) : undefined
   if (grant) return { grant, isFresh: false }
   if (rule.isOutOfBand) return approvedByOthers(originalCall, subject, context)
-  if (canAsk(call, 'form')) return requestForm(subject, settings.ttl)
+  if (canAsk(call, 'form')) return requestForm(changed ?? subject, settings.ttl)
   return approvedOnPage(subject, host, context)
 }
 
@@ -153,12 +169,12 @@ interface DecisionChannels {
 
 /** Confirmation by the caller on a page of the gateway, or by the client's host. */
 async function approvedOnPage(
-  subject: ConfirmationRequest,
+  given: ConfirmationRequest,
   host: HostConfirmation,
   context: ConfirmContext,
 ): Promise<Confirmed | Outcome> {
   const { settings, approvals } = context
-  const { call } = subject
+  const { call } = given
   if (settings.accept_bare_flag && host.isConfirmed && host.token === undefined) {
     const grant = {
       approval: call.requestId,
@@ -168,13 +184,29 @@ async function approvedOnPage(
     }
     return { grant, isFresh: true }
   }
-  if (settings.fallback === 'deny') throw noApprover(subject)
-  const draft = approvalRequestOf(subject, callerOnly, { kind: 'page', ttl: settings.ttl })
+  if (settings.fallback === 'deny') throw noApprover(given)
+  const { subject, draft } = await withoutStale(given, context, (each) =>
+    approvalRequestOf(each, callerOnly, { kind: 'page', ttl: settings.ttl }),
+  )
   const redeemed = host.token === undefined ? undefined : await approvals.consume(draft, host.token)
   if (redeemed) return confirmedByHost(redeemed, subject, host)
   const result = resolveApproval(await approvals.use(draft), call)
   if (result) return result
   return requireConfirmation(draft, { subject, context, isTokenInvalid: host.token !== undefined })
+}
+
+/**
+ * The request for an approval. If the same call waits for one, or has one, for other data than its references stand for
+ * now, that one becomes void, and people are told.
+ */
+async function withoutStale(
+  given: ConfirmationRequest,
+  { approvals }: ConfirmContext,
+  draftOf: (subject: ConfirmationRequest) => ApprovalRequest,
+): Promise<{ readonly subject: ConfirmationRequest; readonly draft: ApprovalRequest }> {
+  const isStale = await approvals.voidOthers(draftOf(given))
+  const subject = isStale ? askAgain(given) : given
+  return { subject, draft: draftOf(subject) }
 }
 
 /** The caller approves alone, whoever else may. */
@@ -193,12 +225,14 @@ function confirmedByHost(
 /** Confirmation by others; the call waits for them for a while. */
 async function approvedByOthers(
   originalCall: Call,
-  subject: ConfirmationRequest,
+  given: ConfirmationRequest,
   context: ConfirmContext,
 ): Promise<Confirmed | Outcome> {
   const { rule, settings, approvals, waiting } = context
-  const { call } = subject
-  const draft = approvalRequestOf(subject, rule, { kind: 'out_of_band', ttl: settings.approval_ttl })
+  const { call } = given
+  const { subject, draft } = await withoutStale(given, context, (each) =>
+    approvalRequestOf(each, rule, { kind: 'out_of_band', ttl: settings.approval_ttl }),
+  )
   const state = confirmStateOf(originalCall)
   const response = state?.kind === 'opened' ? readUrl(originalCall) : 'accept'
   if (state?.kind === 'opened' && response !== 'accept')

@@ -2,15 +2,18 @@
  * What a person is asked to confirm: the call, its digest, its risk, and the message. Values are shortened and secrets
  * masked.
  */
-import { hash } from 'node:crypto'
 import type { Call } from '../../core/call.ts'
 import type { Descriptor, Risk } from '../../core/descriptor.ts'
+import { canonicalHash } from '../../core/json/canonical-hash.ts'
 import { canonical, isObject } from '../../core/json/json.ts'
 import { type Remember, type StopAsking, rememberText } from '../../core/remember.ts'
 import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
 import { oneLine } from '../../core/text/escape.ts'
 import { isSecretKey, Redactor } from '../../core/text/redact.ts'
+import type { Payload } from '../../core/payload.ts'
+import { writtenArguments } from '../../core/used-reference.ts'
 import type { ApprovalRequest } from '../../records/approvals.ts'
+import { askedAgain, type CallData, dataNote, dataOf } from './data.ts'
 import { offerOf, riskOf, type Rule } from './rules.ts'
 
 /** The key of this layer in a call's request state. */
@@ -32,7 +35,10 @@ export interface ConfirmationRequest {
   /** As the layers below receive it. */
   readonly call: Call
   readonly entry: Descriptor
+  /** As people see them: references as the caller wrote them. */
   readonly arguments: Arguments
+  /** What the references stand for. */
+  readonly referenced?: CallData
   /** The digests of the call and of its arguments. */
   readonly digest: string
   readonly argumentsDigest: string
@@ -58,22 +64,34 @@ export function confirmationRequestOf(
   server: UpstreamSettings,
 ): ConfirmationRequest {
   const call = withoutConfirmState(given)
-  const { arguments: rawArguments } = call.params.fields
-  const values = isObject(rawArguments) ? rawArguments : {}
-  const sent = writtenText(call, values)
+  const actual = objectOf(call.params.at('arguments'))
+  const written = writtenArguments(call.params, call.references)
+  const values = objectOf(written)
+  const sent = writtenText(written, values)
   // Equal values in another order are the same call, and so are equal digits with other white space.
-  const identity = sent === undefined ? values : [canonical(values), withoutSpace(sent)]
-  const typed = typedText(rule, entry, values)
+  const asSent = sent === undefined ? values : [canonical(values), withoutSpace(sent)]
+  const referenced = dataOf(call)
+  // A person saw the hashes of the data: the approval is for data with these.
+  const identity = referenced
+    ? [actual, sent ?? null, referenced.data.map(({ path, sha256 }) => [path, sha256])]
+    : asSent
+  const typed = typedText(rule, entry, actual)
   const offer = offerOf(rule, entry, call)
   return {
     call,
     entry,
     arguments: values,
-    digest: hash('sha256', canonical([call.principal.id, entry.upstream, entry.name, identity])),
-    argumentsDigest: hash('sha256', canonical(values)),
+    ...(referenced && { referenced }),
+    digest: canonicalHash([call.principal.id, entry.upstream, entry.name, identity]),
+    argumentsDigest: canonicalHash(actual),
     risk: riskOf(rule, entry),
     ...(isUndoable(entry, server) && { isUndoable: true }),
-    message: `${messageOf(rule, entry, values, server)}${rememberedArguments(call)}${statedReason(call)}`,
+    message: [
+      messageOf(rule, entry, values, server),
+      dataNote(referenced?.data ?? []),
+      rememberedArguments(call),
+      statedReason(call),
+    ].join(''),
     ...(typed !== undefined && { typed }),
     ...(offer && { offer }),
     ...(rule.stop && { stop: rule.stop }),
@@ -86,9 +104,18 @@ function isUndoable({ name }: Descriptor, { tools }: UpstreamSettings): boolean 
   return undo !== undefined && undo.value !== 'none'
 }
 
+/** The same request, for a person who was asked when the references of the call stood for other data. */
+export function askAgain(subject: ConfirmationRequest): ConfirmationRequest {
+  return { ...subject, message: askedAgain(subject.message) }
+}
+
+function objectOf(payload: Payload | undefined): Arguments {
+  return isObject(payload?.value) ? payload.value : {}
+}
+
 /** The text of arguments if it carries more than the parsed values, such as long numbers: the server receives the text. */
-function writtenText({ params }: Call, values: Arguments): string | undefined {
-  const text = params.at('arguments')?.text
+function writtenText(given: Payload | undefined, values: Arguments): string | undefined {
+  const text = given?.text
   if (text === undefined) return undefined
   const encoded = JSON.stringify(values)
   return text === encoded || withoutSpace(text) === encoded ? undefined : text
@@ -112,6 +139,7 @@ export function approvalRequestOf(
     offer,
     stop,
     sent,
+    referenced,
     arguments: given,
   }: ConfirmationRequest,
   { needed, approvers }: Pick<Rule, 'needed' | 'approvers'>,
@@ -125,6 +153,7 @@ export function approvalRequestOf(
     upstream: entry.upstream,
     tool: entry.name,
     arguments: given,
+    ...referenced,
     digest,
     risk,
     ...(canUndo && { isUndoable: canUndo }),

@@ -1,0 +1,62 @@
+/**
+ * What people see of data that the arguments of a call refer to, in place of the data. An approval applies to the data with
+ * these hashes alone.
+ */
+import { hash } from 'node:crypto'
+import type { Call } from '../../core/call.ts'
+import { canonical } from '../../core/json/json.ts'
+import { oneLine } from '../../core/text/escape.ts'
+import { writtenArguments } from '../../core/used-reference.ts'
+import type { ReferencedData } from '../../records/approvals.ts'
+
+/** How long a path, a name or a media type is in a message, and how much of a hash, in characters. */
+const MAX_WORD_LENGTH = 80
+const SHORT_HASH_LENGTH = 12
+
+/** The data that a call refers to. */
+export interface CallData {
+  readonly data: readonly ReferencedData[]
+  /** Identifies the call as the caller wrote it, whatever its references stand for. */
+  readonly written: string
+}
+
+/** The data that a call refers to; undefined if it has no references. */
+export function dataOf({ references, params, principal, target }: Call): CallData | undefined {
+  if (!references) return undefined
+  const data = references.used.map(({ path, written, server, tool, name, type, size, sha256 }) => ({
+    path,
+    written,
+    server,
+    ...(tool !== undefined && { tool }),
+    name,
+    type,
+    size,
+    sha256,
+  }))
+  const given = writtenArguments(params, references)?.value
+  const written = hash('sha256', canonical([principal.id, target.upstream, target.name, given]))
+  return { data, written }
+}
+
+/** The data in a question to a person: where it goes, and what it is. */
+export function dataNote(data: readonly ReferencedData[]): string {
+  return data.map(sentenceOf).join('')
+}
+
+function sentenceOf({ path, written, server, name, type, size, sha256 }: ReferencedData): string {
+  const where = path === '' ? 'the arguments are' : `${word(path)} is`
+  const part = /[?#].*/s.exec(written)?.[0]
+  const what = part === undefined ? 'the data' : `the part ${word(part)} of the data`
+  const facts = `${word(type)}, ${size} bytes, SHA-256 ${sha256.slice(0, SHORT_HASH_LENGTH)}`
+  return ` In place of its reference, ${where} ${what} “${word(name)}” from ${word(server)} (${facts}).`
+}
+
+function word(text: string): string {
+  const line = oneLine(text.slice(0, MAX_WORD_LENGTH + 1).toWellFormed()).replaceAll(/[“”]/g, '"')
+  return line.length > MAX_WORD_LENGTH ? `${line.slice(0, MAX_WORD_LENGTH - 1).toWellFormed()}…` : line
+}
+
+/** A question that is asked again, because what it asked about is not there any more. */
+export function askedAgain(message: string): string {
+  return `The data that this call refers to has changed since you were asked, so that the earlier approval is void. ${message}`
+}

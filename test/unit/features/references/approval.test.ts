@@ -1,0 +1,227 @@
+// Confirmation of calls with references: what people see in place of the data, and that an approval is for this data alone.
+import { createHash } from 'node:crypto'
+import { describe, expect, it } from 'vitest'
+import { approvalText } from '../../../../src/cli/approvals.ts'
+import type { Call, Outcome } from '../../../../src/core/call.ts'
+import type { Descriptor } from '../../../../src/core/descriptor.ts'
+import type { ToolSettings } from '../../../../src/core/settings.ts'
+import { approvalPage } from '../../../../src/downstream/pages/approval-page.ts'
+import { confirm } from '../../../../src/features/confirm/confirm.ts'
+import type { Settings } from '../../../../src/features/confirm/rules.ts'
+import { references } from '../../../../src/features/references/references.ts'
+import { Approvals } from '../../../../src/records/approvals.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import { References } from '../../../../src/records/references.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
+import { chain, fieldsOf, on } from '../../../support/chain.ts'
+import { serverSettings } from '../../../support/server-settings.ts'
+import type { Json } from '../../../support/server/json.ts'
+import { asked, confirmDefaults, legacy, modern, plain, question, yes } from '../confirm/bench.ts'
+
+const settings = { over: 1000, ttl: 60_000, argument: 1_000_000, total: 10_000_000 }
+const ada = { id: 'ada' }
+const operator = { by: 'root', via: 'command_line', verdict: 'approved' } as const
+const long = `first\n${'x'.repeat(20_000)}`
+const changed = 'has changed since you were asked'
+
+function hashOf(text: string): string {
+  return createHash('sha256').update(text).digest('hex')
+}
+
+/** References and confirmation in front of a tool that always needs the latter. */
+function world(given: { confirm?: Partial<Settings>; tool?: ToolSettings } = {}) {
+  const store = new MemoryStore()
+  const kept = new References(store, settings)
+  const approvals = new Approvals(store, Date.now)
+  const served: Call[] = []
+  const entry = {
+    upstream: 'one',
+    kind: 'tool',
+    name: 't',
+    definition: { name: 't', inputSchema: { type: 'object', properties: { text: { type: 'string' } } } },
+    classification: { op: 'delete', idempotent: false, evidence: [], risk: 'destructive' },
+  } as const satisfies Descriptor
+  const run = chain(
+    [on(references, settings), on(confirm, { ...confirmDefaults, ...given.confirm })],
+    async (call): Promise<Outcome> => {
+      served.push(call)
+      return { kind: 'result', result: Payload.of({ content: [{ type: 'text', text: 'done' }] }) }
+    },
+    {
+      store,
+      servers: () => ['one', 'origin'],
+      entry: () => entry,
+      server: () => serverSettings({ name: 'one', tools: { t: given.tool ?? {} } }),
+    },
+  )
+  const keep = async (text: string, id = 'report'): Promise<void> => {
+    const bytes = (async function* () {
+      yield Buffer.from(text)
+    })()
+    const facts = { server: 'origin', tool: 'read', requestId: 'r0', name: 'report.txt', type: 'text/plain' }
+    await kept.add(ada, { ...facts, id, ttl: 60_000 }, bytes)
+  }
+  /** Other data takes the place of what expired. */
+  const replace = async (text: string): Promise<void> => {
+    for (const key of (await store.scan('reference')).keys()) await store.delete(key)
+    await keep(text)
+  }
+  const call = (more: Partial<Call> = {}, args: Json = { text: 'ref://report' }): Promise<Outcome> =>
+    run({ principal: ada, client: modern, rpcId: '1', ...more }, { arguments: args })
+  const pending = async () => {
+    const [approval] = await approvals.pending()
+    if (!approval) throw new Error('nothing is pending')
+    return approval
+  }
+  return { store, kept, approvals, served, keep, replace, call, pending }
+}
+
+describe('a question about a call with a reference', () => {
+  it.each([
+    ['of 2026-07-28', modern],
+    ['of 2025-06-18', legacy],
+  ])(
+    'has name, type, size and hash of the data for a client %s, and the server gets it',
+    async (_era, client) => {
+      const { keep, call, served } = world()
+      await keep(long)
+      const first = asked(await call({ client }))
+      const { message } = question(first)
+      expect(message).toContain('Run t on one with text: ref://report?')
+      expect(message).toContain(
+        `text is the data “report.txt” from origin (text/plain, ${long.length} bytes, SHA-256 ${hashOf(long).slice(0, 12)})`,
+      )
+      expect(JSON.stringify(first.inputRequests)).not.toContain('xxxxxxxx')
+      expect(served).toHaveLength(0)
+      await call({ client, requestState: first.requestState, inputResponses: yes })
+      expect(served.map(({ params }) => params.fields['arguments'])).toEqual([{ text: long }])
+    },
+  )
+
+  it('says which part of the data is sent, and where it goes', async () => {
+    const { keep, call } = world()
+    await keep('[{"a":1},{"a":2}]')
+    const args = { list: [{ text: { $ref_id: 'report?rows=1-1' } }], note: 'plain' }
+    const { message } = question(asked(await call({}, args)))
+    expect(message).toContain('list[0].text is the part ?rows=1-1 of the data “report.txt”')
+  })
+
+  it('is asked again, with the reason, if the data changed; the earlier answer runs nothing', async () => {
+    const { keep, replace, call, served } = world()
+    await keep(long)
+    const first = asked(await call())
+    await replace('other')
+    const second = asked(await call({ requestState: first.requestState, inputResponses: yes }))
+    const { message } = question(second)
+    expect(message).toContain(changed)
+    expect(message).toContain(hashOf('other').slice(0, 12))
+    expect(served).toHaveLength(0)
+    await call({ requestState: second.requestState, inputResponses: yes })
+    expect(served.map(({ params }) => params.fields['arguments'])).toEqual([{ text: 'other' }])
+  })
+
+  it('is refused as ever for a call that was not asked about', async () => {
+    const { keep, call, served } = world()
+    await keep(long)
+    await keep('more', 'another')
+    const first = asked(await call())
+    const other = call({ requestState: first.requestState, inputResponses: yes }, { text: 'ref://another' })
+    await expect(other).rejects.toMatchObject({ code: 'CONFIRMATION_TOKEN_INVALID' })
+    expect(served).toHaveLength(0)
+  })
+
+  it('keeps the data until the answer, and fails clearly if it is gone anyway', async () => {
+    const { store, kept, keep, call } = world({ confirm: { ttl: 900_000 } })
+    await keep(long)
+    const first = asked(await call())
+    expect((await kept.find(ada, 'report'))?.expiresAt).toBeGreaterThan(Date.now() + 890_000)
+    for (const key of (await store.scan('reference')).keys()) await store.delete(key)
+    const gone = call({ requestState: first.requestState, inputResponses: yes })
+    await expect(gone).rejects.toMatchObject({ code: 'RESOURCE_NOT_FOUND', extra: { field: 'text' } })
+  })
+})
+
+describe.each([
+  ['on the page', {}, {}],
+  ['by other people', { wait: 0 }, { approval: 'out_of_band' }],
+] as const)('an approval %s of a call with a reference', (_kind, confirmSettings, tool) => {
+  it('shows the data by its facts, on the page, at the command line and to the client', async () => {
+    const { keep, call, pending } = world({ confirm: confirmSettings, tool })
+    await keep(long)
+    const outcome = fieldsOf(await call({ client: plain }))
+    expect(JSON.stringify(outcome).length).toBeLessThan(5000)
+    const approval = await pending()
+    expect(approval.arguments).toEqual({ text: 'ref://report' })
+    expect(approval.data).toEqual([
+      {
+        path: 'text',
+        written: 'ref://report',
+        server: 'origin',
+        tool: 'read',
+        name: 'report.txt',
+        type: 'text/plain',
+        size: long.length,
+        sha256: hashOf(long),
+      },
+    ])
+    expect(approvalText(approval)).toContain(
+      `  text: report.txt, text/plain, ${long.length} bytes, from read on origin`,
+    )
+    expect(approvalText(approval)).toContain(hashOf(long))
+    const visitor = { by: 'root', via: 'code' } as const
+    const { content } = approvalPage({ approval, visitor, token: 'x', now: Date.now() })
+    expect(content).toContain('Data that the arguments refer to')
+    expect(content).toContain(hashOf(long))
+  })
+
+  it('runs the call with this data once', async () => {
+    const { keep, call, pending, approvals, served } = world({ confirm: confirmSettings, tool })
+    await keep(long)
+    await call({ client: plain })
+    await approvals.decide((await pending()).id, operator)
+    await call({ client: plain })
+    expect(served).toHaveLength(1)
+  })
+
+  it('is void once the data changed: the call does not run, and people are asked again and told why', async () => {
+    const { keep, replace, call, pending, approvals, served } = world({ confirm: confirmSettings, tool })
+    await keep(long)
+    await call({ client: plain })
+    const before = await pending()
+    await approvals.decide(before.id, operator)
+    await replace('other')
+    const outcome = fieldsOf(await call({ client: plain }))
+    expect(JSON.stringify(outcome['content'])).toContain(changed)
+    expect(served).toHaveLength(0)
+    expect(await approvals.find(before.id)).toMatchObject({ status: 'void' })
+    const after = await pending()
+    expect(after.message).toContain(changed)
+    expect(after.data?.[0]?.sha256).toBe(hashOf('other'))
+    await expect(approvals.decide(before.id, operator)).rejects.toMatchObject({ code: 'CONFLICT' })
+    await approvals.decide(after.id, operator)
+    await call({ client: plain })
+    expect(served.map(({ params }) => params.fields['arguments'])).toEqual([{ text: 'other' }])
+  })
+
+  it('leaves approvals of other calls alone', async () => {
+    const { keep, call, approvals } = world({ confirm: confirmSettings, tool })
+    await keep(long)
+    await keep('more', 'another')
+    await call({ client: plain })
+    await call({ client: plain }, { text: 'ref://another' })
+    await call({ client: plain }, { text: 'inline' })
+    expect((await approvals.list()).map(({ status }) => status)).toEqual(['pending', 'pending', 'pending'])
+  })
+})
+
+it('the token of the client’s host is void once the data changed', async () => {
+  const { keep, replace, call, served } = world({ confirm: { fallback: 'two_step' } })
+  await keep(long)
+  const token = fieldsOf(await call({ client: plain }))['confirmation_token']
+  await replace('other')
+  const meta = { 'dev.gatehouse/confirmation_token': token, 'dev.gatehouse/user_confirmed': true }
+  const outcome = fieldsOf(await call({ client: plain, meta }))
+  expect(JSON.stringify(outcome['content'])).toContain(changed)
+  expect(outcome['error']).toMatchObject({ code: 'CONFIRMATION_TOKEN_INVALID' })
+  expect(served).toHaveLength(0)
+})
