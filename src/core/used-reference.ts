@@ -50,3 +50,23 @@ export function writtenArguments(
 function isWithin(path: string, name: string): boolean {
   return path.startsWith(name) && ['', '.', '['].includes(path.charAt(name.length))
 }
+
+/** The value at the place of a reference (`UsedReference.path`); undefined if there is none. */
+export function valueAt(given: unknown, path: string): unknown {
+  if (path === '') return given
+  if (Array.isArray(given)) {
+    const [, index, rest = ''] = /^\[(\d+)\](.*)$/s.exec(path) ?? []
+    return index === undefined ? undefined : valueAt(given[Number(index)], withoutDot(rest))
+  }
+  if (!isObject(given)) return undefined
+  // A name may have any character.
+  for (const [name, value] of Object.entries(given)) {
+    const found = isWithin(path, name) ? valueAt(value, withoutDot(path.slice(name.length))) : undefined
+    if (found !== undefined) return found
+  }
+  return undefined
+}
+
+function withoutDot(path: string): string {
+  return path.startsWith('.') ? path.slice(1) : path
+}

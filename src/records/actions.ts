@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { isObject, readJson } from '../core/json/json.ts'
 import type { Store } from '../store/store.ts'
+import type { KeptArgument } from './kept-arguments.ts'
 import type { StoredPrincipal } from './principal.ts'
 import { casUpdate, type CasUpdate } from './cas-update.ts'
 
@@ -14,7 +15,7 @@ export interface Action {
   /** The client's session, if its revision has sessions. */
   readonly session?: string
   readonly upstream: string
-  /** The tool's name on its server, and the arguments of the call. */
+  /** The tool's name on its server, and the arguments of the call, for display: references as the caller wrote them. */
   readonly tool: string
   readonly arguments: Readonly<Record<string, unknown>>
   /** The trace of the call (W3C `traceparent`). */
@@ -35,6 +36,8 @@ export type Compensation =
       readonly kind: 'exact' | 'approximate'
       readonly tool: string
       readonly arguments: Readonly<Record<string, unknown>>
+      /** The arguments whose data is kept beside the record. */
+      readonly kept?: readonly KeptArgument[]
       readonly description: string
     }
   /** The call only read. */

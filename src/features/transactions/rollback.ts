@@ -12,7 +12,9 @@ import { pause } from '../../core/time/waiting.ts'
 import { ERROR_KEY } from '../../protocol/meta-keys.ts'
 import type { Action, Actions, Compensation } from '../../records/actions.ts'
 import { NO_APPROVER_REASON } from '../../records/approvals.ts'
+import { withData } from '../../records/kept-arguments.ts'
 import { fromStoredPrincipal } from '../../records/principal.ts'
+import { References } from '../../records/references.ts'
 import {
   type CompensationStatus,
   hasEnded,
@@ -25,7 +27,7 @@ import { compensated, rolledBack, takenOver, pendingSteps, stepLost } from '../.
 import type { Membership } from '../../records/members.ts'
 import type { Services } from '../feature.ts'
 
-type Deps = Pick<Services, 'log' | 'servers' | 'invoker' | 'gateway'>
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'gateway'>
 
 interface RollbackContext {
   readonly deps: Deps
@@ -150,7 +152,8 @@ async function compensateStep(
     return failed(step.id, `The step cannot be undone: ${compensation.reason}.`, 'no_compensation')
   if (compensation.kind === 'nothing') return { step: step.id, status: 'compensated' }
   const compensate = async (idempotencyKey: string): Promise<Outcome> => {
-    const { tool, arguments: args } = compensation
+    const { tool } = compensation
+    const args = await argumentsOf(compensation, deed, deps)
     const internalCall = {
       purpose: 'compensate',
       principal,
@@ -179,6 +182,17 @@ async function compensateStep(
   await actions.markUndone(step.deed, Date.now(), retention)
   if (!isStepUncertain || (await isRestored(deed, deps))) return { step: step.id, status: 'compensated' }
   return { step: step.id, status: 'compensated', error: outcomeUnknown }
+}
+
+/** The arguments of a compensation, with the data that is kept beside its record. @throws RESOURCE_NOT_FOUND, CONFLICT */
+async function argumentsOf(
+  { arguments: args, kept }: Extract<Compensation, { readonly kind: 'exact' | 'approximate' }>,
+  deed: Action | undefined,
+  { store }: Deps,
+): Promise<Action['arguments']> {
+  if (!kept || !deed) return args
+  const references = new References(store, { total: 0 })
+  return withData(args, kept, { principal: fromStoredPrincipal(deed.principal), references })
 }
 
 /** Whether the previous state is restored in any case: the compensation restores a snapshot. */

@@ -8,7 +8,7 @@ import { displayCall } from '../../core/tool-call.ts'
 import { evaluate, type Expression, uses, resultValue } from '../../core/undo/expression.ts'
 import type { UndoRule } from '../../core/undo/rules.ts'
 import { ERROR_KEY } from '../../protocol/meta-keys.ts'
-import { isKeepable, tooLarge, type Compensation } from '../../records/actions.ts'
+import type { Compensation } from '../../records/actions.ts'
 import type { Services } from '../feature.ts'
 
 /** The result of the read before a call: a value, nothing, or an unknown state. */
@@ -25,7 +25,7 @@ interface CallFacts {
   readonly result?: { readonly value: unknown }
 }
 
-/** The compensation of a call, from the facts known so far. */
+/** The compensation of a call, from the facts known so far. It may be too large for a record. */
 export function compensationFor(rule: UndoRule | undefined, facts: CallFacts): Compensation {
   if (!rule) return none('no undo is configured for it')
   if (rule.kind === 'none') return none('its undo is configured as none')
@@ -68,13 +68,12 @@ function compute(expression: Expression, { isExact, description }: Rule, facts: 
     })
     if (snapshot?.kind === 'found' && JSON.stringify(given).includes(REPLACEMENT_CHARACTER))
       return none('the previous state is not text, so it was not read exactly')
-    const compensation: Compensation = {
+    return {
       kind: isExact ? 'exact' : 'approximate',
       tool: expression.tool,
       arguments: given,
       description: description ?? displayCall(expression.tool, given),
     }
-    return isKeepable(compensation) ? compensation : tooLarge
   } catch (error) {
     return none(error instanceof Error ? error.message : String(error))
   }

@@ -10,12 +10,22 @@ import { UnusableSchema, validator } from '../../core/schema/schema.ts'
 import { type ToolSettings, settingOf } from '../../core/settings.ts'
 import { durationSchema } from '../../core/time/units.ts'
 import { withKeyArgument } from '../../core/tool-call.ts'
+import { writtenArguments } from '../../core/used-reference.ts'
 import { printExpression, parseExpression, resultValue } from '../../core/undo/expression.ts'
 import { callsOf, type WrittenUndo, writtenMismatches } from '../../core/undo/judge-undo.ts'
 import { type UndoRule, readUndo } from '../../core/undo/rules.ts'
 import { isTrialCall } from '../../core/undo/selectors.ts'
-import { Actions, type Action, newActionKey, type Compensation } from '../../records/actions.ts'
+import {
+  Actions,
+  type Action,
+  type Compensation,
+  isKeepable,
+  newActionKey,
+  tooLarge,
+} from '../../records/actions.ts'
+import { withoutData } from '../../records/kept-arguments.ts'
 import { toStoredPrincipal } from '../../records/principal.ts'
+import { keepReferences } from '../../records/references.ts'
 import { toolsToCheck } from '../describing.ts'
 import type { Feature, Services } from '../feature.ts'
 import { noUndo } from '../missing-undo.ts'
@@ -164,6 +174,7 @@ interface Options {
 /** An action in progress: its record, and what its compensation is computed from. */
 interface ActionInProgress {
   readonly deed: Action
+  readonly args: Action['arguments']
   readonly rule: UndoRule | undefined
   readonly snapshot: ReadSnapshot | undefined
   /** The server already started in an earlier round, so the action is recorded already. */
@@ -201,7 +212,7 @@ class UndoLog {
     const isFailed = outcome.result.member('isError') === true
     const end: ActionEnd = isFailed
       ? { status: 'failed', way: NOTHING_TO_UNDO }
-      : { status: 'ok', way: await this.#validated(call, finalCompensation(started, outcome.result)) }
+      : { status: 'ok', way: await this.#final(call, started, outcome.result) }
     await this.#end(call, started, end)
     return outcome
   }
@@ -211,6 +222,7 @@ class UndoLog {
     const { step, principal, client, meta, params } = call
     const given = params.fields.arguments
     const args = isObject(given) ? given : {}
+    const written = writtenArguments(params, call.references)?.value
     const rule = await ruleOf(deps, upstream, tool)
     const snapshot =
       rule?.kind === 'restore' ? await snapshots.read(call, rule.snapshot, { upstream, args }) : undefined
@@ -225,21 +237,46 @@ class UndoLog {
       ...(client.session !== undefined && { session: client.session }),
       upstream,
       tool,
-      arguments: args,
+      arguments: isObject(written) ? written : {},
       ...(typeof meta.traceparent === 'string' && { trace: meta.traceparent }),
       ...(step && { transaction: step.transaction, step: step.step }),
       status: 'pending',
       way,
     }
     if (step) await this.#recordStep(deed)
-    return { deed, rule, snapshot }
+    return { deed, args, rule, snapshot }
+  }
+
+  /** The compensation, now that the result is known. */
+  async #final(call: Call, started: ActionInProgress, result: Payload): Promise<Compensation> {
+    const { deed, args, rule, snapshot } = started
+    if (!needsResult(rule, snapshot)) return deed.way
+    const known = { args, snapshot, result: { value: resultValue(result) } }
+    return this.#validated(call, compensationFor(rule, known))
   }
 
   /** A compensation that its server would reject counts as none. */
   async #validated(call: Call, way: Compensation): Promise<Compensation> {
     const { deps, upstream } = this.#options
     const reason = await compensationProblem(call, way, { upstream, deps })
-    return reason === undefined ? way : { kind: 'none', reason }
+    return reason === undefined ? this.#storable(call, way) : { kind: 'none', reason }
+  }
+
+  /** A compensation as it is stored: data of references that is too large for its record is kept as long as the record. */
+  async #storable(call: Call, way: Compensation): Promise<Compensation> {
+    if (isKeepable(way)) return way
+    const { deps, history } = this.#options
+    const { principal, references, params, step } = call
+    const given = params.fields.arguments
+    const isCall = way.kind === 'exact' || way.kind === 'approximate'
+    const short =
+      isCall && references && isObject(given) ? withoutData(way.arguments, given, references) : undefined
+    if (!short) return tooLarge
+    const stored = { ...way, ...short }
+    const until = Date.now() + (step ? STEP_TTL_MS : history)
+    const ids = short.kept.map(({ id }) => id)
+    const isKept = await keepReferences(deps.store, principal, { ids, until }).catch(() => false)
+    return isKept && isKeepable(stored) ? stored : tooLarge
   }
 
   /** Records a step before its server is called. */
@@ -268,7 +305,8 @@ class UndoLog {
     const given = params.fields.arguments
     const rule = await ruleOf(deps, found.upstream, found.tool)
     return {
-      deed: { ...found, key: step?.deed ?? found.key, arguments: isObject(given) ? given : {} },
+      deed: { ...found, key: step?.deed ?? found.key },
+      args: isObject(given) ? given : {},
       // The snapshot is already part of the compensation; the current state may differ by now.
       rule: rule?.kind === 'call' ? rule : undefined,
       snapshot: undefined,
@@ -305,12 +343,6 @@ class UndoLog {
       })
     }
   }
-}
-
-/** The compensation, now that the result is known. */
-function finalCompensation({ deed, rule, snapshot }: ActionInProgress, result: Payload): Compensation {
-  if (!needsResult(rule, snapshot)) return deed.way
-  return compensationFor(rule, { args: deed.arguments, snapshot, result: { value: resultValue(result) } })
 }
 
 /** A rule derived from the tool list is unavailable if the list is. */

@@ -1,0 +1,118 @@
+/**
+ * Arguments that are stored by reference: data that is too large for a record, and is kept as long as the record. They are
+ * restored exactly, or not at all.
+ */
+import { GatewayError } from '../core/error.ts'
+import { canonicalHash } from '../core/json/canonical-hash.ts'
+import { isObject, readJson } from '../core/json/json.ts'
+import type { Principal } from '../core/principal.ts'
+import { type ResolvedReferences, type UsedReference, valueAt } from '../core/used-reference.ts'
+import type { References } from './references.ts'
+
+/** Where data belongs in stored arguments, and which. */
+export interface KeptArgument {
+  /** The names and indexes that lead to it. */
+  readonly path: readonly (string | number)[]
+  readonly id: string
+  /** The hash of the data, and that of the value that was made of it (`canonicalHash`). */
+  readonly sha256: string
+  readonly value: string
+}
+
+type Arguments = Readonly<Record<string, unknown>>
+
+/** How deep values are looked for. */
+const MAX_DEPTH = 32
+
+/**
+ * Arguments with references in place of the data that a call got from references; `given` are the arguments of that call.
+ * Undefined if they have none of it.
+ */
+export function withoutData(
+  args: Arguments,
+  given: Arguments,
+  { used }: ResolvedReferences,
+): { readonly arguments: Arguments; readonly kept: readonly KeptArgument[] } | undefined {
+  const whole = used.filter(({ id, written }) => written === `ref://${id}`)
+  const values = new Map(whole.map((each) => [valueAt(given, each.path), each] as const))
+  values.delete(undefined)
+  const kept: KeptArgument[] = []
+  const replaced = (value: unknown, path: KeptArgument['path']): unknown => {
+    const reference = values.get(value)
+    if (reference) {
+      kept.push(keptArgument(reference, value, path))
+      return reference.written
+    }
+    if (path.length >= MAX_DEPTH) return value
+    if (Array.isArray(value)) return value.map((item, index) => replaced(item, [...path, index]))
+    return isObject(value)
+      ? replacedMembers(value, (member, name) => replaced(member, [...path, name]))
+      : value
+  }
+  const short = replacedMembers(args, (value, name) => replaced(value, [name]))
+  return kept.length === 0 ? undefined : { arguments: short, kept }
+}
+
+function keptArgument(
+  { id, sha256 }: UsedReference,
+  value: unknown,
+  path: KeptArgument['path'],
+): KeptArgument {
+  return { path, id, sha256, value: canonicalHash(value) }
+}
+
+function replacedMembers(value: Arguments, replace: (value: unknown, name: string) => unknown): Arguments {
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, replace(member, name)]))
+}
+
+/** The arguments with the data in its places again. @throws RESOURCE_NOT_FOUND, CONFLICT if it is other data now */
+export async function withData(
+  args: Arguments,
+  kept: readonly KeptArgument[],
+  { principal, references }: { readonly principal: Principal; readonly references: References },
+): Promise<Arguments> {
+  let whole: unknown = args
+  for (const each of kept) whole = placed(whole, each.path, await valueOf(each, principal, references))
+  return isObject(whole) ? whole : args
+}
+
+async function valueOf(
+  { id, sha256, value }: KeptArgument,
+  principal: Principal,
+  references: References,
+): Promise<unknown> {
+  const reference = await references.find(principal, id)
+  if (!reference)
+    throw lost('RESOURCE_NOT_FOUND', `The data that undoes the call is not kept any more: ref://${id}.`)
+  const chunks: Uint8Array[] = []
+  for await (const chunk of await references.open(reference)) chunks.push(chunk)
+  const bytes = Buffer.concat(chunks)
+  const forms = [
+    () => bytes.toString(),
+    () => readJson(bytes.toString()),
+    () => bytes.toString('base64'),
+    () => `data:${reference.type};base64,${bytes.toString('base64')}`,
+  ]
+  for (const form of forms) {
+    const found = form()
+    if (reference.sha256 === sha256 && canonicalHash(found) === value) return found
+  }
+  throw lost('CONFLICT', `The data that undoes the call has changed: ref://${id}.`)
+}
+
+function lost(code: 'RESOURCE_NOT_FOUND' | 'CONFLICT', message: string): GatewayError {
+  return new GatewayError(code, message, {
+    isUserActionable: true,
+    suggestion: 'Restore the data by hand; nothing was changed.',
+  })
+}
+
+function placed(whole: unknown, [first, ...rest]: KeptArgument['path'], value: unknown): unknown {
+  if (first === undefined) return value
+  if (Array.isArray(whole))
+    return whole.map((item, index) => (index === first ? placed(item, rest, value) : item))
+  if (!isObject(whole)) return whole
+  return replacedMembers(whole, (member, name) =>
+    name === String(first) ? placed(member, rest, value) : member,
+  )
+}
