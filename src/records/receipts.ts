@@ -22,6 +22,9 @@ export interface Receipt {
   readonly was_replay: boolean
   /** The approval the call ran under. */
   readonly approval?: string
+  /** The data that the arguments referred to, and the parts of the result that were kept: each with its `sha256`. */
+  readonly references_used?: readonly unknown[]
+  readonly references?: readonly unknown[]
 }
 
 /** A valid receipt, or why it is invalid. */

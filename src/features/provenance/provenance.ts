@@ -8,7 +8,16 @@ import { settingOf } from '../../core/settings.ts'
 import { contentHash } from '../../records/receipts.ts'
 import { isAskedFor, PROVENANCE_KEY, withoutFlag } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
-import { type Source, sourcesOf, statedSource, isClaimed, stamped, stamper, stampOf } from './stamp.ts'
+import {
+  inputStampOf,
+  isClaimed,
+  type Source,
+  sourcesOf,
+  stamped,
+  stamper,
+  stampOf,
+  statedSource,
+} from './stamp.ts'
 
 interface Settings {
   readonly always: boolean
@@ -69,9 +78,10 @@ export const provenance: Feature<Settings> = {
         const place = isRequested ? requestedTarget : defaultTarget
         // Failures have no source, but claims of the server are still attributed to the server.
         if (!isAnswer(result)) return stamped(result, [], place)
-        if (!isAlways && !isRequested && changesOf(call) === undefined && !isClaimed(result)) return result
+        const isPlain = changesOf(call) === undefined && !call.references
+        if (!isAlways && !isRequested && isPlain && !isClaimed(result)) return result
         const detected = sourcesOf(result, own, upstream)
-        if (stampOwn && detected === own && changesOf(call) === undefined) return stampOwn(result)
+        if (stampOwn && detected === own && isPlain) return stampOwn(result)
         const sources = configuredSource
           ? withConfigured(detected, configuredSource, { result, call })
           : detected
@@ -118,6 +128,7 @@ const changes = [
   ['masked', 'personal data was masked'],
   ['truncated', 'shortened to the limit of results'],
   ['text_added', 'the structured content was added as text'],
+  ['references', 'large parts were replaced by references to them'],
 ] as const
 
 function changesOf({ logFields }: Call): string | undefined {
@@ -129,7 +140,9 @@ function changesOf({ logFields }: Call): string | undefined {
 
 function stampsOf(sources: readonly Source[], call: Call, hash: string | undefined): string[] {
   const known = { at: Date.now(), transformation: changesOf(call), hash }
-  return sources.map((source) => stampOf(source, known))
+  // Those of the result come last.
+  const inputs = call.references?.used.map(inputStampOf) ?? []
+  return [...inputs, ...sources.map((source) => stampOf(source, known))]
 }
 
 /** The contents of a resource are stamped individually. */

@@ -85,6 +85,7 @@ function claimsOf(result: Payload, call: Call, { server, stamp }: ReceiptContext
   const wasReplay = call.logFields.get('replayed') === true
   const retrievedAt = stamp?.retrieved_at ?? (wasReplay ? undefined : isoTime(Date.now()))
   const approval = call.logFields.get('approval')
+  const [used, kept] = [call.logFields.get('references_used'), call.logFields.get('references')]
   return {
     receipt: 1,
     ...(call.method === 'tools/call' ? { tool: String(name) } : { uri: String(uri) }),
@@ -95,5 +96,7 @@ function claimsOf(result: Payload, call: Call, { server, stamp }: ReceiptContext
     ...(typeof retrievedAt === 'string' && { retrieved_at: retrievedAt }),
     was_replay: wasReplay,
     ...(typeof approval === 'string' && { approval }),
+    ...(Array.isArray(used) && { references_used: used }),
+    ...(Array.isArray(kept) && { references: kept }),
   }
 }

@@ -5,7 +5,8 @@ import { only, Payload } from '../../core/payload.ts'
 import { isSecretKey } from '../../core/text/redact.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import { parsePath } from '../../core/undo/expression.ts'
-import { PROVENANCE_KEY } from '../../protocol/meta-keys.ts'
+import type { UsedReference } from '../../core/used-reference.ts'
+import { PROVENANCE_KEY, REFERENCE_KEY } from '../../protocol/meta-keys.ts'
 
 /** The facts about a result besides its source. */
 interface StampFacts {
@@ -42,6 +43,21 @@ export function stampOf(
   const hashPart = hash === undefined ? '' : `,"content_hash":"sha256:${hash}"`
   const retrievedAt = isoTime(at)
   return `{"source":${JSON.stringify(source)}${locationPart},"retrieved_at":"${retrievedAt}"${versionPart}${transformationPart}${hashPart},"attested_by":"${ATTESTED_BY}"}`
+}
+
+/** The stamp of data that an argument referred to: where it came from, and the call that returned it. */
+export function inputStampOf(used: UsedReference): string {
+  const { path, written, server, tool, requestId, createdAt, sha256 } = used
+  return JSON.stringify({
+    source: tool === undefined ? server : `${server}:${tool}`,
+    retrieved_at: isoTime(createdAt),
+    confidence: 'exact',
+    content_hash: `sha256:${sha256}`,
+    argument: path,
+    reference: written,
+    ...(requestId !== undefined && { request_id: requestId }),
+    attested_by: ATTESTED_BY,
+  })
 }
 
 /** The server whose results are stamped, and whether the stamp is also sent beside the content. */
@@ -201,11 +217,16 @@ function urisOf(content: unknown): readonly { readonly uri: string; readonly ind
   const found: { readonly uri: string; readonly index: number }[] = []
   for (let index = 0; index < content.length && found.length < MAX_SOURCES; index++) {
     const block: unknown = content[index]
-    if (!isObject(block)) continue
+    if (!isObject(block) || isKept(block)) continue
     const uri = textWithin(isObject(block.resource) ? block.resource.uri : block.uri, MAX_SOURCE_LENGTH)
     if (uri !== undefined && !found.some((each) => each.uri === uri)) found.push({ uri, index })
   }
   return found
+}
+
+/** Whether a block stands for data that the gateway keeps: its URI is no source. */
+function isKept({ _meta: meta }: ContentFields): boolean {
+  return isObject(meta) && meta[REFERENCE_KEY] !== undefined
 }
 
 /** The members of a result: its structured content, or its only text if that is a short JSON object. */

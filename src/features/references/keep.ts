@@ -14,6 +14,7 @@ import type { JsonSchema } from '../../core/schema/schema.ts'
 import { shortenedFor } from '../../core/schema/shortened.ts'
 import { REFERENCE_KEY, REFERENCES_KEY } from '../../protocol/meta-keys.ts'
 import type { Reference, References } from '../../records/references.ts'
+import { loggedReference } from './logged.ts'
 import { dataReference, linkBlock, previewOf } from './preview.ts'
 
 /** How many parts of a result are kept. */
@@ -67,7 +68,7 @@ export async function withReferences(result: Payload, call: Call, options: Optio
   if (kept.length === 0) return result
   call.logFields.set(
     'references',
-    kept.map(({ reference: { id, sha256, size } }) => ({ id, sha256, size })),
+    kept.map(({ reference }) => loggedReference(reference)),
   )
   return parts.without(kept).withMeta({
     [REFERENCE_KEY]: kept[0]?.data,

@@ -5,6 +5,7 @@ import { cut } from '../../core/json/shorten.ts'
 import { type Reference, type References, unknownReference } from '../../records/references.ts'
 import { answered, asToolWithResult } from '../builtin-tool.ts'
 import type { BuiltinEntry, BuiltinTool } from '../feature.ts'
+import { loggedReference } from './logged.ts'
 import { dataReference, uriOf } from './preview.ts'
 import {
   checkedPart,
@@ -78,6 +79,7 @@ function readable(field: string, text: string): Written {
 async function allowed(id: string, call: Call, { references, mayRead }: Options): Promise<Reference> {
   const reference = await references.find(call.principal, id)
   if (!reference || !(await mayRead(reference, call))) throw unknownReference()
+  call.logFields.set('references_used', [loggedReference(reference)])
   return reference
 }
 

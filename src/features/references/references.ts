@@ -9,7 +9,6 @@ import { isLongerThan } from '../../core/json/shorten.ts'
 import { background } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'
-import type { UsedReference } from '../../core/used-reference.ts'
 import { NOT_KEPT_KEY, NS, withoutFlag } from '../../protocol/meta-keys.ts'
 import { type Reference, type ReferenceLimits, References, UPLOADS } from '../../records/references.ts'
 import { Uploads } from '../../records/uploads.ts'
@@ -22,6 +21,7 @@ import { exchanging, type ImportSettings } from './exchange.ts'
 import type { ReferenceFiles } from './files.ts'
 import { FileFolders } from './folders.ts'
 import { withReferences } from './keep.ts'
+import { loggedUse } from './logged.ts'
 import { readReferenceTool, referenceResource } from './reading.ts'
 import { requestUploadTool } from './request-upload.ts'
 import { resolveReferences } from './resolve.ts'
@@ -273,18 +273,13 @@ function resolving(
       const callUrls = new CallUrls(call, urls)
       const resolved = await resolveReferences(call, { ...options, files, urls: callUrls })
       if (!resolved) return await next(call)
-      resolved.call.logFields.set('references_used', resolved.used.map(loggedReference))
+      resolved.call.logFields.set('references_used', resolved.used.map(loggedUse))
       return callUrls.after(await files.after(await next(resolved.call)))
     } catch (error) {
       await files.remove()
       throw error
     }
   }
-}
-
-/** What logs, audit entries and receipts say of data in arguments. */
-function loggedReference({ path, id, server, tool, requestId, name, type, size, sha256 }: UsedReference) {
-  return { path, id, server, tool, request_id: requestId, name, type, size, sha256 }
 }
 
 /** Once the server has answered, nothing fails: a result that cannot be kept is passed on. */

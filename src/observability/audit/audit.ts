@@ -111,6 +111,8 @@ export class Audit {
       remembered: logFields.get('remembered'),
       code: ending.code,
       arguments_digest: given === undefined ? undefined : this.#digest(given),
+      references_used: logFields.get('references_used'),
+      references: logFields.get('references'),
       ms: ending.ms,
     }))
   }

@@ -82,7 +82,8 @@ describe('the fingerprint of a keyed call', () => {
     ['JSON', { type: 'object' }, '{"b": 1, "a": [2]}', 'application/json', { a: [2], b: 1 }],
     ['long numbers', { type: 'array' }, '[12345678901234567890]', 'application/json', undefined],
     ['base64', { type: 'string', contentEncoding: 'base64' }, 'bytes', 'image/png', 'Ynl0ZXM='],
-  ])('is the same for %s by reference and inline', async (_what, value, content, type, inline) => {
+  ])('is the same for %s by reference and inline', async (...given) => {
+    const [, value, content, type, inline] = given
     const { keep, call, got } = world({ inputs: { value } })
     await keep(content, 'one', type)
     await keep(content, 'two', type)
@@ -176,23 +177,21 @@ describe('undoing a call', () => {
     ['text', huge, 'text/plain', { type: 'string' }, huge],
     ['JSON', JSON.stringify([huge]), 'application/json', { type: 'array' }, [huge]],
     ['base64', huge, 'image/png', { type: 'string', contentEncoding: 'base64' }, btoa(huge)],
-  ])(
-    'keeps %s that is too large for a record as long as the record',
-    async (_what, content, type, value, sent) => {
-      const { store, kept, keep, call } = world({
-        rule: 'put(where={at: "x", list: [$.args.value]})',
-        inputs: { value },
-      })
-      await keep(content, 'one', type)
-      await call({ value: 'ref://one' }, undefined, { step })
-      const way = (await new Actions(store).find(step.deed))?.way
-      if (way?.kind !== 'exact') throw new Error(JSON.stringify(way))
-      expect(way.arguments).toEqual({ where: { at: 'x', list: ['ref://one'] } })
-      expect((await kept.find(ada, 'one'))?.expiresAt).toBeGreaterThan(Date.now() + 29 * DAY)
-      const restored = await withData(way.arguments, way.kept ?? [], { principal: ada, references: kept })
-      expect(restored).toEqual({ where: { at: 'x', list: [sent] } })
-    },
-  )
+  ])('keeps %s that is too large for a record as long as the record', async (...given) => {
+    const [, content, type, value, sent] = given
+    const { store, kept, keep, call } = world({
+      rule: 'put(where={at: "x", list: [$.args.value]})',
+      inputs: { value },
+    })
+    await keep(content, 'one', type)
+    await call({ value: 'ref://one' }, undefined, { step })
+    const way = (await new Actions(store).find(step.deed))?.way
+    if (way?.kind !== 'exact') throw new Error(JSON.stringify(way))
+    expect(way.arguments).toEqual({ where: { at: 'x', list: ['ref://one'] } })
+    expect((await kept.find(ada, 'one'))?.expiresAt).toBeGreaterThan(Date.now() + 29 * DAY)
+    const restored = await withData(way.arguments, way.kept ?? [], { principal: ada, references: kept })
+    expect(restored).toEqual({ where: { at: 'x', list: [sent] } })
+  })
 
   it('fails rather than to use other data', async () => {
     const { store, kept, keep, expire, call } = world({ rule: 'put(text=$.args.text)' })
