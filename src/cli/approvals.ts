@@ -14,6 +14,7 @@ import {
   approvedCount,
   Approvals,
 } from '../records/approvals.ts'
+import { originText } from '../records/references.ts'
 import { didYouMean, parseWords, readSource, storeAlone, UsageError, userName } from './options.ts'
 
 /** The options of the command. */
@@ -191,11 +192,11 @@ export function approvalText(approval: Approval): string {
 
 function dataLines({ data = [] }: Approval): readonly string[] {
   if (data.length === 0) return []
-  const lines = data.flatMap(({ path, written, server, tool, name, type, size, sha256 }) => [
+  const lines = data.flatMap((each) => [
     oneLine(
-      `  ${path === '' ? 'all arguments' : path}: ${name}, ${type}, ${size} bytes, from ${tool ?? 'an upload'} on ${server}`,
+      `  ${each.path === '' ? 'all arguments' : each.path}: ${each.name}, ${each.type}, ${each.size} bytes, from ${originText(each)}`,
     ),
-    oneLine(`    sha256 ${sha256}, as ${written}`),
+    oneLine(`    sha256 ${each.sha256}, as ${each.written}`),
   ])
   return ['data that the arguments refer to', ...lines]
 }

@@ -14,10 +14,11 @@ import { casUpdate, type CasUpdate } from './cas-update.ts'
 import { callerHash } from './principal.ts'
 import { refuseIfPending } from './uploads.ts'
 
-/** Kept data of one caller. Times are in milliseconds since 1970. */
+/** Kept data of one caller, whose id is `caller`. Times are in milliseconds since 1970. */
 export interface Reference {
   /** Unique for its caller. */
   readonly id: string
+  readonly caller: string
   readonly blob: string
   /** The server that the data came from, or `UPLOADS`, and the tool. */
   readonly server: string
@@ -55,8 +56,6 @@ export const UPLOADS = '@uploads'
 
 /** How many references are kept in all; one caller may have a quarter. */
 const MAX_REFERENCES = 4000
-/** How often a change is attempted that loses against concurrent ones. */
-const MAX_ATTEMPTS = 10
 /** How old a blob without a record is before it is deleted, in milliseconds: it may be about to get one. */
 const UNFINISHED_MS = 600_000
 
@@ -98,7 +97,15 @@ export class References {
       throw error
     }
     const createdAt = this.#now()
-    const record: Reference = { ...facts, id, blob, ...kept, createdAt, expiresAt: createdAt + ttl }
+    const record: Reference = {
+      ...facts,
+      id,
+      caller: principal.id,
+      blob,
+      ...kept,
+      createdAt,
+      expiresAt: createdAt + ttl,
+    }
     const isTaken = (await this.#store.setIfAbsent(key, JSON.stringify(record), ttl)) !== undefined
     if (!isTaken) return record
     await this.#store.blobs.delete(blob)
@@ -125,14 +132,7 @@ export class References {
 
   /** Keeps a reference at least until a time, in milliseconds since 1970. */
   async extend(principal: Principal, id: string, until: number): Promise<void> {
-    const key = keyOf(principal, id)
-    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const text = await this.#store.get(key)
-      const record = text === undefined ? undefined : parse(text)
-      if (text === undefined || !record || record.expiresAt >= until) return
-      const after = JSON.stringify({ ...record, expiresAt: until })
-      if (await this.#store.compareAndSwap(key, text, after, until - this.#now())) return
-    }
+    await keepReferences(this.#store, principal, { ids: [id], until, now: this.#now })
   }
 
   /**
@@ -145,15 +145,32 @@ export class References {
     return range ? bytes : verified(bytes, reference)
   }
 
-  /** Deletes what has no record. */
-  async sweep(): Promise<void> {
+  /** All references of all callers, the oldest first. */
+  async all(): Promise<readonly Reference[]> {
+    const records = [...(await this.#store.scan(COLLECTION)).values()]
+    return records
+      .flatMap((text) => parse(text) ?? [])
+      .toSorted((one, other) => one.createdAt - other.createdAt)
+  }
+
+  /** Deletes a reference and its data, whatever needs them; resolves with whether it was there. */
+  async drop({ caller, id, blob }: Reference): Promise<boolean> {
+    const isThere = await this.#store.delete(keyOf({ id: caller }, id))
+    if (isThere) await this.#store.blobs.delete(blob)
+    return isThere
+  }
+
+  /** Deletes what has no record; resolves with how many there were. */
+  async sweep(): Promise<number> {
     const { blobs } = this.#store
     const old = this.#now() - UNFINISHED_MS
     const candidates = (await blobs.list()).filter(({ writtenAt }) => writtenAt < old)
-    if (candidates.length === 0) return
+    if (candidates.length === 0) return 0
     const records = [...(await this.#store.scan(COLLECTION)).values()]
     const used = new Set(records.map((text) => parse(text)?.blob))
-    for (const { id } of candidates) if (!used.has(id)) await blobs.delete(id)
+    const expired = candidates.filter(({ id }) => !used.has(id))
+    for (const { id } of expired) await blobs.delete(id)
+    return expired.length
   }
 
   /** How many bytes a caller may add. @throws QUOTA_EXHAUSTED if it has too many references */
@@ -198,6 +215,12 @@ export async function keepReferences(
     }),
   )
   return kept.every((each) => each)
+}
+
+/** Where data came from, in words. */
+export function originText({ server, tool }: Pick<Reference, 'server' | 'tool'>): string {
+  if (server === UPLOADS) return 'an upload of the caller'
+  return tool === undefined ? server : `${tool} on ${server}`
 }
 
 /** The error for a reference that the caller does not have, for whatever reason. */

@@ -3,6 +3,7 @@ import { rememberText } from '../../core/remember.ts'
 import { codePointName, escapeHidden, splitHidden } from '../../core/text/escape.ts'
 import { escapeHtml } from '../../core/web.ts'
 import { type Approval, type Decision, approvedCount } from '../../records/approvals.ts'
+import { originText } from '../../records/references.ts'
 import type { Visitor } from './visitors.ts'
 
 /** The maximum length of a reason, in characters. */
@@ -146,10 +147,10 @@ function approversHtml({ approvers }: Approval): string {
 
 function dataHtml({ data = [] }: Approval): string {
   if (data.length === 0) return ''
-  const rows = data.map(({ path, written, server, tool, name, type, size, sha256 }) => {
+  const rows = data.map((each) => {
+    const { path, written, name, type, size, sha256 } = each
     const where = path === '' ? 'All arguments' : `<code>${displayWord(path)}</code>`
-    const origin = tool === undefined ? displayWord(server) : `${displayWord(tool)} on ${displayWord(server)}`
-    const facts = `${displayWord(type)}, ${size} bytes, from ${origin}`
+    const facts = `${displayWord(type)}, ${size} bytes, from ${displayWord(originText(each))}`
     return `<li>${where}: ${displayWord(name)} (${facts})<br>SHA-256 <code>${displayWord(sha256)}</code><br>as <code>${displayWord(written)}</code></li>`
   })
   return `<h2>Data that the arguments refer to</h2>

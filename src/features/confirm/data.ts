@@ -8,6 +8,7 @@ import { canonical } from '../../core/json/json.ts'
 import { oneLine } from '../../core/text/escape.ts'
 import { writtenArguments } from '../../core/used-reference.ts'
 import type { ReferencedData } from '../../records/approvals.ts'
+import { originText } from '../../records/references.ts'
 
 /** How long a path, a name or a media type is in a message, and how much of a hash, in characters. */
 const MAX_WORD_LENGTH = 80
@@ -48,7 +49,7 @@ function sentenceOf({ path, written, server, name, type, size, sha256 }: Referen
   const part = /[?#].*/s.exec(written)?.[0]
   const what = part === undefined ? 'the data' : `the part ${word(part)} of the data`
   const facts = `${word(type)}, ${size} bytes, SHA-256 ${sha256.slice(0, SHORT_HASH_LENGTH)}`
-  return ` In place of its reference, ${where} ${what} “${word(name)}” from ${word(server)} (${facts}).`
+  return ` In place of its reference, ${where} ${what} “${word(name)}” from ${word(originText({ server }))} (${facts}).`
 }
 
 function word(text: string): string {

@@ -13,12 +13,12 @@ import { Approvals } from '../../../../src/records/approvals.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { References } from '../../../../src/records/references.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
+import { referenceSettings as settings } from '../../../support/reference-settings.ts'
 import { chain, fieldsOf, on } from '../../../support/chain.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import type { Json } from '../../../support/server/json.ts'
 import { asked, confirmDefaults, legacy, modern, plain, question, yes } from '../confirm/bench.ts'
 
-const settings = { over: 1000, ttl: 60_000, argument: 1_000_000, total: 10_000_000 }
 const ada = { id: 'ada' }
 const operator = { by: 'root', via: 'command_line', verdict: 'approved' } as const
 const long = `first\n${'x'.repeat(20_000)}`

@@ -8,11 +8,11 @@ import { receipts } from '../../../../src/features/provenance/receipts.ts'
 import { largeResults, references } from '../../../../src/features/references/references.ts'
 import { References } from '../../../../src/records/references.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
+import { referenceSettings as settings } from '../../../support/reference-settings.ts'
 import { chain, fieldsOf, on } from '../../../support/chain.ts'
 import { type Json, objectAt } from '../../../support/server/json.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 
-const settings = { over: 1000, ttl: 60_000, argument: 100_000, total: 1_000_000 }
 const ada = { id: 'ada' }
 const text = 'some text'
 const sha256 = createHash('sha256').update(text).digest('hex')

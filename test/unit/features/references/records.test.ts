@@ -12,13 +12,13 @@ import { Actions } from '../../../../src/records/actions.ts'
 import { withData } from '../../../../src/records/kept-arguments.ts'
 import { keepReferences, References } from '../../../../src/records/references.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
+import { referenceSettings as settings } from '../../../support/reference-settings.ts'
 import { chain, fieldsOf, on } from '../../../support/chain.ts'
 import { idempotencyDefaults } from '../../../support/idempotency-bench.ts'
 import { type Json, objectAt } from '../../../support/server/json.ts'
 
 const MINUTE = 60_000
 const DAY = 86_400_000
-const settings = { over: 1000, ttl: 15 * MINUTE, argument: 10_000_000, total: 100_000_000 }
 const ada = { id: 'ada' }
 const step: TransactionStepRef = {
   transaction: 'tx',
