@@ -276,7 +276,12 @@ export interface Services {
 interface FeatureMetrics {
   /** An attempt to deliver an event by a webhook: its outcome, and how long after the event it was accepted. */
   delivered(outcome: string, lagSeconds?: number): void
+  /** References that were kept, used or refused, by one of a few outcomes. */
+  referenced(outcome: ReferenceOutcome, count?: number): void
 }
+
+/** What happens to references: `expired` ones are deleted, `refused` ones are unknown, not permitted, or do not fit. */
+export type ReferenceOutcome = 'kept' | 'not_kept' | 'used' | 'refused' | 'expired'
 
 /** The upstream servers: their settings, and what is known about them and their tools. */
 export interface ServerDirectory {

@@ -17,6 +17,7 @@ import { Payload } from '../core/payload.ts'
 import { featureSettings, type Settings } from '../core/settings.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { events } from '../features/events/events.ts'
+import { references } from '../features/references/references.ts'
 import type { EventTrial } from '../features/feature.ts'
 import { isOwnOrigin } from '../downstream/http/origin.ts'
 import { type AddPages, type Listener, listenHttp } from '../downstream/http/server.ts'
@@ -32,7 +33,9 @@ import { createLog, type Level, type OpenLog } from '../observability/log.ts'
 import type { Observing } from '../observability/observing.ts'
 import { createObserving, timed } from './observers.ts'
 import { type Approval, Approvals } from '../records/approvals.ts'
+import type { ReferenceLevels } from '../observability/metrics.ts'
 import { DeadLetters } from '../records/dead-letters.ts'
+import { referenceLevels } from '../records/references.ts'
 import { createMembership } from '../records/members.ts'
 import { createKeys, type Keys } from './keys.ts'
 import { createSeal } from '../core/seal.ts'
@@ -298,6 +301,7 @@ export class Gateway {
       sessions: () => this.#listener?.sessions ?? 0,
       pendingApprovals: async () => (await this.#pendingApprovals())?.length,
       deadLetters: () => this.#deadLetters(),
+      references: () => this.#references(),
       anchors: () => anchorsIn(this.settings, () => this.#process.store),
     })
     observing.audit = audit
@@ -328,6 +332,17 @@ export class Gateway {
     const counted = new DeadLetters(this.#process.store).count()
     return within(
       counted.catch(() => undefined),
+      STORE_TIMEOUT_MS,
+      undefined,
+    )
+  }
+
+  /** Kept data by kind; undefined if the store does not respond, or references are off. */
+  async #references(): Promise<ReferenceLevels | undefined> {
+    if (!this.#runtime.active.some(({ name }) => name === references.name)) return undefined
+    const levels = referenceLevels(this.#process.store)
+    return within(
+      levels.catch(() => undefined),
       STORE_TIMEOUT_MS,
       undefined,
     )

@@ -1,4 +1,5 @@
 /** Connects metrics, tracing and the audit log to a gateway: values of gauges, timed store operations, peer addresses. */
+import type { ReferenceLevels } from '../observability/metrics.ts'
 import type { Call, Target } from '../core/call.ts'
 import { errorCodes } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
@@ -25,6 +26,8 @@ interface View {
   pendingApprovals(): Promise<number | undefined>
   /** The number of events that were given up; undefined if the store does not respond, or there are no events. */
   deadLetters(): Promise<number | undefined>
+  /** Kept data by kind; undefined if the store does not respond, or references are off. */
+  references?(): Promise<ReferenceLevels | undefined>
   /** The store of audit log heads, in addition to the files. */
   anchors?(): Anchors | undefined
 }
@@ -44,6 +47,7 @@ export function createObserving(log: Log, view: View): Observing {
     }),
     pendingApprovals: () => view.pendingApprovals(),
     deadLetters: () => view.deadLetters(),
+    references: async () => view.references?.(),
     anchors: () => view.anchors?.(),
     isMethod: (name) => isProtocolMethod(name) || isOwnMethod(name),
     isOutcome: (outcome) => outcomes.has(outcome),

@@ -1,7 +1,7 @@
 /** The content of `/metrics`. prom-client is loaded at the first request. */
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
 import { self } from '../core/identity.ts'
-import type { Levels, Series, Exposition } from './metrics.ts'
+import type { Exposition, Levels, ReferenceLevels, Series } from './metrics.ts'
 
 /** The current counts. */
 interface Counted {
@@ -10,6 +10,10 @@ interface Counted {
   readonly rateLimited: ReadonlyMap<string, number>
   /** Attempts to deliver events, by outcome. */
   readonly deliveries: ReadonlyMap<string, number>
+  /** References by outcome. */
+  readonly referenced: ReadonlyMap<string, number>
+  /** Kept data by kind; undefined if the store cannot be read, or nothing is kept. */
+  references(): Promise<ReferenceLevels | undefined>
   levels(): Levels
   /** The number of calls that wait for approval; undefined if the store cannot be read. */
   pendingApprovals(): Promise<number | undefined>
@@ -24,6 +28,33 @@ const misnamed = [
   'nodejs_active_resources_total',
 ]
 
+type AddGauge = (
+  name: string,
+  help: string,
+  labelNames: string[],
+  collect: (gauge: Gauge) => void | Promise<void>,
+) => void
+
+type AddCounter = (name: string, help: string, labelNames: string[], fill: (to: Counter) => void) => void
+
+function exposeReferences(
+  { referenced, references }: Pick<Counted, 'referenced' | 'references'>,
+  gauge: AddGauge,
+  counter: AddCounter,
+): void {
+  counter('gatehouse_references_total', 'References by outcome.', ['outcome'], (made) => {
+    for (const [outcome, count] of referenced) made.labels(outcome).inc(count)
+  })
+  const level = (name: string, help: string, field: 'count' | 'bytes'): void =>
+    gauge(name, help, ['kind'], async (made) => {
+      const found = await references()
+      made.reset()
+      for (const [kind, of] of Object.entries(found ?? {})) made.set({ kind }, of[field])
+    })
+  level('gatehouse_references', 'References in the shared store.', 'count')
+  level('gatehouse_reference_bytes', 'Size of the data of references in the shared store.', 'bytes')
+}
+
 /** Renders the counts, and the metrics of the process. */
 export function expose(counted: Counted): Exposition {
   const { calls, authFailures, rateLimited, deliveries, levels, pendingApprovals, deadLetters } = counted
@@ -32,15 +63,10 @@ export function expose(counted: Counted): Exposition {
   collectDefaultMetrics({ register: registry })
   for (const name of misnamed) registry.removeSingleMetric(name)
 
-  const gauge = (
-    name: string,
-    help: string,
-    labelNames: string[],
-    collect: (gauge: Gauge) => void | Promise<void>,
-  ): void => {
+  const gauge: AddGauge = (name, help, labelNames, collect) => {
     const made: Gauge = new Gauge({ name, help, labelNames, registers, collect: () => collect(made) })
   }
-  const counter = (name: string, help: string, labelNames: string[], fill: (to: Counter) => void): void => {
+  const counter: AddCounter = (name, help, labelNames, fill) => {
     const made: Counter = new Counter({
       name,
       help,
@@ -110,6 +136,7 @@ export function expose(counted: Counted): Exposition {
     if (found === undefined) made.remove()
     else made.set(found)
   })
+  exposeReferences(counted, gauge, counter)
   gauge('gatehouse_build_info', 'The running version.', ['version', 'node'], (made) =>
     made.set({ version: self.version, node: process.versions.node }, 1),
   )

@@ -119,7 +119,12 @@ interface Options {
   pendingApprovals(): Promise<number | undefined>
   /** The number of events that were given up; undefined if the store cannot be read, or there are no events. */
   deadLetters(): Promise<number | undefined>
+  /** Kept data by kind; undefined if the store cannot be read, or nothing is kept. */
+  references?(): Promise<ReferenceLevels | undefined>
 }
+
+/** How much data is kept, by kind: the count, and the size in bytes. */
+export type ReferenceLevels = Readonly<Record<string, { readonly count: number; readonly bytes: number }>>
 
 /** How many tools of one server have their own label value; the others share one. */
 const MAX_TOOL_LABELS = 500
@@ -143,6 +148,7 @@ export class Metrics {
   readonly #authFailures = new Map<string, number>()
   readonly #rateLimited = new Map<string, number>()
   readonly #deliveries = new Map<string, number>()
+  readonly #references = new Map<string, number>()
   readonly #lag = new Durations({
     name: 'gatehouse_event_lag_seconds',
     help: 'Time from an event until a webhook receiver accepted it.',
@@ -171,6 +177,8 @@ export class Metrics {
         authFailures: this.#authFailures,
         rateLimited: this.#rateLimited,
         deliveries: this.#deliveries,
+        referenced: this.#references,
+        references: async () => this.#options.references?.(),
         levels: () => this.#options.levels(),
         pendingApprovals: () => this.#options.pendingApprovals(),
         deadLetters: () => this.#options.deadLetters(),
@@ -212,6 +220,11 @@ export class Metrics {
   delivered(outcome: string, lagSeconds?: number): void {
     count(this.#deliveries, outcome)
     if (lagSeconds !== undefined) this.#lag.with().observe(lagSeconds)
+  }
+
+  /** Counts references that were kept, used or refused. */
+  referenced(outcome: string, by = 1): void {
+    count(this.#references, outcome, by)
   }
 
   /** Records the duration of a store operation. */
@@ -259,8 +272,8 @@ export class Metrics {
   }
 }
 
-function count(counts: Map<string, number>, label: string): void {
-  counts.set(label, (counts.get(label) ?? 0) + 1)
+function count(counts: Map<string, number>, label: string, by = 1): void {
+  counts.set(label, (counts.get(label) ?? 0) + by)
 }
 
 /** The counters for one set of labels. */

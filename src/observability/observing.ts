@@ -8,7 +8,7 @@ import { Audit } from './audit/audit.ts'
 import type { Anchors } from './audit/anchor.ts'
 import { isAuthFailure, isRateLimit } from './ending.ts'
 import type { OpenLog } from './log.ts'
-import { Metrics, type Levels } from './metrics.ts'
+import { type Levels, Metrics, type ReferenceLevels } from './metrics.ts'
 import type { Observers } from './observe.ts'
 import { secretsOf } from '../core/text/redact.ts'
 import { openTracing, type Tracing, type Way } from './tracing.ts'
@@ -19,6 +19,8 @@ interface Options {
   pendingApprovals(): Promise<number | undefined>
   /** The number of events that were given up; undefined if the store does not respond, or there are no events. */
   deadLetters(): Promise<number | undefined>
+  /** Kept data by kind; undefined if the store does not respond, or references are off. */
+  references?(): Promise<ReferenceLevels | undefined>
   isMethod(name: string): boolean
   isListed(call: Call, target: Target): boolean
   isOutcome(outcome: string): boolean

@@ -217,6 +217,24 @@ export async function keepReferences(
   return kept.every((each) => each)
 }
 
+/** How many references there are in a store, and how large they are, by kind: results of calls, and what callers sent. */
+export async function referenceLevels(store: Store): Promise<Record<'result' | 'upload', Level>> {
+  const levels = { result: { count: 0, bytes: 0 }, upload: { count: 0, bytes: 0 } }
+  for (const text of (await store.scan(COLLECTION)).values()) {
+    const reference = parse(text)
+    if (!reference) continue
+    const level = levels[reference.server === UPLOADS ? 'upload' : 'result']
+    level.count++
+    level.bytes += reference.size
+  }
+  return levels
+}
+
+interface Level {
+  readonly count: number
+  readonly bytes: number
+}
+
 /** Where data came from, in words. */
 export function originText({ server, tool }: Pick<Reference, 'server' | 'tool'>): string {
   if (server === UPLOADS) return 'an upload of the caller'

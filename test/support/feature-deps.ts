@@ -120,6 +120,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     masked: (value) => value,
     publish: () => undefined,
     delivered: () => undefined,
+    referenced: () => undefined,
     undoRule: () => undefined,
     undoRuleAmong: () => undefined,
     tools: async () => [],

@@ -174,7 +174,11 @@ export const references: Feature<Settings | false> = {
         const own = settings(upstream)
         if (method !== 'tools/call' || isBuiltin || own === false) return undefined
         const server = canOpenFiles(deps.servers.settings(upstream ?? ''))
-        return resolving({ ...options, max: own.argument, server }, { folder: folders.at(own.folder), urls })
+        const { metrics } = deps
+        return resolving(
+          { ...options, max: own.argument, server },
+          { folder: folders.at(own.folder), urls, metrics },
+        )
       },
       methods: fileMethods({
         ...options,
@@ -194,7 +198,10 @@ export const references: Feature<Settings | false> = {
       routes: exchange.routes,
       start: async () => {
         const sweep = (): void => {
-          background(kept.sweep(), deps.log)
+          background(
+            kept.sweep().then((expired) => deps.metrics.referenced('expired', expired)),
+            deps.log,
+          )
           for (const folder of folders.all()) background(folder.sweep(), deps.log)
         }
         sweep()
@@ -262,7 +269,15 @@ function limitsOf(settings: Settings | false): ReferenceLimits {
 
 function resolving(
   options: Omit<Parameters<typeof resolveReferences>[1], 'files' | 'urls'>,
-  { folder, urls }: { readonly folder: ReferenceFiles; readonly urls: DataUrls },
+  {
+    folder,
+    urls,
+    metrics,
+  }: {
+    readonly folder: ReferenceFiles
+    readonly urls: DataUrls
+    readonly metrics: Services['metrics']
+  },
 ): Middleware {
   return (next) => async (call) => {
     // The gateway writes no references: what looks like one is data, which undoing a call restores as it was.
@@ -271,8 +286,14 @@ function resolving(
     const files = folder.begin(call)
     try {
       const callUrls = new CallUrls(call, urls)
-      const resolved = await resolveReferences(call, { ...options, files, urls: callUrls })
+      const resolved = await resolveReferences(call, { ...options, files, urls: callUrls }).catch(
+        (error: unknown) => {
+          metrics.referenced('refused')
+          throw error
+        },
+      )
       if (!resolved) return await next(call)
+      metrics.referenced('used', resolved.used.length)
       resolved.call.logFields.set('references_used', resolved.used.map(loggedUse))
       return callUrls.after(await files.after(await next(resolved.call)))
     } catch (error) {
@@ -286,7 +307,7 @@ function resolving(
 function keeping(
   options: Keeping,
   upstream: string,
-  deps: Pick<Services, 'invoker' | 'servers' | 'log'>,
+  deps: Pick<Services, 'invoker' | 'servers' | 'log' | 'metrics'>,
 ): Middleware {
   return (next) => async (call) => {
     if (call.isPage) return next(call)
@@ -301,12 +322,13 @@ function keeping(
     try {
       if (!(await mayRead({ server: upstream, id: '' }, call, deps))) return outcome
       const chosen = typeof id === 'string' ? { id } : {}
-      return {
-        kind: 'result',
-        result: await withReferences(result, call, { ...options, ...chosen, isRequested }),
-      }
+      const left = await withReferences(result, call, { ...options, ...chosen, isRequested })
+      const kept = call.logFields.get('references')
+      if (Array.isArray(kept)) deps.metrics.referenced('kept', kept.length)
+      return { kind: 'result', result: left }
     } catch (error) {
       const { code, message } = asGatewayError(error)
+      deps.metrics.referenced('not_kept')
       deps.log.warn('references.not_kept', { upstream, tool: call.target.name, reason: message })
       return { kind: 'result', result: result.withMeta({ [NOT_KEPT_KEY]: { code, message } }) }
     }

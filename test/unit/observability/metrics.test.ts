@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
-import { type Levels, Metrics } from '../../../src/observability/metrics.ts'
+import { type Levels, Metrics, type ReferenceLevels } from '../../../src/observability/metrics.ts'
 
 const never = (): boolean => false
 
@@ -12,6 +12,7 @@ function metricsWith(
   },
   pendingApprovals = async (): Promise<number | undefined> => 0,
   deadLetters = async (): Promise<number | undefined> => undefined,
+  references?: () => Promise<ReferenceLevels | undefined>,
 ) {
   return new Metrics({
     isMethod: (name) => name === 'tools/call' || name === 'tools/list',
@@ -19,6 +20,7 @@ function metricsWith(
     levels: () => levels,
     pendingApprovals,
     deadLetters,
+    ...(references && { references }),
   })
 }
 
@@ -29,6 +31,34 @@ async function samples(metrics: Metrics, name: string): Promise<string[]> {
   const lines = (await metrics.page()).text.split('\n')
   return lines.filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `))
 }
+
+describe('metrics of references', () => {
+  it('count what happens to them, and measure what is in the store', async () => {
+    const levels = { result: { count: 2, bytes: 3000 }, upload: { count: 0, bytes: 0 } }
+    const metrics = metricsWith(undefined, undefined, undefined, async () => levels)
+    metrics.referenced('used', 3)
+    metrics.referenced('used')
+    metrics.referenced('refused')
+    expect(await samples(metrics, 'gatehouse_references_total')).toEqual([
+      'gatehouse_references_total{outcome="used"} 4',
+      'gatehouse_references_total{outcome="refused"} 1',
+    ])
+    expect(await samples(metrics, 'gatehouse_references')).toEqual([
+      'gatehouse_references{kind="result"} 2',
+      'gatehouse_references{kind="upload"} 0',
+    ])
+    expect(await samples(metrics, 'gatehouse_reference_bytes')).toEqual([
+      'gatehouse_reference_bytes{kind="result"} 3000',
+      'gatehouse_reference_bytes{kind="upload"} 0',
+    ])
+  })
+
+  it('have no samples where references are off', async () => {
+    expect(await samples(metricsWith(), 'gatehouse_references')).toEqual([])
+    expect(await samples(metricsWith(), 'gatehouse_reference_bytes')).toEqual([])
+    expect(await samples(metricsWith(), 'gatehouse_references_total')).toEqual([])
+  })
+})
 
 describe('metrics of calls', () => {
   it.each([

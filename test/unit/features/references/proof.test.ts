@@ -21,6 +21,7 @@ function world(result: Json = { content: [{ type: 'text', text: 'ok' }] }) {
   const store = new MemoryStore()
   const logFields = new Map<string, unknown>()
   const claims: Json[] = []
+  const counted: [string, number][] = []
   const run = chain(
     [
       on(receipts, {}),
@@ -32,6 +33,7 @@ function world(result: Json = { content: [{ type: 'text', text: 'ok' }] }) {
     {
       store,
       servers: () => ['one', 'origin'],
+      referenced: (outcome, count = 1) => void counted.push([outcome, count]),
       server: () => serverSettings({ name: 'one' }),
       sign: async (signed) => {
         claims.push(signed)
@@ -55,7 +57,7 @@ function world(result: Json = { content: [{ type: 'text', text: 'ok' }] }) {
   }
   const call = async (args: Json = {}, params: Json = {}, more: Partial<Call> = {}): Promise<Json> =>
     fieldsOf(await run({ principal: ada, logFields, ...more }, { arguments: args, ...params }))
-  return { keep, call, logFields, claims }
+  return { keep, call, logFields, claims, counted }
 }
 
 function stampsOf(result: Json): unknown {
@@ -138,4 +140,18 @@ it('log fields have what was used and what was kept', async () => {
     },
   ])
   expect(logFields.get('references')).toMatchObject([{ name: 'result.txt', size: 5000 }])
+})
+
+it('metrics count what was used, kept and refused', async () => {
+  const { keep, call, counted } = world({ content: [{ type: 'text', text: 'x'.repeat(5000) }] })
+  await keep()
+  await call({ a: 'ref://one', b: 'ref://one' })
+  await expect(call({ a: 'ref://gone' })).rejects.toMatchObject({ code: 'RESOURCE_NOT_FOUND' })
+  await call()
+  expect(counted).toEqual([
+    ['used', 2],
+    ['kept', 1],
+    ['refused', 1],
+    ['kept', 1],
+  ])
 })
