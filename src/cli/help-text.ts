@@ -23,6 +23,7 @@ Usage
   gatehouse tx list                         list transactions; show, roll back or acknowledge one
   gatehouse ops list                        list operations, the tool calls that last; show or cancel one
   gatehouse events list                     list the types of events; print events, manage subscriptions
+  gatehouse refs list                       list data that is kept for callers; show, save, add or delete some
   gatehouse undo --since 10m                list recent actions and how they can be undone, then undo them
   gatehouse verify FILE                     check the receipt of a result
   gatehouse audit verify FILE…              detect removed or altered lines in an audit log
@@ -143,6 +144,25 @@ subscription are enough if they are unique.
   --json          print JSON; tail prints one object on each line
 Exit codes: 0 success, 1 a server cannot be asked, there is no such subscription or dead letter, or its subscription has
 ended.`,
+  refs: `Usage: gatehouse refs list [--principal ID] [--config FILE | --store FOLDER] [--json]
+       gatehouse refs show ID
+       gatehouse refs get ID [-o FILE] [--force]
+       gatehouse refs put FILE [--principal ID] [--name NAME] [--type TYPE] [--id ID] [--ttl TIME]
+       gatehouse refs drop ID
+
+Lists the data that gateways keep for callers (ref://ID), with size, type, name, origin, caller and expiry. show prints the
+facts of one. get saves its data, or writes it to a program. put keeps a file, which the caller can use as ref://ID. drop
+deletes data at once, even if a replay, a transaction or an undo needs it.
+The first 6 or more characters of an id are enough if they are unique.
+  --principal ID  the caller: callers choose some ids, so they need not be unique. Also the first 6 or more characters of
+                  its hash, except for put. put keeps data for everybody where callers are not authenticated
+  -o FILE         save to this file; --force overwrites one
+  --name, --type  what the data is called, and its media type (default: from the name of the file)
+  --id ID         the id (default: one that cannot be guessed)
+  --ttl TIME      how long it is kept, such as 2h (default: features.references.ttl)
+  --store FOLDER  the store of a gateway without a configuration file
+  --json          print JSON
+Exit codes: 0 success, 1 there is no such reference, or no room for the file.`,
   undo: `Usage: gatehouse undo --since WHEN [--until WHEN] [--session ID] [--upstream SERVER] [--dry-run] [--yes]
                       [--json] [--config FILE]
 

@@ -27,6 +27,7 @@ const commands: { readonly [name: string]: Load; readonly serve: Load } = {
   tx: async () => (await import('./tx.ts')).tx,
   ops: async () => (await import('./ops.ts')).ops,
   events: async () => (await import('./events.ts')).events,
+  refs: async () => (await import('./refs.ts')).refs,
   undo: async () => (await import('./undo.ts')).undo,
   verify: async () => (await import('./verify.ts')).verify,
   skill: async () => (await import('./export.ts')).skill,

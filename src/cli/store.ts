@@ -1,16 +1,6 @@
 /** `gatehouse store`: describes, exports and imports a store, and accepts one that lost its content. */
-import {
-  closeSync,
-  createReadStream,
-  createWriteStream,
-  existsSync,
-  fchmodSync,
-  fstatSync,
-  ftruncateSync,
-  openSync,
-} from 'node:fs'
+import { createReadStream, existsSync } from 'node:fs'
 import { createInterface } from 'node:readline'
-import type { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { isObject } from '../core/json/json.ts'
 import type { Settings } from '../core/settings.ts'
@@ -18,6 +8,7 @@ import { openLog } from '../gateway/gateway.ts'
 import { acceptStore, mayStoreBeUnusable, openSharedStore } from '../gateway/offline.ts'
 import type { StoreEntry, PortableStore } from '../store/store.ts'
 import { didYouMean, readOptions, readSource, UsageError } from './options.ts'
+import { privateFile } from './private-file.ts'
 
 /** The first line of an export: its format. */
 const HEADER = { format: 'gatehouse-store', version: 1 }
@@ -120,22 +111,6 @@ async function exportAll(opened: PortableStore, { file, isForced }: ActionOption
     print(`exported ${count} entries to ${file}`)
   }
   return 0
-}
-
-/** A file that only its owner can read, even if it existed before: the entries include keys. */
-function privateFile(file: string): Writable {
-  const fd = openSync(file, 'a', 0o600)
-  try {
-    // Restrict the permissions before anything is written; only a regular file is truncated.
-    if (fstatSync(fd).isFile()) {
-      fchmodSync(fd, 0o600)
-      ftruncateSync(fd)
-    }
-  } catch (error) {
-    closeSync(fd)
-    throw error
-  }
-  return createWriteStream(file, { fd })
 }
 
 async function importAll(opened: PortableStore, { file, isForced }: ActionOptions): Promise<number> {

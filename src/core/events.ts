@@ -18,15 +18,27 @@ export interface ApprovalStep {
   readonly given: Readonly<Record<string, unknown>>
 }
 
-/** An operator's command-line action on a transaction or an operation. */
+/** An operator's command-line action on a transaction, an operation, a subscription, or kept data. */
 export interface OrderStep {
   /** `undo` creates a transaction of its own for the compensations. */
-  readonly order: 'undo' | 'rollback' | 'ack' | 'cancel' | 'unsubscribe' | 'redeliver'
+  readonly order:
+    | 'undo'
+    | 'rollback'
+    | 'ack'
+    | 'cancel'
+    | 'unsubscribe'
+    | 'redeliver'
+    | 'get'
+    | 'put'
+    | 'drop'
   readonly by: string
   /** The id of the transaction, the name of the operation, or the id of the subscription, and its caller. */
   readonly transaction?: string
   readonly operation?: string
   readonly subscription?: string
+  /** The id of kept data, and its hash. */
+  readonly reference?: string
+  readonly sha256?: string
   /** The id of the event that is delivered again. */
   readonly eventId?: string
   readonly caller: string

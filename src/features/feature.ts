@@ -281,7 +281,7 @@ interface FeatureMetrics {
 }
 
 /** What happens to references: `expired` ones are deleted, `refused` ones are unknown, not permitted, or do not fit. */
-export type ReferenceOutcome = 'kept' | 'not_kept' | 'used' | 'refused' | 'expired'
+type ReferenceOutcome = 'kept' | 'not_kept' | 'used' | 'refused' | 'expired'
 
 /** The upstream servers: their settings, and what is known about them and their tools. */
 export interface ServerDirectory {

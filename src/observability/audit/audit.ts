@@ -167,6 +167,8 @@ export class Audit {
       transaction: target.transaction,
       operation: target.operation,
       subscription: target.subscription,
+      reference: target.reference,
+      sha256: target.sha256,
       event_id: eventId,
       caller,
     }))

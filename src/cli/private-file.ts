@@ -1,0 +1,19 @@
+/** Files for what is not for everybody. */
+import { closeSync, createWriteStream, fchmodSync, fstatSync, ftruncateSync, openSync } from 'node:fs'
+import type { Writable } from 'node:stream'
+
+/** Writes a file that only its owner can read, even if it existed before. */
+export function privateFile(file: string): Writable {
+  const fd = openSync(file, 'a', 0o600)
+  try {
+    // Restrict the permissions before anything is written; only a regular file is truncated.
+    if (fstatSync(fd).isFile()) {
+      fchmodSync(fd, 0o600)
+      ftruncateSync(fd)
+    }
+  } catch (error) {
+    closeSync(fd)
+    throw error
+  }
+  return createWriteStream(file, { fd })
+}
