@@ -23,6 +23,7 @@ const extensions = [
   ['transactions', 'transactions'],
   ['session_state', 'state'],
   ['human_in_the_loop', 'confirm'],
+  ['data_references', 'references'],
   ['subscribe_notify', 'events'],
   ['structured_errors', 'errors'],
   ['provenance', 'provenance'],

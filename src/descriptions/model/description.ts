@@ -134,6 +134,7 @@ type Extension =
   | 'transactions'
   | 'session_state'
   | 'human_in_the_loop'
+  | 'data_references'
   | 'subscribe_notify'
   | 'structured_errors'
   | 'provenance'

@@ -48,6 +48,7 @@ export function bestPractices({ tools, front }: ServerDescription): string[] {
     undone.length > 0 ? `${names(undone)} can be undone.` : '',
     undone.length > 0 && front.extensions.includes('transactions') ? transactions[front.ownTools] : '',
     front.extensions.includes('progress_notifications') ? longCalls[front.ownTools] : '',
+    front.extensions.includes('data_references') && tools.length > 0 ? references[front.ownTools] : '',
     front.extensions.includes('subscribe_notify') ? events[front.ownTools] : '',
     paged.length > 0
       ? `Results of ${names(paged)} are paginated: request the next page with ${pages(paged)}.`
@@ -83,6 +84,16 @@ const longCalls = {
   hidden:
     'A client that lost the connection during a long call gets the result from the unlisted tool `resume_operation`, with the `operation_id` of a progress notification.',
   off: 'A client that lost the connection during a long call gets the result from the method `operation/resume`, with the `operation_id` of a progress notification.',
+} as const
+
+const useReference =
+  'Large results are kept, and their place is taken by `ref://<id>`: send exactly this text as an argument of any tool to use all of the data, and never copy large data into arguments.'
+
+/** How to use data that the gateway keeps, by the visibility of the tool, which is listed unless there are none. */
+const references = {
+  listed: `${useReference} Read parts of it with \`read_reference\`.`,
+  hidden: `${useReference} Read parts of it with \`read_reference\`.`,
+  off: `${useReference} Read it with \`resources/read\`.`,
 } as const
 
 /** How to learn of changes, by the visibility of the tools: models call only listed tools. */

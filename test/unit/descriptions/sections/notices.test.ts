@@ -68,6 +68,21 @@ test.each([
 )
 
 test.each([
+  ['listed', 'Read parts of it with `read_reference`.'],
+  ['hidden', 'Read parts of it with `read_reference`.'],
+  ['off', 'Read it with `resources/read`.'],
+] as const)('the instructions say how to use a reference if built-in tools are %s', (ownTools, said) => {
+  const front = { ...fullFront, ownTools }
+  expect(agentPrompt(describedServer({ tools, front }))).not.toContain('ref://')
+  const on = { ...front, extensions: ['data_references'] } as const
+  expect(agentPrompt(describedServer({ tools, front: on }))).toContain(
+    'send exactly this text as an argument',
+  )
+  expect(agentPrompt(describedServer({ tools, front: on }))).toContain(said)
+  expect(agentPrompt(describedServer({ tools: [], front: on }))).not.toContain('ref://')
+})
+
+test.each([
   [0, true],
   [20_000, false],
 ])('a tool whose calls become tasks after %i ms: that it is at once, is said: %s', (taskAfter, isSaid) => {
