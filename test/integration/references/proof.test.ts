@@ -1,12 +1,21 @@
 // Data that travels by reference between published servers: what people are asked, what is recorded, and how it is undone.
+import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { auditLines } from '../../support/audit-lines.ts'
 import { until } from '../../support/condition.ts'
-import { type GatewayProcess, runCommand } from '../../support/gateway-process.ts'
+import { type GatewayProcess, gatewayProgram, runCommand } from '../../support/gateway-process.ts'
 import { gentleGateway } from '../../support/gentle-gateway.ts'
 import { eras, type ConfirmingClient } from '../../support/peers/confirming.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
@@ -43,6 +52,68 @@ afterAll(async () => {
 function metaOf(result: Json): Json {
   return objectAt(result, '_meta')
 }
+
+/** Runs a command while a person is asked. */
+function refs(...words: string[]): void {
+  const [program = process.execPath, ...first] = gatewayProgram()
+  const { status, stderr } = spawnSync(program, [...first, 'refs', ...words, '--config', gateway.configFile])
+  if (status !== 0) throw new Error(String(stderr))
+}
+
+describe.each(eras)('data that changes while a client of the $title asks its person', ({ connect }) => {
+  const name = connect.name
+  const way = () => ({ transport: 'http', url: gateway.url }) as const
+
+  it('is not sent: the person is asked again, about the new data', async () => {
+    const [before, after] = [join(root, `${name}-1.txt`), join(root, `${name}-2.txt`)]
+    writeFileSync(before, 'first')
+    writeFileSync(after, 'second')
+    refs('put', before, '--id', name)
+    const client = await connect(way(), () => {
+      if (client.asked.length === 1) {
+        refs('drop', name)
+        refs('put', after, '--id', name)
+      }
+      return { action: 'accept', content: { confirm: true } }
+    })
+    try {
+      const path = join(root, `two/changed-${name}.txt`)
+      const result = await client.call('two_write_file', { path, content: `ref://${name}` })
+      expect(result).not.toMatchObject({ isError: true })
+      const messages = client.asked.map(({ message }) => String(message))
+      expect(messages).toHaveLength(2)
+      expect(messages[0]).toContain('5 bytes')
+      expect(messages[1]).toContain('has changed since you were asked')
+      expect(messages[1]).toContain('6 bytes')
+      expect(readFileSync(path, 'utf8')).toBe('second')
+    } finally {
+      await client.close()
+    }
+  })
+
+  it('and is gone when the person answers, is a clear error, and nothing is sent', async () => {
+    const file = join(root, `${name}-3.txt`)
+    writeFileSync(file, 'third')
+    refs('put', file, '--id', `${name}-gone`)
+    const client = await connect(way(), () => {
+      refs('drop', `${name}-gone`)
+      return { action: 'accept', content: { confirm: true } }
+    })
+    try {
+      const path = join(root, `two/gone-${name}.txt`)
+      const result = await client.call('two_write_file', { path, content: `ref://${name}-gone` })
+      expect(result).toMatchObject({ isError: true })
+      expect(metaOf(result)['dev.gatehouse/error']).toMatchObject({
+        code: 'RESOURCE_NOT_FOUND',
+        field: 'content',
+      })
+      expect(client.asked).toHaveLength(1)
+      expect(existsSync(path)).toBe(false)
+    } finally {
+      await client.close()
+    }
+  })
+})
 
 describe.each(eras)('data by reference with a client of the $title', ({ connect }) => {
   let client: ConfirmingClient
