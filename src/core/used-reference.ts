@@ -8,6 +8,8 @@ export interface UsedReference {
   readonly path: string
   /** As the caller wrote it: `ref://<id>`, and the part that it selects. */
   readonly written: string
+  /** The argument is a path or a URL of the data, which is another one in the next call. */
+  readonly isOutside?: true
   readonly id: string
   /** Where the data came from: the server, the tool and the id of the request, if a call returned it. */
   readonly server: string
@@ -51,20 +53,51 @@ function isWithin(path: string, name: string): boolean {
   return path.startsWith(name) && ['', '.', '['].includes(path.charAt(name.length))
 }
 
+/**
+ * Arguments to compare calls by: where an argument is a path or a URL of data, they have the hash of the data and the part
+ * of it.
+ */
+export function comparableArguments(given: unknown, references: ResolvedReferences | undefined): unknown {
+  const outside = references?.used.filter(({ isOutside }) => isOutside) ?? []
+  return outside.reduce<unknown>(
+    (whole, { path, sha256, written }) => changedAt(whole, path, () => ({ sha256, part: partText(written) })),
+    given,
+  )
+}
+
+/** The part of the data that a reference selects, as it is written; empty for all of it. */
+export function partText(written: string): string {
+  const [, query = '', pointer = ''] = /^[^?#]*(?:\?([^#]*))?(#.*)?$/s.exec(written) ?? []
+  const part = query.split('&').filter((each) => each !== '' && !each.startsWith('as='))
+  return `${part.length === 0 ? '' : `?${part.join('&')}`}${pointer}`
+}
+
 /** The value at the place of a reference (`UsedReference.path`); undefined if there is none. */
 export function valueAt(given: unknown, path: string): unknown {
-  if (path === '') return given
+  let found: unknown
+  changedAt(given, path, (value) => {
+    found = value
+    return value
+  })
+  return found
+}
+
+/** A value with another one at the place of a reference. */
+function changedAt(given: unknown, path: string, change: (value: unknown) => unknown): unknown {
+  if (path === '') return change(given)
   if (Array.isArray(given)) {
     const [, index, rest = ''] = /^\[(\d+)\](.*)$/s.exec(path) ?? []
-    return index === undefined ? undefined : valueAt(given[Number(index)], withoutDot(rest))
+    return given.map((item: unknown, at) =>
+      at === Number(index) ? changedAt(item, withoutDot(rest), change) : item,
+    )
   }
-  if (!isObject(given)) return undefined
+  if (!isObject(given)) return given
   // A name may have any character.
-  for (const [name, value] of Object.entries(given)) {
-    const found = isWithin(path, name) ? valueAt(value, withoutDot(path.slice(name.length))) : undefined
-    if (found !== undefined) return found
-  }
-  return undefined
+  const names = Object.keys(given).filter((name) => isWithin(path, name))
+  const changed = names.map((name) => {
+    return [name, changedAt(given[name], withoutDot(path.slice(name.length)), change)] as const
+  })
+  return { ...given, ...Object.fromEntries(changed) }
 }
 
 function withoutDot(path: string): string {

@@ -58,7 +58,7 @@ export interface Approval {
 /** Data that an argument refers to. */
 export type ReferencedData = Pick<
   UsedReference,
-  'path' | 'written' | 'server' | 'tool' | 'name' | 'type' | 'size' | 'sha256'
+  'path' | 'written' | 'isOutside' | 'server' | 'tool' | 'name' | 'type' | 'size' | 'sha256'
 >
 
 /** The decision of one person. */

@@ -6,7 +6,7 @@ import { GatewayError } from '../core/error.ts'
 import { canonicalHash } from '../core/json/canonical-hash.ts'
 import { isObject, readJson } from '../core/json/json.ts'
 import type { Principal } from '../core/principal.ts'
-import { type ResolvedReferences, type UsedReference, valueAt } from '../core/used-reference.ts'
+import { partText, type ResolvedReferences, type UsedReference, valueAt } from '../core/used-reference.ts'
 import type { References } from './references.ts'
 
 /** Where data belongs in stored arguments, and which. */
@@ -33,7 +33,7 @@ export function withoutData(
   given: Arguments,
   { used }: ResolvedReferences,
 ): { readonly arguments: Arguments; readonly kept: readonly KeptArgument[] } | undefined {
-  const whole = used.filter(({ id, written }) => written === `ref://${id}`)
+  const whole = used.filter(({ written, isOutside }) => partText(written) === '' && !isOutside)
   const values = new Map(whole.map((each) => [valueAt(given, each.path), each] as const))
   values.delete(undefined)
   const kept: KeptArgument[] = []
@@ -41,7 +41,7 @@ export function withoutData(
     const reference = values.get(value)
     if (reference) {
       kept.push(keptArgument(reference, value, path))
-      return reference.written
+      return `ref://${reference.id}`
     }
     if (path.length >= MAX_DEPTH) return value
     if (Array.isArray(value)) return value.map((item, index) => replaced(item, [...path, index]))
@@ -51,6 +51,16 @@ export function withoutData(
   }
   const short = replacedMembers(args, (value, name) => replaced(value, [name]))
   return kept.length === 0 ? undefined : { arguments: short, kept }
+}
+
+/** Whether arguments have a path or a URL of data that a call got: it does not work any more once the call has ended. */
+export function haveOutsideData(args: Arguments, given: Arguments, { used }: ResolvedReferences): boolean {
+  const places = used.filter(({ isOutside }) => isOutside).map(({ path }) => valueAt(given, path))
+  if (places.length === 0) return false
+  const text = JSON.stringify(args)
+  return places.some(
+    (place) => typeof place === 'string' && text.includes(JSON.stringify(place).slice(1, -1)),
+  )
 }
 
 function keptArgument(

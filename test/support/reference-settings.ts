@@ -1,9 +1,9 @@
-/** Settings of references in unit tests: results over 1 KB are kept for 15 minutes. */
-export const referenceSettings = {
-  over: 1000,
+import { referenceSettings } from './reference-world.ts'
+
+/** Settings of references in tests of records: data may be larger than a record, and lives as long as usual. */
+export const recordSettings = {
+  ...referenceSettings,
   ttl: 900_000,
   argument: 10_000_000,
   total: 100_000_000,
-  urls: false,
-  url_ttl: 300_000,
 }

@@ -6,7 +6,7 @@ import { hash } from 'node:crypto'
 import type { Call } from '../../core/call.ts'
 import { canonical } from '../../core/json/json.ts'
 import { oneLine } from '../../core/text/escape.ts'
-import { writtenArguments } from '../../core/used-reference.ts'
+import { partText, type UsedReference, writtenArguments } from '../../core/used-reference.ts'
 import type { ReferencedData } from '../../records/approvals.ts'
 import { originText } from '../../records/references.ts'
 
@@ -24,19 +24,25 @@ export interface CallData {
 /** The data that a call refers to; undefined if it has no references. */
 export function dataOf({ references, params, principal, target }: Call): CallData | undefined {
   if (!references) return undefined
-  const data = references.used.map(({ path, written, server, tool, name, type, size, sha256 }) => ({
-    path,
-    written,
-    server,
-    ...(tool !== undefined && { tool }),
-    name,
-    type,
-    size,
-    sha256,
-  }))
+  const data = references.used.map(factsOf)
   const given = writtenArguments(params, references)?.value
   const written = hash('sha256', canonical([principal.id, target.upstream, target.name, given]))
   return { data, written }
+}
+
+function factsOf({
+  path,
+  written,
+  isOutside,
+  server,
+  tool,
+  name,
+  type,
+  size,
+  sha256,
+}: UsedReference): ReferencedData {
+  const origin = { server, ...(tool !== undefined && { tool }) }
+  return { path, written, ...(isOutside && { isOutside }), ...origin, name, type, size, sha256 }
 }
 
 /** The data in a question to a person: where it goes, and what it is. */
@@ -44,10 +50,11 @@ export function dataNote(data: readonly ReferencedData[]): string {
   return data.map(sentenceOf).join('')
 }
 
-function sentenceOf({ path, written, server, name, type, size, sha256 }: ReferencedData): string {
+function sentenceOf({ path, written, server, name, type, size, sha256, isOutside }: ReferencedData): string {
   const where = path === '' ? 'the arguments are' : `${word(path)} is`
-  const part = /[?#].*/s.exec(written)?.[0]
-  const what = part === undefined ? 'the data' : `the part ${word(part)} of the data`
+  const part = partText(written)
+  const data = part === '' ? 'the data' : `the part ${word(part)} of the data`
+  const what = isOutside ? `a file or a URL with ${data}` : data
   const facts = `${word(type)}, ${size} bytes, SHA-256 ${sha256.slice(0, SHORT_HASH_LENGTH)}`
   return ` In place of its reference, ${where} ${what} “${word(name)}” from ${word(originText({ server }))} (${facts}).`
 }

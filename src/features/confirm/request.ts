@@ -11,7 +11,7 @@ import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
 import { oneLine } from '../../core/text/escape.ts'
 import { isSecretKey, Redactor } from '../../core/text/redact.ts'
 import type { Payload } from '../../core/payload.ts'
-import { writtenArguments } from '../../core/used-reference.ts'
+import { comparableArguments, writtenArguments } from '../../core/used-reference.ts'
 import type { ApprovalRequest } from '../../records/approvals.ts'
 import { askedAgain, type CallData, dataNote, dataOf } from './data.ts'
 import { offerOf, riskOf, type Rule } from './rules.ts'
@@ -73,9 +73,14 @@ export function confirmationRequestOf(
   const referenced = dataOf(call)
   // A person saw the hashes of the data: the approval is for data with these.
   const identity = referenced
-    ? [actual, sent ?? null, referenced.data.map(({ path, sha256 }) => [path, sha256])]
+    ? [
+        comparableArguments(actual, call.references),
+        sent ?? null,
+        referenced.data.map(({ path, sha256 }) => [path, sha256]),
+      ]
     : asSent
-  const typed = typedText(rule, entry, actual)
+  // A URL of data is a credential, which nobody types.
+  const typed = typedText(rule, entry, objectIn(comparableArguments(actual, call.references)))
   const offer = offerOf(rule, entry, call)
   return {
     call,
@@ -110,7 +115,11 @@ export function askAgain(subject: ConfirmationRequest): ConfirmationRequest {
 }
 
 function objectOf(payload: Payload | undefined): Arguments {
-  return isObject(payload?.value) ? payload.value : {}
+  return objectIn(payload?.value)
+}
+
+function objectIn(value: unknown): Arguments {
+  return isObject(value) ? value : {}
 }
 
 /** The text of arguments if it carries more than the parsed values, such as long numbers: the server receives the text. */

@@ -2,6 +2,7 @@
 import type { Call } from '../../core/call.ts'
 import { GatewayError, invalidParam } from '../../core/error.ts'
 import { isoTime } from '../../core/time/waiting.ts'
+import { comparableArguments } from '../../core/used-reference.ts'
 import {
   extensionOf,
   hasExtension,
@@ -75,7 +76,7 @@ export function recovered(call: Call, upstream: string, ttl: number): KeyedReque
 function identity(call: Call): Pick<KeyedRequest, 'tool' | 'fingerprint'> {
   const { params } = call
   const { name, arguments: given } = params.fields
-  const fingerprint = fingerprintOf(String(name), given, {
+  const fingerprint = fingerprintOf(String(name), comparableArguments(given, call.references), {
     ...extensionField(call, TRANSACTION_ID),
     ...extensionField(call, 'step_id'),
     ...inexactNumbers(params.at('arguments')?.text),

@@ -5,6 +5,7 @@ import { resultValue } from '../../core/undo/expression.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import { settingOf } from '../../core/settings.ts'
+import { writtenArguments } from '../../core/used-reference.ts'
 import { contentHash } from '../../records/receipts.ts'
 import { isAskedFor, PROVENANCE_KEY, withoutFlag } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
@@ -114,7 +115,7 @@ function withConfigured(
   configuredSource: ReturnType<typeof statedSource>,
   { result, call }: { readonly result: Payload; readonly call: Call },
 ): readonly Source[] {
-  const { arguments: given } = call.params.fields
+  const given = writtenArguments(call.params, call.references)?.value
   const configured = configuredSource({ args: isObject(given) ? given : {}, result: resultValue(result) })
   const [first] = detected
   if (!first) return detected

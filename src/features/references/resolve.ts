@@ -120,9 +120,10 @@ class Resolution {
     const { references, mayRead } = this.#options
     const reference = await references.find(this.#call.principal, id)
     if (!reference || !(await mayRead(reference, this.#call))) throw unknownReference().with({ field: path })
-    const { blob: _blob, expiresAt: _expiresAt, ...facts } = reference
-    this.used.push({ ...facts, path, written: written.text })
     const form = written.as ?? (await this.#remoteForm(written, reference, place))
+    const { blob: _blob, expiresAt: _expiresAt, ...facts } = reference
+    const isOutside = form === 'path' || form === 'url'
+    this.used.push({ ...facts, path, written: written.text, ...(isOutside && { isOutside }) })
     if (form === 'path') return this.#asFile(written, reference, place)
     if (form === 'url') return this.#asUrl(written, reference, place)
     return this.#inline(written, form, { reference, place })

@@ -23,7 +23,7 @@ import {
   newActionKey,
   tooLarge,
 } from '../../records/actions.ts'
-import { withoutData } from '../../records/kept-arguments.ts'
+import { haveOutsideData, withoutData } from '../../records/kept-arguments.ts'
 import { toStoredPrincipal } from '../../records/principal.ts'
 import { keepReferences } from '../../records/references.ts'
 import { toolsToCheck } from '../describing.ts'
@@ -189,6 +189,12 @@ const STEP_TTL_MS = 30 * 86_400_000
 /** The request state key of an action whose server already started. */
 const STATE_KEY = 'undo'
 
+/** The compensation needs data that is not there any more. */
+const OUTSIDE_DATA: Compensation = {
+  kind: 'none',
+  reason: 'the data needed to undo it was a file or a URL, which is not there any more',
+}
+
 /** There is nothing to undo. */
 const NOTHING_TO_UNDO: Compensation = { kind: 'nothing' }
 
@@ -264,11 +270,13 @@ class UndoLog {
 
   /** A compensation as it is stored: data of references that is too large for its record is kept as long as the record. */
   async #storable(call: Call, way: Compensation): Promise<Compensation> {
-    if (isKeepable(way)) return way
     const { deps, history } = this.#options
     const { principal, references, params, step } = call
     const given = params.fields.arguments
     const isCall = way.kind === 'exact' || way.kind === 'approximate'
+    if (isCall && references && isObject(given) && haveOutsideData(way.arguments, given, references))
+      return OUTSIDE_DATA
+    if (isKeepable(way)) return way
     const short =
       isCall && references && isObject(given) ? withoutData(way.arguments, given, references) : undefined
     if (!short) return tooLarge

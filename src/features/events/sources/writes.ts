@@ -4,6 +4,7 @@ import type { Descriptor } from '../../../core/descriptor.ts'
 import { asGatewayError } from '../../../core/error.ts'
 import { isObject } from '../../../core/json/json.ts'
 import { asCalled } from '../../../core/judgement/judge.ts'
+import { writtenArguments } from '../../../core/used-reference.ts'
 import { cleanedValue, Redactor, secretsOf, withoutSecrets } from '../../../core/text/redact.ts'
 import { callerHash } from '../../../records/principal.ts'
 import type { Services } from '../../feature.ts'
@@ -104,7 +105,8 @@ export function logWrites(target: Target, events: ServerEvents, deps: Deps): Mid
     const { name = '' } = target
     try {
       if (!(await events.isWanted())) return outcome
-      const given = clean(call.params.fields.arguments)
+      // Who reads the events may have no right to the data of references.
+      const given = clean(writtenArguments(call.params, call.references)?.value)
       const limits = { each: MAX_ARGUMENT_LENGTH, all: MAX_ARGUMENTS_LENGTH }
       const { kept, omitted } = shortened(isObject(given) ? given : {}, limits)
       const data = { tool: name, arguments: kept, ...(omitted.length > 0 && { omitted }) }

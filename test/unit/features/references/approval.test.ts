@@ -13,7 +13,7 @@ import { Approvals } from '../../../../src/records/approvals.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { References } from '../../../../src/records/references.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
-import { referenceSettings as settings } from '../../../support/reference-settings.ts'
+import { recordSettings as settings } from '../../../support/reference-settings.ts'
 import { chain, fieldsOf, on } from '../../../support/chain.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import type { Json } from '../../../support/server/json.ts'
@@ -174,12 +174,16 @@ describe.each([
     expect(content).toContain(hashOf(long))
   })
 
-  it('runs the call with this data once', async () => {
+  it.each(['', '?as=url', '?as=path'])('runs the call with this data (%s) once', async (form) => {
     const { keep, call, pending, approvals, served } = world({ confirm: confirmSettings, tool })
+    const args = { text: `ref://report${form}` }
     await keep(long)
-    await call({ client: plain })
-    await approvals.decide((await pending()).id, operator)
-    await call({ client: plain })
+    await call({ client: plain }, args)
+    const approval = await pending()
+    expect(approval.arguments).toEqual(args)
+    expect(JSON.stringify(approval)).not.toMatch(/sig=|gatehouse-/)
+    await approvals.decide(approval.id, operator)
+    await call({ client: plain }, args)
     expect(served).toHaveLength(1)
   })
 
@@ -212,6 +216,16 @@ describe.each([
     await call({ client: plain }, { text: 'inline' })
     expect((await approvals.list()).map(({ status }) => status)).toEqual(['pending', 'pending', 'pending'])
   })
+})
+
+it('a URL of data is nothing to type', async () => {
+  const { keep, call } = world({ tool: { typeToConfirm: 'text' } })
+  await keep('short')
+  const typed = (args: Json) => call({}, args).then((outcome) => JSON.stringify(question(asked(outcome))))
+  expect(await typed({ text: 'ref://report' })).toContain('Type “short” to confirm')
+  const asUrl = await typed({ text: 'ref://report?as=url' })
+  expect(asUrl).toContain('Type “t” to confirm')
+  expect(asUrl).not.toContain('sig=')
 })
 
 it('the token of the client’s host is void once the data changed', async () => {

@@ -12,10 +12,11 @@ import { Actions } from '../../../../src/records/actions.ts'
 import { withData } from '../../../../src/records/kept-arguments.ts'
 import { keepReferences, References } from '../../../../src/records/references.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
-import { referenceSettings as settings } from '../../../support/reference-settings.ts'
+import { recordSettings as settings } from '../../../support/reference-settings.ts'
 import { chain, fieldsOf, on } from '../../../support/chain.ts'
 import { idempotencyDefaults } from '../../../support/idempotency-bench.ts'
 import { type Json, objectAt } from '../../../support/server/json.ts'
+import { serverSettings } from '../../../support/server-settings.ts'
 
 const MINUTE = 60_000
 const DAY = 86_400_000
@@ -54,7 +55,13 @@ function world({
       got.push(params.fields['arguments'])
       return { kind: 'result', result: Payload.of(result) }
     },
-    { store, servers: () => ['one'], entry: () => entry, undoRule: () => readUndo(rule) },
+    {
+      store,
+      servers: () => ['one'],
+      server: () => serverSettings({ name: 'one' }),
+      entry: () => entry,
+      undoRule: () => readUndo(rule),
+    },
   )
   const keep = async (content: string, id: string, type = 'text/plain'): Promise<void> => {
     const bytes = (async function* () {
@@ -93,6 +100,24 @@ describe('the fingerprint of a keyed call', () => {
     if (inline !== undefined) expect(wasReplayed(await call({ value: inline }, 'k'))).toBe(true)
     expect(got).toHaveLength(1)
   })
+
+  it.each(['path', 'url'])(
+    'is the same for the same data as a %s, and another one for another part',
+    async (form) => {
+      const { keep, call, got } = world({ inputs: { value: { type: 'string' } } })
+      await keep('some text', 'one')
+      await keep('some text', 'two')
+      await keep('other text', 'three')
+      await call({ value: `ref://one?as=${form}` }, 'k')
+      expect(wasReplayed(await call({ value: `ref://one?as=${form}` }, 'k'))).toBe(true)
+      expect(wasReplayed(await call({ value: `ref://two?as=${form}` }, 'k'))).toBe(true)
+      const conflict = { code: 'IDEMPOTENCY_CONFLICT' }
+      await expect(call({ value: `ref://three?as=${form}` }, 'k')).rejects.toMatchObject(conflict)
+      if (form === 'path')
+        await expect(call({ value: 'ref://one?as=path&bytes=0-3' }, 'k')).rejects.toMatchObject(conflict)
+      expect(got).toHaveLength(1)
+    },
+  )
 
   it('is another one for other data under the same id', async () => {
     const { keep, expire, call, got } = world({ inputs: { value: { type: 'string' } } })
@@ -191,6 +216,17 @@ describe('undoing a call', () => {
     expect((await kept.find(ada, 'one'))?.expiresAt).toBeGreaterThan(Date.now() + 29 * DAY)
     const restored = await withData(way.arguments, way.kept ?? [], { principal: ada, references: kept })
     expect(restored).toEqual({ where: { at: 'x', list: [sent] } })
+  })
+
+  it('is not possible with a file or a URL that is gone after the call', async () => {
+    const { store, got, keep, call } = world({ rule: 'remove(text=$.args.value)' })
+    await keep('small', 'one')
+    await call({ value: 'ref://one?as=path' }, undefined, { step: { ...step, mustBeUndoable: false } })
+    expect(got).toEqual([{ value: expect.stringContaining('gatehouse-') }])
+    expect(await new Actions(store).find(step.deed)).toMatchObject({
+      arguments: { value: 'ref://one?as=path' },
+      way: { kind: 'none', reason: expect.stringContaining('not there any more') },
+    })
   })
 
   it('fails rather than to use other data', async () => {
