@@ -6,10 +6,10 @@ export type Upstream = { readonly url: string } | { readonly command: readonly s
 
 /**
  * What a gateway does to what it passes on: it guards each call and nothing else, or with all it does by default;
- * nothing; calls with keys are made once and nothing else; or what it does by default, with or without what makes
- * actions safe.
+ * nothing; calls with keys are made once and nothing else; what it does by default, with or without what makes actions
+ * safe; or relays large results, or keeps them.
  */
-export type Guard = 'guarded' | 'full' | 'off' | 'keyed' | 'safe' | 'plain'
+export type Guard = 'guarded' | 'full' | 'off' | 'keyed' | 'safe' | 'plain' | 'relaying' | 'keeping'
 
 /** Whether callers have to say who they are, and each call is logged. */
 export function isGuarded(guard: Guard): boolean {
@@ -39,6 +39,8 @@ function settingsOf(guard: Guard, folder: string): object {
   if (guard === 'off') return bare
   // A store on the disk that temporary files are on, as any other.
   const common = { store: `${folder}/store`, observe: { metrics: 'off' } }
+  if (guard === 'relaying') return { ...common, ...largeResults, features: allOff }
+  if (guard === 'keeping') return { ...common, ...largeResults, features: { ...allOff, references: 'on' } }
   if (guard === 'keyed') return { ...common, features: { ...allOff, idempotency: room } }
   return guard === 'safe' ? common : { ...common, features: safeOff }
 }
@@ -52,6 +54,9 @@ const allOff = Object.fromEntries(
 )
 /** For more keys than one caller ever has. */
 const room = { max_keys: 1_000_000, max_bytes: '10GB', ttl: '60s' }
+
+/** No result is shortened. */
+const largeResults = { limits: { result: '1GB' } }
 
 const guards = { permissions: 'on', validate: 'on', errors: 'on' }
 

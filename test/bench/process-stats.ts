@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 
 /** The CPU time all threads of a process have used so far, user and system, in nanoseconds. */
 export function cpuNanoseconds(pid: number): number {
@@ -9,9 +9,22 @@ export function cpuNanoseconds(pid: number): number {
 
 /** The memory of a process that is resident, in megabytes of 1,000,000 bytes. */
 export function residentMegabytes(pid: number): number {
+  return megabytes(pid, /^VmRSS:\s+(\d+) kB/m)
+}
+
+/** The most memory that was resident since the process started, or its peak was forgotten. */
+export function peakMegabytes(pid: number): number {
+  return megabytes(pid, /^VmHWM:\s+(\d+) kB/m)
+}
+
+/** Has the peak of a process count from now. */
+export function forgetPeak(pid: number): void {
+  writeFileSync(`/proc/${pid}/clear_refs`, '5')
+}
+
+function megabytes(pid: number, line: RegExp): number {
   const status = readFileSync(`/proc/${pid}/status`, 'utf8')
-  const kilobytes = /^VmRSS:\s+(\d+) kB/m.exec(status)?.[1]
-  return (Number(kilobytes) * 1024) / 1e6
+  return (Number(line.exec(status)?.[1]) * 1024) / 1e6
 }
 
 /** The direct children of a process. */
