@@ -89,6 +89,15 @@ export function blobContract(open: () => Blobs, isLasting: boolean): void {
     expect(left).not.toContain(one)
   })
 
+  it.runIf(isLasting)('are not there if they are deleted after they were opened', async () => {
+    const blobs = open()
+    const id = freshBlob()
+    await blobs.put(id, inPieces(Buffer.alloc(500_000), 100_000))
+    const opened = await blobs.open(id)
+    await blobs.delete(id)
+    await expect(bytesOf(opened)).rejects.toMatchObject({ code: 'RESOURCE_NOT_FOUND' })
+  })
+
   it.runIf(isLasting)('list what is not complete, so that it can be deleted', async () => {
     const blobs = open()
     const id = freshBlob()

@@ -6,6 +6,7 @@
  * unfinished is listed as such, so that it can be deleted.
  */
 import { createHash } from 'node:crypto'
+import { GatewayError } from '../../core/error.ts'
 
 /** Bytes beside the values of a store. An id has 1 to 64 letters, digits, `_` and `-`. */
 export interface Blobs {
@@ -13,7 +14,10 @@ export interface Blobs {
   readonly capacity?: number
   /** Writes a blob under a new id. If the bytes end with an error, nothing remains. @throws that error, or of the store */
   put(id: string, bytes: Bytes): Promise<BlobFacts>
-  /** The bytes of a blob or of a range of it; undefined if there is no such blob. A range may exceed the blob. */
+  /**
+   * The bytes of a blob or of a range of it; undefined if there is no such blob. A range may exceed the blob. The chunks
+   * are not used again.
+   */
   open(id: string, range?: ByteRange): Promise<Bytes | undefined>
   /** Deletes a blob, finished or not. Readers that opened it before may fail. */
   delete(id: string): Promise<void>
@@ -68,3 +72,8 @@ export function partOf(chunk: Uint8Array, at: number, { start, end }: ByteRange)
 
 /** Everything. */
 export const WHOLE: ByteRange = { start: 0, end: Number.POSITIVE_INFINITY }
+
+/** The error for a blob that was deleted after it was opened. */
+export function deletedMeanwhile(): GatewayError {
+  return new GatewayError('RESOURCE_NOT_FOUND', 'The data was deleted while it was read.')
+}

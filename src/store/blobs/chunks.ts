@@ -11,6 +11,7 @@ import {
   type Blobs,
   type ByteRange,
   type Bytes,
+  deletedMeanwhile,
   Digest,
   partOf,
   WHOLE,
@@ -18,8 +19,12 @@ import {
 
 /** The size of a chunk in bytes, before it is encoded. */
 const CHUNK_BYTES = 192 * 1024
-/** After how many chunks the entry of an unfinished blob is written again. */
+/**
+ * After how many chunks the entry of an unfinished blob is written again, or after how long if they come slowly, in
+ * milliseconds.
+ */
 const CHUNKS_PER_ENTRY = 32
+const ENTRY_MS = 60_000
 
 interface Entry {
   readonly size: number
@@ -27,7 +32,7 @@ interface Entry {
   readonly isWhole: boolean
 }
 
-type ValueStore = Pick<Store, 'get' | 'put' | 'delete' | 'scan'>
+type ValueStore = Pick<Store, 'get' | 'put' | 'delete' | 'scan' | 'compareAndSwap'>
 
 /** Blobs in the values of a store. */
 export class ChunkedBlobs implements Blobs {
@@ -42,18 +47,20 @@ export class ChunkedBlobs implements Blobs {
     const digest = new Digest()
     let count = 0
     let size = 0
+    let noted = entryOf({ size, isWhole: false })
     try {
-      await this.#note(id, { size, isWhole: false })
+      await this.#store.put(entryKey(id), noted, FOREVER)
       for await (const chunk of inChunks(bytes)) {
         digest.add(chunk)
         await this.#store.put(chunkKey(id, count++), Buffer.from(chunk).toString('base64'), FOREVER)
         size += chunk.byteLength
-        if (count % CHUNKS_PER_ENTRY === 0) await this.#note(id, { size, isWhole: false })
+        const isDue = count % CHUNKS_PER_ENTRY === 0 || Date.now() - parseEntry(noted).writtenAt > ENTRY_MS
+        if (isDue) noted = await this.#note(id, noted, { size, isWhole: false })
       }
-      await this.#note(id, { size, isWhole: true })
+      await this.#note(id, noted, { size, isWhole: true })
       return digest.facts()
     } catch (error) {
-      await this.delete(id).catch(() => undefined)
+      await this.#delete(id, count).catch(() => undefined)
       throw error
     }
   }
@@ -65,10 +72,11 @@ export class ChunkedBlobs implements Blobs {
     return this.#read(id, { start: range.start, end: Math.min(range.end, entry.size) })
   }
 
-  /** The entry comes last: what it says is there can be deleted again. */
   async delete(id: string): Promise<void> {
-    for (let index = 0; await this.#store.delete(chunkKey(id, index)); index++);
-    await this.#store.delete(entryKey(id))
+    const text = await this.#store.get(entryKey(id))
+    if (text === undefined) return
+    const { size, isWhole } = parseEntry(text)
+    await this.#delete(id, Math.ceil(size / CHUNK_BYTES) + (isWhole ? 0 : CHUNKS_PER_ENTRY))
   }
 
   async list(): Promise<readonly BlobEntry[]> {
@@ -83,14 +91,24 @@ export class ChunkedBlobs implements Blobs {
     const first = Math.floor(range.start / CHUNK_BYTES)
     for (let index = first; index * CHUNK_BYTES < range.end; index++) {
       const text = await this.#store.get(chunkKey(id, index))
-      if (text === undefined)
-        throw new GatewayError('RESOURCE_NOT_FOUND', 'The data was deleted while it was read.')
+      if (text === undefined) throw deletedMeanwhile()
       yield partOf(Buffer.from(text, 'base64'), index * CHUNK_BYTES, range)
     }
   }
 
-  #note(id: string, { size, isWhole }: Omit<Entry, 'writtenAt'>): Promise<void> {
-    return this.#store.put(entryKey(id), JSON.stringify({ size, isWhole, writtenAt: Date.now() }), FOREVER)
+  /** The entry comes last: what a process that ends leaves can be found, and deleted again. */
+  async #delete(id: string, count: number): Promise<void> {
+    for (let index = count; index > 0; index--) await this.#store.delete(chunkKey(id, index - 1))
+    await this.#store.delete(entryKey(id))
+  }
+
+  /** Writes the entry again. @throws if it is not as it was: the blob was deleted, because nothing came for long */
+  async #note(id: string, before: string, entry: Omit<Entry, 'writtenAt'>): Promise<string> {
+    const text = entryOf(entry)
+    if (await this.#store.compareAndSwap(entryKey(id), before, text, FOREVER)) return text
+    throw new GatewayError('SERVER_UNAVAILABLE', 'The data came too slowly. Nothing was kept.', {
+      category: 'transient',
+    })
   }
 }
 
@@ -102,6 +120,10 @@ function entryKey(id: string): string {
 
 function chunkKey(id: string, index: number): string {
   return `blob-chunk:${id}:${index}`
+}
+
+function entryOf(entry: Omit<Entry, 'writtenAt'>): string {
+  return JSON.stringify({ ...entry, writtenAt: Date.now() })
 }
 
 function parseEntry(text: string): Entry {

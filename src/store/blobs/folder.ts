@@ -3,7 +3,7 @@
  * and gets its own once it is on disk.
  */
 import { randomBytes } from 'node:crypto'
-import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
+import { lstat, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { GatewayError } from '../../core/error.ts'
 import { FULL } from '../lmdb/files.ts'
@@ -13,6 +13,7 @@ import {
   type Blobs,
   type ByteRange,
   type Bytes,
+  deletedMeanwhile,
   Digest,
   WHOLE,
 } from './blobs.ts'
@@ -21,8 +22,10 @@ import {
 const READ_BYTES = 256 * 1024
 /** The end of the names of unfinished files. */
 const UNFINISHED = '.part'
+/** The names of finished and unfinished files. Files with other names belong to others. */
+const NAME = /^[\w-]{1,64}(?:\.[0-9a-f]{12}\.part)?$/
 
-/** Blobs in a folder, which is created with the first one. */
+/** Blobs in a folder, which is created with the first one. Other places that it links to are left alone. */
 export class FolderBlobs implements Blobs {
   readonly #folder: string
 
@@ -31,15 +34,16 @@ export class FolderBlobs implements Blobs {
   }
 
   async put(id: string, bytes: Bytes): Promise<BlobFacts> {
-    await mkdir(this.#folder, { recursive: true, mode: 0o700 })
     const unfinished = this.#path(`${id}.${randomBytes(6).toString('hex')}${UNFINISHED}`)
     try {
+      await this.#makeFolder()
       const facts = await written(unfinished, bytes)
       await rename(unfinished, this.#path(id))
       await this.#sync()
       return facts
     } catch (error) {
-      await rm(unfinished, { force: true })
+      // What remains is listed as unfinished.
+      await rm(unfinished, { force: true }).catch(() => undefined)
       if (FULL.has(String(codeOf(error)))) throw diskFull(error)
       throw error
     }
@@ -63,11 +67,33 @@ export class FolderBlobs implements Blobs {
 
   async #names(): Promise<readonly string[]> {
     try {
-      return await readdir(this.#folder)
+      await this.#mustBeFolder()
+      return (await readdir(this.#folder)).filter((name) => NAME.test(name))
     } catch (error) {
       if (codeOf(error) === 'ENOENT') return []
       throw error
     }
+  }
+
+  async #makeFolder(): Promise<void> {
+    try {
+      await mkdir(this.#folder, { recursive: true, mode: 0o700 })
+    } catch (error) {
+      if (codeOf(error) !== 'EEXIST') throw error
+    }
+    await this.#mustBeFolder()
+  }
+
+  /** What is deleted in a folder that a link leads to may be somebody else's. */
+  async #mustBeFolder(): Promise<void> {
+    if ((await lstat(this.#folder)).isDirectory()) return
+    throw new GatewayError(
+      'SERVER_UNAVAILABLE',
+      `The folder ${basename(this.#folder)} of the store is a link or a file.`,
+      {
+        suggestion: 'Replace it by a folder.',
+      },
+    )
   }
 
   /** Has the names in the folder survive a loss of power. */
@@ -100,11 +126,13 @@ async function written(path: string, bytes: Bytes): Promise<BlobFacts> {
   return digest.facts()
 }
 
-/** A file in a list; undefined if there is none. */
+/** A file in a list; undefined if there is none, or something else. */
 async function entryOf(path: string): Promise<BlobEntry | undefined> {
   try {
-    const { size, mtimeMs } = await stat(path)
-    return { id: idOf(basename(path)), size, writtenAt: mtimeMs }
+    const entry = await lstat(path)
+    return entry.isFile()
+      ? { id: idOf(basename(path)), size: entry.size, writtenAt: entry.mtimeMs }
+      : undefined
   } catch (error) {
     if (codeOf(error) === 'ENOENT') return undefined
     throw error
@@ -112,7 +140,9 @@ async function entryOf(path: string): Promise<BlobEntry | undefined> {
 }
 
 async function* read(path: string, { start, end }: ByteRange): AsyncGenerator<Uint8Array> {
-  const file = await open(path, 'r')
+  const file = await open(path, 'r').catch((error: unknown) => {
+    throw codeOf(error) === 'ENOENT' ? deletedMeanwhile() : error
+  })
   try {
     for (let at = start; at < end;) {
       const chunk = Buffer.allocUnsafe(Math.min(READ_BYTES, end - at))
