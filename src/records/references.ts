@@ -8,10 +8,13 @@ import { randomBytes } from 'node:crypto'
 import { GatewayError, invalidParam } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../core/principal.ts'
-import { type Bytes, type ByteRange, Digest } from '../store/blobs/blobs.ts'
+import type { Bytes, ByteRange } from '../store/blobs/blobs.ts'
 import type { Store } from '../store/store.ts'
 import { casUpdate, type CasUpdate } from './cas-update.ts'
+import { inTurn } from './in-turn.ts'
+import { plainName } from './plain-name.ts'
 import { callerHash } from './principal.ts'
+import { unchanged } from './unchanged-bytes.ts'
 import { refuseIfPending } from './uploads.ts'
 
 /** Kept data of one caller, whose id is `caller`. Times are in milliseconds since 1970. */
@@ -85,20 +88,14 @@ export class References {
     { ttl, id = newId(), ...facts }: NewReference,
     bytes: Bytes,
   ): Promise<Reference> {
-    const key = keyOf(principal, id)
     const blob = randomBytes(16).toString('hex')
-    const kept = await this.#store.blobs.put(blob, upTo(bytes, await this.#room(principal)))
-    try {
-      // Others may have added data meanwhile.
-      const room = await this.#room(principal)
-      if (kept.size > room) throw noRoom(room)
-    } catch (error) {
-      await this.#store.blobs.delete(blob)
-      throw error
-    }
+    const room = await this.#room(principal)
+    this.#mustTakeWrites()
+    const kept = await this.#store.blobs.put(blob, upTo(bytes, room))
     const createdAt = this.#now()
     const record: Reference = {
       ...facts,
+      name: plainName(facts.name),
       id,
       caller: principal.id,
       blob,
@@ -106,10 +103,9 @@ export class References {
       createdAt,
       expiresAt: createdAt + ttl,
     }
-    const isTaken = (await this.#store.setIfAbsent(key, JSON.stringify(record), ttl)) !== undefined
-    if (!isTaken) return record
-    await this.#store.blobs.delete(blob)
-    throw taken(id)
+    // Of several that are counted at once, all would be refused.
+    await inTurn(this.#store, () => this.#record(principal, record, ttl))
+    return record
   }
 
   /** Checks an id that a caller chose. @throws INVALID_INPUT, CONFLICT if the caller has other data with it */
@@ -135,14 +131,11 @@ export class References {
     await keepReferences(this.#store, principal, { ids: [id], until, now: this.#now })
   }
 
-  /**
-   * The bytes of a reference, or a range of them. All of them are compared with their checksum: if they differ, they end
-   * with `CONFLICT`. @throws RESOURCE_NOT_FOUND if it was removed meanwhile
-   */
+  /** The bytes of a reference. @throws RESOURCE_NOT_FOUND if it was removed meanwhile, CONFLICT if it is not as it was */
   async open(reference: Reference, range?: ByteRange): Promise<Bytes> {
     const bytes = await this.#store.blobs.open(reference.blob, range)
     if (!bytes) throw unknownReference()
-    return range ? bytes : verified(bytes, reference)
+    return unchanged(bytes, reference, range)
   }
 
   /** All references of all callers, the oldest first. */
@@ -173,20 +166,51 @@ export class References {
     return expired.length
   }
 
-  /** How many bytes a caller may add. @throws QUOTA_EXHAUSTED if it has too many references */
-  async #room(principal: Principal): Promise<number> {
+  /** A blob would be left without a record. */
+  #mustTakeWrites(): void {
+    if (this.#store.unavailableReason !== undefined)
+      throw new GatewayError(
+        'SERVER_UNAVAILABLE',
+        'The store of the gateway cannot be used. Nothing was kept.',
+      )
+  }
+
+  /**
+   * Writes the record of a blob, or deletes the blob. The room is measured again once the record is there, because other
+   * processes add data too: as each of them does so after it has written, all that remains is within the limits.
+   */
+  async #record(principal: Principal, record: Reference, ttl: number): Promise<void> {
+    const { id, blob, size } = record
+    const key = keyOf(principal, id)
+    const text = JSON.stringify(record)
+    if ((await this.#store.setIfAbsent(key, text, ttl)) !== undefined) {
+      await this.#store.blobs.delete(blob)
+      throw taken(id)
+    }
+    try {
+      const room = await this.#room(principal, key)
+      if (size > room) throw noRoom(room)
+    } catch (error) {
+      if (await this.#store.compareAndDelete(key, text)) await this.#store.blobs.delete(blob)
+      throw error
+    }
+  }
+
+  /** How many bytes a caller may add besides `key`. @throws QUOTA_EXHAUSTED if it has too many references */
+  async #room(principal: Principal, key = ''): Promise<number> {
     const { capacity = Number.POSITIVE_INFINITY } = this.#store.blobs
     const total = Math.min(this.#limits.total, capacity)
-    const entries = await this.#store.scan(COLLECTION)
+    const entries = new Map(await this.#store.scan(COLLECTION))
+    entries.delete(key)
     const own = callerHash(principal.id)
     const owners = new Map([...entries.keys()].map((key) => [key, callerOf(key)]))
     const isFull = hasReachedShare({ ...principal, id: own }, owners, (id) => id, MAX_REFERENCES)
     if (isFull || entries.size >= MAX_REFERENCES) throw tooMany()
     let [all, mine] = [0, 0]
-    for (const [key, text] of entries) {
+    for (const [each, text] of entries) {
       const size = parse(text)?.size ?? 0
       all += size
-      if (callerOf(key) === own) mine += size
+      if (callerOf(each) === own) mine += size
     }
     const share = principal.isEverybody ? total : total / 4
     return Math.max(0, Math.min(total - all, share - mine))
@@ -266,21 +290,6 @@ function parse(text: string): Reference | undefined {
   const value: unknown = JSON.parse(text)
   // Only this file writes them.
   return isObject(value) ? (value as unknown as Reference) : undefined
-}
-
-/** The same bytes; fails at their end if they are not the ones that were kept. */
-async function* verified(bytes: Bytes, { id, size, sha256 }: Reference): AsyncGenerator<Uint8Array> {
-  const digest = new Digest()
-  for await (const chunk of bytes) {
-    digest.add(chunk)
-    yield chunk
-  }
-  const found = digest.facts()
-  if (found.size === size && found.sha256 === sha256) return
-  throw new GatewayError('CONFLICT', `The data of ${id} is not what was kept: its checksum differs.`, {
-    reason: 'checksum',
-    suggestion: 'Make the call again that returned it.',
-  })
 }
 
 /** The same bytes; fails once there are too many. */

@@ -1,0 +1,185 @@
+import { describe, expect, it } from 'vitest'
+import { type NewReference, type Reference, References } from '../../../src/records/references.ts'
+import type { Bytes } from '../../../src/store/blobs/blobs.ts'
+import { MemoryStore } from '../../../src/store/memory.ts'
+import type { Store } from '../../../src/store/store.ts'
+
+const ada = { id: 'ada' }
+const everybody = { id: 'anonymous', isEverybody: true } as const
+const facts: NewReference = { server: 'one', name: 'data', type: 'text/plain', ttl: 60_000 }
+const limits = { total: 10_000 }
+
+async function* bytesOf(...texts: readonly string[]): AsyncGenerator<Uint8Array> {
+  for (const text of texts) yield Buffer.from(text)
+}
+
+async function textOf(bytes: Bytes): Promise<string> {
+  const chunks: Uint8Array[] = []
+  for await (const chunk of bytes) chunks.push(chunk)
+  return Buffer.concat(chunks).toString()
+}
+
+/** The same object with some members replaced. */
+function replacing<Whole extends object>(whole: Whole, changes: Partial<Whole>): Whole {
+  return new Proxy(whole, {
+    get: (target, name) => {
+      const value: unknown = Reflect.get(name in changes ? changes : target, name)
+      return typeof value === 'function' ? (value.bind(target) as unknown) : value
+    },
+  })
+}
+
+async function sizesIn(store: Store): Promise<{ readonly records: number; readonly blobs: number }> {
+  const records = [...(await store.scan('reference')).values()].map((text) => JSON.parse(text) as Reference)
+  const blobs = await store.blobs.list()
+  const sum = (sizes: readonly { readonly size: number }[]) => sizes.reduce((all, { size }) => all + size, 0)
+  return { records: sum(records), blobs: sum(blobs) }
+}
+
+describe('kept data that has changed in the store', () => {
+  const text = 'one two three'
+  const changes: Readonly<Record<string, readonly string[]>> = {
+    'other bytes': ['one two ', 'xxxxx'],
+    'less of it': ['one two'],
+    'more of it': [text, '!'],
+    'none of it': [],
+  }
+
+  it.each(Object.entries(changes))(
+    'is refused with CONFLICT, before all of it was read: %s',
+    async (_name, now) => {
+      const store = new MemoryStore()
+      const blobs = replacing(store.blobs, { open: async () => bytesOf(...now) })
+      const kept = new References(replacing<Store>(store, { blobs }), limits)
+      const reference = await kept.add(ada, facts, bytesOf(text))
+      let seen = ''
+      const reading = (async () => {
+        for await (const chunk of await kept.open(reference)) seen += Buffer.from(chunk).toString()
+      })()
+      await expect(reading).rejects.toMatchObject({ code: 'CONFLICT' })
+      expect(seen.length).toBeLessThan(text.length)
+    },
+  )
+
+  it('is refused with CONFLICT if a range of it is shorter than it was', async () => {
+    const store = new MemoryStore()
+    const kept = new References(store, limits)
+    const reference = await kept.add(ada, facts, bytesOf(text))
+    expect(await textOf(await kept.open(reference, { start: 4, end: 7 }))).toBe('two')
+    expect(await textOf(await kept.open(reference, { start: 8, end: 99 }))).toBe('three')
+    expect(await textOf(await kept.open(reference, { start: 99, end: 100 }))).toBe('')
+    await store.blobs.put(reference.blob, bytesOf('one t'))
+    await expect(textOf(await kept.open(reference, { start: 4, end: 7 }))).rejects.toMatchObject({
+      code: 'CONFLICT',
+    })
+  })
+})
+
+describe('the limits on kept data', () => {
+  it('hold if two processes add at the same time', async () => {
+    const store = new MemoryStore()
+    let waiting = 0
+    const both = Promise.withResolvers<void>()
+    // Both have measured the room and written their data before either record is there.
+    const adding = Array.from({ length: 2 }, () => {
+      const ownStore = replacing<Store>(store, {
+        setIfAbsent: async (key, value, ttl) => {
+          if (++waiting === 2) both.resolve()
+          await both.promise
+          return store.setIfAbsent(key, value, ttl)
+        },
+      })
+      return new References(ownStore, limits).add(everybody, facts, bytesOf('x'.repeat(6000)))
+    })
+    const ended = await Promise.allSettled(adding)
+    const refused = ended.filter(({ status }) => status === 'rejected')
+    expect(refused.length).toBeGreaterThan(0)
+    expect(refused).toEqual(
+      refused.map(() => ({
+        status: 'rejected',
+        reason: expect.objectContaining({ code: 'QUOTA_EXHAUSTED' }),
+      })),
+    )
+    const kept = 6000 * (2 - refused.length)
+    expect(await sizesIn(store)).toEqual({ records: kept, blobs: kept })
+  })
+
+  it('hold for many callers at once, and nothing is left of what was refused', async () => {
+    const store = new MemoryStore()
+    const ended = await Promise.allSettled(
+      Array.from({ length: 200 }, (_none, index) =>
+        new References(store, limits).add(
+          { id: `caller ${index % 20}` },
+          facts,
+          bytesOf('x'.repeat(100 + index)),
+        ),
+      ),
+    )
+    const kept = ended.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []))
+    const size = kept.reduce((sum, each) => sum + each.size, 0)
+    expect(size).toBeLessThanOrEqual(limits.total)
+    // One process counts one after the other, so what has room is kept.
+    expect(size).toBeGreaterThan(limits.total - 300)
+    expect(await sizesIn(store)).toEqual({ records: size, blobs: size })
+    // There is room again for what fits.
+    const again = new References(store, { total: limits.total * 4 })
+    await again.add(everybody, facts, bytesOf('x'))
+  })
+
+  it('leave nothing if the store fails while a record is counted', async () => {
+    const store = new MemoryStore()
+    let scans = 0
+    const failing = replacing<Store>(store, {
+      scan: async (collection) => {
+        if (++scans === 2) throw new Error('away')
+        return store.scan(collection)
+      },
+    })
+    const adding = new References(failing, limits).add(ada, facts, bytesOf('data'))
+    await expect(adding).rejects.toThrow('away')
+    expect(await sizesIn(store)).toEqual({ records: 0, blobs: 0 })
+  })
+
+  it('count what is in a store that takes no writes as it is, and write nothing', async () => {
+    const store = new MemoryStore()
+    const away = replacing<Store>(store, { unavailableReason: 'it is away' })
+    const adding = new References(away, limits).add(ada, facts, bytesOf('data'))
+    await expect(adding).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
+    expect(await store.blobs.list()).toEqual([])
+  })
+})
+
+describe('a sweep', () => {
+  /** A clock that jumps, while that of the store goes on. */
+  const jumps: Readonly<Record<string, number>> = { 'an hour ahead': 3_600_000, 'a day back': -86_400_000 }
+
+  it.each(Object.entries(jumps))(
+    'deletes nothing that has a record if the clock jumps %s',
+    async (_name, jump) => {
+      const store = new MemoryStore()
+      let now = Date.now()
+      const kept = new References(store, limits, () => now)
+      const reference = await kept.add(ada, facts, bytesOf('data'))
+      now += jump
+      await kept.sweep()
+      const found = await kept.find(ada, reference.id)
+      expect(await textOf(await kept.open(found ?? reference))).toBe('data')
+    },
+  )
+
+  it('may be made by two processes at once, and deletes all that has no record', async () => {
+    const store = new MemoryStore()
+    const later = (): number => Date.now() + 3_600_000
+    const kept = await new References(store, limits).add(ada, facts, bytesOf('data'))
+    for (const id of ['one', 'two', 'three']) await store.blobs.put(id, bytesOf('old'))
+    await Promise.all([1, 2].map(() => new References(store, limits, later).sweep()))
+    expect((await store.blobs.list()).map(({ id }) => id)).toEqual([kept.blob])
+  })
+
+  it('leaves what was written a moment ago: it may be about to get a record', async () => {
+    const store = new MemoryStore()
+    await store.blobs.put('young', bytesOf('data'))
+    await new References(store, limits).sweep()
+    expect(await store.blobs.list()).toHaveLength(1)
+  })
+})
