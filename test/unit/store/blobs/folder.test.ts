@@ -45,8 +45,12 @@ describe('blobs in a folder', () => {
 
   it('are refused where a file is in place of the folder', async () => {
     writeFileSync(folder, 'a file')
-    for (const done of [blobs.put('one', once('data')), blobs.list(), blobs.delete('one')])
-      await expect(done).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
+    for (const attempt of [
+      () => blobs.put('one', once('data')),
+      () => blobs.list(),
+      () => blobs.delete('one'),
+    ])
+      await expect(attempt()).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
     expect(readFileSync(folder, 'utf8')).toBe('a file')
   })
 
