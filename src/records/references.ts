@@ -104,7 +104,7 @@ export class References {
       expiresAt: createdAt + ttl,
     }
     // Of several that are counted at once, all would be refused.
-    await inTurn(this.#store, () => this.#record(principal, record, ttl))
+    await inTurn(this.#store, () => this.#record(principal, record))
     return record
   }
 
@@ -179,8 +179,9 @@ export class References {
    * Writes the record of a blob, or deletes the blob. The room is measured again once the record is there, because other
    * processes add data too: as each of them does so after it has written, all that remains is within the limits.
    */
-  async #record(principal: Principal, record: Reference, ttl: number): Promise<void> {
-    const { id, blob, size } = record
+  async #record(principal: Principal, record: Reference): Promise<void> {
+    const { id, blob, size, expiresAt } = record
+    const ttl = Math.max(1, expiresAt - this.#now())
     const key = keyOf(principal, id)
     const text = JSON.stringify(record)
     if ((await this.#store.setIfAbsent(key, text, ttl)) !== undefined) {
