@@ -204,7 +204,7 @@ export class References {
     const entries = new Map(await this.#store.scan(COLLECTION))
     entries.delete(key)
     const own = callerHash(principal.id)
-    const owners = new Map([...entries.keys()].map((key) => [key, callerOf(key)]))
+    const owners = new Map([...entries.keys()].map((each) => [each, callerOf(each)]))
     const isFull = hasReachedShare({ ...principal, id: own }, owners, (id) => id, MAX_REFERENCES)
     if (isFull || entries.size >= MAX_REFERENCES) throw tooMany()
     let [all, mine] = [0, 0]

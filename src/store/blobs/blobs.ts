@@ -77,3 +77,14 @@ export const WHOLE: ByteRange = { start: 0, end: Number.POSITIVE_INFINITY }
 export function deletedMeanwhile(): GatewayError {
   return new GatewayError('RESOURCE_NOT_FOUND', 'The data was deleted while it was read.')
 }
+
+/** The error for a blob that was deleted before it was finished, because nothing had come for long. */
+export function deletedUnfinished(): GatewayError {
+  return new GatewayError(
+    'SERVER_UNAVAILABLE',
+    'The data was deleted while it was written. Nothing was kept.',
+    {
+      category: 'transient',
+    },
+  )
+}

@@ -2,7 +2,6 @@
  * Blobs in chunks, as values of a store. An entry of the collection `blob` says how large a blob is; its chunks follow
  * each other under `blob-chunk:`, without a gap.
  */
-import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { FOREVER, type Store } from '../store.ts'
 import {
@@ -12,6 +11,7 @@ import {
   type ByteRange,
   type Bytes,
   deletedMeanwhile,
+  deletedUnfinished,
   Digest,
   partOf,
   WHOLE,
@@ -106,9 +106,7 @@ export class ChunkedBlobs implements Blobs {
   async #note(id: string, before: string, entry: Omit<Entry, 'writtenAt'>): Promise<string> {
     const text = entryOf(entry)
     if (await this.#store.compareAndSwap(entryKey(id), before, text, FOREVER)) return text
-    throw new GatewayError('SERVER_UNAVAILABLE', 'The data came too slowly. Nothing was kept.', {
-      category: 'transient',
-    })
+    throw deletedUnfinished()
   }
 }
 

@@ -14,6 +14,7 @@ import {
   type ByteRange,
   type Bytes,
   deletedMeanwhile,
+  deletedUnfinished,
   Digest,
   WHOLE,
 } from './blobs.ts'
@@ -38,7 +39,9 @@ export class FolderBlobs implements Blobs {
     try {
       await this.#makeFolder()
       const facts = await written(unfinished, bytes)
-      await rename(unfinished, this.#path(id))
+      await rename(unfinished, this.#path(id)).catch((error: unknown) => {
+        throw codeOf(error) === 'ENOENT' ? deletedUnfinished() : error
+      })
       await this.#sync()
       return facts
     } catch (error) {

@@ -54,6 +54,16 @@ describe('blobs in a folder', () => {
     expect(readFileSync(folder, 'utf8')).toBe('a file')
   })
 
+  it('are not kept if they were deleted while they were written', async () => {
+    async function* slow(): AsyncGenerator<Uint8Array> {
+      yield Buffer.from('one')
+      await blobs.delete('slow')
+      yield Buffer.from('two')
+    }
+    await expect(blobs.put('slow', slow())).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
+    expect(readdirSync(folder)).toEqual([])
+  })
+
   it('are written again once the folder is there again', async () => {
     await blobs.put('one', once('data'))
     renameSync(folder, join(root, 'old'))
