@@ -23,10 +23,19 @@ const operationPoints = [
  */
 export const eventPoints = ['appended', 'head', 'wanted', 'settled'] as const
 
-export type WritePoint = (typeof operationPoints | typeof eventPoints)[number]
+/**
+ * What happens to kept data: it is written, in chunks where it is not a file, gets its record, is opened, and is deleted
+ * by a sweep.
+ */
+export const referencePoints = ['blob', 'chunk', 'recorded', 'blob_opened', 'blob_deleted'] as const
 
-/** When the process ends: before a write, while it is on its way, once it is done, or once its answer is out. */
-const moments = ['before', 'during', 'after', 'later'] as const
+export type WritePoint = (typeof operationPoints | typeof eventPoints | typeof referencePoints)[number]
+
+/**
+ * When the process ends: before a write, while it is on its way, some milliseconds after it began, once it is done, or
+ * once its answer is out.
+ */
+const moments = ['before', 'during', 'soon', 'after', 'later'] as const
 
 /** Where a process is killed: at the write with this number of those that are the same point. */
 export interface KillPoint {
@@ -41,6 +50,10 @@ const most: Partial<Readonly<Record<WritePoint, number>>> = {
   head: 150,
   wanted: 1,
   settled: 20,
+  blob: 4,
+  chunk: 8,
+  recorded: 4,
+  blob_opened: 5,
 }
 
 /** Every point at some moments, in an order that a seed decides. What needs another process to die comes early. */

@@ -1,0 +1,107 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type KillPoint, planKills, referencePoints, type WritePoint } from '../../support/kill-plan.ts'
+import { keep, Tally, use } from '../../support/reference-client.ts'
+import { type ReferenceField, startReferenceField, TTL_MS } from '../../support/reference-field.ts'
+import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
+import { seeded } from '../../support/seeded.ts'
+
+/** REFERENCE_SEED reproduces the points at which processes are killed, and the sizes. */
+const SEED = Number(process.env['REFERENCE_SEED'] ?? 20_265)
+const KILLS = 100
+const CLIENTS = 6
+/** The sizes of results, in bytes, and for how long planned kills are waited for, in milliseconds. */
+const MIN_BYTES = 70_000
+const MAX_BYTES = 900_000
+const KILLING_MS = 300_000
+
+const every = ['before', 'during', 'soon', 'after', 'later'] as const
+/** In a folder, data is written at once. */
+const points: Readonly<Record<'LMDB' | 'Redis', readonly WritePoint[]>> = {
+  LMDB: referencePoints.filter((point) => point !== 'chunk'),
+  Redis: referencePoints,
+}
+
+describe('kept data while gateways are killed', () => {
+  let redis: RedisServer | undefined
+  beforeAll(async () => {
+    redis = hasRedis() ? await startRedis() : undefined
+  })
+  afterAll(() => redis?.stop())
+
+  test.for(['LMDB', 'Redis'] as const)(
+    'is whole or not there, is not lost, and nothing is left of it: store in %s',
+    { timeout: 480_000 },
+    async (store, { skip }) => {
+      skip(store === 'Redis' && !redis)
+      const field = await startReferenceField(store === 'Redis' ? redis?.url : undefined)
+      const tally = new Tally()
+      try {
+        const plan = planFor(points[store])
+        expect(plan).toHaveLength(KILLS)
+        const kills = field.killing(plan)
+        await runAll(field, tally, kills.isOver)
+        const unmet = await kills.stop()
+        // What was promised is still there after the last restart.
+        for (const promised of tally.promised) await use(field.gateways, seeded(SEED), { promised, tally })
+        process.stdout.write(`${figuresOf(store, tally)}; ${KILLS - unmet.length} kills\n`)
+        expect(tally.faults, `REFERENCE_SEED=${SEED}`).toEqual([])
+        expect(unmet, `points that were not met, REFERENCE_SEED=${SEED}`).toEqual([])
+        expect(tally.promised.length).toBeGreaterThan(KILLS / 2)
+        expect(Math.min(tally.reads, tally.resolved, tally.lost)).toBeGreaterThan(10)
+        await judge(field)
+      } finally {
+        await field.close()
+      }
+    },
+  )
+})
+
+/** Each point at each moment, again and again. */
+function planFor(these: readonly WritePoint[]): readonly KillPoint[] {
+  const times = KILLS / these.length
+  const moments = Array.from({ length: times }, (_none, index) => every[index % every.length] ?? 'during')
+  return planKills(seeded(SEED), () => moments, these)
+}
+
+async function runAll(field: ReferenceField, tally: Tally, isKilled: () => boolean): Promise<void> {
+  const end = Date.now() + KILLING_MS
+  const isOver = (): boolean => isKilled() || Date.now() > end
+  const work = async (index: number): Promise<void> => {
+    const random = seeded(SEED + index)
+    while (!isOver()) {
+      const bytes = MIN_BYTES + random.below(MAX_BYTES - MIN_BYTES)
+      const promised = await keep(field.gateways, random, { bytes, tally })
+      if (!promised) await pause(100)
+      for (let uses = random.below(3); promised && uses > 0; uses--) {
+        await use(field.gateways, random, { promised, tally })
+        await pause(random.below(100))
+      }
+    }
+  }
+  const age = async (): Promise<void> => {
+    // The store may be busy.
+    for (; !isOver(); await pause(300)) await field.age().catch(() => undefined)
+  }
+  await Promise.all([age(), ...Array.from({ length: CLIENTS }, (_none, index) => work(index))])
+}
+
+/** After a sweep, the bytes are those of the records; once these have expired, nothing is left. */
+async function judge(field: ReferenceField): Promise<void> {
+  await field.kill()
+  const { records, blobs, names } = await field.swept()
+  const sizes = new Map(records.map(({ blob, size }) => [blob, size]))
+  expect(new Map(blobs)).toEqual(sizes)
+  expect(names.filter((name) => ![...sizes.keys()].some((id) => name.includes(id)))).toEqual([])
+  await pause(Math.max(0, ...records.map(({ expiresAt }) => expiresAt - Date.now() + 500)))
+  expect(await field.swept()).toEqual({ records: [], blobs: new Map(), names: [] })
+}
+
+function figuresOf(store: string, { promised, reads, resolved, lost, notKept }: Tally): string {
+  const size = promised.reduce((sum, { bytes }) => sum + bytes, 0)
+  return [
+    `${store}: ${promised.length} results kept for ${TTL_MS / 1000} s, ${(size / 1e6).toFixed(0)} MB`,
+    `read ${reads} times and resolved ${resolved} times; ${lost} calls without a response`,
+    `passed on as they were: ${JSON.stringify([...notKept])}`,
+  ].join('; ')
+}
