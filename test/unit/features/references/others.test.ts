@@ -66,8 +66,8 @@ it('the reference of another caller takes the same work as one that nobody has, 
   }
   for (const [name, way] of Object.entries(ways)) {
     const unknown = await seen(way, `ref://ref_${'0'.repeat(32)}`)
-    expect(JSON.stringify(unknown), name).toContain('RESOURCE_NOT_FOUND')
-    expect(unknown, name).toMatchObject({ asked: [expect.stringMatching(/^get /)], checks: 0 })
-    expect(await seen(way, `ref://${id}`), name).toEqual(unknown)
+    expect(JSON.stringify(unknown), `by ${name}`).toContain('RESOURCE_NOT_FOUND')
+    expect(unknown, `by ${name}`).toMatchObject({ asked: [expect.stringMatching(/^get /)], checks: 0 })
+    expect(await seen(way, `ref://${id}`), `by ${name}`).toEqual(unknown)
   }
 })
