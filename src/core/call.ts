@@ -6,6 +6,7 @@ import type { Descriptor } from './descriptor.ts'
 import { GatewayError } from './error.ts'
 import type { Payload } from './payload.ts'
 import type { Principal } from './principal.ts'
+import type { Spool } from './spool.ts'
 import type { Task } from './task.ts'
 import type { ResolvedReferences } from './used-reference.ts'
 
@@ -232,6 +233,8 @@ export interface Call {
   readonly references?: ResolvedReferences
   /** What is kept of the result stays at least until then, in milliseconds since 1970: a layer above records the result. */
   readonly keepsResultUntil?: number
+  /** Keeps the long strings of the result: whoever sets it puts something in their place. */
+  readonly spool?: Spool
   /** The connection to use, if it is not the one of all calls of its caller. */
   readonly connection?: ClientConnection
   /** The arguments that the caller left out, and the gateway filled in from earlier calls. */

@@ -7,6 +7,7 @@ import { GatewayError } from '../core/error.ts'
 import { isObject, readJson } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { Registry } from '../core/registry.ts'
+import type { Spool } from '../core/spool.ts'
 import {
   encodeErrorObject,
   encodeNotification,
@@ -57,19 +58,23 @@ interface Options {
   readonly signal?: AbortSignal | undefined
   readonly headers?: Readonly<Record<string, string>>
   readonly about?: Id | undefined
+  /** Keeps the long strings of the result; without one they are in it. */
+  readonly spool?: Spool | undefined
   onProgress?(note: Notification): void
 }
 
 /** A request that waits for its response. */
 class Pending {
   readonly onProgress: ((note: Notification) => void) | undefined
+  readonly spool: Spool | undefined
   readonly #end: () => void
   readonly #signal: AbortSignal | undefined
   readonly #onAbort: () => void
   readonly #turn = Promise.withResolvers<Payload>()
 
-  constructor({ signal, onProgress }: Options, onAbort: () => void, end: () => void) {
+  constructor({ signal, onProgress, spool }: Options, onAbort: () => void, end: () => void) {
     this.onProgress = onProgress
+    this.spool = spool
     this.#signal = signal
     this.#onAbort = onAbort
     this.#end = end
@@ -101,6 +106,8 @@ export class JsonRpcPeer {
   readonly #channel: Transport
   readonly #incoming: IncomingMessages
   readonly #pending = new Registry<number, Pending>()
+  /** Those that kept strings of messages of this connection. */
+  readonly #spools = new Set<Spool>()
   #lastId = 0
 
   constructor(channel: Transport, incoming: IncomingMessages) {
@@ -149,10 +156,23 @@ export class JsonRpcPeer {
     return this.#channel.send(encodeErrorObject(id, error), { about: id }) ?? Promise.resolve()
   }
 
+  /**
+   * Where long strings of the message that arrives now are kept, if it may be a response to a request that wants that.
+   */
+  spool(about?: number): Spool | undefined {
+    const waiting = about === undefined ? [...this.#pending.values()] : [this.#pending.get(about)]
+    const spool = waiting.find((pending) => pending?.spool)?.spool
+    if (spool) this.#spools.add(spool)
+    return spool
+  }
+
   /** Handles received text; `about` is the local request whose stream carried it. Never throws. */
   receive(text: string, about?: number): void {
     try {
       const message = parseMessages(text)
+      for (const spool of this.#spools)
+        if (spool.isIn(text) && !this.#expects(spool, message, about))
+          return this.#restore(text, spool, about)
       // 2025-03-26 servers may send responses as a batch.
       if (message.kind === 'batch') for (const item of message.texts) this.receive(item, about)
       else this.#take(message, about)
@@ -189,6 +209,26 @@ export class JsonRpcPeer {
         if (message.method !== 'ping') return this.#incoming.request(message, about)
         void this.respond(message.id, Payload.text('{}')).catch(() => undefined)
     }
+  }
+
+  /** Whether a message is the result of a request that has its long strings kept there. */
+  #expects(spool: Spool, message: ReturnType<typeof parseMessages>, about: number | undefined): boolean {
+    if (message.kind !== 'response' || !message.result) return false
+    return this.#find(message.id, about)?.spool === spool
+  }
+
+  /** Receives a message again, with its long strings in it; unless it is a response that nobody waits for. */
+  #restore(text: string, spool: Spool, about: number | undefined): void {
+    const value = readJson(text)
+    const isAnswer = isObject(value) && !Object.hasOwn(value, 'method')
+    if (isAnswer && !this.#find(idOf(text), about)) return spool.discard(text)
+    spool.restored(text).then(
+      (restored) => this.receive(restored, about),
+      (error: unknown) => {
+        this.#incoming.noise(text, error)
+        this.#find(idOf(text), about)?.reject(error)
+      },
+    )
   }
 
   #settle(response: JsonRpcResponse, about: number | undefined): void {

@@ -40,6 +40,9 @@ export interface Reference {
   readonly expiresAt: number
 }
 
+/** Where the bytes of data are, and what they are. */
+export type KeptBlob = Pick<Reference, 'blob' | 'size' | 'sha256'>
+
 /** What is known of data before it is kept; without `id` it gets one that cannot be guessed. `ttl` is in milliseconds. */
 export interface NewReference extends Pick<Reference, 'server' | 'tool' | 'requestId' | 'name' | 'type'> {
   readonly id?: string | undefined
@@ -83,23 +86,32 @@ export class References {
   }
 
   /** Keeps data for a caller. @throws QUOTA_EXHAUSTED, CONFLICT if the caller has other data with this id */
-  async add(
-    principal: Principal,
-    { ttl, id = newId(), ...facts }: NewReference,
-    bytes: Bytes,
-  ): Promise<Reference> {
+  async add(principal: Principal, facts: NewReference, bytes: Bytes): Promise<Reference> {
     const blob = randomBytes(16).toString('hex')
     const room = await this.#room(principal)
     this.#mustTakeWrites()
     const kept = await this.#store.blobs.put(blob, upTo(bytes, room))
+    try {
+      return await this.adopt(principal, facts, { blob, ...kept })
+    } catch (error) {
+      await this.#store.blobs.delete(blob)
+      throw error
+    }
+  }
+
+  /** The same for data that is a blob already: it belongs to the reference then. @throws QUOTA_EXHAUSTED, CONFLICT */
+  async adopt(
+    principal: Principal,
+    { ttl, id = newId(), ...facts }: NewReference,
+    blob: KeptBlob,
+  ): Promise<Reference> {
     const createdAt = this.#now()
     const record: Reference = {
       ...facts,
       name: plainName(facts.name),
       id,
       caller: principal.id,
-      blob,
-      ...kept,
+      ...blob,
       createdAt,
       expiresAt: createdAt + ttl,
     }
@@ -132,7 +144,7 @@ export class References {
   }
 
   /** The bytes of a reference. @throws RESOURCE_NOT_FOUND if it was removed meanwhile, CONFLICT if it is not as it was */
-  async open(reference: Reference, range?: ByteRange): Promise<Bytes> {
+  async open(reference: KeptBlob, range?: ByteRange): Promise<Bytes> {
     const bytes = await this.#store.blobs.open(reference.blob, range)
     if (!bytes) throw unknownReference()
     return unchanged(bytes, reference, range)
@@ -176,24 +188,21 @@ export class References {
   }
 
   /**
-   * Writes the record of a blob, or deletes the blob. The room is measured again once the record is there, because other
-   * processes add data too: as each of them does so after it has written, all that remains is within the limits.
+   * Writes the record of a blob. The room is measured again once the record is there, because other processes add data too:
+   * as each of them does so after it has written, all that remains is within the limits.
    */
   async #record(principal: Principal, record: Reference): Promise<void> {
-    const { id, blob, size, expiresAt } = record
+    const { id, size, expiresAt } = record
     const ttl = Math.max(1, expiresAt - this.#now())
     const key = keyOf(principal, id)
     const text = JSON.stringify(record)
-    if ((await this.#store.setIfAbsent(key, text, ttl)) !== undefined) {
-      await this.#store.blobs.delete(blob)
-      throw taken(id)
-    }
+    if ((await this.#store.setIfAbsent(key, text, ttl)) !== undefined) throw taken(id)
     try {
       const room = await this.#room(principal, key)
       if (size > room) throw noRoom(room)
     } catch (error) {
-      if (await this.#store.compareAndDelete(key, text)) await this.#store.blobs.delete(blob)
-      throw error
+      // A record that has changed is in use already.
+      if (await this.#store.compareAndDelete(key, text)) throw error
     }
   }
 

@@ -244,6 +244,7 @@ async function withPeer<Result>(
   const ignore = (): void => undefined
   const transport = await connect({
     receive: (text, about) => peer.receive(text, about),
+    spool: (about) => peer.spool(about),
     isWaiting: (id) => peer.isWaiting(id),
     reject: (id, error) => peer.reject(id, error),
     closed: (error) => peer.fail(new GatewayError('OUTCOME_UNKNOWN', error.message)),

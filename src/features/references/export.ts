@@ -7,14 +7,14 @@ import { GatewayError, invalidParam } from '../../core/error.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { NOT_KEPT_KEY, REFERENCE_KEY, REFERENCES_KEY } from '../../protocol/meta-keys.ts'
+import { NOT_KEPT_KEY, REFERENCE_KEY } from '../../protocol/meta-keys.ts'
 import { isEnded, OperationIds, type OperationRecord, Operations } from '../../records/operations.ts'
 import { type Reference, type References, unknownReference } from '../../records/references.ts'
 import { answered, asToolWithResult } from '../builtin-tool.ts'
 import type { BuiltinRoute, BuiltinTool, Services } from '../feature.ts'
 import { innerArguments, innerCall, optionalText } from './inner-call.ts'
-import { withReferences } from './keep.ts'
-import { dataReference, linkBlock, previewOf } from './preview.ts'
+import { describedFor, withFacts, withReferences } from './keep.ts'
+import { blocksOf, metaOf } from './preview.ts'
 import { collected } from './selection.ts'
 
 type Keeping = Omit<Parameters<typeof withReferences>[2], 'isRequested' | 'id'>
@@ -171,7 +171,8 @@ async function whole(
   const keeping = await mustBeKept(upstream, call, options)
   const target = { method: 'tools/call', upstream, name }
   const content = Payload.of({ content: [] }).with({ structuredContent: result.with({ _meta: undefined }) })
-  return withReferences(content, { ...call, target, tool: undefined }, { ...keeping, isRequested: true, id })
+  const context = { ...call, target, tool: undefined }
+  return withFacts(await withReferences(content, context, { ...keeping, isRequested: true, id }), call)
 }
 
 interface EndedOperation {
@@ -208,9 +209,9 @@ async function exportOperation(
   const target = { method: 'tools/call', upstream: record.upstream, name: record.tool }
   const tool = await options.deps.servers.tool({ ...call, method: target.method, target })
   const context = { ...call, target, tool }
-  const result = await withReferences(outcome.result, context, { ...keeping, isRequested: true, id })
-  if (isObject(result.meta(REFERENCE_KEY))) return { kind: 'result', result }
-  return { kind: 'result', result: await whole(result, target, { call, id, options }) }
+  const found = await withReferences(outcome.result, context, { ...keeping, isRequested: true, id })
+  if (found.kept.length > 0) return { kind: 'result', result: withFacts(found, call) }
+  return { kind: 'result', result: await whole(found.result, target, { call, id, options }) }
 }
 
 interface Copying {
@@ -229,11 +230,10 @@ async function copied(
   const { server, tool, name, type } = reference
   const facts = { server, ...(tool !== undefined && { tool }), name, type, id, ttl: keeping.ttl }
   const copy = await references.add(call.principal, facts, await references.open(reference))
-  const data = dataReference(copy, keeping.urlOf?.(call.principal, copy))
+  const described = describedFor(call, copy, keeping)
   const beginning = await collected(await references.open(copy, { start: 0, end: PREVIEWED_BYTES }))
-  const preview = { type: 'text', text: previewOf(copy, beginning) }
-  const given = result.with({ content: [linkBlock(copy, data), preview] })
-  return { kind: 'result', result: given.withMeta({ [REFERENCE_KEY]: data, [REFERENCES_KEY]: undefined }) }
+  const given = result.with({ content: blocksOf(described, beginning) })
+  return { kind: 'result', result: given.withMeta(metaOf([described])) }
 }
 
 /** How much of the data a preview is made of, in bytes. */

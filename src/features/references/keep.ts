@@ -12,10 +12,10 @@ import type { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import { shortenedFor } from '../../core/schema/shortened.ts'
-import { REFERENCE_KEY, REFERENCES_KEY } from '../../protocol/meta-keys.ts'
-import type { Reference, References } from '../../records/references.ts'
+import type { NewReference, Reference, References } from '../../records/references.ts'
+import { dataOf, factsOf } from './blocks.ts'
 import { loggedReference } from './logged.ts'
-import { dataReference, linkBlock, previewOf } from './preview.ts'
+import { blocksOf, dataReference, type Described, metaOf } from './preview.ts'
 
 /** How many parts of a result are kept. */
 const MAX_PARTS = 10
@@ -23,10 +23,6 @@ const MAX_PARTS = 10
 const MAX_SHORTENED_BYTES = 2048
 /** How much structured content may say besides a text that a block repeats, in bytes. */
 const MAX_REST_BYTES = 1024
-
-/** The media types that are kept as the server names them (RFC 6838); others may be anything. */
-const MEDIA_TYPE = /^[\w.+-]{1,60}\/[\w.+-]{1,100}(?:;.{0,100})?$/
-const MAX_NAME_LENGTH = 200
 
 interface Part {
   readonly bytes: Buffer
@@ -36,11 +32,8 @@ interface Part {
   readonly index?: number
 }
 
-interface Kept {
+interface Kept extends Described {
   readonly part: Part
-  readonly reference: Reference
-  /** The description of the data. */
-  readonly data: Readonly<Record<string, unknown>>
 }
 
 interface Options {
@@ -55,33 +48,56 @@ interface Options {
   urlOf?(principal: Principal, reference: Reference): string | undefined
 }
 
+/** A result with references in place of parts of it, and what they stand for. */
+export interface WithReferences {
+  readonly result: Payload
+  readonly kept: readonly Described[]
+}
+
+/** The same with the facts of all of its references in `_meta`, and in the log of the call. */
+export function withFacts({ result, kept }: WithReferences, { logFields }: Call): Payload {
+  if (kept.length === 0) return result
+  logFields.set(
+    'references',
+    kept.map(({ reference }) => loggedReference(reference)),
+  )
+  return result.withMeta(metaOf(kept))
+}
+
 /** A result with references in place of its large parts. @throws QUOTA_EXHAUSTED, CONFLICT, SERVER_UNAVAILABLE */
-export async function withReferences(result: Payload, call: Call, options: Options): Promise<Payload> {
+export async function withReferences(result: Payload, call: Call, options: Options): Promise<WithReferences> {
   const parts = new Parts(result, schemaOf(call))
   const kept: Kept[] = []
   for (const part of parts.large(options)) {
     const id = kept.length === 0 ? options.id : undefined
     const reference = await keep(part, call, { ...options, id })
-    const data = dataReference(reference, options.urlOf?.(call.principal, reference))
-    kept.push({ part, reference, data })
+    kept.push({ part, ...describedFor(call, reference, options) })
   }
-  if (kept.length === 0) return result
-  call.logFields.set(
-    'references',
-    kept.map(({ reference }) => loggedReference(reference)),
-  )
-  return parts.without(kept).withMeta({
-    [REFERENCE_KEY]: kept[0]?.data,
-    ...(kept.length > 1 && { [REFERENCES_KEY]: kept.map(({ data }) => data) }),
-  })
+  return { result: kept.length === 0 ? result : parts.without(kept), kept }
+}
+
+/** Kept data with its description for the caller. */
+export function describedFor(
+  { principal }: Call,
+  reference: Reference,
+  { urlOf }: Pick<Options, 'urlOf'>,
+): Described {
+  return { reference, data: dataReference(reference, urlOf?.(principal, reference)) }
 }
 
 function keep(part: Part, call: Call, options: Options): Promise<Reference> {
-  const { principal, requestId, target } = call
+  return options.references.add(call.principal, newReference(part, call, options), once(part.bytes))
+}
+
+/** What a call that returned data says of it. */
+export function newReference(
+  { type, name }: Pick<Part, 'type' | 'name'>,
+  { requestId, target, keepsResultUntil = 0 }: Call,
+  { id, ttl }: Pick<Options, 'id' | 'ttl'>,
+): NewReference {
   const { upstream: server = '', name: tool } = target
-  const facts = { server, ...(tool !== undefined && { tool }), requestId, name: part.name, type: part.type }
-  const ttl = Math.max(options.ttl, (call.keepsResultUntil ?? 0) - Date.now())
-  return options.references.add(principal, { ...facts, id: options.id, ttl }, once(part.bytes))
+  const facts = { server, ...(tool !== undefined && { tool }), requestId, name, type }
+  return { ...facts, id, ttl: Math.max(ttl, keepsResultUntil - Date.now()) }
 }
 
 async function* once(bytes: Buffer): AsyncGenerator<Uint8Array> {
@@ -148,20 +164,20 @@ class Parts {
     const content = items.flatMap((block, index): readonly unknown[] => {
       const part = byIndex.get(index)
       const own = part && byPart.get(part)
-      if (own) return linkTo(own)
+      if (own) return shown(own)
       return structured && part && this.#copies.has(part) ? [] : [block.value]
     })
     const isShort = structured !== undefined || kept.some(({ part }) => this.#members.has(part))
     const before = this.#result.at('structuredContent')?.value
     return this.#result.with({
-      content: structured ? [...linkTo(structured), ...content] : content,
+      content: structured ? [...shown(structured), ...content] : content,
       ...(isShort && { structuredContent: this.#short ?? (structured ? undefined : before) }),
     })
   }
 }
 
-function linkTo({ part, reference, data }: Kept): readonly unknown[] {
-  return [linkBlock(reference, data), { type: 'text', text: previewOf(reference, part.bytes, jsonOf(part)) }]
+function shown({ part, ...kept }: Kept): readonly unknown[] {
+  return blocksOf(kept, part.bytes, jsonOf(part))
 }
 
 /** The JSON of a part; undefined if it is none. */
@@ -189,42 +205,10 @@ function blockParts(result: Payload): readonly Part[] {
   })
 }
 
-function partOfBlock({ type, text, data, mimeType, resource }: Fields): Part | undefined {
-  if (type === 'text' && typeof text === 'string') return textPart(text)
-  if (typeof data === 'string') {
-    const media = typeOf(mimeType, 'application/octet-stream')
-    const kind = type === 'image' || type === 'audio' ? type : 'data'
-    return { bytes: Buffer.from(data, 'base64'), type: media, name: `${kind}.${endingOf(media)}` }
-  }
-  return isObject(resource) ? partOfResource(resource) : undefined
-}
-
-type Fields = Readonly<Record<string, unknown>>
-
-function textPart(text: string): Part {
-  const isJson = /^\s*[[{]/.test(text) && readJson(text) !== undefined
-  const facts = isJson
-    ? { type: 'application/json', name: 'result.json' }
-    : { type: 'text/plain', name: 'result.txt' }
-  return { bytes: Buffer.from(text), ...facts }
-}
-
-function partOfResource({ uri, mimeType, text, blob }: Fields): Part | undefined {
-  const last = typeof uri === 'string' ? (uri.split('/').at(-1) ?? '') : ''
-  const name = last === '' ? 'resource' : last.slice(0, MAX_NAME_LENGTH)
-  if (typeof text === 'string') {
-    const part = textPart(text)
-    return { ...part, name, type: typeOf(mimeType, part.type) }
-  }
-  if (typeof blob !== 'string') return undefined
-  return { name, bytes: Buffer.from(blob, 'base64'), type: typeOf(mimeType, 'application/octet-stream') }
-}
-
-function typeOf(given: unknown, otherwise: string): string {
-  return typeof given === 'string' && MEDIA_TYPE.test(given) ? given : otherwise
-}
-
-/** The end of a file's name, from its media type. */
-function endingOf(type: string): string {
-  return /^[a-z]+\/(?:x-)?([a-z0-9]{1,10})/i.exec(type)?.[1] ?? 'bin'
+function partOfBlock(block: Readonly<Record<string, unknown>>): Part | undefined {
+  const data = dataOf(block)
+  if (!data) return undefined
+  const { string, isBase64 } = data
+  const isJson = !isBase64 && /^\s*[[{]/.test(string) && readJson(string) !== undefined
+  return { bytes: Buffer.from(string, isBase64 ? 'base64' : 'utf8'), ...factsOf(data, isJson) }
 }

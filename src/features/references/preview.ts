@@ -1,7 +1,7 @@
 /** What a model sees of data that was kept: what it is, how to use it, and its beginning. */
 import { isObject } from '../../core/json/json.ts'
 import { isoTime } from '../../core/time/waiting.ts'
-import { REFERENCE_KEY } from '../../protocol/meta-keys.ts'
+import { REFERENCE_KEY, REFERENCES_KEY } from '../../protocol/meta-keys.ts'
 import type { Reference } from '../../records/references.ts'
 import { isJson, SCHEME } from './selection.ts'
 
@@ -28,12 +28,32 @@ export function dataReference(reference: Reference, url?: string): Readonly<Reco
   }
 }
 
-/** The block of a result that links to kept data, with its description. */
-export function linkBlock(
-  reference: Reference,
-  data: Readonly<Record<string, unknown>>,
-): Readonly<Record<string, unknown>> {
+/** Kept data, and its description for the caller. */
+export interface Described {
+  readonly reference: Reference
+  readonly data: Readonly<Record<string, unknown>>
+}
+
+/** The members of `_meta` that describe the kept data of a result. */
+export function metaOf(kept: readonly Described[]): Readonly<Record<string, unknown>> {
+  const [first] = kept
+  if (!first) return {}
   return {
+    [REFERENCE_KEY]: first.data,
+    [REFERENCES_KEY]: kept.length > 1 ? kept.map(({ data }) => data) : undefined,
+  }
+}
+
+/**
+ * The content blocks in place of data: a link, and a preview. `beginning` has the first bytes, or all of them; `value` is
+ * their JSON, if they are JSON.
+ */
+export function blocksOf(
+  { reference, data }: Described,
+  beginning: Uint8Array,
+  value?: unknown,
+): readonly unknown[] {
+  const link = {
     type: 'resource_link',
     uri: uriOf(reference),
     name: reference.name,
@@ -41,10 +61,11 @@ export function linkBlock(
     size: reference.size,
     _meta: { [REFERENCE_KEY]: data },
   }
+  return [link, { type: 'text', text: previewOf(reference, beginning, value) }]
 }
 
 /** A preview of a few hundred characters. `beginning` has the first bytes, or all of them. */
-export function previewOf(reference: Reference, beginning: Uint8Array, value?: unknown): string {
+function previewOf(reference: Reference, beginning: Uint8Array, value?: unknown): string {
   const uri = uriOf(reference)
   const facts = `${reference.type}, ${reference.size} bytes${shapeOf(value)}`
   const how = [

@@ -7,10 +7,13 @@ import type { Call, Middleware } from '../../core/call.ts'
 import { asGatewayError } from '../../core/error.ts'
 import { isLongerThan } from '../../core/json/shorten.ts'
 import { background } from '../../core/log.ts'
+import { Payload } from '../../core/payload.ts'
+import { MAX_MESSAGE } from '../../core/spool.ts'
 import type { Principal } from '../../core/principal.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'
 import { NOT_KEPT_KEY, NS, withoutFlag } from '../../protocol/meta-keys.ts'
 import { type Reference, type ReferenceLimits, References, UPLOADS } from '../../records/references.ts'
+import { StoreSpool } from '../../records/spool.ts'
 import { Uploads } from '../../records/uploads.ts'
 import type { Feature, Services, SettingsOf } from '../feature.ts'
 import { CallUrls } from './call-urls.ts'
@@ -20,11 +23,12 @@ import { fileMethods } from './file-transfer.ts'
 import { exchanging, type ImportSettings } from './exchange.ts'
 import type { ReferenceFiles } from './files.ts'
 import { FileFolders } from './folders.ts'
-import { withReferences } from './keep.ts'
+import { withFacts, withReferences } from './keep.ts'
 import { loggedUse } from './logged.ts'
 import { readReferenceTool, referenceResource } from './reading.ts'
 import { requestUploadTool } from './request-upload.ts'
 import { resolveReferences } from './resolve.ts'
+import { type Unspooled, withoutSpooled } from './spooled.ts'
 import { canOpenFiles } from './takes-path.ts'
 import { UploadService } from './uploads.ts'
 import { DataUrls } from './urls.ts'
@@ -217,19 +221,29 @@ export const references: Feature<Settings | false> = {
 /** The largest content of `resources/read`, in bytes. */
 const MAX_READ_BYTES = 7 * 1024 * 1024
 
+/** How long a string of a result is that is kept while it arrives, in bytes. */
+const SPOOLED_BYTES = 1024 * 1024
+
 /** Keeps large results. */
 export const largeResults: Feature<Settings | false> = {
   ...common,
   create: (settings, deps) => {
+    const limits = limitsOf(settings())
     const keepingOf = keeper(settings, {
-      references: new References(deps.store, limitsOf(settings())),
+      references: new References(deps.store, limits),
       urls: new DataUrls(deps),
+    })
+    const { capacity = Number.POSITIVE_INFINITY } = deps.store.blobs
+    const spool = new StoreSpool(deps.store.blobs, {
+      over: SPOOLED_BYTES,
+      total: Math.min(limits.total, capacity),
+      restored: MAX_MESSAGE,
     })
     return {
       middleware: ({ method, upstream, isBuiltin }) => {
         if (method !== 'tools/call' || isBuiltin || upstream === undefined) return undefined
         const options = keepingOf(upstream)
-        return options && keeping(options, upstream, deps)
+        return options && keeping({ ...options, spool }, upstream, deps)
       },
     }
   },
@@ -305,33 +319,58 @@ function resolving(
 
 /** Once the server has answered, nothing fails: a result that cannot be kept is passed on. */
 function keeping(
-  options: Keeping,
+  options: Keeping & { readonly spool: StoreSpool },
   upstream: string,
   deps: Pick<Services, 'invoker' | 'servers' | 'log' | 'metrics'>,
 ): Middleware {
-  return (next) => async (call) => {
-    if (call.isPage) return next(call)
+  const { references: kept, spool, over } = options
+  return (next) => async (given) => {
+    const { spool: _spool, ...call } = given
+    if (call.isPage || call.internal) return next(call)
     const isRequested = call.meta[AS_REFERENCE] === true
     const id = call.meta[REFERENCE_ID]
-    if (typeof id === 'string') await options.references.mustBeFree(call.principal, id)
-    const outcome = await next(withoutFlag(withoutFlag(call, AS_REFERENCE), REFERENCE_ID))
-    if (outcome.kind !== 'result' || outcome.result.member('isError') === true || call.internal)
-      return outcome
-    const { result } = outcome
-    if (!isRequested && !isLongerThan(result.text, options.over)) return outcome
-    try {
-      if (!(await mayRead({ server: upstream, id: '' }, call, deps))) return outcome
-      const chosen = typeof id === 'string' ? { id } : {}
-      const left = await withReferences(result, call, { ...options, ...chosen, isRequested })
-      const kept = call.logFields.get('references')
-      if (Array.isArray(kept)) deps.metrics.referenced('kept', kept.length)
-      return { kind: 'result', result: left }
-    } catch (error) {
-      const { code, message } = asGatewayError(error)
-      deps.metrics.referenced('not_kept')
-      deps.log.warn('references.not_kept', { upstream, tool: call.target.name, reason: message })
-      return { kind: 'result', result: result.withMeta({ [NOT_KEPT_KEY]: { code, message } }) }
-    }
+    if (typeof id === 'string') await kept.mustBeFree(call.principal, id)
+    const outcome = await next({ ...withoutFlag(withoutFlag(call, AS_REFERENCE), REFERENCE_ID), spool })
+    if (outcome.kind !== 'result') return outcome
+    const { text } = outcome.result
+    const isSpooled = spool.isIn(text)
+    if (!isSpooled && !isRequested && !isLongerThan(text, over)) return outcome
+    if (!(await mayRead({ server: upstream, id: '' }, call, deps)))
+      return isSpooled ? { ...outcome, result: Payload.text(await spool.restored(text)) } : outcome
+    const chosen = typeof id === 'string' ? { ...options, id } : options
+    const parts = await keepParts(outcome.result, call, { ...chosen, isRequested, isSpooled })
+    if (parts.kept.length > 0) deps.metrics.referenced('kept', parts.kept.length)
+    const result = withFacts(parts, call)
+    if (!parts.problem) return { kind: 'result', result }
+    const { code, message } = parts.problem
+    deps.metrics.referenced('not_kept')
+    deps.log.warn('references.not_kept', { upstream, tool: call.target.name, reason: message })
+    return { kind: 'result', result: result.withMeta({ [NOT_KEPT_KEY]: { code, message } }) }
+  }
+}
+
+interface KeepingOne extends Keeping {
+  readonly spool: StoreSpool
+  readonly id?: string
+  readonly isRequested: boolean
+  readonly isSpooled: boolean
+}
+
+/** Keeps what arrived before the result, then other large parts of it. Never throws for want of room. */
+async function keepParts(given: Payload, call: Call, options: KeepingOne): Promise<Unspooled> {
+  const first: Unspooled = options.isSpooled
+    ? await withoutSpooled(given, call, options)
+    : { result: given, kept: [] }
+  const { result, kept, problem } = first
+  const isRequested = options.isRequested && kept.length === 0
+  const isDone = !isRequested && !isLongerThan(result.text, options.over)
+  if (problem || isDone || result.member('isError') === true) return first
+  try {
+    const id = kept.length === 0 ? options.id : undefined
+    const rest = await withReferences(result, call, { ...options, id, isRequested })
+    return { result: rest.result, kept: [...kept, ...rest.kept] }
+  } catch (error) {
+    return { ...first, problem: asGatewayError(error) }
   }
 }
 

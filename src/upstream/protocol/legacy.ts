@@ -28,7 +28,7 @@ import type { UpstreamConnection } from './connection.ts'
 import type { Proof } from './gateway-proof.ts'
 import { callLegacyTool } from './tasks.ts'
 import { NotificationRouter } from './notifications.ts'
-import { legacyParams } from './params.ts'
+import { legacyParams, spoolOf } from './params.ts'
 import {
   ActiveCall,
   RequestCorrelator,
@@ -217,8 +217,10 @@ export class LegacyConnection implements UpstreamConnection {
       this.#correlator.begin(id, active)
       return make(id)
     }
-    const headers = callHeaders(active.working.call)
-    return this.#peer.request(name, params, { signal, onProgress: progress, headers })
+    const { call } = active.working
+    const spool = name === call.method ? spoolOf(call) : undefined
+    const options = { signal, onProgress: progress, headers: callHeaders(call), spool }
+    return this.#peer.request(name, params, options)
   }
 
   /** If the transport does not attribute server requests to calls, calls that accept input requests take turns. */
@@ -253,6 +255,7 @@ export class LegacyConnection implements UpstreamConnection {
     const peer = this.#peer
     this.#transport = await this.#options.connect({
       receive: (text, about) => peer.receive(text, about),
+      spool: (about) => peer.spool(about),
       isWaiting: (id) => peer.isWaiting(id),
       reject: (id, error) => peer.reject(id, error),
       closed: (error) => this.#closed(error),

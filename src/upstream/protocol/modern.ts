@@ -18,7 +18,7 @@ import { callHeaders } from '../../protocol/trace-context.ts'
 import type { UpstreamConnection } from './connection.ts'
 import type { MessageRedactor } from '../transport/redactor.ts'
 import type { OpenTransport, UpstreamTransport, StepTimeout } from '../transport/transport.ts'
-import { declaringTasks, modernCapabilities, modernParams } from './params.ts'
+import { declaringTasks, modernCapabilities, modernParams, spoolOf } from './params.ts'
 import type { Proof } from './gateway-proof.ts'
 import { afterModernCall, continuedTask, continueModern, needsTasks } from './tasks.ts'
 import { recipientsOf, type ActiveRequest } from './notifications.ts'
@@ -80,6 +80,7 @@ export class ModernConnection implements UpstreamConnection {
     try {
       connection.#transport = await options.connect({
         receive: (text, about) => peer.receive(text, about),
+        spool: (about) => peer.spool(about),
         isWaiting: (id) => peer.isWaiting(id),
         reject: (id, error) => peer.reject(id, error),
         closed: (error) => connection.#closed(error),
@@ -185,7 +186,9 @@ export class ModernConnection implements UpstreamConnection {
       return modernParams(call, id, this.#options.revision, call.requestState[STATE_KEY])
     }
     try {
-      return await this.#peer.request(call.method, params, { signal, onProgress: working.progress, headers })
+      const spool = spoolOf(call)
+      const options = { signal, onProgress: working.progress, headers, spool }
+      return await this.#peer.request(call.method, params, options)
     } finally {
       this.#active.delete(id)
     }

@@ -3,12 +3,18 @@ import type { InputResponses, Call, Client } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import { isObject } from '../../core/json/json.ts'
+import type { Spool } from '../../core/spool.ts'
 import { metaKeys } from '../../protocol/meta-keys.ts'
 import { declaredTasks, declaresTasks } from '../../protocol/tasks.ts'
 import type { Revision } from '../../protocol/revisions.ts'
 import { traceEdits, tracedParams } from '../../protocol/trace-context.ts'
 
 const STANDARD = 'io.modelcontextprotocol/'
+
+/** Where the long strings of a result are kept. Only calls of tools have a feature that puts something in their place. */
+export function spoolOf({ method, spool }: Call): Spool | undefined {
+  return method === 'tools/call' ? spool : undefined
+}
 
 /** The params of a call for a server with a handshake: without members specific to 2026-07-28. */
 export function legacyParams(call: Call, id: number, revision: Revision): Payload {

@@ -1,5 +1,6 @@
 /** Sends a request with credentials, and once more with new ones if it is refused. */
 import { asGatewayError, GatewayError } from '../../core/error.ts'
+import type { Spool } from '../../core/spool.ts'
 import type { ServerEvent } from '../../protocol/sse.ts'
 
 /** An HTTP request, and the callbacks for its response. */
@@ -19,6 +20,8 @@ export interface HttpRequest {
   /** Called when the status and headers have arrived. */
   onHead?(answer: HttpAnswer): void
   onAbortable?(abort: () => void): void
+  /** Where long strings of the message that arrives now are kept, if they are. */
+  spool?(): Spool | undefined
 }
 
 /** A complete HTTP response. Events were delivered as they arrived. */

@@ -5,10 +5,12 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { GatewayError } from '../../core/error.ts'
 import type { Log } from '../../core/log.ts'
 import type { CommandReach } from '../../core/settings.ts'
+import { MAX_MESSAGE } from '../../core/spool.ts'
 import { escapeHidden } from '../../core/text/escape.ts'
 import { withoutSecrets } from '../../core/text/redact.ts'
 import { encodeLine, lines } from '../../protocol/lines.ts'
-import { type OpenTransport, type UpstreamTransport, MAX_MESSAGE } from './transport.ts'
+import { SpoolingReader } from '../../protocol/spooling.ts'
+import { type OpenTransport, type UpstreamTransport } from './transport.ts'
 
 /** All running children, so that none outlives the gateway. */
 const running = new Set<Child>()
@@ -190,10 +192,15 @@ export function stdioConnect(
     const child = await Child.start(reach, environment)
     lastLines.clear()
     const tooLong = (bytes: number): void => log.warn('upstream.line_too_long', { bytes })
-    child.stdout.on(
-      'data',
-      lines(MAX_MESSAGE, (line) => receiver.receive(line), tooLong),
-    )
+    const { stdout } = child
+    const messages = new SpoolingReader({
+      spool: () => receiver.spool(),
+      pass: lines(MAX_MESSAGE, (line) => receiver.receive(line), tooLong),
+      pause: () => stdout.pause(),
+      resume: () => stdout.resume(),
+    })
+    stdout.on('data', (chunk: Buffer) => messages.write(chunk))
+    stdout.on('close', () => messages.abort())
     child.stderr.on(
       'data',
       lines(

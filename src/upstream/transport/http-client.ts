@@ -7,9 +7,11 @@ import { type Dispatcher, Pool } from 'undici'
 import type { Quota } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject, readJson } from '../../core/json/json.ts'
+import { MAX_MESSAGE } from '../../core/spool.ts'
+import { Chunks } from '../../protocol/lines.ts'
+import { SpoolingReader } from '../../protocol/spooling.ts'
 import { readEvents } from '../../protocol/sse.ts'
 import { type Login, startWithAuth, type HttpAnswer, type HttpRequest } from './auth-retry.ts'
-import { MAX_MESSAGE } from './transport.ts'
 
 /** Sends requests to one URL, with its credentials. */
 export interface HttpClient {
@@ -80,8 +82,8 @@ class HttpExchange implements Dispatcher.DispatchHandler {
   #timer: NodeJS.Timeout | undefined
   #answer: (HttpAnswer & { body: string }) | undefined
   #feed: ((chunk: Uint8Array) => void) | undefined
-  #chunks: Buffer[] = []
-  #size = 0
+  #reader: SpoolingReader | undefined
+  readonly #body = new Chunks()
   #isSent = false
 
   constructor(client: HttpClient, request: HttpRequest, ends: Ends, mayRedirect = true) {
@@ -109,6 +111,8 @@ class HttpExchange implements Dispatcher.DispatchHandler {
     this.#answer = { status, isEventStream, body: '', header: (name) => single(headers[name]) }
     this.#client.quota?.read(this.#answer.header)
     this.#request.onHead?.(this.#answer)
+    if (status < 300 && this.#request.spool)
+      this.#reader = this.#createReader(controller, this.#request.spool)
     if (!isEventStream || !this.#request.onEvent) return
     this.#feed = readEvents(MAX_MESSAGE, {
       onEvent: (event) => this.#request.onEvent?.(event),
@@ -118,16 +122,33 @@ class HttpExchange implements Dispatcher.DispatchHandler {
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#reader) this.#reader.write(chunk)
+    else this.#take(controller, chunk)
+  }
+
+  #take(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#feed) return this.#feed(chunk)
-    this.#size += chunk.length
-    if (this.#size > MAX_MESSAGE) controller.abort(tooLarge())
-    else this.#chunks.push(chunk)
+    this.#body.add(chunk)
+    if (this.#body.size <= MAX_MESSAGE) return
+    this.#body.clear()
+    controller.abort(tooLarge())
+  }
+
+  #createReader(
+    controller: Dispatcher.DispatchController,
+    spool: NonNullable<HttpRequest['spool']>,
+  ): SpoolingReader {
+    return new SpoolingReader({
+      spool,
+      pass: (chunk) => this.#take(controller, chunk),
+      pause: () => controller.pause(),
+      resume: () => controller.resume(),
+    })
   }
 
   onResponseEnd(): void {
     clearTimeout(this.#timer)
-    const [first, ...others] = this.#chunks
-    const bytes = first && others.length === 0 ? first : Buffer.concat(this.#chunks)
+    this.#reader?.end()
     const answer = this.#answer
     if (!answer) return
     const client = this.#client
@@ -136,12 +157,13 @@ class HttpExchange implements Dispatcher.DispatchHandler {
       const ends = { resolve: this.#resolve, reject: this.#reject }
       return dispatch(client, this.#request, moved, new HttpExchange(client, this.#request, ends, false))
     }
-    answer.body = bytes.toString('utf8')
+    answer.body = this.#body.take().toString('utf8')
     this.#resolve(answer)
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
     clearTimeout(this.#timer)
+    this.#reader?.abort()
     // A broken stream is a response that ended: its content was already delivered.
     if (this.#answer?.isEventStream && !(error instanceof GatewayError)) return this.#resolve(this.#answer)
     this.#reject(error instanceof GatewayError ? error : noAnswer(error, this.#client.url, this.#isSent))

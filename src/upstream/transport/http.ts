@@ -3,6 +3,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
 import { Registry } from '../../core/registry.ts'
+import type { Spool } from '../../core/spool.ts'
 import { retryAfterSeconds } from '../../core/time/units.ts'
 import type { OutgoingRequest } from '../../protocol/json-rpc-peer.ts'
 import { findRevision } from '../../protocol/revisions.ts'
@@ -329,6 +330,10 @@ class Post implements HttpRequest {
     this.#listener.onHead(head)
   }
 
+  spool(): Spool | undefined {
+    return this.#listener.receiver.spool(this.id)
+  }
+
   onEvent(event: ServerEvent): void {
     if (event.id !== undefined) this.lastEventId = event.id
     if (event.data !== '') this.#listener.receiver.receive(event.data, this.id)
@@ -345,6 +350,7 @@ class Post implements HttpRequest {
       headers,
       delay,
       onAbortable: (abort) => this.onAbortable(abort),
+      spool: () => this.spool(),
       onEvent: (event) => this.onEvent(event),
       onRetry: (milliseconds) => this.onRetry(milliseconds),
     }

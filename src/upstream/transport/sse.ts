@@ -28,6 +28,7 @@ export function sseConnect(base: HttpClient, stepTimeout: StepTimeout): OpenTran
       onHead: (answer) => {
         if (!answer.isEventStream) endpoint.reject(noMessage(answer, client.url))
       },
+      spool: () => receiver.spool(),
       onEvent: ({ event, data }) => {
         if (event === 'endpoint') endpoint.resolve(data)
         else if (data !== '') receiver.receive(data)

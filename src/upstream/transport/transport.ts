@@ -1,9 +1,7 @@
 /** The contract of a transport to a server: one pipe of messages, and their receiver. */
+import type { Spool } from '../../core/spool.ts'
 import type { Transport } from '../../protocol/json-rpc-peer.ts'
 import type { Login } from './auth-retry.ts'
-
-/** The maximum size of a message from a server, in bytes. */
-export const MAX_MESSAGE = 64 * 1024 * 1024
 
 /** A transport to a server. */
 export interface UpstreamTransport extends Transport {
@@ -22,6 +20,8 @@ export interface UpstreamTransport extends Transport {
 export interface TransportReceiver {
   /** `about` is the request whose stream carried the text, if the transport knows. */
   receive(text: string, about?: number): void
+  /** Where long strings of the message that arrives now are kept, if they are. */
+  spool(about?: number): Spool | undefined
   isWaiting(id: number): boolean
   /** Fails one request, if it is still pending. */
   reject(id: number, error: unknown): void

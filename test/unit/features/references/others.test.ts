@@ -7,9 +7,9 @@ import { References } from '../../../../src/records/references.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { chain, fieldsOf, on } from '../../../support/chain.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
+import { referenceSettings } from '../../../support/reference-world.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
-const settings = { over: 1000, ttl: 60_000, argument: 100_000, total: 1_000_000 }
 const [ada, bob] = [{ id: 'ada' }, { id: 'bob' }]
 
 async function* once(text: string): AsyncGenerator<Uint8Array> {
@@ -35,7 +35,7 @@ function watched(store: MemoryStore): { readonly store: MemoryStore; readonly as
 it('the reference of another caller takes the same work as one that nobody has, and the same words', async () => {
   const { store, asked } = watched(new MemoryStore())
   const facts = { server: 'one', name: 'data', type: 'text/plain', ttl: 60_000 }
-  const { id } = await new References(store, settings).add(ada, facts, once('x'.repeat(5000)))
+  const { id } = await new References(store, referenceSettings).add(ada, facts, once('x'.repeat(5000)))
   let checks = 0
   const given = {
     store,
@@ -45,8 +45,8 @@ it('the reference of another caller takes the same work as one that nobody has, 
       return true
     },
   }
-  const feature = references.create(() => settings, featureDeps(given))
-  const run = chain([on(references, settings)], async () => expect.fail('the server was called'), given)
+  const feature = references.create(() => referenceSettings, featureDeps(given))
+  const run = chain([on(references, referenceSettings)], async () => expect.fail('the server was called'), given)
   const ways: Readonly<Record<string, (uri: string) => Promise<unknown>>> = {
     argument: (uri) => run({ principal: bob }, { arguments: { value: uri } }),
     tool: async (uri) => {
