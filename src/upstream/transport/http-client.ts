@@ -111,8 +111,7 @@ class HttpExchange implements Dispatcher.DispatchHandler {
     this.#answer = { status, isEventStream, body: '', header: (name) => single(headers[name]) }
     this.#client.quota?.read(this.#answer.header)
     this.#request.onHead?.(this.#answer)
-    if (status < 300 && this.#request.spool)
-      this.#reader = this.#createReader(controller, this.#request.spool)
+    if (status < 300) this.#reader = this.#createReader(controller)
     if (!isEventStream || !this.#request.onEvent) return
     this.#feed = readEvents(MAX_MESSAGE, {
       onEvent: (event) => this.#request.onEvent?.(event),
@@ -134,12 +133,11 @@ class HttpExchange implements Dispatcher.DispatchHandler {
     controller.abort(tooLarge())
   }
 
-  #createReader(
-    controller: Dispatcher.DispatchController,
-    spool: NonNullable<HttpRequest['spool']>,
-  ): SpoolingReader {
+  #createReader(controller: Dispatcher.DispatchController): SpoolingReader | undefined {
+    const request = this.#request
+    if (!request.spool) return undefined
     return new SpoolingReader({
-      spool,
+      spool: () => request.spool?.(),
       pass: (chunk) => this.#take(controller, chunk),
       pause: () => controller.pause(),
       resume: () => controller.resume(),
