@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest'
 import type { Notification } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
+import type { Spool } from '../../../src/core/spool.ts'
 import { type OutgoingRequest, JsonRpcPeer } from '../../../src/protocol/json-rpc-peer.ts'
 import { anyText, mutated } from '../../support/mutations.ts'
 
@@ -193,5 +194,61 @@ describe('a JSON-RPC peer', () => {
         expect(to.waiting).toBe(2)
       }),
     )
+  })
+
+  describe('strings in a spool', () => {
+    const spoolOf = (discarded: string[] = []): Spool => ({
+      over: 1,
+      begin: () => Promise.reject(new Error('unused')) as never,
+      isIn: (text) => text.includes('spooled'),
+      restored: async (text) => {
+        if (text.includes('too long')) throw new GatewayError('UPSTREAM_ERROR', 'It is too long.')
+        return text.replace('spooled', 'restored')
+      },
+      discard: (text) => void discarded.push(text),
+    })
+
+    test('stay there for the request that wants that', async () => {
+      const { peer: to } = peer()
+      const spool = spoolOf()
+      const asked = ask(to, { spool })
+      expect(to.spool(1)).toBe(spool)
+      to.receive(answer(1, 'spooled'))
+      expect(await asked).toBe('{"text":"spooled"}')
+    })
+
+    test('are put back for every other request, and into other messages', async () => {
+      const { peer: to, notes } = peer()
+      const [plain, wanting] = [ask(to), ask(to, { spool: spoolOf() })]
+      expect(to.spool(1)).toBeUndefined()
+      expect(to.spool()).toBeDefined()
+      to.receive(answer(1, 'spooled'))
+      to.receive('{"jsonrpc":"2.0","method":"notifications/message","params":{"text":"spooled"}}')
+      to.receive('{"jsonrpc":"2.0","id":2,"error":{"code":1,"message":"spooled"}}')
+      expect(await plain).toBe('{"text":"restored"}')
+      expect(await wanting).toBe('UPSTREAM_ERROR')
+      expect(notes[0]?.params?.fields).toEqual({ text: 'restored' })
+    })
+
+    test('fail their request if they cannot be put back', async () => {
+      const { peer: to } = peer()
+      const asked = [ask(to), ask(to, { spool: spoolOf() })]
+      to.spool()
+      to.receive(answer(1, 'spooled, too long'))
+      expect(await asked[0]).toBe('UPSTREAM_ERROR')
+      to.receive(answer(2, 'spooled'))
+      await asked[1]
+    })
+
+    test('are deleted if nobody waits for them', async () => {
+      const { peer: to } = peer()
+      const discarded: string[] = []
+      const asked = ask(to, { spool: spoolOf(discarded) })
+      to.spool()
+      to.receive(answer(7, 'spooled'))
+      to.receive(answer(1, 'end'))
+      await asked
+      expect(discarded).toEqual([answer(7, 'spooled')])
+    })
   })
 })

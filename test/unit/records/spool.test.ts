@@ -1,0 +1,114 @@
+import { describe, expect, it } from 'vitest'
+import { StoreSpool } from '../../../src/records/spool.ts'
+import { MemoryBlobs } from '../../../src/store/blobs/memory.ts'
+
+const limits = { over: 10, total: 1000, restored: 1000 }
+
+function world(given: Partial<typeof limits> = {}, now: () => number = Date.now) {
+  const blobs = new MemoryBlobs()
+  const spool = new StoreSpool(blobs, { ...limits, ...given }, now)
+  const keep = (text: string): string => {
+    const string = spool.begin()
+    string.write(Buffer.from(text))
+    string.end()
+    return string.placeholder
+  }
+  return { blobs, spool, keep }
+}
+
+/** Lets what was begun in the background end. */
+const settled = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 20))
+
+describe('a spool', () => {
+  it('keeps strings as blobs', async () => {
+    const { blobs, spool, keep } = world()
+    const placeholder = keep('the string')
+    const { blob, size } = await spool.find(placeholder)
+    expect(size).toBe(10)
+    expect((await blobs.list()).map(({ id }) => id)).toEqual([blob])
+    spool.take(placeholder)
+    await expect(spool.find(placeholder)).rejects.toThrow('taken')
+    expect(await blobs.list()).toHaveLength(1)
+  })
+
+  it('puts strings back into JSON, also into JSON within JSON', async () => {
+    const { blobs, spool, keep } = world()
+    const [one, two] = [keep('a "quoted"\nline\\'), keep('é😀')]
+    const inner = JSON.stringify({ one, deep: JSON.stringify([two]) })
+    const json = JSON.stringify({ one, two, inner, deepest: JSON.stringify(inner) })
+    expect(spool.isIn(json)).toBe(true)
+    const strings = { one: 'a "quoted"\nline\\', two: 'é😀' }
+    const restored = JSON.stringify({ one: strings.one, deep: JSON.stringify([strings.two]) })
+    expect(JSON.parse(await spool.restored(json))).toEqual({
+      ...strings,
+      inner: restored,
+      deepest: JSON.stringify(restored),
+    })
+    await settled()
+    expect(await blobs.list()).toEqual([])
+  })
+
+  it('deletes strings that nobody waits for', async () => {
+    const { blobs, spool, keep } = world()
+    const json = JSON.stringify([keep('one'), keep('two')])
+    spool.discard(json)
+    await settled()
+    expect(await blobs.list()).toEqual([])
+    expect(spool.placeholders(json)).toEqual([])
+  })
+
+  it('keeps no part of a string that does not arrive whole', async () => {
+    const { blobs, spool } = world()
+    const string = spool.begin()
+    string.write(Buffer.from('begin'))
+    string.abort()
+    await expect(spool.find(string.placeholder)).rejects.toThrow('did not arrive whole')
+    expect(await blobs.list()).toEqual([])
+  })
+
+  it('keeps no more than its limit, and takes the rest without keeping it', async () => {
+    const { blobs, spool, keep } = world({ total: 100 })
+    const first = keep('x'.repeat(60))
+    const string = spool.begin()
+    for (let n = 0; n < 50; n++) expect(string.write(Buffer.from('y'.repeat(30)))).toBe(true)
+    string.end()
+    await expect(spool.find(string.placeholder)).rejects.toThrow('more than 100 bytes')
+    expect(await blobs.list()).toHaveLength(1)
+    spool.discard(first)
+  })
+
+  it('puts back no more than fits into a message', async () => {
+    const { blobs, spool, keep } = world({ restored: 50 })
+    await expect(spool.restored(JSON.stringify([keep('x'.repeat(60))]))).rejects.toThrow('more than 50 bytes')
+    await settled()
+    expect(await blobs.list()).toEqual([])
+  })
+
+  it('stops its source while the store is busy', async () => {
+    const { spool } = world({ total: 10_000_000 })
+    const string = spool.begin()
+    let drained = 0
+    string.onDrain = () => drained++
+    expect(string.write(Buffer.alloc(500_000))).toBe(true)
+    expect(string.write(Buffer.alloc(600_000))).toBe(false)
+    string.end()
+    await spool.find(string.placeholder)
+    expect(drained).toBeGreaterThan(0)
+  })
+
+  it('forgets strings that nobody took', async () => {
+    let time = 0
+    const { spool, keep } = world({}, () => time)
+    const placeholder = keep('old')
+    time = 3_600_000
+    keep('new')
+    await expect(spool.find(placeholder)).rejects.toThrow('taken')
+  })
+
+  it('knows only its own placeholders', () => {
+    const { spool, keep } = world()
+    const placeholder = keep('x')
+    expect(world().spool.isIn(placeholder)).toBe(false)
+    expect(spool.placeholders(placeholder.replace(/.$/, 'x'))).toEqual([])
+  })
+})
