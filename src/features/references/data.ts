@@ -18,9 +18,10 @@ interface Options {
   readonly log: Log
 }
 
-/** How often the expiry of data in use is moved, and how far ahead, in milliseconds. */
-const EXTEND_INTERVAL_MS = 30_000
-const EXTENSION_MS = 120_000
+/** How often the expiry of data in use is looked at, from when on it is moved, and how far, in milliseconds. */
+const EXTEND_INTERVAL_MS = 10_000
+const SOON_MS = 30_000
+const EXTENSION_MS = 60_000
 /** How long one use may keep data beyond its expiry, in milliseconds. */
 const MAX_USE_MS = 3_600_000
 
@@ -53,7 +54,7 @@ async function serve(call: Call, options: Options): Promise<void> {
   call.logFields.set('references', [{ id, sha256, size }])
   const answer = answerTo(exchange.headers, reference)
   const { range, ...response } = answer
-  if (!range) return exchange.send(response)
+  if (!range || exchange.verb === 'HEAD') return exchange.send(response)
   const body = await references.open(reference, range)
   await whileKept(options, call, reference, () => exchange.send({ ...response, body }))
 }
@@ -62,12 +63,17 @@ async function serve(call: Call, options: Options): Promise<void> {
 async function whileKept(
   { references, log }: Options,
   { principal }: Call,
-  { id }: Reference,
+  { id, expiresAt }: Reference,
   use: () => Promise<void>,
 ): Promise<void> {
   const until = Date.now() + MAX_USE_MS
-  const extend = (): Promise<void> =>
-    references.extend(principal, id, Math.min(until, Date.now() + EXTENSION_MS))
+  let expiry = expiresAt
+  const extend = async (): Promise<void> => {
+    const now = Date.now()
+    if (expiry - now > SOON_MS || now > until) return
+    expiry = now + EXTENSION_MS
+    await references.extend(principal, id, expiry)
+  }
   await extend()
   const timer = setInterval(() => background(extend(), log), EXTEND_INTERVAL_MS)
   try {

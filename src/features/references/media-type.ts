@@ -66,6 +66,8 @@ const signatures: readonly Signature[] = [
   { type: 'application/vnd.sqlite3', begins: '53514c69746520666f726d6174203300', holds: /sqlite/ },
 ]
 
+/** How far behind the header of a Windows program can be, in bytes. */
+const MAX_PROGRAM_OFFSET = 65_536
 /** Windows programs begin with two letters, so more of them is looked at. */
 const PROGRAM = 'application/vnd.microsoft.portable-executable'
 /** RFC 6838, with parameters. */
@@ -131,8 +133,9 @@ function signatureOf(bytes: Buffer): Signature | undefined {
 function isProgram(bytes: Buffer): boolean {
   if (bytes.byteLength < 64 || bytes.toString('latin1', 0, 2) !== 'MZ') return false
   const at = bytes.readUInt32LE(60)
-  // Where it is further behind, the two letters have to do.
-  return at + 4 > bytes.byteLength || bytes.toString('latin1', at, at + 2) === 'PE'
+  if (at + 2 <= bytes.byteLength) return bytes.toString('latin1', at, at + 2) === 'PE'
+  // It is further behind; in a text that begins with these letters, the number is larger by far.
+  return at < MAX_PROGRAM_OFFSET
 }
 
 /** HTML and SVG, which browsers run. Any text may be the source of one. */

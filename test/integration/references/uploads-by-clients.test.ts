@@ -45,6 +45,8 @@ describe.each(bothEras)('an uploaded image with $title', ({ connect }) => {
       const requested = await client.call('request_upload', { name: 'photo.png', types: ['image/*'] })
       const { url, ref } = requested.structured as { url: string; ref: string }
       expect(requested.text).toContain(url)
+      // These clients open URLs.
+      expect(client.asked).toEqual(['elicitation/create'])
       const before = await client.call('measure', { data: ref })
       expect(before).toMatchObject({
         isError: true,

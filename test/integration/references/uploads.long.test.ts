@@ -175,3 +175,56 @@ describe('a large file', () => {
     expect(memory() - before).toBeLessThan(MEGABYTES / 2)
   })
 })
+
+describe('a slow transfer', () => {
+  test('goes on as long as bytes arrive, and ends if none do', { timeout: 150_000 }, async () => {
+    const gateway = await gatewayWithServer()
+    /** Sends a byte per interval, in milliseconds, and resolves with the status; undefined if the connection ends. */
+    const send = (count: number, interval: number): Promise<number | undefined> =>
+      new Promise((resolve) => {
+        const headers = { 'content-length': String(count) }
+        const sending = request(`${gateway.origin}/uploads`, { method: 'POST', headers }, (response) => {
+          response.resume()
+          resolve(response.statusCode)
+        })
+        let sent = 0
+        const step = (): void => {
+          sending.write('x')
+          if (++sent < count) timer = setTimeout(step, interval)
+          else sending.end()
+        }
+        let timer = setTimeout(step, 0)
+        sending.on('close', () => clearTimeout(timer))
+        sending.on('error', () => resolve(undefined))
+      })
+    // Other requests have half a minute to arrive.
+    expect(await Promise.all([send(5, 10_000), send(2, 80_000)])).toEqual([201, undefined])
+    const uploads = () => gateway.lines.filter(({ method }) => method === 'POST /uploads')
+    const isOver = (wanted: string) => () => uploads().some(({ outcome }) => outcome === wanted)
+    for (const wanted of ['CANCELLED', 'ok']) await expect.poll(isOver(wanted)).toBe(true)
+  })
+
+  test('keeps data beyond its expiry', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'gatehouse-slow-'))
+    const gateway = await gatewayWithServer({
+      store: join(folder, 'store'),
+      features: { references: { urls: true, ttl: '2s' } },
+    })
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
+    const upload = async (): Promise<Json> => {
+      const body = Buffer.alloc(40 * 1024 * 1024, 'x')
+      return (await (await fetch(`${gateway.origin}/uploads`, { method: 'POST', body })).json()) as Json
+    }
+    const unused = await upload()
+    const used = await upload()
+    const { body } = await fetch(String(used['access_url']))
+    const reader = body?.getReader()
+    let size = (await reader?.read())?.value?.byteLength ?? 0
+    const head = async () => (await fetch(String(unused['access_url']), { method: 'HEAD' })).status
+    await expect.poll(head).toBe(404)
+    for (let part = await reader?.read(); part?.done === false; part = await reader?.read())
+      size += part.value.byteLength
+    expect(size).toBe(40 * 1024 * 1024)
+    expect((await fetch(String(used['access_url']))).status).toBe(200)
+  })
+})
