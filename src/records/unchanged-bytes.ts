@@ -29,6 +29,7 @@ export async function* unchanged(
 
 function changed(): GatewayError {
   return new GatewayError('CONFLICT', 'The kept data has changed in the store. It cannot be used.', {
+    reason: 'checksum',
     suggestion: 'Make the call again that returned it, with another idempotency key if it had one.',
   })
 }

@@ -254,7 +254,7 @@ function urlsOf(
   urls: DataUrls,
   settings: Settings | false,
 ): { urlOf?(principal: Principal, reference: Reference): string | undefined } {
-  if (settings === false || !settings.urls) return {}
+  if (!settings || !settings.urls) return {}
   return { urlOf: (principal, reference) => urls.of(principal, reference, { ttl: settings.url_ttl }) }
 }
 

