@@ -7,14 +7,27 @@ export const MAX_MESSAGE = 64 * 1024 * 1024
 export interface Spool {
   /** From which length a string is kept, in bytes. */
   readonly over: number
-  /** Begins to keep a string. */
-  begin(): SpooledString
+  /** Begins to keep the strings of a message that is arriving. */
+  open(): SpooledMessage
   /** Whether a message, or a part of one, has strings that are kept here. */
   isIn(text: string): boolean
-  /** JSON with its strings in it again; they are not kept any longer. @throws UPSTREAM_ERROR if it is too large */
+  /**
+   * JSON with its strings in it again; they are not kept any longer.
+   * @throws UPSTREAM_ERROR if it is too large, or why a string could not be kept
+   */
   restored(text: string): Promise<string>
   /** Deletes the strings of a message that nobody waits for. */
   discard(text: string): void
+}
+
+/** A message that is arriving. */
+export interface SpooledMessage {
+  /** Begins a string; undefined if it has to stay in the message, because there is no room for it elsewhere. */
+  begin(): SpooledString | undefined
+  /** All of the message has come. */
+  end(): void
+  /** The rest of it never comes: its strings are deleted. */
+  abort(): void
 }
 
 /** A string that is arriving. */
@@ -26,6 +39,4 @@ export interface SpooledString {
   /** Adds bytes of the string, in UTF-8; false if nothing should be written until `onDrain`. */
   write(bytes: Uint8Array): boolean
   end(): void
-  /** The rest of it never arrives. */
-  abort(): void
 }

@@ -108,6 +108,8 @@ export class JsonRpcPeer {
   readonly #pending = new Registry<number, Pending>()
   /** Those that kept strings of messages of this connection. */
   readonly #spools = new Set<Spool>()
+  /** The end of putting strings back into messages, which are received in the order they came. */
+  #restored: Promise<void> = Promise.resolve()
   #lastId = 0
 
   constructor(channel: Transport, incoming: IncomingMessages) {
@@ -177,6 +179,7 @@ export class JsonRpcPeer {
       if (message.kind === 'batch') for (const item of message.texts) this.receive(item, about)
       else this.#take(message, about)
     } catch (error) {
+      for (const spool of this.#spools) if (spool.isIn(text)) spool.discard(text)
       this.#incoming.noise(text, error)
       const value = readJson(text)
       // A malformed response ends its request: no better one will follow.
@@ -211,10 +214,11 @@ export class JsonRpcPeer {
     }
   }
 
-  /** Whether a message is the result of a request that has its long strings kept there. */
+  /** Whether a message is the final result of a request that has its long strings kept there. */
   #expects(spool: Spool, message: ReturnType<typeof parseMessages>, about: number | undefined): boolean {
     if (message.kind !== 'response' || !message.result) return false
-    return this.#find(message.id, about)?.spool === spool
+    const { resultType = 'complete', task } = message.result.fields
+    return resultType === 'complete' && task === undefined && this.#find(message.id, about)?.spool === spool
   }
 
   /** Receives a message again, with its long strings in it; unless it is a response that nobody waits for. */
@@ -222,13 +226,15 @@ export class JsonRpcPeer {
     const value = readJson(text)
     const isAnswer = isObject(value) && !Object.hasOwn(value, 'method')
     if (isAnswer && !this.#find(idOf(text), about)) return spool.discard(text)
-    spool.restored(text).then(
-      (restored) => this.receive(restored, about),
-      (error: unknown) => {
+    const received = async (): Promise<void> => {
+      try {
+        this.receive(await spool.restored(text), about)
+      } catch (error) {
         this.#incoming.noise(text, error)
-        this.#find(idOf(text), about)?.reject(error)
-      },
-    )
+        if (isAnswer) this.#find(idOf(text), about)?.reject(error)
+      }
+    }
+    this.#restored = this.#restored.then(received)
   }
 
   #settle(response: JsonRpcResponse, about: number | undefined): void {

@@ -2,7 +2,8 @@
  * Takes long strings out of JSON messages while they arrive. Messages are lines, so that short ones pass as they are:
  * a line is looked into once it is as long as a string that is kept. Raw line ends never occur within a JSON string.
  */
-import type { Spool, SpooledString } from '../core/spool.ts'
+import type { Spool, SpooledMessage, SpooledString } from '../core/spool.ts'
+import { Chunks } from './lines.ts'
 
 const NEWLINE = 10
 const CARRIAGE_RETURN = 13
@@ -23,8 +24,7 @@ interface Options {
 export class SpoolingReader {
   readonly #options: Options
   /** The beginning of a line that may become long. */
-  #held: Buffer[] = []
-  #size = 0
+  readonly #held = new Chunks()
   /** Set while a long line arrives. */
   #line: LongLine | undefined
   /** Set while a long line arrives whose strings stay in it. */
@@ -62,20 +62,16 @@ export class SpoolingReader {
       this.#options.pass(chunk.subarray(0, complete))
     }
     if (complete === chunk.length) return
-    this.#held.push(chunk.subarray(complete))
-    this.#size += chunk.length - complete
-    if (this.#size > MIN_LONG_LINE) this.#lookInto()
+    this.#held.add(chunk.subarray(complete))
+    if (this.#held.size > MIN_LONG_LINE) this.#lookInto()
   }
 
   #lookInto(): void {
     const spool = this.#options.spool()
-    if (spool && this.#size <= spool.over) return
-    const held = this.#held
-    this.#held = []
-    this.#size = 0
+    if (spool && this.#held.size <= spool.over) return
     if (spool) this.#line = new LongLine(spool, this.#options)
     else this.#isPlain = true
-    for (const piece of held) this.#long(piece)
+    this.#long(this.#held.take())
   }
 
   #long(bytes: Buffer): void {
@@ -90,9 +86,7 @@ export class SpoolingReader {
   }
 
   #passHeld(): void {
-    for (const piece of this.#held) this.#options.pass(piece)
-    this.#held = []
-    this.#size = 0
+    if (this.#held.size > 0) this.#options.pass(this.#held.take())
   }
 }
 
@@ -109,40 +103,43 @@ function endOfLine(chunk: Buffer): number {
 
 /** One long line: finds its strings, and keeps the long ones. */
 class LongLine {
-  readonly #spool: Spool
+  readonly #over: number
+  readonly #message: SpooledMessage
   readonly #options: Options
-  /** The string that the bytes are in, from its opening quote; undefined between strings. */
-  #string: Buffer[] | undefined
-  #size = 0
+  /** The string that the bytes are in, from its opening quote. */
+  readonly #string = new Chunks()
+  #isInString = false
+  /** Whether the string stays in the message, however long it is. */
+  #stays = false
   /** Whether the number of backslashes before the next byte of the string is odd. */
   #isEscaped = false
   #kept: { readonly string: SpooledString; readonly decoder: StringDecoder } | undefined
 
   constructor(spool: Spool, options: Options) {
-    this.#spool = spool
+    this.#over = spool.over
+    this.#message = spool.open()
     this.#options = options
   }
 
   write(bytes: Buffer): void {
     for (let at = 0; at < bytes.length;) {
       if (this.#kept) at = this.#keep(bytes, at)
-      else if (this.#string) at = this.#follow(bytes, at)
+      else if (this.#isInString) at = this.#follow(bytes, at)
       else at = this.#findString(bytes, at)
     }
   }
 
   /** The line ends: a string that is open now is not JSON, and passes as far as it came. */
   end(): void {
-    if (this.#kept) this.abort()
-    for (const piece of this.#string ?? []) this.#options.pass(piece)
-    this.#string = undefined
+    if (this.#kept) return this.abort()
+    this.#message.end()
+    this.#passString()
   }
 
   abort(): void {
-    if (!this.#kept) return
-    this.#kept.string.abort()
+    this.#message.abort()
+    if (this.#kept) this.#options.resume()
     this.#kept = undefined
-    this.#options.resume()
   }
 
   #findString(bytes: Buffer, from: number): number {
@@ -150,8 +147,9 @@ class LongLine {
     const end = quote === -1 ? bytes.length : quote
     if (end > from) this.#options.pass(bytes.subarray(from, end))
     if (quote === -1) return end
-    this.#string = [bytes.subarray(quote, quote + 1)]
-    this.#size = 0
+    this.#string.add(bytes.subarray(quote, quote + 1))
+    this.#isInString = true
+    this.#stays = false
     this.#isEscaped = false
     return quote + 1
   }
@@ -159,13 +157,15 @@ class LongLine {
   #follow(bytes: Buffer, from: number): number {
     const end = this.#closingQuote(bytes, from)
     const piece = bytes.subarray(from, end === -1 ? bytes.length : end + 1)
-    this.#string?.push(piece)
-    this.#size += piece.length
-    if (end !== -1) {
-      for (const each of this.#string ?? []) this.#options.pass(each)
-      this.#string = undefined
-    } else if (this.#size > this.#spool.over) this.#beginKeeping()
+    this.#string.add(piece)
+    if (end !== -1) this.#isInString = false
+    if (end !== -1 || this.#stays) this.#passString()
+    else if (this.#string.size > this.#over) this.#beginKeeping()
     return from + piece.length
+  }
+
+  #passString(): void {
+    if (this.#string.size > 0) this.#options.pass(this.#string.take())
   }
 
   /** The place of the quote that ends the string; -1 if it is not in these bytes. */
@@ -187,16 +187,20 @@ class LongLine {
   }
 
   #beginKeeping(): void {
-    const string = this.#spool.begin()
+    const string = this.#message.begin()
+    if (!string) {
+      this.#stays = true
+      return this.#passString()
+    }
     string.onDrain = () => this.#options.resume()
     const decoder = new StringDecoder((decoded) => {
       if (!string.write(decoded)) this.#options.pause()
     })
     this.#kept = { string, decoder }
-    const [quote, ...pieces] = this.#string ?? []
-    this.#string = undefined
-    if (quote) this.#options.pass(quote)
-    for (const piece of pieces) this.#keep(piece, 0)
+    this.#isInString = false
+    const begun = this.#string.take()
+    this.#options.pass(begun.subarray(0, 1))
+    this.#keep(begun, 1)
   }
 
   /** Keeps bytes up to the closing quote; returns the place after it, or the end. */

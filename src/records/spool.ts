@@ -7,7 +7,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { asGatewayError, GatewayError } from '../core/error.ts'
-import type { Spool, SpooledString } from '../core/spool.ts'
+import type { Spool, SpooledMessage, SpooledString } from '../core/spool.ts'
 import type { BlobFacts, Blobs } from '../store/blobs/blobs.ts'
 
 /** A blob with a string, in UTF-8. */
@@ -19,11 +19,17 @@ interface Entry {
   readonly blob: string
   /** Rejects if the string cannot be kept. */
   readonly kept: Promise<BlobFacts>
-  readonly since: number
-  /** The bytes that have arrived. */
+  /** When all of its message had come, in milliseconds since 1970. */
+  endedAt?: number
+  /** How many bytes have arrived. */
   size: number
+  /** It cannot be kept, and takes no room. */
+  hasFailed: boolean
+  /** Its bytes in memory, until they are kept, unless there are many. */
+  held: Uint8Array[] | undefined
 }
 
+/** Sizes in bytes. */
 export interface SpoolLimits {
   /** From which length a string is kept. */
   readonly over: number
@@ -35,18 +41,25 @@ export interface SpoolLimits {
 
 /** How many bytes wait for the store before the source is stopped. */
 const QUEUE_BYTES = 1024 * 1024
-/** After which time a string that nobody took is forgotten, in milliseconds. */
+/** How long a string may be that is not lost if the store fails while it arrives, in bytes. */
+const HELD_BYTES = 16 * 1024 * 1024
+/** For how long strings stay in their messages after the store failed, in milliseconds. */
+const PAUSE_MS = 60_000
+/** After which time a string that nobody took is deleted, in milliseconds. */
 const FORGOTTEN_MS = 600_000
+/** Stands for a string that can neither be kept nor passed on. */
+const LEFT_OUT = '[Left out by the gateway: it is too large to be passed on, and could not be kept.]'
 
-/** A spool whose strings are blobs of the store. Sizes are in bytes. */
+/** A spool whose strings are blobs of the store. */
 export class StoreSpool implements Spool {
   readonly over: number
   readonly #blobs: Blobs
-  readonly #limits: SpoolLimits
+  #limits: SpoolLimits
   readonly #now: () => number
   readonly #entries = new Map<string, Entry>()
   readonly #mark = `spooled:${randomBytes(8).toString('hex')}:`
   readonly #pattern = new RegExp(`${this.#mark}[0-9a-f]{32}`, 'g')
+  #failedAt = Number.NEGATIVE_INFINITY
 
   constructor(blobs: Blobs, limits: SpoolLimits, now: () => number = Date.now) {
     this.#blobs = blobs
@@ -55,28 +68,73 @@ export class StoreSpool implements Spool {
     this.over = limits.over
   }
 
-  begin(): SpooledString {
+  /** The spool of a place for blobs, which outlasts a reload of the configuration: so do calls. */
+  static of(blobs: Blobs, limits: SpoolLimits): StoreSpool {
+    const spool = spools.get(blobs) ?? new StoreSpool(blobs, limits)
+    spool.#limits = limits
+    spools.set(blobs, spool)
+    return spool
+  }
+
+  open(): SpooledMessage {
     this.#forget()
+    const placeholders: string[] = []
+    const ended = (): void => {
+      for (const placeholder of placeholders) {
+        const entry = this.#entries.get(placeholder)
+        if (entry) entry.endedAt = this.#now()
+      }
+    }
+    let current: Queue | undefined
+    return {
+      begin: () => {
+        const isFull = this.#size() >= this.#limits.total
+        if (isFull || this.#now() - this.#failedAt < PAUSE_MS) return undefined
+        const { string, queue } = this.#begin()
+        current = queue
+        placeholders.push(string.placeholder)
+        return string
+      },
+      end: ended,
+      abort: () => {
+        current?.end(new GatewayError('CANCELLED', 'The message did not arrive whole.'))
+        for (const placeholder of placeholders) this.discard(placeholder)
+      },
+    }
+  }
+
+  #begin(): { readonly string: SpooledString; readonly queue: Queue } {
     const placeholder = `${this.#mark}${randomBytes(16).toString('hex')}`
     const blob = randomBytes(16).toString('hex')
     const queue = new Queue(() => string.onDrain?.())
     const kept = this.#blobs.put(blob, queue)
-    const entry: Entry = { blob, kept, since: this.#now(), size: 0 }
+    const entry: Entry = { blob, kept, size: 0, hasFailed: false, held: [] }
     const string: SpooledString = {
       placeholder,
       onDrain: undefined,
       write: (bytes) => {
         entry.size += bytes.byteLength
-        if (this.#size() > this.#limits.total) queue.end(tooLarge(this.#limits.total))
+        if (entry.size > HELD_BYTES) entry.held = undefined
+        entry.held?.push(bytes)
+        if (!entry.hasFailed && this.#size() > this.#limits.total) {
+          entry.hasFailed = true
+          queue.end(tooLarge(this.#limits.total))
+        }
         return queue.push(bytes)
       },
       end: () => queue.end(),
-      abort: () => queue.end(new GatewayError('CANCELLED', 'The message did not arrive whole.')),
     }
-    // Whoever takes the string learns why it is not kept. The rest of it arrives, and is dropped.
-    kept.catch((error: unknown) => queue.end(asGatewayError(error)))
+    kept.then(
+      () => (entry.held = undefined),
+      (error: unknown) => {
+        // Whoever takes the string learns why it is not kept. The rest of it arrives, and is held if it is short.
+        if (!queue.error) this.#failedAt = this.#now()
+        entry.hasFailed = true
+        queue.end(asGatewayError(error))
+      },
+    )
     this.#entries.set(placeholder, entry)
-    return string
+    return { string, queue }
   }
 
   isIn(text: string): boolean {
@@ -105,25 +163,25 @@ export class StoreSpool implements Spool {
     const strings = new Map<string, string>()
     try {
       for (const placeholder of this.placeholders(text)) {
-        const spooled = await this.find(placeholder)
-        room -= spooled.size
+        const entry = this.#entries.get(placeholder)
+        room -= entry?.size ?? 0
         if (room < 0) throw tooLarge(this.#limits.restored)
-        strings.set(placeholder, await this.#read(spooled))
+        if (entry) strings.set(placeholder, await this.#read(entry))
       }
     } finally {
       this.discard(text)
     }
     return text.replaceAll(this.#pattern, (placeholder, at: number) => {
-      let string = strings.get(placeholder) ?? ''
+      let string = strings.get(placeholder) ?? LEFT_OUT
       for (let depth = depthOf(text, at); depth > 0; depth--) string = JSON.stringify(string).slice(1, -1)
       return string
     })
   }
 
   /** JSON with a remark in place of its strings, which are deleted. */
-  leftOut(text: string, remark: string): string {
+  leftOut(text: string): string {
     this.discard(text)
-    return text.replaceAll(this.#pattern, remark)
+    return text.replaceAll(this.#pattern, LEFT_OUT)
   }
 
   discard(text: string): void {
@@ -134,27 +192,32 @@ export class StoreSpool implements Spool {
     }
   }
 
-  async #read({ blob, size }: Spooled): Promise<string> {
-    const bytes = Buffer.allocUnsafe(size)
-    let at = 0
-    for await (const chunk of (await this.#blobs.open(blob)) ?? []) {
-      bytes.set(chunk, at)
-      at += chunk.byteLength
+  async #read(entry: Entry): Promise<string> {
+    const chunks: Uint8Array[] = []
+    try {
+      await entry.kept
+      for await (const chunk of (await this.#blobs.open(entry.blob)) ?? []) chunks.push(chunk)
+    } catch (error) {
+      if (!entry.held) throw error
+      chunks.splice(0, chunks.length, ...entry.held)
     }
-    return bytes.toString('utf8', 0, at)
+    return Buffer.concat(chunks).toString()
   }
 
   #size(): number {
     let size = 0
-    for (const entry of this.#entries.values()) size += entry.size
+    for (const entry of this.#entries.values()) if (!entry.hasFailed) size += entry.size
     return size
   }
 
   #forget(): void {
     const old = this.#now() - FORGOTTEN_MS
-    for (const [placeholder, { since }] of this.#entries) if (since < old) this.#entries.delete(placeholder)
+    for (const [placeholder, { endedAt = Number.POSITIVE_INFINITY }] of this.#entries)
+      if (endedAt < old) this.discard(placeholder)
   }
 }
+
+const spools = new WeakMap<Blobs, StoreSpool>()
 
 /** Bytes on their way to the store. */
 class Queue implements AsyncIterable<Uint8Array> {
@@ -162,7 +225,8 @@ class Queue implements AsyncIterable<Uint8Array> {
   #pieces: Uint8Array[] = []
   #size = 0
   #isEnded = false
-  #error: Error | undefined
+  /** Why it ended early. */
+  error: Error | undefined
   #wake: (() => void) | undefined
 
   constructor(onDrain: () => void) {
@@ -182,7 +246,7 @@ class Queue implements AsyncIterable<Uint8Array> {
   end(error?: Error): void {
     if (this.#isEnded) return
     this.#isEnded = true
-    this.#error = error
+    this.error = error
     if (error) this.#pieces = []
     this.#wake?.()
     this.#onDrain()
@@ -196,7 +260,7 @@ class Queue implements AsyncIterable<Uint8Array> {
         this.#size -= piece.byteLength
         if (wasFull && this.#size < QUEUE_BYTES) this.#onDrain()
         yield piece
-      } else if (this.#error) throw this.#error
+      } else if (this.error) throw this.error
       else if (this.#isEnded) return
       else await new Promise<void>((resolve) => (this.#wake = resolve))
     }

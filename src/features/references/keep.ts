@@ -18,7 +18,7 @@ import { loggedReference } from './logged.ts'
 import { blocksOf, dataReference, type Described, metaOf } from './preview.ts'
 
 /** How many parts of a result are kept. */
-const MAX_PARTS = 10
+export const MAX_PARTS = 10
 /** How large structured content may be that stays beside its reference, in bytes. */
 const MAX_SHORTENED_BYTES = 2048
 /** How much structured content may say besides a text that a block repeats, in bytes. */
@@ -42,6 +42,8 @@ interface Options {
   readonly ttl: number
   /** Set if at least one part is kept, however small. */
   readonly isRequested: boolean
+  /** How many parts are kept at most. */
+  readonly most?: number
   /** The id that the caller chose for the first reference. */
   readonly id?: string | undefined
   /** The URL at which the caller can read the data, where there is one. */
@@ -104,7 +106,8 @@ async function* once(bytes: Buffer): AsyncGenerator<Uint8Array> {
   yield bytes
 }
 
-function schemaOf({ tool }: Call): JsonSchema | undefined {
+/** The output schema of the tool that a call names. */
+export function schemaOf({ tool }: Call): JsonSchema | undefined {
   const schema = tool?.definition.outputSchema
   return isObject(schema) ? schema : undefined
 }
@@ -137,7 +140,7 @@ class Parts {
   }
 
   /** The parts to keep: the largest ones, until what is left is not large. */
-  large({ over, isRequested }: Options): readonly Part[] {
+  large({ over, isRequested, most = MAX_PARTS }: Options): readonly Part[] {
     const structured = this.#structured
     const parts = [...(structured ? [structured] : []), ...this.#blocks].toSorted(
       (one, other) => other.bytes.byteLength - one.bytes.byteLength,
@@ -148,7 +151,7 @@ class Parts {
       // The structured content stands for its copies.
       if (structured && this.#copies.has(part)) continue
       const isNeeded = left > over && part.bytes.byteLength > over
-      if (large.length === MAX_PARTS || (!isNeeded && (!isRequested || large.length > 0))) break
+      if (large.length >= most || (!isNeeded && (!isRequested || large.length > 0))) break
       large.push(part)
       left -= part.bytes.byteLength
     }

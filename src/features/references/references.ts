@@ -23,12 +23,12 @@ import { fileMethods } from './file-transfer.ts'
 import { exchanging, type ImportSettings } from './exchange.ts'
 import type { ReferenceFiles } from './files.ts'
 import { FileFolders } from './folders.ts'
-import { withFacts, withReferences } from './keep.ts'
+import { MAX_PARTS, withFacts, withReferences } from './keep.ts'
 import { loggedUse } from './logged.ts'
 import { readReferenceTool, referenceResource } from './reading.ts'
 import { requestUploadTool } from './request-upload.ts'
 import { resolveReferences } from './resolve.ts'
-import { type Unspooled, withoutSpooled } from './spooled.ts'
+import { type Unspooled, wholeAgain, withoutSpooled } from './spooled.ts'
 import { canOpenFiles } from './takes-path.ts'
 import { UploadService } from './uploads.ts'
 import { DataUrls } from './urls.ts'
@@ -234,7 +234,7 @@ export const largeResults: Feature<Settings | false> = {
       urls: new DataUrls(deps),
     })
     const { capacity = Number.POSITIVE_INFINITY } = deps.store.blobs
-    const spool = new StoreSpool(deps.store.blobs, {
+    const spool = StoreSpool.of(deps.store.blobs, {
       over: SPOOLED_BYTES,
       total: Math.min(limits.total, capacity),
       restored: MAX_MESSAGE,
@@ -336,7 +336,7 @@ function keeping(
     const isSpooled = spool.isIn(text)
     if (!isSpooled && !isRequested && !isLongerThan(text, over)) return outcome
     if (!(await mayRead({ server: upstream, id: '' }, call, deps)))
-      return isSpooled ? { ...outcome, result: Payload.text(await spool.restored(text)) } : outcome
+      return isSpooled ? { ...outcome, result: await wholeAgain(outcome.result, spool) } : outcome
     const chosen = typeof id === 'string' ? { ...options, id } : options
     const parts = await keepParts(outcome.result, call, { ...chosen, isRequested, isSpooled })
     if (parts.kept.length > 0) deps.metrics.referenced('kept', parts.kept.length)
@@ -367,7 +367,8 @@ async function keepParts(given: Payload, call: Call, options: KeepingOne): Promi
   if (problem || isDone || result.member('isError') === true) return first
   try {
     const id = kept.length === 0 ? options.id : undefined
-    const rest = await withReferences(result, call, { ...options, id, isRequested })
+    const most = MAX_PARTS - kept.length
+    const rest = await withReferences(result, call, { ...options, id, isRequested, most })
     return { result: rest.result, kept: [...kept, ...rest.kept] }
   } catch (error) {
     return { ...first, problem: asGatewayError(error) }

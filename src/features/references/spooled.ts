@@ -3,24 +3,23 @@
  * already. A string that cannot be kept is put back into the result; one that is too long for that is left out.
  */
 import type { Call } from '../../core/call.ts'
-import { asGatewayError, type GatewayError } from '../../core/error.ts'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject, readJson } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
+import { matchesSchema } from '../../core/schema/shortened.ts'
+import { MAX_MESSAGE } from '../../core/spool.ts'
 import type { Principal } from '../../core/principal.ts'
-import type { Reference, References } from '../../records/references.ts'
+import type { KeptBlob, Reference, References } from '../../records/references.ts'
 import type { Spooled, StoreSpool } from '../../records/spool.ts'
 import type { Bytes } from '../../store/blobs/blobs.ts'
 import { type BlockData, dataOf, factsOf } from './blocks.ts'
-import { describedFor, newReference, type WithReferences } from './keep.ts'
+import { describedFor, MAX_PARTS, newReference, schemaOf, type WithReferences } from './keep.ts'
 import { blocksOf, type Described, uriOf } from './preview.ts'
 
 /** How long a string may be that is read to find out whether it is JSON, in bytes. */
 const MAX_JSON_BYTES = 16 * 1024 * 1024
 /** How much of other data a preview needs, in bytes. */
 const BEGINNING_BYTES = 2048
-
-/** Stands for a string that can neither be kept nor passed on. */
-const LEFT_OUT = '[Left out by the gateway: too large to be passed on, and it could not be kept.]'
 
 interface Options {
   readonly spool: StoreSpool
@@ -39,21 +38,29 @@ export interface Unspooled extends WithReferences {
 /** Something that was kept, and the blocks that show it. */
 interface Kept extends Described {
   readonly blocks: readonly unknown[]
+  /** The string was base64 of the data. */
+  readonly isBase64: boolean
 }
 
 /** Never throws for want of room: the server has done its work. */
 export async function withoutSpooled(result: Payload, call: Call, options: Options): Promise<Unspooled> {
-  const { spool } = options
   const byPlaceholder = new Map<string, Kept>()
+  let problem: GatewayError | undefined
   try {
     await keepAll(result, call, { ...options, byPlaceholder })
-    return { result: replaced(result, byPlaceholder), kept: distinct(byPlaceholder) }
   } catch (error) {
-    const problem = asGatewayError(error)
-    const rest = replaced(result, byPlaceholder)
-    const whole = await spool.restored(rest.text).catch(() => spool.leftOut(rest.text, LEFT_OUT))
-    return { result: Payload.text(whole), kept: distinct(byPlaceholder), problem }
+    problem = asGatewayError(error)
   }
+  const kept = distinct(byPlaceholder)
+  const replaced = await withUris(withLinks(result, byPlaceholder), call, { ...options, byPlaceholder })
+  return { result: await wholeAgain(replaced, options.spool), kept, ...(problem && { problem }) }
+}
+
+/** A result with what is left of its strings in it again, as far as they are not too long. */
+export async function wholeAgain(result: Payload, spool: StoreSpool): Promise<Payload> {
+  if (!spool.isIn(result.text)) return result
+  const { text } = result
+  return Payload.text(await spool.restored(text).catch(() => spool.leftOut(text)))
 }
 
 interface Keeping extends Options {
@@ -71,12 +78,19 @@ async function keepAll(result: Payload, call: Call, options: Keeping): Promise<v
     const spooled = await spool.find(placeholder)
     const same = bySum.get(spooled.sha256)
     if (same) spool.discard(placeholder)
+    else if (bySum.size === MAX_PARTS) throw tooMany()
     const id = byPlaceholder.size === 0 ? options.id : undefined
-    const kept =
-      same ?? (await keep(placeholder, spooled, call, { ...options, id, block: blocks.get(placeholder) }))
+    const block = blocks.get(placeholder)
+    const kept = same ?? (await keep(placeholder, spooled, call, { ...options, id, block }))
     bySum.set(spooled.sha256, kept)
     byPlaceholder.set(placeholder, kept)
   }
+}
+
+function tooMany(): GatewayError {
+  return new GatewayError('QUOTA_EXHAUSTED', `At most ${MAX_PARTS} parts of a result are kept.`, {
+    data: { limit: 'parts' },
+  })
 }
 
 interface KeepingOne extends Options {
@@ -89,7 +103,7 @@ async function keep(placeholder: string, spooled: Spooled, call: Call, options: 
     const facts = newReference(factsOf(block, false), call, options)
     const reference = await references.add(call.principal, facts, decoded(await references.open(spooled)))
     spool.discard(placeholder)
-    return shown(describedFor(call, reference, options), Buffer.alloc(0))
+    return { ...shown(describedFor(call, reference, options), Buffer.alloc(0)), isBase64: true }
   }
   const beginning = await read(references, spooled, BEGINNING_BYTES)
   const value = await jsonOf(references, spooled, beginning)
@@ -106,22 +120,54 @@ function blocksIn(result: Payload): readonly BlockData[] {
   return blocks.flatMap((block) => (isObject(block) ? (dataOf(block) ?? []) : []))
 }
 
-/** Blocks of kept data become links; elsewhere its URI takes the place of a string. */
-function replaced(result: Payload, byPlaceholder: ReadonlyMap<string, Kept>): Payload {
+/** The result with links in place of the blocks of kept data. */
+function withLinks(result: Payload, byPlaceholder: ReadonlyMap<string, Kept>): Payload {
   const items = result.at('content')?.items ?? []
+  if (items.length === 0) return result
   const content = items.flatMap((item) => {
     const data = isObject(item.value) ? dataOf(item.value) : undefined
     const kept = data && byPlaceholder.get(data.string)
     return kept ? kept.blocks : [item]
   })
-  let { text } = items.length === 0 ? result : result.with({ content })
-  for (const [placeholder, { reference }] of byPlaceholder)
-    text = text.replaceAll(placeholder, uriOf(reference))
-  return Payload.text(text)
+  return result.with({ content })
+}
+
+/**
+ * The result with the URIs of kept data in place of its strings elsewhere, such as in structured content. Where the schema
+ * of the tool does not take them, the strings are put back.
+ */
+async function withUris(result: Payload, call: Call, options: Keeping): Promise<Payload> {
+  const { byPlaceholder } = options
+  const withAll = (text: string): string => {
+    let left = text
+    for (const [placeholder, { reference }] of byPlaceholder)
+      left = left.replaceAll(placeholder, uriOf(reference))
+    return left
+  }
+  const content = result.at('structuredContent')
+  const schema = schemaOf(call)
+  if (!content || !schema || !byPlaceholder.size) return Payload.text(withAll(result.text))
+  const short = Payload.text(withAll(content.text))
+  if (matchesSchema(short.value, schema)) return Payload.text(withAll(result.text))
+  const whole = await withStrings(content.text, options)
+  return Payload.text(withAll(result.with({ structuredContent: whole }).text))
+}
+
+/** JSON with kept strings in it again. */
+async function withStrings(text: string, { references, byPlaceholder }: Keeping): Promise<Payload> {
+  let whole = text
+  for (const [placeholder, { reference, isBase64 }] of byPlaceholder) {
+    if (!whole.includes(placeholder) || whole.length + reference.size > MAX_MESSAGE) continue
+    const string = JSON.stringify(
+      (await read(references, reference, reference.size)).toString(isBase64 ? 'base64' : 'utf8'),
+    )
+    whole = whole.replaceAll(placeholder, () => string.slice(1, -1))
+  }
+  return Payload.text(whole)
 }
 
 function shown(described: Described, beginning: Buffer, value?: unknown): Kept {
-  return { ...described, blocks: blocksOf(described, beginning, value) }
+  return { ...described, blocks: blocksOf(described, beginning, value), isBase64: false }
 }
 
 function distinct(byPlaceholder: ReadonlyMap<string, Kept>): readonly Described[] {
@@ -133,7 +179,7 @@ async function jsonOf(references: References, spooled: Spooled, beginning: Buffe
   return readJson((await read(references, spooled, spooled.size)).toString())
 }
 
-async function read(references: References, spooled: Spooled, size: number): Promise<Buffer> {
+async function read(references: References, spooled: KeptBlob, size: number): Promise<Buffer> {
   const chunks: Uint8Array[] = []
   for await (const chunk of await references.open(spooled, { start: 0, end: size })) chunks.push(chunk)
   return Buffer.concat(chunks)

@@ -210,7 +210,10 @@ class UndoLog {
   async record(call: Call, tool: string, next: Handler): Promise<Outcome> {
     if (!call.step && this.#options.history === 0) return next(call)
     const started = (await this.#resume(call)) ?? (await this.#begin(call, tool))
-    const outcome = await next(call).catch(async (error: unknown) => {
+    const { spool: _spool, ...whole } = call
+    // What undoes the call may be in the result, which must be whole then.
+    const made = needsResult(started.rule, started.snapshot) ? whole : call
+    const outcome = await next(made).catch(async (error: unknown) => {
       await this.#end(call, started, endOfFailure(error, started)).catch(() => undefined)
       throw error
     })

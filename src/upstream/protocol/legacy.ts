@@ -211,7 +211,7 @@ export class LegacyConnection implements UpstreamConnection {
     return listed
   }
 
-  #request(active: ActiveCall, name: string, make: (id: number) => Payload): Promise<Payload> {
+  async #request(active: ActiveCall, name: string, make: (id: number) => Payload): Promise<Payload> {
     const { signal, progress } = active.working
     const params = (id: number): Payload => {
       this.#correlator.begin(id, active)
@@ -220,7 +220,10 @@ export class LegacyConnection implements UpstreamConnection {
     const { call } = active.working
     const spool = name === call.method ? spoolOf(call) : undefined
     const options = { signal, onProgress: progress, headers: callHeaders(call), spool }
-    return this.#peer.request(name, params, options)
+    const result = await this.#peer.request(name, params, options)
+    // The call that goes on may be another one, which does not know of the spool.
+    const isKnown = !spool || active.working.call.spool === spool || !spool.isIn(result.text)
+    return isKnown ? result : Payload.text(await spool.restored(result.text))
   }
 
   /** If the transport does not attribute server requests to calls, calls that accept input requests take turns. */

@@ -122,6 +122,7 @@ function withAuthRetry(request: HttpRequest, headers: LoginHeaders, attempt: Att
     ...(path !== undefined && { path }),
     ...(timeout !== undefined && { timeout }),
     ...(onEvent && { onEvent: (event) => request.onEvent?.(event) }),
+    ...(request.spool && { spool: () => request.spool?.() }),
     onRetry: (milliseconds) => request.onRetry?.(milliseconds),
     onHead: (answer) => {
       // An attempt that may be repeated is not reported.

@@ -199,7 +199,7 @@ describe('a JSON-RPC peer', () => {
   describe('strings in a spool', () => {
     const spoolOf = (discarded: string[] = []): Spool => ({
       over: 1,
-      begin: () => Promise.reject(new Error('unused')) as never,
+      open: () => ({ begin: () => undefined, end: () => undefined, abort: () => undefined }),
       isIn: (text) => text.includes('spooled'),
       restored: async (text) => {
         if (text.includes('too long')) throw new GatewayError('UPSTREAM_ERROR', 'It is too long.')
@@ -238,6 +238,25 @@ describe('a JSON-RPC peer', () => {
       expect(await asked[0]).toBe('UPSTREAM_ERROR')
       to.receive(answer(2, 'spooled'))
       await asked[1]
+    })
+
+    test('are put back into results that are not final', async () => {
+      const { peer: to } = peer()
+      const asked = ask(to, { spool: spoolOf() })
+      to.spool()
+      to.receive('{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","text":"spooled"}}')
+      expect(await asked).toBe('{"resultType":"input_required","text":"restored"}')
+    })
+
+    test('are deleted with a message that is not JSON', async () => {
+      const { peer: to } = peer()
+      const discarded: string[] = []
+      const asked = ask(to, { spool: spoolOf(discarded) })
+      to.spool()
+      to.receive('spooled')
+      to.receive(answer(1, 'end'))
+      await asked
+      expect(discarded).toEqual(['spooled'])
     })
 
     test('are deleted if nobody waits for them', async () => {

@@ -3,25 +3,29 @@ import type { Spool } from '../../../src/core/spool.ts'
 import { SpoolingReader } from '../../../src/protocol/spooling.ts'
 
 /** Reads texts in pieces, with a spool for strings over 100 KB, and the pauses that it wants. */
-function read(bytes: Buffer, step = 1000, { hasSpool = true, isBusy = false } = {}) {
+function read(bytes: Buffer, step = 1000, { hasSpool = true, isBusy = false, isFull = false } = {}) {
   const strings = new Map<string, Buffer[]>()
   const ended = new Set<string>()
-  const aborted = new Set<string>()
+  let messages = ''
   let flow = ''
   const spool: Spool = {
     over: 100_000,
-    begin: () => {
-      const placeholder = `kept:${strings.size}`
-      const pieces: Buffer[] = []
-      strings.set(placeholder, pieces)
-      return {
-        placeholder,
-        onDrain: undefined,
-        write: (piece) => pieces.push(Buffer.from(piece)) > 0 && !isBusy,
-        end: () => void ended.add(placeholder),
-        abort: () => void aborted.add(placeholder),
-      }
-    },
+    open: () => ({
+      begin: () => {
+        if (isFull) return undefined
+        const placeholder = `kept:${strings.size}`
+        const pieces: Buffer[] = []
+        strings.set(placeholder, pieces)
+        return {
+          placeholder,
+          onDrain: undefined,
+          write: (piece) => pieces.push(Buffer.from(piece)) > 0 && !isBusy,
+          end: () => void ended.add(placeholder),
+        }
+      },
+      end: () => void (messages += 'e'),
+      abort: () => void (messages += 'a'),
+    }),
     isIn: () => false,
     restored: async (text) => text,
     discard: () => undefined,
@@ -41,7 +45,7 @@ function read(bytes: Buffer, step = 1000, { hasSpool = true, isBusy = false } = 
     string: (name: string) => Buffer.concat(strings.get(name) ?? []).toString(),
     count: () => strings.size,
     ended,
-    aborted,
+    messages: () => messages,
   }
 }
 
@@ -50,10 +54,11 @@ const long = 'x'.repeat(150_000)
 describe('long strings', () => {
   it('are taken out of a message, and a placeholder is in their place', () => {
     const bytes = Buffer.from(`${JSON.stringify({ id: 1, result: { a: long, b: 'short' } })}\n`)
-    const { text, string, ended } = read(bytes)
+    const { text, string, ended, messages } = read(bytes)
     expect(JSON.parse(text())).toEqual({ id: 1, result: { a: 'kept:0', b: 'short' } })
     expect(string('kept:0')).toBe(long)
     expect([...ended]).toEqual(['kept:0'])
+    expect(messages()).toBe('e')
   })
 
   it.each([1, 2, 3, 5, 7, 11, 64, 1000, 40_000])('are decoded from pieces of %i bytes', (step) => {
@@ -82,6 +87,11 @@ describe('long strings', () => {
     expect(count()).toBe(0)
   })
 
+  it('stay in the message if there is no room elsewhere', () => {
+    const bytes = Buffer.from(`{"a":"${long}","b":"${long}\\""}\n{"c":1}\n`)
+    expect(read(bytes, 1000, { isFull: true }).text()).toBe(bytes.toString())
+  })
+
   it('leave short lines as they are, whatever is in them', () => {
     const bytes = Buffer.from('starting "the server\nnot JSON: \\"\r\n{"a":1}\n')
     expect(read(bytes, 1).text()).toBe(bytes.toString())
@@ -89,8 +99,8 @@ describe('long strings', () => {
 
   it('end with their line', () => {
     const bytes = Buffer.from(`{"a":"${long}\n{"b":"${long}"}\n`)
-    const { text, aborted, string } = read(bytes, 4096)
-    expect([...aborted]).toEqual(['kept:0'])
+    const { text, messages, string } = read(bytes, 4096)
+    expect(messages()).toBe('ae')
     expect(text().split('\n')).toEqual(['{"a":"', '{"b":"kept:1"}', ''])
     expect(string('kept:1')).toBe(long)
   })
@@ -108,9 +118,9 @@ describe('long strings', () => {
   })
 
   it('are given up when the source fails', () => {
-    const { reader, aborted } = read(Buffer.from(`{"a":"${long}`))
+    const { reader, messages } = read(Buffer.from(`{"a":"${long}`))
     reader.abort()
-    expect([...aborted]).toEqual(['kept:0'])
+    expect(messages()).toBe('a')
   })
 
   it('stop the source while they cannot be written', () => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import type { SpooledMessage, SpooledString } from '../../../src/core/spool.ts'
 import { StoreSpool } from '../../../src/records/spool.ts'
 import { MemoryBlobs } from '../../../src/store/blobs/memory.ts'
 
@@ -8,12 +9,20 @@ function world(given: Partial<typeof limits> = {}, now: () => number = Date.now)
   const blobs = new MemoryBlobs()
   const spool = new StoreSpool(blobs, { ...limits, ...given }, now)
   const keep = (text: string): string => {
-    const string = spool.begin()
+    const message = spool.open()
+    const string = begun(message)
     string.write(Buffer.from(text))
     string.end()
+    message.end()
     return string.placeholder
   }
   return { blobs, spool, keep }
+}
+
+function begun(message: SpooledMessage): SpooledString {
+  const string = message.begin()
+  if (!string) throw new TypeError('there is no room')
+  return string
 }
 
 /** Lets what was begun in the background end. */
@@ -57,24 +66,54 @@ describe('a spool', () => {
     expect(spool.placeholders(json)).toEqual([])
   })
 
-  it('keeps no part of a string that does not arrive whole', async () => {
-    const { blobs, spool } = world()
-    const string = spool.begin()
-    string.write(Buffer.from('begin'))
-    string.abort()
-    await expect(spool.find(string.placeholder)).rejects.toThrow('did not arrive whole')
+  it('keeps nothing of a message that does not arrive whole', async () => {
+    const { blobs, spool } = world({ total: 100 })
+    const message = spool.open()
+    const first = begun(message)
+    first.write(Buffer.from('x'.repeat(60)))
+    first.end()
+    begun(message).write(Buffer.from('begin'))
+    message.abort()
+    await settled()
     expect(await blobs.list()).toEqual([])
+    expect(spool.placeholders(first.placeholder)).toEqual([])
+    const next = begun(spool.open())
+    next.write(Buffer.from('y'.repeat(90)))
+    next.end()
+    expect(await spool.find(next.placeholder)).toMatchObject({ size: 90 })
   })
 
-  it('keeps no more than its limit, and takes the rest without keeping it', async () => {
+  it('fails the string that exceeds its limit, and no other', async () => {
     const { blobs, spool, keep } = world({ total: 100 })
     const first = keep('x'.repeat(60))
-    const string = spool.begin()
+    const string = begun(spool.open())
     for (let n = 0; n < 50; n++) expect(string.write(Buffer.from('y'.repeat(30)))).toBe(true)
     string.end()
     await expect(spool.find(string.placeholder)).rejects.toThrow('more than 100 bytes')
-    expect(await blobs.list()).toHaveLength(1)
+    expect(await spool.find(first)).toMatchObject({ size: 60 })
+    expect(await spool.find(keep('z'.repeat(30)))).toMatchObject({ size: 30 })
+    expect(await blobs.list()).toHaveLength(2)
     spool.discard(first)
+  })
+
+  it('leaves strings in their messages while there is no room', () => {
+    const { spool, keep } = world({ total: 50 })
+    keep('x'.repeat(50))
+    expect(spool.open().begin()).toBeUndefined()
+  })
+
+  it('loses no string that is not very long if the store fails, and lets the next ones be', async () => {
+    const { blobs, spool, keep } = world({ restored: 100_000_000, total: 100_000_000 })
+    blobs.put = async (_id, bytes) => {
+      await bytes[Symbol.asyncIterator]().next()
+      throw new Error('The disk is full.')
+    }
+    const placeholder = keep('the "string"')
+    await expect(spool.find(placeholder)).rejects.toThrow('disk is full')
+    expect(JSON.parse(await spool.restored(JSON.stringify({ placeholder })))).toEqual({
+      placeholder: 'the "string"',
+    })
+    expect(spool.open().begin()).toBeUndefined()
   })
 
   it('puts back no more than fits into a message', async () => {
@@ -86,7 +125,7 @@ describe('a spool', () => {
 
   it('stops its source while the store is busy', async () => {
     const { spool } = world({ total: 10_000_000 })
-    const string = spool.begin()
+    const string = begun(spool.open())
     let drained = 0
     string.onDrain = () => drained++
     expect(string.write(Buffer.alloc(500_000))).toBe(true)
@@ -98,11 +137,17 @@ describe('a spool', () => {
 
   it('forgets strings that nobody took', async () => {
     let time = 0
-    const { spool, keep } = world({}, () => time)
+    const { blobs, spool, keep } = world({}, () => time)
+    const open = begun(spool.open())
     const placeholder = keep('old')
     time = 3_600_000
     keep('new')
     await expect(spool.find(placeholder)).rejects.toThrow('taken')
+    open.write(Buffer.from('late'))
+    open.end()
+    expect(await spool.find(open.placeholder)).toMatchObject({ size: 4 })
+    await settled()
+    expect(await blobs.list()).toHaveLength(2)
   })
 
   it('knows only its own placeholders', () => {

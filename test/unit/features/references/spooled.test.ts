@@ -157,9 +157,43 @@ describe('a long string of a result', () => {
       await bytes[Symbol.asyncIterator]().next()
       throw new GatewayError('QUOTA_EXHAUSTED', 'The disk is full.')
     }
+    const text = line.repeat(700_000)
     const result = await world({ content: [{ type: 'text', text }] }, { store }).call()
     expect(blocks(result)[0]?.['text']).toMatch(/^\[Left out by the gateway/)
     expect(objectAt(objectAt(result, '_meta'), 'dev.gatehouse/not_kept')['code']).toBe('QUOTA_EXHAUSTED')
+  })
+
+  it('is put back if the store fails and it is not very long', async () => {
+    const store = new MemoryStore()
+    store.blobs.put = async () => {
+      throw new GatewayError('QUOTA_EXHAUSTED', 'The disk is full.')
+    }
+    const result = await world({ content: [{ type: 'text', text }] }, { store }).call()
+    expect(sha256(String(blocks(result)[0]?.['text']))).toBe(sha256(text))
+    expect(objectAt(objectAt(result, '_meta'), 'dev.gatehouse/not_kept')['code']).toBe('QUOTA_EXHAUSTED')
+  })
+
+  it('is shortened in structured content whose schema does not take a URI', async () => {
+    const result = { content: [{ type: 'text', text }], structuredContent: { text } }
+    const properties = { text: { type: 'string', minLength: 1000 } }
+    const { call } = world(result, {
+      entry: () => ({ definition: { name: 't', outputSchema: { type: 'object', properties } } }) as never,
+    })
+    const called = await call()
+    expect(blocks(called)[0]).toMatchObject({ type: 'resource_link' })
+    const short = String(objectAt(called, 'structuredContent')['text'])
+    expect(short.length).toBeGreaterThanOrEqual(1000)
+    expect(text.startsWith(short.slice(0, 900))).toBe(true)
+  })
+
+  it('is one of ten at most', async () => {
+    const texts = Array.from({ length: 12 }, (_none, n) => `${n} ${'x'.repeat(1_300_000)}`)
+    const { call, store } = world({ content: texts.map((each) => ({ type: 'text', text: each })) })
+    const result = await call()
+    expect(blocks(result).filter(({ type }) => type === 'resource_link')).toHaveLength(10)
+    expect(blocks(result).filter(({ text: each }) => String(each).length > 1_000_000)).toHaveLength(2)
+    expect(objectAt(objectAt(result, '_meta'), 'dev.gatehouse/not_kept')['code']).toBe('QUOTA_EXHAUSTED')
+    expect(await store.blobs.list()).toHaveLength(10)
   })
 
   it.each([
