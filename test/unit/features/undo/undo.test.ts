@@ -93,6 +93,20 @@ function written(store: Store): Action[] {
 }
 
 describe('the recorded action of a call', () => {
+  test.each([
+    ['close(id=$.result.id)', false],
+    ['close(id=$.args.id)', true],
+  ])('with the rule %s, whether long strings of the result are kept apart: %s', async (rule, isApart) => {
+    const seen: unknown[] = []
+    const end: Handler = async (call) => {
+      seen.push(call.spool)
+      return done(call)
+    }
+    const spool = { over: 1 } as never
+    await around({ rule, end }).handle(to({ id: 1 }, { spool }))
+    expect(seen).toEqual([isApart ? spool : undefined])
+  })
+
   test('an action is recorded once, when the call ended, with its compensation', async () => {
     const store = new MemoryStore()
     const all = written(store)

@@ -47,6 +47,13 @@ describe('a request with token renewal', () => {
     expect(sent.map(({ headers }) => headers)).toEqual([{ accept: 'x', authorization: 'Bearer 1' }])
   })
 
+  it('long strings of the response are kept where the request says', () => {
+    const spool = { over: 1 } as never
+    const { sent } = attempt(login(true), [200], { spool: () => spool })
+    expect(sent[0]?.spool?.()).toBe(spool)
+    expect(attempt(login(true), [200]).sent[0]?.spool).toBeUndefined()
+  })
+
   it('the request is retried once after a 401', async () => {
     const { sent, ended } = attempt(login(true), [401, 401, 200])
     expect(await ended).toBe(401)
