@@ -1,0 +1,17 @@
+/** The right to read kept data: that to read resources of the server that it came from. */
+import type { Call } from '../../core/call.ts'
+import { type Reference, UPLOADS } from '../../records/references.ts'
+import type { Services } from '../feature.ts'
+
+/** Whether a caller may read resources of the server that data came from, now; false if that is not known. */
+export async function mayRead(
+  { server, id }: Pick<Reference, 'server' | 'id'>,
+  call: Call,
+  { invoker, servers }: Pick<Services, 'invoker' | 'servers'>,
+): Promise<boolean> {
+  if (server === UPLOADS) return true
+  if (!servers.names().includes(server)) return false
+  const target = { upstream: server, method: 'resources/read', name: `ref://${id}` }
+  const { inputResponses: _responses, ...rest } = call
+  return invoker.isPermitted({ ...rest, method: target.method, target, params: call.params })
+}
