@@ -8,6 +8,7 @@ import { GatewayError } from '../core/error.ts'
 import { isGatewayRefusal } from '../core/failure.ts'
 import { only, Payload } from '../core/payload.ts'
 import { limitScope, DEFAULT_RATE } from '../core/principal.ts'
+import { mayRefer } from '../core/reference-text.ts'
 import { settingOf } from '../core/settings.ts'
 import { rates, rateSchema, type Rate } from '../core/time/units.ts'
 import type { RateLimitWindow, Store, TokenGrant } from '../store/store.ts'
@@ -93,7 +94,7 @@ export const rateLimit: Feature<Settings> = {
           }
           const isKeyed = (call: Call): boolean => isTool && hasIdempotencyKey(call)
           const unlessReplay = async (call: Call): Promise<Outcome> =>
-            (await isReplay(call, target.upstream, deps.store)) ? next(call) : charge(call)
+            (await isReplay(call, target.upstream, deps)) ? next(call) : charge(call)
           return (call) => {
             if (call.internal) return next(call)
             const ticket = call.requestState[STATE_KEY]
@@ -285,14 +286,23 @@ function refusal(call: Call, status: LimitStatus, taken: TokenGrant): GatewayErr
   )
 }
 
-/** Whether the call is a replay of a keyed call, so that nothing is executed for it. */
-async function isReplay(call: Call, upstream: string | undefined, store: Store): Promise<boolean> {
+/**
+ * Whether the call is a replay of a keyed call, so that nothing is executed for it. What references stand for is not known
+ * yet: with other data than before, such a call is a conflict, for which nothing is executed either.
+ */
+async function isReplay(
+  call: Call,
+  upstream: string | undefined,
+  { store, features }: Deps,
+): Promise<boolean> {
   try {
     if (upstream === undefined) return false
     const found = await findCall(store, callKey(call.principal.id, upstream, idempotencyKeyOf(call)))
     const { name, arguments: given } = call.params.fields
     if (!found || found.record.state === 'unknown') return false
-    return found.record.fingerprint === fingerprintOf(String(name), given)
+    if (found.record.fingerprint === fingerprintOf(String(name), given)) return true
+    const { text = '' } = call.params.at('arguments') ?? {}
+    return found.record.tool === name && mayRefer(text) && features.isOn('references', upstream)
   } catch {
     // Problems with the key or the store are reported by their own features.
     return false

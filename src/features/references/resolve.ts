@@ -6,6 +6,7 @@ import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
+import { mayRefer } from '../../core/reference-text.ts'
 import type { UsedReference } from '../../core/used-reference.ts'
 import { type Reference, type References, unknownReference } from '../../records/references.ts'
 import type { CallUrls } from './call-urls.ts'
@@ -51,11 +52,6 @@ export async function resolveReferences(call: Call, options: Options): Promise<R
   const { used } = resolution
   const params = call.params.with({ arguments: resolved })
   return { call: { ...call, params, references: { used, written: given } }, used }
-}
-
-/** Nearly no call has one. */
-function mayRefer(text: string): boolean {
-  return text.includes('ref:') || text.includes('$ref_id') || text.includes('\\u')
 }
 
 interface Place {

@@ -345,6 +345,26 @@ describe('charging of calls repeated under their key', () => {
     }
   })
 
+  it('a replay with a reference is not charged, and other arguments are where references are off', async () => {
+    const by = (value: unknown, name = 't') =>
+      to(name, { params: Payload.of({ name, arguments: { x: value }, idempotency_key: 'k' }) })
+    for (const value of ['ref://ref_1', { $ref_id: 'ref_1' }]) {
+      const handle = limited({ common: '1/minute', deps: { store: await kept('done') } })
+      expect(await granted(handle, [by(value), by(value), to('t'), by(value), to('t')])).toEqual([
+        true,
+        true,
+        true,
+        true,
+        false,
+      ])
+      const isOn = (feature: string): boolean => feature !== 'references'
+      const off = limited({ common: '1/minute', deps: { store: await kept('done'), isOn } })
+      expect(await granted(off, [by(value), by(value)])).toEqual([true, false])
+      const other = limited({ common: '1/minute', deps: { store: await kept('done') } })
+      expect(await granted(other, [by(value, 'u'), by(value, 'u')])).toEqual([true, false])
+    }
+  })
+
   it('a conflicting key and a call that may run again are charged', async () => {
     const other = limited({ common: '1/minute', deps: { store: await kept('done') } })
     expect(await granted(other, [to('t', key('k', 2)), to('t', key('k', 2))])).toEqual([true, false])
