@@ -105,7 +105,7 @@ async function importReference(call: Call, options: Options): Promise<Outcome> {
   let progress: Progress = { ref_id: order.uri, checksum_verified: false }
   try {
     const reference = order.foreign
-      ? await options.download(call, order.foreign)
+      ? await downloaded(call, order.foreign, options)
       : await known(written.id, call, options)
     await verify(reference, options)
     const uri = order.foreign ? uriOf(reference) : order.uri
@@ -113,7 +113,9 @@ async function importReference(call: Call, options: Options): Promise<Outcome> {
     if (!order.target) return ended({ status: 'imported', ...progress, imported_resource_id: uri })
     const { tool, args, argument } = order.target
     const outcome = await options.deps.invoker.call(innerCall(call, tool, args.with({ [argument]: uri })))
-    return outcome.kind === 'result' ? reported(outcome.result, progress) : outcome
+    if (outcome.kind === 'result') return reported(outcome.result, progress)
+    if (!order.foreign) return outcome
+    return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: reference.id } }
   } catch (thrown) {
     // The client that cancelled it gets no result.
     if (isCancelled(call.signal)) throw thrown
@@ -123,6 +125,16 @@ async function importReference(call: Call, options: Options): Promise<Outcome> {
     const text = extra.suggestion === undefined ? error.message : `${error.message} ${extra.suggestion}`
     return ended({ status: 'failed', ...progress, error: { ...data, requestId: call.requestId } }, text)
   }
+}
+
+/** The key in the request state of the id that the downloaded data has. */
+const STATE_KEY = 'import'
+
+/** Foreign data: that of an earlier round of the call if it is still there, so that all rounds are about the same data. */
+async function downloaded(call: Call, foreign: ForeignData, options: Options): Promise<Reference> {
+  const id = call.requestState[STATE_KEY]
+  const earlier = typeof id === 'string' ? await options.references.find(call.principal, id) : undefined
+  return earlier ?? options.download(call, foreign)
 }
 
 interface Progress {

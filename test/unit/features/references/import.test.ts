@@ -4,7 +4,10 @@ import type { Call, Outcome } from '../../../../src/core/call.ts'
 import type { Descriptor } from '../../../../src/core/descriptor.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
+import { importing } from '../../../../src/features/references/import.ts'
+import { ImportTools } from '../../../../src/features/references/import-tools.ts'
 import { references } from '../../../../src/features/references/references.ts'
+import { UPLOADS } from '../../../../src/records/references.ts'
 import { ada, referenceSettings, referenceWorld } from '../../../support/reference-world.ts'
 import { fieldsOf } from '../../../support/chain.ts'
 import { type Json, objectAt } from '../../../support/server/json.ts'
@@ -167,6 +170,65 @@ describe('an import', () => {
     expect(refused['isError']).toBe(true)
     expect(JSON.stringify(refused['content'])).toContain(message)
     expect(calls).toEqual([])
+  })
+})
+
+describe('an import of foreign data', () => {
+  const args = { ref_id: 'x', origin_server: 'far', access_url: 'https://far.example/x', ...sheet }
+
+  /** A tool that asks in each call until the round `asks` is over. */
+  function far(asks: number) {
+    const sent: unknown[] = []
+    const base = world(({ params, requestState }) => {
+      sent.push(objectAt(params.fields, 'arguments')['rows'])
+      if (sent.length > asks) return result({ content: [] })
+      return { kind: 'input_required', inputRequests: {}, requestState: { ...requestState, confirm: 1 } }
+    })
+    const { kept, deps } = base
+    let downloads = 0
+    const { tool } = importing({
+      references: kept,
+      mayRead: async () => true,
+      tools: new ImportTools({}, deps),
+      deps,
+      download: async ({ principal }) => {
+        downloads++
+        const bytes = (async function* () {
+          yield Buffer.from('[1]')
+        })()
+        return kept.add(principal, { server: UPLOADS, name: 'x', type: 'text/csv', ttl: 60_000 }, bytes)
+      },
+    })
+    const round = (requestState: Call['requestState'], principal = ada): Promise<Outcome> =>
+      tool.handle(
+        toolCall({
+          principal,
+          requestState,
+          params: Payload.of({ name: 'import_from_ref', arguments: args }),
+          target: { method: 'tools/call', name: 'import_from_ref' },
+        }),
+      )
+    return { ...base, sent, round, downloads: () => downloads }
+  }
+
+  it('is downloaded once, however often the tool asks', async () => {
+    const { round, sent, downloads } = far(2)
+    let outcome = await round({})
+    while (outcome.kind === 'input_required') outcome = await round(outcome.requestState)
+    expect(fieldsOf(outcome)['structuredContent']).toMatchObject({ status: 'imported' })
+    expect(downloads()).toBe(1)
+    expect(sent).toHaveLength(3)
+    expect(new Set(sent).size).toBe(1)
+  })
+
+  it('is downloaded again if it is gone by the next round', async () => {
+    const { round, kept, downloads } = far(1)
+    const first = await round({})
+    if (first.kind !== 'input_required') throw new Error('It did not ask.')
+    for (const each of await kept.all()) await kept.drop(each)
+    const { structuredContent } = fieldsOf(await round(first.requestState))
+    expect(structuredContent).toMatchObject({ status: 'imported' })
+    expect(downloads()).toBe(2)
   })
 })
 
