@@ -3,18 +3,18 @@
  * its caller and keeps the result whatever its size, or keeps the result of an operation that has ended.
  */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
-import { GatewayError, invalidParam } from '../../core/error.ts'
+import { asGatewayError, GatewayError, invalidParam } from '../../core/error.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { NOT_KEPT_KEY, REFERENCE_KEY } from '../../protocol/meta-keys.ts'
+import { NOT_KEPT_KEY, REFERENCE_KEY, REFERENCES_KEY } from '../../protocol/meta-keys.ts'
 import { isEnded, OperationIds, type OperationRecord, Operations } from '../../records/operations.ts'
 import { type Reference, type References, unknownReference } from '../../records/references.ts'
-import { answered, asToolWithResult } from '../builtin-tool.ts'
+import { asToolWithResult } from '../builtin-tool.ts'
 import type { BuiltinRoute, BuiltinTool, Services } from '../feature.ts'
 import { innerArguments, innerCall, optionalText } from './inner-call.ts'
 import { describedFor, withFacts, withReferences } from './keep.ts'
-import { blocksOf, metaOf } from './preview.ts'
+import { blocksOf, uriOf } from './preview.ts'
 import { collected } from './selection.ts'
 
 type Keeping = Omit<Parameters<typeof withReferences>[2], 'isRequested' | 'id'>
@@ -26,7 +26,7 @@ interface Options {
   mayRead(reference: Pick<Reference, 'server' | 'id'>, call: Call): Promise<boolean>
   /** The `_meta` of a request whose result is kept, under an id of the caller if it chose one. */
   requestOf(id: string | undefined): Readonly<Record<string, unknown>>
-  readonly deps: Pick<Services, 'invoker' | 'servers' | 'store' | 'identity'>
+  readonly deps: Pick<Services, 'invoker' | 'servers' | 'store' | 'identity' | 'log' | 'metrics'>
 }
 
 /** The tool, and the path over HTTP. */
@@ -76,7 +76,8 @@ const definition = {
         properties: { algorithm: { type: 'string' }, value: { type: 'string' } },
         required: ['algorithm', 'value'],
       },
-      not_kept: { type: 'object' },
+      not_kept: { type: 'object', description: 'Why the result was not kept. The result is returned.' },
+      result: { description: 'The structured content of a result that was not kept.' },
     },
   },
   annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true },
@@ -85,21 +86,29 @@ const definition = {
 /** The outcome with the facts of the data as structured content, without the URL, which is a credential. */
 function forModel(outcome: Outcome): Outcome {
   if (outcome.kind !== 'result' || outcome.result.member('isError') === true) return outcome
-  const { access_url: _url, ...facts } = factsOf(outcome.result)
-  return { kind: 'result', result: outcome.result.with({ structuredContent: facts }) }
+  const { result } = outcome
+  const facts = factsOf(result).with({ access_url: undefined })
+  return { kind: 'result', result: result.with({ structuredContent: facts }) }
 }
 
-/** The facts alone; the result of a call that failed as it is. */
+/** The facts alone, or the content of a result that was not kept; the result of a call that failed as it is. */
 function forProgram(outcome: Outcome): Outcome {
   if (outcome.kind !== 'result' || outcome.result.member('isError') === true) return outcome
-  return answered(factsOf(outcome.result))
+  const { result } = outcome
+  const content = isKept(result) ? undefined : result.at('content')
+  return { kind: 'result', result: factsOf(result).with({ content }) }
 }
 
-function factsOf(result: Payload): Readonly<Record<string, unknown>> {
-  const kept = result.meta(REFERENCE_KEY)
-  if (isObject(kept)) return kept
-  // The tool did its work: its result is passed on, with the reason.
-  return { not_kept: result.meta(NOT_KEPT_KEY) ?? {} }
+function isKept(result: Payload): boolean {
+  return isObject(result.meta(REFERENCE_KEY))
+}
+
+/** The facts of the data; of a result that was not kept the reason, and its structured content. */
+function factsOf(result: Payload): Payload {
+  if (isKept(result)) return Payload.of(result.meta(REFERENCE_KEY))
+  // The tool did its work.
+  const facts = Payload.of({ not_kept: result.meta(NOT_KEPT_KEY) ?? {} })
+  return facts.with({ result: result.at('structuredContent') })
 }
 
 function exporter(options: Options): Handler {
@@ -142,8 +151,24 @@ async function exportCall(
   const outcome = await invoker.call(inner)
   if (!found || outcome.kind !== 'result' || outcome.result.member('isError') === true) return outcome
   const { result } = outcome
-  if (isObject(result.meta(REFERENCE_KEY)) || isObject(result.meta(NOT_KEPT_KEY))) return outcome
-  return { kind: 'result', result: await whole(result, found, { call, id, options }) }
+  if (isKept(result) || isObject(result.meta(NOT_KEPT_KEY))) return outcome
+  // The call took effect: from here on nothing fails.
+  const kept = await whole(result, found, { call, id, options }).catch((error: unknown) =>
+    withReason(result, asGatewayError(error), found, options),
+  )
+  return { kind: 'result', result: kept }
+}
+
+/** A result that could not be kept, with the reason. */
+function withReason(
+  result: Payload,
+  { code, message }: GatewayError,
+  { upstream, name }: Pick<Descriptor, 'upstream' | 'name'>,
+  { deps: { log, metrics } }: Options,
+): Payload {
+  metrics.referenced('not_kept')
+  log.warn('references.not_kept', { upstream, tool: name, reason: message })
+  return result.withMeta({ [NOT_KEPT_KEY]: { code, message } })
 }
 
 /** @throws UNSUPPORTED_OPERATION, PERMISSION_DENIED */
@@ -210,7 +235,8 @@ async function exportOperation(
   const tool = await options.deps.servers.tool({ ...call, method: target.method, target })
   const context = { ...call, target, tool }
   const found = await withReferences(outcome.result, context, { ...keeping, isRequested: true, id })
-  if (found.kept.length > 0) return { kind: 'result', result: withFacts(found, call) }
+  if (found.kept.length > 0)
+    return { kind: 'result', result: withFacts(found, call).withMeta({ [NOT_KEPT_KEY]: undefined }) }
   return { kind: 'result', result: await whole(found.result, target, { call, id, options }) }
 }
 
@@ -221,7 +247,7 @@ interface Copying {
   readonly options: Options
 }
 
-/** The result with a reference of the caller's choice to the same data. */
+/** The result with a reference of the caller's choice to the same data, in place of the first one. */
 async function copied(
   result: Payload,
   reference: Reference,
@@ -232,8 +258,25 @@ async function copied(
   const copy = await references.add(call.principal, facts, await references.open(reference))
   const described = describedFor(call, copy, keeping)
   const beginning = await collected(await references.open(copy, { start: 0, end: PREVIEWED_BYTES }))
-  const given = result.with({ content: blocksOf(described, beginning) })
-  return { kind: 'result', result: given.withMeta(metaOf([described])) }
+  const given = result.with({
+    content: withBlocks(result.at('content')?.items ?? [], reference, blocksOf(described, beginning)),
+  })
+  const all = result.meta(REFERENCES_KEY)
+  const others = Array.isArray(all) ? { [REFERENCES_KEY]: [described.data, ...all.slice(1)] } : {}
+  return { kind: 'result', result: given.withMeta({ [REFERENCE_KEY]: described.data, ...others }) }
+}
+
+/** Content blocks with others in place of the link to a reference and of its preview, the block after it. */
+function withBlocks(
+  content: readonly Payload[],
+  reference: Reference,
+  blocks: readonly unknown[],
+): readonly unknown[] {
+  const link = content.findIndex(
+    ({ fields: { type, uri } }) => type === 'resource_link' && uri === uriOf(reference),
+  )
+  const [at, count] = link < 0 ? [0, 0] : [link, 2]
+  return [...content.slice(0, at), ...blocks, ...content.slice(at + count)]
 }
 
 /** How much of the data a preview is made of, in bytes. */
