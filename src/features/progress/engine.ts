@@ -24,6 +24,7 @@ import {
   OperationIds,
 } from '../../records/operations.ts'
 import { toStoredPrincipal } from '../../records/principal.ts'
+import { keepReferences } from '../../records/references.ts'
 import type { Services } from '../feature.ts'
 import { requestInput } from './input.ts'
 import { OperationJournal } from './journal.ts'
@@ -137,6 +138,10 @@ export class OperationEngine {
       emit: (note) => running.notes.relay(note, Date.now()),
       drained: () => running.drained(),
       isDetached: () => running.isDetached,
+      usesReferences: (ids) => {
+        running.references = ids
+        if (running.recorded) this.#keepArguments(running)
+      },
       ...((running.isTask || declaresTasks(call.client)) && { acceptsTask: true as const }),
     }
     const finished = this.#drive(running, next, inner).then(
@@ -310,6 +315,7 @@ export class OperationEngine {
         operation.key,
         this.#newRecord(running, { id: operation.id, ...more }),
       )
+      this.#keepArguments(running)
       // A client without a session cancels by closing the request; others can come back for the outcome.
       if (call.client.era === 'legacy' || hasIdempotencyKey(call)) call.retain?.()
     }
@@ -317,6 +323,14 @@ export class OperationEngine {
     this.#byKey.delete(operation.key)
     running.operation = undefined
     return undefined
+  }
+
+  /** Another process may make the call again: it needs the data for as long as the call may take, and the time to notice. */
+  #keepArguments({ call, references }: RunningCall): void {
+    if (references.length === 0) return
+    const until = Date.now() + this.#taskTtl(call)
+    const kept = keepReferences(this.#deps.store, call.principal, { ids: references, until })
+    background(kept, this.#deps.log)
   }
 
   #newRecord(

@@ -7,9 +7,12 @@
  */
 import type { Call } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json/json.ts'
 import { background, type Log } from '../../core/log.ts'
+import type { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
 import { pause } from '../../core/time/waiting.ts'
+import { REFERENCE_KEY, REFERENCES_KEY } from '../../protocol/meta-keys.ts'
 import type { Membership } from '../../records/members.ts'
 import {
   expiryOf,
@@ -20,6 +23,7 @@ import {
   operationsOf,
 } from '../../records/operations.ts'
 import { type Quota, QuotaTracker } from '../../records/quota.ts'
+import { keepReferences } from '../../records/references.ts'
 import type { Store } from '../../store/store.ts'
 import { keptRequest } from './pages.ts'
 import type { End } from './running-call.ts'
@@ -152,7 +156,7 @@ export class OperationJournal {
       if (whole && !(await this.#mayKeep(whole, call.principal))) whole = undefined
       const fields = whole ?? withoutOutcome(end)
       try {
-        return await this.changeOwn(key, (before) => {
+        const record = await this.changeOwn(key, (before) => {
           const { request, input: _input, ...rest } = before
           return {
             ...rest,
@@ -161,6 +165,8 @@ export class OperationJournal {
             expiresAt: expiryOf(before, keep),
           }
         })
+        if (record) await this.#keepData(record)
+        return record
       } catch (error) {
         this.warn(error)
         if (this.#options.closing.aborted) return undefined
@@ -171,6 +177,15 @@ export class OperationJournal {
         delay = Math.min(delay * 2, RETRY_DELAY_MS.last)
       }
     }
+  }
+
+  /** Keeps the data that a result refers to as long as the result. */
+  async #keepData({ result, principal, expiresAt: until }: OperationRecord): Promise<void> {
+    const ids = result ? referencesIn(result) : []
+    if (ids.length === 0) return
+    await keepReferences(this.#options.store, principal, { ids, until }).catch((error: unknown) => {
+      this.#options.log.warn('operation.references_not_kept', { error: asGatewayError(error).message })
+    })
   }
 
   /** Whether an outcome may be kept for its caller. */
@@ -260,6 +275,13 @@ class WrittenRecords {
 
 /** How often expired records are removed while there is no room, in milliseconds. */
 const SWEEP_INTERVAL_MS = 1000
+
+/** The ids of the kept data that a result refers to. */
+function referencesIn(result: Payload): readonly string[] {
+  const [first, all] = [result.meta(REFERENCE_KEY), result.meta(REFERENCES_KEY)]
+  const facts: readonly unknown[] = Array.isArray(all) ? all : [first]
+  return facts.flatMap((each) => (isObject(each) && typeof each.ref_id === 'string' ? [each.ref_id] : []))
+}
 
 type EndFields = Pick<OperationRecord, 'state' | 'result' | 'failure'>
 

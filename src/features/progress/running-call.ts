@@ -44,6 +44,8 @@ export class RunningCall {
   state: OperationState = 'working'
   /** Its caller sees a task. */
   isTask = false
+  /** The ids of the references in its arguments, once they are known. */
+  references: readonly string[] = []
   /** When its record was last read for changes by other processes, in milliseconds since 1970. */
   polledAt = 0
   /** A background action for it is running. */

@@ -143,6 +143,7 @@ function resolving(
       if (!resolved) return await next(call)
       metrics.referenced('used', resolved.used.length)
       resolved.call.logFields.set('references_used', resolved.used.map(loggedUse))
+      call.usesReferences?.(resolved.used.map(({ id }) => id))
       return callUrls.after(await files.after(await next(resolved.call)))
     } catch (error) {
       await files.remove()
