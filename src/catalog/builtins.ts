@@ -101,7 +101,9 @@ class RegisteredBuiltins implements Builtins {
       parts.flatMap((part) => [
         ...(part.pages ?? []).map(({ path, handle }) => [pageMethod(path), { handle, part }] as const),
         ...[...(part.routes ?? []), ...(part.byteRoutes ?? [])].map(
-          (route) => [routeMethod(route), { handle: route.handle, part }] as const,
+          // They are for all servers: they are there if the feature is on for one.
+          ({ handle, ...route }) =>
+            [routeMethod(route), { handle, part: { ...part, isOn: () => true } }] as const,
         ),
       ]),
     )
