@@ -2,9 +2,14 @@
 import { isObject } from './json/json.ts'
 import type { Payload } from './payload.ts'
 
+/** The names and indexes that lead to a value in arguments; none for the arguments themselves. */
+export type Place = readonly (string | number)[]
+
 /** What one reference stood for. */
 export interface UsedReference {
   /** Where it was in the arguments. */
+  readonly place: Place
+  /** The same for people (`placeText`). */
   readonly path: string
   /** As the caller wrote it: `ref://<id>`, and the part that it selects. */
   readonly written: string
@@ -41,16 +46,20 @@ export function writtenArguments(
   const sent = params.at('arguments')
   if (!sent || !references || !isObject(sent.value)) return sent
   const { used, written } = references
-  if (used.some(({ path }) => path === '')) return written
+  if (used.some(({ place }) => place.length === 0)) return written
   const names = Object.keys(written.fields).filter(
-    (name) => Object.hasOwn(sent.fields, name) && used.some(({ path }) => isWithin(path, name)),
+    (name) => Object.hasOwn(sent.fields, name) && used.some(({ place }) => place[0] === name),
   )
   return sent.with(Object.fromEntries(names.map((name) => [name, written.at(name)])))
 }
 
-/** Whether a place is a member of the arguments, or in it. */
-function isWithin(path: string, name: string): boolean {
-  return path.startsWith(name) && ['', '.', '['].includes(path.charAt(name.length))
+/** A place as text, such as `files[0].path`. Names that would read as several ones are quoted: no two places read the same. */
+export function placeText(place: Place): string {
+  const segments = place.map((segment) => {
+    if (typeof segment === 'number') return `[${segment}]`
+    return segment === '' || /[.[\]"]/.test(segment) ? `[${JSON.stringify(segment)}]` : `.${segment}`
+  })
+  return segments.join('').replace(/^\./, '')
 }
 
 /**
@@ -60,7 +69,8 @@ function isWithin(path: string, name: string): boolean {
 export function comparableArguments(given: unknown, references: ResolvedReferences | undefined): unknown {
   const outside = references?.used.filter(({ isOutside }) => isOutside) ?? []
   return outside.reduce<unknown>(
-    (whole, { path, sha256, written }) => changedAt(whole, path, () => ({ sha256, part: partText(written) })),
+    (whole, { place, sha256, written }) =>
+      changedAt(whole, place, () => ({ sha256, part: partText(written) })),
     given,
   )
 }
@@ -72,34 +82,26 @@ export function partText(written: string): string {
   return `${part.length === 0 ? '' : `?${part.join('&')}`}${pointer}`
 }
 
-/** The value at the place of a reference (`UsedReference.path`); undefined if there is none. */
-export function valueAt(given: unknown, path: string): unknown {
+/** The value at a place; undefined if there is none. */
+export function valueAt(given: unknown, place: Place): unknown {
   let found: unknown
-  changedAt(given, path, (value) => {
+  changedAt(given, place, (value) => {
     found = value
     return value
   })
   return found
 }
 
-/** A value with another one at the place of a reference. */
-function changedAt(given: unknown, path: string, change: (value: unknown) => unknown): unknown {
-  if (path === '') return change(given)
-  if (Array.isArray(given)) {
-    const [, index, rest = ''] = /^\[(\d+)\](.*)$/s.exec(path) ?? []
-    return given.map((item: unknown, at) =>
-      at === Number(index) ? changedAt(item, withoutDot(rest), change) : item,
-    )
-  }
-  if (!isObject(given)) return given
-  // A name may have any character.
-  const names = Object.keys(given).filter((name) => isWithin(path, name))
-  const changed = names.map((name) => {
-    return [name, changedAt(given[name], withoutDot(path.slice(name.length)), change)] as const
-  })
-  return { ...given, ...Object.fromEntries(changed) }
-}
-
-function withoutDot(path: string): string {
-  return path.startsWith('.') ? path.slice(1) : path
+/** A value with another one at a place; the same if there is no such place. */
+export function changedAt(
+  given: unknown,
+  [first, ...rest]: Place,
+  change: (value: unknown) => unknown,
+): unknown {
+  if (first === undefined) return change(given)
+  if (Array.isArray(given))
+    return given.map((item: unknown, index) => (index === first ? changedAt(item, rest, change) : item))
+  if (!isObject(given) || typeof first !== 'string' || !Object.hasOwn(given, first)) return given
+  // A name may be one that an assignment would treat differently, such as `__proto__`.
+  return { ...given, ...Object.fromEntries([[first, changedAt(given[first], rest, change)]]) }
 }

@@ -6,13 +6,19 @@ import { GatewayError } from '../core/error.ts'
 import { canonicalHash } from '../core/json/canonical-hash.ts'
 import { isObject, readJson } from '../core/json/json.ts'
 import type { Principal } from '../core/principal.ts'
-import { partText, type ResolvedReferences, type UsedReference, valueAt } from '../core/used-reference.ts'
+import {
+  changedAt,
+  partText,
+  type Place,
+  type ResolvedReferences,
+  type UsedReference,
+  valueAt,
+} from '../core/used-reference.ts'
 import type { References } from './references.ts'
 
 /** Where data belongs in stored arguments, and which. */
 export interface KeptArgument {
-  /** The names and indexes that lead to it. */
-  readonly path: readonly (string | number)[]
+  readonly path: Place
   readonly id: string
   /** The hash of the data, and that of the value that was made of it (`canonicalHash`). */
   readonly sha256: string
@@ -34,10 +40,10 @@ export function withoutData(
   { used }: ResolvedReferences,
 ): { readonly arguments: Arguments; readonly kept: readonly KeptArgument[] } | undefined {
   const whole = used.filter(({ written, isOutside }) => partText(written) === '' && !isOutside)
-  const values = new Map(whole.map((each) => [valueAt(given, each.path), each] as const))
+  const values = new Map(whole.map((each) => [valueAt(given, each.place), each] as const))
   values.delete(undefined)
   const kept: KeptArgument[] = []
-  const replaced = (value: unknown, path: KeptArgument['path']): unknown => {
+  const replaced = (value: unknown, path: Place): unknown => {
     const reference = values.get(value)
     if (reference) {
       kept.push(keptArgument(reference, value, path))
@@ -55,7 +61,7 @@ export function withoutData(
 
 /** Whether arguments have a path or a URL of data that a call got: it does not work any more once the call has ended. */
 export function haveOutsideData(args: Arguments, given: Arguments, { used }: ResolvedReferences): boolean {
-  const places = used.filter(({ isOutside }) => isOutside).map(({ path }) => valueAt(given, path))
+  const places = used.filter(({ isOutside }) => isOutside).map(({ place }) => valueAt(given, place))
   if (places.length === 0) return false
   const text = JSON.stringify(args)
   return places.some(
@@ -63,11 +69,7 @@ export function haveOutsideData(args: Arguments, given: Arguments, { used }: Res
   )
 }
 
-function keptArgument(
-  { id, sha256 }: UsedReference,
-  value: unknown,
-  path: KeptArgument['path'],
-): KeptArgument {
+function keptArgument({ id, sha256 }: UsedReference, value: unknown, path: Place): KeptArgument {
   return { path, id, sha256, value: canonicalHash(value) }
 }
 
@@ -82,7 +84,10 @@ export async function withData(
   { principal, references }: { readonly principal: Principal; readonly references: References },
 ): Promise<Arguments> {
   let whole: unknown = args
-  for (const each of kept) whole = placed(whole, each.path, await valueOf(each, principal, references))
+  for (const each of kept) {
+    const value = await valueOf(each, principal, references)
+    whole = changedAt(whole, each.path, () => value)
+  }
   return isObject(whole) ? whole : args
 }
 
@@ -115,14 +120,4 @@ function lost(code: 'RESOURCE_NOT_FOUND' | 'CONFLICT', message: string): Gateway
     isUserActionable: true,
     suggestion: 'Restore the data by hand; nothing was changed.',
   })
-}
-
-function placed(whole: unknown, [first, ...rest]: KeptArgument['path'], value: unknown): unknown {
-  if (first === undefined) return value
-  if (Array.isArray(whole))
-    return whole.map((item, index) => (index === first ? placed(item, rest, value) : item))
-  if (!isObject(whole)) return whole
-  return replacedMembers(whole, (member, name) =>
-    name === String(first) ? placed(member, rest, value) : member,
-  )
 }

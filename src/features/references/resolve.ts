@@ -7,14 +7,14 @@ import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { mayRefer } from '../../core/reference-text.ts'
-import type { UsedReference } from '../../core/used-reference.ts'
+import { type Place, placeText, type UsedReference } from '../../core/used-reference.ts'
 import { type Reference, type References, unknownReference } from '../../records/references.ts'
 import type { CallUrls } from './call-urls.ts'
 import type { CallFiles } from './files.ts'
 import { inChosenForm, inForm, type InlineForm, type SchemaPlace, Schemas, unfit } from './forms.ts'
 import { openPart } from './open-part.ts'
 import { parseReference, SCHEME, select, type Selected, textOf, type Written } from './selection.ts'
-import { argumentAt, isPathItself, takesPath } from './takes-path.ts'
+import { isPathItself, takesPath } from './takes-path.ts'
 import { isUrlItself, takesDownloadUrl } from './takes-url.ts'
 
 /** How many references the arguments of a call may have, and how deep they are looked for. */
@@ -46,7 +46,7 @@ export async function resolveReferences(call: Call, options: Options): Promise<R
   if (!given || !mayRefer(given.text)) return undefined
   const resolution = new Resolution(call, options)
   const schema = call.tool?.definition.inputSchema
-  const root = { path: '', schemas: new Schemas(schema).root, depth: 0 }
+  const root = { place: [], schemas: new Schemas(schema).root, depth: 0 }
   const resolved = await resolution.resolve(given, root)
   if (resolution.used.length === 0) return undefined
   const { used } = resolution
@@ -54,8 +54,9 @@ export async function resolveReferences(call: Call, options: Options): Promise<R
   return { call: { ...call, params, references: { used, written: given } }, used }
 }
 
-interface Place {
-  readonly path: string
+/** A value in the arguments. */
+interface Spot {
+  readonly place: Place
   readonly schemas: SchemaPlace
   readonly depth: number
 }
@@ -72,65 +73,65 @@ class Resolution {
   }
 
   /** The same payload if there is no reference in it, so that what is not replaced keeps its text. */
-  async resolve(given: Payload, place: Place): Promise<Payload> {
+  async resolve(given: Payload, spot: Spot): Promise<Payload> {
     const { value } = given
     const written = writtenAt(value)
-    if (written) return this.#data(written, place)
-    if (place.depth >= MAX_DEPTH) return given
-    if (Array.isArray(value)) return this.#resolveItems(given, place)
-    return isObject(value) ? this.#resolveMembers(given, place) : given
+    if (written) return this.#data(written, spot)
+    if (spot.depth >= MAX_DEPTH) return given
+    if (Array.isArray(value)) return this.#resolveItems(given, spot)
+    return isObject(value) ? this.#resolveMembers(given, spot) : given
   }
 
-  async #resolveItems(given: Payload, { path, schemas, depth }: Place): Promise<Payload> {
+  async #resolveItems(given: Payload, { place, schemas, depth }: Spot): Promise<Payload> {
     const { items } = given
     const resolved: Payload[] = []
     for (const [index, item] of items.entries()) {
-      const place = { path: `${path}[${index}]`, schemas: schemas.item(index), depth: depth + 1 }
-      resolved.push(await this.resolve(item, place))
+      const spot = { place: [...place, index], schemas: schemas.item(index), depth: depth + 1 }
+      resolved.push(await this.resolve(item, spot))
     }
     if (resolved.every((each, index) => each === items[index])) return given
     return Payload.text(`[${resolved.map(({ text }) => text).join(',')}]`)
   }
 
-  async #resolveMembers(given: Payload, { path, schemas, depth }: Place): Promise<Payload> {
+  async #resolveMembers(given: Payload, { place, schemas, depth }: Spot): Promise<Payload> {
     const changed: (readonly [string, Payload])[] = []
     for (const [name, value] of Object.entries(given.fields)) {
       // Finding the text of a member takes as long as the object is.
       const member = holdsReference(value, depth) ? given.at(name) : undefined
       if (!member) continue
-      const at = path === '' ? name : `${path}.${name}`
-      const resolved = await this.resolve(member, {
-        path: at,
-        schemas: schemas.member(name),
-        depth: depth + 1,
-      })
+      const spot = { place: [...place, name], schemas: schemas.member(name), depth: depth + 1 }
+      const resolved = await this.resolve(member, spot)
       if (resolved !== member) changed.push([name, resolved])
     }
     return changed.length === 0 ? given : given.with(Object.fromEntries(changed))
   }
 
-  async #data(written: WrittenReference, place: Place): Promise<Payload> {
-    const { path } = place
+  async #data(written: WrittenReference, spot: Spot): Promise<Payload> {
+    const { place } = spot
+    const path = placeText(place)
     const { id } = written
     if (this.used.length >= MAX_REFERENCES_PER_CALL) throw tooMany(path)
     const { references, mayRead } = this.#options
     const reference = await references.find(this.#call.principal, id)
     if (!reference || !(await mayRead(reference, this.#call))) throw unknownReference().with({ field: path })
-    const form = written.as ?? (await this.#remoteForm(written, reference, place))
+    const form = written.as ?? (await this.#remoteForm(written, reference, spot))
     const { blob: _blob, expiresAt: _expiresAt, ...facts } = reference
     const isOutside = form === 'path' || form === 'url'
-    this.used.push({ ...facts, path, written: written.text, ...(isOutside && { isOutside }) })
-    if (form === 'path') return this.#asFile(written, reference, place)
-    if (form === 'url') return this.#asUrl(written, reference, place)
-    return this.#inline(written, form, { reference, place })
+    this.used.push({ ...facts, place, path, written: written.text, ...(isOutside && { isOutside }) })
+    if (form === 'path') return this.#asFile(written, reference, path)
+    if (form === 'url') return this.#asUrl(written, reference, path)
+    return this.#inline(written, form, { reference, path, schemas: spot.schemas })
   }
 
   async #inline(
     { part, text }: WrittenReference,
     form: InlineForm | undefined,
-    { reference, place }: { readonly reference: Reference; readonly place: Place },
+    {
+      reference,
+      path,
+      schemas,
+    }: { readonly reference: Reference; readonly path: string; readonly schemas: SchemaPlace },
   ): Promise<Payload> {
-    const { path, schemas } = place
     const { references, max } = this.#options
     const limits = { max: Math.max(0, max - this.#size), written: text }
     const selected = await select(references, reference, part, limits)
@@ -139,7 +140,7 @@ class Resolution {
     return inForm(selected, reference, schemas.takes(), path)
   }
 
-  async #asFile({ part, text }: WrittenReference, reference: Reference, { path }: Place): Promise<Payload> {
+  async #asFile({ part, text }: WrittenReference, reference: Reference, path: string): Promise<Payload> {
     const { references, files, server } = this.#options
     if (!files || server === 'no') throw unfit(path, NO_FILES)
     const bytes = await openPart(references, reference, part, text)
@@ -147,7 +148,7 @@ class Resolution {
     return Payload.of(await files.write({ key: [id, blob, text, path], name, type, bytes }))
   }
 
-  async #asUrl({ part, text }: WrittenReference, reference: Reference, { path }: Place): Promise<Payload> {
+  async #asUrl({ part, text }: WrittenReference, reference: Reference, path: string): Promise<Payload> {
     const { urls } = this.#options
     const isPart = Object.keys(part).length > 0
     if (isPart) throw unfit(path, NO_PART_URLS)
@@ -160,13 +161,13 @@ class Resolution {
   async #remoteForm(
     { part }: WrittenReference,
     reference: Reference,
-    { path, schemas }: Place,
+    { place, schemas }: Spot,
   ): Promise<'path' | 'url' | undefined> {
     const { tool } = this.#call
     const { server, urls } = this.#options
     // A value in JSON may be a path or a URL that the server knows.
     if (part.pointer || !tool || schemas.takes() !== 'text') return undefined
-    const argument = { name: argumentAt(path), descriptions: schemas.descriptions() }
+    const argument = { name: argumentAt(place), descriptions: schemas.descriptions() }
     if (server === 'yes' && takesPath(argument, tool))
       return (await this.#isShort(reference, isPathItself)) ? undefined : 'path'
     const isDownloaded = urls.areHosted === true && schemas.isUri() && Object.keys(part).length === 0
@@ -204,6 +205,11 @@ function holdsReference(value: unknown, depth: number): boolean {
 function sizeOfSelected(selected: Selected): number {
   if (selected.kind === 'bytes') return selected.bytes.byteLength
   return Buffer.byteLength(selected.kind === 'text' ? selected.text : selected.json.text)
+}
+
+/** The name of the argument at a place: that of the list, for an element. */
+function argumentAt(place: Place): string {
+  return place.findLast((segment) => typeof segment === 'string') ?? ''
 }
 
 type WrittenReference = Written & { readonly text: string }

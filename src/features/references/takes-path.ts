@@ -54,13 +54,3 @@ export function canOpenFiles(settings: UpstreamSettings | undefined): 'yes' | 'p
 export function isPathItself(text: string): boolean {
   return text.length <= 4096 && /^(?:[/~]|\.{1,2}[/\\]|[A-Za-z]:[\\/]|file:\/\/)[^\n]*\n?$/.test(text)
 }
-
-/** The name of the argument at a place such as `files[0].path`. */
-export function argumentAt(path: string): string {
-  return (
-    path
-      .replaceAll(/\[\d+\]/g, '')
-      .split('.')
-      .at(-1) ?? ''
-  )
-}
