@@ -26,7 +26,7 @@ export function inChosenForm(
     return inForm(selected, reference, form, path)
   const { value, text } = selected.json
   const [content, type] = typeof value === 'string' ? [value, 'text/plain'] : [text, 'application/json']
-  return inForm({ kind: 'text', text: content }, { ...reference, type }, form, path)
+  return inForm({ kind: 'bytes', bytes: Buffer.from(content) }, { ...reference, type }, form, path)
 }
 
 /** The data as the schema takes it. @throws INVALID_INPUT */
@@ -36,7 +36,7 @@ export function inForm(selected: Selected, reference: Reference, form: Form, pat
     const isTaken = form === 'json' || form === 'any' || typeof json.value === 'string'
     return isTaken ? json : Payload.of(json.text)
   }
-  const bytes = selected.kind === 'text' ? Buffer.from(selected.text) : selected.bytes
+  const { bytes } = selected
   if (form === 'base64') return Payload.of(bytes.toString('base64'))
   if (form === 'data_uri') return Payload.of(`data:${reference.type};base64,${bytes.toString('base64')}`)
   const text = textOf(bytes)

@@ -53,12 +53,7 @@ async function readResource(call: Call, options: Options): Promise<Outcome> {
   const reference = await allowed(written.id, call, options)
   const limits = { max: options.max, written: uri }
   const selected = await select(options.references, reference, written.part, limits)
-  const text =
-    selected.kind === 'json'
-      ? selected.json.text
-      : selected.kind === 'text'
-        ? selected.text
-        : textOf(selected.bytes)
+  const text = selected.kind === 'json' ? selected.json.text : textOf(selected.bytes)
   const mimeType = reference.type
   const content =
     text === undefined && selected.kind === 'bytes'
@@ -165,11 +160,11 @@ async function slice(
   const chosen = isWhole || part.bytes ? { bytes: { from, to: end } } : part
   const limits = { max: isWhole || part.bytes ? max : MAX_SELECTED_BYTES, written, isCut: true } as const
   const selected = await select(references, reference, chosen, limits)
-  if (selected.kind !== 'bytes')
-    return shortened(selected.kind === 'json' ? selected.json.text : selected.text, max)
+  if (selected.kind === 'json') return shortened(selected.json.text, max)
   const text = textWithin(selected.bytes)
   if (text === undefined)
     return `[${reference.type}, ${selected.bytes.byteLength} bytes: not text. Send ${written} as an argument of a tool to use it.]`
+  if (part.rows) return shortened(text, max)
   const isCut = end < Math.min(to, reference.size - 1)
   return isCut ? `${text}\n[Bytes ${from} to ${end} of ${reference.size}.]` : text
 }

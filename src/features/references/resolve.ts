@@ -203,8 +203,7 @@ function holdsReference(value: unknown, depth: number): boolean {
 }
 
 function sizeOfSelected(selected: Selected): number {
-  if (selected.kind === 'bytes') return selected.bytes.byteLength
-  return Buffer.byteLength(selected.kind === 'text' ? selected.text : selected.json.text)
+  return selected.kind === 'bytes' ? selected.bytes.byteLength : Buffer.byteLength(selected.json.text)
 }
 
 /** The name of the argument at a place: that of the list, for an element. */

@@ -105,13 +105,12 @@ function decoded(text: string): string {
 /** Selected data: a JSON value, or bytes. */
 export type Selected =
   | { readonly kind: 'json'; readonly json: Payload }
-  | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'bytes'; readonly bytes: Buffer }
 
 interface Limits {
   /** How much is returned, in bytes. */
   readonly max: number
-  /** Set if a longer text is cut a little behind the limit; otherwise it is an error. */
+  /** Set if longer rows are cut a little behind the limit; otherwise they are an error. */
   readonly isCut?: true
   /** What the reference is called in errors. */
   readonly written: string
@@ -145,7 +144,7 @@ export async function select(
     if (Buffer.byteLength(selected.text) > limits.max) throw tooLarge(limits)
     return { kind: 'json', json: selected }
   }
-  if (rows) return { kind: 'text', text: await linesOf(await open(), rows, limits) }
+  if (rows) return { kind: 'bytes', bytes: await collectedUpTo(linesIn(await open(), rows, limits), limits) }
   if (reference.size > limits.max) throw tooLarge(limits)
   return { kind: 'bytes', bytes: await collected(await open()) }
 }
@@ -202,19 +201,56 @@ export async function* lines(
   if (rest !== '') yield { line: rest, number: ++number }
 }
 
-async function linesOf(bytes: Bytes, { from, to }: Range, limits: Limits): Promise<string> {
-  const found: string[] = []
+/** Bytes as one buffer, if there are not too many; what is cut has a little more. @throws PAYLOAD_TOO_LARGE */
+async function collectedUpTo(bytes: Bytes, limits: Limits): Promise<Buffer> {
+  const chunks: Uint8Array[] = []
   let size = 0
-  for await (const { line, number } of lines(bytes, limits.max + MAX_OVERRUN_BYTES)) {
-    if (number < from) continue
-    size += Buffer.byteLength(line) + 1
+  for await (const chunk of bytes) {
+    size += chunk.byteLength
     if (size > limits.max && limits.isCut !== true) throw tooLarge(limits)
-    if (size > limits.max + MAX_OVERRUN_BYTES) break
-    found.push(`${line}\n`)
-    if (number === to) break
+    chunks.push(chunk)
+    if (size > limits.max) break
   }
-  if (found.length === 0) throw absent(`there is no row ${from}`, limits)
-  return found.join('')
+  return Buffer.concat(chunks).subarray(0, limits.max + MAX_OVERRUN_BYTES)
+}
+
+/** The lines of a text from the first to the last one, with the bytes that they have. @throws INVALID_INPUT */
+export async function* linesIn(
+  bytes: Bytes,
+  { from, to }: Range,
+  limits: Pick<Limits, 'written'>,
+): AsyncGenerator<Uint8Array> {
+  let number = 1
+  let isEmpty = true
+  for await (const chunk of bytes) {
+    const start = number >= from ? 0 : afterLines(chunk, from - number)
+    const end = start === -1 ? -1 : afterLines(chunk.subarray(start), to - Math.max(number, from) + 1)
+    number += newlinesIn(chunk)
+    if (start === -1 || start === chunk.byteLength) continue
+    isEmpty = false
+    yield chunk.subarray(start, end === -1 ? chunk.byteLength : start + end)
+    if (end !== -1) return
+  }
+  if (isEmpty) throw absent(`there is no row ${from}`, limits)
+}
+
+const NEWLINE = 10
+
+/** The position after a number of newlines; -1 if there are fewer. */
+function afterLines(bytes: Uint8Array, count: number): number {
+  let at = 0
+  for (let found = 0; found < count; found++) {
+    const next = bytes.indexOf(NEWLINE, at)
+    if (next === -1) return -1
+    at = next + 1
+  }
+  return at
+}
+
+function newlinesIn(bytes: Uint8Array): number {
+  let count = 0
+  for (let at = bytes.indexOf(NEWLINE); at !== -1; at = bytes.indexOf(NEWLINE, at + 1)) count++
+  return count
 }
 
 function rowsOf(list: Payload, { from, to }: Range, limits: Limits): Payload {
@@ -237,7 +273,7 @@ function valueAt(root: Payload, segments: readonly string[], limits: Limits): Pa
 }
 
 function parsed(bytes: Buffer, limits: Limits): Payload {
-  const json = jsonIn(bytes.toString())
+  const json = jsonIn(textOf(bytes) ?? '')
   if (!json) throw absent('it is not JSON', limits)
   return json
 }
@@ -258,7 +294,7 @@ function unreadable(problem: string): GatewayError {
 }
 
 /** The error for a part that the data does not have. */
-export function absent(problem: string, { written }: Pick<Limits, 'written'>): GatewayError {
+function absent(problem: string, { written }: Pick<Limits, 'written'>): GatewayError {
   return new GatewayError('INVALID_INPUT', `Invalid params: ${written}: ${problem}.`, {
     reason: 'reference',
     isResult: true,

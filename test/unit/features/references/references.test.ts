@@ -330,9 +330,26 @@ describe('a reference as an argument', () => {
     expect(got).toEqual([
       { value: { n: 2 } },
       { value: [{ n: 2 }, { n: 3 }] },
-      { value: 'two\nthree\n' },
+      { value: 'two\nthree' },
       { value: 'one' },
     ])
+  })
+
+  it('selects lines with the bytes that they have', async () => {
+    const { call, keep, got } = world({ definition: schemaOf({}) })
+    const lines = await keep(Buffer.from('\ufeffone\r\nzw\u00f6lf\n', 'utf8'), 'text/plain')
+    const latin = await keep(Buffer.from('one\nzw\u00f6lf\n{"a":"\u00f6"}', 'latin1'), 'text/plain')
+    await call({ value: `${lines}?rows=1` })
+    await call({ value: `${latin}?rows=2&as=base64` })
+    expect(got).toEqual([
+      { value: '\ufeffone\r\n' },
+      { value: Buffer.from('zw\u00f6lf\n', 'latin1').toString('base64') },
+    ])
+    const invalid = { code: 'INVALID_INPUT' }
+    await expect(call({ value: `${latin}?rows=2` })).rejects.toMatchObject(invalid)
+    await expect(call({ value: `${latin}?rows=3&as=json` })).rejects.toMatchObject(invalid)
+    const json = await keep(Buffer.from('{"a":"\u00f6"}', 'latin1'), 'application/json')
+    await expect(call({ value: `${json}#/a` })).rejects.toMatchObject(invalid)
   })
 
   it('is no reference inside of a text, in a name, or with another id', async () => {
@@ -443,7 +460,7 @@ describe('reading', () => {
     expect(textOf(await read(here, { ref: lines, max_bytes: 13 }))).toBe(
       'line 1\nline 2\n[Bytes 0 to 12 of 8892.]',
     )
-    expect(textOf(await read(here, { ref: lines, rows: '999-1005' }))).toBe('line 999\nline 1000\n')
+    expect(textOf(await read(here, { ref: lines, rows: '999-1005' }))).toBe('line 999\nline 1000')
     expect(textOf(await read(here, { ref: `${lines}?rows=2` }))).toBe('line 2\n')
     expect(textOf(await read(here, { ref: lines, bytes: '5-5' }))).toBe('1')
     expect(textOf(await read(here, { ref: lines, search: 'line 99' }))).toMatch(
