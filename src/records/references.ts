@@ -86,16 +86,29 @@ export class References {
   }
 
   /** Keeps data for a caller. @throws QUOTA_EXHAUSTED, CONFLICT if the caller has other data with this id */
-  async add(principal: Principal, facts: NewReference, bytes: Bytes): Promise<Reference> {
+  async add(
+    principal: Principal,
+    { id = newId(), ...facts }: NewReference,
+    bytes: Bytes,
+  ): Promise<Reference> {
     const blob = randomBytes(16).toString('hex')
     const room = await this.#room(principal)
     this.#mustTakeWrites()
     const kept = await this.#store.blobs.put(blob, upTo(bytes, room))
     try {
-      return await this.adopt(principal, facts, { blob, ...kept })
+      return await this.adopt(principal, { ...facts, id }, { blob, ...kept })
     } catch (error) {
-      await this.#store.blobs.delete(blob)
+      await this.#deleteUnused(keyOf(principal, id), blob)
       throw error
+    }
+  }
+
+  /** Deletes a blob, unless its record may be there. What remains without one is left to `sweep`. */
+  async #deleteUnused(key: string, blob: string): Promise<void> {
+    try {
+      if (blobOf(await this.#store.get(key)) !== blob) await this.#store.blobs.delete(blob)
+    } catch {
+      // The error that led here says more.
     }
   }
 
@@ -158,14 +171,20 @@ export class References {
       .toSorted((one, other) => one.createdAt - other.createdAt)
   }
 
-  /** Deletes a reference and its data, whatever needs them; resolves with whether it was there. */
+  /** Deletes a reference and its data, whatever needs them, but no other data with this id; resolves with whether it was there. */
   async drop({ caller, id, blob }: Reference): Promise<boolean> {
-    const isThere = await this.#store.delete(keyOf({ id: caller }, id))
-    if (isThere) await this.#store.blobs.delete(blob)
-    return isThere
+    const key = keyOf({ id: caller }, id)
+    // The expiry may move in the meantime.
+    for (;;) {
+      const text = await this.#store.get(key)
+      if (text === undefined || blobOf(text) !== blob) return false
+      if (await this.#store.compareAndDelete(key, text)) break
+    }
+    await this.#store.blobs.delete(blob)
+    return true
   }
 
-  /** Deletes what has no record; resolves with how many there were. */
+  /** Deletes data that has no record, because it expired or never got one; resolves with how many there were. */
   async sweep(): Promise<number> {
     const { blobs } = this.#store
     const old = this.#now() - UNFINISHED_MS
@@ -173,9 +192,9 @@ export class References {
     if (candidates.length === 0) return 0
     const records = [...(await this.#store.scan(COLLECTION)).values()]
     const used = new Set(records.map((text) => parse(text)?.blob))
-    const expired = candidates.filter(({ id }) => !used.has(id))
-    for (const { id } of expired) await blobs.delete(id)
-    return expired.length
+    const unused = candidates.filter(({ id }) => !used.has(id))
+    for (const { id } of unused) await blobs.delete(id)
+    return unused.length
   }
 
   /** A blob would be left without a record. */
@@ -196,7 +215,9 @@ export class References {
     const ttl = Math.max(1, expiresAt - this.#now())
     const key = keyOf(principal, id)
     const text = JSON.stringify(record)
-    if ((await this.#store.setIfAbsent(key, text, ttl)) !== undefined) throw taken(id)
+    const before = await this.#store.setIfAbsent(key, text, ttl)
+    // A store that is asked again after its answer was lost finds what it wrote the first time.
+    if (before !== undefined && before !== text) throw taken(id)
     try {
       const room = await this.#room(principal, key)
       if (size > room) throw noRoom(room)
@@ -300,6 +321,11 @@ function parse(text: string): Reference | undefined {
   const value: unknown = JSON.parse(text)
   // Only this file writes them.
   return isObject(value) ? (value as unknown as Reference) : undefined
+}
+
+/** The blob of a record; undefined if there is no record. */
+function blobOf(text: string | undefined): string | undefined {
+  return text === undefined ? undefined : parse(text)?.blob
 }
 
 /** The same bytes; fails once there are too many. */

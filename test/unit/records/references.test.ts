@@ -140,12 +140,72 @@ describe('the limits on kept data', () => {
     expect(await sizesIn(store)).toEqual({ records: 0, blobs: 0 })
   })
 
+  it.each([
+    ['writing the record', { setIfAbsent: true }],
+    ['removing it again', { compareAndDelete: true, scan: true }],
+  ])('keep the data of a record that may be there if the answer to %s is lost', async (_what, lost) => {
+    const store = new MemoryStore()
+    let isAway = false
+    const away = <Value>(value: Promise<Value>): Promise<Value> =>
+      value.then(() => Promise.reject(new Error('away')))
+    const failing = replacing<Store>(store, {
+      ...('setIfAbsent' in lost && {
+        setIfAbsent: (...given: Parameters<Store['setIfAbsent']>) => away(store.setIfAbsent(...given)),
+      }),
+      ...('scan' in lost && {
+        scan: (collection: string) => {
+          const found = store.scan(collection)
+          if (isAway) return away(found)
+          isAway = true
+          return found
+        },
+        compareAndDelete: () => away(Promise.resolve(false)),
+      }),
+    })
+    const adding = new References(failing, limits).add(ada, { ...facts, id: 'one' }, bytesOf('data'))
+    await expect(adding).rejects.toThrow('away')
+    const kept = new References(store, limits)
+    const found = await kept.find(ada, 'one')
+    expect(found && (await textOf(await kept.open(found)))).toBe('data')
+  })
+
+  it('take a record that was written before its answer was lost as their own', async () => {
+    const store = new MemoryStore()
+    const repeating = replacing<Store>(store, {
+      setIfAbsent: async (...given) => {
+        await store.setIfAbsent(...given)
+        return store.setIfAbsent(...given)
+      },
+    })
+    const kept = new References(repeating, limits)
+    const reference = await kept.add(ada, { ...facts, id: 'one' }, bytesOf('data'))
+    expect(await textOf(await kept.open(reference))).toBe('data')
+    await expect(kept.add(ada, { ...facts, id: 'one' }, bytesOf('more'))).rejects.toMatchObject({
+      code: 'CONFLICT',
+    })
+    expect(await sizesIn(store)).toEqual({ records: 4, blobs: 4 })
+  })
+
   it('count what is in a store that takes no writes as it is, and write nothing', async () => {
     const store = new MemoryStore()
     const away = replacing<Store>(store, { unavailableReason: 'it is away' })
     const adding = new References(away, limits).add(ada, facts, bytesOf('data'))
     await expect(adding).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
     expect(await store.blobs.list()).toEqual([])
+  })
+})
+
+describe('dropping', () => {
+  it('deletes the data that was found, and not what has its id now', async () => {
+    const store = new MemoryStore()
+    const kept = new References(store, limits)
+    const before = await kept.add(ada, { ...facts, id: 'one' }, bytesOf('before'))
+    await kept.extend(ada, 'one', before.expiresAt + 1000)
+    expect(await kept.drop(before)).toBe(true)
+    const after = await kept.add(ada, { ...facts, id: 'one' }, bytesOf('after'))
+    expect(await kept.drop(before)).toBe(false)
+    expect(await textOf(await kept.open(after))).toBe('after')
+    expect(await sizesIn(store)).toEqual({ records: 5, blobs: 5 })
   })
 })
 
