@@ -2,8 +2,9 @@
  * `gatehouse refs`: lists kept data that callers refer to, prints or saves it, keeps a file for a caller, and deletes data. It
  * works on the store; no gateway needs to run.
  */
-import { createReadStream, existsSync, statSync } from 'node:fs'
-import { rm } from 'node:fs/promises'
+import { randomBytes } from 'node:crypto'
+import { createReadStream, existsSync, realpathSync, statSync } from 'node:fs'
+import { rename, rm } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { isProtected } from '../core/auth-settings.ts'
@@ -174,13 +175,23 @@ async function get(context: Context): Promise<string> {
     await pipeline(bytes, process.stdout, { end: false })
     return ''
   }
+  await saved(bytes, output)
+  return isJson ? JSON.stringify(referenceView(found), null, 2) : `Saved ${found.size} bytes to ${output}.`
+}
+
+/** Writes a file that is there only once all of the data is: what was there before stays if the data has changed. */
+async function saved(bytes: AsyncIterable<Uint8Array>, output: string): Promise<void> {
+  // A device or a pipe takes what it gets.
+  if (existsSync(output) && !statSync(output).isFile()) return pipeline(bytes, privateFile(output))
+  const file = existsSync(output) ? realpathSync(output) : output
+  const unfinished = `${file}.${randomBytes(6).toString('hex')}`
   try {
-    await pipeline(bytes, privateFile(output))
+    await pipeline(bytes, privateFile(unfinished))
+    await rename(unfinished, file)
   } catch (error) {
-    await rm(output, { force: true })
+    await rm(unfinished, { force: true })
     throw error
   }
-  return isJson ? JSON.stringify(referenceView(found), null, 2) : `Saved ${found.size} bytes to ${output}.`
 }
 
 /** Keeps a file for a caller. @throws Error */

@@ -1,6 +1,16 @@
 // `gatehouse refs` on the store of a gateway: what it prints, saves, keeps and deletes.
 import { createHash } from 'node:crypto'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
@@ -140,6 +150,32 @@ describe('refs get', () => {
     expect(statSync(file).mode & 0o777).toBe(0o600)
     expect(await refs('get', id, '-o', file)).toMatchObject({ code: 1 })
     expect((await refs('get', id, '-o', file, '--force')).code).toBe(0)
+  })
+
+  it('leaves a file as it was if the data has changed, and follows a link to it', async () => {
+    const { id, blob } = await keep('hello')
+    const file = join(folder, 'saved')
+    writeFileSync(file, 'before')
+    const link = join(folder, 'link')
+    symlinkSync(file, link)
+    expect((await refs('get', id, '-o', link, '--force')).code).toBe(0)
+    expect(readFileSync(file, 'utf8')).toBe('hello')
+    expect(lstatSync(link).isSymbolicLink()).toBe(true)
+    writeFileSync(file, 'before')
+    const opened = await openSharedStore(storeAlone(store).settings, silentLog)
+    await opened.blobs.delete(blob)
+    await opened.blobs.put(
+      blob,
+      (async function* () {
+        yield Buffer.from('jello')
+      })(),
+    )
+    await opened.close()
+    const { code, problem } = await refs('get', id, '-o', file, '--force')
+    expect(code).toBe(1)
+    expect(problem).toContain('has changed')
+    expect(readFileSync(file, 'utf8')).toBe('before')
+    expect(readdirSync(folder).filter((name) => name.startsWith('saved'))).toEqual(['saved'])
   })
 
   it('does not print data to a terminal', async () => {
