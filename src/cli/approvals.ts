@@ -192,12 +192,15 @@ export function approvalText(approval: Approval): string {
 
 function dataLines({ data = [] }: Approval): readonly string[] {
   if (data.length === 0) return []
-  const lines = data.flatMap((each) => [
-    oneLine(
-      `  ${each.path === '' ? 'all arguments' : each.path}: ${each.name}, ${each.type}, ${each.size} bytes, from ${originText(each)}`,
-    ),
-    oneLine(`    sha256 ${each.sha256}, as ${each.written}`),
-  ])
+  const lines = data.flatMap((each) => {
+    const { path, isOutside, name, type, size, sha256, written } = each
+    const where = path === '' ? 'all arguments' : path
+    const what = `${isOutside ? 'a file or a URL with ' : ''}${name}`
+    return [
+      oneLine(`  ${where}: ${what}, ${type}, ${size} bytes, from ${originText(each)}`),
+      oneLine(`    sha256 ${sha256}, as ${written}`),
+    ]
+  })
   return ['data that the arguments refer to', ...lines]
 }
 

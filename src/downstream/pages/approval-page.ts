@@ -148,13 +148,14 @@ function approversHtml({ approvers }: Approval): string {
 function dataHtml({ data = [] }: Approval): string {
   if (data.length === 0) return ''
   const rows = data.map((each) => {
-    const { path, written, name, type, size, sha256 } = each
+    const { path, written, isOutside, name, type, size, sha256 } = each
     const where = path === '' ? 'All arguments' : `<code>${displayWord(path)}</code>`
     const facts = `${displayWord(type)}, ${size} bytes, from ${displayWord(originText(each))}`
-    return `<li>${where}: ${displayWord(name)} (${facts})<br>SHA-256 <code>${displayWord(sha256)}</code><br>as <code>${displayWord(written)}</code></li>`
+    const what = `${isOutside ? 'a file or a URL with ' : ''}${displayWord(name)}`
+    return `<li>${where}: ${what} (${facts})<br>SHA-256 <code>${displayWord(sha256)}</code><br>as <code>${displayWord(written)}</code></li>`
   })
   return `<h2>Data that the arguments refer to</h2>
-<p>The server receives this data in place of the references. The approval is for this data alone.</p>
+<p>The server receives this data, or a file or a URL with it, in place of the references. The approval is for this data alone.</p>
 <ul>${rows.join('\n')}</ul>`
 }
 

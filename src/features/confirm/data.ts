@@ -45,18 +45,38 @@ function factsOf({
   return { path, written, ...(isOutside && { isOutside }), ...origin, name, type, size, sha256 }
 }
 
+/**
+ * What an approval is for: a person saw the hash of the data, and which part is sent. Equal values may have other digits.
+ * Servers see name and type of a file and of what they download.
+ */
+export function identityOf({
+  path,
+  written,
+  sha256,
+  isOutside,
+  name,
+  type,
+}: ReferencedData): readonly string[] {
+  return [path, sha256, partText(written), ...(isOutside ? [name, type] : [])]
+}
+
 /** The data in a question to a person: where it goes, and what it is. */
 export function dataNote(data: readonly ReferencedData[]): string {
   return data.map(sentenceOf).join('')
 }
 
 function sentenceOf({ path, written, server, name, type, size, sha256, isOutside }: ReferencedData): string {
-  const where = path === '' ? 'the arguments are' : `${word(path)} is`
+  const where = path === '' ? 'the arguments are' : `${quoted(path)} is`
   const part = partText(written)
-  const data = part === '' ? 'the data' : `the part ${word(part)} of the data`
+  const data = part === '' ? 'the data' : `the part ${quoted(part)} of the data`
   const what = isOutside ? `a file or a URL with ${data}` : data
-  const facts = `${word(type)}, ${size} bytes, SHA-256 ${sha256.slice(0, SHORT_HASH_LENGTH)}`
-  return ` In place of its reference, ${where} ${what} “${word(name)}” from ${word(originText({ server }))} (${facts}).`
+  const facts = `${quoted(type)}, ${size} bytes, SHA-256 ${sha256.slice(0, SHORT_HASH_LENGTH)}`
+  return ` In place of its reference, ${where} ${what} ${quoted(name)} from ${word(originText({ server }))} (${facts}).`
+}
+
+/** A word of a caller or a server, which could read like ours. */
+function quoted(text: string): string {
+  return `“${word(text)}”`
 }
 
 function word(text: string): string {

@@ -19,7 +19,7 @@ import {
   type Requested,
   NO_APPROVER_REASON,
 } from '../../records/approvals.ts'
-import { keepReferences } from '../../records/references.ts'
+import { keepReferences, unknownReference } from '../../records/references.ts'
 import type { Services } from '../feature.ts'
 import {
   type ConfirmContext,
@@ -43,7 +43,6 @@ export function confirmationPolicy(context: ConfirmContext): Middleware {
     const confirmAndRun = async (call: Call, entry: Descriptor, host: HostConfirmation): Promise<Outcome> => {
       const subject = confirmationRequestOf(call, entry, rule, context.server)
       const result = await confirmed(call, subject, host, context)
-      if ('kind' in result) await keepData(call, context)
       return 'kind' in result ? result : runConfirmed(subject, result, { context, next })
     }
     return async (given) => {
@@ -58,17 +57,19 @@ export function confirmationPolicy(context: ConfirmContext): Middleware {
   }
 }
 
-/** Keeps the data that a person is asked about as long as the person may answer. */
-async function keepData(
+/** Keeps the data that a person is about to be asked about for as long as the answer may take. @throws RESOURCE_NOT_FOUND */
+async function mustKeepData(
   { references, principal, requestId }: Call,
   { deps, rule, settings }: ConfirmContext,
 ): Promise<void> {
   if (!references) return
   const until = Date.now() + (rule.isOutOfBand ? settings.approval_ttl : settings.ttl)
   const ids = references.used.map(({ id }) => id)
-  await keepReferences(deps.store, principal, { ids, until }).catch((error: unknown) => {
+  const isKept = await keepReferences(deps.store, principal, { ids, until }).catch((error: unknown) => {
     deps.log.warn('confirm.references_not_kept', { request_id: requestId, reason: String(error) })
+    return true
   })
+  if (!isKept) throw unknownReference()
 }
 
 async function runConfirmed(
@@ -129,7 +130,10 @@ async function confirmed(
   const grant = isRecalled && !call.step ? await memory.recall(subject, rule) : undefined
   if (grant) return { grant, isFresh: false }
   if (rule.isOutOfBand) return approvedByOthers(originalCall, subject, context)
-  if (canAsk(call, 'form')) return requestForm(changed ?? subject, settings.ttl)
+  if (canAsk(call, 'form')) {
+    await mustKeepData(call, context)
+    return requestForm(changed ?? subject, settings.ttl)
+  }
   return approvedOnPage(subject, host, context)
 }
 
@@ -273,6 +277,7 @@ async function requestApproval(
   const { deps, approvals } = context
   // No decision is possible, neither on a page nor at the command line.
   if (!deps.gateway.isStoreShared && deps.pages.url('/confirm') === undefined) throw noApprover(subject)
+  await mustKeepData(subject.call, context)
   const result = await approvals.request(draft)
   const { id, upstream, tool, caller, kind } = result.approval
   // A waiting call is repeated many times; it is logged once.

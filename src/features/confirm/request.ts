@@ -13,7 +13,7 @@ import { isSecretKey, Redactor } from '../../core/text/redact.ts'
 import type { Payload } from '../../core/payload.ts'
 import { comparableArguments, writtenArguments } from '../../core/used-reference.ts'
 import type { ApprovalRequest } from '../../records/approvals.ts'
-import { askedAgain, type CallData, dataNote, dataOf } from './data.ts'
+import { askedAgain, type CallData, dataNote, dataOf, identityOf } from './data.ts'
 import { offerOf, riskOf, type Rule } from './rules.ts'
 
 /** The key of this layer in a call's request state. */
@@ -71,13 +71,8 @@ export function confirmationRequestOf(
   // Equal values in another order are the same call, and so are equal digits with other white space.
   const asSent = sent === undefined ? values : [canonical(values), withoutSpace(sent)]
   const referenced = dataOf(call)
-  // A person saw the hashes of the data: the approval is for data with these.
   const identity = referenced
-    ? [
-        comparableArguments(actual, call.references),
-        sent ?? null,
-        referenced.data.map(({ path, sha256 }) => [path, sha256]),
-      ]
+    ? [comparableArguments(actual, call.references), sent ?? null, referenced.data.map(identityOf)]
     : asSent
   // A URL of data is a credential, which nobody types.
   const typed = typedText(rule, entry, objectIn(comparableArguments(actual, call.references)))

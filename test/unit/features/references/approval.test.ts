@@ -1,6 +1,6 @@
 // Confirmation of calls with references: what people see in place of the data, and that an approval is for this data alone.
 import { createHash } from 'node:crypto'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { approvalText } from '../../../../src/cli/approvals.ts'
 import type { Call, Outcome } from '../../../../src/core/call.ts'
 import type { Descriptor } from '../../../../src/core/descriptor.ts'
@@ -29,7 +29,9 @@ function hashOf(text: string): string {
 }
 
 /** References and confirmation in front of a tool that always needs the latter. */
-function world(given: { confirm?: Partial<Settings>; tool?: ToolSettings } = {}) {
+function world(
+  given: { confirm?: Partial<Settings>; tool?: ToolSettings; before?: () => Promise<void> } = {},
+) {
   const store = new MemoryStore()
   const kept = new References(store, settings)
   const approvals = new Approvals(store, Date.now)
@@ -42,7 +44,16 @@ function world(given: { confirm?: Partial<Settings>; tool?: ToolSettings } = {})
     classification: { op: 'delete', idempotent: false, evidence: [], risk: 'destructive' },
   } as const satisfies Descriptor
   const run = chain(
-    [on(references, settings), on(confirm, { ...confirmDefaults, ...given.confirm })],
+    [
+      on(references, settings),
+      () => ({
+        middleware: () => (next) => async (call) => {
+          await given.before?.()
+          return next(call)
+        },
+      }),
+      on(confirm, { ...confirmDefaults, ...given.confirm }),
+    ],
     async (call): Promise<Outcome> => {
       served.push(call)
       return { kind: 'result', result: Payload.of({ content: [{ type: 'text', text: 'done' }] }) }
@@ -54,26 +65,27 @@ function world(given: { confirm?: Partial<Settings>; tool?: ToolSettings } = {})
       server: () => serverSettings({ name: 'one', tools: { t: given.tool ?? {} } }),
     },
   )
-  const keep = async (text: string, id = 'report'): Promise<void> => {
+  const keep = async (text: string, id = 'report', more: Json = {}): Promise<void> => {
     const bytes = (async function* () {
       yield Buffer.from(text)
     })()
     const facts = { server: 'origin', tool: 'read', requestId: 'r0', name: 'report.txt', type: 'text/plain' }
-    await kept.add(ada, { ...facts, id, ttl: 60_000 }, bytes)
+    await kept.add(ada, { ...facts, id, ttl: 60_000, ...more }, bytes)
   }
   /** Other data takes the place of what expired. */
-  const replace = async (text: string): Promise<void> => {
+  const replace = async (text: string, more: Json = {}): Promise<void> => {
     for (const key of (await store.scan('reference')).keys()) await store.delete(key)
-    await keep(text)
+    await keep(text, 'report', more)
   }
   const call = (more: Partial<Call> = {}, args: Json = { text: 'ref://report' }): Promise<Outcome> =>
     run({ principal: ada, client: modern, rpcId: '1', ...more }, { arguments: args })
+  const key = async () => [...(await store.scan('reference')).keys()].join()
   const pending = async () => {
     const [approval] = await approvals.pending()
     if (!approval) throw new Error('nothing is pending')
     return approval
   }
-  return { store, kept, approvals, served, keep, replace, call, pending }
+  return { store, kept, approvals, served, keep, replace, call, pending, key }
 }
 
 describe('a question about a call with a reference', () => {
@@ -89,7 +101,7 @@ describe('a question about a call with a reference', () => {
       const { message } = question(first)
       expect(message).toContain('Run t on one with text: ref://report?')
       expect(message).toContain(
-        `text is the data “report.txt” from origin (text/plain, ${long.length} bytes, SHA-256 ${hashOf(long).slice(0, 12)})`,
+        `“text” is the data “report.txt” from origin (“text/plain”, ${long.length} bytes, SHA-256 ${hashOf(long).slice(0, 12)})`,
       )
       expect(JSON.stringify(first.inputRequests)).not.toContain('xxxxxxxx')
       expect(served).toHaveLength(0)
@@ -103,7 +115,7 @@ describe('a question about a call with a reference', () => {
     await keep('[{"a":1},{"a":2}]')
     const args = { list: [{ text: { $ref_id: 'report?rows=1-1' } }], note: 'plain' }
     const { message } = question(asked(await call({}, args)))
-    expect(message).toContain('list[0].text is the part ?rows=1-1 of the data “report.txt”')
+    expect(message).toContain('“list[0].text” is the part “?rows=1-1” of the data “report.txt”')
   })
 
   it('is asked again, with the reason, if the data changed; the earlier answer runs nothing', async () => {
@@ -128,6 +140,54 @@ describe('a question about a call with a reference', () => {
     const other = call({ requestState: first.requestState, inputResponses: yes }, { text: 'ref://another' })
     await expect(other).rejects.toMatchObject({ code: 'CONFIRMATION_TOKEN_INVALID' })
     expect(served).toHaveLength(0)
+  })
+
+  it.each([
+    [
+      'other arguments beside',
+      '“',
+      { paths: ['/tmp'], 'paths[0]': 'ref://report?as=url' },
+      { paths: ['/etc'], 'paths[0]': 'ref://report?as=url' },
+    ],
+    ['another part of equal value', '[1.0,1]', { n: 'ref://report#/0' }, { n: 'ref://report#/1' }],
+  ] as const)('is not answered for %s', async (_what, text, args, others) => {
+    const { keep, call, served } = world()
+    await keep(text)
+    const first = asked(await call({}, args))
+    const other = call({ requestState: first.requestState, inputResponses: yes }, others)
+    await expect(other).rejects.toMatchObject({ code: 'CONFIRMATION_TOKEN_INVALID' })
+    expect(served).toHaveLength(0)
+  })
+
+  it.each([{ name: 'run.sh' }, { type: 'text/x-shellscript' }])(
+    'is asked again for a file or a URL with %j',
+    async (facts) => {
+      const { keep, replace, call, served } = world()
+      await keep(long)
+      const args = { text: 'ref://report?as=url' }
+      const first = asked(await call({}, args))
+      await replace(long, facts)
+      const second = asked(await call({ requestState: first.requestState, inputResponses: yes }, args))
+      expect(question(second).message).toContain(changed)
+      expect(served).toHaveLength(0)
+    },
+  )
+
+  it('quotes what callers and servers wrote', async () => {
+    const { keep, call } = world()
+    await keep(long, 'report', { type: 'text/plain) from an upload of the caller (text/plain' })
+    const { message } = question(asked(await call({}, { 'text is safe. In its place, x': 'ref://report' })))
+    expect(message).toContain('“["text is safe. In its place, x"]” is the data')
+    expect(message).toContain('(“text/plain) from an upload of the caller (text/plain”, ')
+  })
+
+  it('is not asked if the data expires before', async () => {
+    const here = world({ before: async () => void (await here.store.delete(await here.key())) })
+    await here.keep(long)
+    await expect(here.call()).rejects.toMatchObject({ code: 'RESOURCE_NOT_FOUND' })
+    await here.keep(long)
+    await expect(here.call({ client: plain })).rejects.toMatchObject({ code: 'RESOURCE_NOT_FOUND' })
+    expect(await here.approvals.list()).toEqual([])
   })
 
   it('keeps the data until the answer, and fails clearly if it is gone anyway', async () => {
@@ -207,6 +267,17 @@ describe.each([
     expect(served.map(({ params }) => params.fields['arguments'])).toEqual([{ text: 'other' }])
   })
 
+  it('says where the server gets a path or a URL', async () => {
+    const { keep, call, pending } = world({ confirm: confirmSettings, tool })
+    await keep(long)
+    await call({ client: plain }, { text: 'ref://report?as=url' })
+    const approval = await pending()
+    expect(approvalText(approval)).toContain('  text: a file or a URL with report.txt, text/plain')
+    const visitor = { by: 'root', via: 'code' } as const
+    const { content } = approvalPage({ approval, visitor, token: 'x', now: Date.now() })
+    expect(content).toContain('</code>: a file or a URL with <bdi>report.txt</bdi> (')
+  })
+
   it('leaves approvals of other calls alone', async () => {
     const { keep, call, approvals } = world({ confirm: confirmSettings, tool })
     await keep(long)
@@ -216,6 +287,17 @@ describe.each([
     await call({ client: plain }, { text: 'inline' })
     expect((await approvals.list()).map(({ status }) => status)).toEqual(['pending', 'pending', 'pending'])
   })
+})
+
+it('data is kept while a call waits for other people', async () => {
+  const here = world({ confirm: { wait: 60_000 }, tool: { approval: 'out_of_band' } })
+  await here.keep(long)
+  const abort = new AbortController()
+  const waiting = here.call({ client: plain, signal: abort.signal }).catch(() => undefined)
+  await vi.waitFor(here.pending)
+  expect((await here.kept.find(ada, 'report'))?.expiresAt).toBeGreaterThan(Date.now() + 3_500_000)
+  abort.abort(new Error('gone'))
+  await waiting
 })
 
 it('a URL of data is nothing to type', async () => {
