@@ -42,6 +42,7 @@ import {
 import type { Quota } from '../../records/quota.ts'
 import { type Claim, type Change, Ledger } from './ledger.ts'
 import { InFlightCall } from './in-flight.ts'
+import { recordedResult } from './recorded-result.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'gateway'>
 
@@ -238,7 +239,7 @@ export class IdempotentExecutor {
     try {
       const outcome = await this.#execute(shared, policy, stored.record)
       const next = classifyCompletion(outcome, rules)
-      const end = outcome.kind === 'result' ? { result: outcome.result } : {}
+      const end = outcome.kind === 'result' ? { result: recordedResult(outcome.result) } : {}
       const write = await this.#ledger.write(keyed, stored, changeTo(next, end), quota)
       if (outcome.kind !== 'result') {
         const state = {
@@ -291,12 +292,12 @@ export class IdempotentExecutor {
   async #keepReferences({ call }: KeyedRequest, { expiresAt: until }: CallRecord): Promise<void> {
     if (!call.references) return
     const ids = call.references.used.map(({ id }) => id)
-    await keepReferences(this.#deps.store, call.principal, { ids, until }).catch((error: unknown) => {
-      this.#deps.log.warn('idempotency.references_not_kept', {
-        request_id: call.requestId,
-        error: asGatewayError(error).message,
-      })
-    })
+    const problem = await keepReferences(this.#deps.store, call.principal, { ids, until }).then(
+      (isKept) => (isKept ? undefined : 'some of the data has expired'),
+      (error: unknown) => asGatewayError(error).message,
+    )
+    if (problem === undefined) return
+    this.#deps.log.warn('idempotency.references_not_kept', { request_id: call.requestId, error: problem })
   }
 
   /** The call for the server: with the key, if the server accepts one. */

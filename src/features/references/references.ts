@@ -19,7 +19,7 @@ import { loggedUse } from './logged.ts'
 import { mayRead } from './may-read.ts'
 import { readReferenceTool, referenceResource } from './reading.ts'
 import { requestUploadTool } from './request-upload.ts'
-import { resolveReferences } from './resolve.ts'
+import { type Resolved, resolveReferences } from './resolve.ts'
 import {
   AS_REFERENCE,
   common,
@@ -75,7 +75,7 @@ export const references: Feature<ReferenceSettings | false> = {
         const { metrics } = deps
         return resolving(
           { ...options, max: own.argument, server },
-          { folder: folders.at(own.folder), urls, metrics },
+          { folder: folders.at(own.folder), urls, metrics, log: deps.log },
         )
       },
       methods: fileMethods({
@@ -121,10 +121,12 @@ function resolving(
     folder,
     urls,
     metrics,
+    log,
   }: {
     readonly folder: ReferenceFiles
     readonly urls: DataUrls
     readonly metrics: Services['metrics']
+    readonly log: Services['log']
   },
 ): Middleware {
   return (next) => async (call) => {
@@ -144,12 +146,30 @@ function resolving(
       metrics.referenced('used', resolved.used.length)
       resolved.call.logFields.set('references_used', resolved.used.map(loggedUse))
       call.usesReferences?.(resolved.used.map(({ id }) => id))
-      return callUrls.after(await files.after(await next(resolved.call)))
+      const outcome = await next(resolved.call)
+      if (outcome.kind !== 'result') await keepForNextRound(resolved, options.references, log)
+      return callUrls.after(await files.after(outcome))
     } catch (error) {
       await files.remove()
       throw error
     }
   }
+}
+
+/** How long the next round of a call may take, in milliseconds. */
+const ROUND_MS = 3_600_000
+
+/** The call is made again with the same references: to answer input requests, or to go on. */
+async function keepForNextRound(
+  { call, used }: Resolved,
+  kept: References,
+  log: Services['log'],
+): Promise<void> {
+  const until = Date.now() + ROUND_MS
+  const extended = used.map(({ id }) => kept.extend(call.principal, id, until))
+  await Promise.all(extended).catch((error: unknown) =>
+    log.warn('references.not_extended', { request_id: call.requestId, reason: String(error) }),
+  )
 }
 
 function hostsOf(settings: ReferenceSettings | false): readonly string[] {

@@ -122,9 +122,12 @@ async function tryToStart(
 async function keepUsed({ references, principal }: Call, { endsAt }: Transaction, deps: Deps): Promise<void> {
   if (!references) return
   const ids = references.used.map(({ id }) => id)
-  await keepReferences(deps.store, principal, { ids, until: endsAt }).catch((error: unknown) => {
-    throw notRecordable(String(error))
-  })
+  const isKept = await keepReferences(deps.store, principal, { ids, until: endsAt }).catch(
+    (error: unknown) => {
+      throw notRecordable(String(error))
+    },
+  )
+  if (!isKept) throw notRecordable('data that it uses has expired')
 }
 
 /** The transaction, once no other worker runs a step of it. @throws RESOURCE_NOT_FOUND, the signal's reason */

@@ -273,8 +273,7 @@ class UndoLog {
 
   /** A compensation as it is stored: data of references that is too large for its record is kept as long as the record. */
   async #storable(call: Call, way: Compensation): Promise<Compensation> {
-    const { deps, history } = this.#options
-    const { principal, references, params, step } = call
+    const { references, params } = call
     const given = params.fields.arguments
     const isCall = way.kind === 'exact' || way.kind === 'approximate'
     if (isCall && references && isObject(given) && haveOutsideData(way.arguments, given, references))
@@ -284,10 +283,16 @@ class UndoLog {
       isCall && references && isObject(given) ? withoutData(way.arguments, given, references) : undefined
     if (!short) return tooLarge
     const stored = { ...way, ...short }
+    return (await this.#keepData(call, stored)) && isKeepable(stored) ? stored : tooLarge
+  }
+
+  /** Keeps the data of a compensation as long as a record of now; resolves with whether it is there. */
+  async #keepData({ principal, step }: Call, way: Compensation): Promise<boolean> {
+    const { deps, history } = this.#options
+    const kept = way.kind === 'exact' || way.kind === 'approximate' ? (way.kept ?? []) : []
     const until = Date.now() + (step ? STEP_TTL_MS : history)
-    const ids = short.kept.map(({ id }) => id)
-    const isKept = await keepReferences(deps.store, principal, { ids, until }).catch(() => false)
-    return isKept && isKeepable(stored) ? stored : tooLarge
+    const ids = kept.map(({ id }) => id)
+    return keepReferences(deps.store, principal, { ids, until }).catch(() => false)
   }
 
   /** Records a step before its server is called. */
@@ -338,9 +343,11 @@ class UndoLog {
 
   async #end(call: Call, { deed, isResumed }: ActionInProgress, end: ActionEnd): Promise<void> {
     const ended = { ...deed, ...end, endedAt: Date.now() }
-    if (call.step) return this.#settle(ended)
     // A failed action needs no undo.
-    if (end.status === 'failed' && !isResumed) return
+    if (!call.step && end.status === 'failed' && !isResumed) return
+    // The record lasts from now on. If the data is gone, undoing the call says so.
+    await this.#keepData(call, ended.way)
+    if (call.step) return this.#settle(ended)
     this.#options.journal.add(ended, this.#options.history)
   }
 

@@ -17,6 +17,7 @@ import { recordSettings as settings } from '../../../support/reference-settings.
 import { chain, fieldsOf, on } from '../../../support/chain.ts'
 import { idempotencyDefaults } from '../../../support/idempotency-bench.ts'
 import { type Json, objectAt } from '../../../support/server/json.ts'
+import { silentLog } from '../../../support/silent-log.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 
 const MINUTE = 60_000
@@ -34,7 +35,20 @@ function world({
   result = {},
   rule = 'none',
   inputs = {},
-}: { result?: Json; rule?: string; inputs?: Json } = {}) {
+  serve,
+  between,
+  urls = false,
+  log = silentLog,
+}: {
+  result?: Json
+  rule?: string
+  inputs?: Json
+  /** What the server does, and what happens once the references are resolved. */
+  serve?: () => Promise<Outcome | void>
+  between?: () => Promise<void>
+  urls?: boolean
+  log?: typeof silentLog
+} = {}) {
   const store = new MemoryStore()
   const kept = new References(store, settings)
   const got: unknown[] = []
@@ -48,16 +62,23 @@ function world({
   const run = chain(
     [
       on(references, settings),
+      () => ({
+        middleware: () => (next) => async (given) => {
+          await between?.()
+          return next(given)
+        },
+      }),
       on(idempotency, idempotencyDefaults),
-      on(largeResults, settings),
+      on(largeResults, { ...settings, urls }),
       on(undo, { history: DAY }),
     ],
     async ({ params }): Promise<Outcome> => {
       got.push(params.fields['arguments'])
-      return { kind: 'result', result: Payload.of(result) }
+      return (await serve?.()) ?? { kind: 'result', result: Payload.of(result) }
     },
     {
       store,
+      log,
       servers: () => ['one'],
       server: () => serverSettings({ name: 'one' }),
       entry: () => entry,
@@ -73,11 +94,13 @@ function world({
   const expire = async (): Promise<void> => {
     for (const key of (await store.scan('reference')).keys()) await store.delete(key)
   }
-  const call = async (args: Json, key?: string, more: Partial<Call> = {}): Promise<Json> => {
+  const outcome = async (args: Json, key?: string, more: Partial<Call> = {}): Promise<Outcome> => {
     const given = key === undefined ? {} : { idempotency_key: key }
-    return fieldsOf(await run({ principal: ada, ...more }, { arguments: args, ...given }))
+    return run({ principal: ada, ...more }, { arguments: args, ...given })
   }
-  return { store, kept, got, keep, expire, call }
+  const call = async (...given: Parameters<typeof outcome>): Promise<Json> =>
+    fieldsOf(await outcome(...given))
+  return { store, kept, got, keep, expire, call, outcome }
 }
 
 function wasReplayed(result: Json): unknown {
@@ -156,6 +179,39 @@ describe('what a keyed call refers to', () => {
     }
   })
 
+  it('lives until a call that asks is made again', async () => {
+    const inputRequests = { q: { method: 'elicitation/create', params: Payload.of({}) } }
+    const serve = async (): Promise<Outcome> => ({ kind: 'input_required', inputRequests, requestState: {} })
+    const { keep, kept, outcome } = world({ serve })
+    await keep('some text', 'one')
+    expect((await outcome({ value: 'ref://one' })).kind).toBe('input_required')
+    expect((await kept.find(ada, 'one'))?.expiresAt).toBeGreaterThan(Date.now() + 59 * MINUTE)
+  })
+
+  it('is logged if it expired before it could be kept for a key', async () => {
+    const warned: unknown[] = []
+    const log = { ...silentLog, warn: (...words: unknown[]) => void warned.push(words) }
+    const here = world({ log, between: () => here.expire() })
+    await here.keep('some text', 'one')
+    await here.call({ value: 'ref://one' }, 'k')
+    expect(here.got).toEqual([{ value: 'some text' }])
+    expect(warned).toEqual([
+      ['idempotency.references_not_kept', expect.objectContaining({ error: 'some of the data has expired' })],
+    ])
+  })
+
+  it('has its URL in the first answer, and none in the record', async () => {
+    const content = [1, 2].map((each) => ({ type: 'text', text: `${each}`.repeat(5000) }))
+    const { call } = world({ result: { content }, urls: true })
+    const first = await call({ value: 1 }, 'k')
+    expect(JSON.stringify(first).match(/access_url/g)).toHaveLength(5)
+    const replay = await call({ value: 1 }, 'k')
+    expect(wasReplayed(replay)).toBe(true)
+    expect(JSON.stringify(replay)).not.toContain('access_url')
+    const facts = 'dev.gatehouse/data_references'
+    expect(objectAt(replay, '_meta')[facts]).toMatchObject([{ size_bytes: 5000 }, { size_bytes: 5000 }])
+  })
+
   it('lives as long as ever without a key', async () => {
     const { keep, kept, call } = world()
     await keep('some text', 'one')
@@ -217,6 +273,19 @@ describe('undoing a call', () => {
     expect((await kept.find(ada, 'one'))?.expiresAt).toBeGreaterThan(Date.now() + 29 * DAY)
     const restored = await withData(way.arguments, way.kept ?? [], { principal: ada, references: kept })
     expect(restored).toEqual({ where: { at: 'x', list: [sent] } })
+  })
+
+  it('keeps the data as long as the record of a call that takes long', async () => {
+    vi.useFakeTimers()
+    try {
+      const serve = async (): Promise<void> => void vi.advanceTimersByTime(DAY / 2)
+      const { kept, keep, call } = world({ rule: 'put(text=$.args.text)', serve })
+      await keep(huge, 'one')
+      await call({ text: 'ref://one' })
+      expect((await kept.find(ada, 'one'))?.expiresAt).toBe(Date.now() + DAY)
+    } finally {
+      vi.useRealTimers()
+    }
   })
 
   it('is not possible with a file or a URL that is gone after the call', async () => {
