@@ -276,12 +276,15 @@ export interface Services {
 interface FeatureMetrics {
   /** An attempt to deliver an event by a webhook: its outcome, and how long after the event it was accepted. */
   delivered(outcome: string, lagSeconds?: number): void
-  /** References that were kept, used or refused, by one of a few outcomes. */
+  /** References that were kept, used, refused or deleted. */
   referenced(outcome: ReferenceOutcome, count?: number): void
 }
 
-/** What happens to references: `expired` ones are deleted, `refused` ones are unknown, not permitted, or do not fit. */
-type ReferenceOutcome = 'kept' | 'not_kept' | 'used' | 'refused' | 'expired'
+/**
+ * What happens to references: data that expired or was never finished is `deleted`; `refused` ones are unknown, not
+ * permitted, or do not fit.
+ */
+type ReferenceOutcome = 'kept' | 'not_kept' | 'used' | 'refused' | 'deleted'
 
 /** The upstream servers: their settings, and what is known about them and their tools. */
 export interface ServerDirectory {

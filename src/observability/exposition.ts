@@ -45,9 +45,17 @@ function exposeReferences(
   counter('gatehouse_references_total', 'References by outcome.', ['outcome'], (made) => {
     for (const [outcome, count] of referenced) made.labels(outcome).inc(count)
   })
+  // Both levels of one scrape come from one scan.
+  let scan: ReturnType<typeof references> | undefined
+  const levels = (): ReturnType<typeof references> => {
+    scan ??= references().finally(() => {
+      scan = undefined
+    })
+    return scan
+  }
   const level = (name: string, help: string, field: 'count' | 'bytes'): void =>
     gauge(name, help, ['kind'], async (made) => {
-      const found = await references()
+      const found = await levels()
       made.reset()
       for (const [kind, of] of Object.entries(found ?? {})) made.set({ kind }, of[field])
     })

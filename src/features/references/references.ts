@@ -97,7 +97,7 @@ export const references: Feature<ReferenceSettings | false> = {
       start: async () => {
         const sweep = (): void => {
           background(
-            kept.sweep().then((expired) => deps.metrics.referenced('expired', expired)),
+            kept.sweep().then((deleted) => deps.metrics.referenced('deleted', deleted)),
             deps.log,
           )
           for (const folder of folders.all()) background(folder.sweep(), deps.log)

@@ -34,8 +34,12 @@ async function samples(metrics: Metrics, name: string): Promise<string[]> {
 
 describe('metrics of references', () => {
   it('count what happens to them, and measure what is in the store', async () => {
+    let scans = 0
     const levels = { result: { count: 2, bytes: 3000 }, upload: { count: 0, bytes: 0 } }
-    const metrics = metricsWith(undefined, undefined, undefined, async () => levels)
+    const metrics = metricsWith(undefined, undefined, undefined, async () => {
+      scans++
+      return levels
+    })
     metrics.referenced('used', 3)
     metrics.referenced('used')
     metrics.referenced('refused')
@@ -43,6 +47,7 @@ describe('metrics of references', () => {
       'gatehouse_references_total{outcome="used"} 4',
       'gatehouse_references_total{outcome="refused"} 1',
     ])
+    expect(scans).toBe(1)
     expect(await samples(metrics, 'gatehouse_references')).toEqual([
       'gatehouse_references{kind="result"} 2',
       'gatehouse_references{kind="upload"} 0',
