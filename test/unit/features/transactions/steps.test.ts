@@ -61,6 +61,16 @@ describe('a step of a transaction', () => {
     expect(one.calls).toEqual([])
   })
 
+  it('a step does not run if data that it uses has expired', async () => {
+    const one = new Place()
+    const gateway = await begun({ places: { one } })
+    const facts = { server: 'one', name: 'data', type: 'text/plain', size: 1, sha256: 'hash', createdAt: 0 }
+    const gone = { ...facts, id: 'gone', place: ['value'], path: 'value', written: 'ref://gone' }
+    const references = { used: [gone], written: Payload.of({ key: 'a', value: 'ref://gone' }) }
+    expect(codeOf(await gateway.step('t', ...put('a'), { call: { references } }))).toBe('SERVER_UNAVAILABLE')
+    expect(one.calls).toEqual([])
+  })
+
   it('a step of an unknown transaction or of another caller does not run', async () => {
     const one = new Place()
     const gateway = await begun({ places: { one } })
