@@ -6,13 +6,24 @@
  * as long as no other call uses it, so an approval or an idempotency key also holds for a call that is made again.
  */
 import { createHash, randomUUID } from 'node:crypto'
-import { lstat, mkdir, open, readdir, readFile, realpath, rm, utimes, writeFile } from 'node:fs/promises'
-import { hostname, tmpdir } from 'node:os'
+import {
+  lstat,
+  mkdir,
+  open,
+  readdir,
+  readFile,
+  realpath,
+  rm,
+  rmdir,
+  utimes,
+  writeFile,
+} from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Call, isOpen, type Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
-import { isObject, readJson } from '../../core/json/json.ts'
 import { background, type Log } from '../../core/log.ts'
+import { hasReachedShare, type Principal } from '../../core/principal.ts'
 import type { Bytes } from '../../store/blobs/blobs.ts'
 import { fileName } from './file-name.ts'
 
@@ -29,22 +40,23 @@ export interface NewFile {
 interface Options {
   /** The absolute path of the folder of all files; without one, a folder of this user among the temporary files. */
   readonly folder?: string | undefined
-  /** How large the files of all calls may be together, in bytes. */
+  /** How large the files of all calls may be together, in bytes; those of one caller, a quarter of it. */
   readonly total: number
   readonly log: Log
 }
 
 /** The key of this layer in a call's request state. */
 const STATE_KEY = 'reference_files'
-/** The beginning of the names of folders, and the file that says whose one is. */
+/** The names of folders, and the file that says which process has one. */
 const PREFIX = 'gatehouse-'
+const FOLDER = /^gatehouse-[0-9a-f]{32}(?:-\d{1,3})?$/
 const OWNER = '.owner'
 /** How many calls may use the same data as a file at once. */
 const MAX_COPIES = 100
 /** How many calls may leave files to their continuation, and for how long, in milliseconds. */
 const MAX_HELD_CALLS = 1000
 const HELD_MS = 3_600_000
-/** A folder whose owner cannot be found out is deleted once it is this old, in milliseconds. */
+/** A folder of another process is deleted once that has not said for so long that it is in use, in milliseconds. */
 const STALE_MS = 600_000
 
 /** The files of one folder, for the calls of all servers that it belongs to. */
@@ -57,34 +69,29 @@ export class ReferenceFiles {
 
   /** The files of a call: new ones, or those of an earlier round of the same call. */
   begin({ requestState, principal }: Call): CallFiles {
-    const id = requestState[STATE_KEY]
-    const held = typeof id === 'string' ? own.held.get(id) : undefined
-    if (typeof id !== 'string' || held?.caller !== principal.id)
-      return new CallFiles(principal.id, this.#options)
-    own.held.delete(id)
-    return held
+    return own.take(requestState[STATE_KEY], principal) ?? new CallFiles(principal, this.#options)
   }
 
   /** Deletes what processes that ended left behind, and says that the folders of this one are in use. */
   async sweep(): Promise<void> {
-    const folder = this.#options.folder ?? defaultFolder()
-    for (const name of await namesIn(folder)) {
-      const path = join(folder, name)
-      if (own.live.has(path)) await utimes(path, new Date(), new Date()).catch(() => undefined)
-      else if (name.startsWith(PREFIX) && (await isAbandoned(path)))
-        await rm(path, { recursive: true, force: true })
-    }
+    await own.touch()
+    const folder = await usableFolder(this.#options.folder ?? defaultFolder())
+    const names = folder === undefined ? [] : await readdir(folder)
+    for (const name of names.filter((each) => FOLDER.test(each)))
+      await removeAbandoned(join(folder ?? '', name)).catch((error: unknown) =>
+        warnOfFolder(this.#options.log, name, error),
+      )
   }
 }
 
 /** The files of one call. */
 export class CallFiles {
-  readonly caller: string
+  readonly caller: Principal
   readonly #options: Options
   readonly #paths = new Map<string, string>()
   readonly #folders = new Map<string, number>()
 
-  constructor(caller: string, options: Options) {
+  constructor(caller: Principal, options: Options) {
     this.caller = caller
     this.#options = options
   }
@@ -95,10 +102,12 @@ export class CallFiles {
    */
   async write({ key, name, type, bytes }: NewFile): Promise<string> {
     const digest = createHash('sha256')
-      .update(JSON.stringify([this.caller, ...key]))
+      .update(JSON.stringify([this.caller.id, ...key]))
       .digest('hex')
     const known = this.#paths.get(digest)
     if (known !== undefined) return known
+    // Once the call is made, its files may have to be held.
+    if (own.isFull(this.caller)) throw tooManyHeld()
     const folder = await this.#claim(digest.slice(0, 32))
     this.#folders.set(folder, 0)
     const path = join(folder, fileName(name, type))
@@ -123,10 +132,10 @@ export class CallFiles {
   async remove(): Promise<void> {
     for (const [folder, size] of this.#folders) {
       await rm(folder, { recursive: true, force: true }).catch((error: unknown) =>
-        this.#options.log.warn('references.file_not_deleted', { folder, reason: String(error) }),
+        warnOfFolder(this.#options.log, folder, error),
       )
       own.live.delete(folder)
-      own.size -= size
+      own.grow(this.caller, -size)
     }
     this.#folders.clear()
     this.#paths.clear()
@@ -152,14 +161,15 @@ export class CallFiles {
   }
 
   async #fill(folder: string, path: string, bytes: Bytes): Promise<void> {
-    const owner = { host: hostname(), pid: process.pid }
-    await writeFile(join(folder, OWNER), JSON.stringify(owner), { flag: 'wx', mode: 0o600 })
+    const { caller } = this
+    const { total } = this.#options
+    await writeFile(join(folder, OWNER), own.instance, { flag: 'wx', mode: 0o600 })
     const file = await open(path, 'wx', 0o600)
     try {
       for await (const chunk of bytes) {
-        own.size += chunk.byteLength
+        own.grow(caller, chunk.byteLength)
         this.#folders.set(folder, (this.#folders.get(folder) ?? 0) + chunk.byteLength)
-        if (own.size > this.#options.total) throw noRoom(this.#options.total)
+        if (!own.fits(caller, total)) throw noRoom(caller.isEverybody ? total : total / 4)
         await file.writeFile(chunk)
       }
     } finally {
@@ -168,29 +178,71 @@ export class CallFiles {
   }
 }
 
+/** The files of a call whose server goes on with them. */
+interface Held {
+  readonly files: CallFiles
+  /** The end of the time that they are held for. */
+  readonly timer: NodeJS.Timeout
+}
+
 /** The files of this process. */
 class ProcessFiles {
+  /** Says whose a folder is. Numbers of processes are not unique: containers may share a folder. */
+  readonly instance = randomUUID()
   /** The folders in use. */
   readonly live = new Set<string>()
-  readonly held = new Map<string, CallFiles>()
-  /** The size of all files, in bytes. */
-  size = 0
+  readonly #held = new Map<string, Held>()
+  /** The size of the files of each caller, in bytes. */
+  readonly #sizes = new Map<string, number>()
+  #size = 0
+
+  /** Counts bytes that a caller adds to its files. */
+  grow({ id }: Principal, by: number): void {
+    this.#size += by
+    const size = (this.#sizes.get(id) ?? 0) + by
+    if (size > 0) this.#sizes.set(id, size)
+    else this.#sizes.delete(id)
+  }
+
+  /** Whether the files are within a limit for those of all callers. */
+  fits({ id, isEverybody }: Principal, total: number): boolean {
+    if (this.#size > total) return false
+    return isEverybody === true || (this.#sizes.get(id) ?? 0) <= total / 4
+  }
+
+  /** Says to other processes that the folders are in use. */
+  async touch(): Promise<void> {
+    for (const path of this.live) await utimes(path, new Date(), new Date()).catch(() => undefined)
+  }
+
+  /** Whether so many calls are held that a caller may have no more of them. */
+  isFull(caller: Principal): boolean {
+    if (this.#held.size >= MAX_HELD_CALLS) return true
+    return hasReachedShare(caller, this.#held, ({ files }) => files.caller.id, MAX_HELD_CALLS)
+  }
 
   /** Keeps the files of a call for its next round, until that is due no more. */
   hold(files: CallFiles, remove: () => void, withdrawn: AbortSignal | undefined): string {
     const id = randomUUID()
     const end = (): void => {
-      if (this.held.delete(id)) remove()
+      if (this.#release(id)) remove()
     }
-    this.held.set(id, files)
-    setTimeout(end, HELD_MS).unref()
+    this.#held.set(id, { files, timer: setTimeout(end, HELD_MS).unref() })
     withdrawn?.addEventListener('abort', end, { once: true })
-    const [oldest] = this.held
-    if (this.held.size > MAX_HELD_CALLS && oldest) {
-      this.held.delete(oldest[0])
-      void oldest[1].remove()
-    }
     return id
+  }
+
+  /** The files that are held for a round of a caller's call. */
+  take(id: unknown, caller: Principal): CallFiles | undefined {
+    const held = typeof id === 'string' ? this.#held.get(id) : undefined
+    if (typeof id !== 'string' || held?.files.caller.id !== caller.id) return undefined
+    this.#release(id)
+    return held.files
+  }
+
+  #release(id: string): boolean {
+    clearTimeout(this.#held.get(id)?.timer)
+    return this.#held.delete(id)
   }
 }
 
@@ -216,46 +268,47 @@ async function privateFolder(given: string | undefined): Promise<string> {
 
 /** Why a folder cannot have files of references; undefined if it can, or does not exist yet. */
 export async function folderProblem(folder: string): Promise<string | undefined> {
-  const found = await lstat(folder).catch((error: unknown) => {
-    if (codeOf(error) === 'ENOENT') return undefined
-    throw error
-  })
+  const found = await ifThere(lstat(folder))
   if (!found) return undefined
   if (!found.isDirectory()) return 'is not a folder'
   const user = process.getuid?.()
   if (user !== undefined && found.uid !== user) return 'belongs to another user'
-  // The sticky bit keeps others from renaming what is not theirs.
-  const isOpenToOthers = (found.mode & 0o022) !== 0 && (found.mode & 0o1000) === 0
-  return isOpenToOthers ? 'can be written by other users' : undefined
+  return (found.mode & 0o022) === 0 ? undefined : 'can be written by other users'
 }
 
-/** Whether the process that a folder belongs to has ended. */
-async function isAbandoned(folder: string): Promise<boolean> {
-  const found = await lstat(folder).catch(() => undefined)
-  if (!found?.isDirectory()) return false
-  if (found.mtimeMs < Date.now() - STALE_MS) return true
-  const text = await readFile(join(folder, OWNER), 'utf8').catch(() => '')
-  const value = readJson(text)
-  if (!isObject(value) || value.host !== hostname() || typeof value.pid !== 'number') return false
-  // No call of this process has it, so it belonged to another one with the same number.
-  return value.pid === process.pid || !isRunning(value.pid)
+/** The folder by its real path, as those of calls are known; undefined if it is not there or cannot be used. */
+async function usableFolder(folder: string): Promise<string | undefined> {
+  return (await folderProblem(folder)) === undefined ? ifThere(realpath(folder)) : undefined
 }
 
-function isRunning(pid: number): boolean {
-  try {
-    return process.kill(pid, 0)
-  } catch (error) {
-    return codeOf(error) !== 'ESRCH'
+/** Deletes the folder of a call if the process that it belongs to has ended. */
+async function removeAbandoned(folder: string): Promise<void> {
+  const found = own.live.has(folder) ? undefined : await ifThere(lstat(folder))
+  if (!found?.isDirectory()) return
+  const isOld = found.mtimeMs < Date.now() - STALE_MS
+  const owner = await ifThere(lstat(join(folder, OWNER)))
+  if (!owner) {
+    // Its process ended before it wrote anything, or it is not one of a call.
+    if (isOld && (await readdir(folder)).length === 0) await rmdir(folder)
+    return
   }
+  if (!owner.isFile()) return
+  const isOwn = (await readFile(join(folder, OWNER), 'utf8')) === own.instance
+  if ((isOwn || isOld) && !own.live.has(folder)) await rm(folder, { recursive: true, force: true })
 }
 
-async function namesIn(folder: string): Promise<readonly string[]> {
+/** What a file operation finds; undefined if there is nothing at the path. */
+async function ifThere<Found>(finding: Promise<Found>): Promise<Found | undefined> {
   try {
-    return await readdir(folder)
+    return await finding
   } catch (error) {
-    if (codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR') return []
+    if (codeOf(error) === 'ENOENT') return undefined
     throw error
   }
+}
+
+function warnOfFolder(log: Log, folder: string, error: unknown): void {
+  log.warn('references.file_not_deleted', { folder, reason: String(error) })
 }
 
 function codeOf(error: unknown): unknown {
@@ -298,5 +351,12 @@ function noRoom(total: number): GatewayError {
     data: { limit: 'reference_files' },
     isUnsent: true,
     suggestion: 'Select a part of the data, or wait until other calls have ended.',
+  })
+}
+
+function tooManyHeld(): GatewayError {
+  return new GatewayError('OVERLOADED', 'Too many calls that go on have data as files.', {
+    isUnsent: true,
+    suggestion: 'Wait until some of them have ended, or send the data in another form, such as ?as=text.',
   })
 }

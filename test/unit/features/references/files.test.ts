@@ -1,5 +1,4 @@
 // Data as files: what a server on this machine finds at the path that it gets, and what is left afterwards.
-import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import {
   chmodSync,
@@ -15,17 +14,19 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs'
-import { hostname, tmpdir } from 'node:os'
+import { tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { Outcome } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
+import type { Principal } from '../../../../src/core/principal.ts'
 import { fileName } from '../../../../src/features/references/file-name.ts'
-import { ReferenceFiles } from '../../../../src/features/references/files.ts'
+import { type NewFile, ReferenceFiles } from '../../../../src/features/references/files.ts'
 import { argumentSchema, referenceSettings, referenceWorld } from '../../../support/reference-world.ts'
 import type { Json } from '../../../support/server/json.ts'
 import { silentLog } from '../../../support/silent-log.ts'
+import { toolCall } from '../../../support/tool-call.ts'
 
 const command = ['node', 'server.js']
 const done: Outcome = { kind: 'result', result: Payload.of({ content: [] }) }
@@ -57,6 +58,23 @@ function machine(
     ...given,
   })
   return { ...world, found }
+}
+
+/** The name of the folder of a call. */
+function nameOf(digit: number): string {
+  return `gatehouse-${String(digit).repeat(32)}`
+}
+
+/** The files of a call that are written without it. */
+function callFiles(principal: Principal) {
+  return new ReferenceFiles({ folder, total: 10_000, log: silentLog }).begin(toolCall({ principal }))
+}
+
+function fileOf(name: string, size: number): NewFile {
+  const bytes = (async function* () {
+    yield Buffer.alloc(size, 'x')
+  })()
+  return { key: [name], name, type: 'text/plain', bytes }
 }
 
 describe('data as a file', () => {
@@ -180,13 +198,49 @@ describe('data as a file', () => {
   it('is refused over the size of all files', async () => {
     const settings = { ...referenceSettings, folder, total: 400_000 }
     const { call, keep } = machine(() => done, { settings })
-    const value = `${await keep('x'.repeat(90_000))}?as=path`
-    await call({ value, a: value, b: value, c: value })
-    await expect(call({ value, a: value, b: value, c: value, d: value })).rejects.toMatchObject({
-      code: 'QUOTA_EXHAUSTED',
-    })
+    const value = `${await keep('x'.repeat(40_000))}?as=path`
+    await call({ value, a: value })
+    // One caller has a quarter.
+    await expect(call({ value, a: value, b: value })).rejects.toMatchObject({ code: 'QUOTA_EXHAUSTED' })
     expect(readdirSync(folder)).toEqual([])
     await call({ value })
+  })
+
+  it('may have all of the size if callers are not told apart, and no more', async () => {
+    const everybody = callFiles({ id: 'everybody', isEverybody: true })
+    await everybody.write(fileOf('one', 4000))
+    await expect(everybody.write(fileOf('two', 6001))).rejects.toMatchObject({ code: 'QUOTA_EXHAUSTED' })
+    await everybody.remove()
+    const [one, other] = [callFiles({ id: 'ada' }), callFiles({ id: 'bob' })]
+    await one.write(fileOf('one', 2500))
+    await other.write(fileOf('one', 2500))
+    await expect(one.write(fileOf('two', 1))).rejects.toMatchObject({ code: 'QUOTA_EXHAUSTED' })
+    await Promise.all([one.remove(), other.remove()])
+  })
+
+  it('is refused to a caller of whom many calls go on, whose files stay', async () => {
+    const asking = new AbortController()
+    const open: Outcome = {
+      kind: 'input_required',
+      inputRequests: {},
+      requestState: {},
+      isOpen: true,
+      withdrawn: asking.signal,
+    }
+    for (let index = 0; index < 250; index++) {
+      const files = callFiles({ id: 'ada' })
+      await files.write(fileOf(String(index), 1))
+      await files.after(open)
+    }
+    await expect(callFiles({ id: 'ada' }).write(fileOf('new', 1))).rejects.toMatchObject({
+      code: 'OVERLOADED',
+    })
+    expect(readdirSync(folder)).toHaveLength(250)
+    const other = callFiles({ id: 'bob' })
+    await other.write(fileOf('new', 1))
+    await other.remove()
+    asking.abort()
+    await expect.poll(() => readdirSync(folder)).toEqual([])
   })
 })
 
@@ -199,6 +253,13 @@ describe('the folder of files', () => {
       () => {
         mkdirSync(folder)
         chmodSync(folder, 0o777)
+      },
+    ],
+    [
+      'open to other users, who can change only what is theirs',
+      () => {
+        mkdirSync(folder)
+        chmodSync(folder, 0o1777)
       },
     ],
   ])('is refused if it is %s, without a word about it to the caller', async (_what, make) => {
@@ -214,29 +275,55 @@ describe('the folder of files', () => {
 
   it('loses what a process that ended left behind, and nothing else', async () => {
     mkdirSync(folder, { mode: 0o700 })
-    const ended = spawnSync(process.execPath, ['-e', '']).pid
-    const folderOf = (name: string, owner?: unknown): string => {
+    const folderOf = (name: string, files: readonly string[], isOld = true): string => {
       const path = join(folder, name)
       mkdirSync(path)
-      if (owner !== undefined) writeFileSync(join(path, '.owner'), JSON.stringify(owner))
-      return path
+      for (const file of files) writeFileSync(join(path, file), 'another process')
+      if (isOld) utimesSync(path, 1, 1)
+      return name
     }
-    folderOf('gatehouse-1', { host: hostname(), pid: ended })
-    folderOf('gatehouse-2', { host: hostname(), pid: process.pid })
-    const old = folderOf('gatehouse-3')
-    utimesSync(old, 1, 1)
+    folderOf(nameOf(1), ['.owner', 'data.txt'])
+    folderOf(`${nameOf(2)}-2`, ['.owner'])
+    folderOf(nameOf(3), [])
     const kept = [
-      folderOf('gatehouse-4', { host: hostname(), pid: process.ppid }),
-      folderOf('gatehouse-5', { host: 'another', pid: ended }),
-      folderOf('gatehouse-6'),
-      folderOf('of a person'),
+      folderOf(nameOf(4), ['.owner', 'data.txt'], false),
+      folderOf(nameOf(5), [], false),
+      folderOf(nameOf(6), ['data.txt']),
+      folderOf('gatehouse-prod', ['.owner', 'data.txt']),
+      folderOf('of a person', []),
     ]
-    utimesSync(join(folder, 'of a person'), 1, 1)
+    mkdirSync(join(folder, nameOf(7), '.owner'), { recursive: true })
+    utimesSync(join(folder, nameOf(7)), 1, 1)
     await new ReferenceFiles({ folder, total: 1000, log: silentLog }).sweep()
-    expect(readdirSync(folder)).toEqual(kept.map((path) => basename(path)))
+    expect(readdirSync(folder)).toEqual([...kept, nameOf(7)].toSorted())
   })
 
-  it('keeps what calls use', async () => {
+  it('loses nothing if it is a link, or belongs to others too', async () => {
+    const others = join(root, 'others')
+    const path = join(others, nameOf(1))
+    mkdirSync(path, { recursive: true })
+    writeFileSync(join(path, '.owner'), '')
+    utimesSync(path, 1, 1)
+    symlinkSync(others, folder)
+    await new ReferenceFiles({ folder, total: 1000, log: silentLog }).sweep()
+    chmodSync(others, 0o1777)
+    await new ReferenceFiles({ folder: others, total: 1000, log: silentLog }).sweep()
+    expect(existsSync(path)).toBe(true)
+  })
+
+  it('keeps what calls use, also behind a link', async () => {
+    mkdirSync(join(root, 'real'))
+    symlinkSync(join(root, 'real'), join(root, 'link'))
+    folder = join(root, 'link/files')
+    const call = callFiles({ id: 'ada' })
+    const path = await call.write(fileOf('one', 1))
+    utimesSync(dirname(path), 1, 1)
+    await new ReferenceFiles({ folder, total: 1000, log: silentLog }).sweep()
+    expect(existsSync(path)).toBe(true)
+    await call.remove()
+  })
+
+  it('keeps what calls use, and says so', async () => {
     let sweeping: Promise<void> | undefined
     const files = new ReferenceFiles({ folder, total: 1000, log: silentLog })
     const { outcome, keep } = machine(() => {
