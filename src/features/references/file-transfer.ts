@@ -140,7 +140,9 @@ async function authorizeDownload(call: Call, options: Options): Promise<Outcome>
       suggestion: 'Read the file by resources/read, or set features.references.urls: true.',
     })
   mustBeHttps(url)
-  const expiresAt = isoTime(Date.now() + ttl)
+  const until = Date.now() + ttl
+  await references.extend(call.principal, reference.id, until)
+  const expiresAt = isoTime(until)
   return answered({
     file: fileOf(reference),
     download: { transport: 'https', method: 'GET', url, expiresAt },

@@ -135,7 +135,7 @@ function resolving(
     checkFileArguments(call)
     const files = folder.begin(call)
     try {
-      const callUrls = new CallUrls(call, urls)
+      const callUrls = new CallUrls(call, { urls, references: options.references })
       const resolved = await resolveReferences(call, { ...options, files, urls: callUrls }).catch(
         (error: unknown) => {
           metrics.referenced('refused')

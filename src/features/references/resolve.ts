@@ -152,7 +152,7 @@ class Resolution {
     const { urls } = this.#options
     const isPart = Object.keys(part).length > 0
     if (isPart) throw unfit(path, NO_PART_URLS)
-    const url = urls.of(reference, `${path} ${text}`)
+    const url = await urls.of(reference, `${path} ${text}`)
     if (url === undefined) throw unfit(path, NO_URLS)
     return Payload.of(url)
   }

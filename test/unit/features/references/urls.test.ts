@@ -1,11 +1,16 @@
 // URLs of kept data: what they are valid for, and how often.
 import { describe, expect, it } from 'vitest'
+import { CallUrls } from '../../../../src/features/references/call-urls.ts'
 import { DataUrls } from '../../../../src/features/references/urls.ts'
+import type { RequestState } from '../../../../src/core/call.ts'
 import { createSeal } from '../../../../src/core/seal.ts'
+import { type Reference, References } from '../../../../src/records/references.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
+import { toolCall } from '../../../support/tool-call.ts'
 
 const ada = { id: 'ada', scopes: new Set(['read:one']) }
+const data = { id: 'r1', sha256: 'a1' }
 const invalid = expect.objectContaining({ code: 'FORBIDDEN' })
 
 /** Two gateways that share a store and keys. */
@@ -19,7 +24,7 @@ function world() {
 }
 
 function made(urls: DataUrls, options: { ttl: number; isOnce?: true }): URL {
-  return new URL(urls.of(ada, { id: 'r1' }, options) ?? '')
+  return new URL(urls.of(ada, data, options) ?? '')
 }
 
 describe('a URL of data', () => {
@@ -29,7 +34,7 @@ describe('a URL of data', () => {
     expect(url.pathname).toBe('/data/r1')
     expect(url.searchParams.get('exp')).toBe(String(now() + 5000))
     expect(url.href).not.toContain('ada')
-    expect(other.open('r1', url.searchParams)?.principal).toEqual(ada)
+    expect(other.open('r1', url.searchParams)).toMatchObject({ principal: ada, sha256: 'a1' })
   })
 
   it('is valid for one id and until its expiry', () => {
@@ -74,6 +79,47 @@ describe('a URL of data', () => {
 
   it('does not exist where the gateway does not listen', () => {
     const urls = new DataUrls(featureDeps({ page: () => undefined }))
-    expect(urls.of(ada, { id: 'r1' }, { ttl: 5000 })).toBeUndefined()
+    expect(urls.of(ada, data, { ttl: 5000 })).toBeUndefined()
+  })
+})
+
+describe('a URL in the arguments of a call', () => {
+  const calls = async () => {
+    const store = new MemoryStore()
+    const references = new References(store, { total: 1000 })
+    const bytes = (async function* () {
+      yield Buffer.from('data')
+    })()
+    const facts = { server: 'one', name: 'data', type: 'text/plain', ttl: 1000 }
+    const reference = await references.add(ada, facts, bytes)
+    const urls = new DataUrls(featureDeps({ store }))
+    /** A round of the call with the state of the one before: its URL, and the state for the next one. */
+    const round = async (requestState: RequestState = {}, given: Reference = reference) => {
+      const call = new CallUrls(toolCall({ principal: ada, requestState }), { urls, references })
+      const url = new URL((await call.of(given, 'value')) ?? '')
+      const outcome = call.after({ kind: 'input_required', inputRequests: {}, requestState: {} })
+      return { url, state: outcome.kind === 'result' ? {} : outcome.requestState }
+    }
+    const use = async (url: URL) => urls.open(reference.id, url.searchParams)?.use()
+    return { round, use, reference, references }
+  }
+
+  it('is the same in the next round, until it was used or the data is other data', async () => {
+    const { round, use, reference } = await calls()
+    const first = await round()
+    const second = await round(first.state)
+    expect(second.url.href).toBe(first.url.href)
+    expect((await round(first.state, { ...reference, sha256: 'other' })).url.href).not.toBe(first.url.href)
+    await use(first.url)
+    const third = await round(second.state)
+    expect(third.url.href).not.toBe(first.url.href)
+    await expect(use(third.url)).resolves.toBeUndefined()
+  })
+
+  it('works as long as its data is kept', async () => {
+    const { round, reference, references } = await calls()
+    const { url } = await round()
+    const kept = await references.find(ada, reference.id)
+    expect(kept?.expiresAt).toBeGreaterThanOrEqual(Number(url.searchParams.get('exp')))
   })
 })
