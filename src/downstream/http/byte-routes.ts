@@ -14,6 +14,7 @@ import { isFromHere } from '../../core/web.ts'
 import { visitorNamed } from '../pages/visitors.ts'
 import { routeMethod } from '../../protocol/methods.ts'
 import { routeAt } from './calls.ts'
+import type { Arrivals } from './arrivals.ts'
 import type { HttpContext } from './context.ts'
 import type { Edge } from './edge.ts'
 import { callGateway, type RequestedDocument } from './routes.ts'
@@ -41,10 +42,10 @@ const DRAIN_TIMEOUT_MS = 1000
 /** The transfers in progress. */
 export class Transfers {
   #count = 0
-  readonly #onChange: (isAny: boolean) => void
+  readonly #arrivals: Pick<Arrivals, 'exempt'>
 
-  constructor(onChange: (isAny: boolean) => void) {
-    this.#onChange = onChange
+  constructor(arrivals: Pick<Arrivals, 'exempt'>) {
+    this.#arrivals = arrivals
   }
 
   get isAny(): boolean {
@@ -52,18 +53,14 @@ export class Transfers {
   }
 
   /** Counts one until it ends. */
-  async during(transfer: () => Promise<unknown>): Promise<void> {
-    this.#add(1)
+  async during(incoming: IncomingMessage, transfer: () => Promise<unknown>): Promise<void> {
+    this.#arrivals.exempt(incoming)
+    this.#count++
     try {
       await transfer()
     } finally {
-      this.#add(-1)
+      this.#count--
     }
-  }
-
-  #add(change: number): void {
-    this.#count += change
-    this.#onChange(this.isAny)
   }
 }
 
@@ -86,7 +83,9 @@ export function addByteRoutes(app: Hono<Env>, { guarded, edge, ...options }: Opt
     const serve = async (http: HttpContext): Promise<void> => {
       const exchange = exchangeOf(http, { name, query, signInLink: options.pageSignIn.link(path) })
       const call = { method: routeMethod(route), params: Payload.of({}), exchange }
-      await options.transfers.during(() => served(http, () => callGateway(http, call, options.handle)))
+      await options.transfers.during(http.incoming, () =>
+        served(http, () => callGateway(http, call, options.handle)),
+      )
     }
     return guarded(context, serve, request)
   })
@@ -113,7 +112,8 @@ async function served({ incoming, outgoing }: HttpContext, serve: () => Promise<
     throw error
   } finally {
     socket.off('timeout', onIdle)
-    socket.setTimeout(0)
+    // Once a response is sent, the time is the one that its connection may be idle.
+    if (!outgoing.writableFinished) socket.setTimeout(0)
   }
 }
 
@@ -127,6 +127,8 @@ async function discard(incoming: IncomingMessage, outgoing: ServerResponse): Pro
       clearTimeout(timer)
       resolve()
     })
+    // A reader that was stopped while it waited for bytes would keep them from flowing.
+    incoming.removeAllListeners('readable')
     incoming.resume()
   })
 }
@@ -149,8 +151,10 @@ function exchangeOf(
       const principal = await edge.authGate.authenticateService(request)
       return visitorNamed(principal, auth)?.by ?? principal.id
     },
-    send: (response) =>
-      send(outgoing, { ...response, headers: { ...response.headers, 'x-request-id': requestId } }),
+    send: async (response) => {
+      if (response.status >= 400) await discard(incoming, outgoing)
+      await send(outgoing, { ...response, headers: { ...response.headers, 'x-request-id': requestId } })
+    },
   }
 }
 

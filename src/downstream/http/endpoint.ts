@@ -290,7 +290,8 @@ export function refuse(outgoing: ServerResponse, error: GatewayError, refusing: 
   if (error.code === 'SERVER_ERROR')
     log.error('http.failed', { request_id: requestId, cause: String(error.cause) })
   if (outgoing.headersSent) {
-    outgoing.destroy()
+    // A response that is complete may have said why already.
+    if (!outgoing.writableEnded) outgoing.destroy()
     return
   }
   const retry = error.data.retry_after_seconds

@@ -20,6 +20,7 @@ import { KEYS_PATH } from '../../protocol/meta-keys.ts'
 import { createEdges, type Edge, type HttpRuntime } from './edge.ts'
 import { metadataPath } from '../auth/resources.ts'
 import { wholeBody } from './body.ts'
+import { Arrivals } from './arrivals.ts'
 import { addByteRoutes, Transfers } from './byte-routes.ts'
 import { addCalls } from './calls.ts'
 import { addDocuments, type RequestedDocument, reader, addPermissions } from './routes.ts'
@@ -90,11 +91,10 @@ export async function listenHttp(options: Options): Promise<Listener> {
   const isStrict = (): boolean => edge().runtime.listen.isStrict
   const sse = new LegacySse({ handle, isStrict, ...refusing })
   const server = createServer(timeouts)
-  const transfers = new Transfers((isAny) => {
-    server.requestTimeout = isAny ? UPLOAD_TIMEOUT_MS : timeouts.requestTimeout
-  })
+  const arrivals = new Arrivals()
+  const transfers = new Transfers(arrivals)
   const routes = createRoutes({ ...options, edge, sse, life, transfers })
-  server.on('request', dispatcher({ edge, front, routes, ...refusing }))
+  server.on('request', dispatcher({ edge, front, routes, arrivals, ...refusing }))
   await bind(server, listen)
   const address = server.address()
   if (typeof address === 'object' && address) life.port = address.port
@@ -126,14 +126,12 @@ interface Life {
 }
 
 const timeouts = {
-  requestTimeout: 30_000,
+  // For files; other requests have less time (`Arrivals`).
+  requestTimeout: 3_600_000,
   headersTimeout: 15_000,
   keepAliveTimeout: 65_000,
   connectionsCheckingInterval: 5000,
 }
-
-/** How long a request may take to arrive while bytes are transferred, in milliseconds. */
-const UPLOAD_TIMEOUT_MS = 3_600_000
 
 /** Closes a server; connections that do not end within half a second are destroyed. */
 async function ended(server: Server): Promise<void> {
@@ -148,12 +146,14 @@ interface Dispatching extends Pick<Options, 'log' | 'onRefused'> {
   edge(): Edge
   readonly front: HttpFront
   readonly routes: Hono<Env>
+  readonly arrivals: Arrivals
 }
 
 /** Dispatches requests for MCP endpoints to the endpoint, and all others to the routes. */
-function dispatcher({ edge, front, routes, log, onRefused }: Dispatching) {
+function dispatcher({ edge, front, routes, arrivals, log, onRefused }: Dispatching) {
   const others = getRequestListener(routes.fetch, { overrideGlobalObjects: false })
   return (incoming: IncomingMessage, outgoing: ServerResponse): void => {
+    arrivals.limit(incoming, outgoing)
     // The hot path of every call: routing before Hono saves about a tenth.
     const endpoint = endpointOf(incoming.url)
     if (endpoint && isBrowsing(incoming)) return showPage(incoming, outgoing)

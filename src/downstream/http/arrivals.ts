@@ -1,0 +1,40 @@
+/**
+ * How long the bodies of requests may take to arrive. Node has one limit for all requests of a server, and files take longer
+ * than others, so each request has its own.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+
+/** How long a body may take, in milliseconds. */
+const ARRIVAL_TIMEOUT_MS = 30_000
+
+/** The requests whose bodies have not arrived. */
+export class Arrivals {
+  readonly #timeoutMs: number
+  readonly #timers = new WeakMap<IncomingMessage, NodeJS.Timeout>()
+
+  constructor(timeoutMs = ARRIVAL_TIMEOUT_MS) {
+    this.#timeoutMs = timeoutMs
+  }
+
+  /** Ends the connection of a request if its body takes too long. */
+  limit(incoming: IncomingMessage, outgoing: ServerResponse): void {
+    const { 'content-length': length = '0', 'transfer-encoding': encoding } = incoming.headers
+    if (length === '0' && encoding === undefined) return
+    const timer = setTimeout(end, this.#timeoutMs, incoming, outgoing)
+    this.#timers.set(incoming, timer)
+    incoming.once('close', () => clearTimeout(timer))
+  }
+
+  /** Gives a request all the time that the server gives to any. */
+  exempt(incoming: IncomingMessage): void {
+    clearTimeout(this.#timers.get(incoming))
+  }
+}
+
+/** As Node does it. */
+function end({ complete: isComplete, socket }: IncomingMessage, { headersSent }: ServerResponse): void {
+  if (isComplete) return
+  if (!headersSent && socket.writable)
+    socket.write('HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n')
+  socket.destroy()
+}
