@@ -15,6 +15,7 @@ import { inTurn } from './in-turn.ts'
 import { plainName } from './plain-name.ts'
 import { callerHash } from './principal.ts'
 import { unchanged } from './unchanged-bytes.ts'
+import { type Room, withinRoom } from './unfinished.ts'
 import { refuseIfPending } from './uploads.ts'
 
 /** Kept data of one caller, whose id is `caller`. Times are in milliseconds since 1970. */
@@ -94,7 +95,11 @@ export class References {
     const blob = randomBytes(16).toString('hex')
     const room = await this.#room(principal)
     this.#mustTakeWrites()
-    const kept = await this.#store.blobs.put(blob, upTo(bytes, room))
+    const refuse = (): GatewayError => noRoom(Math.min(room.all, room.own))
+    const kept = await this.#store.blobs.put(
+      blob,
+      withinRoom(this.#store, principal.id, { bytes, room, refuse }),
+    )
     try {
       return await this.adopt(principal, { ...facts, id }, { blob, ...kept })
     } catch (error) {
@@ -219,8 +224,8 @@ export class References {
     // A store that is asked again after its answer was lost finds what it wrote the first time.
     if (before !== undefined && before !== text) throw taken(id)
     try {
-      const room = await this.#room(principal, key)
-      if (size > room) throw noRoom(room)
+      const { all, own } = await this.#room(principal, key)
+      if (size > all || size > own) throw noRoom(Math.min(all, own))
     } catch (error) {
       // A record that has changed is in use already.
       if (await this.#store.compareAndDelete(key, text)) throw error
@@ -228,7 +233,7 @@ export class References {
   }
 
   /** How many bytes a caller may add besides `key`. @throws QUOTA_EXHAUSTED if it has too many references */
-  async #room(principal: Principal, key = ''): Promise<number> {
+  async #room(principal: Principal, key = ''): Promise<Room> {
     const { capacity = Number.POSITIVE_INFINITY } = this.#store.blobs
     const total = Math.min(this.#limits.total, capacity)
     const entries = new Map(await this.#store.scan(COLLECTION))
@@ -244,7 +249,7 @@ export class References {
       if (callerOf(each) === own) mine += size
     }
     const share = principal.isEverybody ? total : total / 4
-    return Math.max(0, Math.min(total - all, share - mine))
+    return { all: Math.max(0, total - all), own: Math.max(0, share - mine) }
   }
 }
 
@@ -326,16 +331,6 @@ function parse(text: string): Reference | undefined {
 /** The blob of a record; undefined if there is no record. */
 function blobOf(text: string | undefined): string | undefined {
   return text === undefined ? undefined : parse(text)?.blob
-}
-
-/** The same bytes; fails once there are too many. */
-async function* upTo(bytes: Bytes, room: number): AsyncGenerator<Uint8Array> {
-  let size = 0
-  for await (const chunk of bytes) {
-    size += chunk.byteLength
-    if (size > room) throw noRoom(room)
-    yield chunk
-  }
 }
 
 function taken(id: string): GatewayError {

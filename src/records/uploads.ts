@@ -7,6 +7,7 @@ import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../core/principal.ts'
 import type { Store } from '../store/store.ts'
+import { inTurn } from './in-turn.ts'
 import { callerHash, fromStoredPrincipal, type StoredPrincipal, toStoredPrincipal } from './principal.ts'
 
 /** A requested upload. Times are in milliseconds since 1970. */
@@ -40,8 +41,9 @@ export interface NewUpload extends Omit<
   readonly ttl: number
 }
 
-/** How many uploads may be requested and not done, in all; one caller may have a quarter. */
+/** How many uploads may be requested and not done, and how many may be known, in all; one caller may have a quarter. */
 const MAX_OPEN = 1000
+const MAX_KNOWN = 4000
 /** How long a request is known after its expiry, in milliseconds. */
 export const UPLOAD_RETENTION_MS = 600_000
 
@@ -57,11 +59,14 @@ export class Uploads {
 
   /** @throws QUOTA_EXHAUSTED */
   async request(owner: Principal, { ttl, ...facts }: NewUpload): Promise<UploadRequest> {
-    await this.#checkQuota(owner)
     const createdAt = this.#now()
     const id = `upload_${randomBytes(16).toString('hex')}`
     const request: UploadRequest = { ...facts, id, owner, createdAt, expiresAt: createdAt + ttl }
-    await this.#store.put(keyOf(callerHash(owner.id), id), textOf(request), ttl + UPLOAD_RETENTION_MS)
+    // Of several that are counted at once, each would be the last one.
+    await inTurn(this.#store, async () => {
+      await this.#checkQuota(owner)
+      await this.#store.put(keyOf(callerHash(owner.id), id), textOf(request), ttl + UPLOAD_RETENTION_MS)
+    })
     return request
   }
 
@@ -82,21 +87,28 @@ export class Uploads {
   }
 
   async #checkQuota(owner: Principal): Promise<void> {
-    const entries = await this.#store.scan(COLLECTION)
-    const open = [...entries].filter(([, text]) => {
+    const known = [...(await this.#store.scan(COLLECTION))]
+    const open = known.filter(([, text]) => {
       const found = parse(text)
       return found !== undefined && !found.isDone && found.expiresAt > this.#now()
     })
-    const owners = new Map(
-      open.map(([key]) => [key, key.slice(COLLECTION.length + 1).split(':', 1)[0] ?? '']),
-    )
-    const own = { ...owner, id: callerHash(owner.id) }
-    if (open.length < MAX_OPEN && !hasReachedShare(own, owners, (id) => id, MAX_OPEN)) return
-    throw new GatewayError('QUOTA_EXHAUSTED', 'Too many uploads are requested and not done.', {
+    if (hasRoom(owner, open, MAX_OPEN) && hasRoom(owner, known, MAX_KNOWN)) return
+    throw new GatewayError('QUOTA_EXHAUSTED', 'Too many uploads are requested.', {
       data: { limit: 'uploads' },
       suggestion: 'Wait until some of them are done or expire.',
     })
   }
+}
+
+/** Whether a caller may have one more of some uploads. */
+function hasRoom(
+  owner: Principal,
+  entries: readonly (readonly [key: string, text: string])[],
+  limit: number,
+): boolean {
+  const owners = new Map(entries.map(([key]) => [key, ownerOf(key)]))
+  const own = { ...owner, id: callerHash(owner.id) }
+  return owners.size < limit && !hasReachedShare(own, owners, (id) => id, limit)
 }
 
 /** Throws if a caller requested an upload with this id which is not done. @throws RESOURCE_NOT_FOUND */
@@ -118,6 +130,10 @@ const COLLECTION = 'upload'
 
 function keyOf(owner: string, id: string): string {
   return `${COLLECTION}/${owner}:${id}`
+}
+
+function ownerOf(key: string): string {
+  return key.slice(COLLECTION.length + 1).split(':', 1)[0] ?? ''
 }
 
 function textOf({ owner, ...rest }: UploadRequest): string {

@@ -104,6 +104,28 @@ describe('the limits on kept data', () => {
     expect(await sizesIn(store)).toEqual({ records: kept, blobs: kept })
   })
 
+  it('hold for what is still written, of one caller and of all', async () => {
+    const store = new MemoryStore()
+    const kept = new References(store, limits)
+    const written = new Map<string, number>()
+    /** Data of a caller that does not end before `end`. */
+    const slow = async function* (caller: string, end: Promise<void>): AsyncGenerator<Uint8Array> {
+      yield Buffer.alloc(2000)
+      written.set(caller, (written.get(caller) ?? 0) + 2000)
+      await end
+    }
+    const { promise: end, resolve } = Promise.withResolvers<void>()
+    const add = (caller: string) => kept.add({ id: caller }, facts, slow(caller, end))
+    const callers = ['ada', 'bob', 'cy', 'di', 'ed']
+    const first = callers.map(add)
+    await expect.poll(() => written.size).toBe(5)
+    await expect(add('ada')).rejects.toMatchObject({ code: 'QUOTA_EXHAUSTED' })
+    await expect(add('fay')).rejects.toMatchObject({ code: 'QUOTA_EXHAUSTED' })
+    resolve()
+    expect(await Promise.all(first)).toHaveLength(5)
+    await expect(sizesIn(store)).resolves.toEqual({ records: 10_000, blobs: 10_000 })
+  })
+
   it('hold for many callers at once, and nothing is left of what was refused', async () => {
     const store = new MemoryStore()
     const ended = await Promise.allSettled(
