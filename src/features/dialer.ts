@@ -13,7 +13,7 @@ import { addressKind, bareHost } from '../core/address.ts'
 import { untilAborted } from '../core/time/waiting.ts'
 
 /** The longest URL, in characters. */
-const MAX_URL_LENGTH = 2048
+export const MAX_URL_LENGTH = 2048
 /** How long a name server may take for its first answer, in milliseconds. */
 const DNS_TIMEOUT_MS = 2000
 /** How many addresses of a host are tried. */

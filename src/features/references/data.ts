@@ -9,6 +9,7 @@ import { type Reference, type References, unknownReference } from '../../records
 import type { ByteRange } from '../../store/blobs/blobs.ts'
 import { answered } from '../builtin-tool.ts'
 import type { ByteRoute } from '../feature.ts'
+import { loggedReference } from './logged.ts'
 import { DATA_PATH, type DataUrls } from './urls.ts'
 
 interface Options {
@@ -47,11 +48,12 @@ async function serve(call: Call, options: Options): Promise<void> {
   const { exchange, principal } = call
   if (!exchange) throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
   const { references, urls } = options
+  const signed = urls.open(exchange.name, exchange.query)
   const reference = await references.find(principal, exchange.name)
   if (!reference || !(await options.mayRead(reference, call))) throw unknownReference()
-  if (exchange.verb !== 'HEAD') await urls.open(exchange.name, exchange.query)?.use()
-  const { id, sha256, size } = reference
-  call.logFields.set('references', [{ id, sha256, size }])
+  if (signed && signed.sha256 !== reference.sha256) throw unknownReference()
+  if (exchange.verb !== 'HEAD') await signed?.use()
+  call.logFields.set('references', [loggedReference(reference)])
   const answer = answerTo(exchange.headers, reference)
   const { range, ...response } = answer
   if (!range || exchange.verb === 'HEAD') return exchange.send(response)
@@ -131,16 +133,10 @@ function headersOf({ name, type, sha256 }: Reference, etag: string): Readonly<Re
   }
 }
 
-/** The name for a file, in ASCII and as it is (RFC 6266). */
+/** The name of a file, which is a plain one, in ASCII and as it is (RFC 6266). */
 function filenameOf(name: string): string {
-  // Without what has a meaning in paths, and without characters that are not shown.
-  const safe =
-    name
-      .replaceAll(/[\p{C}\p{Z}/\\:*?"<>|]+/gu, ' ')
-      .replace(/^[. ]+/, '')
-      .trim() || 'data'
-  const ascii = safe.replaceAll(/[^\x20-\x7e]/g, '_').replaceAll('%', '_')
-  const encoded = encodeURIComponent(safe.toWellFormed()).replaceAll(/['()*]/g, encodedCharacter)
+  const ascii = name.replaceAll(/[^\x20-\x7e]|["\\%]/g, '_')
+  const encoded = encodeURIComponent(name.toWellFormed()).replaceAll(/['()*]/g, encodedCharacter)
   return `filename="${ascii}"; filename*=UTF-8''${encoded}`
 }
 

@@ -1,4 +1,4 @@
-/** Names of files for kept data: plain names, without a way to another folder. */
+/** Names of files for kept data: in ASCII, as any system and server takes them. */
 
 /** The length of a name, in characters. */
 const MAX_LENGTH = 100
@@ -24,8 +24,7 @@ const endings: Readonly<Record<string, string>> = {
 
 /** The name of a file with data of a media type, by what people call the data. */
 export function fileName(name: string, type: string): string {
-  const last = name.split(/[/\\]/).at(-1) ?? ''
-  const plain = last.replaceAll(/[^A-Za-z0-9._-]+/g, '_').replace(/^[._-]+/, '')
+  const plain = name.replaceAll(/[^A-Za-z0-9._-]+/g, '_').replace(/^[._-]+/, '')
   const [, stem = plain, ending = endingOf(type)] = /^(.+)\.([A-Za-z0-9]{1,10})$/.exec(plain) ?? []
   return `${stem.slice(0, MAX_LENGTH - ending.length - 1) || 'data'}.${ending}`
 }

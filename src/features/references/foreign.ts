@@ -11,9 +11,10 @@ import type { Call } from '../../core/call.ts'
 import { GatewayError, invalidParam } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { type Reference, type References, UPLOADS } from '../../records/references.ts'
-import type { Bytes } from '../../store/blobs/blobs.ts'
-import type { DialFailure, OpenedResponse, Opener } from '../dialer.ts'
+import { type DialFailure, MAX_URL_LENGTH, type OpenedResponse, type Opener } from '../dialer.ts'
+import { withBeginning } from './beginning.ts'
 import { mediaTypeOf, SNIFFED_BYTES } from './media-type.ts'
+import { nameIn } from './sent-file.ts'
 
 /** How long a download may take, in milliseconds. */
 const DOWNLOAD_TIMEOUT_MS = 600_000
@@ -58,9 +59,10 @@ export async function download(
   try {
     const declared = contentOf(response, url.hostname)
     const bytes = checked(response.body, { host: url.hostname, checksum })
-    const { beginning, all } = await looked(bytes)
-    const name = nameIn(url)
-    const type = mediaTypeOf(beginning, { type: declared, name })
+    const name = nameOf(url, response)
+    const { found: type, all } = await withBeginning(bytes, SNIFFED_BYTES, (beginning) =>
+      mediaTypeOf(beginning, { type: declared, name }),
+    )
     return await references.add(principal, { server: UPLOADS, name, type, ttl }, all)
   } finally {
     response.close()
@@ -70,6 +72,8 @@ export async function download(
 /** @throws INVALID_INPUT, PERMISSION_DENIED */
 function allowedUrl(text: string, allowHosts: readonly string[]): URL {
   if (!URL.canParse(text)) throw invalidParam('access_url', 'must be a URL')
+  if (text.length > MAX_URL_LENGTH)
+    throw invalidParam('access_url', `must have at most ${MAX_URL_LENGTH} characters`)
   const url = new URL(text)
   const host = bareHost(url.hostname)
   if (url.protocol !== 'https:' || url.username !== '' || url.password !== '')
@@ -115,24 +119,6 @@ async function* checked(
     })
 }
 
-/** The first bytes, and all of them. */
-async function looked(
-  bytes: AsyncGenerator<Uint8Array>,
-): Promise<{ readonly beginning: Buffer; readonly all: Bytes }> {
-  const read: Uint8Array[] = []
-  for (let size = 0; size < SNIFFED_BYTES;) {
-    const next = await bytes.next()
-    if (next.done) break
-    read.push(next.value)
-    size += next.value.byteLength
-  }
-  const all = async function* (): AsyncGenerator<Uint8Array> {
-    yield* read
-    yield* bytes
-  }
-  return { beginning: Buffer.concat(read), all: all() }
-}
-
 /** The checksum among the arguments: `{algorithm, value}`, or the hex of a SHA-256. @throws INVALID_INPUT */
 export function checksumOf(value: unknown): Checksum | undefined {
   if (value === undefined) return undefined
@@ -143,13 +129,16 @@ export function checksumOf(value: unknown): Checksum | undefined {
   throw invalidParam('checksum', 'must be {algorithm, value} with the algorithm sha256 or md5, in hex')
 }
 
-/** What people call the data: the last segment of its path. */
-function nameIn({ pathname }: URL): string {
+/** What people call the data: as its server says, or the end of the path if that can only be the name of a file. */
+function nameOf({ pathname }: URL, { headers }: OpenedResponse): string {
+  const disposition = headers['content-disposition']
+  const said = typeof disposition === 'string' ? nameIn(disposition) : undefined
   const last = pathname.split('/').at(-1) ?? ''
-  return last === '' ? 'download' : last.slice(0, MAX_NAME_LENGTH)
+  return said || (FILE_NAME.test(last) ? last : 'download')
 }
 
-const MAX_NAME_LENGTH = 200
+/** The path of a URL may be a secret: what could be one is no name. */
+const FILE_NAME = /^[\w-]{1,20}\.[A-Za-z]{1,5}$/
 
 function refused(host: string, how: string): GatewayError {
   return new GatewayError('UPSTREAM_ERROR', `${host} answered ${how}, so the data was not imported.`, {

@@ -13,6 +13,7 @@ import type { Bytes } from '../../store/blobs/blobs.ts'
 export interface SentFile {
   /** The media type as declared. */
   readonly type: string | undefined
+  /** As its sender wrote it. */
   readonly name: string | undefined
   /** To be read once, to the end or until `return`. */
   readonly bytes: Bytes
@@ -29,7 +30,6 @@ export interface FileLimits {
 
 /** How large a form may be besides its file, in bytes. */
 const MAX_FORM_BYTES = 16 * 1024
-const MAX_NAME_LENGTH = 200
 
 type Exchange = Pick<ByteExchange, 'headers' | 'body'>
 
@@ -40,11 +40,21 @@ export async function sentFile(exchange: Exchange, limits: FileLimits): Promise<
   const length = Number(headerOf(exchange, 'content-length') ?? 0)
   if (length > limits.maxSize + (isForm ? MAX_FORM_BYTES : 0)) throw tooLarge(limits.maxSize)
   if (headerOf(exchange, 'content-encoding') !== undefined) throw encoded()
-  const digests = digestsOf(exchange, limits)
+  const digests = isForm ? digestsOfForm(exchange, limits) : digestsOf(exchange, limits)
   const file = isForm
-    ? await fileOfForm(type, exchange.body)
+    ? await fileOfForm(type, upTo(exchange.body, limits.maxSize))
     : { type, name: nameIn(headerOf(exchange, 'content-disposition')), bytes: exchange.body }
-  return { ...file, name: shortName(file.name), bytes: checked(file.bytes, limits, isForm ? [] : digests) }
+  return { ...file, bytes: checked(file.bytes, limits, digests) }
+}
+
+/** The bytes of a form; ends with an error if there are too many for a file of a size. */
+async function* upTo(bytes: Bytes, maxSize: number): AsyncGenerator<Uint8Array> {
+  let size = 0
+  for await (const chunk of bytes) {
+    size += chunk.byteLength
+    if (size > maxSize + MAX_FORM_BYTES) throw tooLarge(maxSize)
+    yield chunk
+  }
 }
 
 function headerOf({ headers }: Pick<Exchange, 'headers'>, name: string): string | undefined {
@@ -79,11 +89,24 @@ interface Digest {
 
 const algorithms: Readonly<Record<string, Digest['algorithm']>> = { 'sha-256': 'sha256', 'sha-512': 'sha512' }
 
-/** The digests that a request states: RFC 9530, and `Digest` of RFC 3230. @throws INVALID_INPUT if none can be checked */
-function digestsOf(exchange: Exchange, { sha256 }: FileLimits): readonly Digest[] {
-  const announced =
-    sha256 === undefined ? [] : [{ algorithm: 'sha256', value: Buffer.from(sha256, 'hex') } as const]
-  const stated = ['repr-digest', 'content-digest', 'digest'].flatMap((name) => {
+/** The headers of digests: of RFC 9530, and of RFC 3230. */
+const digestHeaders = ['repr-digest', 'content-digest', 'digest']
+
+/** The digest that was announced before. */
+function announcedDigest({ sha256 }: FileLimits): readonly Digest[] {
+  return sha256 === undefined ? [] : [{ algorithm: 'sha256', value: Buffer.from(sha256, 'hex') }]
+}
+
+/** That of a file in a form. @throws INVALID_INPUT if the request states one: it would be that of the form */
+function digestsOfForm(exchange: Exchange, limits: FileLimits): readonly Digest[] {
+  const stated = digestHeaders.find((name) => headerOf(exchange, name) !== undefined)
+  if (stated !== undefined) throw digestOfForm(stated)
+  return announcedDigest(limits)
+}
+
+/** The one that was announced, and those that a request states. @throws INVALID_INPUT if none of a header can be checked */
+function digestsOf(exchange: Exchange, limits: FileLimits): readonly Digest[] {
+  const stated = digestHeaders.flatMap((name) => {
     const header = headerOf(exchange, name)
     if (header === undefined) return []
     const found = header.split(',').flatMap((each): readonly Digest[] => {
@@ -94,7 +117,7 @@ function digestsOf(exchange: Exchange, { sha256 }: FileLimits): readonly Digest[
     if (found.length === 0) throw unknownDigest(name)
     return found
   })
-  return [...announced, ...stated]
+  return [...announcedDigest(limits), ...stated]
 }
 
 /** The file of a form, which may have a few fields too. @throws INVALID_INPUT if it has none */
@@ -151,7 +174,7 @@ function formError(error: unknown): GatewayError {
 }
 
 /** The name in a `Content-Disposition` (RFC 6266). */
-function nameIn(disposition: string | undefined): string | undefined {
+export function nameIn(disposition: string | undefined): string | undefined {
   const [, encodedName] = /;\s*filename\*\s*=\s*utf-8'[^']*'([^\s;]+)/i.exec(disposition ?? '') ?? []
   if (encodedName !== undefined)
     try {
@@ -162,17 +185,6 @@ function nameIn(disposition: string | undefined): string | undefined {
   const [, quoted, token] =
     /;\s*filename\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))/i.exec(disposition ?? '') ?? []
   return quoted?.replaceAll(/\\(.)/g, '$1') ?? token
-}
-
-/** A name without folders, and without what is not shown; undefined if nothing is left. */
-function shortName(name: string | undefined): string | undefined {
-  const last = name?.split(/[/\\]/).at(-1) ?? ''
-  const clean = last
-    .toWellFormed()
-    .replaceAll(/\p{C}+/gu, '')
-    .trim()
-    .slice(0, MAX_NAME_LENGTH)
-  return clean === '' ? undefined : clean
 }
 
 function tooLarge(limit: number): GatewayError {
@@ -207,6 +219,14 @@ function unknownDigest(header: string): GatewayError {
     field: header,
     reason: 'digest',
     suggestion: 'Use sha-256 or sha-512, such as Repr-Digest: sha-256=:<base64>:',
+  })
+}
+
+function digestOfForm(header: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `The header ${header} of a form cannot be checked.`, {
+    field: header,
+    reason: 'digest',
+    suggestion: 'Send the file as the body, or leave out the header.',
   })
 }
 

@@ -17,6 +17,8 @@ import {
 import type { Bytes } from '../../store/blobs/blobs.ts'
 import { answered } from '../builtin-tool.ts'
 import type { ByteRoute, Services } from '../feature.ts'
+import { withBeginning } from './beginning.ts'
+import { loggedReference } from './logged.ts'
 import { isOneOf, mediaTypeOf, SNIFFED_BYTES } from './media-type.ts'
 import { dataReference } from './preview.ts'
 import { type FileLimits, type SentFile, sentFile } from './sent-file.ts'
@@ -40,6 +42,8 @@ interface Options {
 /** Requests uploads, and receives them. */
 export class UploadService {
   readonly #options: Options
+  /** The ids of the requested uploads whose files arrive at present. */
+  readonly #receiving = new Set<string>()
 
   constructor(options: Options) {
     this.#options = options
@@ -127,7 +131,7 @@ export class UploadService {
         return
       }
       if (isForPerson(exchange) && !exchange.isFromHere) throw notFromHere()
-      const reference = await this.#receive(call, exchange, request)
+      const reference = await this.#alone(request.id, () => this.#receive(call, exchange, request))
       await this.#options.uploads.finish(request)
       if (isForPerson(exchange)) await answerHtml(exchange, 201, donePage(reference))
       else await answerJson(exchange, dataReference(reference))
@@ -138,6 +142,7 @@ export class UploadService {
       const { signInLink: link } = exchange
       const page = error.httpStatus === 401 && link !== undefined ? signInPage(link) : refusalPage(error)
       await answerHtml(exchange, error.httpStatus, page)
+      throw error
     }
   }
 
@@ -150,15 +155,25 @@ export class UploadService {
     return found
   }
 
+  /** Receives a file of an upload, if no other one is received for it. @throws CONFLICT */
+  async #alone<Value>(id: string, receive: () => Promise<Value>): Promise<Value> {
+    if (this.#receiving.has(id)) throw busy()
+    this.#receiving.add(id)
+    try {
+      return await receive()
+    } finally {
+      this.#receiving.delete(id)
+    }
+  }
+
   /** Keeps the file of a request. */
   async #receive(call: Call, exchange: ByteExchange, expected: Expected): Promise<Reference> {
     const { references, ttl } = this.#options
     const file = await sentFile(exchange, expected)
     const { type, bytes } = await typed(file, expected.types)
-    const facts = { server: UPLOADS, name: expected.name ?? file.name ?? 'upload', type }
+    const facts = { server: UPLOADS, name: expected.name ?? (file.name || 'upload'), type }
     const reference = await references.add(call.principal, { ...facts, id: expected.id, ttl }, bytes)
-    const { id, sha256, size } = reference
-    call.logFields.set('references', [{ id, sha256, size }])
+    call.logFields.set('references', [loggedReference(reference)])
     return reference
   }
 }
@@ -204,38 +219,12 @@ async function typed(
   { bytes, type: declared, name }: SentFile,
   types: readonly string[],
 ): Promise<{ readonly type: string; readonly bytes: Bytes }> {
-  const iterator = bytes[Symbol.asyncIterator]()
-  const first: Uint8Array[] = []
-  try {
-    for (let size = 0; size < SNIFFED_BYTES;) {
-      const { done: isEnd, value } = await iterator.next()
-      if (isEnd === true) break
-      first.push(value)
-      size += value.byteLength
-    }
-    const type = mediaTypeOf(Buffer.concat(first), { type: declared, name })
+  const { found, all } = await withBeginning(bytes, SNIFFED_BYTES, (beginning) => {
+    const type = mediaTypeOf(beginning, { type: declared, name })
     if (types.length > 0 && !isOneOf(type, types)) throw otherType(type, types)
-    return { type, bytes: joined(first, iterator) }
-  } catch (error) {
-    await iterator.return?.()
-    throw error
-  }
-}
-
-async function* joined(
-  first: readonly Uint8Array[],
-  rest: AsyncIterator<Uint8Array>,
-): AsyncGenerator<Uint8Array> {
-  try {
-    yield* first
-    for (;;) {
-      const { done: isEnd, value } = await rest.next()
-      if (isEnd === true) return
-      yield value
-    }
-  } finally {
-    await rest.return?.()
-  }
+    return type
+  })
+  return { type: found, bytes: all }
 }
 
 function answerJson(exchange: ByteExchange, value: object): Promise<void> {
@@ -267,6 +256,13 @@ function done(): GatewayError {
   return new GatewayError('CONFLICT', 'A file was sent for this upload already.', {
     reason: 'done',
     suggestion: 'Request another upload to send another file.',
+  })
+}
+
+function busy(): GatewayError {
+  return new GatewayError('CONFLICT', 'A file is being sent for this upload.', {
+    reason: 'busy',
+    suggestion: 'Wait until it is sent, or request another upload.',
   })
 }
 

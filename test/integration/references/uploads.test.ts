@@ -1,7 +1,10 @@
 // Files that callers and people send: what is kept of them, and who gets it.
 import { createHash } from 'node:crypto'
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { request } from 'node:http'
+import type { Socket } from 'node:net'
+import { Readable } from 'node:stream'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -209,6 +212,42 @@ describe('POST /uploads', () => {
     expect(blobs()).toEqual(before)
   })
 
+  it('says so to a program that sends a large form, once it has sent it', async () => {
+    const head = '--b\r\ncontent-disposition: form-data; name="f"; filename="f.txt"\r\n\r\n'
+    const headers = {
+      authorization: `Bearer ${tokens.ada}`,
+      'content-type': 'multipart/form-data; boundary=b',
+      // Without its length, it is refused while it arrives.
+      'transfer-encoding': 'chunked',
+    }
+    const outcome: unknown[] = []
+    await new Promise((resolve) => {
+      const sending = request(`${gateway.origin}/uploads`, { method: 'POST', headers }, (response) => {
+        response.resume()
+        outcome.push(response.statusCode)
+      })
+      sending.on('error', (error) => outcome.push(error))
+      sending.on('close', resolve)
+      sending.write(head)
+      sending.write(Buffer.alloc(1024 * 1024 + 1000, 'x'))
+      const rest = Readable.from(Array.from({ length: 60 }, () => Buffer.alloc(1024 * 1024, 'x')))
+      setTimeout(() => rest.pipe(sending), 100)
+    })
+    expect(outcome).toEqual([413])
+  })
+
+  it('leaves a connection the time that it may be idle', async () => {
+    const sockets: Socket[] = []
+    const seen = (message: unknown): void => void sockets.push((message as { socket: Socket }).socket)
+    subscribe('http.server.request.start', seen)
+    const { json } = await send({ body: 'x'.repeat(100) })
+    expect((await get(json['ref_id'])).text).toHaveLength(100)
+    unsubscribe('http.server.request.start', seen)
+    const timeouts = sockets.map(({ timeout = 0 }) => timeout)
+    expect(timeouts).toHaveLength(2)
+    expect(Math.min(...timeouts)).toBeGreaterThan(60_000)
+  })
+
   it('refuses an empty body, a form without a file or with two, and a form that is cut', async () => {
     const before = blobs()
     const empty = new FormData()
@@ -310,6 +349,36 @@ describe('a requested upload', () => {
     expect(sent.toSorted((one, two) => one - two)).toEqual([201, 409, 409, 409])
     const text = `text ${sent.indexOf(201)}`
     expect((await client('ada').call('read_reference', { ref })).texts[0]).toBe(text)
+  })
+
+  it('receives one file at a time', async () => {
+    const { url } = await requested()
+    const before = blobs()
+    const sending = request(url, { method: 'PUT', headers: { 'content-length': '100000' } })
+    sending.on('error', () => undefined)
+    sending.write('x'.repeat(50_000))
+    await expect.poll(blobs).not.toEqual(before)
+    const second = await fetch(url, { method: 'PUT', body: 'another' })
+    expect([second.status, JSON.stringify(await second.json())]).toEqual([
+      409,
+      expect.stringContaining('being sent'),
+    ])
+    sending.destroy()
+    await expect
+      .poll(() => fetch(url, { method: 'PUT', body: 'another' }).then(({ status }) => status))
+      .toBe(201)
+  })
+
+  it('that a person cannot send is recorded as refused', async () => {
+    const { url } = await requested({ max_size: 10 })
+    const form = new FormData()
+    form.set('file', new File(['x'.repeat(100)], 'x.txt', { type: 'text/plain' }))
+    const from = gateway.lines.length
+    const page = await fetch(url, { method: 'POST', body: form, headers: html })
+    expect([page.status, await page.text()]).toEqual([413, expect.stringContaining('The file was not sent')])
+    const recorded = (): unknown =>
+      gateway.lines.slice(from).find(({ method }) => String(method).startsWith('POST /uploads/'))?.['outcome']
+    await expect.poll(recorded).toBe('PAYLOAD_TOO_LARGE')
   })
 
   it('can be sent again after a failure', async () => {

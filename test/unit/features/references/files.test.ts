@@ -345,10 +345,10 @@ describe('the name of a file', () => {
   it.each([
     ['a picture', 'image/png', 'a_picture.png'],
     ['report.PDF', 'application/pdf', 'report.PDF'],
-    ['../../etc/passwd', 'text/plain', 'passwd.txt'],
+    ['../../etc/passwd', 'text/plain', 'etc_passwd.txt'],
     ['..', 'application/json', 'data.json'],
     ['.owner', 'text/plain', 'owner.txt'],
-    ['C:\\a\\b.csv', 'text/csv', 'b.csv'],
+    ['C:\\a\\b.csv', 'text/csv', 'C_a_b.csv'],
     ['logo', 'image/svg+xml; charset=utf-8', 'logo.svg'],
     ['x', 'application/vnd.api+json', 'x.json'],
     ['', 'nonsense', 'data.bin'],

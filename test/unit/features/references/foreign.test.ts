@@ -76,7 +76,23 @@ describe('foreign data', () => {
     expect(await run()).toMatchObject({ type: 'image/png', size: 10 })
   })
 
+  it.each([
+    ['/a/report.csv', undefined, 'report.csv'],
+    ['/a/report.csv', 'attachment; filename="../the report.csv"', 'the report.csv'],
+    ['/s/9f86d081884c7d659a2feaa0c55ad015', undefined, 'download'],
+    ['/s/9f86d081884c7d659a2feaa0c55ad015.csv', undefined, 'download'],
+    ['/s/eyJhbGciOi.eyJzdWIiOi.c2ln', undefined, 'download'],
+    ['/', undefined, 'download'],
+  ])('at %s with %j is called %s', async (path, disposition, name) => {
+    const { run } = await foreign((_request, response) => {
+      if (disposition !== undefined) response.setHeader('content-disposition', disposition)
+      response.end('data')
+    })
+    expect(await run({ url: `https://hooks.test${path}` })).toMatchObject({ name })
+  })
+
   it.each<[what: string, url: string, code: string]>([
+    ['at a URL that is too long', `https://hooks.test/${'x'.repeat(2048)}`, 'INVALID_INPUT'],
     ['of a host that is not allowed', 'https://other.test/x', 'PERMISSION_DENIED'],
     ['of a host whose name ends with an allowed one', 'https://evil-hooks.test/x', 'PERMISSION_DENIED'],
     ['over http', 'http://hooks.test/x', 'INVALID_INPUT'],

@@ -1,12 +1,14 @@
 // URLs of kept data: what they are valid for, and how often.
 import { describe, expect, it } from 'vitest'
 import { CallUrls } from '../../../../src/features/references/call-urls.ts'
+import { dataRoute } from '../../../../src/features/references/data.ts'
 import { DataUrls } from '../../../../src/features/references/urls.ts'
-import type { RequestState } from '../../../../src/core/call.ts'
+import type { ByteExchange, RequestState } from '../../../../src/core/call.ts'
 import { createSeal } from '../../../../src/core/seal.ts'
 import { type Reference, References } from '../../../../src/records/references.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
+import { silentLog } from '../../../support/silent-log.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
 const ada = { id: 'ada', scopes: new Set(['read:one']) }
@@ -122,4 +124,39 @@ describe('a URL in the arguments of a call', () => {
     const kept = await references.find(ada, reference.id)
     expect(kept?.expiresAt).toBeGreaterThanOrEqual(Number(url.searchParams.get('exp')))
   })
+})
+
+it('a URL is not for other data that has the same id', async () => {
+  const store = new MemoryStore()
+  const references = new References(store, { total: 1000 })
+  const urls = new DataUrls(featureDeps({ store }))
+  const keep = (text: string) => {
+    const bytes = (async function* () {
+      yield Buffer.from(text)
+    })()
+    const facts = { id: 'r1', server: 'one', name: 'data', type: 'text/plain', ttl: 1000 }
+    return references.add(ada, facts, bytes)
+  }
+  const first = await keep('data')
+  const query = new URL(urls.of(ada, first, { ttl: 5000 }) ?? '').searchParams
+  const sent: unknown[] = []
+  const exchange: ByteExchange = {
+    name: 'r1',
+    query,
+    verb: 'HEAD',
+    headers: {},
+    body: (async function* () {})(),
+    isFromHere: false,
+    signInLink: undefined,
+    person: async () => undefined,
+    send: async ({ status }) => void sent.push(status),
+  }
+  const { handle } = dataRoute({ references, urls, mayRead: async () => true, log: silentLog })
+  await handle(toolCall({ principal: ada, exchange }))
+  await references.drop(first)
+  await keep('other data')
+  await expect(handle(toolCall({ principal: ada, exchange }))).rejects.toMatchObject({
+    code: 'RESOURCE_NOT_FOUND',
+  })
+  expect(sent).toEqual([200])
 })
