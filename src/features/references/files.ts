@@ -75,12 +75,11 @@ export class ReferenceFiles {
   /** Deletes what processes that ended left behind, and says that the folders of this one are in use. */
   async sweep(): Promise<void> {
     await own.touch()
-    const folder = await usableFolder(this.#options.folder ?? defaultFolder())
-    const names = folder === undefined ? [] : await readdir(folder)
-    for (const name of names.filter((each) => FOLDER.test(each)))
-      await removeAbandoned(join(folder ?? '', name)).catch((error: unknown) =>
-        warnOfFolder(this.#options.log, name, error),
-      )
+    const base = await usableFolder(this.#options.folder ?? defaultFolder())
+    if (base === undefined) return
+    const names = await readdir(base)
+    for (const folder of names.filter((name) => FOLDER.test(name)).map((name) => join(base, name)))
+      await removeAbandoned(folder).catch((error: unknown) => warnOfFolder(this.#options.log, folder, error))
   }
 }
 
