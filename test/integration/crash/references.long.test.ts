@@ -13,7 +13,7 @@ const CLIENTS = 6
 /** The sizes of results, in bytes (those over 1 MB are kept while they arrive), and for how long planned kills are waited for, in milliseconds. */
 const MIN_BYTES = 70_000
 const MAX_BYTES = 1_500_000
-const KILLING_MS = 420_000
+const KILLING_MS = 600_000
 
 const every = ['before', 'during', 'soon', 'after', 'later'] as const
 /** In a folder, data is written at once. */
@@ -31,7 +31,7 @@ describe('kept data while gateways are killed', () => {
 
   test.for(['LMDB', 'Redis'] as const)(
     'is whole or not there, is not lost, and nothing is left of it: store in %s',
-    { timeout: 600_000 },
+    { timeout: 900_000 },
     async (store, { skip }) => {
       skip(store === 'Redis' && !redis)
       const field = await startReferenceField(store === 'Redis' ? redis?.url : undefined)
