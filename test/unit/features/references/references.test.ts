@@ -11,18 +11,9 @@ import { MemoryStore } from '../../../../src/store/memory.ts'
 import { chain, fieldsOf, on } from '../../../support/chain.ts'
 import { featureDeps, type ServiceStubs } from '../../../support/feature-deps.ts'
 import { type Json, objectAt } from '../../../support/server/json.ts'
+import { referenceSettings as settings } from '../../../support/reference-world.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
-const settings = {
-  over: 1000,
-  ttl: 60_000,
-  argument: 100_000,
-  total: 1_000_000,
-  urls: false,
-  url_ttl: 60_000,
-  upload: 100_000,
-  file_hosts: [],
-}
 const ada = { id: 'ada' }
 const bob = { id: 'bob' }
 
