@@ -63,10 +63,19 @@ interface Options {
   onProgress?(note: Notification): void
 }
 
+type Message = ReturnType<typeof parseMessages>
+
+interface Restoring {
+  readonly spool: Spool
+  readonly about: number | undefined
+}
+
 /** A request that waits for its response. */
 class Pending {
   readonly onProgress: ((note: Notification) => void) | undefined
   readonly spool: Spool | undefined
+  /** Its response has come, and gets its strings back: the end of the connection does not matter any more. */
+  isAnswered = false
   readonly #end: () => void
   readonly #signal: AbortSignal | undefined
   readonly #onAbort: () => void
@@ -108,7 +117,7 @@ export class JsonRpcPeer {
   readonly #pending = new Registry<number, Pending>()
   /** Those that kept strings of messages of this connection. */
   readonly #spools = new Set<Spool>()
-  /** The end of putting strings back into messages, which are received in the order they came. */
+  /** The end of putting strings back into messages, which are received one after the other. */
   #restored: Promise<void> = Promise.resolve()
   #lastId = 0
 
@@ -174,7 +183,7 @@ export class JsonRpcPeer {
       const message = parseMessages(text)
       for (const spool of this.#spools)
         if (spool.isIn(text) && !this.#expects(spool, message, about))
-          return this.#restore(text, spool, about)
+          return this.#restore(text, message, { spool, about })
       // 2025-03-26 servers may send responses as a batch.
       if (message.kind === 'batch') for (const item of message.texts) this.receive(item, about)
       else this.#take(message, about)
@@ -190,16 +199,17 @@ export class JsonRpcPeer {
 
   /** Fails one request, if it is still pending. */
   reject(id: number, error: unknown): void {
-    this.#pending.get(id)?.reject(error)
+    const pending = this.#pending.get(id)
+    if (pending?.isAnswered === false) pending.reject(error)
   }
 
   isWaiting(id: number): boolean {
-    return this.#pending.has(id)
+    return this.#pending.get(id)?.isAnswered === false
   }
 
   /** Fails every pending request. */
   fail(error: unknown): void {
-    for (const pending of this.#pending.values()) pending.reject(error)
+    for (const pending of this.#pending.values()) if (!pending.isAnswered) pending.reject(error)
   }
 
   #take(message: JsonRpcMessage, about: number | undefined): void {
@@ -215,23 +225,30 @@ export class JsonRpcPeer {
   }
 
   /** Whether a message is the final result of a request that has its long strings kept there. */
-  #expects(spool: Spool, message: ReturnType<typeof parseMessages>, about: number | undefined): boolean {
+  #expects(spool: Spool, message: Message, about: number | undefined): boolean {
     if (message.kind !== 'response' || !message.result) return false
     const { resultType = 'complete', task } = message.result.fields
     return resultType === 'complete' && task === undefined && this.#find(message.id, about)?.spool === spool
   }
 
   /** Receives a message again, with its long strings in it; unless it is a response that nobody waits for. */
-  #restore(text: string, spool: Spool, about: number | undefined): void {
-    const value = readJson(text)
-    const isAnswer = isObject(value) && !Object.hasOwn(value, 'method')
-    if (isAnswer && !this.#find(idOf(text), about)) return spool.discard(text)
+  #restore(text: string, message: Message, { spool, about }: Restoring): void {
+    const pending =
+      message.kind === 'response'
+        ? this.#find(message.id, about)
+        : message.kind === 'batch' && about !== undefined
+          ? this.#pending.get(about)
+          : undefined
+    if (message.kind === 'response' && !pending) return spool.discard(text)
+    if (pending) pending.isAnswered = true
     const received = async (): Promise<void> => {
       try {
         this.receive(await spool.restored(text), about)
+        // A batch need not have the response that was expected.
+        pending?.reject(malformed(new Error('the response is missing')))
       } catch (error) {
         this.#incoming.noise(text, error)
-        if (isAnswer) this.#find(idOf(text), about)?.reject(error)
+        pending?.reject(error)
       }
     }
     this.#restored = this.#restored.then(received)

@@ -13,6 +13,7 @@ import type { Store } from '../store/store.ts'
 import { casUpdate, type CasUpdate } from './cas-update.ts'
 import { inTurn } from './in-turn.ts'
 import { plainName } from './plain-name.ts'
+import { isSpooled } from './spool.ts'
 import { callerHash } from './principal.ts'
 import { unchanged } from './unchanged-bytes.ts'
 import { type Room, withinRoom } from './unfinished.ts'
@@ -193,7 +194,9 @@ export class References {
   async sweep(): Promise<number> {
     const { blobs } = this.#store
     const old = this.#now() - UNFINISHED_MS
-    const candidates = (await blobs.list()).filter(({ writtenAt }) => writtenAt < old)
+    const candidates = (await blobs.list()).filter(
+      ({ id, writtenAt }) => writtenAt < old && !isSpooled(blobs, id),
+    )
     if (candidates.length === 0) return 0
     const records = [...(await this.#store.scan(COLLECTION)).values()]
     const used = new Set(records.map((text) => parse(text)?.blob))

@@ -60,6 +60,8 @@ export class StoreSpool implements Spool {
   readonly #mark = `spooled:${randomBytes(8).toString('hex')}:`
   readonly #pattern = new RegExp(`${this.#mark}[0-9a-f]{32}`, 'g')
   #failedAt = Number.NEGATIVE_INFINITY
+  /** The size of all bytes that are held in memory. */
+  #held = 0
 
   constructor(blobs: Blobs, limits: SpoolLimits, now: () => number = Date.now) {
     this.#blobs = blobs
@@ -114,8 +116,7 @@ export class StoreSpool implements Spool {
       onDrain: undefined,
       write: (bytes) => {
         entry.size += bytes.byteLength
-        if (entry.size > HELD_BYTES) entry.held = undefined
-        entry.held?.push(bytes)
+        this.#hold(entry, bytes)
         if (!entry.hasFailed && this.#size() > this.#limits.total) {
           entry.hasFailed = true
           queue.end(tooLarge(this.#limits.total))
@@ -125,7 +126,7 @@ export class StoreSpool implements Spool {
       end: () => queue.end(),
     }
     kept.then(
-      () => (entry.held = undefined),
+      () => this.#release(entry),
       (error: unknown) => {
         // Whoever takes the string learns why it is not kept. The rest of it arrives, and is held if it is short.
         if (!queue.error) this.#failedAt = this.#now()
@@ -135,6 +136,25 @@ export class StoreSpool implements Spool {
     )
     this.#entries.set(placeholder, entry)
     return { string, queue }
+  }
+
+  /** Holds bytes until they are kept; those of a string that is long, or for which there is no room, are let go. */
+  #hold(entry: Entry, bytes: Uint8Array): void {
+    if (!entry.held) return
+    entry.held.push(bytes)
+    this.#held += bytes.byteLength
+    if (entry.size <= HELD_BYTES && this.#held <= this.#limits.restored) return
+    this.#release(entry)
+  }
+
+  #release(entry: Entry): void {
+    if (entry.held) this.#held -= entry.size
+    entry.held = undefined
+  }
+
+  /** Whether a blob is a string that nobody took yet. */
+  has(blob: string): boolean {
+    return [...this.#entries.values()].some((entry) => entry.blob === blob)
   }
 
   isIn(text: string): boolean {
@@ -155,18 +175,36 @@ export class StoreSpool implements Spool {
 
   /** Leaves the blob of a placeholder to the caller. */
   take(placeholder: string): void {
+    const entry = this.#entries.get(placeholder)
     this.#entries.delete(placeholder)
+    if (entry) this.#release(entry)
   }
 
-  async restored(text: string): Promise<string> {
+  restored(text: string): Promise<string> {
+    return this.#putBack(text, (error) => {
+      throw error
+    })
+  }
+
+  /** The same, with a remark in place of strings that cannot be put back. Never throws. */
+  restoredInPart(text: string): Promise<string> {
+    return this.#putBack(text, () => undefined)
+  }
+
+  async #putBack(text: string, onProblem: (error: unknown) => void): Promise<string> {
     let room = this.#limits.restored - text.length
     const strings = new Map<string, string>()
     try {
       for (const placeholder of this.placeholders(text)) {
         const entry = this.#entries.get(placeholder)
-        room -= entry?.size ?? 0
-        if (room < 0) throw tooLarge(this.#limits.restored)
-        if (entry) strings.set(placeholder, await this.#read(entry))
+        if (!entry) continue
+        try {
+          if (entry.size > room) throw tooLarge(this.#limits.restored)
+          strings.set(placeholder, await this.#read(entry))
+          room -= entry.size
+        } catch (error) {
+          onProblem(error)
+        }
       }
     } finally {
       this.discard(text)
@@ -178,16 +216,10 @@ export class StoreSpool implements Spool {
     })
   }
 
-  /** JSON with a remark in place of its strings, which are deleted. */
-  leftOut(text: string): string {
-    this.discard(text)
-    return text.replaceAll(this.#pattern, LEFT_OUT)
-  }
-
   discard(text: string): void {
     for (const placeholder of this.placeholders(text)) {
       const entry = this.#entries.get(placeholder)
-      this.#entries.delete(placeholder)
+      this.take(placeholder)
       void entry?.kept.then(() => this.#blobs.delete(entry.blob)).catch(() => undefined)
     }
   }
@@ -196,7 +228,9 @@ export class StoreSpool implements Spool {
     const chunks: Uint8Array[] = []
     try {
       await entry.kept
-      for await (const chunk of (await this.#blobs.open(entry.blob)) ?? []) chunks.push(chunk)
+      const bytes = await this.#blobs.open(entry.blob)
+      if (!bytes) throw new GatewayError('UPSTREAM_ERROR', 'A part of the message is not kept any more.')
+      for await (const chunk of bytes) chunks.push(chunk)
     } catch (error) {
       if (!entry.held) throw error
       chunks.splice(0, chunks.length, ...entry.held)
@@ -218,6 +252,11 @@ export class StoreSpool implements Spool {
 }
 
 const spools = new WeakMap<Blobs, StoreSpool>()
+
+/** Whether a blob is a string of a message that is arriving in this process, or was not handled yet. */
+export function isSpooled(blobs: Blobs, blob: string): boolean {
+  return spools.get(blobs)?.has(blob) === true
+}
 
 /** Bytes on their way to the store. */
 class Queue implements AsyncIterable<Uint8Array> {

@@ -7,7 +7,7 @@ import { asGatewayError, GatewayError, invalidParam } from '../../core/error.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { NOT_KEPT_KEY, REFERENCE_KEY, REFERENCES_KEY } from '../../protocol/meta-keys.ts'
+import { NOT_KEPT_KEY, REFERENCES_KEY, REFERENCE_KEY } from '../../protocol/meta-keys.ts'
 import { isEnded, OperationIds, type OperationRecord, Operations } from '../../records/operations.ts'
 import { type Reference, type References, unknownReference } from '../../records/references.ts'
 import { asToolWithResult } from '../builtin-tool.ts'
@@ -91,23 +91,28 @@ function forModel(outcome: Outcome): Outcome {
   return { kind: 'result', result: result.with({ structuredContent: facts }) }
 }
 
-/** The facts alone, or the content of a result that was not kept; the result of a call that failed as it is. */
+/** The facts alone, with the content if not all of it was kept; the result of a call that failed as it is. */
 function forProgram(outcome: Outcome): Outcome {
   if (outcome.kind !== 'result' || outcome.result.member('isError') === true) return outcome
   const { result } = outcome
-  const content = isKept(result) ? undefined : result.at('content')
-  return { kind: 'result', result: factsOf(result).with({ content }) }
+  const isWhole = isKept(result) && result.meta(NOT_KEPT_KEY) === undefined
+  const content = isWhole ? undefined : result.at('content')
+  return {
+    kind: 'result',
+    result: factsOf(result).with({ content, references: result.meta(REFERENCES_KEY) }),
+  }
 }
 
 function isKept(result: Payload): boolean {
   return isObject(result.meta(REFERENCE_KEY))
 }
 
-/** The facts of the data; of a result that was not kept the reason, and its structured content. */
+/** The facts of the data, and why some was not kept; of a result that was not kept at all, its structured content too. */
 function factsOf(result: Payload): Payload {
-  if (isKept(result)) return Payload.of(result.meta(REFERENCE_KEY))
+  const reason = result.meta(NOT_KEPT_KEY)
+  if (isKept(result)) return Payload.of(result.meta(REFERENCE_KEY)).with({ not_kept: reason })
   // The tool did its work.
-  const facts = Payload.of({ not_kept: result.meta(NOT_KEPT_KEY) ?? {} })
+  const facts = Payload.of({ not_kept: reason ?? {} })
   return facts.with({ result: result.at('structuredContent') })
 }
 

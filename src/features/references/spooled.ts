@@ -45,12 +45,7 @@ interface Kept extends Described {
 /** Never throws for want of room: the server has done its work. */
 export async function withoutSpooled(result: Payload, call: Call, options: Options): Promise<Unspooled> {
   const byPlaceholder = new Map<string, Kept>()
-  let problem: GatewayError | undefined
-  try {
-    await keepAll(result, call, { ...options, byPlaceholder })
-  } catch (error) {
-    problem = asGatewayError(error)
-  }
+  const problem = await keepAll(result, call, { ...options, byPlaceholder })
   const kept = distinct(byPlaceholder)
   const replaced = await withUris(withLinks(result, byPlaceholder), call, { ...options, byPlaceholder })
   return { result: await wholeAgain(replaced, options.spool), kept, ...(problem && { problem }) }
@@ -59,32 +54,38 @@ export async function withoutSpooled(result: Payload, call: Call, options: Optio
 /** A result with what is left of its strings in it again, as far as they are not too long. */
 export async function wholeAgain(result: Payload, spool: StoreSpool): Promise<Payload> {
   if (!spool.isIn(result.text)) return result
-  const { text } = result
-  return Payload.text(await spool.restored(text).catch(() => spool.leftOut(text)))
+  return Payload.text(await spool.restoredInPart(result.text))
 }
 
 interface Keeping extends Options {
   readonly byPlaceholder: Map<string, Kept>
 }
 
-async function keepAll(result: Payload, call: Call, options: Keeping): Promise<void> {
+/** Resolves with why a string could not be kept, if one could not. */
+async function keepAll(result: Payload, call: Call, options: Keeping): Promise<GatewayError | undefined> {
   const { spool, byPlaceholder } = options
   const blocks = new Map(blocksIn(result).map((block) => [block.string, block]))
   const bySum = new Map<string, Kept>()
   const all = spool.placeholders(result.text)
   // What a block has is named after the block, also where structured content has it too.
   const ordered = all.toSorted((one, other) => Number(blocks.has(other)) - Number(blocks.has(one)))
+  let problem: GatewayError | undefined
   for (const placeholder of ordered) {
-    const spooled = await spool.find(placeholder)
-    const same = bySum.get(spooled.sha256)
-    if (same) spool.discard(placeholder)
-    else if (bySum.size === MAX_PARTS) throw tooMany()
-    const id = byPlaceholder.size === 0 ? options.id : undefined
-    const block = blocks.get(placeholder)
-    const kept = same ?? (await keep(placeholder, spooled, call, { ...options, id, block }))
-    bySum.set(spooled.sha256, kept)
-    byPlaceholder.set(placeholder, kept)
+    try {
+      const spooled = await spool.find(placeholder)
+      const same = bySum.get(spooled.sha256)
+      if (same) spool.discard(placeholder)
+      else if (bySum.size === MAX_PARTS) throw tooMany()
+      const id = byPlaceholder.size === 0 ? options.id : undefined
+      const block = blocks.get(placeholder)
+      const kept = same ?? (await keep(placeholder, spooled, call, { ...options, id, block }))
+      bySum.set(spooled.sha256, kept)
+      byPlaceholder.set(placeholder, kept)
+    } catch (error) {
+      problem ??= asGatewayError(error)
+    }
   }
+  return problem
 }
 
 function tooMany(): GatewayError {
@@ -147,10 +148,11 @@ async function withUris(result: Payload, call: Call, options: Keeping): Promise<
   const content = result.at('structuredContent')
   const schema = schemaOf(call)
   if (!content || !schema || !byPlaceholder.size) return Payload.text(withAll(result.text))
-  const short = Payload.text(withAll(content.text))
-  if (matchesSchema(short.value, schema)) return Payload.text(withAll(result.text))
-  const whole = await withStrings(content.text, options)
-  return Payload.text(withAll(result.with({ structuredContent: whole }).text))
+  const isTaken = (value: unknown): boolean => matchesSchema(value, schema)
+  if (isTaken(Payload.text(withAll(content.text)).value)) return Payload.text(withAll(result.text))
+  const whole = await withStrings(content.text, options).catch(() => undefined)
+  const structuredContent = whole && isTaken(whole.value) ? whole : content
+  return Payload.text(withAll(result.with({ structuredContent }).text))
 }
 
 /** JSON with kept strings in it again. */

@@ -248,6 +248,17 @@ describe('a JSON-RPC peer', () => {
       expect(await asked).toBe('{"resultType":"input_required","text":"restored"}')
     })
 
+    test('leave their request answered while they are put back, whatever the transport says', async () => {
+      const { peer: to } = peer()
+      const asked = ask(to, { spool: spoolOf() })
+      to.spool()
+      to.receive('{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","text":"spooled"}}', 1)
+      expect(to.isWaiting(1)).toBe(false)
+      to.reject(1, new GatewayError('OUTCOME_UNKNOWN', 'The stream ended.'))
+      to.fail(new GatewayError('SERVER_UNAVAILABLE', 'The connection ended.'))
+      expect(await asked).toBe('{"resultType":"input_required","text":"restored"}')
+    })
+
     test('are deleted with a message that is not JSON', async () => {
       const { peer: to } = peer()
       const discarded: string[] = []

@@ -96,6 +96,33 @@ describe('a spool', () => {
     spool.discard(first)
   })
 
+  it('holds no more in memory than fits into a message', async () => {
+    const { spool } = world({ total: 100, restored: 250 })
+    const message = spool.open()
+    const failed = Array.from({ length: 5 }, (_none, n) => {
+      const string = begun(message)
+      string.write(Buffer.from(String(n).repeat(101)))
+      string.end()
+      return string.placeholder
+    })
+    const whole = new Set<string>()
+    for (const placeholder of failed) {
+      const restored = await spool.restoredInPart(JSON.stringify(placeholder))
+      if (/^"(\d)\1{100}"$/.test(restored)) whole.add(restored)
+      else expect(restored).toMatch(/^"\[Left out/)
+    }
+    expect(whole.size).toBe(2)
+  })
+
+  it('puts back the strings that it can, and leaves out the others', async () => {
+    const { blobs, spool, keep } = world({ total: 10_000, restored: 10_000 })
+    const [one, two] = [keep('first'), keep('second')]
+    const { blob } = await spool.find(two)
+    await blobs.delete(blob)
+    const restored = await spool.restoredInPart(JSON.stringify({ one, two }))
+    expect(JSON.parse(restored)).toEqual({ one: 'first', two: expect.stringMatching(/^\[Left out/) })
+  })
+
   it('leaves strings in their messages while there is no room', () => {
     const { spool, keep } = world({ total: 50 })
     keep('x'.repeat(50))
