@@ -19,6 +19,7 @@ import { boundedPage, type FindTool, toolNames, type IndexedTool, unlistedTool }
 import { isOfCredentials } from './transport/auth-retry.ts'
 import type { Variables } from './transport/child.ts'
 import { type MessageRedactor, createMessageRedactor } from './transport/redactor.ts'
+import type { Wire } from './transport/transport.ts'
 
 /** An upstream server. */
 export interface Upstream {
@@ -56,6 +57,8 @@ interface Environment {
   readonly variables: Variables
   /** The storage of users' grants, and the gateway's OAuth URLs. */
   readonly oauth: OAuthSite
+  /** Put into each connection. */
+  readonly wire?: Wire | undefined
   readonly log: Log
 }
 
@@ -88,13 +91,19 @@ class ConfiguredUpstream implements Upstream {
   #listFailedAt = Number.NEGATIVE_INFINITY
   #listCutAt = 0
 
-  constructor(settings: UpstreamSettings, { variables, oauth, log }: Environment) {
+  constructor(settings: UpstreamSettings, { variables, oauth, wire, log }: Environment) {
     this.settings = settings
     this.#log = log
     const credentials = createCredentials(settings, oauth)
     this.#credentials = credentials
     this.#redactor = createMessageRedactor(settings)
-    this.#connector = new Connector(settings, { variables, credentials, redactor: this.#redactor, log })
+    this.#connector = new Connector(settings, {
+      variables,
+      credentials,
+      redactor: this.#redactor,
+      wire,
+      log,
+    })
     this.guard = credentials?.guard
     this.finishSignIn = credentials?.finish
     const onCount = (count: number): void => {

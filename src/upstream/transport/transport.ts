@@ -1,4 +1,5 @@
 /** The contract of a transport to a server: one pipe of messages, and their receiver. */
+import type { UpstreamSettings } from '../../core/settings.ts'
 import type { Spool } from '../../core/spool.ts'
 import type { Transport } from '../../protocol/json-rpc-peer.ts'
 import type { Login } from './auth-retry.ts'
@@ -39,3 +40,12 @@ export type OpenTransport = (receiver: TransportReceiver) => Promise<UpstreamTra
 
 /** Opens a transport with a caller's own credentials. */
 export type OpenTransportAs = (receiver: TransportReceiver, login?: Login) => Promise<UpstreamTransport>
+
+/** The connection that a wire is put into. */
+interface Wired {
+  readonly settings: UpstreamSettings
+  readonly era: 'legacy' | 'modern'
+}
+
+/** Stands between the gateway and the transports to its servers: it sees their messages, or takes the place of a server. */
+export type Wire = (open: OpenTransport, wired: Wired) => OpenTransport
