@@ -2,7 +2,7 @@
  * Masks results, errors and input requests by configured rules. What cannot be masked reliably is refused.
  */
 import { isUtf8 } from 'node:buffer'
-import type { Call, Notification, Outcome, InputRequests } from '../../core/call.ts'
+import type { Call, Notification, Outcome, InputRequests, Target } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject, canonical, readJson } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
@@ -107,6 +107,49 @@ export const mask: Feature<Settings> = {
         }
     },
   }),
+}
+
+/** Masks copies of messages that are kept outside of calls. */
+interface CopyMask {
+  /** The configured replacement texts. */
+  readonly marks: readonly string[]
+  /** A part of a message; a result that its schema does not allow to mask is empty. */
+  mask(value: Readonly<Record<string, unknown>>, of: CopiedPart): unknown
+}
+
+interface CopiedPart {
+  readonly part: 'result' | 'error' | 'params'
+  readonly target: Target
+  /** The requested URI. */
+  readonly uri: unknown
+}
+
+/** The mask of copies, by the settings of a server. Unlike in calls, it also applies to arguments. */
+export function copyMask(settings: unknown): CopyMask {
+  const given = isObject(settings) && Array.isArray(settings.rules) ? settings.rules.filter(isRule) : []
+  return {
+    marks: given.map(({ replace }) => replace).filter((replace) => replace !== ''),
+    mask: (value, { part, target, uri }) => {
+      // Of messages outside a request for something named, the tool is unknown: then every rule applies.
+      const applicable = target.name === undefined ? given.map(({ tools: _tools, ...rule }) => rule) : given
+      const rules = rulesFor(applicable, target)
+      if (!rules || catalogue.has(target.method)) return value
+      const masker = createMasker(rules)
+      if (part === 'result') return maskResult(Payload.of(value), masker, { uri })?.value ?? {}
+      const { arguments: sent, ...rest } = value
+      const others = objectOf(maskMessage(rest, masker, uri))
+      return {
+        ...others,
+        // Names are what entries are called by.
+        ...(rest.name !== undefined && { name: rest.name }),
+        ...(sent !== undefined && { arguments: maskValue(sent, masker) }),
+      }
+    },
+  }
+}
+
+function isRule(rule: unknown): rule is RuleSettings {
+  return isObject(rule) && typeof rule.replace === 'string'
 }
 
 /** Methods that list names, by which entries are called. */
