@@ -112,8 +112,14 @@ const walls: readonly Wall[] = [
   },
   { part: 'lint', may: ['core', 'protocol', 'catalog/classify.ts'] },
   {
+    part: 'testkit',
+    may: ['core', 'protocol', 'features/mask/mask.ts', 'upstream/transport/transport.ts'],
+    uses: timers,
+  },
+  {
     part: 'cli',
     may: [
+      'testkit',
       'gateway/gateway.ts',
       'gateway/offline.ts',
       'config',

@@ -43,6 +43,22 @@ const imports: readonly Wall[] = [
     forbidden: ['../upstream/pool.ts', '../store/store.ts', 'node:fs', 'node:http', 'ajv'],
   },
   {
+    file: 'testkit/player.ts',
+    allowed: [
+      './episodes.ts',
+      '../core/json/json.ts',
+      '../upstream/transport/transport.ts',
+      'node:timers/promises',
+    ],
+    forbidden: [
+      '../upstream/connector.ts',
+      '../features/index.ts',
+      '../gateway/gateway.ts',
+      'node:fs',
+      'undici',
+    ],
+  },
+  {
     file: 'store/open.ts',
     allowed: ['../core/error.ts', './lmdb/store.ts', 'lmdb', 'node:path', 'node:fs/promises'],
     forbidden: ['../protocol/jsonrpc.ts', '../config/load.ts', 'undici'],

@@ -1,0 +1,154 @@
+/**
+ * The file of a recording: JSON Lines in the format mcp-cassette 2, a header and then one entry per message. Entries of
+ * unknown types are skipped, so that later versions stay readable.
+ */
+import { isObject } from '../core/json/json.ts'
+
+/** A JSON object. */
+export type Fields = Readonly<Record<string, unknown>>
+
+/** The first line of a recording. */
+export interface Header {
+  readonly type: 'header'
+  readonly cassetteVersion: 1 | 2
+  readonly recorder?: string
+  readonly startedAt?: string
+  readonly transport: 'stdio' | 'http'
+  /** The program that was recorded; its arguments may be secret. */
+  readonly command?: readonly string[]
+  /** The origin of the recorded URL; its path may be secret. */
+  readonly url?: string
+  /** Legacy if the server has a handshake, modern if it is of 2026-07-28. */
+  readonly era: 'legacy' | 'modern'
+  readonly redaction: {
+    readonly applied: boolean
+    /** The texts that stand for what was removed. */
+    readonly marks: readonly string[]
+  }
+}
+
+/** One recorded message. */
+export interface Frame {
+  /** Its line in the file, from 1. */
+  readonly line: number
+  /** Milliseconds since the start of the recording. */
+  readonly t: number
+  readonly dir: 'c2s' | 's2c'
+  readonly frame: Fields
+  /** The request on whose stream it arrived, if that is known. */
+  readonly about?: unknown
+  /** The connection it belongs to, from 1: a gateway may have several to a server. */
+  readonly connection: number
+}
+
+/** A recording. */
+export interface Cassette {
+  /** Where it was read from, for messages. */
+  readonly file: string
+  readonly header: Header
+  readonly frames: readonly Frame[]
+}
+
+/** The version that is written; versions up to it are read. */
+export const CASSETTE_VERSION = 2
+
+/** What stands for removed values where a header does not name it. */
+export const defaultMarks = ['***', '[redacted]', '[connection]'] as const
+
+/** A line of a recording. */
+export function headerLine(header: Header): string {
+  return `${JSON.stringify(header)}\n`
+}
+
+/** A line of a recording for one message. */
+export function frameLine({ t, dir, frame, about, connection }: Omit<Frame, 'line'>): string {
+  const more = { ...(about !== undefined && { about }), ...(connection !== 1 && { connection }) }
+  return `${JSON.stringify({ type: 'frame', t, dir, frame, ...more })}\n`
+}
+
+/** Reads a recording. @throws Error that names the line and what is wrong with it */
+export function parseCassette(text: string, file: string): Cassette {
+  const [first, ...others] = text.split('\n').map((line, index) => ({ line: index + 1, text: line.trim() }))
+  if (first === undefined || first.text === '')
+    throw new Error(`${file}: the file has no header: record one with gatehouse record`)
+  const header = readHeader(entryOf(first, file), file)
+  // A recording that was interrupted may end in the middle of a line.
+  const last = others.at(-1)
+  const cut = last && !isJson(last.text) ? last : undefined
+  const frames = others.flatMap((each) =>
+    each.text === '' || each === cut ? [] : framesOf(entryOf(each, file), each.line, file),
+  )
+  return { file, header, frames }
+}
+
+interface Line {
+  readonly line: number
+  readonly text: string
+}
+
+function entryOf({ line, text }: Line, file: string): Fields {
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    throw new Error(`${file}:${line}: the line is not JSON`)
+  }
+  if (!isObject(value)) throw new Error(`${file}:${line}: the line is not a JSON object`)
+  return value
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function readHeader(entry: Fields, file: string): Header {
+  const { cassetteVersion, transport = 'stdio', era = 'legacy', recorder, startedAt, redaction } = entry
+  if (entry.type !== 'header')
+    throw new Error(`${file}:1: the first line must be a header: {"type":"header","cassetteVersion":2,…}`)
+  if (cassetteVersion !== 1 && cassetteVersion !== CASSETTE_VERSION) {
+    throw new Error(
+      `${file}:1: cassetteVersion is ${JSON.stringify(cassetteVersion)}; this program reads 1 and ${CASSETTE_VERSION}`,
+    )
+  }
+  if (transport !== 'stdio' && transport !== 'http')
+    throw new Error(`${file}:1: transport must be "stdio" or "http"`)
+  if (era !== 'legacy' && era !== 'modern') throw new Error(`${file}:1: era must be "legacy" or "modern"`)
+  const marks = isObject(redaction) && Array.isArray(redaction.marks) ? redaction.marks : defaultMarks
+  return {
+    type: 'header',
+    cassetteVersion,
+    transport,
+    era,
+    ...(typeof recorder === 'string' && { recorder }),
+    ...(typeof startedAt === 'string' && { startedAt }),
+    redaction: {
+      applied: isObject(redaction) && redaction.applied === true,
+      marks: marks.filter((mark) => typeof mark === 'string' && mark !== ''),
+    },
+  }
+}
+
+function framesOf(entry: Fields, line: number, file: string): Frame[] {
+  const { type, t = 0, dir, frame, about, connection } = entry
+  if (type !== 'frame' && type !== 'chunks') return []
+  const complain = (what: string): Error => new Error(`${file}:${line}: ${what}`)
+  if (typeof t !== 'number') throw complain('t must be a number of milliseconds')
+  if (dir !== 'c2s' && dir !== 's2c') throw complain('dir must be "c2s" or "s2c"')
+  const common = { line, dir, connection: typeof connection === 'number' ? connection : 1 } as const
+  if (type === 'frame') {
+    if (!isObject(frame)) throw complain('frame must be a JSON-RPC message')
+    return [{ ...common, t, frame, ...(about !== undefined && { about }) }]
+  }
+  const { chunks, id } = entry
+  if (!Array.isArray(chunks)) throw complain('chunks must be a list of { t, frame }')
+  return chunks.map((chunk: unknown) => {
+    if (!isObject(chunk) || !isObject(chunk.frame)) throw complain('each chunk must be { t, frame }')
+    const at = typeof chunk.t === 'number' ? chunk.t : t
+    return { ...common, t: at, frame: chunk.frame, ...(id !== undefined && { about: id }) }
+  })
+}

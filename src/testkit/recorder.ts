@@ -1,0 +1,128 @@
+/** Writes the messages between the gateway and a server to a recording, without secrets. */
+import { isObject, readJson } from '../core/json/json.ts'
+import { self } from '../core/identity.ts'
+import type { UpstreamSettings } from '../core/settings.ts'
+import { metaKeys } from '../protocol/meta-keys.ts'
+import type { Wire } from '../upstream/transport/transport.ts'
+import { CASSETTE_VERSION, type Fields, frameLine, headerLine } from './cassette.ts'
+import type { CassetteMask } from './masking.ts'
+
+interface Options {
+  readonly mask: CassetteMask
+  readonly now: () => number
+  /** Appends to the file. Not called before a client requests something: some start a process only to try it. */
+  write(line: string): void
+}
+
+/** Requests with which clients find out what a server is. */
+const trials = new Set(['initialize', 'server/discover', 'ping'])
+
+/** The maximum number of lines kept before anything is requested. */
+const MAX_HELD = 1000
+
+/** The maximum number of requests of a connection that wait for their responses. */
+const MAX_UNANSWERED = 10_000
+
+/** A wire that records what passes. */
+export function recordingWire({ mask, now, write }: Options): Wire {
+  const startedAt = now()
+  let connections = 0
+  let held: string[] | undefined = []
+  const append = (line: string): void => {
+    if (!held) return write(line)
+    held.push(line)
+    if (held.length >= MAX_HELD) begin()
+  }
+  const begin = (): void => {
+    for (const line of held ?? []) write(line)
+    held = undefined
+  }
+  return (open, { settings, era }) =>
+    async (receiver) => {
+      const connection = ++connections
+      if (connection === 1) append(headerLine(headerOf(settings, { era, startedAt, marks: mask.marks })))
+      const methods = new Map<string, Fields>()
+      const record = (dir: 'c2s' | 's2c', text: string, about?: number): void => {
+        const value = readJson(text)
+        // Servers of 2025-03-26 may send several messages at once.
+        for (const message of Array.isArray(value) ? value : [value]) {
+          if (!isObject(message)) continue
+          const request = requestOf(methods, dir, message)
+          const { id, method } = message
+          if (dir === 'c2s' && id !== undefined && typeof method === 'string' && !trials.has(method)) begin()
+          const frame = numbered(mask.message(message, request), connection)
+          const source = about === undefined ? {} : { about: unique(about, connection) }
+          append(frameLine({ t: now() - startedAt, dir, frame, connection, ...source }))
+        }
+      }
+      const transport = await open({
+        ...receiver,
+        receive: (text, about) => {
+          record('s2c', text, about)
+          receiver.receive(text, about)
+        },
+      })
+      const send = transport.send.bind(transport)
+      transport.send = (message, exchange) => {
+        record('c2s', message)
+        return send(message, exchange)
+      }
+      return transport
+    }
+}
+
+/** The request that a message is, or that it answers. */
+function requestOf(requests: Map<string, Fields>, dir: 'c2s' | 's2c', message: Fields): Fields {
+  if (typeof message.method === 'string') {
+    if (message.id !== undefined) requests.set(`${dir} ${JSON.stringify(message.id)}`, message)
+    // Some are never answered, such as cancelled ones.
+    const [oldest] = requests.keys()
+    if (requests.size > MAX_UNANSWERED && oldest !== undefined) requests.delete(oldest)
+    return message
+  }
+  const key = `${dir === 'c2s' ? 's2c' : 'c2s'} ${JSON.stringify(message.id)}`
+  const request = requests.get(key)
+  requests.delete(key)
+  return request ?? {}
+}
+
+interface Facts {
+  readonly era: 'legacy' | 'modern'
+  readonly startedAt: number
+  readonly marks: readonly string[]
+}
+
+function headerOf({ reach }: UpstreamSettings, { era, startedAt, marks }: Facts) {
+  return {
+    type: 'header',
+    cassetteVersion: CASSETTE_VERSION,
+    recorder: `${self.name}/${self.version}`,
+    startedAt: new Date(startedAt).toISOString(),
+    ...(reach.kind === 'command'
+      ? { transport: 'stdio' as const, command: [reach.command] }
+      : { transport: 'http' as const, url: new URL(reach.url).origin }),
+    era,
+    redaction: { applied: true, marks },
+  } as const
+}
+
+// Connections number their requests from 1 each. The ids of later ones are made unique, for readers that do not know of
+// connections.
+
+function unique(id: unknown, connection: number): unknown {
+  if (connection === 1 || (typeof id !== 'string' && typeof id !== 'number')) return id
+  return `${connection}:${id}`
+}
+
+function numbered(frame: Fields, connection: number): Fields {
+  if (connection === 1) return frame
+  const change = (fields: Fields, key: string): Fields =>
+    fields[key] === undefined ? fields : { ...fields, [key]: unique(fields[key], connection) }
+  if (!isObject(frame.params)) return change(frame, 'id')
+  let params = change(change(frame.params, 'progressToken'), 'requestId')
+  if (isObject(params._meta)) {
+    const meta = change(change(params._meta, 'progressToken'), metaKeys.subscription)
+    params = { ...params, _meta: meta }
+  }
+  return { ...change(frame, 'id'), params }
+}

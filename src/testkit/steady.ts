@@ -1,0 +1,37 @@
+/** Removes from answers what differs in every run. docs/recordings.md lists the rules. */
+
+const volatileKey = /(?:^|[a-z_-])(?:duration|elapsed|latency|timestamp|uptime)(?:[-_]?(?:ms|seconds))?$/i
+
+const shapes: readonly (readonly [RegExp, string])[] = [
+  [/\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?/g, '<time>'],
+  [/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/gi, '<id>'],
+  [/(?<![\w-])(?=[0-9a-f]*\d)[0-9a-f]{16,}(?![\w-])/gi, '<id>'],
+  [/(?<![\w.])1\d{12}(?:\.\d+)?(?![\w.])/g, '<time>'],
+  [/(?<![\w.])\d+(?:\.\d+)?\s?(?:ms|milliseconds|seconds?)(?!\w)/gi, '<duration>'],
+]
+
+/** A value with what differs in every run replaced by what it is, and without metadata. */
+export function steady(value: unknown): unknown {
+  if (typeof value === 'string')
+    return shapes.reduce((text, [pattern, name]) => text.replaceAll(pattern, name), value)
+  // Milliseconds since 1970, from 2001 on.
+  if (typeof value === 'number') return value >= 1e12 && value < 4e12 ? '<time>' : value
+  if (Array.isArray(value)) return value.map((each) => steady(each))
+  if (typeof value !== 'object' || value === null) return value
+  const members = Object.entries(value).flatMap(([key, member]) => {
+    // Servers name the kind of a result from 2026-07-28 on.
+    if (key === '_meta' || (key === 'resultType' && member === 'complete')) return []
+    if (key === 'nextCursor') return [[key, '<id>']]
+    const isVolatile = volatileKey.test(key) && typeof member !== 'object'
+    return [[key, isVolatile ? '<varies>' : steady(member)]]
+  })
+  return Object.fromEntries(members)
+}
+
+/** The source of `steady`, for files that run without this program. */
+export function steadyCode(): string {
+  const list = shapes.map(([pattern, name]) => `  [${String(pattern)}, '${name}'],\n`).join('')
+  return [`const volatileKey = ${String(volatileKey)}`, `const shapes = [\n${list}]`, String(steady)].join(
+    '\n',
+  )
+}
