@@ -24,6 +24,9 @@ Usage
   gatehouse ops list                        list operations, the tool calls that last; show or cancel one
   gatehouse events list                     list the types of events; print events, manage subscriptions
   gatehouse refs list                       list data that is kept for callers; show, save, add or delete some
+  gatehouse record SERVER -o FILE           record what passes between a client and a server
+  gatehouse replay FILE                     serve a recording in the place of its server, or make a test of it
+  gatehouse diff FILE FILE                  compare two recordings, or one with its server
   gatehouse undo --since 10m                list recent actions and how they can be undone, then undo them
   gatehouse verify FILE                     check the receipt of a result
   gatehouse audit verify FILE…              detect removed or altered lines in an audit log
@@ -163,6 +166,38 @@ The first 6 or more characters of an id are enough if they are unique.
   --store FOLDER  the store of a gateway without a configuration file
   --json          print JSON
 Exit codes: 0 success, 1 there is no such reference, or no room for the file.`,
+  record: `Usage: gatehouse record SERVER -o FILE [--config FILE] [--port N] [--force]
+       gatehouse record URL -o FILE
+       gatehouse record -o FILE -- COMMAND…
+
+Runs as a stdio MCP server in front of one server, without features, and writes what passes to a file: requests,
+responses, notifications, and questions of the server with their answers. Secrets of the configuration, what looks like
+a secret, and what the rules of features.mask name are replaced by ***.
+  -o FILE         the recording; only its owner can read it
+  --port N        serve over HTTP on this port instead, 0 for any free port
+  --force         replace an existing file`,
+  replay: `Usage: gatehouse replay FILE [--port N] [--host H]
+       gatehouse replay FILE --list
+       gatehouse replay FILE --to-test N [-o FILE]
+
+Serves a recording as a stdio MCP server, to clients of every revision. Requests are answered as in the recording, with
+the questions and notifications of the server; others fail and say what is nearest.
+  --port N        serve over HTTP on this port instead, 0 for any free port
+  --host H        address to listen on (default 127.0.0.1)
+  --list          number the requests of the recording
+  --to-test N     write the request with this number as a test for vitest and @modelcontextprotocol/client
+  -o FILE         the file of the test; default: stdout`,
+  diff: `Usage: gatehouse diff FILE FILE [--json]
+       gatehouse diff FILE --live SERVER [--config FILE] [--allow-writes] [--json]
+       gatehouse diff FILE --live URL
+       gatehouse diff FILE -- COMMAND…
+
+Compares what two recordings answer to the same requests, or a recording with what its server answers now. Times, ids,
+durations and cursors are not compared. At a live server, only requests that read are made: a tool is called if the
+server declares its readOnlyHint.
+  --allow-writes  call the other tools too
+  --json          print JSON
+Exit codes: 0 no difference, 1 there are some.`,
   undo: `Usage: gatehouse undo --since WHEN [--until WHEN] [--session ID] [--upstream SERVER] [--dry-run] [--yes]
                       [--json] [--config FILE]
 

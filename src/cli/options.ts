@@ -30,6 +30,8 @@ export interface CliOptions {
   /** Absent if the option is not given. */
   readonly logLevel: 'debug' | 'info' | 'warn' | 'error' | undefined
   readonly from: string | undefined
+  /** The file that is written. */
+  readonly output: string | undefined
   readonly force: boolean
   readonly json: boolean
   readonly strict: boolean
@@ -47,6 +49,7 @@ const optionTypes = {
   'gateway-key': { type: 'string' },
   'log-level': { type: 'string' },
   from: { type: 'string' },
+  output: { type: 'string', short: 'o' },
   force: { type: 'boolean' },
   json: { type: 'boolean' },
   strict: { type: 'boolean' },
@@ -75,6 +78,7 @@ export function readOptions(args: readonly string[], allowed: readonly string[])
     port: portOf(values.port),
     logLevel,
     from: values.from,
+    output: values.output,
     force: values.force ?? false,
     json: values.json ?? false,
     strict: values.strict ?? false,
@@ -259,6 +263,8 @@ interface Named {
   readonly isJson: boolean
   /** Write to the configuration file. */
   readonly isWriting: boolean
+  /** All options. */
+  readonly options: CliOptions
 }
 
 /** Reads, with `isOne` of one server that has to be named, `[SERVER] [WORD…]` of a configuration, or `URL [WORD…]`, or `[WORD…] -- COMMAND…`. @throws UsageError */
@@ -279,6 +285,7 @@ export function readNamed(
       words: rest,
       isJson: options.json,
       isWriting: options.write,
+      options,
       ...(first !== undefined && { server: serverNamed(first, source.settings) }),
     }
   }
@@ -295,6 +302,7 @@ export function readNamed(
     words: isUrl ? rest : options.words,
     isJson: options.json,
     isWriting: options.write,
+    options,
     ...(server && { server }),
   }
 }

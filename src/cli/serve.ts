@@ -12,7 +12,7 @@ import { checkStore, reportStartup, printProblems } from './check.ts'
 import { readServed, type Source } from './options.ts'
 
 /** The time in-flight calls have to finish at shutdown, in milliseconds. */
-const SHUTDOWN_TIMEOUT_MS = 10_000
+export const SHUTDOWN_TIMEOUT_MS = 10_000
 
 /** `gatehouse serve`: serves clients over HTTP until it is stopped. */
 export async function serve(args: readonly string[]): Promise<number> {
@@ -128,7 +128,7 @@ function welcome(url: string, settings: Settings, { code, key }: Welcome): strin
   ].join('\n')
 }
 
-function bindProblem(error: unknown, { listen }: Settings): string {
+export function bindProblem(error: unknown, { listen }: Settings): string {
   const code = error instanceof Error && 'code' in error ? error.code : undefined
   const address = `${listen.host}:${listen.port}`
   if (code === 'EADDRINUSE')
@@ -163,7 +163,7 @@ interface StopOptions {
 }
 
 /** Resolves at the first stop signal; a second one exits at once. */
-function untilStopped({ onHangUp }: StopOptions): Promise<void> {
+export function untilStopped({ onHangUp }: StopOptions): Promise<void> {
   return new Promise((resolve) => {
     let isAsked = false
     const stop = (): void => {

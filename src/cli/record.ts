@@ -1,0 +1,88 @@
+/** `gatehouse record`: runs in front of one server and writes what passes to a file. */
+import { accessSync, constants, existsSync } from 'node:fs'
+import { dirname, resolve } from 'node:path'
+import type { Writable } from 'node:stream'
+import { finished } from 'node:stream/promises'
+import { environment } from '../config/secrets.ts'
+import { isSecretKey } from '../core/text/redact.ts'
+import { Gateway, openLog } from '../gateway/gateway.ts'
+import { cassetteMask } from '../testkit/masking.ts'
+import { recordingWire } from '../testkit/recorder.ts'
+import { plainSettings } from '../testkit/settings.ts'
+import { readNamed, UsageError } from './options.ts'
+import { privateFile } from './private-file.ts'
+import { serveOne } from './serve-one.ts'
+
+/** `gatehouse record SERVER -o FILE`: serves a server and records it. */
+export async function record(args: readonly string[]): Promise<number> {
+  const allowed = ['config', 'port', 'output', 'force', 'log-level']
+  const { source, server, words, options } = readNamed(args, allowed, { isOne: true })
+  const { output, port } = options
+  if (!server) throw new UsageError('give a server of the configuration')
+  if (words.length > 0) throw new UsageError(`"${words[0]}" is not expected: give one server`)
+  if (output === undefined) throw new UsageError('give the file to write with -o FILE')
+  if (existsSync(output) && !options.force)
+    throw new Error(`${output} exists. Give another file, or --force to replace it`)
+  const file = new RecordingFile(output)
+  const { settings } = source
+  const plain = plainSettings(settings, server)
+  const wire = recordingWire({
+    mask: cassetteMask(settings, server.name, secretVariables()),
+    now: Date.now,
+    write: (line) => file.write(line),
+  })
+  const gateway = new Gateway(
+    { ...plain, listen: { ...plain.listen, ...(port !== undefined && { port }) } },
+    { variables: environment(), log: openLog(options.logLevel ?? 'warn', process.stderr.isTTY), wire },
+  )
+  await serveOne(gateway, port)
+  if (await file.close()) return 0
+  process.stderr.write(`gatehouse: nothing was requested, so ${output} was not written\n`)
+  return 0
+}
+
+/** The file of a recording, which is opened by the first line. */
+class RecordingFile {
+  readonly #path: string
+  #file: Writable | undefined
+  #end: Promise<Error | undefined> = Promise.resolve(undefined)
+
+  /** @throws Error if files cannot be written there */
+  constructor(path: string) {
+    this.#path = path
+    try {
+      accessSync(dirname(resolve(path)), constants.W_OK)
+    } catch (cause) {
+      throw new Error(`${path} cannot be written: its folder does not exist, or is not writable`, { cause })
+    }
+  }
+
+  write(line: string): void {
+    this.#file ??= this.#open()
+    this.#file.write(line)
+  }
+
+  #open(): Writable {
+    const file = privateFile(this.#path)
+    this.#end = finished(file).then(
+      () => undefined,
+      (error: unknown) => (error instanceof Error ? error : new Error(String(error))),
+    )
+    return file
+  }
+
+  /** Whether anything was written. @throws Error if not all of it could be */
+  async close(): Promise<boolean> {
+    this.#file?.end()
+    const problem = await this.#end
+    if (problem) throw new Error(`${this.#path} could not be written: ${problem.message}`)
+    return this.#file !== undefined
+  }
+}
+
+/** The values of variables that are secret by their names: a server may have got them in another way. */
+export function secretVariables(): readonly string[] {
+  return Object.entries(environment()).flatMap(([name, value]) =>
+    value !== undefined && isSecretKey(name) ? [value] : [],
+  )
+}

@@ -1,0 +1,77 @@
+/** `gatehouse replay`: serves a recording in the place of its server, or turns a request of it into a test. */
+import { writeFileSync } from 'node:fs'
+import { fromArguments } from '../config/arguments.ts'
+import { environment } from '../config/secrets.ts'
+import type { Settings } from '../core/settings.ts'
+import { oneLine } from '../core/text/escape.ts'
+import { Gateway, openLog } from '../gateway/gateway.ts'
+import type { Cassette } from '../testkit/cassette.ts'
+import { conversationsOf } from '../testkit/conversations.ts'
+import { createPlayer } from '../testkit/player.ts'
+import { plainSettings } from '../testkit/settings.ts'
+import { testFile } from '../testkit/test-file.ts'
+import { parseWords, portOf, UsageError } from './options.ts'
+import { readRecording } from './recording-file.ts'
+import { serveOne } from './serve-one.ts'
+
+/** The maximum length of a line of `--list`, in characters. */
+const MAX_LISTED = 160
+
+/** `gatehouse replay FILE`: serves a recording over stdio, or over HTTP with `--port`. */
+export async function replay(args: readonly string[]): Promise<number> {
+  const { values, positionals } = parseWords(args, {
+    port: { type: 'string', short: 'p' },
+    host: { type: 'string' },
+    list: { type: 'boolean' },
+    'to-test': { type: 'string' },
+    output: { type: 'string', short: 'o' },
+  })
+  const [file, ...others] = positionals
+  if (file === undefined || others.length > 0) throw new UsageError('give one recording')
+  const port = portOf(values.port)
+  const cassette = readRecording(file)
+  if (values.list === true) return list(cassette)
+  if (values['to-test'] !== undefined) return toTest(cassette, values['to-test'], values.output)
+  const { wire, revision } = createPlayer(cassette)
+  const gateway = new Gateway(replaySettings(revision, { port, host: values.host }), {
+    variables: {},
+    log: openLog('warn', process.stderr.isTTY),
+    wire,
+  })
+  await serveOne(gateway, port)
+  return 0
+}
+
+/** Settings for a gateway whose server is a recording: its command is never run. */
+function replaySettings(
+  revision: string,
+  { port, host }: { readonly port: number | undefined; readonly host: string | undefined },
+): Settings {
+  const listen = { ...(port !== undefined && { port }), ...(host !== undefined && { host }) }
+  const settings = fromArguments(['recording'], { listen, env: environment() })
+  const [server] = settings.upstreams
+  if (!server) throw new Error('a recording needs a server')
+  return plainSettings(settings, { ...server, revision, roots: 'client' })
+}
+
+function list(cassette: Cassette): number {
+  for (const [index, { method, params, line }] of conversationsOf(cassette).entries()) {
+    const text = oneLine(`${index + 1}  ${method} ${JSON.stringify(params)}`)
+    const cut = text.length > MAX_LISTED ? `${text.slice(0, MAX_LISTED - 1).toWellFormed()}…` : text
+    process.stdout.write(`${cut}  (line ${line})\n`)
+  }
+  return 0
+}
+
+function toTest(cassette: Cassette, number: string, output: string | undefined): number {
+  const conversations = conversationsOf(cassette)
+  const conversation = /^\d+$/.test(number) ? conversations[Number(number) - 1] : undefined
+  if (!conversation) {
+    const range = conversations.length === 0 ? 'it has no requests' : `1 to ${conversations.length}`
+    throw new UsageError(`--to-test must be the number of a request: ${range}, listed by --list`)
+  }
+  const text = testFile(conversation, cassette)
+  if (output === undefined) process.stdout.write(text)
+  else writeFileSync(output, text, { flag: 'wx' })
+  return 0
+}

@@ -1,0 +1,24 @@
+/** Serves a gateway in front of one server to one client over stdio, or to any over HTTP, until it is stopped. */
+import type { Gateway } from '../gateway/gateway.ts'
+import { bindProblem, SHUTDOWN_TIMEOUT_MS, untilStopped } from './serve.ts'
+
+/** Serves over stdio without a port. Resolves when the input ends, or at a signal; the gateway is closed then. */
+export async function serveOne(gateway: Gateway, port: number | undefined): Promise<void> {
+  try {
+    if (port === undefined) {
+      await Promise.race([gateway.stdio(process.stdin, process.stdout), untilStopped({ onHangUp: true })])
+      return
+    }
+    const stopped = untilStopped({ onHangUp: process.stderr.isTTY })
+    const listener = await gateway.listen().catch((error: unknown) => {
+      throw new Error(bindProblem(error, gateway.settings), { cause: error })
+    })
+    process.stdout.write(`Gatehouse serves ${listener.url}/mcp\n`)
+    await stopped
+    await listener.drain(SHUTDOWN_TIMEOUT_MS)
+    await listener.close()
+  } finally {
+    await gateway.close()
+    process.stdin.destroy()
+  }
+}
