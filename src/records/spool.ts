@@ -191,20 +191,16 @@ export class StoreSpool implements Spool {
     return this.#putBack(text, () => undefined)
   }
 
-  async #putBack(text: string, onProblem: (error: unknown) => void): Promise<string> {
+  async #putBack(text: string, onProblem: (error: unknown) => undefined): Promise<string> {
     let room = this.#limits.restored - text.length
     const strings = new Map<string, string>()
     try {
       for (const placeholder of this.placeholders(text)) {
         const entry = this.#entries.get(placeholder)
-        if (!entry) continue
-        try {
-          if (entry.size > room) throw tooLarge(this.#limits.restored)
-          strings.set(placeholder, await this.#read(entry))
-          room -= entry.size
-        } catch (error) {
-          onProblem(error)
-        }
+        const string = entry && (await this.#read(entry, room).catch(onProblem))
+        if (string === undefined) continue
+        strings.set(placeholder, string)
+        room -= entry?.size ?? 0
       }
     } finally {
       this.discard(text)
@@ -224,7 +220,9 @@ export class StoreSpool implements Spool {
     }
   }
 
-  async #read(entry: Entry): Promise<string> {
+  /** @throws UPSTREAM_ERROR if there is no room for it, or why it cannot be read */
+  async #read(entry: Entry, room: number): Promise<string> {
+    if (entry.size > room) throw tooLarge(this.#limits.restored)
     const chunks: Uint8Array[] = []
     try {
       await entry.kept
