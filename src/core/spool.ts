@@ -16,7 +16,7 @@ export interface Spool {
    * @throws UPSTREAM_ERROR if it is too large, or why a string could not be kept
    */
   restored(text: string): Promise<string>
-  /** Deletes the strings of a message that nobody waits for. */
+  /** Deletes the strings of a message that no request waits for. */
   discard(text: string): void
 }
 

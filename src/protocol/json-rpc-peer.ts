@@ -231,7 +231,7 @@ export class JsonRpcPeer {
     return resultType === 'complete' && task === undefined && this.#find(message.id, about)?.spool === spool
   }
 
-  /** Receives a message again, with its long strings in it; unless it is a response that nobody waits for. */
+  /** Receives a message again, with its long strings in it; unless it is a response without a pending request. */
   #restore(text: string, message: Message, { spool, about }: Restoring): void {
     const pending =
       message.kind === 'response'

@@ -90,7 +90,7 @@ export class SpoolingReader {
   }
 }
 
-/** Up to which length nobody is asked whether strings of a line are kept, in bytes. */
+/** Shorter lines are passed on without asking for a spool, in bytes. */
 const MIN_LONG_LINE = 64 * 1024
 
 /** The first line end; -1 if there is none. */

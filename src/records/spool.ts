@@ -45,7 +45,7 @@ const QUEUE_BYTES = 1024 * 1024
 const HELD_BYTES = 16 * 1024 * 1024
 /** For how long strings stay in their messages after the store failed, in milliseconds. */
 const PAUSE_MS = 60_000
-/** After which time a string that nobody took is deleted, in milliseconds. */
+/** After which time a string that was not taken is deleted, in milliseconds. */
 const FORGOTTEN_MS = 600_000
 /** Stands for a string that can neither be kept nor passed on. */
 const LEFT_OUT = '[Left out by the gateway: it is too large to be passed on, and could not be kept.]'
@@ -152,7 +152,7 @@ export class StoreSpool implements Spool {
     entry.held = undefined
   }
 
-  /** Whether a blob is a string that nobody took yet. */
+  /** Whether a blob is a string that was not taken yet. */
   has(blob: string): boolean {
     return [...this.#entries.values()].some((entry) => entry.blob === blob)
   }

@@ -3,8 +3,8 @@ import { GatewayError } from '../core/error.ts'
 import { type BlobFacts, type ByteRange, type Bytes, Digest, WHOLE } from '../store/blobs/blobs.ts'
 
 /**
- * The same bytes. What comes last is held back until it is known that nothing has changed, so nobody takes a part for the
- * whole. All bytes are compared by their SHA-256, a range by its size. @throws CONFLICT if they are different
+ * The same bytes. The last chunk is held back until it is known that nothing has changed, so that a part is never taken for
+ * the whole. All bytes are compared by their SHA-256, a range by its size. @throws CONFLICT if they are different
  */
 export async function* unchanged(
   bytes: Bytes,

@@ -152,7 +152,7 @@ class PlayedTransport implements UpstreamTransport {
     this.#follow(episode.after)
   }
 
-  /** Sends what came between requests. Nobody waits for it, so other answers to its questions disturb nothing. */
+  /** Sends what came between requests. No request waits for it, so other answers to its questions have no effect. */
   #follow(steps: readonly Step[]): void {
     for (const step of steps) void this.#take(step)
   }

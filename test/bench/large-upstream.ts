@@ -1,4 +1,4 @@
-// An MCP server of 2025-11-25 with one tool, whose text has as many bytes as it is told. It sends the text in pieces, so
+// An MCP server of 2025-11-25 with one tool, whose text has the requested number of bytes. It sends the text in pieces, so
 // that it never holds it.
 // Usage: large-upstream.ts [--stdio]; over HTTP it prints the port it listens on.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'

@@ -201,7 +201,7 @@ async function approvedOnPage(
 
 /**
  * The request for an approval. If the same call waits for one, or has one, for other data than its references stand for
- * now, that one becomes void, and people are told.
+ * now, that one becomes void, and the new request says so.
  */
 async function withoutStale(
   given: ConfirmationRequest,

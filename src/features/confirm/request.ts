@@ -74,7 +74,7 @@ export function confirmationRequestOf(
   const identity = referenced
     ? [comparableArguments(actual, call.references), sent ?? null, referenced.data.map(identityOf)]
     : asSent
-  // A URL of data is a credential, which nobody types.
+  // A URL of data is a credential: it must not be shown.
   const typed = typedText(rule, entry, objectIn(comparableArguments(actual, call.references)))
   const offer = offerOf(rule, entry, call)
   return {

@@ -1,7 +1,7 @@
 /**
  * What the draft extension `files` (SEP-2631) changes in lists and results for clients that do not transfer files: the
- * arguments of tools take files inline, and files in results become links. At the address of all servers, no server is
- * told that its client can transfer files, because only the gateway can be asked to.
+ * arguments of tools take files inline, and files in results become links. At the address of all servers, no server
+ * sees that its client can transfer files, because only the gateway can be asked to.
  */
 import type { Call, Middleware, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'

@@ -87,7 +87,7 @@ export class FolderBlobs implements Blobs {
     await this.#mustBeFolder()
   }
 
-  /** What is deleted in a folder that a link leads to may be somebody else's. */
+  /** What is deleted in a folder that a link leads to may belong to another program. */
   async #mustBeFolder(): Promise<void> {
     if ((await lstat(this.#folder)).isDirectory()) return
     throw new GatewayError(

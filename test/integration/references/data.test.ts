@@ -144,7 +144,7 @@ describe('a signed URL of kept data', () => {
 })
 
 describe('the path of kept data', () => {
-  it('answers its caller, and nobody else', async () => {
+  it('answers its caller alone', async () => {
     const { ref_id: id } = dataOf(await kept('ada'))
     const url = `${gateway.origin}/data/${String(id)}`
     expect((await fetch(url, { headers: bearer('ada') })).status).toBe(200)

@@ -18,7 +18,7 @@ import { everything, publishedServer } from '../../support/peers/servers.ts'
 import { type Json, parse } from '../../support/server/json.ts'
 
 const filesystem = '@modelcontextprotocol/server-filesystem'
-const NOTE = 'A small note, which no gateway would keep if nobody asked for it.'
+const NOTE = 'A small note, which no gateway would keep without a request.'
 const table = Array.from({ length: 300 }, (_none, index) => ({ id: index + 1, name: `row ${index + 1}` }))
 
 let root = ''
@@ -177,7 +177,7 @@ describe('over HTTP', () => {
       arguments: { path: target },
     })
     const answer = parse(await rows.text())
-    // Nobody can answer a question over plain HTTP, so the page of the approval says how.
+    // A question cannot be answered over plain HTTP, so the page of the approval says how.
     expect(answer).toMatchObject({ status: 'failed', error: { code: 'CONFIRMATION_REQUIRED' } })
     expect(existsSync(target)).toBe(false)
   })

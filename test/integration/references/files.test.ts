@@ -125,7 +125,7 @@ describe('a table', () => {
       const graph = readFileSync(join(root, 'memory.jsonl'), 'utf8')
       const names = graph.split('\n').map((line) => (JSON.parse(line) as { name: string }).name)
       expect(names).toEqual(Array.from({ length: 101 }, (_none, index) => `entity ${index + 100}`))
-      // Nobody chose a form: the argument of this tool is a path that it reads.
+      // No form was chosen: the argument of this tool is a path that it reads.
       const read = await client.call('disk_read_text_file', { path: `${uri}?bytes=0-99` })
       expect(read).toMatchObject({ isError: false, text: readFileSync(path, 'utf8').slice(0, 100) })
       const info = await client.call('disk_get_file_info', { path: uri })

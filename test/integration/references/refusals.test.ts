@@ -105,7 +105,7 @@ function notKept({ meta }: Answer): unknown {
 }
 
 /** The code and the message of an error, in whichever form it came. */
-function told({ error, fields, meta }: Answer): readonly unknown[] {
+function refusalOf({ error, fields, meta }: Answer): readonly unknown[] {
   const { code, message } = error ? fields : objectAt(meta, 'dev.gatehouse/error')
   return [code, message]
 }
@@ -113,9 +113,9 @@ function told({ error, fields, meta }: Answer): readonly unknown[] {
 /** What three ways to use a reference say. */
 async function threeWays(client: StatelessClient, uri: string): Promise<readonly (readonly unknown[])[]> {
   return [
-    told(await client.call('read_reference', { ref: uri })),
-    told(await client.send('resources/read', { uri })),
-    told(await client.call('send', { text: uri })),
+    refusalOf(await client.call('read_reference', { ref: uri })),
+    refusalOf(await client.send('resources/read', { uri })),
+    refusalOf(await client.call('send', { text: uri })),
   ]
 }
 
@@ -125,7 +125,7 @@ function blobsIn(store: string): readonly string[] {
 }
 
 describe('a reference is refused', () => {
-  it('to another caller in the same words as one that nobody has, and one that has expired', async () => {
+  it('to another caller in the same words as an unknown one, and one that has expired', async () => {
     const { give, client, sent } = await world({ ttl: '3s' }, { callers: ['ada', 'bob'] })
     give(text(100_000))
     const uri = uriOf(await client('ada').call('get'))
@@ -152,8 +152,8 @@ describe('a reference is refused', () => {
     give(text(100_000))
     const uri = uriOf(await client().call('get'))
     for (const [code, message] of [
-      told(await client().send('resources/read', { uri: `${uri}${part}` })),
-      told(await client().call('send', { text: `${uri}${part}` })),
+      refusalOf(await client().send('resources/read', { uri: `${uri}${part}` })),
+      refusalOf(await client().call('send', { text: `${uri}${part}` })),
     ]) {
       expect(code).toBe('INVALID_INPUT')
       expect(message).toContain(reason)
@@ -169,14 +169,14 @@ describe('a reference is refused', () => {
     const path = join(store, 'blobs', blob)
     const before = readFileSync(path)
     const whole = async (): Promise<readonly unknown[]> => [
-      told(await client().send('resources/read', { uri }))[0],
-      told(await client().call('send', { text: uri }))[0],
+      refusalOf(await client().send('resources/read', { uri }))[0],
+      refusalOf(await client().call('send', { text: uri }))[0],
     ]
     writeFileSync(path, Buffer.from(before).fill('y', 50_000))
     expect(await whole()).toEqual(['CONFLICT', 'CONFLICT'])
     truncateSync(path, 99_999)
     expect(await whole()).toEqual(['CONFLICT', 'CONFLICT'])
-    expect(told(await client().call('send', { text: `${uri}?bytes=99990-99999` }))[0]).toBe('CONFLICT')
+    expect(refusalOf(await client().call('send', { text: `${uri}?bytes=99990-99999` }))[0]).toBe('CONFLICT')
     rmSync(path)
     symlinkSync('/etc/passwd', path)
     expect(await whole()).toEqual(['RESOURCE_NOT_FOUND', 'RESOURCE_NOT_FOUND'])
@@ -226,7 +226,7 @@ describe('names of data', () => {
       const { give, client, store } = await world()
       give(text(100_000))
       const answer = await client().call('get', {}, { _meta: { 'dev.gatehouse/ref_id': id } })
-      expect(told(answer)[0]).toBe('INVALID_INPUT')
+      expect(refusalOf(answer)[0]).toBe('INVALID_INPUT')
       expect(blobsIn(store)).toEqual([])
     },
   )

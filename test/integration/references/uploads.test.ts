@@ -408,7 +408,7 @@ describe('a requested upload', () => {
     expect((await fetch(url, { method: 'POST', body: form, headers })).status).toBe(403)
   })
 
-  it('refuses arguments that nobody could fulfil', async () => {
+  it('refuses arguments that no file could fulfil', async () => {
     for (const args of [{ max_size: 0 }, { max_size: 2 ** 40 }, { types: ['images'] }, { purpose: ' ' }])
       expect((await requested(args)).answer.fields).toMatchObject({ isError: true })
   })

@@ -270,7 +270,7 @@ describe('a JSON-RPC peer', () => {
       expect(discarded).toEqual(['spooled'])
     })
 
-    test('are deleted if nobody waits for them', async () => {
+    test('are deleted if no request waits for them', async () => {
       const { peer: to } = peer()
       const discarded: string[] = []
       const asked = ask(to, { spool: spoolOf(discarded) })

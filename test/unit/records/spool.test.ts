@@ -57,7 +57,7 @@ describe('a spool', () => {
     expect(await blobs.list()).toEqual([])
   })
 
-  it('deletes strings that nobody waits for', async () => {
+  it('deletes strings that no request waits for', async () => {
     const { blobs, spool, keep } = world()
     const json = JSON.stringify([keep('one'), keep('two')])
     spool.discard(json)
@@ -162,7 +162,7 @@ describe('a spool', () => {
     expect(drained).toBeGreaterThan(0)
   })
 
-  it('forgets strings that nobody took', async () => {
+  it('forgets strings that were not taken', async () => {
     let time = 0
     const { blobs, spool, keep } = world({}, () => time)
     const open = begun(spool.open())

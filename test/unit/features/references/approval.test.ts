@@ -247,7 +247,7 @@ describe.each([
     expect(served).toHaveLength(1)
   })
 
-  it('is void once the data changed: the call does not run, and people are asked again and told why', async () => {
+  it('is void once the data changed: the call does not run, and people are asked again, with the reason', async () => {
     const { keep, replace, call, pending, approvals, served } = world({ confirm: confirmSettings, tool })
     await keep(long)
     await call({ client: plain })

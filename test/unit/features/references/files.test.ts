@@ -206,7 +206,7 @@ describe('data as a file', () => {
     await call({ value })
   })
 
-  it('may have all of the size if callers are not told apart, and no more', async () => {
+  it('may have all of the size if callers are not distinguished, and no more', async () => {
     const everybody = callFiles({ id: 'everybody', isEverybody: true })
     await everybody.write(fileOf('one', 4000))
     await expect(everybody.write(fileOf('two', 6001))).rejects.toMatchObject({ code: 'QUOTA_EXHAUSTED' })

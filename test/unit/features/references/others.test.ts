@@ -32,7 +32,7 @@ function watched(store: MemoryStore): { readonly store: MemoryStore; readonly as
   return { store: watching, asked }
 }
 
-it('the reference of another caller takes the same work as one that nobody has, and the same words', async () => {
+it('the reference of another caller takes the same work as an unknown one, and the same words', async () => {
   const { store, asked } = watched(new MemoryStore())
   const facts = { server: 'one', name: 'data', type: 'text/plain', ttl: 60_000 }
   const { id } = await new References(store, referenceSettings).add(ada, facts, once('x'.repeat(5000)))
