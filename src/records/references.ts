@@ -5,7 +5,8 @@
  * without a record is unfinished or expired; `sweep` deletes it.
  */
 import { randomBytes } from 'node:crypto'
-import { GatewayError, invalidParam } from '../core/error.ts'
+import type { Call } from '../core/call.ts'
+import { asGatewayError, GatewayError, invalidParam } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../core/principal.ts'
 import type { Bytes, ByteRange } from '../store/blobs/blobs.ts'
@@ -278,6 +279,24 @@ export async function keepReferences(
     }),
   )
   return kept.every((each) => each)
+}
+
+/** The same for the data that a call used; true if it used none. */
+export async function keepUsed(
+  store: Store,
+  { references, principal }: Pick<Call, 'references' | 'principal'>,
+  until: number,
+): Promise<boolean> {
+  const ids = references?.used.map(({ id }) => id) ?? []
+  return keepReferences(store, principal, { ids, until })
+}
+
+/** Why some data is not kept, in words; undefined if all of it is. */
+export function whyNotKept(keeping: Promise<boolean>): Promise<string | undefined> {
+  return keeping.then(
+    (isKept) => (isKept ? undefined : 'some of the data has expired'),
+    (error: unknown) => asGatewayError(error).message,
+  )
 }
 
 /** How many references there are in a store, and how large they are, by kind: results of calls, and what callers sent. */

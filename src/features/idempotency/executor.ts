@@ -16,7 +16,7 @@ import { background } from '../../core/log.ts'
 import { Registry } from '../../core/registry.ts'
 import { pause, untilAborted, within } from '../../core/time/waiting.ts'
 import type { CallRecord, StoredCall } from '../../records/calls.ts'
-import { keepReferences } from '../../records/references.ts'
+import { keepUsed, whyNotKept } from '../../records/references.ts'
 import type { Services } from '../feature.ts'
 import {
   annotateReplay,
@@ -290,14 +290,9 @@ export class IdempotentExecutor {
 
   /** A retry needs the data in its arguments again: it is kept as long as the key is remembered. */
   async #keepReferences({ call }: KeyedRequest, { expiresAt: until }: CallRecord): Promise<void> {
-    if (!call.references) return
-    const ids = call.references.used.map(({ id }) => id)
-    const problem = await keepReferences(this.#deps.store, call.principal, { ids, until }).then(
-      (isKept) => (isKept ? undefined : 'some of the data has expired'),
-      (error: unknown) => asGatewayError(error).message,
-    )
-    if (problem === undefined) return
-    this.#deps.log.warn('idempotency.references_not_kept', { request_id: call.requestId, error: problem })
+    const error = await whyNotKept(keepUsed(this.#deps.store, call, until))
+    if (error === undefined) return
+    this.#deps.log.warn('idempotency.references_not_kept', { request_id: call.requestId, error })
   }
 
   /** The call for the server: with the key, if the server accepts one. */

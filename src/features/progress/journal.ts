@@ -23,7 +23,7 @@ import {
   operationsOf,
 } from '../../records/operations.ts'
 import { type Quota, QuotaTracker } from '../../records/quota.ts'
-import { keepReferences } from '../../records/references.ts'
+import { keepReferences, whyNotKept } from '../../records/references.ts'
 import type { Store } from '../../store/store.ts'
 import { keptRequest } from './pages.ts'
 import type { End } from './running-call.ts'
@@ -180,12 +180,11 @@ export class OperationJournal {
   }
 
   /** Keeps the data that a result refers to as long as the result. */
-  async #keepData({ result, principal, expiresAt: until }: OperationRecord): Promise<void> {
+  async #keepData({ result, principal, requestId, expiresAt: until }: OperationRecord): Promise<void> {
+    const { store, log } = this.#options
     const ids = result ? referencesIn(result) : []
-    if (ids.length === 0) return
-    await keepReferences(this.#options.store, principal, { ids, until }).catch((error: unknown) => {
-      this.#options.log.warn('operation.references_not_kept', { error: asGatewayError(error).message })
-    })
+    const error = await whyNotKept(keepReferences(store, principal, { ids, until }))
+    if (error !== undefined) log.warn('operation.references_not_kept', { request_id: requestId, error })
   }
 
   /** Whether an outcome may be kept for its caller. */

@@ -5,7 +5,7 @@
  */
 import type { Call, Middleware } from '../../core/call.ts'
 import { background } from '../../core/log.ts'
-import { type Reference, References } from '../../records/references.ts'
+import { keepUsed, type Reference, References } from '../../records/references.ts'
 import { Uploads } from '../../records/uploads.ts'
 import type { Feature, Services } from '../feature.ts'
 import { CallUrls } from './call-urls.ts'
@@ -19,7 +19,7 @@ import { loggedUse } from './logged.ts'
 import { mayRead } from './may-read.ts'
 import { readReferenceTool, referenceResource } from './reading.ts'
 import { requestUploadTool } from './request-upload.ts'
-import { type Resolved, resolveReferences } from './resolve.ts'
+import { resolveReferences } from './resolve.ts'
 import {
   AS_REFERENCE,
   common,
@@ -75,7 +75,7 @@ export const references: Feature<ReferenceSettings | false> = {
         const { metrics } = deps
         return resolving(
           { ...options, max: own.argument, server },
-          { folder: folders.at(own.folder), urls, metrics, log: deps.log },
+          { folder: folders.at(own.folder), urls, metrics, store: deps.store, log: deps.log },
         )
       },
       methods: fileMethods({
@@ -121,11 +121,13 @@ function resolving(
     folder,
     urls,
     metrics,
+    store,
     log,
   }: {
     readonly folder: ReferenceFiles
     readonly urls: DataUrls
     readonly metrics: Services['metrics']
+    readonly store: Services['store']
     readonly log: Services['log']
   },
 ): Middleware {
@@ -147,7 +149,7 @@ function resolving(
       resolved.call.logFields.set('references_used', resolved.used.map(loggedUse))
       call.usesReferences?.(resolved.used.map(({ id }) => id))
       const outcome = await next(resolved.call)
-      if (outcome.kind !== 'result') await keepForNextRound(resolved, options.references, log)
+      if (outcome.kind !== 'result') await keepForNextRound(resolved.call, store, log)
       return callUrls.after(await files.after(outcome))
     } catch (error) {
       await files.remove()
@@ -160,14 +162,8 @@ function resolving(
 const ROUND_MS = 3_600_000
 
 /** The call is made again with the same references: to answer input requests, or to go on. */
-async function keepForNextRound(
-  { call, used }: Resolved,
-  kept: References,
-  log: Services['log'],
-): Promise<void> {
-  const until = Date.now() + ROUND_MS
-  const extended = used.map(({ id }) => kept.extend(call.principal, id, until))
-  await Promise.all(extended).catch((error: unknown) =>
+async function keepForNextRound(call: Call, store: Services['store'], log: Services['log']): Promise<void> {
+  await keepUsed(store, call, Date.now() + ROUND_MS).catch((error: unknown) =>
     log.warn('references.not_extended', { request_id: call.requestId, reason: String(error) }),
   )
 }

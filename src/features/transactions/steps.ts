@@ -18,7 +18,7 @@ import {
 } from '../../protocol/meta-keys.ts'
 import { newActionKey, type Action } from '../../records/actions.ts'
 import { fromStoredPrincipal } from '../../records/principal.ts'
-import { keepReferences } from '../../records/references.ts'
+import { keepUsed } from '../../records/references.ts'
 import type { Step, Transaction } from '../../records/transactions.ts'
 import {
   pendingSteps,
@@ -113,20 +113,16 @@ async function tryToStart(
   // A refusal because of the transaction's state takes precedence over one because of the tool.
   transition(transaction)
   if (isToBeUndoable) await mustBeUndoable(call, fromStoredPrincipal(transaction.principal), deps)
-  await keepUsed(call, transaction, deps)
+  await mustKeepData(call, transaction, deps)
   service.reaper.track(key, await repository.change(key, transition))
   return { step, isToBeUndoable, endsAt: transaction.endsAt }
 }
 
 /** Keeps the data that a step uses until its transaction ends, so that the step can be repeated. */
-async function keepUsed({ references, principal }: Call, { endsAt }: Transaction, deps: Deps): Promise<void> {
-  if (!references) return
-  const ids = references.used.map(({ id }) => id)
-  const isKept = await keepReferences(deps.store, principal, { ids, until: endsAt }).catch(
-    (error: unknown) => {
-      throw notRecordable(String(error))
-    },
-  )
+async function mustKeepData(call: Call, { endsAt }: Transaction, { store }: Deps): Promise<void> {
+  const isKept = await keepUsed(store, call, endsAt).catch((error: unknown) => {
+    throw notRecordable(String(error))
+  })
   if (!isKept) throw notRecordable('data that it uses has expired')
 }
 

@@ -1,5 +1,5 @@
 // Data that long calls need: what their results refer to, and what they would need if another process made them again.
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { compose, type Handler, type Outcome } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { references } from '../../../../src/features/references/references.ts'
@@ -8,6 +8,7 @@ import { MemoryStore } from '../../../../src/store/memory.ts'
 import { fakeClock } from '../../../support/fake-clock.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
 import { referenceSettings } from '../../../support/reference-world.ts'
+import { silentLog } from '../../../support/silent-log.ts'
 import type { Json } from '../../../support/server/json.ts'
 import { alice, older, pendingServer, process, taking } from './bench.ts'
 
@@ -64,6 +65,20 @@ describe('what the result of a long call refers to', () => {
       expect(await left('b')).toBe(15)
     }
   })
+})
+
+it('what a result refers to, and is gone when the call ends, is in the log', async () => {
+  const { store } = await withData()
+  const { server, end } = pendingServer()
+  const warn = vi.fn<typeof silentLog.warn>()
+  const { make } = process({ server, store, deps: { log: { ...silentLog, warn } } })
+  const outcome = make({ client: taking, requestId: 'r-1' })
+  await pass(21_000)
+  await outcome
+  end(resultOf(['a', 'gone']))
+  await pass(0)
+  const fields = { request_id: 'r-1', error: 'some of the data has expired' }
+  expect(warn.mock.calls).toEqual([['operation.references_not_kept', fields]])
 })
 
 describe('what the arguments of a call refer to', () => {
