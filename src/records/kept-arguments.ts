@@ -14,7 +14,8 @@ import {
   type UsedReference,
   valueAt,
 } from '../core/used-reference.ts'
-import type { References } from './references.ts'
+import type { Store } from '../store/store.ts'
+import { References } from './references.ts'
 
 /** Where data belongs in stored arguments, and which. */
 export interface KeptArgument {
@@ -81,8 +82,10 @@ function replacedMembers(value: Arguments, replace: (value: unknown, name: strin
 export async function withData(
   args: Arguments,
   kept: readonly KeptArgument[],
-  { principal, references }: { readonly principal: Principal; readonly references: References },
+  { principal, store }: { readonly principal: Principal; readonly store: Store },
 ): Promise<Arguments> {
+  // Only read here, so the limit does not matter.
+  const references = new References(store, { total: 0 })
   let whole: unknown = args
   for (const each of kept) {
     const value = await valueOf(each, principal, references)

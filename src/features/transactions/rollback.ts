@@ -14,7 +14,6 @@ import type { Action, Actions, Compensation } from '../../records/actions.ts'
 import { NO_APPROVER_REASON } from '../../records/approvals.ts'
 import { withData } from '../../records/kept-arguments.ts'
 import { fromStoredPrincipal } from '../../records/principal.ts'
-import { References } from '../../records/references.ts'
 import {
   type CompensationStatus,
   hasEnded,
@@ -191,8 +190,7 @@ async function argumentsOf(
   { store }: Deps,
 ): Promise<Action['arguments']> {
   if (!kept || !deed) return args
-  const references = new References(store, { total: 0 })
-  return withData(args, kept, { principal: fromStoredPrincipal(deed.principal), references })
+  return withData(args, kept, { principal: fromStoredPrincipal(deed.principal), store })
 }
 
 /** Whether the previous state is restored in any case: the compensation restores a snapshot. */

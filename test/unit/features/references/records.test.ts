@@ -271,7 +271,7 @@ describe('undoing a call', () => {
     if (way?.kind !== 'exact') throw new Error(JSON.stringify(way))
     expect(way.arguments).toEqual({ where: { at: 'x', list: ['ref://one'] } })
     expect((await kept.find(ada, 'one'))?.expiresAt).toBeGreaterThan(Date.now() + 29 * DAY)
-    const restored = await withData(way.arguments, way.kept ?? [], { principal: ada, references: kept })
+    const restored = await withData(way.arguments, way.kept ?? [], { principal: ada, store })
     expect(restored).toEqual({ where: { at: 'x', list: [sent] } })
   })
 
@@ -300,12 +300,12 @@ describe('undoing a call', () => {
   })
 
   it('fails rather than to use other data', async () => {
-    const { store, kept, keep, expire, call } = world({ rule: 'put(text=$.args.text)' })
+    const { store, keep, expire, call } = world({ rule: 'put(text=$.args.text)' })
     await keep(huge, 'one')
     await call({ text: 'ref://one' }, undefined, { step })
     const way = (await new Actions(store).find(step.deed))?.way
     if (way?.kind !== 'exact') throw new Error('no way')
-    const options = { principal: ada, references: kept }
+    const options = { principal: ada, store }
     await expire()
     await expect(withData(way.arguments, way.kept ?? [], options)).rejects.toMatchObject({
       code: 'RESOURCE_NOT_FOUND',
