@@ -236,7 +236,7 @@ export interface Call {
   /** What is kept of the result stays at least until then, in milliseconds since 1970: a layer above records the result. */
   readonly keepsResultUntil?: number
   /** Keeps the long strings of the result: whoever sets it puts something in their place. */
-  readonly spool?: Spool
+  readonly spool?: Spool | undefined
   /** The connection to use, if it is not the one of all calls of its caller. */
   readonly connection?: ClientConnection
   /** The arguments that the caller left out, and the gateway filled in from earlier calls. */

@@ -92,19 +92,19 @@ export const mask: Feature<Settings> = {
       if (!rules) return undefined
       const isCatalogue = catalogue.has(method)
       // What is kept before the result is there could not be masked.
-      return (next) =>
-        ({ spool: _spool, ...call }) => {
-          const maskedCall = {
-            ...call,
-            emit: (notification: Notification) => call.emit(maskNotification(notification, rules)),
-          }
-          return next(maskedCall).then(
-            (outcome) => (isCatalogue ? outcome : masked(outcome, call, rules)),
-            (thrown: unknown) => {
-              throw maskFailure(thrown, rules, call.params.fields.uri)
-            },
-          )
+      return (next) => (call) => {
+        const maskedCall = {
+          ...call,
+          spool: undefined,
+          emit: (notification: Notification) => call.emit(maskNotification(notification, rules)),
         }
+        return next(maskedCall).then(
+          (outcome) => (isCatalogue ? outcome : masked(outcome, call, rules)),
+          (thrown: unknown) => {
+            throw maskFailure(thrown, rules, call.params.fields.uri)
+          },
+        )
+      }
     },
   }),
 }

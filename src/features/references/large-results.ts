@@ -59,9 +59,8 @@ function keeping(
   deps: Pick<Services, 'invoker' | 'servers' | 'log' | 'metrics'>,
 ): Middleware {
   const { references: kept, spool, over } = options
-  return (next) => async (given) => {
-    const { spool: _spool, ...call } = given
-    if (call.isPage || call.internal) return next(call)
+  return (next) => async (call) => {
+    if (call.isPage || call.internal) return next(call.spool ? { ...call, spool: undefined } : call)
     const isRequested = call.meta[AS_REFERENCE] === true
     const id = call.meta[REFERENCE_ID]
     if (typeof id === 'string') await kept.mustBeFree(call.principal, id)

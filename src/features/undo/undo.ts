@@ -210,9 +210,9 @@ class UndoLog {
   async record(call: Call, tool: string, next: Handler): Promise<Outcome> {
     if (!call.step && this.#options.history === 0) return next(call)
     const started = (await this.#resume(call)) ?? (await this.#begin(call, tool))
-    const { spool: _spool, ...whole } = call
     // What undoes the call may be in the result, which must be whole then.
-    const made = needsResult(started.rule, started.snapshot) ? whole : call
+    const made =
+      call.spool && needsResult(started.rule, started.snapshot) ? { ...call, spool: undefined } : call
     const outcome = await next(made).catch(async (error: unknown) => {
       await this.#end(call, started, endOfFailure(error, started)).catch(() => undefined)
       throw error
