@@ -197,7 +197,11 @@ export class Approvals {
    * Makes the open approvals of a call void that were requested when its references stood for other data. Resolves with
    * whether there were any.
    */
-  async voidOthers({ caller, written, digest }: ApprovalRequest): Promise<boolean> {
+  async voidOthers({
+    caller,
+    written,
+    digest,
+  }: Pick<ApprovalRequest, 'caller' | 'written' | 'digest'>): Promise<boolean> {
     if (written === undefined) return false
     const stale = (await this.list()).filter(
       (approval) =>

@@ -2,9 +2,8 @@
  * What people see of data that the arguments of a call refer to, in place of the data. An approval applies to the data with
  * these hashes alone.
  */
-import { hash } from 'node:crypto'
 import type { Call } from '../../core/call.ts'
-import { canonical } from '../../core/json/json.ts'
+import { canonicalHash } from '../../core/json/canonical-hash.ts'
 import { oneLine } from '../../core/text/escape.ts'
 import { partText, type UsedReference, writtenArguments } from '../../core/used-reference.ts'
 import type { ReferencedData } from '../../records/approvals.ts'
@@ -26,7 +25,7 @@ export function dataOf({ references, params, principal, target }: Call): CallDat
   if (!references) return undefined
   const data = references.used.map(factsOf)
   const given = writtenArguments(params, references)?.value
-  const written = hash('sha256', canonical([principal.id, target.upstream, target.name, given]))
+  const written = canonicalHash([principal.id, target.upstream, target.name, given])
   return { data, written }
 }
 
@@ -82,9 +81,4 @@ function quoted(text: string): string {
 function word(text: string): string {
   const line = oneLine(text.slice(0, MAX_WORD_LENGTH + 1).toWellFormed()).replaceAll(/[“”]/g, '"')
   return line.length > MAX_WORD_LENGTH ? `${line.slice(0, MAX_WORD_LENGTH - 1).toWellFormed()}…` : line
-}
-
-/** A question that is asked again, because what it asked about is not there any more. */
-export function askedAgain(message: string): string {
-  return `The data that this call refers to has changed since you were asked, so that the earlier approval is void. ${message}`
 }

@@ -13,7 +13,7 @@ import { MAX_TIMER_MS } from '../../core/time/waiting.ts'
 import type { Store } from '../../store/store.ts'
 import { canAnswer } from '../../protocol/input-requests.ts'
 import { type Refusal, type ConfirmState } from './grant.ts'
-import { askAgain, type ConfirmationRequest, STATE_KEY } from './request.ts'
+import { askAgain, type ConfirmationRequest, STATE_KEY, stateOf } from './request.ts'
 
 /** The key of this input request among those of a call. */
 const INPUT_REQUEST_KEY = 'confirm'
@@ -31,10 +31,9 @@ function canBeAsked(client: Client, mode: 'form' | 'url'): boolean {
 
 /** The input request for a confirmation: valid once, for the given time in milliseconds. */
 export function requestForm(subject: ConfirmationRequest, ttl: number): Outcome {
-  const { digest, message, typed, referenced } = subject
+  const { message, typed } = subject
   const nonce = randomBytes(16).toString('base64url')
-  const written = referenced && { written: referenced.written }
-  const state: ConfirmState = { kind: 'asked', nonce, digest, ...written, until: Date.now() + ttl }
+  const state: ConfirmState = { kind: 'asked', nonce, ...stateOf(subject), until: Date.now() + ttl }
   // A stream need not be held open for longer than the request is valid.
   const withdrawn = AbortSignal.timeout(Math.min(ttl, MAX_TIMER_MS))
   const confirm =
@@ -73,13 +72,9 @@ function optionalProperties({ offer, entry, call }: ConfirmationRequest): Readon
 }
 
 /** The input request to open the page on which others approve. */
-export function requestUrl(
-  { digest, message, referenced }: ConfirmationRequest,
-  approval: string,
-  url: string,
-): Outcome {
-  const written = referenced && { written: referenced.written }
-  return inputRequired({ mode: 'url', message, url }, { kind: 'opened', approval, digest, ...written })
+export function requestUrl(subject: ConfirmationRequest, approval: string, url: string): Outcome {
+  const { message } = subject
+  return inputRequired({ mode: 'url', message, url }, { kind: 'opened', approval, ...stateOf(subject) })
 }
 
 function inputRequired(

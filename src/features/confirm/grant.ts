@@ -11,7 +11,7 @@ import type { Approval } from '../../records/approvals.ts'
 import { casUpdate, type CasUpdate } from '../../records/cas-update.ts'
 import type { Store } from '../../store/store.ts'
 import type { Services } from '../feature.ts'
-import { type ConfirmationRequest, STATE_KEY } from './request.ts'
+import { type ConfirmationRequest, STATE_KEY, stateOf } from './request.ts'
 import type { Rule } from './rules.ts'
 
 type Deps = Pick<Services, 'log' | 'identity'>
@@ -34,17 +34,17 @@ export function grantOf({ id, decisions, createdAt }: Approval): Grant {
 
 /** Runs a confirmed call. The result contains the signed decision. */
 export async function run(
-  { call, digest, referenced, argumentsDigest, entry }: ConfirmationRequest,
+  subject: ConfirmationRequest,
   grant: Grant,
   { next, deps }: { readonly next: Handler; readonly deps: Deps },
 ): Promise<Outcome> {
+  const { call, argumentsDigest, entry } = subject
   call.logFields.set('approval', grant.approval)
   call.logFields.set('approved_by', grant.by.join(', '))
   const outcome = await next(call)
   // The server may request input too; the person is not asked again when the responses arrive.
   if (outcome.kind !== 'result') {
-    const written = referenced && { written: referenced.written }
-    const state = { kind: 'granted', nonce: randomUUID(), digest, ...written, grant }
+    const state = { kind: 'granted', nonce: randomUUID(), ...stateOf(subject), grant }
     return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: state } }
   }
   const { approval, by, via, at } = grant

@@ -1,7 +1,7 @@
 /** The policy before a call: no confirmation needed, already granted, or a request for one. */
 import { type Call, type Handler, listedTool, type Outcome, type Middleware } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
-import { GatewayError, invalidParam } from '../../core/error.ts'
+import { asGatewayError, GatewayError, invalidParam } from '../../core/error.ts'
 import { asCalled } from '../../core/judgement/judge.ts'
 import { Payload } from '../../core/payload.ts'
 import { oneLine } from '../../core/text/escape.ts'
@@ -19,7 +19,7 @@ import {
   type Requested,
   NO_APPROVER_REASON,
 } from '../../records/approvals.ts'
-import { keepReferences, unknownReference } from '../../records/references.ts'
+import { keepUsed, unknownReference } from '../../records/references.ts'
 import type { Services } from '../feature.ts'
 import {
   type ConfirmContext,
@@ -31,7 +31,13 @@ import {
 } from './context.ts'
 import { requestForm, canAsk, changedRequest, readForm, useOnce, requestUrl, readUrl } from './elicitation.ts'
 import { declined, run, type Grant, confirmStateOf, grantOf } from './grant.ts'
-import { approvalRequestOf, askAgain, type ConfirmationRequest, confirmationRequestOf } from './request.ts'
+import {
+  approvalRequestOf,
+  askAgain,
+  type ConfirmationRequest,
+  confirmationRequestOf,
+  stateOf,
+} from './request.ts'
 import { needsConfirmation, neverNeedsConfirmation, type Rule } from './rules.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'identity' | 'pages' | 'features' | 'gateway'>
@@ -58,15 +64,11 @@ export function confirmationPolicy(context: ConfirmContext): Middleware {
 }
 
 /** Keeps the data that a person is about to be asked about for as long as the answer may take. @throws RESOURCE_NOT_FOUND */
-async function mustKeepData(
-  { references, principal, requestId }: Call,
-  { deps, rule, settings }: ConfirmContext,
-): Promise<void> {
-  if (!references) return
+async function mustKeepData(call: Call, { deps, rule, settings }: ConfirmContext): Promise<void> {
   const until = Date.now() + (rule.isOutOfBand ? settings.approval_ttl : settings.ttl)
-  const ids = references.used.map(({ id }) => id)
-  const isKept = await keepReferences(deps.store, principal, { ids, until }).catch((error: unknown) => {
-    deps.log.warn('confirm.references_not_kept', { request_id: requestId, reason: String(error) })
+  const isKept = await keepUsed(deps.store, call, until).catch((thrown: unknown) => {
+    const error = asGatewayError(thrown).message
+    deps.log.warn('confirm.references_not_kept', { request_id: call.requestId, error })
     return true
   })
   if (!isKept) throw unknownReference()
@@ -189,9 +191,8 @@ async function approvedOnPage(
     return { grant, isFresh: true }
   }
   if (settings.fallback === 'deny') throw noApprover(given)
-  const { subject, draft } = await withoutStale(given, context, (each) =>
-    approvalRequestOf(each, callerOnly, { kind: 'page', ttl: settings.ttl }),
-  )
+  const subject = await withoutStale(given, context)
+  const draft = approvalRequestOf(subject, callerOnly, { kind: 'page', ttl: settings.ttl })
   const redeemed = host.token === undefined ? undefined : await approvals.consume(draft, host.token)
   if (redeemed) return confirmedByHost(redeemed, subject, host)
   const result = resolveApproval(await approvals.use(draft), call)
@@ -200,17 +201,15 @@ async function approvedOnPage(
 }
 
 /**
- * The request for an approval. If the same call waits for one, or has one, for other data than its references stand for
- * now, that one becomes void, and the new request says so.
+ * The request to confirm. If the same call waits for an approval, or has one, for other data than its references stand for
+ * now, that one becomes void, and the request says so.
  */
 async function withoutStale(
   given: ConfirmationRequest,
   { approvals }: ConfirmContext,
-  draftOf: (subject: ConfirmationRequest) => ApprovalRequest,
-): Promise<{ readonly subject: ConfirmationRequest; readonly draft: ApprovalRequest }> {
-  const isStale = await approvals.voidOthers(draftOf(given))
-  const subject = isStale ? askAgain(given) : given
-  return { subject, draft: draftOf(subject) }
+): Promise<ConfirmationRequest> {
+  const isStale = await approvals.voidOthers({ caller: given.call.principal.id, ...stateOf(given) })
+  return isStale ? askAgain(given) : given
 }
 
 /** The caller approves alone, whoever else may. */
@@ -234,9 +233,8 @@ async function approvedByOthers(
 ): Promise<Confirmed | Outcome> {
   const { rule, settings, approvals, waiting } = context
   const { call } = given
-  const { subject, draft } = await withoutStale(given, context, (each) =>
-    approvalRequestOf(each, rule, { kind: 'out_of_band', ttl: settings.approval_ttl }),
-  )
+  const subject = await withoutStale(given, context)
+  const draft = approvalRequestOf(subject, rule, { kind: 'out_of_band', ttl: settings.approval_ttl })
   const state = confirmStateOf(originalCall)
   const response = state?.kind === 'opened' ? readUrl(originalCall) : 'accept'
   if (state?.kind === 'opened' && response !== 'accept')

@@ -13,7 +13,7 @@ import { isSecretKey, Redactor } from '../../core/text/redact.ts'
 import type { Payload } from '../../core/payload.ts'
 import { comparableArguments, writtenArguments } from '../../core/used-reference.ts'
 import type { ApprovalRequest } from '../../records/approvals.ts'
-import { askedAgain, type CallData, dataNote, dataOf, identityOf } from './data.ts'
+import { type CallData, dataNote, dataOf, identityOf } from './data.ts'
 import { offerOf, riskOf, type Rule } from './rules.ts'
 
 /** The key of this layer in a call's request state. */
@@ -70,12 +70,11 @@ export function confirmationRequestOf(
   const sent = writtenText(written, values)
   // Equal values in another order are the same call, and so are equal digits with other white space.
   const asSent = sent === undefined ? values : [canonical(values), withoutSpace(sent)]
+  const comparable = comparableArguments(actual, call.references)
   const referenced = dataOf(call)
-  const identity = referenced
-    ? [comparableArguments(actual, call.references), sent ?? null, referenced.data.map(identityOf)]
-    : asSent
+  const identity = referenced ? [comparable, sent ?? null, referenced.data.map(identityOf)] : asSent
   // A URL of data is a credential: it must not be shown.
-  const typed = typedText(rule, entry, objectIn(comparableArguments(actual, call.references)))
+  const typed = typedText(rule, entry, objectIn(comparable))
   const offer = offerOf(rule, entry, call)
   return {
     call,
@@ -106,7 +105,17 @@ function isUndoable({ name }: Descriptor, { tools }: UpstreamSettings): boolean 
 
 /** The same request, for a person who was asked when the references of the call stood for other data. */
 export function askAgain(subject: ConfirmationRequest): ConfirmationRequest {
-  return { ...subject, message: askedAgain(subject.message) }
+  const reason =
+    'The data that this call refers to has changed since you were asked, so that the earlier approval is void.'
+  return { ...subject, message: `${reason} ${subject.message}` }
+}
+
+/** What identifies a request, for records of what was asked and granted. */
+export function stateOf({
+  digest,
+  referenced,
+}: ConfirmationRequest): Pick<ApprovalRequest, 'digest' | 'written'> {
+  return { digest, ...(referenced && { written: referenced.written }) }
 }
 
 function objectOf(payload: Payload | undefined): Arguments {
