@@ -281,8 +281,7 @@ export class Gateway {
 
   /** The gateway key of this gateway (`gateway_key` of one in front); undefined if the store does not respond. */
   key(): Promise<string | undefined> {
-    const found = this.#keys.thumbprint().catch(() => undefined)
-    return within(found, STORE_TIMEOUT_MS, undefined)
+    return fromStore(this.#keys.thumbprint())
   }
 
   async close(): Promise<void> {
@@ -322,34 +321,21 @@ export class Gateway {
 
   /** The calls that wait for approval; undefined if the store does not respond. */
   #pendingApprovals(): Promise<readonly Approval[] | undefined> {
-    const pending = new Approvals(this.#process.store, Date.now).pending()
-    return within(
-      pending.catch(() => undefined),
-      STORE_TIMEOUT_MS,
-      undefined,
-    )
+    return fromStore(new Approvals(this.#process.store, Date.now).pending())
+  }
+
+  #isOn({ name }: { readonly name: string }): boolean {
+    return this.#runtime.active.some((each) => each.name === name)
   }
 
   /** The events that were given up; undefined if the store does not respond, or events are off. */
   async #deadLetters(): Promise<number | undefined> {
-    if (!this.#runtime.active.some(({ name }) => name === events.name)) return undefined
-    const counted = new DeadLetters(this.#process.store).count()
-    return within(
-      counted.catch(() => undefined),
-      STORE_TIMEOUT_MS,
-      undefined,
-    )
+    return this.#isOn(events) ? fromStore(new DeadLetters(this.#process.store).count()) : undefined
   }
 
   /** Kept data by kind; undefined if the store does not respond, or references are off. */
   async #references(): Promise<ReferenceLevels | undefined> {
-    if (!this.#runtime.active.some(({ name }) => name === references.name)) return undefined
-    const levels = referenceLevels(this.#process.store)
-    return within(
-      levels.catch(() => undefined),
-      STORE_TIMEOUT_MS,
-      undefined,
-    )
+    return this.#isOn(references) ? fromStore(referenceLevels(this.#process.store)) : undefined
   }
 
   #connectServers(): Promise<readonly Finding[]> {
@@ -411,5 +397,14 @@ export function openLog(level: Level | undefined, isPretty: boolean): OpenLog {
 
 /** The time the store has to return pending approvals or keys, in milliseconds. */
 const STORE_TIMEOUT_MS = 1000
+
+/** What was asked of the store; undefined if it does not respond. */
+function fromStore<Value>(asked: Promise<Value>): Promise<Value | undefined> {
+  return within(
+    asked.catch(() => undefined),
+    STORE_TIMEOUT_MS,
+    undefined,
+  )
+}
 /** The time the store has to return the shared keys before a gateway serves without them, in milliseconds. */
 const KEYS_TIMEOUT_MS = 3000
