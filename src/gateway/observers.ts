@@ -27,7 +27,7 @@ interface View {
   /** The number of events that were given up; undefined if the store does not respond, or there are no events. */
   deadLetters(): Promise<number | undefined>
   /** Kept data by kind; undefined if the store does not respond, or references are off. */
-  references?(): Promise<ReferenceLevels | undefined>
+  references(): Promise<ReferenceLevels | undefined>
   /** The store of audit log heads, in addition to the files. */
   anchors?(): Anchors | undefined
 }
@@ -47,7 +47,7 @@ export function createObserving(log: Log, view: View): Observing {
     }),
     pendingApprovals: () => view.pendingApprovals(),
     deadLetters: () => view.deadLetters(),
-    references: async () => view.references?.(),
+    references: () => view.references(),
     anchors: () => view.anchors?.(),
     isMethod: (name) => isProtocolMethod(name) || isOwnMethod(name),
     isOutcome: (outcome) => outcomes.has(outcome),

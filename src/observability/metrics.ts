@@ -120,7 +120,7 @@ interface Options {
   /** The number of events that were given up; undefined if the store cannot be read, or there are no events. */
   deadLetters(): Promise<number | undefined>
   /** Kept data by kind; undefined if the store cannot be read, or nothing is kept. */
-  references?(): Promise<ReferenceLevels | undefined>
+  references(): Promise<ReferenceLevels | undefined>
 }
 
 /** How much data is kept, by kind: the count, and the size in bytes. */
@@ -178,7 +178,7 @@ export class Metrics {
         rateLimited: this.#rateLimited,
         deliveries: this.#deliveries,
         referenced: this.#references,
-        references: async () => this.#options.references?.(),
+        references: () => this.#options.references(),
         levels: () => this.#options.levels(),
         pendingApprovals: () => this.#options.pendingApprovals(),
         deadLetters: () => this.#options.deadLetters(),
@@ -222,7 +222,7 @@ export class Metrics {
     if (lagSeconds !== undefined) this.#lag.with().observe(lagSeconds)
   }
 
-  /** Counts references that were kept, used or refused. */
+  /** Counts references by outcome. */
   referenced(outcome: string, by = 1): void {
     count(this.#references, outcome, by)
   }

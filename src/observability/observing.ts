@@ -20,7 +20,7 @@ interface Options {
   /** The number of events that were given up; undefined if the store does not respond, or there are no events. */
   deadLetters(): Promise<number | undefined>
   /** Kept data by kind; undefined if the store does not respond, or references are off. */
-  references?(): Promise<ReferenceLevels | undefined>
+  references(): Promise<ReferenceLevels | undefined>
   isMethod(name: string): boolean
   isListed(call: Call, target: Target): boolean
   isOutcome(outcome: string): boolean

@@ -8,6 +8,7 @@ const view = {
   features: () => [],
   pendingApprovals: async () => 0,
   deadLetters: async () => 0,
+  references: async () => undefined,
   sessions: () => 0,
 }
 

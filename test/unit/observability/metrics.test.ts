@@ -12,7 +12,7 @@ function metricsWith(
   },
   pendingApprovals = async (): Promise<number | undefined> => 0,
   deadLetters = async (): Promise<number | undefined> => undefined,
-  references?: () => Promise<ReferenceLevels | undefined>,
+  references = async (): Promise<ReferenceLevels | undefined> => undefined,
 ) {
   return new Metrics({
     isMethod: (name) => name === 'tools/call' || name === 'tools/list',
@@ -20,7 +20,7 @@ function metricsWith(
     levels: () => levels,
     pendingApprovals,
     deadLetters,
-    ...(references && { references }),
+    references,
   })
 }
 

@@ -23,6 +23,7 @@ function watched(): { observers: Observers; lines: Line[]; errors: Line[] } {
     isOutcome: () => true,
     pendingApprovals: async () => 0,
     deadLetters: async () => 0,
+    references: async () => undefined,
     levels: () => ({ upstreams: [], sessions: 0, operations: {} }),
   })
   return {

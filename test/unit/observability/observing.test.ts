@@ -28,6 +28,7 @@ function observing(log: Log | OpenLog = silentLog): Observing {
     log,
     pendingApprovals: async () => 0,
     deadLetters: async () => 0,
+    references: async () => undefined,
     levels: () => ({ upstreams: [], sessions: 0, operations: {} }),
     isMethod: () => true,
     isOutcome: () => true,
