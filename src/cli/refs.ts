@@ -13,11 +13,13 @@ import { anonymous, type Principal } from '../core/principal.ts'
 import { isObject } from '../core/json/json.ts'
 import { featureSettings, type Settings } from '../core/settings.ts'
 import { escapeHidden, oneLine } from '../core/text/escape.ts'
+import { fileType } from '../core/text/file-type.ts'
 import { durationText, milliseconds } from '../core/time/units.ts'
 import { openLog } from '../gateway/gateway.ts'
 import { audited, openSharedStore } from '../gateway/offline.ts'
 import { callerHash } from '../records/principal.ts'
 import { originText, type Reference, References, UPLOADS } from '../records/references.ts'
+import { timeText } from './event-subscriptions.ts'
 import { didYouMean, parseWords, readSource, storeAlone, UsageError, userName } from './options.ts'
 import { privateFile } from './private-file.ts'
 import { tableLines } from './table.ts'
@@ -198,10 +200,10 @@ async function saved(bytes: AsyncIterable<Uint8Array>, output: string): Promise<
 async function put(context: Context): Promise<string> {
   const { references, word: file, values, ttl, isJson, audit } = context
   const principal = principalOf(context)
-  const { name = basename(file), type = typeOf(name), id, ttl: lifetime } = values
+  const { name = basename(file), type = fileType(name), id, ttl: lifetime } = values
   if (!existsSync(file) || !statSync(file).isFile()) throw new Error(`${file} is not a file`)
   if (id !== undefined) await references.mustBeFree(principal, id)
-  const facts = { server: UPLOADS, name: name.slice(0, MAX_NAME_LENGTH), type, id }
+  const facts = { server: UPLOADS, name, type, id }
   const kept = await references.add(
     principal,
     { ...facts, ttl: lifetime === undefined ? ttl : lifetimeOf(lifetime) },
@@ -212,8 +214,6 @@ async function put(context: Context): Promise<string> {
     ? JSON.stringify(referenceView(kept), null, 2)
     : `Kept as ref://${kept.id} for ${kept.caller}, until ${timeText(kept.expiresAt)}.`
 }
-
-const MAX_NAME_LENGTH = 200
 
 async function drop(context: Context): Promise<string> {
   const { references, isJson, audit } = context
@@ -308,34 +308,4 @@ function referenceView(reference: Reference): Readonly<Record<string, unknown>> 
     created_at: new Date(createdAt).toISOString(),
     expires_at: new Date(expiresAt).toISOString(),
   }
-}
-
-/** The media type of a file, by the end of its name. */
-function typeOf(name: string): string {
-  return types[/\.([a-z0-9]+)$/i.exec(name)?.[1]?.toLowerCase() ?? ''] ?? 'application/octet-stream'
-}
-
-const types: Readonly<Record<string, string>> = {
-  json: 'application/json',
-  txt: 'text/plain',
-  log: 'text/plain',
-  md: 'text/markdown',
-  csv: 'text/csv',
-  html: 'text/html',
-  xml: 'application/xml',
-  yaml: 'application/yaml',
-  yml: 'application/yaml',
-  pdf: 'application/pdf',
-  png: 'image/png',
-  jpg: 'image/jpeg',
-  jpeg: 'image/jpeg',
-  gif: 'image/gif',
-  webp: 'image/webp',
-  svg: 'image/svg+xml',
-  zip: 'application/zip',
-}
-
-/** A time in milliseconds since 1970, to the second. */
-function timeText(at: number): string {
-  return new Date(at).toISOString().replace(/\.\d+Z$/, 'Z')
 }

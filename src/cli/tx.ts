@@ -24,6 +24,7 @@ import {
 } from '../records/transactions.ts'
 import { acknowledged, rollingBack } from '../records/transitions.ts'
 import type { Store } from '../store/store.ts'
+import { timeText } from './event-subscriptions.ts'
 import { didYouMean, parseWords, readSource, UsageError, userName } from './options.ts'
 
 /** An action, and whether it can be undone. */
@@ -449,9 +450,4 @@ export function chosenView({ action, how, why }: Chosen): Readonly<Record<string
     ...(why !== undefined && { reason: why }),
     ...(isThere && how !== 'not at all' && { call: { tool: way.tool, arguments: way.arguments } }),
   }
-}
-
-/** A time in milliseconds since 1970 as ISO 8601, to the second. */
-function timeText(at: number): string {
-  return new Date(at).toISOString().replace(/\.\d+Z$/, 'Z')
 }

@@ -3,6 +3,7 @@
  * file is prevails over what it is called; a program or a page under the name of something harmless is refused.
  */
 import { GatewayError } from '../../core/error.ts'
+import { textType } from '../../core/text/file-type.ts'
 
 /** How much of a file is looked at, in bytes. */
 export const SNIFFED_BYTES = 1024
@@ -75,16 +76,6 @@ const MEDIA_TYPE = /^[\w.+-]{1,60}\/[\w.+-]{1,100}(?:;[\x20-\x7e]{0,100})?$/
 /** What senders write that say nothing. */
 const NOTHING = /^(?:application\/(?:octet-stream|x-www-form-urlencoded|unknown)|binary\/octet-stream)$/
 
-/** The types of texts that nothing in them tells, by the end of the name. */
-const endings: Readonly<Record<string, string>> = {
-  json: 'application/json',
-  csv: 'text/csv',
-  md: 'text/markdown',
-  xml: 'application/xml',
-  yaml: 'application/yaml',
-  yml: 'application/yaml',
-}
-
 /** The media type of a file. @throws INVALID_INPUT if it is something harmful under another name */
 export function mediaTypeOf(beginning: Uint8Array, declared: Declared): string {
   const bytes = Buffer.from(beginning.subarray(0, SNIFFED_BYTES))
@@ -156,8 +147,7 @@ function markupOf(bytes: Buffer): Signature | undefined {
 
 function typeOfText(bytes: Buffer, name = ''): string {
   if (bytes.includes(0) || !isUtf8(bytes)) return 'application/octet-stream'
-  const ending = /\.([a-z]{1,5})$/i.exec(name)?.[1]?.toLowerCase() ?? ''
-  return endings[ending] ?? 'text/plain'
+  return textType(name)
 }
 
 function isUtf8(bytes: Buffer): boolean {

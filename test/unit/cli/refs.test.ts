@@ -216,6 +216,21 @@ describe('refs put', () => {
     expect(await refs('put', file, '--id', 'rows')).toMatchObject({ code: 1 })
   })
 
+  it('knows the types of files by their names', async () => {
+    const names = ['a.PDF', 'a.b.csv', 'a', 'a.constructor']
+    const types = []
+    for (const name of names) {
+      const { text } = await refs('put', file, '--name', name, '--json')
+      types.push(JSON.parse(text).mime_type)
+    }
+    expect(types).toEqual([
+      'application/pdf',
+      'text/csv',
+      'application/octet-stream',
+      'application/octet-stream',
+    ])
+  })
+
   it('needs the caller where callers are authenticated, or are not known', async () => {
     configure({ auth: { opaque: { tokens: [{ hash: tokenHash('t'), id: 'ada' }] } } })
     expect(await refs('put', file)).toMatchObject({

@@ -43,6 +43,7 @@ describe('the media type of a file', () => {
     ['a drawing', text('<svg xmlns="x">'), { type: 'image/svg+xml' }, 'image/svg+xml'],
     ['a text', text('hello'), { type: 'application/x-www-form-urlencoded' }, 'text/plain'],
     ['a text that ends in the middle of a character', text('é').subarray(0, 1), {}, 'text/plain'],
+    ['a text, called a page', text('hello'), { name: 'a.html' }, 'text/plain'],
     ['a table, by its name', text('a,b'), { name: 'table.CSV' }, 'text/csv'],
     ['bytes that are nothing known', Buffer.from([1, 0, 2]), {}, 'application/octet-stream'],
     [
