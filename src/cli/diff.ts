@@ -6,7 +6,7 @@ import { type Cassette, parseCassette } from '../testkit/cassette.ts'
 import { diffCassettes, type Comparison, type ChangedValue } from '../testkit/diff.ts'
 import { repeatLive, type Skipped } from '../testkit/live.ts'
 import { cassetteMask } from '../testkit/masking.ts'
-import { recordingWire } from '../testkit/recorder.ts'
+import { recordingInterceptor } from '../testkit/recorder.ts'
 import { plainSettings } from '../testkit/settings.ts'
 import { parseWords, readNamed, UsageError } from './options.ts'
 import { secretVariables } from './record.ts'
@@ -52,7 +52,7 @@ async function diffLive(before: Cassette, named: readonly string[], withWrites: 
   const { source, server } = readNamed(named, ['config'], { isOne: true })
   if (!server) throw new UsageError('give a server of the configuration')
   const lines: string[] = []
-  const wire = recordingWire({
+  const intercept = recordingInterceptor({
     mask: cassetteMask(source.settings, server.name, secretVariables()),
     now: Date.now,
     write: (line) => lines.push(line),
@@ -60,7 +60,7 @@ async function diffLive(before: Cassette, named: readonly string[], withWrites: 
   const gateway = new Gateway(plainSettings(source.settings, server), {
     variables: environment(),
     log: openLog('error', process.stderr.isTTY),
-    wire,
+    intercept,
   })
   try {
     const status = await gateway.explore(server.name)

@@ -7,7 +7,7 @@ import { environment } from '../config/secrets.ts'
 import { isSecretKey } from '../core/text/redact.ts'
 import { Gateway, openLog } from '../gateway/gateway.ts'
 import { cassetteMask } from '../testkit/masking.ts'
-import { recordingWire } from '../testkit/recorder.ts'
+import { recordingInterceptor } from '../testkit/recorder.ts'
 import { plainSettings } from '../testkit/settings.ts'
 import { readNamed, UsageError } from './options.ts'
 import { privateFile } from './private-file.ts'
@@ -26,14 +26,14 @@ export async function record(args: readonly string[]): Promise<number> {
   const file = new RecordingFile(output)
   const { settings } = source
   const plain = plainSettings(settings, server)
-  const wire = recordingWire({
+  const intercept = recordingInterceptor({
     mask: cassetteMask(settings, server.name, secretVariables()),
     now: Date.now,
     write: (line) => file.write(line),
   })
   const gateway = new Gateway(
     { ...plain, listen: { ...plain.listen, ...(port !== undefined && { port }) } },
-    { variables: environment(), log: openLog(options.logLevel ?? 'warn', process.stderr.isTTY), wire },
+    { variables: environment(), log: openLog(options.logLevel ?? 'warn', process.stderr.isTTY), intercept },
   )
   await serveOne(gateway, port)
   if (await file.close()) return 0

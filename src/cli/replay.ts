@@ -32,11 +32,11 @@ export async function replay(args: readonly string[]): Promise<number> {
   const cassette = readRecording(file)
   if (values.list === true) return list(cassette)
   if (values['to-test'] !== undefined) return toTest(cassette, values['to-test'], values.output)
-  const { wire, revision } = createPlayer(cassette)
+  const { intercept, revision } = createPlayer(cassette)
   const gateway = new Gateway(replaySettings(revision, { port, host: values.host }), {
     variables: {},
     log: openLog('warn', process.stderr.isTTY),
-    wire,
+    intercept,
   })
   await serveOne(gateway, port)
   return 0

@@ -43,7 +43,7 @@ import { within } from '../core/time/waiting.ts'
 import { isSameStore, openStore, RetiredStores } from '../store/open.ts'
 import type { Store } from '../store/store.ts'
 import type { Variables } from '../upstream/transport/child.ts'
-import type { Wire } from '../upstream/transport/transport.ts'
+import type { TransportInterceptor } from '../upstream/transport/transport.ts'
 import { createOAuthCallbackHandler, type OAuthCallbackHandler } from '../upstream/oauth/oauth-callback.ts'
 import { createPageSignIn } from '../upstream/oauth/page-sign-in.ts'
 import type { Status } from '../upstream/connector.ts'
@@ -65,8 +65,8 @@ interface Options {
   readonly audit?: Audit
   /** The origin at which a gateway with these settings is reached, for commands that only describe it. */
   readonly origin?: string
-  /** Put into each connection to a server, by commands that record or replay them. */
-  readonly wire?: Wire
+  /** Applied to each connection to a server, by commands that record or replay them. */
+  readonly intercept?: TransportInterceptor
 }
 
 /** The gateway between clients and servers. */
@@ -89,7 +89,7 @@ export class Gateway {
   #hasStarted = false
   #versions = 0
 
-  constructor(initial: Settings, { variables, log, audit, origin, wire }: Options) {
+  constructor(initial: Settings, { variables, log, audit, origin, intercept }: Options) {
     this.#log = log
     this.#origin = origin
     this.#keys = createKeys(() => this.#process.store, {
@@ -122,7 +122,7 @@ export class Gateway {
       prove: (challenge) => this.#prove(challenge),
       page: (path) => this.#pageUrl(path),
       oauth: this.#signIns,
-      wire,
+      intercept,
       closing: this.#closing.signal,
     }
     this.#runtime = new Runtime(initial, new Map(), this.#process)

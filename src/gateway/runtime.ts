@@ -53,7 +53,7 @@ import { startServers } from '../upstream/startup.ts'
 import type { IndexedTool } from '../upstream/tool-index.ts'
 import type { Variables } from '../upstream/transport/child.ts'
 import { settingsEqual, createUpstream, type Upstream } from '../upstream/upstream.ts'
-import type { Wire } from '../upstream/transport/transport.ts'
+import type { TransportInterceptor } from '../upstream/transport/transport.ts'
 import { createDescriptions, type Descriptions } from './descriptions.ts'
 import {
   type ActiveFeature,
@@ -74,8 +74,8 @@ export interface ProcessState {
   readonly log: Log
   readonly observing: Observing
   readonly oauth: OAuthSite
-  /** Put into each connection to a server. */
-  readonly wire?: Wire | undefined
+  /** Applied to each connection to a server. */
+  readonly intercept?: TransportInterceptor | undefined
   readonly store: Store
   readonly membership: Membership
   readonly sign: Identity['sign']
@@ -374,14 +374,14 @@ export class Runtime implements HttpRuntime {
 function upstreamsOf(
   settings: Settings,
   before: ReadonlyMap<string, Upstream>,
-  { variables, oauth, wire, log }: ProcessState,
+  { variables, oauth, intercept, log }: ProcessState,
 ): ReadonlyMap<string, Upstream> {
   return new Map(
     settings.upstreams.map((each) => {
       const previous = before.get(each.name)
       if (previous && settingsEqual(previous.settings, each)) return [each.name, previous]
       const upstreamLog = withFields(log, { upstream: each.name })
-      return [each.name, createUpstream(each, { variables, oauth, wire, log: upstreamLog })]
+      return [each.name, createUpstream(each, { variables, oauth, intercept, log: upstreamLog })]
     }),
   )
 }

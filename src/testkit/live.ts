@@ -32,7 +32,7 @@ const reading = new Set([
   'completion/complete',
 ])
 
-/** Makes the requests of a recording at a server. The wire of the gateway records what it answers. @throws what listing throws */
+/** Makes the requests of a recording at a server. The interceptor of the gateway records what it answers. @throws what listing throws */
 export async function repeatLive(
   cassette: Cassette,
   handle: Handler,
@@ -54,7 +54,7 @@ export async function repeatLive(
     const name = nameOf(episode)
     const reason = reasonToSkip(episode, withWrites || method !== 'tools/call' || readers.includes(name))
     if (reason === undefined) {
-      // An error of the server is an answer too, which the wire has recorded.
+      // An error of the server is an answer too, which the interceptor has recorded.
       await make(method, Payload.of(withoutMeta(params)), name).catch(() => undefined)
       continue
     }

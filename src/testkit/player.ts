@@ -1,4 +1,4 @@
-/** Answers from a recording in the place of its server: a wire whose connections never reach one. */
+/** Answers from a recording in the place of its server: an interceptor whose connections never reach one. */
 import { setTimeout as wait } from 'node:timers/promises'
 import { isObject, readJson, isSame } from '../core/json/json.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'
@@ -6,7 +6,7 @@ import type {
   OpenTransport,
   TransportReceiver,
   UpstreamTransport,
-  Wire,
+  TransportInterceptor,
 } from '../upstream/transport/transport.ts'
 import { findRevision, latestLegacy, latestModern } from '../protocol/revisions.ts'
 import type { Cassette, Fields } from './cassette.ts'
@@ -15,7 +15,7 @@ import { isRecorded, Matches } from './matching.ts'
 
 /** A recording that is ready to answer. */
 export interface Player {
-  readonly wire: Wire
+  readonly intercept: TransportInterceptor
   /** The revision in which the server was recorded. */
   readonly revision: string
 }
@@ -26,7 +26,7 @@ export function createPlayer(cassette: Cassette): Player {
   const matches = new Matches(episodes, cassette)
   const connect: OpenTransport = async (receiver) =>
     new PlayedTransport(cassette, { episodes, matches, receiver })
-  return { wire: () => connect, revision: revisionOf(cassette, episodes) }
+  return { intercept: () => connect, revision: revisionOf(cassette, episodes) }
 }
 
 function revisionOf({ file, header: { era } }: Cassette, episodes: readonly Episode[]): string {

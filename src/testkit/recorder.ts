@@ -3,7 +3,7 @@ import { isObject, readJson } from '../core/json/json.ts'
 import { self } from '../core/identity.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'
-import type { Wire } from '../upstream/transport/transport.ts'
+import type { TransportInterceptor } from '../upstream/transport/transport.ts'
 import { CASSETTE_VERSION, type Fields, frameLine, headerLine } from './cassette.ts'
 import type { CassetteMask } from './masking.ts'
 
@@ -23,8 +23,8 @@ const MAX_HELD = 1000
 /** The maximum number of requests of a connection that wait for their responses. */
 const MAX_UNANSWERED = 10_000
 
-/** A wire that records what passes. */
-export function recordingWire({ mask, now, write }: Options): Wire {
+/** An interceptor that records what passes. */
+export function recordingInterceptor({ mask, now, write }: Options): TransportInterceptor {
   const startedAt = now()
   let connections = 0
   let held: string[] | undefined = []

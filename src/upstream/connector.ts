@@ -31,7 +31,7 @@ import { isOfCredentials, type Login } from './transport/auth-retry.ts'
 import { type Variables, LastLines, stdioConnect } from './transport/child.ts'
 import { createHttpClient, UpstreamQuota } from './transport/http-client.ts'
 import type { MessageRedactor } from './transport/redactor.ts'
-import type { OpenTransport, StepTimeout, Wire } from './transport/transport.ts'
+import type { OpenTransport, StepTimeout, TransportInterceptor } from './transport/transport.ts'
 
 /** How a server is reached, as far as known. */
 export interface Status {
@@ -52,8 +52,8 @@ interface ConnectorOptions {
   readonly variables: Variables
   readonly credentials: Credentials | undefined
   readonly redactor: MessageRedactor
-  /** Put into each connection; not into the probes that find out the era. */
-  readonly wire?: Wire | undefined
+  /** Applied to each connection; not to the probes that find out the era. */
+  readonly intercept?: TransportInterceptor | undefined
   readonly log: Log
 }
 
@@ -91,7 +91,10 @@ export class Connector {
   /** Set once the server turns out to keep nothing for a connection, so that clients need none of their own. */
   #isStateless = false
 
-  constructor(settings: UpstreamSettings, { variables, credentials, redactor, wire, log }: ConnectorOptions) {
+  constructor(
+    settings: UpstreamSettings,
+    { variables, credentials, redactor, intercept, log }: ConnectorOptions,
+  ) {
     this.#isUrl = settings.reach.kind === 'url'
     this.#credentials = credentials
     this.#redactor = redactor
@@ -110,7 +113,7 @@ export class Connector {
       open: (key) =>
         openConnection(key, settings, {
           redactor,
-          wire,
+          intercept,
           stepTimeout: this.#timeout,
           log,
           onLost: () => this.#connectionLost(),
@@ -261,11 +264,11 @@ function openConnection(
   settings: UpstreamSettings,
   {
     onLost,
-    wire = (open) => open,
+    intercept = (open) => open,
     ...given
   }: {
     readonly redactor: MessageRedactor
-    readonly wire: Wire | undefined
+    readonly intercept: TransportInterceptor | undefined
     readonly stepTimeout: StepTimeout
     readonly log: Log
     /** Called when an open connection ends by itself. */
@@ -291,7 +294,7 @@ function openConnection(
     }
     return route.connect({ ...receiver, closed }, login)
   }
-  const connect: OpenTransport = admitting(wire(open, { settings, era: route.era }), {
+  const connect: OpenTransport = admitting(intercept(open, { settings, era: route.era }), {
     log: context.log,
     // A server that proved to be the configured gateway may send statements of its own.
     ...(settings.gatewayKey !== undefined && { mayKeep: () => true }),

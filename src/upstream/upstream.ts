@@ -19,7 +19,7 @@ import { boundedPage, type FindTool, toolNames, type IndexedTool, unlistedTool }
 import { isOfCredentials } from './transport/auth-retry.ts'
 import type { Variables } from './transport/child.ts'
 import { type MessageRedactor, createMessageRedactor } from './transport/redactor.ts'
-import type { Wire } from './transport/transport.ts'
+import type { TransportInterceptor } from './transport/transport.ts'
 
 /** An upstream server. */
 export interface Upstream {
@@ -57,8 +57,8 @@ interface Environment {
   readonly variables: Variables
   /** The storage of users' grants, and the gateway's OAuth URLs. */
   readonly oauth: OAuthSite
-  /** Put into each connection. */
-  readonly wire?: Wire | undefined
+  /** Applied to each connection. */
+  readonly intercept?: TransportInterceptor | undefined
   readonly log: Log
 }
 
@@ -91,7 +91,7 @@ class ConfiguredUpstream implements Upstream {
   #listFailedAt = Number.NEGATIVE_INFINITY
   #listCutAt = 0
 
-  constructor(settings: UpstreamSettings, { variables, oauth, wire, log }: Environment) {
+  constructor(settings: UpstreamSettings, { variables, oauth, intercept, log }: Environment) {
     this.settings = settings
     this.#log = log
     const credentials = createCredentials(settings, oauth)
@@ -101,7 +101,7 @@ class ConfiguredUpstream implements Upstream {
       variables,
       credentials,
       redactor: this.#redactor,
-      wire,
+      intercept,
       log,
     })
     this.guard = credentials?.guard

@@ -41,11 +41,11 @@ export type OpenTransport = (receiver: TransportReceiver) => Promise<UpstreamTra
 /** Opens a transport with a caller's own credentials. */
 export type OpenTransportAs = (receiver: TransportReceiver, login?: Login) => Promise<UpstreamTransport>
 
-/** The connection that a wire is put into. */
-interface Wired {
+/** The connection whose transport is opened. */
+interface InterceptedConnection {
   readonly settings: UpstreamSettings
   readonly era: 'legacy' | 'modern'
 }
 
-/** Stands between the gateway and the transports to its servers: it sees their messages, or takes the place of a server. */
-export type Wire = (open: OpenTransport, wired: Wired) => OpenTransport
+/** Wraps the opening of each transport to a server, to observe its messages or to replace the server. */
+export type TransportInterceptor = (open: OpenTransport, connection: InterceptedConnection) => OpenTransport

@@ -24,7 +24,7 @@ async function play(...entries: readonly Entry[]) {
   const head = { type: 'header', cassetteVersion: 2, transport: 'stdio', era: 'legacy' }
   const frames = [...handshake, ...entries].map(([dir, frame], t) => ({ type: 'frame', t, dir, frame }))
   const text = [head, ...frames].map((line) => JSON.stringify(line)).join('\n')
-  const { wire, revision } = createPlayer(parseCassette(text, 'a.jsonl'))
+  const { intercept, revision } = createPlayer(parseCassette(text, 'a.jsonl'))
   const received: Record<string, unknown>[] = []
   const receiver: TransportReceiver = {
     receive: (message) => void received.push(JSON.parse(message)),
@@ -38,7 +38,7 @@ async function play(...entries: readonly Entry[]) {
   const [server] = settings.upstreams
   if (!server) throw new Error('no server')
   const neverOpened = (): Promise<UpstreamTransport> => Promise.reject(new Error('a server was started'))
-  const transport = await wire(neverOpened, { settings: server, era: 'legacy' })(receiver)
+  const transport = await intercept(neverOpened, { settings: server, era: 'legacy' })(receiver)
   const say = (message: unknown): void => void transport.send(JSON.stringify(message), {})
   const heard = async (count: number) => {
     await until(() => received.length >= count, `${count} messages`)
