@@ -89,10 +89,13 @@ const longCalls = {
 const useReference =
   'Large results are kept, and their place is taken by `ref://<id>`: send exactly this text as an argument of any tool to use all of the data, and never copy large data into arguments.'
 
-/** How to use data that the gateway keeps, by the visibility of the tool, which is listed unless there are none. */
+// `read_reference` is listed also where the other built-in tools are hidden.
+const readReference = `${useReference} Read parts of it with \`read_reference\`.`
+
+/** How to use data that the gateway keeps, by the visibility of the tool. */
 const references = {
-  listed: `${useReference} Read parts of it with \`read_reference\`.`,
-  hidden: `${useReference} Read parts of it with \`read_reference\`.`,
+  listed: readReference,
+  hidden: readReference,
   off: `${useReference} Read it with \`resources/read\`.`,
 } as const
 
