@@ -178,7 +178,7 @@ export class ServerWebhooks implements Callbacks {
         return { result: undefined, write: { text: JSON.stringify(change(known)), ttl: CALLBACK_TTL_MS } }
       },
       () => {
-        throw new GatewayError('SERVER_UNAVAILABLE', 'The subscription changes all the time.')
+        throw new GatewayError('SERVER_UNAVAILABLE', 'Too many concurrent changes of one subscription.')
       },
     )
   }
