@@ -1,4 +1,4 @@
-/** Files for what is not for everybody. */
+/** Files that only their owner can read. */
 import { closeSync, createWriteStream, fchmodSync, fstatSync, ftruncateSync, openSync } from 'node:fs'
 import type { Writable } from 'node:stream'
 

@@ -221,7 +221,7 @@ export class LegacyConnection implements UpstreamConnection {
     const spool = name === call.method ? spoolOf(call) : undefined
     const options = { signal, onProgress: progress, headers: callHeaders(call), spool }
     const result = await this.#peer.request(name, params, options)
-    // The call that goes on may be another one, which does not know of the spool.
+    // After input responses, another call receives the result: its features may not replace the placeholders of this spool.
     const isKnown = !spool || active.working.call.spool === spool || !spool.isIn(result.text)
     return isKnown ? result : Payload.text(await spool.restored(result.text))
   }
