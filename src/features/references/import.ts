@@ -100,15 +100,14 @@ interface Order {
 /** @throws what is wrong with the arguments; failures of the import are results */
 async function importReference(call: Call, options: Options): Promise<Outcome> {
   const order = await orderOf(call, options)
-  const written = parseReference(order.uri)
-  if (!written) throw unknownReference()
   let progress: Progress = { ref_id: order.uri, checksum_verified: false }
   try {
     const reference = order.foreign
       ? await downloaded(call, order.foreign, options)
-      : await known(written.id, call, options)
+      : await known(order.uri, call, options)
     await verify(reference, options)
-    const uri = order.foreign ? uriOf(reference) : order.uri
+    // What is downloaded has an id of its own; the part is that of the caller.
+    const uri = order.foreign ? order.uri.replace(/^ref:\/\/[^?#]*/, uriOf(reference)) : order.uri
     progress = { ref_id: uri, checksum_verified: true }
     if (!order.target) return ended({ status: 'imported', ...progress, imported_resource_id: uri })
     const { tool, args, argument } = order.target
@@ -207,8 +206,9 @@ async function foreignOf(
 }
 
 /** @throws RESOURCE_NOT_FOUND */
-async function known(id: string, call: Call, { references, mayRead }: Options): Promise<Reference> {
-  const reference = await references.find(call.principal, id)
+async function known(uri: string, call: Call, { references, mayRead }: Options): Promise<Reference> {
+  const written = parseReference(uri)
+  const reference = written && (await references.find(call.principal, written.id))
   if (!reference || !(await mayRead(reference, call))) throw unknownReference()
   return reference
 }

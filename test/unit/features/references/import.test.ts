@@ -177,7 +177,7 @@ describe('an import of foreign data', () => {
   const args = { ref_id: 'x', origin_server: 'far', access_url: 'https://far.example/x', ...sheet }
 
   /** A tool that asks in each call until the round `asks` is over. */
-  function far(asks: number) {
+  function far(asks: number, ref_id = 'x') {
     const sent: unknown[] = []
     const base = world(({ params, requestState }) => {
       sent.push(objectAt(params.fields, 'arguments')['rows'])
@@ -204,7 +204,7 @@ describe('an import of foreign data', () => {
         toolCall({
           principal,
           requestState,
-          params: Payload.of({ name: 'import_from_ref', arguments: args }),
+          params: Payload.of({ name: 'import_from_ref', arguments: { ...args, ref_id } }),
           target: { method: 'tools/call', name: 'import_from_ref' },
         }),
       )
@@ -219,6 +219,22 @@ describe('an import of foreign data', () => {
     expect(downloads()).toBe(1)
     expect(sent).toHaveLength(3)
     expect(new Set(sent).size).toBe(1)
+  })
+
+  it('is given to the tool in the part that the caller names', async () => {
+    const { round, sent, kept } = far(0, 'ref://x?rows=1-2')
+    const { structuredContent } = fieldsOf(await round({}))
+    const [reference] = await kept.all()
+    const uri = `ref://${reference?.id}?rows=1-2`
+    expect(sent).toEqual([uri])
+    expect(structuredContent).toMatchObject({ status: 'imported', ref_id: uri })
+  })
+
+  it('can have an id there that references here do not have', async () => {
+    const { round, sent, kept } = far(0, 'job/12:a')
+    const { structuredContent } = fieldsOf(await round({}))
+    expect(structuredContent).toMatchObject({ status: 'imported' })
+    expect(sent).toEqual([`ref://${(await kept.all())[0]?.id}`])
   })
 
   it('is downloaded again if it is gone by the next round', async () => {
