@@ -202,7 +202,9 @@ async function whole(
   const target = { method: 'tools/call', upstream, name }
   const content = Payload.of({ content: [] }).with({ structuredContent: result.with({ _meta: undefined }) })
   const context = { ...call, target, tool: undefined }
-  return withFacts(await withReferences(content, context, { ...keeping, isRequested: true, id }), call)
+  const found = await withReferences(content, context, { ...keeping, isRequested: true, id })
+  options.deps.metrics.referenced('kept', found.kept.length)
+  return withFacts(found, call)
 }
 
 interface EndedOperation {
@@ -238,11 +240,14 @@ async function exportOperation(
   }
   const target = { method: 'tools/call', upstream: record.upstream, name: record.tool }
   const tool = await options.deps.servers.tool({ ...call, method: target.method, target })
-  const context = { ...call, target, tool }
+  // The data is of the call that returned it.
+  const returning = { ...call, requestId: record.requestId }
+  const context = { ...returning, target, tool }
   const found = await withReferences(outcome.result, context, { ...keeping, isRequested: true, id })
-  if (found.kept.length > 0)
-    return { kind: 'result', result: withFacts(found, call).withMeta({ [NOT_KEPT_KEY]: undefined }) }
-  return { kind: 'result', result: await whole(found.result, target, { call, id, options }) }
+  if (found.kept.length === 0)
+    return { kind: 'result', result: await whole(found.result, target, { call: returning, id, options }) }
+  options.deps.metrics.referenced('kept', found.kept.length)
+  return { kind: 'result', result: withFacts(found, call).withMeta({ [NOT_KEPT_KEY]: undefined }) }
 }
 
 interface Copying {
@@ -256,11 +261,13 @@ interface Copying {
 async function copied(
   result: Payload,
   reference: Reference,
-  { call, id, keeping, options: { references } }: Copying,
+  { call, id, keeping, options: { references, deps } }: Copying,
 ): Promise<Outcome> {
-  const { server, tool, name, type } = reference
-  const facts = { server, ...(tool !== undefined && { tool }), name, type, id, ttl: keeping.ttl }
+  const { server, tool, requestId, name, type } = reference
+  const origin = { server, ...(tool !== undefined && { tool }), ...(requestId !== undefined && { requestId }) }
+  const facts = { ...origin, name, type, id, ttl: keeping.ttl }
   const copy = await references.add(call.principal, facts, await references.open(reference))
+  deps.metrics.referenced('kept')
   const described = describedFor(call, copy, keeping)
   const beginning = await collected(await references.open(copy, { start: 0, end: PREVIEWED_BYTES }))
   const given = result.with({

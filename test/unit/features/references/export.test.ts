@@ -74,7 +74,7 @@ describe('a result that cannot be kept', () => {
 
 describe('the result of an operation', () => {
   /** An operation that ended with a result in which the data of the given ids is kept, between other blocks. */
-  async function ended(ids: readonly string[]) {
+  async function ended(ids: readonly string[], given?: Json) {
     const facts = ids.map((ref_id) => ({ ref_id, origin_server: 'one' }))
     const blocks = ids.flatMap((id) => [
       { type: 'resource_link', uri: `ref://${id}`, name: 'data' },
@@ -85,9 +85,9 @@ describe('the result of an operation', () => {
       { type: 'text', text: 'after' },
     ]
     const _meta = { [FACTS]: facts[0], ...(ids.length > 1 && { [`${FACTS}s`]: facts }) }
-    const result = { content: [first, ...blocks, second], _meta }
+    const result = given ?? { content: [first, ...blocks, second], _meta }
     const found = world(() => result)
-    for (const id of ids) await found.keep(`data of ${id}`, 'text/plain', { id })
+    for (const id of ids) await found.keep(`data of ${id}`, 'text/plain', { id, requestId: 'r' })
     const { seal, membership } = found.deps.identity
     const { id: operation_id, key } = new OperationIds(seal, membership.id).mint(ada)
     const now = Date.now()
@@ -108,7 +108,7 @@ describe('the result of an operation', () => {
   }
 
   it('has a reference of the caller beside all that it had', async () => {
-    const { byModel, kept, operation_id, first, second, blocks } = await ended(['one', 'two'])
+    const { byModel, kept, operation_id, first, second, blocks, counted } = await ended(['one', 'two'])
     const found = await byModel({ operation_id, ref_id: 'mine' })
     expect(found['content']).toEqual([
       first,
@@ -122,7 +122,19 @@ describe('the result of an operation', () => {
       [FACTS]: { ref_id: 'mine' },
       [`${FACTS}s`]: [{ ref_id: 'mine' }, { ref_id: 'two' }],
     })
-    expect(await kept.find(ada, 'mine')).toMatchObject({ server: 'one', size: 11 })
+    expect(await kept.find(ada, 'mine')).toMatchObject({ server: 'one', size: 11, requestId: 'r' })
+    expect(counted).toEqual(['kept'])
+  })
+
+  it.each<[what: string, result: Json]>([
+    ['with a text', { content: [{ type: 'text', text: 'all of it' }] }],
+    ['with links alone', { content: [{ type: 'resource_link', uri: 'sheet://1', name: 'sheet' }] }],
+  ])('%s is kept as data of the call that returned it', async (_what, result) => {
+    const { byModel, kept, operation_id, counted } = await ended([], result)
+    const found = await byModel({ operation_id, ref_id: 'mine' })
+    expect(found['structuredContent']).toMatchObject({ ref_id: 'mine' })
+    expect(await kept.find(ada, 'mine')).toMatchObject({ server: 'one', tool: 'sheet', requestId: 'r' })
+    expect(counted).toEqual(['kept'])
   })
 
   it('stays as it is with the reference that it has', async () => {
