@@ -10,6 +10,7 @@ import type { ByteRange } from '../../store/blobs/blobs.ts'
 import { answered } from '../builtin-tool.ts'
 import type { ByteRoute } from '../feature.ts'
 import { loggedReference } from './logged.ts'
+import { readableReference } from './may-read.ts'
 import { DATA_PATH, type DataUrls } from './urls.ts'
 
 interface Options {
@@ -45,12 +46,11 @@ export function dataRoute(options: Options): ByteRoute {
 }
 
 async function serve(call: Call, options: Options): Promise<void> {
-  const { exchange, principal } = call
+  const { exchange } = call
   if (!exchange) throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
   const { references, urls } = options
   const signed = urls.open(exchange.name, exchange.query)
-  const reference = await references.find(principal, exchange.name)
-  if (!reference || !(await options.mayRead(reference, call))) throw unknownReference()
+  const reference = await readableReference(call, exchange.name, options)
   if (signed && signed.sha256 !== reference.sha256) throw unknownReference()
   if (exchange.verb !== 'HEAD') await signed?.use()
   call.logFields.set('references', [loggedReference(reference)])

@@ -264,7 +264,11 @@ async function copied(
   { call, id, keeping, options: { references, deps } }: Copying,
 ): Promise<Outcome> {
   const { server, tool, requestId, name, type } = reference
-  const origin = { server, ...(tool !== undefined && { tool }), ...(requestId !== undefined && { requestId }) }
+  const origin = {
+    server,
+    ...(tool !== undefined && { tool }),
+    ...(requestId !== undefined && { requestId }),
+  }
   const facts = { ...origin, name, type, id, ttl: keeping.ttl }
   const copy = await references.add(call.principal, facts, await references.open(reference))
   deps.metrics.referenced('kept')

@@ -8,9 +8,10 @@ import { GatewayError, invalidParam } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import { unknownMethod } from '../../protocol/methods.ts'
-import { type Reference, type References, unknownReference } from '../../records/references.ts'
+import type { Reference, References } from '../../records/references.ts'
 import { answered } from '../builtin-tool.ts'
 import type { Services } from '../feature.ts'
+import { readableReference } from './may-read.ts'
 import { uriOf } from './preview.ts'
 import { UPLOAD_TTL_MS } from './request-upload.ts'
 import { parseReference, SCHEME } from './selection.ts'
@@ -131,9 +132,8 @@ async function authorizeDownload(call: Call, options: Options): Promise<Outcome>
   const written = typeof uri === 'string' ? parseReference(uri) : undefined
   const isWhole = written !== undefined && Object.keys(written.part).length === 0
   if (!isWhole) throw invalidParam('uri', 'must be the URI of a file')
-  const { references, urls, urlTtl: ttl, mayRead } = options
-  const reference = await references.find(call.principal, written.id)
-  if (!reference || !(await mayRead(reference, call))) throw unknownReference()
+  const { references, urls, urlTtl: ttl } = options
+  const reference = await readableReference(call, written.id, options)
   const url = ttl === undefined ? undefined : urls.of(call.principal, reference, { ttl })
   if (ttl === undefined || url === undefined)
     throw new GatewayError('UNSUPPORTED_OPERATION', 'The gateway returns no URLs of files.', {

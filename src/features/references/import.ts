@@ -13,6 +13,7 @@ import type { BuiltinRoute, BuiltinTool, Services } from '../feature.ts'
 import { checksumOf, type ForeignData } from './foreign.ts'
 import type { ImportTools } from './import-tools.ts'
 import { type InnerTool, innerArguments, innerCall, optionalText } from './inner-call.ts'
+import { readableReference } from './may-read.ts'
 import { uriOf } from './preview.ts'
 import { parseReference, SCHEME } from './selection.ts'
 
@@ -206,11 +207,10 @@ async function foreignOf(
 }
 
 /** @throws RESOURCE_NOT_FOUND */
-async function known(uri: string, call: Call, { references, mayRead }: Options): Promise<Reference> {
+async function known(uri: string, call: Call, options: Options): Promise<Reference> {
   const written = parseReference(uri)
-  const reference = written && (await references.find(call.principal, written.id))
-  if (!reference || !(await mayRead(reference, call))) throw unknownReference()
-  return reference
+  if (!written) throw unknownReference()
+  return readableReference(call, written.id, options)
 }
 
 /** Reads all of the data, whatever part of it is imported. @throws CONFLICT */

@@ -1,6 +1,6 @@
 /** The right to read kept data: that to read resources of the server that it came from. */
 import type { Call } from '../../core/call.ts'
-import { type Reference, UPLOADS } from '../../records/references.ts'
+import { type Reference, type References, unknownReference, UPLOADS } from '../../records/references.ts'
 import type { Services } from '../feature.ts'
 
 /** Whether a caller may read resources of the server that data came from, now; false if that is not known. */
@@ -14,4 +14,22 @@ export async function mayRead(
   const target = { upstream: server, method: 'resources/read', name: `ref://${id}` }
   const { inputResponses: _responses, ...rest } = call
   return invoker.isPermitted({ ...rest, method: target.method, target, params: call.params })
+}
+
+interface Reading {
+  readonly references: References
+  mayRead(reference: Reference, call: Call): Promise<boolean>
+  /** The place in the arguments, for the error. */
+  readonly field?: string
+}
+
+/** A reference that a caller may read. @throws RESOURCE_NOT_FOUND otherwise, in the same words */
+export async function readableReference(
+  call: Call,
+  id: string,
+  { references, mayRead: isReadable, field }: Reading,
+): Promise<Reference> {
+  const reference = await references.find(call.principal, id)
+  if (reference && (await isReadable(reference, call))) return reference
+  throw unknownReference().with({ field })
 }

@@ -6,6 +6,7 @@ import { type Reference, type References, unknownReference } from '../../records
 import { answered, asToolWithResult } from '../builtin-tool.ts'
 import type { BuiltinEntry, BuiltinTool } from '../feature.ts'
 import { loggedReference } from './logged.ts'
+import { readableReference } from './may-read.ts'
 import { dataReference, uriOf } from './preview.ts'
 import {
   checkedPart,
@@ -70,10 +71,9 @@ function readable(field: string, text: string): Written {
   return written
 }
 
-/** A reference that the caller may read. @throws RESOURCE_NOT_FOUND otherwise, in the same words */
-async function allowed(id: string, call: Call, { references, mayRead }: Options): Promise<Reference> {
-  const reference = await references.find(call.principal, id)
-  if (!reference || !(await mayRead(reference, call))) throw unknownReference()
+/** A reference that the caller may read, which is logged. @throws RESOURCE_NOT_FOUND otherwise */
+async function allowed(id: string, call: Call, options: Options): Promise<Reference> {
+  const reference = await readableReference(call, id, options)
   call.logFields.set('references_used', [loggedReference(reference)])
   return reference
 }

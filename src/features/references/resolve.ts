@@ -8,10 +8,11 @@ import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { mayRefer } from '../../core/reference-text.ts'
 import { type Place, placeText, type UsedReference } from '../../core/used-reference.ts'
-import { type Reference, type References, unknownReference } from '../../records/references.ts'
+import type { Reference, References } from '../../records/references.ts'
 import type { CallUrls } from './call-urls.ts'
 import type { CallFiles } from './files.ts'
 import { inChosenForm, inForm, type InlineForm, type SchemaPlace, Schemas, unfit } from './forms.ts'
+import { readableReference } from './may-read.ts'
 import { openPart } from './open-part.ts'
 import { parseReference, SCHEME, select, type Selected, textOf, type Written } from './selection.ts'
 import { isPathItself, takesPath } from './takes-path.ts'
@@ -111,9 +112,7 @@ class Resolution {
     const path = placeText(place)
     const { id } = written
     if (this.used.length >= MAX_REFERENCES_PER_CALL) throw tooMany(path)
-    const { references, mayRead } = this.#options
-    const reference = await references.find(this.#call.principal, id)
-    if (!reference || !(await mayRead(reference, this.#call))) throw unknownReference().with({ field: path })
+    const reference = await readableReference(this.#call, id, { ...this.#options, field: path })
     const form = written.as ?? (await this.#remoteForm(written, reference, spot))
     const { blob: _blob, expiresAt: _expiresAt, ...facts } = reference
     const isOutside = form === 'path' || form === 'url'
