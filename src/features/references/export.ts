@@ -13,11 +13,9 @@ import { type Reference, type References, unknownReference } from '../../records
 import { asToolWithResult } from '../builtin-tool.ts'
 import type { BuiltinRoute, BuiltinTool, Services } from '../feature.ts'
 import { innerArguments, innerCall, optionalText } from './inner-call.ts'
-import { describedFor, withFacts, withReferences } from './keep.ts'
-import { blocksOf, uriOf } from './preview.ts'
+import { describedFor, type Keeping, withFacts, withReferences } from './keep.ts'
+import { blocksOf, PREVIEWED_BYTES, uriOf } from './preview.ts'
 import { collected } from './selection.ts'
-
-type Keeping = Omit<Parameters<typeof withReferences>[2], 'isRequested' | 'id'>
 
 interface Options {
   readonly references: References
@@ -294,9 +292,6 @@ function withBlocks(
   const [at, count] = link < 0 ? [0, 0] : [link, 2]
   return [...content.slice(0, at), ...blocks, ...content.slice(at + count)]
 }
-
-/** How much of the data a preview is made of, in bytes. */
-const PREVIEWED_BYTES = 2048
 
 function notEnded({ state }: OperationRecord, operation: string | undefined): GatewayError {
   return new GatewayError('CONFLICT', `The operation has not ended: it is ${state.replace('_', ' ')}.`, {

@@ -2,15 +2,13 @@
 import type { Finding } from '../../core/finding.ts'
 import type { Services, SettingsOf } from '../feature.ts'
 import { folderProblem, ReferenceFiles } from './files.ts'
+import { limitsOf } from './settings.ts'
 
 interface FolderSettings {
   readonly folder?: string
   /** How large all files may be, in bytes. */
   readonly total: number
 }
-
-/** How large all files may be without settings for all servers, in bytes. */
-const MAX_FILE_BYTES = 4 * 1024 * 1024 * 1024
 
 /** The folders of files, one for each place that the settings name. */
 export class FileFolders {
@@ -25,7 +23,7 @@ export class FileFolders {
 
   at(folder: string | undefined): ReferenceFiles {
     const { log } = this.#deps
-    const { total = MAX_FILE_BYTES } = this.#settings() || {}
+    const { total } = limitsOf(this.#settings())
     const known = this.#folders.get(folder) ?? new ReferenceFiles({ folder, total, log })
     this.#folders.set(folder, known)
     return known

@@ -16,6 +16,7 @@ import type { NewReference, Reference, References } from '../../records/referenc
 import { dataOf, factsOf } from './blocks.ts'
 import { loggedReference } from './logged.ts'
 import { blocksOf, dataReference, type Described, metaOf } from './preview.ts'
+import { once } from './selection.ts'
 
 /** How many parts of a result are kept. */
 export const MAX_PARTS = 10
@@ -49,6 +50,9 @@ interface Options {
   /** The URL at which the caller can read the data, where there is one. */
   urlOf?(principal: Principal, reference: Reference): string | undefined
 }
+
+/** How large results are kept. */
+export type Keeping = Omit<Options, 'isRequested' | 'id'>
 
 /** A result with references in place of parts of it, and what they stand for. */
 export interface WithReferences {
@@ -100,10 +104,6 @@ export function newReference(
   const { upstream: server = '', name: tool } = target
   const facts = { server, ...(tool !== undefined && { tool }), requestId, name, type }
   return { ...facts, id, ttl: Math.max(ttl, keepsResultUntil - Date.now()) }
-}
-
-async function* once(bytes: Buffer): AsyncGenerator<Uint8Array> {
-  yield bytes
 }
 
 /** The output schema of the tool that a call names. */

@@ -11,17 +11,9 @@ import { NOT_KEPT_KEY, withoutFlag } from '../../protocol/meta-keys.ts'
 import { References } from '../../records/references.ts'
 import { StoreSpool } from '../../records/spool.ts'
 import type { Feature, Services } from '../feature.ts'
-import { MAX_PARTS, withFacts, withReferences } from './keep.ts'
+import { type Keeping, MAX_PARTS, withFacts, withReferences } from './keep.ts'
 import { mayRead } from './may-read.ts'
-import {
-  AS_REFERENCE,
-  common,
-  keeper,
-  type Keeping,
-  limitsOf,
-  REFERENCE_ID,
-  type ReferenceSettings,
-} from './settings.ts'
+import { AS_REFERENCE, common, keeper, limitsOf, REFERENCE_ID, type ReferenceSettings } from './settings.ts'
 import { type Unspooled, wholeAgain, withoutSpooled } from './spooled.ts'
 import { DataUrls } from './urls.ts'
 

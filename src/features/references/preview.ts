@@ -5,6 +5,8 @@ import { REFERENCE_KEY, REFERENCES_KEY } from '../../protocol/meta-keys.ts'
 import type { Reference } from '../../records/references.ts'
 import { isJson, SCHEME } from './selection.ts'
 
+/** How much of the data is read for a preview, in bytes. */
+export const PREVIEWED_BYTES = 2048
 /** How much of the data a preview shows, in characters, and how many names of members. */
 const MAX_PREVIEW_LENGTH = 300
 const MAX_NAMES = 20

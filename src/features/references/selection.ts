@@ -120,7 +120,7 @@ interface Limits {
 const MAX_OVERRUN_BYTES = 1024
 
 /** The largest JSON in which a value is looked up, in bytes. */
-const MAX_JSON_BYTES = 64 * 1024 * 1024
+export const MAX_JSON_BYTES = 64 * 1024 * 1024
 
 /** Reads a part of data. @throws INVALID_INPUT, PAYLOAD_TOO_LARGE, RESOURCE_NOT_FOUND */
 export async function select(
@@ -178,6 +178,11 @@ export async function collected(bytes: Bytes): Promise<Buffer> {
   const chunks: Uint8Array[] = []
   for await (const chunk of bytes) chunks.push(chunk)
   return Buffer.concat(chunks)
+}
+
+/** Bytes as a stream of one chunk. */
+export async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+  yield bytes
 }
 
 /** The lines of a text, each with its number. What is longer than `max` characters is cut. */

@@ -1,11 +1,11 @@
-/** The settings of references, which are those of two features, and what follows from them. */
+/** The settings that `references` and `largeResults` share, and values derived from them. */
 import type { Principal } from '../../core/principal.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import type { Reference, ReferenceLimits, References } from '../../records/references.ts'
 import type { SettingsOf } from '../feature.ts'
 import type { ImportSettings } from './exchange.ts'
-import type { withReferences } from './keep.ts'
+import type { Keeping } from './keep.ts'
 import type { DataUrls } from './urls.ts'
 
 /** The settings of references. Sizes are in bytes, times in milliseconds. */
@@ -126,9 +126,6 @@ export function urlsOf(
   return { urlOf: (principal, reference) => urls.of(principal, reference, { ttl: settings.url_ttl }) }
 }
 
-/** How large results are kept. */
-export type Keeping = Omit<Parameters<typeof withReferences>[2], 'isRequested' | 'id'>
-
 /** How results of each server are kept; undefined for those whose results are not. */
 export function keeper(
   settings: SettingsOf<ReferenceSettings | false>,
@@ -143,6 +140,6 @@ export function keeper(
 }
 
 /** The limits on kept data. */
-export function limitsOf(settings: ReferenceSettings | false): ReferenceLimits {
+export function limitsOf(settings: Pick<ReferenceSettings, 'total'> | false): ReferenceLimits {
   return { total: settings ? settings.total : DEFAULT_TOTAL_BYTES }
 }

@@ -14,12 +14,10 @@ import type { Spooled, StoreSpool } from '../../records/spool.ts'
 import type { Bytes } from '../../store/blobs/blobs.ts'
 import { type BlockData, dataOf, factsOf } from './blocks.ts'
 import { describedFor, MAX_PARTS, newReference, schemaOf, type WithReferences } from './keep.ts'
-import { blocksOf, type Described, uriOf } from './preview.ts'
+import { blocksOf, type Described, PREVIEWED_BYTES, uriOf } from './preview.ts'
 
 /** How long a string may be that is read to find out whether it is JSON, in bytes. */
 const MAX_JSON_BYTES = 16 * 1024 * 1024
-/** How much of other data a preview needs, in bytes. */
-const BEGINNING_BYTES = 2048
 
 interface Options {
   readonly spool: StoreSpool
@@ -106,7 +104,7 @@ async function keep(placeholder: string, spooled: Spooled, call: Call, options: 
     spool.discard(placeholder)
     return { ...shown(describedFor(call, reference, options), Buffer.alloc(0)), isBase64: true }
   }
-  const beginning = await read(references, spooled, BEGINNING_BYTES)
+  const beginning = await read(references, spooled, PREVIEWED_BYTES)
   const value = await jsonOf(references, spooled, beginning)
   const named = block ?? { type: undefined, name: undefined }
   const facts = newReference(factsOf(named, value !== undefined), call, options)
