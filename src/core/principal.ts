@@ -26,17 +26,22 @@ export const anonymous: Principal = { id: 'anonymous', isEverybody: true }
 /** One caller may use a quarter of each shared limit. */
 const SHARE_DIVISOR = 4
 
+/** How much of a shared limit a caller may use; the shared anonymous caller may use all of it. */
+export function shareOf({ isEverybody }: Pick<Principal, 'isEverybody'>, limit: number): number {
+  return isEverybody ? limit : limit / SHARE_DIVISOR
+}
+
 /** Whether a caller has used up its share of a shared limit; the shared anonymous caller may use all of it. */
 export function hasReachedShare<Holder>(
-  { id, isEverybody }: Principal,
+  principal: Principal,
   holders: ReadonlyMap<unknown, Holder>,
   idOf: (holder: Holder) => string,
   limit: number,
 ): boolean {
-  const share = limit / SHARE_DIVISOR
-  if (isEverybody || holders.size < share) return false
+  const share = shareOf(principal, limit)
+  if (principal.isEverybody || holders.size < share) return false
   let count = 0
-  for (const holder of holders.values()) if (idOf(holder) === id) count++
+  for (const holder of holders.values()) if (idOf(holder) === principal.id) count++
   return count >= share
 }
 

@@ -8,7 +8,7 @@ import { randomBytes } from 'node:crypto'
 import type { Call } from '../core/call.ts'
 import { asGatewayError, GatewayError, invalidParam } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
-import { hasReachedShare, type Principal } from '../core/principal.ts'
+import { hasReachedShare, type Principal, shareOf } from '../core/principal.ts'
 import type { Bytes, ByteRange } from '../store/blobs/blobs.ts'
 import type { Store } from '../store/store.ts'
 import { casUpdate, type CasUpdate } from './cas-update.ts'
@@ -252,8 +252,7 @@ export class References {
       all += size
       if (callerOf(each) === own) mine += size
     }
-    const share = principal.isEverybody ? total : total / 4
-    return { all: Math.max(0, total - all), own: Math.max(0, share - mine) }
+    return { all: Math.max(0, total - all), own: Math.max(0, shareOf(principal, total) - mine) }
   }
 }
 

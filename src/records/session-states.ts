@@ -6,7 +6,7 @@
  * not grow.
  */
 import { hash, randomBytes } from 'node:crypto'
-import { hasReachedShare, type Principal } from '../core/principal.ts'
+import { hasReachedShare, type Principal, shareOf } from '../core/principal.ts'
 import type { Store } from '../store/store.ts'
 import { casUpdate } from './cas-update.ts'
 import { callerHash } from './principal.ts'
@@ -86,8 +86,7 @@ export class SessionStates {
       all += Number(text)
       if (callerOf(key) === caller) own += Number(text)
     }
-    const share = principal.isEverybody ? MAX_STATE_BYTES : MAX_STATE_BYTES / 4
-    if (all > MAX_STATE_BYTES || own > share) return false
+    if (all > MAX_STATE_BYTES || own > shareOf(principal, MAX_STATE_BYTES)) return false
     if (!isNew) return true
     const owners = new Map([...entries.keys()].map((key) => [key, callerOf(key)]))
     const hasFullShare = hasReachedShare({ ...principal, id: caller }, owners, (id) => id, MAX_STATES)

@@ -23,7 +23,7 @@ import { join } from 'node:path'
 import { type Call, isOpen, type Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
-import { hasReachedShare, type Principal } from '../../core/principal.ts'
+import { hasReachedShare, type Principal, shareOf } from '../../core/principal.ts'
 import type { Bytes } from '../../store/blobs/blobs.ts'
 import { fileName } from './file-name.ts'
 
@@ -168,7 +168,7 @@ export class CallFiles {
       for await (const chunk of bytes) {
         own.grow(caller, chunk.byteLength)
         this.#folders.set(folder, (this.#folders.get(folder) ?? 0) + chunk.byteLength)
-        if (!own.fits(caller, total)) throw noRoom(caller.isEverybody ? total : total / 4)
+        if (!own.fits(caller, total)) throw noRoom(shareOf(caller, total))
         await file.writeFile(chunk)
       }
     } finally {
@@ -204,9 +204,8 @@ class ProcessFiles {
   }
 
   /** Whether the files are within a limit for those of all callers. */
-  fits({ id, isEverybody }: Principal, total: number): boolean {
-    if (this.#size > total) return false
-    return isEverybody === true || (this.#sizes.get(id) ?? 0) <= total / 4
+  fits(caller: Principal, total: number): boolean {
+    return this.#size <= total && (this.#sizes.get(caller.id) ?? 0) <= shareOf(caller, total)
   }
 
   /** Says to other processes that the folders are in use. */
