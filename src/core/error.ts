@@ -206,6 +206,11 @@ export function asGatewayError(thrown: unknown): GatewayError {
   return new GatewayError('SERVER_ERROR', 'The gateway failed to handle this request.', { cause: thrown })
 }
 
+/** The code of an error of the operating system, such as `ENOENT`; undefined if it has none. */
+export function systemCodeOf(error: unknown): unknown {
+  return error instanceof Error && 'code' in error ? error.code : undefined
+}
+
 // Errors for unknown names. Hidden items fail with the same messages.
 
 /** The error for an unknown tool; a hidden tool fails with the same message. */

@@ -21,7 +21,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Call, isOpen, type Outcome } from '../../core/call.ts'
-import { GatewayError } from '../../core/error.ts'
+import { GatewayError, systemCodeOf } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
 import { hasReachedShare, type Principal, shareOf } from '../../core/principal.ts'
 import type { Bytes } from '../../store/blobs/blobs.ts'
@@ -153,7 +153,7 @@ export class CallFiles {
         return folder
       } catch (error) {
         own.live.delete(folder)
-        if (codeOf(error) !== 'EEXIST') throw error
+        if (systemCodeOf(error) !== 'EEXIST') throw error
       }
     }
     throw new GatewayError('OVERLOADED', 'Too many calls use this data as a file.', { isUnsent: true })
@@ -257,7 +257,7 @@ async function privateFolder(given: string | undefined): Promise<string> {
   try {
     await attempt(() => mkdir(folder, { recursive: true, mode: 0o700 }))
   } catch (error) {
-    if (codeOf(error) !== 'EEXIST') throw error
+    if (systemCodeOf(error) !== 'EEXIST') throw error
   }
   const problem = await folderProblem(folder)
   if (problem !== undefined) throw unusable(`${folder} ${problem}`)
@@ -300,7 +300,7 @@ async function ifThere<Found>(finding: Promise<Found>): Promise<Found | undefine
   try {
     return await finding
   } catch (error) {
-    if (codeOf(error) === 'ENOENT') return undefined
+    if (systemCodeOf(error) === 'ENOENT') return undefined
     throw error
   }
 }
@@ -309,16 +309,12 @@ function warnOfFolder(log: Log, folder: string, error: unknown): void {
   log.warn('references.file_not_deleted', { folder, reason: String(error) })
 }
 
-function codeOf(error: unknown): unknown {
-  return error instanceof Error && 'code' in error ? error.code : undefined
-}
-
 /** Runs an action on files; what the disk refuses is an error for callers, which names no path of this machine. */
 async function attempt<Value>(act: () => Promise<Value>): Promise<Value> {
   try {
     return await act()
   } catch (error) {
-    const code = codeOf(error)
+    const code = systemCodeOf(error)
     if (error instanceof GatewayError || code === 'EEXIST' || typeof code !== 'string') throw error
     if (code === 'ENOSPC' || code === 'EDQUOT')
       throw new GatewayError(

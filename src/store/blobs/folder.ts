@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import { lstat, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import { GatewayError } from '../../core/error.ts'
+import { GatewayError, systemCodeOf } from '../../core/error.ts'
 import { FULL } from '../lmdb/files.ts'
 import {
   type BlobEntry,
@@ -40,14 +40,14 @@ export class FolderBlobs implements Blobs {
       await this.#makeFolder()
       const facts = await written(unfinished, bytes)
       await rename(unfinished, this.#path(id)).catch((error: unknown) => {
-        throw codeOf(error) === 'ENOENT' ? deletedUnfinished() : error
+        throw systemCodeOf(error) === 'ENOENT' ? deletedUnfinished() : error
       })
       await this.#sync()
       return facts
     } catch (error) {
       // What remains is listed as unfinished.
       await rm(unfinished, { force: true }).catch(() => undefined)
-      if (FULL.has(String(codeOf(error)))) throw diskFull(error)
+      if (FULL.has(String(systemCodeOf(error)))) throw diskFull(error)
       throw error
     }
   }
@@ -73,7 +73,7 @@ export class FolderBlobs implements Blobs {
       await this.#mustBeFolder()
       return (await readdir(this.#folder)).filter((name) => NAME.test(name))
     } catch (error) {
-      if (codeOf(error) === 'ENOENT') return []
+      if (systemCodeOf(error) === 'ENOENT') return []
       throw error
     }
   }
@@ -82,7 +82,7 @@ export class FolderBlobs implements Blobs {
     try {
       await mkdir(this.#folder, { recursive: true, mode: 0o700 })
     } catch (error) {
-      if (codeOf(error) !== 'EEXIST') throw error
+      if (systemCodeOf(error) !== 'EEXIST') throw error
     }
     await this.#mustBeFolder()
   }
@@ -137,14 +137,14 @@ async function entryOf(path: string): Promise<BlobEntry | undefined> {
       ? { id: idOf(basename(path)), size: entry.size, writtenAt: entry.mtimeMs }
       : undefined
   } catch (error) {
-    if (codeOf(error) === 'ENOENT') return undefined
+    if (systemCodeOf(error) === 'ENOENT') return undefined
     throw error
   }
 }
 
 async function* read(path: string, { start, end }: ByteRange): AsyncGenerator<Uint8Array> {
   const file = await open(path, 'r').catch((error: unknown) => {
-    throw codeOf(error) === 'ENOENT' ? deletedMeanwhile() : error
+    throw systemCodeOf(error) === 'ENOENT' ? deletedMeanwhile() : error
   })
   try {
     for (let at = start; at < end;) {
@@ -161,10 +161,6 @@ async function* read(path: string, { start, end }: ByteRange): AsyncGenerator<Ui
 
 function idOf(name: string): string {
   return name.split('.', 1)[0] ?? name
-}
-
-function codeOf(error: unknown): unknown {
-  return error instanceof Error && 'code' in error ? error.code : undefined
 }
 
 function diskFull(cause: unknown): GatewayError {
