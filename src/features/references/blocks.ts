@@ -1,5 +1,6 @@
 /** The content blocks of a result that hold data: text, media and embedded resources (server/tools, "Tool result"). */
 import { isObject } from '../../core/json/json.ts'
+import { endingOf } from './file-name.ts'
 
 /** The data of a block as it is in the block, and what is known of it. */
 export interface BlockData {
@@ -59,9 +60,4 @@ export function factsOf(
 
 function mediaType(given: unknown): string | undefined {
   return typeof given === 'string' && MEDIA_TYPE.test(given) ? given : undefined
-}
-
-/** The end of a file's name, from its media type. */
-function endingOf(type: string): string {
-  return /^[a-z]+\/(?:x-)?([a-z0-9]{1,10})/i.exec(type)?.[1] ?? 'bin'
 }

@@ -29,7 +29,8 @@ export function fileName(name: string, type: string): string {
   return `${stem.slice(0, MAX_LENGTH - ending.length - 1) || 'data'}.${ending}`
 }
 
-function endingOf(type: string): string {
+/** The end of a file's name, from its media type. */
+export function endingOf(type: string): string {
   const [bare = ''] = type.toLowerCase().split(';', 1)
   const known = Object.hasOwn(endings, bare.trim()) ? endings[bare.trim()] : undefined
   if (known !== undefined) return known

@@ -206,7 +206,7 @@ describe('structured content beside texts', () => {
     const data = Buffer.alloc(3000).toString('base64')
     const strange = { type: { toString: 1 }, data, mimeType: `image/${'x'.repeat(10_000)}` }
     const result = await world({ result: { content: [strange] } }).call()
-    expect(blocksOf(result)[0]).toMatchObject({ mimeType: 'application/octet-stream', name: 'data.octet' })
+    expect(blocksOf(result)[0]).toMatchObject({ mimeType: 'application/octet-stream', name: 'data.bin' })
   })
 })
 
