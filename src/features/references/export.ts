@@ -12,8 +12,8 @@ import { isEnded, OperationIds, type OperationRecord, Operations } from '../../r
 import { type Reference, type References, unknownReference } from '../../records/references.ts'
 import { asToolWithResult } from '../builtin-tool.ts'
 import type { BuiltinRoute, BuiltinTool, Services } from '../feature.ts'
-import { innerArguments, innerCall, optionalText } from './inner-call.ts'
-import { describedFor, type Keeping, withFacts, withReferences } from './keep.ts'
+import { findTool, innerArguments, innerCall, optionalText } from './inner-call.ts'
+import { describedFor, type Keeping, withFacts, withReason, withReferences } from './keep.ts'
 import { blocksOf, PREVIEWED_BYTES, uriOf } from './preview.ts'
 import { collected } from './selection.ts'
 
@@ -139,39 +139,20 @@ async function exportCall(
   options: Options,
 ): Promise<Outcome> {
   const { servers, invoker } = options.deps
-  const inner = innerCall(
-    call,
-    { upstream: call.target.upstream, name: tool },
-    innerArguments(call),
-    options.requestOf(id),
-  )
-  // The call itself says what is wrong with an unknown name, or with the list.
-  const found = await Promise.resolve(inner)
-    .then((each) => servers.tool(each))
-    .catch(() => undefined)
+  const named = { upstream: call.target.upstream, name: tool }
+  const inner = innerCall(call, named, innerArguments(call), options.requestOf(id))
+  const found = await findTool(call, named, servers)
   if (found?.isBuiltin) throw invalidParam('tool', 'is a tool of the gateway, whose results are not kept')
-  if (found) await mustBeKept(found.upstream, call, options)
+  const keeping = found && (await mustBeKept(found.upstream, call, options))
   const outcome = await invoker.call(inner)
-  if (!found || outcome.kind !== 'result' || outcome.result.member('isError') === true) return outcome
+  if (!keeping || outcome.kind !== 'result' || outcome.result.member('isError') === true) return outcome
   const { result } = outcome
   if (isKept(result) || isObject(result.meta(NOT_KEPT_KEY))) return outcome
   // The call took effect: from here on nothing fails.
-  const kept = await whole(result, found, { call, id, options }).catch((error: unknown) =>
-    withReason(result, asGatewayError(error), found, options),
+  const kept = await whole(result, found, { call, id, keeping, options }).catch((error: unknown) =>
+    withReason(result, asGatewayError(error), found, options.deps),
   )
   return { kind: 'result', result: kept }
-}
-
-/** A result that could not be kept, with the reason. */
-function withReason(
-  result: Payload,
-  { code, message }: GatewayError,
-  { upstream, name }: Pick<Descriptor, 'upstream' | 'name'>,
-  { deps: { log, metrics } }: Options,
-): Payload {
-  metrics.referenced('not_kept')
-  log.warn('references.not_kept', { upstream, tool: name, reason: message })
-  return result.withMeta({ [NOT_KEPT_KEY]: { code, message } })
 }
 
 /** @throws UNSUPPORTED_OPERATION, PERMISSION_DENIED */
@@ -190,13 +171,21 @@ async function mustBeKept(upstream: string, call: Call, options: Options): Promi
   )
 }
 
+/** How the data of an export is kept, and for which call. */
+interface Export {
+  readonly call: Call
+  /** The id that the caller chose. */
+  readonly id: string | undefined
+  readonly keeping: Keeping
+  readonly options: Options
+}
+
 /** A result without a part that can be kept, such as one with links alone: it is kept as JSON. */
 async function whole(
   result: Payload,
   { upstream, name }: Pick<Descriptor, 'upstream' | 'name'>,
-  { call, id, options }: { readonly call: Call; readonly id: string | undefined; readonly options: Options },
+  { call, id, keeping, options }: Export,
 ): Promise<Payload> {
-  const keeping = await mustBeKept(upstream, call, options)
   const target = { method: 'tools/call', upstream, name }
   const content = Payload.of({ content: [] }).with({ structuredContent: result.with({ _meta: undefined }) })
   const context = { ...call, target, tool: undefined }
@@ -243,23 +232,19 @@ async function exportOperation(
   const context = { ...returning, target, tool }
   const found = await withReferences(outcome.result, context, { ...keeping, isRequested: true, id })
   if (found.kept.length === 0)
-    return { kind: 'result', result: await whole(found.result, target, { call: returning, id, options }) }
+    return {
+      kind: 'result',
+      result: await whole(found.result, target, { call: returning, id, keeping, options }),
+    }
   options.deps.metrics.referenced('kept', found.kept.length)
   return { kind: 'result', result: withFacts(found, call).withMeta({ [NOT_KEPT_KEY]: undefined }) }
-}
-
-interface Copying {
-  readonly call: Call
-  readonly id: string
-  readonly keeping: Keeping
-  readonly options: Options
 }
 
 /** The result with a reference of the caller's choice to the same data, in place of the first one. */
 async function copied(
   result: Payload,
   reference: Reference,
-  { call, id, keeping, options: { references, deps } }: Copying,
+  { call, id, keeping, options: { references, deps } }: Export & { readonly id: string },
 ): Promise<Outcome> {
   const { server, tool, requestId, name, type } = reference
   const origin = {

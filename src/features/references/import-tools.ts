@@ -1,6 +1,5 @@
 /** The tools that data is given to, and those that the configuration names for formats. */
 import type { Call } from '../../core/call.ts'
-import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError, invalidParam } from '../../core/error.ts'
 import type { Finding } from '../../core/finding.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -9,7 +8,7 @@ import { anonymous } from '../../core/principal.ts'
 import { acceptsMember } from '../../core/schema/argument-mismatches.ts'
 import { within } from '../../core/time/waiting.ts'
 import type { Services } from '../feature.ts'
-import { type InnerTool, innerCall } from './inner-call.ts'
+import { findTool, type InnerTool, innerCall } from './inner-call.ts'
 
 /** The tool for a format, by its name at the address of all servers, and the argument that gets the data. */
 export interface ImportTarget {
@@ -33,15 +32,6 @@ export class ImportTools {
     this.#deps = deps
   }
 
-  /** The descriptor of a tool; undefined if it is unknown, which the call of it reports. */
-  async find(call: Call, tool: InnerTool): Promise<Descriptor | undefined> {
-    try {
-      return await this.#deps.servers.tool(innerCall(call, tool, Payload.of({})))
-    } catch {
-      return undefined
-    }
-  }
-
   /** The tool for a format, at the address of a call. @throws INVALID_INPUT, UNSUPPORTED_OPERATION */
   async forFormat(
     call: Call,
@@ -51,7 +41,7 @@ export class ImportTools {
     if (!target) throw unknownFormat(format, Object.keys(this.#targets))
     const { tool: name, argument } = target
     const { upstream } = call.target
-    const found = await this.find(call, { name })
+    const found = await findTool(call, { name }, this.#deps.servers)
     if (upstream === undefined || !found) return { tool: { upstream, name }, argument }
     if (found.upstream !== upstream)
       throw new GatewayError('UNSUPPORTED_OPERATION', `The tool for ${format} belongs to another server.`, {

@@ -12,7 +12,7 @@ import { answered, asToolWithResult } from '../builtin-tool.ts'
 import type { BuiltinRoute, BuiltinTool, Services } from '../feature.ts'
 import { checksumOf, type ForeignData } from './foreign.ts'
 import type { ImportTools } from './import-tools.ts'
-import { type InnerTool, innerArguments, innerCall, optionalText } from './inner-call.ts'
+import { findTool, type InnerTool, innerArguments, innerCall, optionalText } from './inner-call.ts'
 import { readableReference } from './may-read.ts'
 import { uriOf } from './preview.ts'
 import { parseReference, SCHEME } from './selection.ts'
@@ -170,13 +170,13 @@ async function orderOf(call: Call, options: Options): Promise<Order> {
 async function named(
   call: Call,
   name: string,
-  { tools }: Options,
+  { deps }: Options,
 ): Promise<{ readonly tool: InnerTool; readonly argument: string }> {
   const argument = optionalText(call, 'argument')
   if (argument === undefined)
     throw invalidParam('argument', 'must name the argument of the tool that gets the data')
   const tool = { upstream: call.target.upstream, name }
-  if ((await tools.find(call, tool))?.isBuiltin)
+  if ((await findTool(call, tool, deps.servers))?.isBuiltin)
     throw invalidParam('tool', 'is a tool of the gateway, which imports nothing')
   return { tool, argument }
 }
@@ -267,7 +267,7 @@ function linkIn(result: Payload): string | undefined {
   const links = blocks.flatMap((block) =>
     isObject(block) && block.type === 'resource_link' ? [block.uri] : [],
   )
-  return links.find((uri) => typeof uri === 'string' && !uri.startsWith(SCHEME)) as string | undefined
+  return links.find((uri): uri is string => typeof uri === 'string' && !uri.startsWith(SCHEME))
 }
 
 function ended(facts: Readonly<Record<string, unknown>>, text = JSON.stringify(facts)): Outcome {

@@ -1,9 +1,11 @@
 /** Calls of tools that tools of the gateway make for their caller: with all its rights, at the same address. */
 import type { Call } from '../../core/call.ts'
+import type { Descriptor } from '../../core/descriptor.ts'
 import { invalidParam } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { tasksExtension } from '../../protocol/meta-keys.ts'
+import type { Services } from '../feature.ts'
 
 /** A tool to call, by its name at an address: of one server, or of all if `upstream` is absent. */
 export interface InnerTool {
@@ -32,6 +34,19 @@ export function innerCall(
     client: withoutTasks(call.client),
     // The log line of the outer call names its own target.
     logFields: new Map(),
+  }
+}
+
+/** The descriptor of a tool to call; undefined if it is unknown, or if listing fails, which the call of it reports. */
+export async function findTool(
+  call: Call,
+  tool: InnerTool,
+  servers: Pick<Services['servers'], 'tool'>,
+): Promise<Descriptor | undefined> {
+  try {
+    return await servers.tool(innerCall(call, tool, Payload.of({})))
+  } catch {
+    return undefined
   }
 }
 

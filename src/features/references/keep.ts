@@ -6,13 +6,16 @@
  * kept.
  */
 import type { Call } from '../../core/call.ts'
+import type { GatewayError } from '../../core/error.ts'
 import { isObject, isSame, readJson } from '../../core/json/json.ts'
 import { sizeOf } from '../../core/json/shorten.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import { shortenedFor } from '../../core/schema/shortened.ts'
+import { NOT_KEPT_KEY } from '../../protocol/meta-keys.ts'
 import type { NewReference, Reference, References } from '../../records/references.ts'
+import type { Services } from '../feature.ts'
 import { dataOf, factsOf } from './blocks.ts'
 import { loggedReference } from './logged.ts'
 import { blocksOf, dataReference, type Described, metaOf } from './preview.ts'
@@ -68,6 +71,18 @@ export function withFacts({ result, kept }: WithReferences, { logFields }: Call)
     kept.map(({ reference }) => loggedReference(reference)),
   )
   return result.withMeta(metaOf(kept))
+}
+
+/** A result of a tool of which something could not be kept, with the reason, which is counted and logged. */
+export function withReason(
+  result: Payload,
+  { code, message }: GatewayError,
+  { upstream, name }: { readonly upstream: string; readonly name: string | undefined },
+  { log, metrics }: Pick<Services, 'log' | 'metrics'>,
+): Payload {
+  metrics.referenced('not_kept')
+  log.warn('references.not_kept', { upstream, tool: name, reason: message })
+  return result.withMeta({ [NOT_KEPT_KEY]: { code, message } })
 }
 
 /** A result with references in place of its large parts. @throws QUOTA_EXHAUSTED, CONFLICT, SERVER_UNAVAILABLE */

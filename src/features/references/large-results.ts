@@ -7,11 +7,11 @@ import { asGatewayError } from '../../core/error.ts'
 import { isLongerThan } from '../../core/json/shorten.ts'
 import type { Payload } from '../../core/payload.ts'
 import { MAX_MESSAGE } from '../../core/spool.ts'
-import { NOT_KEPT_KEY, withoutFlag } from '../../protocol/meta-keys.ts'
+import { withoutFlag } from '../../protocol/meta-keys.ts'
 import { References } from '../../records/references.ts'
 import { StoreSpool } from '../../records/spool.ts'
 import type { Feature, Services } from '../feature.ts'
-import { type Keeping, MAX_PARTS, withFacts, withReferences } from './keep.ts'
+import { type Keeping, MAX_PARTS, withFacts, withReason, withReferences } from './keep.ts'
 import { mayRead } from './may-read.ts'
 import { AS_REFERENCE, common, keeper, limitsOf, REFERENCE_ID, type ReferenceSettings } from './settings.ts'
 import { type Unspooled, wholeAgain, withoutSpooled } from './spooled.ts'
@@ -68,10 +68,8 @@ function keeping(
     if (parts.kept.length > 0) deps.metrics.referenced('kept', parts.kept.length)
     const result = withFacts(parts, call)
     if (!parts.problem) return { kind: 'result', result }
-    const { code, message } = parts.problem
-    deps.metrics.referenced('not_kept')
-    deps.log.warn('references.not_kept', { upstream, tool: call.target.name, reason: message })
-    return { kind: 'result', result: result.withMeta({ [NOT_KEPT_KEY]: { code, message } }) }
+    const tool = { upstream, name: call.target.name }
+    return { kind: 'result', result: withReason(result, parts.problem, tool, deps) }
   }
 }
 
