@@ -69,7 +69,7 @@ export interface SchemaPlace {
   takes(): Form
   /** Whether the value is a URI, by its format. */
   isUri(): boolean
-  /** What the schemas say of the value: the descriptions, and those of the list that it is in. */
+  /** What the schemas say of the value in few words: the descriptions, and those of the list that it is in. */
   descriptions(): readonly string[]
 }
 
@@ -131,8 +131,12 @@ function itemSchema({ items, prefixItems }: Schema, index: number): unknown {
   return Array.isArray(prefixItems) && index < prefixItems.length ? prefixItems[index] : items
 }
 
+/** Servers write descriptions; longer ones say too much to say what a value is. */
+const MAX_DESCRIPTION_LENGTH = 1000
+
 function descriptionOf({ description }: Schema): readonly string[] {
-  return typeof description === 'string' ? [description] : []
+  const isShort = typeof description === 'string' && description.length < MAX_DESCRIPTION_LENGTH
+  return isShort ? [description] : []
 }
 
 function formOf(schemas: readonly Schema[]): Form {

@@ -48,21 +48,22 @@ export const references: Feature<ReferenceSettings | false> = {
     }
     const folders = new FileFolders(settings, deps)
     const urls = new DataUrls(deps)
-    const common = settings()
+    const gatewayWide = settings()
+    const { upload = DEFAULT_UPLOAD_BYTES, ttl = DEFAULT_TTL_MS } = gatewayWide || {}
     const uploads = new UploadService({
       references: kept,
       uploads: new Uploads(deps.store),
       deps,
-      max: common ? common.upload : DEFAULT_UPLOAD_BYTES,
-      ttl: common ? common.ttl : DEFAULT_TTL_MS,
-      ...urlsOf(urls, common),
+      max: upload,
+      ttl,
+      ...urlsOf(urls, gatewayWide),
     })
     const exchange = exchanging({
       ...options,
       keepingOf: keeper(settings, { references: kept, urls }),
       requestOf: (id) => ({ [AS_REFERENCE]: true, ...(id !== undefined && { [REFERENCE_ID]: id }) }),
-      settings: common || {},
-      ttl: common ? common.ttl : DEFAULT_TTL_MS,
+      settings: gatewayWide || {},
+      ttl,
       deps,
     })
     let timer: NodeJS.Timeout | undefined
@@ -82,7 +83,7 @@ export const references: Feature<ReferenceSettings | false> = {
         ...options,
         uploads,
         urls,
-        urlTtl: common && common.urls ? common.url_ttl : undefined,
+        urlTtl: gatewayWide && gatewayWide.urls ? gatewayWide.url_ttl : undefined,
         hosts: (upstream) => hostsOf(settings(upstream)),
         deps,
       }),

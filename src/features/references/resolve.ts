@@ -27,7 +27,7 @@ interface Options {
   /** The largest data in the arguments of a call, in bytes. */
   readonly max: number
   /** The files of the call, and whether its server can open them. */
-  readonly files?: CallFiles | undefined
+  readonly files: CallFiles
   readonly server: 'yes' | 'perhaps' | 'no'
   /** The URLs of the call. */
   readonly urls: CallUrls
@@ -141,7 +141,7 @@ class Resolution {
 
   async #asFile({ part, text }: WrittenReference, reference: Reference, path: string): Promise<Payload> {
     const { references, files, server } = this.#options
-    if (!files || server === 'no') throw unfit(path, NO_FILES)
+    if (server === 'no') throw unfit(path, NO_FILES)
     const bytes = await openPart(references, reference, part, text)
     const { id, blob, name, type } = reference
     return Payload.of(await files.write({ key: [id, blob, text, path], name, type, bytes }))

@@ -24,18 +24,15 @@ const folder = /\b(?:dir|directory|directories|folder|folders|tree)\b/
 
 /** Whether a tool reads the file that an argument names. */
 export function takesPath(argument: Argument, { name, classification }: Descriptor): boolean {
-  const own = spelled([argument.name])
-  const said = argument.descriptions.filter((text) => text.length < MAX_DESCRIPTION_LENGTH)
-  const isPath = pathName.test(own) || said.some((text) => pathText.test(text))
+  const { descriptions } = argument
+  const isPath = pathName.test(spelled([argument.name])) || descriptions.some((text) => pathText.test(text))
   if (!isPath) return false
-  const words = spelled([argument.name, ...said])
+  const words = spelled([argument.name, ...descriptions])
   if (writing.test(words) || folder.test(spelled([argument.name, name]))) return false
-  const isReader = classification.op === 'read' || reading.test(spelled([argument.name, name, ...said]))
+  const isReader =
+    classification.op === 'read' || reading.test(spelled([argument.name, name, ...descriptions]))
   return isReader && !writing.test(spelled([name]))
 }
-
-/** Descriptions are written by servers; longer ones say too much to say this. */
-const MAX_DESCRIPTION_LENGTH = 1000
 
 function spelled(texts: readonly string[]): string {
   return texts.map((text) => wordsIn(text).join(' ')).join(' ')

@@ -7,13 +7,10 @@ const downloadName =
 /** Descriptions of what a server does with a URL. */
 const downloadText =
   /\b(?:download(?:s|ed|able)?|fetch(?:es|ed)?|retrieved?)\b[^.]*\b(?:from|at|by)\b|\b(?:url|uri) (?:to|of) (?:the |an? )?[^.]*\b(?:to|for) (?:download|fetch|import|upload)\b|\bpublicly (?:accessible|reachable|available)\b/i
-/** Servers write descriptions; longer ones say too much to say this. */
-const MAX_DESCRIPTION_LENGTH = 1000
 
 /** Whether a server downloads from the URL in an argument. */
 export function takesDownloadUrl(name: string, descriptions: readonly string[]): boolean {
-  const said = descriptions.filter((text) => text.length < MAX_DESCRIPTION_LENGTH)
-  return downloadName.test(wordsIn(name).join(' ')) || said.some((text) => downloadText.test(text))
+  return downloadName.test(wordsIn(name).join(' ')) || descriptions.some((text) => downloadText.test(text))
 }
 
 /** Whether a text is a URL itself, rather than data. */
