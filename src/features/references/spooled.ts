@@ -157,7 +157,8 @@ async function withUris(result: Payload, call: Call, options: Keeping): Promise<
 async function withStrings(text: string, { references, byPlaceholder }: Keeping): Promise<Payload> {
   let whole = text
   for (const [placeholder, { reference, isBase64 }] of byPlaceholder) {
-    if (!whole.includes(placeholder) || whole.length + reference.size > MAX_MESSAGE) continue
+    const size = isBase64 ? Math.ceil(reference.size / 3) * 4 : reference.size
+    if (!whole.includes(placeholder) || whole.length + size > MAX_MESSAGE) continue
     const string = JSON.stringify(
       (await read(references, reference, reference.size)).toString(isBase64 ? 'base64' : 'utf8'),
     )

@@ -186,6 +186,26 @@ describe('a long string of a result', () => {
     expect(text.startsWith(short.slice(0, 900))).toBe(true)
   })
 
+  it('is base64 in structured content whose schema does not take the URI of an image', async () => {
+    const data = randomBytes(1_500_000).toString('base64')
+    const block = { type: 'image', mimeType: 'image/png', data }
+    const properties = { data: { type: 'string', minLength: 1000 } }
+    const { call, read } = world(
+      { content: [block], structuredContent: { data } },
+      {
+        entry: () => ({ definition: { name: 't', outputSchema: { type: 'object', properties } } }) as never,
+      },
+    )
+    const called = await call()
+    const links = blocks(called).filter(({ type }) => type === 'resource_link')
+    expect(links.map(({ mimeType }) => mimeType)).toEqual(['application/json', 'image/png'])
+    const { bytes } = await read(String(links[0]?.['uri']).slice('ref://'.length))
+    expect(sha256(bytes)).toBe(sha256(JSON.stringify({ data })))
+    const short = String(objectAt(called, 'structuredContent')['data'])
+    expect(short.length).toBeGreaterThanOrEqual(1000)
+    expect(data.startsWith(short.slice(0, 900))).toBe(true)
+  })
+
   it('is one of ten at most', async () => {
     const texts = Array.from({ length: 12 }, (_none, n) => `${n} ${'x'.repeat(1_300_000)}`)
     const { call, store } = world({ content: texts.map((each) => ({ type: 'text', text: each })) })
