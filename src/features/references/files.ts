@@ -56,7 +56,7 @@ const MAX_COPIES = 100
 /** How many calls may leave files to their continuation, and for how long, in milliseconds. */
 const MAX_HELD_CALLS = 1000
 const HELD_MS = 3_600_000
-/** A folder of another process is deleted once that has not said for so long that it is in use, in milliseconds. */
+/** How long a folder of another process may be untouched before it is deleted, in milliseconds. */
 const STALE_MS = 600_000
 
 /** The files of one folder, for the calls of all servers that it belongs to. */
@@ -69,12 +69,12 @@ export class ReferenceFiles {
 
   /** The files of a call: new ones, or those of an earlier round of the same call. */
   begin({ requestState, principal }: Call): CallFiles {
-    return own.take(requestState[STATE_KEY], principal) ?? new CallFiles(principal, this.#options)
+    return processFiles.take(requestState[STATE_KEY], principal) ?? new CallFiles(principal, this.#options)
   }
 
-  /** Deletes what processes that ended left behind, and says that the folders of this one are in use. */
+  /** Deletes what processes that ended left behind, and touches the folders in use. */
   async sweep(): Promise<void> {
-    await own.touch()
+    await processFiles.touch()
     const base = await usableFolder(this.#options.folder ?? defaultFolder())
     if (base === undefined) return
     const names = await readdir(base)
@@ -106,7 +106,7 @@ export class CallFiles {
     const known = this.#paths.get(digest)
     if (known !== undefined) return known
     // Once the call is made, its files may have to be held.
-    if (own.isFull(this.caller)) throw tooManyHeld()
+    if (processFiles.isFull(this.caller)) throw tooManyHeld()
     const folder = await this.#claim(digest.slice(0, 32))
     this.#folders.set(folder, 0)
     const path = join(folder, fileName(name, type))
@@ -123,7 +123,7 @@ export class CallFiles {
       return outcome
     }
     const withdrawn = outcome.kind === 'input_required' ? outcome.withdrawn : undefined
-    const id = own.hold(this, () => background(this.remove(), this.#options.log), withdrawn)
+    const id = processFiles.hold(this, () => background(this.remove(), this.#options.log), withdrawn)
     return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: id } }
   }
 
@@ -133,8 +133,8 @@ export class CallFiles {
       await rm(folder, { recursive: true, force: true }).catch((error: unknown) =>
         warnOfFolder(this.#options.log, folder, error),
       )
-      own.live.delete(folder)
-      own.grow(this.caller, -size)
+      processFiles.live.delete(folder)
+      processFiles.grow(this.caller, -size)
     }
     this.#folders.clear()
     this.#paths.clear()
@@ -145,14 +145,14 @@ export class CallFiles {
     const base = await privateFolder(this.#options.folder)
     for (let copy = 1; copy <= MAX_COPIES; copy++) {
       const folder = join(base, `${PREFIX}${digest}${copy === 1 ? '' : `-${copy}`}`)
-      if (own.live.has(folder)) continue
+      if (processFiles.live.has(folder)) continue
       // A sweep must not find it without its owner.
-      own.live.add(folder)
+      processFiles.live.add(folder)
       try {
         await attempt(() => mkdir(folder, { mode: 0o700 }))
         return folder
       } catch (error) {
-        own.live.delete(folder)
+        processFiles.live.delete(folder)
         if (systemCodeOf(error) !== 'EEXIST') throw error
       }
     }
@@ -162,13 +162,13 @@ export class CallFiles {
   async #fill(folder: string, path: string, bytes: Bytes): Promise<void> {
     const { caller } = this
     const { total } = this.#options
-    await writeFile(join(folder, OWNER), own.instance, { flag: 'wx', mode: 0o600 })
+    await writeFile(join(folder, OWNER), processFiles.instance, { flag: 'wx', mode: 0o600 })
     const file = await open(path, 'wx', 0o600)
     try {
       for await (const chunk of bytes) {
-        own.grow(caller, chunk.byteLength)
+        processFiles.grow(caller, chunk.byteLength)
         this.#folders.set(folder, (this.#folders.get(folder) ?? 0) + chunk.byteLength)
-        if (!own.fits(caller, total)) throw noRoom(shareOf(caller, total))
+        if (!processFiles.fits(caller, total)) throw noRoom(shareOf(caller, total))
         await file.writeFile(chunk)
       }
     } finally {
@@ -186,7 +186,7 @@ interface Held {
 
 /** The files of this process. */
 class ProcessFiles {
-  /** Says whose a folder is. Numbers of processes are not unique: containers may share a folder. */
+  /** Identifies the process that owns a folder. Numbers of processes are not unique: containers may share a folder. */
   readonly instance = randomUUID()
   /** The folders in use. */
   readonly live = new Set<string>()
@@ -208,7 +208,7 @@ class ProcessFiles {
     return this.#size <= total && (this.#sizes.get(caller.id) ?? 0) <= shareOf(caller, total)
   }
 
-  /** Says to other processes that the folders are in use. */
+  /** Touches the folders in use, so that other processes do not delete them. */
   async touch(): Promise<void> {
     for (const path of this.live) await utimes(path, new Date(), new Date()).catch(() => undefined)
   }
@@ -219,7 +219,7 @@ class ProcessFiles {
     return hasReachedShare(caller, this.#held, ({ files }) => files.caller.id, MAX_HELD_CALLS)
   }
 
-  /** Keeps the files of a call for its next round, until that is due no more. */
+  /** Keeps the files of a call for its next round, until it expires or its input request is withdrawn. */
   hold(files: CallFiles, remove: () => void, withdrawn: AbortSignal | undefined): string {
     const id = randomUUID()
     const end = (): void => {
@@ -245,7 +245,7 @@ class ProcessFiles {
 }
 
 /** They outlive the runtime whose calls use them: it may be replaced meanwhile. */
-const own = new ProcessFiles()
+const processFiles = new ProcessFiles()
 
 function defaultFolder(): string {
   return join(tmpdir(), `gatehouse-references-${process.getuid?.() ?? 'user'}`)
@@ -281,7 +281,7 @@ async function usableFolder(folder: string): Promise<string | undefined> {
 
 /** Deletes the folder of a call if the process that it belongs to has ended. */
 async function removeAbandoned(folder: string): Promise<void> {
-  const found = own.live.has(folder) ? undefined : await ifThere(lstat(folder))
+  const found = processFiles.live.has(folder) ? undefined : await ifThere(lstat(folder))
   if (!found?.isDirectory()) return
   const isOld = found.mtimeMs < Date.now() - STALE_MS
   const owner = await ifThere(lstat(join(folder, OWNER)))
@@ -291,8 +291,8 @@ async function removeAbandoned(folder: string): Promise<void> {
     return
   }
   if (!owner.isFile()) return
-  const isOwn = (await readFile(join(folder, OWNER), 'utf8')) === own.instance
-  if ((isOwn || isOld) && !own.live.has(folder)) await rm(folder, { recursive: true, force: true })
+  const isOwn = (await readFile(join(folder, OWNER), 'utf8')) === processFiles.instance
+  if ((isOwn || isOld) && !processFiles.live.has(folder)) await rm(folder, { recursive: true, force: true })
 }
 
 /** What a file operation finds; undefined if there is nothing at the path. */
@@ -341,7 +341,7 @@ function unusable(problem: string, cause?: unknown): GatewayError {
 }
 
 function noRoom(total: number): GatewayError {
-  return new GatewayError('QUOTA_EXHAUSTED', `Files of references may have ${total} bytes at once.`, {
+  return new GatewayError('QUOTA_EXHAUSTED', `Data in files may have at most ${total} bytes in all.`, {
     data: { limit: 'reference_files' },
     isUnsent: true,
     suggestion: 'Select a part of the data, or wait until other calls have ended.',
@@ -349,7 +349,7 @@ function noRoom(total: number): GatewayError {
 }
 
 function tooManyHeld(): GatewayError {
-  return new GatewayError('OVERLOADED', 'Too many calls that go on have data as files.', {
+  return new GatewayError('OVERLOADED', 'Too many unfinished calls have data as files.', {
     isUnsent: true,
     suggestion: 'Wait until some of them have ended, or send the data in another form, such as ?as=text.',
   })

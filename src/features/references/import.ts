@@ -92,7 +92,7 @@ const definition = {
 } as const
 
 /** What is imported: the text of the reference, and where it goes; nowhere if it is only downloaded. */
-interface Order {
+interface ImportRequest {
   readonly uri: string
   readonly foreign: ForeignData | undefined
   readonly target: { readonly tool: InnerTool; readonly args: Payload; readonly argument: string } | undefined
@@ -100,21 +100,21 @@ interface Order {
 
 /** @throws what is wrong with the arguments; failures of the import are results */
 async function importReference(call: Call, options: Options): Promise<Outcome> {
-  const order = await orderOf(call, options)
-  let progress: Progress = { ref_id: order.uri, checksum_verified: false }
+  const request = await importRequestOf(call, options)
+  let progress: Progress = { ref_id: request.uri, checksum_verified: false }
   try {
-    const reference = order.foreign
-      ? await downloaded(call, order.foreign, options)
-      : await known(order.uri, call, options)
+    const reference = request.foreign
+      ? await downloaded(call, request.foreign, options)
+      : await known(request.uri, call, options)
     await verify(reference, options)
     // What is downloaded has an id of its own; the part is that of the caller.
-    const uri = order.foreign ? order.uri.replace(/^ref:\/\/[^?#]*/, uriOf(reference)) : order.uri
+    const uri = request.foreign ? request.uri.replace(/^ref:\/\/[^?#]*/, uriOf(reference)) : request.uri
     progress = { ref_id: uri, checksum_verified: true }
-    if (!order.target) return ended({ status: 'imported', ...progress, imported_resource_id: uri })
-    const { tool, args, argument } = order.target
+    if (!request.target) return ended({ status: 'imported', ...progress, imported_resource_id: uri })
+    const { tool, args, argument } = request.target
     const outcome = await options.deps.invoker.call(innerCall(call, tool, args.with({ [argument]: uri })))
     if (outcome.kind === 'result') return reported(outcome.result, progress)
-    if (!order.foreign) return outcome
+    if (!request.foreign) return outcome
     return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: reference.id } }
   } catch (thrown) {
     // The client that cancelled it gets no result.
@@ -143,7 +143,7 @@ interface Progress {
 }
 
 /** @throws INVALID_INPUT */
-async function orderOf(call: Call, options: Options): Promise<Order> {
+async function importRequestOf(call: Call, options: Options): Promise<ImportRequest> {
   const given = optionalText(call, 'ref_id')
   if (given === undefined) throw invalidParam('ref_id', 'must be a reference such as ref://ref_1')
   const uri = given.startsWith(SCHEME) ? given : `${SCHEME}${given}`
