@@ -72,7 +72,8 @@ describe('operations while gateways are killed at each of their writes', () => {
   test('end in every way: with results, in doubt, cancelled, and with a response that was lost', () => {
     const count = (isIt: (ending: OperationEnding) => boolean): number => all.filter(isIt).length
     expect(all.length).toBeGreaterThanOrEqual(OPERATIONS)
-    expect(count(({ outcome }) => outcome.kind === 'completed')).toBeGreaterThan(all.length / 2)
+    // How many of them complete depends on how long the kills take: those under way at a kill are in doubt or lost.
+    expect(count(({ outcome }) => outcome.kind === 'completed')).toBeGreaterThanOrEqual(OPERATIONS)
     expect(count(({ outcome }) => outcome.code === 'OUTCOME_UNKNOWN')).toBeGreaterThan(0)
     expect(count(({ outcome }) => outcome.kind === 'cancelled')).toBeGreaterThan(0)
     expect(count(({ outcome }) => outcome.kind === 'lost')).toBeGreaterThan(0)
