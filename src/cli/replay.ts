@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { fromArguments } from '../config/arguments.ts'
 import { environment } from '../config/secrets.ts'
 import type { Settings } from '../core/settings.ts'
-import { oneLine } from '../core/text/escape.ts'
+import { oneLine, shortened } from '../core/text/escape.ts'
 import { Gateway, openLog } from '../gateway/gateway.ts'
 import type { Cassette } from '../testkit/cassette.ts'
 import { conversationsOf } from '../testkit/conversations.ts'
@@ -57,8 +57,7 @@ function replaySettings(
 function list(cassette: Cassette): number {
   for (const [index, { method, params, line }] of conversationsOf(cassette).entries()) {
     const text = oneLine(`${index + 1}  ${method} ${JSON.stringify(params)}`)
-    const cut = text.length > MAX_LISTED ? `${text.slice(0, MAX_LISTED - 1).toWellFormed()}…` : text
-    process.stdout.write(`${cut}  (line ${line})\n`)
+    process.stdout.write(`${shortened(text, MAX_LISTED)}  (line ${line})\n`)
   }
   return 0
 }

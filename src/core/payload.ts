@@ -4,7 +4,10 @@
  */
 import { addMembers, editMembers, elements, isObject, members } from './json/json.ts'
 
-/** Edits for `with`: a value, a payload whose text is kept, or `undefined` to remove the member. */
+/**
+ * The members of a JSON object. As edits for `with`, they are values, payloads whose text is kept, or `undefined` to
+ * remove the member.
+ */
 export type Fields = Readonly<Record<string, unknown>>
 
 /**

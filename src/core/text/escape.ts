@@ -47,6 +47,11 @@ export function oneLine(text: string): string {
   return escapeHidden(text).replaceAll('\n', '\\n')
 }
 
+/** A text of at most `max` characters: a longer one is cut, and ends with an ellipsis. */
+export function shortened(text: string, max: number): string {
+  return text.length > max ? `${text.slice(0, max - 1).toWellFormed()}…` : text
+}
+
 // Texts of servers as YAML that a person can paste into the configuration. Plain words are unquoted; everything else is
 // quoted as JSON, which is YAML, with invisible characters escaped.
 

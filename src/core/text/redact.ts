@@ -106,7 +106,8 @@ function decoded(text: string): string {
   }
 }
 
-function escaped(text: string): string {
+/** A text as a part of a regular expression that matches it. */
+export function escaped(text: string): string {
   return text.replaceAll(/[\\^$.*+?()[\]{}|/-]/g, String.raw`\$&`)
 }
 

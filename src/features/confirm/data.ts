@@ -4,7 +4,7 @@
  */
 import type { Call } from '../../core/call.ts'
 import { canonicalHash } from '../../core/json/canonical-hash.ts'
-import { oneLine } from '../../core/text/escape.ts'
+import { oneLine, shortened } from '../../core/text/escape.ts'
 import { partText, type UsedReference, writtenArguments } from '../../core/used-reference.ts'
 import type { ReferencedData } from '../../records/approvals.ts'
 import { originText } from '../../records/references.ts'
@@ -80,5 +80,5 @@ function quoted(text: string): string {
 
 function word(text: string): string {
   const line = oneLine(text.slice(0, MAX_WORD_LENGTH + 1).toWellFormed()).replaceAll(/[“”]/g, '"')
-  return line.length > MAX_WORD_LENGTH ? `${line.slice(0, MAX_WORD_LENGTH - 1).toWellFormed()}…` : line
+  return shortened(line, MAX_WORD_LENGTH)
 }

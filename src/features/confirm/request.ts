@@ -8,7 +8,7 @@ import { canonicalHash } from '../../core/json/canonical-hash.ts'
 import { canonical, isObject } from '../../core/json/json.ts'
 import { type Remember, type StopAsking, rememberText } from '../../core/remember.ts'
 import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
-import { oneLine } from '../../core/text/escape.ts'
+import { oneLine, shortened } from '../../core/text/escape.ts'
 import { isSecretKey, Redactor } from '../../core/text/redact.ts'
 import type { Payload } from '../../core/payload.ts'
 import { comparableArguments, writtenArguments } from '../../core/used-reference.ts'
@@ -232,12 +232,12 @@ function defaultQuestion(entry: Descriptor, given: Arguments, server: UpstreamSe
   const values = Object.entries(given).map(([key, value]) => {
     return `${shortLine(key)}: ${isSecretKey(key) ? '***' : displayText(value)}`
   })
-  const summary = cut(values.join(', '), MAX_SUMMARY_LENGTH)
+  const summary = shortened(values.join(', '), MAX_SUMMARY_LENGTH)
   return `Run ${toolLabel(entry)}${summary === '' ? '' : ` with ${summary}`}?${descriptionOf(entry, server)}`
 }
 
 function toolLabel({ name, upstream }: Descriptor): string {
-  return `${cut(shortLine(name), MAX_VALUE_LENGTH)} on ${upstream}`
+  return `${shortened(shortLine(name), MAX_VALUE_LENGTH)} on ${upstream}`
 }
 
 /** The first sentence of a tool's description, if its server is trusted. */
@@ -245,7 +245,7 @@ function descriptionOf({ definition }: Descriptor, { trust }: UpstreamSettings):
   const { description } = definition
   if (!trust || typeof description !== 'string') return ''
   const [sentence = ''] = description.trim().split(/(?<=[.!?])\s|\n/, 1)
-  return sentence === '' ? '' : ` ${cut(shortLine(sentence), MAX_VALUE_LENGTH)}`
+  return sentence === '' ? '' : ` ${shortened(shortLine(sentence), MAX_VALUE_LENGTH)}`
 }
 
 function costNote({ price }: Rule): string {
@@ -260,16 +260,12 @@ function rememberNote({ remember }: Rule): string {
 const redactor = new Redactor()
 
 function displayText(value: unknown): string {
-  if (typeof value === 'string') return cut(shortLine(value), MAX_VALUE_LENGTH)
+  if (typeof value === 'string') return shortened(shortLine(value), MAX_VALUE_LENGTH)
   const text = JSON.stringify(isObject(value) || Array.isArray(value) ? redactor.value(value) : value)
-  return cut(shortLine(text), MAX_VALUE_LENGTH)
+  return shortened(shortLine(text), MAX_VALUE_LENGTH)
 }
 
 /** Text beyond the maximum need not be processed. */
 function shortLine(text: string): string {
   return oneLine(text.slice(0, MAX_SUMMARY_LENGTH).toWellFormed())
-}
-
-function cut(text: string, maxLength: number): string {
-  return text.length > maxLength ? `${text.slice(0, maxLength - 1).toWellFormed()}…` : text
 }

@@ -6,7 +6,7 @@ import { GatewayError } from '../../core/error.ts'
 import type { Log } from '../../core/log.ts'
 import type { CommandReach } from '../../core/settings.ts'
 import { MAX_MESSAGE } from '../../core/spool.ts'
-import { escapeHidden } from '../../core/text/escape.ts'
+import { escapeHidden, shortened } from '../../core/text/escape.ts'
 import { withoutSecrets } from '../../core/text/redact.ts'
 import { encodeLine, lines } from '../../protocol/lines.ts'
 import { SpoolingReader } from '../../protocol/spooling.ts'
@@ -159,9 +159,7 @@ export class LastLines {
   add(line: string): void {
     const clean = escapeHidden(this.#clean(line).replaceAll(COLOURS, '').trim())
     if (clean === '') return
-    const cut =
-      clean.length > MAX_LINE_LENGTH ? `${clean.slice(0, MAX_LINE_LENGTH - 1).toWellFormed()}…` : clean
-    this.#lines = [...this.#lines, cut].slice(-MAX_LINES)
+    this.#lines = [...this.#lines, shortened(clean, MAX_LINE_LENGTH)].slice(-MAX_LINES)
   }
 
   /** Clears the lines when another process begins. */
