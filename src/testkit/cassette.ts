@@ -3,9 +3,7 @@
  * unknown types are skipped, so that later versions stay readable.
  */
 import { isObject } from '../core/json/json.ts'
-
-/** A JSON object. */
-export type Fields = Readonly<Record<string, unknown>>
+import type { Fields } from '../core/payload.ts'
 
 /** The first line of a recording. */
 export interface Header {

@@ -1,7 +1,8 @@
 /** The requests of a recording with the answers of the client to the server's questions, in one form for both eras. */
 import { isObject } from '../core/json/json.ts'
-import type { Cassette, Fields } from './cassette.ts'
-import { type Episode, episodesOf, withoutMeta } from './episodes.ts'
+import type { Fields } from '../core/payload.ts'
+import type { Cassette } from './cassette.ts'
+import { type Episode, episodesOf, handshakes, withoutMeta } from './episodes.ts'
 
 /** A request, what the client answered during it, and the response. */
 export interface Conversation {
@@ -19,7 +20,7 @@ export interface Answer {
   readonly result: Fields
 }
 
-const notListed = new Set(['initialize', 'server/discover', 'ping', 'subscriptions/listen'])
+const notListed = new Set([...handshakes, 'subscriptions/listen'])
 
 /** The answered requests of a recording, without handshakes. */
 export function conversationsOf(cassette: Cassette): readonly Conversation[] {

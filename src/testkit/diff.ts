@@ -1,7 +1,8 @@
 /** Compares what two recordings answer to the same requests, without what differs in every run. */
 import { canonical, isObject, isSame } from '../core/json/json.ts'
-import type { Cassette, Fields } from './cassette.ts'
-import { type Episode, episodesOf, withoutMeta } from './episodes.ts'
+import type { Fields } from '../core/payload.ts'
+import type { Cassette } from './cassette.ts'
+import { type Episode, episodesOf, handshakes, withoutMeta } from './episodes.ts'
 import { isRecorded } from './matching.ts'
 import { steady } from './steady.ts'
 
@@ -31,12 +32,7 @@ export interface Comparison {
 }
 
 /** Requests that depend on the client, or change how a connection works. */
-export const notCompared: ReadonlySet<string> = new Set([
-  'initialize',
-  'ping',
-  'server/discover',
-  'logging/setLevel',
-])
+export const notCompared: ReadonlySet<string> = new Set([...handshakes, 'logging/setLevel'])
 
 /** The maximum number of values listed for one request. */
 const MAX_VALUES = 50

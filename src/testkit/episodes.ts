@@ -3,8 +3,9 @@
  * their answers, and the response.
  */
 import { isObject } from '../core/json/json.ts'
+import type { Fields } from '../core/payload.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'
-import type { Cassette, Fields, Frame } from './cassette.ts'
+import type { Cassette, Frame } from './cassette.ts'
 
 /** What a server sent before it responded: a notification, or a question of its own with the answer it got. */
 export interface Step {
@@ -31,6 +32,15 @@ export interface Episode {
   respondedAt?: number
   /** What the server sent after the response, before the next message of the client. */
   readonly after: Step[]
+}
+
+/** Requests with which clients find out what a server is: their parameters describe the client. */
+export const handshakes: ReadonlySet<string> = new Set(['initialize', 'server/discover', 'ping'])
+
+/** The tool, prompt or resource that a request names. */
+export function nameOf(params: Fields): string | undefined {
+  const name = params.name ?? params.uri
+  return typeof name === 'string' ? name : undefined
 }
 
 /** The value that the progress notifications of a request carry. */

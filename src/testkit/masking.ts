@@ -1,10 +1,11 @@
 /** Removes from recorded messages what must not be in a file: secrets of the gateway, and what the rules of `mask` name. */
 import { isUtf8 } from 'node:buffer'
 import { isObject } from '../core/json/json.ts'
+import type { Fields } from '../core/payload.ts'
 import { cleanedValue, Redactor, secretsOf, withoutSecrets } from '../core/text/redact.ts'
 import { featureSettings, type Settings } from '../core/settings.ts'
 import { copyMask } from '../features/mask/mask.ts'
-import { defaultMarks, type Fields } from './cassette.ts'
+import { defaultMarks } from './cassette.ts'
 
 /** Masks messages of one server. */
 export interface CassetteMask {

@@ -1,11 +1,10 @@
 /** Finds the episode of a recording that a request repeats, and what is nearest if there is none. */
 import { canonical, isObject, isSame } from '../core/json/json.ts'
+import type { Fields } from '../core/payload.ts'
+import { shortened } from '../core/text/escape.ts'
 import { nearest } from '../core/text/words.ts'
-import type { Cassette, Fields } from './cassette.ts'
-import { type Episode, withoutMeta } from './episodes.ts'
-
-/** Methods whose parameters describe the client, and not what is requested. */
-const handshakes = new Set(['initialize', 'server/discover', 'ping'])
+import type { Cassette } from './cassette.ts'
+import { type Episode, handshakes, nameOf, withoutMeta } from './episodes.ts'
 
 /** The maximum length of a value in a message, in characters. */
 const MAX_SHOWN = 120
@@ -32,13 +31,14 @@ export function isRecorded(recorded: unknown, given: unknown, marks: readonly st
   )
 }
 
+/** The parts of a text before, between and after its marks. */
+export function partsBetween(text: string, marks: readonly string[]): readonly string[] {
+  return marks.reduce<readonly string[]>((before, mark) => before.flatMap((part) => part.split(mark)), [text])
+}
+
 /** Whether the parts between the marks of a recorded text occur in a text, in this order. */
 function isMarked(recorded: string, given: string, marks: readonly string[]): boolean {
-  const parts = marks.reduce<readonly string[]>(
-    (before, mark) => before.flatMap((part) => part.split(mark)),
-    [recorded],
-  )
-  const [first = '', ...others] = parts
+  const [first = '', ...others] = partsBetween(recorded, marks)
   const last = others.pop()
   if (last === undefined || !given.startsWith(first) || !given.endsWith(last)) return false
   const end = given.length - last.length
@@ -127,15 +127,9 @@ export class Matches {
   }
 }
 
-/** The tool, prompt or resource that a request names. */
-function nameOf(params: Fields): string | undefined {
-  const name = params.name ?? params.uri
-  return typeof name === 'string' ? name : undefined
-}
-
 function shown(value: unknown): string {
   const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? 'nothing')
-  return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN).toWellFormed()}…` : text
+  return shortened(text, MAX_SHOWN)
 }
 
 /** The values in parameters by their paths. */

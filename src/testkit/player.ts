@@ -1,6 +1,7 @@
 /** Answers from a recording in the place of its server: an interceptor whose connections never reach one. */
 import { setTimeout as wait } from 'node:timers/promises'
 import { isObject, readJson, isSame } from '../core/json/json.ts'
+import type { Fields } from '../core/payload.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'
 import type {
   OpenTransport,
@@ -9,7 +10,7 @@ import type {
   TransportInterceptor,
 } from '../upstream/transport/transport.ts'
 import { findRevision, latestLegacy, latestModern } from '../protocol/revisions.ts'
-import type { Cassette, Fields } from './cassette.ts'
+import type { Cassette } from './cassette.ts'
 import { type Episode, episodesOf, progressTokenOf, type Step } from './episodes.ts'
 import { isRecorded, Matches } from './matching.ts'
 

@@ -1,10 +1,12 @@
 /** Writes the messages between the gateway and a server to a recording, without secrets. */
 import { isObject, readJson } from '../core/json/json.ts'
 import { self } from '../core/identity.ts'
+import type { Fields } from '../core/payload.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'
 import type { TransportInterceptor } from '../upstream/transport/transport.ts'
-import { CASSETTE_VERSION, type Fields, frameLine, headerLine } from './cassette.ts'
+import { CASSETTE_VERSION, frameLine, headerLine } from './cassette.ts'
+import { handshakes } from './episodes.ts'
 import type { CassetteMask } from './masking.ts'
 
 interface Options {
@@ -13,9 +15,6 @@ interface Options {
   /** Appends to the file. Not called before a client requests something: some start a process only to try it. */
   write(line: string): void
 }
-
-/** Requests with which clients find out what a server is. */
-const trials = new Set(['initialize', 'server/discover', 'ping'])
 
 /** The maximum number of lines kept before anything is requested. */
 const MAX_HELD = 1000
@@ -49,7 +48,8 @@ export function recordingInterceptor({ mask, now, write }: Options): TransportIn
           if (!isObject(message)) continue
           const request = requestOf(methods, dir, message)
           const { id, method } = message
-          if (dir === 'c2s' && id !== undefined && typeof method === 'string' && !trials.has(method)) begin()
+          if (dir === 'c2s' && id !== undefined && typeof method === 'string' && !handshakes.has(method))
+            begin()
           const frame = numbered(mask.message(message, request), connection)
           const source = about === undefined ? {} : { about: unique(about, connection) }
           append(frameLine({ t: now() - startedAt, dir, frame, connection, ...source }))

@@ -1,7 +1,9 @@
 /** Writes a test of one recorded request, for vitest and the official client: it needs nothing of this program. */
 import { isObject } from '../core/json/json.ts'
+import { escaped } from '../core/text/redact.ts'
 import type { Cassette } from './cassette.ts'
 import type { Answer, Conversation } from './conversations.ts'
+import { partsBetween } from './matching.ts'
 import { steady, steadyCode } from './steady.ts'
 
 /** The functions of the client by method. */
@@ -96,10 +98,6 @@ function code(value: unknown, marks: readonly string[] = []): string {
 
 function markedCode(text: string, marks: readonly string[]): string {
   if (marks.includes(text)) return 'expect.anything()'
-  const parts = marks.reduce<readonly string[]>(
-    (before, mark) => before.flatMap((each) => each.split(mark)),
-    [text],
-  )
-  const pattern = parts.map((part) => part.replaceAll(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`)).join('[^]*')
+  const pattern = partsBetween(text, marks).map(escaped).join('[^]*')
   return `expect.stringMatching(new RegExp(${JSON.stringify(`^${pattern}$`)}))`
 }
