@@ -113,7 +113,13 @@ const walls: readonly Wall[] = [
   { part: 'lint', may: ['core', 'protocol', 'catalog/classify.ts'] },
   {
     part: 'testkit',
-    may: ['core', 'protocol', 'features/mask/mask.ts', 'upstream/transport/transport.ts'],
+    may: [
+      'core',
+      'protocol',
+      'catalog/pagination.ts',
+      'features/mask/mask.ts',
+      'upstream/transport/transport.ts',
+    ],
     uses: timers,
   },
   {

@@ -1,6 +1,6 @@
 /** `gatehouse diff`: compares two recordings, or a recording with what its server answers now. */
 import { environment } from '../config/secrets.ts'
-import { oneLine } from '../core/text/escape.ts'
+import { oneLine, shortened } from '../core/text/escape.ts'
 import { Gateway, openLog } from '../gateway/gateway.ts'
 import { type Cassette, parseCassette } from '../testkit/cassette.ts'
 import { diffCassettes, type Comparison, type ChangedValue } from '../testkit/diff.ts'
@@ -66,7 +66,9 @@ async function diffLive(before: Cassette, named: readonly string[], withWrites: 
     const status = await gateway.explore(server.name)
     if (status?.problem !== undefined) throw new Error(`${server.name} cannot be reached: ${status.problem}`)
     const skipped = await repeatLive(before, gateway.handle, { upstream: server.name, withWrites })
-    const { compared, differences } = diffCassettes(before, parseCassette(lines.join(''), server.name))
+    // Nothing is recorded before a client requests something.
+    const after = lines.length === 0 ? { ...before, frames: [] } : parseCassette(lines.join(''), server.name)
+    const { compared, differences } = diffCassettes(before, after)
     const isMade = (line: number | undefined) => !skipped.some((each) => each.line === line)
     // What was not asked is not missing, and what the gateway asks for itself is not new.
     return {
@@ -101,6 +103,5 @@ function valueLine(value: ChangedValue): string {
 }
 
 function shown(value: unknown): string {
-  const text = oneLine(JSON.stringify(value) ?? 'nothing')
-  return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN - 1).toWellFormed()}…` : text
+  return shortened(oneLine(JSON.stringify(value) ?? 'nothing'), MAX_SHOWN)
 }

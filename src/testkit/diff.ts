@@ -70,12 +70,18 @@ function answered(cassette: Cassette): Map<string, Episode[]> {
   for (const episode of episodesOf(cassette)) {
     const { method, params, response } = episode
     if (!response || notCompared.has(method)) continue
-    const key = `${method} ${canonical(withoutMeta(params))}`
+    const key = `${method} ${canonical(comparable(params))}`
     const same = requests.get(key)
     if (same) same.push(episode)
     else requests.set(key, [episode])
   }
   return requests
+}
+
+/** The parameters of a request without the opaque values that its server chose. */
+function comparable(params: Fields): Fields {
+  const { requestState, ...rest } = withoutMeta(params)
+  return { ...rest, ...(rest.cursor !== undefined && { cursor: '<id>' }) }
 }
 
 function onlyIn([episode]: readonly Episode[], kind: 'removed' | 'added'): Difference {

@@ -98,6 +98,8 @@ class PlayedTransport implements UpstreamTransport {
     }
     if (method === 'initialize') this.#connections = this.#connectionsLike(params)
     const episode = this.#matches.take(method, params, this.#connections)
+    // It can be cancelled from now on.
+    if (id !== undefined && episode) this.#active.add(id)
     // The caller goes on before the response arrives, as with any server.
     setImmediate(() => {
       if (id === undefined) this.#follow(episode?.after ?? [])
@@ -133,7 +135,6 @@ class PlayedTransport implements UpstreamTransport {
 
   async #play(episode: Episode, request: { readonly id: unknown; readonly params: Fields }): Promise<void> {
     const { id } = request
-    this.#active.add(id)
     let before = episode.t
     for (const step of episode.steps) {
       await rest(before, step.t)

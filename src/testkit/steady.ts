@@ -21,7 +21,7 @@ export function steady(value: unknown): unknown {
   const members = Object.entries(value).flatMap(([key, member]) => {
     // Servers name the kind of a result from 2026-07-28 on.
     if (key === '_meta' || (key === 'resultType' && member === 'complete')) return []
-    if (key === 'nextCursor') return [[key, '<id>']]
+    if (key === 'nextCursor' || key === 'requestState') return [[key, '<id>']]
     const isVolatile = volatileKey.test(key) && typeof member !== 'object'
     return [[key, isVolatile ? '<varies>' : steady(member)]]
   })

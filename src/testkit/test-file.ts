@@ -1,5 +1,6 @@
 /** Writes a test of one recorded request, for vitest and the official client: it needs nothing of this program. */
 import { isObject } from '../core/json/json.ts'
+import { oneLine } from '../core/text/escape.ts'
 import { escaped } from '../core/text/redact.ts'
 import type { Cassette } from './cassette.ts'
 import type { Answer, Conversation } from './conversations.ts'
@@ -44,7 +45,9 @@ export function testFile(
   const { error } = response
   const given = JSON.stringify([params, answers])
   const isIncomplete = marks.some((mark) => given.includes(JSON.stringify(mark).slice(1, -1)))
-  const advice = isIncomplete ? `// Fill in what was removed from the recording: ${marks.join(' ')}\n` : ''
+  const advice = isIncomplete
+    ? `// Fill in what was removed from the recording: ${oneLine(marks.join(' '))}\n`
+    : ''
   const expectation = isObject(error)
     ? `await expect(${made}).rejects.toMatchObject(${code({ code: error.code })})`
     : `expect(steady(await ${made})).toMatchObject(${code(steady(response.result), marks)})`

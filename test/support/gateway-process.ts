@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { ambientCanary, checkAmbient } from './canary.ts'
 import { until } from './condition.ts'
 import { isObject, type Json } from './server/json.ts'
+import type { Way } from './peers/client.ts'
 
 /** How a command ended and what it wrote. */
 export interface Finished {
@@ -87,6 +88,17 @@ export function gatewayProgram(): readonly string[] {
   const parsed: unknown = given === undefined ? undefined : JSON.parse(given)
   if (Array.isArray(parsed) && parsed.every((part) => typeof part === 'string')) return parsed
   return [process.execPath, fileURLToPath(new URL('../../dist/main.js', import.meta.url))]
+}
+
+/** A command of the gateway as a server on stdio. */
+export function commandOnStdio(...args: string[]): Way {
+  return { transport: 'stdio', command: [...gatewayProgram(), ...args] }
+}
+
+/** The URL at which a command says that it serves. */
+export async function servedAt({ stdout }: CommandProcess): Promise<string> {
+  await until(() => stdout().includes('/mcp\n'), 'its address')
+  return /http:\S+/.exec(stdout())?.[0] ?? ''
 }
 
 /** A gateway that serves over HTTP, with its configuration file, its log and its signals. */

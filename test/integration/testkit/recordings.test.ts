@@ -2,15 +2,23 @@
 import { mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { Canaries } from '../../support/canary.ts'
-import { gatewayProgram, runCommand, startCommand } from '../../support/gateway-process.ts'
+import {
+  commandOnStdio,
+  gatewayProgram,
+  runCommand,
+  servedAt,
+  startCommand,
+} from '../../support/gateway-process.ts'
 import { until } from '../../support/condition.ts'
 import { peerKinds } from '../../support/peers/clients.ts'
 import { connectSdk1 } from '../../support/peers/sdk1.ts'
 import { connectSdk2 } from '../../support/peers/sdk2.ts'
 import type { PeerClient, Way } from '../../support/peers/client.ts'
 import { everything, publishedServer } from '../../support/peers/servers.ts'
+import type { Json } from '../../support/server/json.ts'
+import { scriptedServer } from '../../support/scripted-server.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'gatehouse-recordings-'))
 const file = join(root, 'everything.jsonl')
@@ -18,7 +26,7 @@ const file = join(root, 'everything.jsonl')
 /** What a client of a recorded conversation does, and what it learns. */
 async function converse(client: PeerClient): Promise<unknown> {
   const progress: number[] = []
-  const said = {
+  const results = {
     tools: await client.tools(),
     echo: await client.call('echo', { message: 'hello' }),
     sum: await client.call('get-sum', { a: 2, b: 3 }),
@@ -32,18 +40,13 @@ async function converse(client: PeerClient): Promise<unknown> {
     resource: await client.read('demo://resource/static/document/features.md'),
   }
   // The last one may be dropped by clients that read the response from the same bytes.
-  return { ...said, firstProgress: progress[0] }
-}
-
-/** A command of the gateway as a server on stdio. */
-function onStdio(...args: string[]): Way {
-  return { transport: 'stdio', command: [...gatewayProgram(), ...args] }
+  return { ...results, firstProgress: progress[0] }
 }
 
 let live: unknown
 
 beforeAll(async () => {
-  const client = await connectSdk1(onStdio('record', '-o', file, '--', ...publishedServer(everything)))
+  const client = await connectSdk1(commandOnStdio('record', '-o', file, '--', ...publishedServer(everything)))
   live = await converse(client)
   await client.close()
   await until(() => readFileSync(file, 'utf8').endsWith('\n'), 'the last line of the recording')
@@ -54,7 +57,7 @@ describe('a recording of server-everything', () => {
   it.each(peerKinds.filter(({ transport }) => transport === 'stdio'))(
     'is the server to $title, with its questions',
     async ({ connect }) => {
-      const client = await connect(onStdio('replay', file))
+      const client = await connect(commandOnStdio('replay', file))
       try {
         expect(await converse(client)).toEqual(live)
         expect(client.asked).toEqual(expect.arrayContaining(['elicitation/create', 'sampling/createMessage']))
@@ -69,8 +72,7 @@ describe('a recording of server-everything', () => {
     async ({ connect }) => {
       const server = startCommand(['replay', file, '--port', '0'])
       try {
-        await until(() => server.stdout().includes('/mcp\n'), 'its address')
-        const [url = ''] = /http:\S+/.exec(server.stdout()) ?? []
+        const url = await servedAt(server)
         const client = await connect({ transport: 'http', url })
         expect(await converse(client)).toEqual(live)
         await client.close()
@@ -83,7 +85,7 @@ describe('a recording of server-everything', () => {
   )
 
   it('says what is nearest to a request that it does not have', async () => {
-    const client = await connectSdk1(onStdio('replay', file))
+    const client = await connectSdk1(commandOnStdio('replay', file))
     try {
       await expect(client.call('echo', { message: 'other' })).rejects.toThrow(
         /no tools\/call of "echo" with these parameters\. The nearest, in line \d+, differs: arguments\.message is hello/,
@@ -119,6 +121,14 @@ describe('a recording of server-everything', () => {
     })
   })
 
+  it('is compared with a server of the configuration', async () => {
+    const config = join(root, 'live.config.yaml')
+    writeFileSync(config, JSON.stringify({ upstreams: { live: { command: publishedServer(everything) } } }))
+    const { code, stdout } = await runCommand(['diff', file, '--live', 'live', '--config', config])
+    expect(stdout).toMatch(/No difference in [1-9]\d* compared requests/)
+    expect(code).toBe(0)
+  })
+
   it('becomes a test that runs without the gateway', async () => {
     const listed = await runCommand(['replay', file, '--list'])
     const folder = mkdtempSync(join(root, 'test-'))
@@ -140,6 +150,18 @@ describe('a recording of server-everything', () => {
     expect(bad.stdout + bad.stderr).toMatch(/1 failed/)
   })
 })
+
+/** A recording of one request. */
+function recordingOf(method: string, params: Json, result: Json): string {
+  const entries = [
+    { type: 'header', cassetteVersion: 2, transport: 'http' },
+    { type: 'frame', t: 0, dir: 'c2s', frame: { id: 1, method, params } },
+    { type: 'frame', t: 0, dir: 's2c', frame: { id: 1, result } },
+  ]
+  const path = join(mkdtempSync(join(root, 'one-')), 'one.jsonl')
+  writeFileSync(path, entries.map((entry) => `${JSON.stringify(entry)}\n`).join(''))
+  return path
+}
 
 describe('a recording', () => {
   it('has no secrets, and still replays', async () => {
@@ -184,11 +206,49 @@ describe('a recording', () => {
     expect(text).not.toContain('hunter22222')
     expect(statSync(recorded).mode & 0o77).toBe(0)
     // Any text is equal to one that was removed.
-    const again = await connectSdk1(onStdio('replay', recorded))
+    const again = await connectSdk1(commandOnStdio('replay', recorded))
     const { text: replayed } = await again.call('echo', { message: message('a') })
     expect(replayed).toMatch(/^Echo: a \*\*\*/)
     await expect(again.call('echo', { message: message('b') })).rejects.toThrow(/nearest/)
     await again.close()
+  })
+
+  it('is compared with a server at a URL', async () => {
+    const server = await scriptedServer(
+      { tools: {} },
+      { 'tools/list': () => ({ tools: [{ name: 'new', inputSchema: { type: 'object' } }] }) },
+    )
+    onTestFinished(() => server.close())
+    const tools = [{ name: 'old', inputSchema: { type: 'object' } }]
+    const listed = recordingOf('tools/list', {}, { tools })
+    const { code, stdout } = await runCommand(['diff', listed, '--live', server.url])
+    expect(stdout).toContain('~ tools/list {} (line 2 and')
+    expect(stdout).toContain('result.tools[0].name: "old" → "new"')
+    expect(code).toBe(1)
+  })
+
+  it('is compared with a server of which nothing of it is requested', async () => {
+    const server = await scriptedServer({}, {})
+    onTestFinished(() => server.close())
+    const subscribed = recordingOf('resources/subscribe', { uri: 'a:b' }, {})
+    const { code, stdout, stderr } = await runCommand(['diff', subscribed, '--live', server.url])
+    expect(stderr).toBe('')
+    expect(stdout).toContain('not made: resources/subscribe a:b (line 2)')
+    expect(stdout).toContain('No difference in 0 compared requests')
+    expect(code).toBe(0)
+  })
+
+  it('is replaced with --force', async () => {
+    const replaced = join(root, 'replaced.jsonl')
+    writeFileSync(replaced, 'what was there before\n'.repeat(10_000))
+    const words = ['record', '--force', '-o', replaced, '--', ...publishedServer(everything)]
+    const client = await connectSdk1(commandOnStdio(...words))
+    await client.call('echo', { message: 'hello' })
+    await client.close()
+    await until(() => readFileSync(replaced, 'utf8').includes('Echo: hello'), 'the recorded call')
+    const text = readFileSync(replaced, 'utf8')
+    expect(text).toMatch(/^\{"type":"header"/)
+    expect(text).not.toContain('what was there before')
   })
 
   it('is not overwritten, and says what is wrong with it', async () => {

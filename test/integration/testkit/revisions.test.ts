@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { fakeServerCommand, startFakeServer } from '../../support/fake-server.ts'
-import { gatewayProgram, startCommand } from '../../support/gateway-process.ts'
+import { commandOnStdio, servedAt, startCommand } from '../../support/gateway-process.ts'
 import type { PeerClient, Way } from '../../support/peers/client.ts'
 import { connectSdk1 } from '../../support/peers/sdk1.ts'
 import { connectSdk2 } from '../../support/peers/sdk2.ts'
@@ -28,15 +28,11 @@ async function converse(client: PeerClient): Promise<unknown> {
   return { tools, asked, resources: await client.resources(), prompts: await client.prompts() }
 }
 
-function onStdio(...args: string[]): Way {
-  return { transport: 'stdio', command: [...gatewayProgram(), ...args] }
-}
-
 describe.each(revisions)('a recorded server of %s', (revision) => {
   it.each(clients)('answers and asks as the server did, recorded by $title', async ({ title, connect }) => {
     const file = join(root, `${revision} ${title}.jsonl`)
     const { command, args } = fakeServerCommand({ revision })
-    const recording = await connect(onStdio('record', '-o', file, '--', command, ...args))
+    const recording = await connect(commandOnStdio('record', '-o', file, '--', command, ...args))
     const live = await converse(recording)
     await recording.close()
     expect(live).toMatchObject({ asked: expect.arrayContaining([expect.anything()]) })
@@ -44,7 +40,7 @@ describe.each(revisions)('a recorded server of %s', (revision) => {
     const [header = ''] = readFileSync(file, 'utf8').split('\n')
     expect(JSON.parse(header)).toMatchObject({ era: revision === '2026-07-28' ? 'modern' : 'legacy' })
     for (const { connect: reconnect } of clients) {
-      const replayed = await reconnect(onStdio('replay', file))
+      const replayed = await reconnect(commandOnStdio('replay', file))
       expect(await converse(replayed)).toEqual(live)
       expect(replayed.asked).toEqual(recording.asked)
       await replayed.close()
@@ -59,15 +55,14 @@ it.each(['2025-11-25', '2026-07-28'] as const)(
     const server = await startFakeServer({ revision, transport: 'http' })
     const recorder = startCommand(['record', `${server.url}`, '-o', file, '--port', '0'])
     try {
-      await until(() => recorder.stdout().includes('/mcp\n'), 'its address')
-      const [url = ''] = /http:\S+/.exec(recorder.stdout()) ?? []
+      const url = await servedAt(recorder)
       const both = await Promise.all(clients.map(({ connect }) => connect({ transport: 'http', url })))
       const live = await Promise.all(both.map(converse))
       for (const each of both) await each.close()
       recorder.signal('SIGTERM')
       expect(await recorder.ended).toMatchObject({ code: 0 })
       for (const [index, { connect }] of clients.entries()) {
-        const replayed = await connect(onStdio('replay', file))
+        const replayed = await connect(commandOnStdio('replay', file))
         expect(await converse(replayed)).toEqual(live[index])
         await replayed.close()
       }

@@ -86,4 +86,23 @@ describe('diffCassettes', () => {
       ],
     })
   })
+
+  it('finds the same request whatever opaque values its server chose', () => {
+    const conversation = (opaque: string) => {
+      const retry = { name: 'ask', inputResponses: { a: { action: 'accept' } }, requestState: opaque }
+      const asking = { resultType: 'input_required', inputRequests: {}, requestState: opaque }
+      const messages = [
+        ['c2s', { id: 1, method: 'tools/list', params: { cursor: opaque } }],
+        ['s2c', { id: 1, result: { tools: [], nextCursor: opaque } }],
+        ['c2s', { id: 2, method: 'tools/call', params: { name: 'ask' } }],
+        ['s2c', { id: 2, result: asking }],
+        ['c2s', { id: 3, method: 'tools/call', params: retry }],
+        ['s2c', { id: 3, result: { content: [] } }],
+      ] as const
+      const head = { type: 'header', cassetteVersion: 2, transport: 'stdio', era: 'modern' }
+      const frames = messages.map(([dir, frame]) => ({ type: 'frame', t: 0, dir, frame }))
+      return parseCassette([head, ...frames].map((line) => JSON.stringify(line)).join('\n'), opaque)
+    }
+    expect(diffCassettes(conversation('one'), conversation('two'))).toEqual({ compared: 3, differences: [] })
+  })
 })

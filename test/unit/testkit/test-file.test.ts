@@ -54,4 +54,20 @@ describe('a test made from a recording', () => {
       'a.jsonl:8: a request logging/setLevel cannot become a test',
     )
   })
+
+  it.each(['\n', '\r', '\u2028', '\u2029'])(
+    'runs nothing that a mark of the recording has after %j',
+    (end) => {
+      const marks = ['*', `*${end}process.exit(7)//`]
+      const { redaction } = cassette.header
+      const [first] = conversationsOf(cassette)
+      if (!first) throw new Error('a conversation is missing')
+      const text = testFile(first, {
+        ...cassette,
+        header: { ...cassette.header, redaction: { ...redaction, marks } },
+      })
+      expect(text).toContain('// Fill in what was removed from the recording: * *')
+      expect(text).not.toMatch(/^process/m)
+    },
+  )
 })
