@@ -10,7 +10,7 @@ import { launchBuilt } from './gateway.ts'
 import { connect } from './client.ts'
 import { sha256Of } from './large-text.ts'
 import { launchScript, type Serving } from './launch.ts'
-import { cpuNanoseconds, forgetPeak, peakMegabytes, residentMegabytes } from './process-stats.ts'
+import { cpuNanoseconds, resetPeak, peakMegabytes, residentMegabytes } from './process-stats.ts'
 import { spread } from './summary.ts'
 
 const usage = `node test/bench/large-results.ts [options]
@@ -102,7 +102,7 @@ async function measure(
     // Nothing is compiled or connected for the first time while it is measured.
     for (let id = 1; id <= 20; id++) await call(id, 200)
     const idle = residentMegabytes(pid)
-    forgetPeak(pid)
+    resetPeak(pid)
     await call(100, bytes)
     const first = peakMegabytes(pid)
     const times: number[] = []

@@ -12,13 +12,13 @@ export function residentMegabytes(pid: number): number {
   return megabytes(pid, /^VmRSS:\s+(\d+) kB/m)
 }
 
-/** The most memory that was resident since the process started, or its peak was forgotten. */
+/** The most memory that was resident since the process started, or its peak was reset. */
 export function peakMegabytes(pid: number): number {
   return megabytes(pid, /^VmHWM:\s+(\d+) kB/m)
 }
 
-/** Has the peak of a process count from now. */
-export function forgetPeak(pid: number): void {
+/** Resets the recorded peak of a process. */
+export function resetPeak(pid: number): void {
   writeFileSync(`/proc/${pid}/clear_refs`, '5')
 }
 

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { launchScript, type Serving } from '../../bench/launch.ts'
 import { sha256Of } from '../../bench/large-text.ts'
-import { forgetPeak, peakMegabytes, residentMegabytes } from '../../bench/process-stats.ts'
+import { resetPeak, peakMegabytes, residentMegabytes } from '../../bench/process-stats.ts'
 import type { GatewayProcess } from '../../support/gateway-process.ts'
 import { gentleGateway } from '../../support/gentle-gateway.ts'
 import { bothEras } from '../../support/peers/clients.ts'
@@ -56,7 +56,7 @@ describe.skipIf(!existsSync('/proc/self/clear_refs'))('a result of 200 MB (needs
       try {
         await client.call(tool, { bytes: 10, ...more })
         const idle = residentMegabytes(gateway.pid)
-        forgetPeak(gateway.pid)
+        resetPeak(gateway.pid)
         const result = await client.call(tool, { bytes: BYTES, ...more })
         expect(peakMegabytes(gateway.pid) - idle).toBeLessThan(MAX_MEGABYTES)
         expect(result.text).toContain(`${BYTES} bytes`)
