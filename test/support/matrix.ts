@@ -11,7 +11,7 @@ import { type RunningGateway, startGateway } from './run-gateway.ts'
 import type { Seen } from './server/journal.ts'
 import type { Json } from './server/json.ts'
 import type { ServerOptions } from './server/options.ts'
-import { type Revision, revisions, traitsOf } from './server/revisions.ts'
+import { remoteTransport, type Revision, revisions, traitsOf } from './server/revisions.ts'
 
 /** A revision of the protocol over a transport. */
 export interface Kind {
@@ -43,7 +43,7 @@ const servers: readonly Kind[] = revisions.flatMap((revision) => {
 
 const remote: readonly Kind[] = revisions.map((revision) => ({
   revision,
-  transport: traitsOf(revision).streamable ? 'http' : 'sse',
+  transport: remoteTransport(revision),
 }))
 
 /** One server of each era for the clients that start the gateway as their own process. */

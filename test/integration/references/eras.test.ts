@@ -8,7 +8,7 @@ import { describePairs, type Pair } from '../../support/matrix.ts'
 import { mark } from '../../support/meeting.ts'
 import { bothEras } from '../../support/peers/clients.ts'
 import { type Json, objectAt, parse } from '../../support/server/json.ts'
-import { revisions, traitsOf } from '../../support/server/revisions.ts'
+import { remoteTransport, revisions } from '../../support/server/revisions.ts'
 import { plainFeatures } from '../../support/undescribed.ts'
 
 const TOOLS = ['read_reference', 'request_upload', 'export_result_ref', 'import_from_ref']
@@ -20,10 +20,6 @@ const answers = { 'elicitation/create': () => ({ action: 'accept' }) }
 /** Over HTTP on both sides: a gateway on stdio has no address for uploads. */
 function isRemote({ client, server }: Pair): boolean {
   return client.transport !== 'stdio' && server.transport === remoteTransport(server.revision)
-}
-
-function remoteTransport(revision: (typeof revisions)[number]): 'http' | 'sse' {
-  return traitsOf(revision).streamable ? 'http' : 'sse'
 }
 
 function contentOf(result: Json = {}): readonly Json[] {

@@ -1,47 +1,37 @@
 // Results that are kept on request, and data that is imported, by unchanged clients of the official SDKs and over HTTP.
 import { createHash } from 'node:crypto'
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  realpathSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { bothEras } from '../../support/peers/clients.ts'
 import { everything, publishedServer } from '../../support/peers/servers.ts'
 import { type Json, parse } from '../../support/server/json.ts'
+import { twoFolders } from '../../support/two-folders.ts'
 
-const filesystem = '@modelcontextprotocol/server-filesystem'
 const NOTE = 'A small note, which no gateway would keep without a request.'
+const references = { imports: { file: { tool: 'two_write_file', argument: 'content' } } }
 const table = Array.from({ length: 300 }, (_none, index) => ({ id: index + 1, name: `row ${index + 1}` }))
 
+let folders: ReturnType<typeof twoFolders>
 let root = ''
 let gateway: LocalGateway
 
 beforeAll(async () => {
-  root = realpathSync(mkdtempSync(join(tmpdir(), 'gatehouse-exchange-')))
-  for (const name of ['one', 'two']) mkdirSync(join(root, name))
+  folders = twoFolders()
+  root = folders.root
   writeFileSync(join(root, 'one/note.txt'), NOTE)
   writeFileSync(join(root, 'one/table.json'), JSON.stringify(table))
   gateway = await localGateway({
-    features: {
-      references: { imports: { file: { tool: 'two_write_file', argument: 'content' } } },
-    },
+    features: { references },
     upstreams: {
-      one: { command: publishedServer(filesystem, join(root, 'one')) },
-      two: { command: publishedServer(filesystem, join(root, 'two')) },
+      ...folders.servers,
       all: {
         command: publishedServer(everything),
         features: { progress: { tasks: { answer_within: '1500ms' } } },
       },
       plain: {
-        command: publishedServer(filesystem, join(root, 'one')),
+        ...folders.servers.one,
         features: { references: 'off' },
       },
     },
@@ -49,14 +39,14 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await gateway.close()
-  rmSync(root, { recursive: true, force: true })
+  folders.remove()
 })
 
 const sum = (data: string | Buffer): string => createHash('sha256').update(data).digest('hex')
 
-function post(path: string, body: Json): Promise<Response> {
+function post(path: string, body: Json, { origin } = gateway): Promise<Response> {
   const headers = { 'content-type': 'application/json' }
-  return fetch(`${gateway.origin}${path}`, { method: 'POST', headers, body: JSON.stringify(body) })
+  return fetch(`${origin}${path}`, { method: 'POST', headers, body: JSON.stringify(body) })
 }
 
 describe.each(bothEras)('with $title', ({ title, connect }) => {
@@ -161,7 +151,7 @@ describe.each(bothEras)('with $title', ({ title, connect }) => {
 })
 
 describe('over HTTP', () => {
-  it('a result is kept, and imported where a format says so', async () => {
+  it('an import that needs confirmation fails over HTTP, and nothing is written', async () => {
     const path = join(root, 'one/table.json')
     const kept = await post('/export', { tool: 'one_read_text_file', arguments: { path }, ref_id: 'table' })
     expect(kept.status).toBe(200)
@@ -180,6 +170,25 @@ describe('over HTTP', () => {
     // A question cannot be answered over plain HTTP, so the page of the approval says how.
     expect(answer).toMatchObject({ status: 'failed', error: { code: 'CONFIRMATION_REQUIRED' } })
     expect(existsSync(target)).toBe(false)
+  })
+
+  it('a result is kept, and imported where a format says so', async () => {
+    const { servers } = folders
+    const unasked = await localGateway({ features: { references, confirm: 'off' }, upstreams: servers })
+    onTestFinished(() => unasked.close())
+    const path = join(root, 'one/table.json')
+    const exported = { tool: 'one_read_text_file', arguments: { path }, ref_id: 'table' }
+    expect((await post('/export', exported, unasked)).status).toBe(200)
+    const target = join(root, 'two/imported.json')
+    const imported = {
+      ref_id: 'ref://table?rows=100-200&as=text',
+      target_format: 'file',
+      arguments: { path: target },
+    }
+    const response = await post('/import', imported, unasked)
+    expect(response.status).toBe(200)
+    expect(await response.json()).toMatchObject({ status: 'imported', checksum_verified: true })
+    expect(JSON.parse(readFileSync(target, 'utf8'))).toEqual(table.slice(99, 200))
   })
 
   it('what is wrong with a request has its status', async () => {

@@ -1,24 +1,23 @@
 // Data that travels beside the model: results of one published server as arguments of another, by unchanged clients of the
 // official SDKs.
 import { createHash } from 'node:crypto'
-import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { GatewayProcess } from '../../support/gateway-process.ts'
 import { gentleGateway } from '../../support/gentle-gateway.ts'
 import { bothEras } from '../../support/peers/clients.ts'
-import { publishedServer } from '../../support/peers/servers.ts'
+import { twoFolders } from '../../support/two-folders.ts'
 
 const LINES = 100_000
-const filesystem = '@modelcontextprotocol/server-filesystem'
 
+let folders: ReturnType<typeof twoFolders>
 let root = ''
 let gateway: GatewayProcess
 
 beforeAll(async () => {
-  root = realpathSync(mkdtempSync(join(tmpdir(), 'gatehouse-references-')))
-  for (const name of ['one', 'two']) mkdirSync(join(root, name))
+  folders = twoFolders()
+  root = folders.root
   const lines = Array.from(
     { length: LINES },
     (_none, index) => `${index + 1} ${'x'.repeat(90)} ${index === 77_777 ? 'needle' : ''}`,
@@ -27,15 +26,12 @@ beforeAll(async () => {
   gateway = await gentleGateway({
     store: join(root, 'store'),
     features: { references: 'on', confirm: 'off', validate: 'on' },
-    upstreams: {
-      one: { command: publishedServer(filesystem, join(root, 'one')) },
-      two: { command: publishedServer(filesystem, join(root, 'two')) },
-    },
+    upstreams: folders.servers,
   })
 })
 afterAll(async () => {
   await gateway.close()
-  rmSync(root, { recursive: true, force: true })
+  folders.remove()
 })
 
 describe.each(bothEras)('a log of 10 MB with $title', ({ connect }) => {

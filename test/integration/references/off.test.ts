@@ -5,7 +5,7 @@ import { connect, type FakeClient } from '../../support/fake-client.ts'
 import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
 import { localGateway } from '../../support/local-gateway.ts'
 import { type Json, objectAt, textAt } from '../../support/server/json.ts'
-import { type Revision, revisions, traitsOf } from '../../support/server/revisions.ts'
+import { remoteTransport, type Revision, revisions } from '../../support/server/revisions.ts'
 import { plainFeatures } from '../../support/undescribed.ts'
 
 const requests: readonly (readonly [title: string, params: Json])[] = [
@@ -25,7 +25,7 @@ const requests: readonly (readonly [title: string, params: Json])[] = [
 ]
 
 describe.each(revisions)('a server and a client of %s', (revision) => {
-  const transport = traitsOf(revision).streamable ? 'http' : 'sse'
+  const transport = remoteTransport(revision)
 
   it.each(requests)('exchange %s with the bytes that they exchange directly', async (_title, params) => {
     const server = await startFakeServer({ revision, transport })
@@ -77,7 +77,7 @@ async function gatewayTo(server: FakeServer, features: unknown): Promise<string>
 }
 
 async function clientOf(url: string, revision: Revision): Promise<FakeClient> {
-  const transport = traitsOf(revision).streamable ? 'http' : 'sse'
+  const transport = remoteTransport(revision)
   const client = await connect({ transport, url, revision })
   onTestFinished(() => client.close().catch(() => undefined))
   return client

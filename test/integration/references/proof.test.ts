@@ -1,16 +1,7 @@
 // Data that travels by reference between published servers: what people are asked, what is recorded, and how it is undone.
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  realpathSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { auditLines } from '../../support/audit-lines.ts'
@@ -18,20 +9,20 @@ import { until } from '../../support/condition.ts'
 import { type GatewayProcess, gatewayProgram, runCommand } from '../../support/gateway-process.ts'
 import { gentleGateway } from '../../support/gentle-gateway.ts'
 import { eras, type ConfirmingClient } from '../../support/peers/confirming.ts'
-import { publishedServer } from '../../support/peers/servers.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
+import { twoFolders } from '../../support/two-folders.ts'
 
-const filesystem = '@modelcontextprotocol/server-filesystem'
 /** Larger than a record of the store may be. */
 const data = `${'x'.repeat(99)}\n`.repeat(20_000)
 const sha256 = createHash('sha256').update(data).digest('hex')
 
+let folders: ReturnType<typeof twoFolders>
 let root = ''
 let gateway: GatewayProcess
 
 beforeAll(async () => {
-  root = realpathSync(mkdtempSync(join(tmpdir(), 'gatehouse-references-')))
-  for (const name of ['one', 'two']) mkdirSync(join(root, name))
+  folders = twoFolders()
+  root = folders.root
   writeFileSync(join(root, 'one/large.log'), data)
   const undo = `write_file(path=${JSON.stringify(join(root, 'two/undone.log'))}, content=$.args.content)`
   gateway = await gentleGateway({
@@ -39,14 +30,14 @@ beforeAll(async () => {
     observe: { audit: join(root, 'audit.jsonl') },
     features: { references: 'on' },
     upstreams: {
-      one: { command: publishedServer(filesystem, join(root, 'one')) },
-      two: { command: publishedServer(filesystem, join(root, 'two')), tools: { write_file: { undo } } },
+      one: folders.servers.one,
+      two: { ...folders.servers.two, tools: { write_file: { undo } } },
     },
   })
 })
 afterAll(async () => {
   await gateway.close()
-  rmSync(root, { recursive: true, force: true })
+  folders.remove()
 })
 
 function metaOf(result: Json): Json {

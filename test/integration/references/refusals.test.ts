@@ -18,7 +18,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { References } from '../../../src/records/references.ts'
 import { LmdbStore } from '../../../src/store/lmdb/store.ts'
-import { tokenHash } from '../../support/auth/token-hash.ts'
+import { knownCallers } from '../../support/auth/callers.ts'
 import { folder } from '../../support/journey.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { scriptedServer } from '../../support/scripted-server.ts'
@@ -51,7 +51,6 @@ async function server() {
 }
 
 const text = (size: number): Json => ({ type: 'text', text: 'x'.repeat(size) })
-const tokenOf = (name: string): string => `a-token-of-at-least-32-characters-${name}`
 
 interface World extends Awaited<ReturnType<typeof server>> {
   /** The folder of the store. */
@@ -71,10 +70,10 @@ async function world(
   }: { callers?: readonly string[]; count?: number; store?: string } = {},
 ): Promise<World> {
   const one = await server()
-  const tokens = callers.map((id) => ({ id, hash: tokenHash(tokenOf(id)) }))
+  const { auth, token } = knownCallers(callers)
   const config = {
     store,
-    ...(callers.length > 0 && { auth: { opaque: { tokens } } }),
+    ...(callers.length > 0 && { auth }),
     limits: { concurrency: 'off', rate: 'off' },
     features: { references, confirm: 'off' },
     upstreams: { one: { url: one.url, revision: '2025-11-25', trust: true } },
@@ -85,7 +84,7 @@ async function world(
   const client = (caller?: string, gateway = 0): StatelessClient =>
     new StatelessClient({
       url: `${gateways[gateway]?.url}/one`,
-      ...(caller !== undefined && { token: tokenOf(caller) }),
+      ...(caller !== undefined && { token: token(caller) }),
     })
   return { ...one, store, gateways, client }
 }
@@ -128,13 +127,14 @@ describe('a reference is refused', () => {
   it('to another caller in the same words as an unknown one, and one that has expired', async () => {
     const { give, client, sent } = await world({ ttl: '3s' }, { callers: ['ada', 'bob'] })
     give(text(100_000))
-    const uri = uriOf(await client('ada').call('get'))
+    const kept = await client('ada').call('get')
+    const uri = uriOf(kept)
     const unknown = await threeWays(client('bob'), `ref://ref_${'0'.repeat(32)}`)
     expect(unknown.map(([code]) => code)).toEqual(unknown.map(() => 'RESOURCE_NOT_FOUND'))
     expect(await threeWays(client('bob'), uri)).toEqual(unknown)
     expect(sent).toEqual([])
     expect((await client('ada').call('send', { text: uri })).texts).toEqual(['sent'])
-    await pause(3100)
+    await pause(Date.parse(String(referenceOf(kept)['expires_at'])) - Date.now())
     expect(await threeWays(client('ada'), uri)).toEqual(unknown)
     expect(sent).toHaveLength(1)
   })

@@ -8,17 +8,14 @@ import { Readable } from 'node:stream'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { tokenHash } from '../../support/auth/token-hash.ts'
+import { knownCallers } from '../../support/auth/callers.ts'
 import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import type { Json } from '../../support/server/json.ts'
 import { StatelessClient } from '../../support/stateless-client.ts'
 
-const tokens = {
-  ada: 'ada-has-a-token-of-40-characters-0000000',
-  bob: 'bob-has-a-token-of-40-characters-0000000',
-}
-type Caller = keyof typeof tokens
+const { auth, token, bearer } = knownCallers(['ada', 'bob'], ['read:fake'])
+type Caller = Parameters<typeof token>[0]
 const png = Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex')
 
 let folder = ''
@@ -32,15 +29,7 @@ beforeAll(async () => {
   server = await startFakeServer({ revision: '2026-07-28', transport: 'http' })
   const config = {
     store: join(folder, 'store'),
-    auth: {
-      opaque: {
-        tokens: Object.entries(tokens).map(([id, token]) => ({
-          id,
-          hash: tokenHash(token),
-          scopes: ['read:fake'],
-        })),
-      },
-    },
+    auth,
     limits: { rate: 'off' },
     features: { references: { upload: '1MB', urls: true } },
     upstreams: { fake: { url: server.url } },
@@ -62,20 +51,19 @@ interface Sent {
 }
 
 async function send({ body, headers = {}, caller = 'ada', query = '' }: Sent) {
-  const authorization = `Bearer ${tokens[caller]}`
   const url = `${gateway.origin}/uploads${query}`
-  const response = await fetch(url, { method: 'POST', body, headers: { authorization, ...headers } })
+  const response = await fetch(url, { method: 'POST', body, headers: { ...bearer(caller), ...headers } })
   const json = (await response.json()) as Json
   const { data } = (json['error'] ?? {}) as Json
   return { status: response.status, json, error: data as Json }
 }
 
 function client(caller: Caller, url = gateway.url): StatelessClient {
-  return new StatelessClient({ url, token: tokens[caller] })
+  return new StatelessClient({ url, token: token(caller) })
 }
 
 async function get(id: unknown, caller: Caller = 'ada') {
-  const headers = { authorization: `Bearer ${tokens[caller]}` }
+  const headers = bearer(caller)
   const response = await fetch(`${gateway.origin}/data/${String(id)}`, { headers })
   return { status: response.status, type: response.headers.get('content-type'), text: await response.text() }
 }
@@ -200,10 +188,9 @@ describe('POST /uploads', () => {
     const form = new FormData()
     form.set('file', new File([large], 'large.txt'))
     const streamed = { body: stream, duplex: 'half' } as unknown as Sent
-    const authorization = `Bearer ${tokens.ada}`
     const chunked = await fetch(`${gateway.origin}/uploads`, {
       method: 'POST',
-      headers: { authorization },
+      headers: bearer('ada'),
       ...(streamed as object),
     })
     expect(chunked.status).toBe(413)
@@ -215,7 +202,7 @@ describe('POST /uploads', () => {
   it('says so to a program that sends a large form, once it has sent it', async () => {
     const head = '--b\r\ncontent-disposition: form-data; name="f"; filename="f.txt"\r\n\r\n'
     const headers = {
-      authorization: `Bearer ${tokens.ada}`,
+      ...bearer('ada'),
       'content-type': 'multipart/form-data; boundary=b',
       // Without its length, it is refused while it arrives.
       'transfer-encoding': 'chunked',
@@ -273,13 +260,13 @@ describe('POST /uploads', () => {
   it('needs a caller, and no page of another origin can send one', async () => {
     const url = `${gateway.origin}/uploads`
     expect((await fetch(url, { method: 'POST', body: 'x' })).status).toBe(401)
-    const headers = { authorization: `Bearer ${tokens.ada}`, origin: 'https://elsewhere.example' }
+    const headers = { ...bearer('ada'), origin: 'https://elsewhere.example' }
     expect((await fetch(url, { method: 'POST', body: 'x', headers })).status).toBe(403)
   })
 
   it('keeps nothing of a file whose sender disconnects', async () => {
     const before = blobs()
-    const headers = { authorization: `Bearer ${tokens.ada}`, 'content-length': '100000' }
+    const headers = { ...bearer('ada'), 'content-length': '100000' }
     const sending = request(`${gateway.origin}/uploads`, { method: 'POST', headers })
     sending.on('error', () => undefined)
     sending.write('x'.repeat(50_000))

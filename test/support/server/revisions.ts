@@ -64,3 +64,8 @@ export function traitsOf(revision: Revision): Traits {
 export function isRevision(value: unknown): value is Revision {
   return revisions.some((revision) => revision === value)
 }
+
+/** The transport of a revision over HTTP. */
+export function remoteTransport(revision: Revision): 'http' | 'sse' {
+  return traitsOf(revision).streamable ? 'http' : 'sse'
+}
