@@ -8,6 +8,7 @@ import { MemoryStore } from '../../src/store/memory.ts'
 import { chain, fieldsOf, on } from './chain.ts'
 import { featureDeps, type ServiceStubs } from './feature-deps.ts'
 import type { Json } from './server/json.ts'
+import { bytesOf } from './bytes-of.ts'
 
 /** The settings of references in tests: small limits, and a short life. */
 export const referenceSettings = {
@@ -19,6 +20,14 @@ export const referenceSettings = {
   url_ttl: 60_000,
   upload: 100_000,
   file_hosts: [],
+}
+
+/** Settings of references in tests of records: data may be larger than a record, and lives as long as usual. */
+export const recordSettings = {
+  ...referenceSettings,
+  ttl: 900_000,
+  argument: 10_000_000,
+  total: 100_000_000,
 }
 
 /** The caller whose data is kept. */
@@ -80,10 +89,11 @@ export function referenceWorld({
     type = 'text/plain',
     facts: Partial<Reference> = {},
   ): Promise<string> => {
-    const bytes = (async function* () {
-      yield Buffer.from(text)
-    })()
-    const { id } = await kept.add(ada, { server: 'one', name: 'data', type, ttl: 60_000, ...facts }, bytes)
+    const { id } = await kept.add(
+      ada,
+      { server: 'one', name: 'data', type, ttl: 60_000, ...facts },
+      bytesOf(text),
+    )
     return `ref://${id}`
   }
   const outcome = (arguments_: Json = {}, more: Partial<Call> = {}): Promise<Outcome> =>

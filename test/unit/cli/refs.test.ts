@@ -23,6 +23,7 @@ import { type NewReference, type Reference, References } from '../../../src/reco
 import { tokenHash } from '../../support/auth/token-hash.ts'
 import { auditLines } from '../../support/audit-lines.ts'
 import { silentLog } from '../../support/silent-log.ts'
+import { bytesOf } from '../../support/bytes-of.ts'
 
 let folder: string
 let store: string
@@ -66,12 +67,9 @@ async function withReferences<Value>(act: (references: References) => Promise<Va
 }
 
 function keep(content: string, caller = 'ada', more: Partial<NewReference> = {}): Promise<Reference> {
-  const bytes = (async function* () {
-    yield Buffer.from(content)
-  })()
   const facts = { server: 'one', tool: 'read', requestId: 'r-1', name: 'data.txt', type: 'text/plain' }
   return withReferences((references) =>
-    references.add({ id: caller }, { ...facts, ttl: 60_000, ...more }, bytes),
+    references.add({ id: caller }, { ...facts, ttl: 60_000, ...more }, bytesOf(content)),
   )
 }
 
@@ -164,12 +162,7 @@ describe('refs get', () => {
     writeFileSync(file, 'before')
     const opened = await openSharedStore(storeAlone(store).settings, silentLog)
     await opened.blobs.delete(blob)
-    await opened.blobs.put(
-      blob,
-      (async function* () {
-        yield Buffer.from('jello')
-      })(),
-    )
+    await opened.blobs.put(blob, bytesOf('jello'))
     await opened.close()
     const { code, problem } = await refs('get', id, '-o', file, '--force')
     expect(code).toBe(1)

@@ -1,23 +1,14 @@
+import { text as textOf } from 'node:stream/consumers'
 import { describe, expect, it } from 'vitest'
 import { type NewReference, type Reference, References } from '../../../src/records/references.ts'
-import type { Bytes } from '../../../src/store/blobs/blobs.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 import type { Store } from '../../../src/store/store.ts'
+import { bytesOf } from '../../support/bytes-of.ts'
 
 const ada = { id: 'ada' }
 const everybody = { id: 'anonymous', isEverybody: true } as const
 const facts: NewReference = { server: 'one', name: 'data', type: 'text/plain', ttl: 60_000 }
 const limits = { total: 10_000 }
-
-async function* bytesOf(...texts: readonly string[]): AsyncGenerator<Uint8Array> {
-  for (const text of texts) yield Buffer.from(text)
-}
-
-async function textOf(bytes: Bytes): Promise<string> {
-  const chunks: Uint8Array[] = []
-  for await (const chunk of bytes) chunks.push(chunk)
-  return Buffer.concat(chunks).toString()
-}
 
 /** The same object with some members replaced. */
 function replacing<Whole extends object>(whole: Whole, changes: Partial<Whole>): Whole {

@@ -1,5 +1,6 @@
-// Requested uploads: how many of them a caller may have.
+// Requested uploads: how many of them a caller may have, and what is said of one without data.
 import { describe, expect, it } from 'vitest'
+import { References } from '../../../src/records/references.ts'
 import { Uploads } from '../../../src/records/uploads.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 
@@ -8,7 +9,9 @@ const upload = { maxSize: 10, types: [], ttl: 1000 }
 
 function world() {
   let now = 1_700_000_000_000
-  const uploads = new Uploads(new MemoryStore(), () => now)
+  const store = new MemoryStore()
+  const uploads = new Uploads(store, () => now)
+  const kept = new References(store, { total: 1000 }, () => now)
   /** Requests some at once, and resolves with those that were accepted. */
   const request = async (count: number, caller = ada) => {
     const requested = await Promise.allSettled(
@@ -16,13 +19,14 @@ function world() {
     )
     return requested.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []))
   }
-  return { uploads, request, pass: (ms: number) => void (now += ms) }
+  return { uploads, kept, request, pass: (ms: number) => void (now += ms) }
 }
 
 describe('requested uploads of a caller', () => {
   it('are a quarter of all at most, however many are requested at once', async () => {
-    const { request } = world()
+    const { request, uploads } = world()
     expect(await request(260)).toHaveLength(250)
+    await expect(uploads.request(ada, upload)).rejects.toMatchObject({ code: 'QUOTA_EXHAUSTED' })
     expect(await request(1, { id: 'bob' })).toHaveLength(1)
   })
 
@@ -35,4 +39,14 @@ describe('requested uploads of a caller', () => {
     }
     expect(await request(1)).toEqual([])
   })
+})
+
+it('a requested upload is known to its owner alone until it expires', async () => {
+  const { uploads, kept, pass } = world()
+  const request = await uploads.request(ada, upload)
+  const pending = { code: 'RESOURCE_NOT_FOUND', extra: { reason: 'not_uploaded' } }
+  await expect(kept.find(ada, request.id)).rejects.toMatchObject(pending)
+  expect(await kept.find({ id: 'bob' }, request.id)).toBeUndefined()
+  pass(1001)
+  expect(await kept.find(ada, request.id)).toBeUndefined()
 })

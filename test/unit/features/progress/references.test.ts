@@ -11,6 +11,7 @@ import { referenceSettings } from '../../../support/reference-world.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 import type { Json } from '../../../support/server/json.ts'
 import { alice, older, pendingServer, process, taking } from './bench.ts'
+import { bytesOf } from '../../../support/bytes-of.ts'
 
 const pass = fakeClock()
 const MINUTE = 60_000
@@ -21,10 +22,7 @@ async function withData() {
   const store = new MemoryStore()
   const kept = new References(store, referenceSettings)
   for (const id of ['a', 'b']) {
-    const bytes = (async function* () {
-      yield Buffer.from(id)
-    })()
-    await kept.add(alice, { server: 'one', name: id, type: 'text/plain', id, ttl: 15 * MINUTE }, bytes)
+    await kept.add(alice, { server: 'one', name: id, type: 'text/plain', id, ttl: 15 * MINUTE }, bytesOf(id))
   }
   /** For how many minutes from now the data is kept. */
   const left = async (id: string): Promise<number> =>

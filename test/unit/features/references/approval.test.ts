@@ -13,13 +13,13 @@ import { Approvals } from '../../../../src/records/approvals.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { References } from '../../../../src/records/references.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
-import { recordSettings as settings } from '../../../support/reference-settings.ts'
+import { ada, recordSettings as settings } from '../../../support/reference-world.ts'
 import { chain, fieldsOf, on } from '../../../support/chain.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import type { Json } from '../../../support/server/json.ts'
 import { asked, confirmDefaults, legacy, modern, plain, question, yes } from '../confirm/bench.ts'
+import { bytesOf } from '../../../support/bytes-of.ts'
 
-const ada = { id: 'ada' }
 const operator = { by: 'root', via: 'command_line', verdict: 'approved' } as const
 const long = `first\n${'x'.repeat(20_000)}`
 const changed = 'has changed since you were asked'
@@ -66,11 +66,8 @@ function world(
     },
   )
   const keep = async (text: string, id = 'report', more: Json = {}): Promise<void> => {
-    const bytes = (async function* () {
-      yield Buffer.from(text)
-    })()
     const facts = { server: 'origin', tool: 'read', requestId: 'r0', name: 'report.txt', type: 'text/plain' }
-    await kept.add(ada, { ...facts, id, ttl: 60_000, ...more }, bytes)
+    await kept.add(ada, { ...facts, id, ttl: 60_000, ...more }, bytesOf(text))
   }
   /** Other data takes the place of what expired. */
   const replace = async (text: string, more: Json = {}): Promise<void> => {

@@ -1,4 +1,5 @@
 // Results that are kept on request: what the caller gets if they cannot be, and references of its choice to the same data.
+import { json } from 'node:stream/consumers'
 import { describe, expect, it } from 'vitest'
 import type { Call, Outcome } from '../../../../src/core/call.ts'
 import type { Descriptor } from '../../../../src/core/descriptor.ts'
@@ -16,9 +17,13 @@ const FACTS = 'dev.gatehouse/data_reference'
 /** The tool and the path over HTTP, in front of calls that end with `result`. */
 function world(result: () => Json, settings = referenceSettings) {
   const counted: unknown[] = []
+  const calls: Call[] = []
   const base = referenceWorld({
     settings,
-    call: async (): Promise<Outcome> => ({ kind: 'result', result: Payload.of(result()) }),
+    call: async (made: Call): Promise<Outcome> => {
+      calls.push(made)
+      return { kind: 'result', result: Payload.of(result()) }
+    },
     entry: () => ({ upstream: 'one', name: 'sheet', definition: { name: 'sheet' } }) as unknown as Descriptor,
     referenced: (event) => void counted.push(event),
   })
@@ -39,10 +44,40 @@ function world(result: () => Json, settings = referenceSettings) {
     if (!route) throw new Error('There is no path.')
     return fieldsOf(await route.handle(call(args, {})))
   }
-  return { ...base, byModel, byProgram, counted }
+  return { ...base, byModel, byProgram, counted, calls }
 }
 
 const given = { tool: 'sheet' }
+
+describe('a result that is kept on request', () => {
+  it('is passed on with the reason if there is no room for it', async () => {
+    const notKept = { code: 'QUOTA_EXHAUSTED', message: 'There is no room.' }
+    const content = [{ type: 'text', text: 'all of it' }]
+    const { byModel, calls } = world(() => ({ content, _meta: { [NOT_KEPT]: notKept } }))
+    const found = await byModel({ ...given, ref_id: 'mine' })
+    expect(found).toMatchObject({ content, structuredContent: { not_kept: notKept } })
+    expect(calls[0]?.meta).toEqual({ 'dev.gatehouse/as_reference': true, 'dev.gatehouse/ref_id': 'mine' })
+  })
+
+  it('is kept as JSON if it has links alone', async () => {
+    const link = { type: 'resource_link', uri: 'sheet://1', name: 'sheet' }
+    const { byModel, kept } = world(() => ({ content: [link] }))
+    const found = await byModel({ ...given, ref_id: 'mine' })
+    expect(found['structuredContent']).toMatchObject({ ref_id: 'mine', mime_type: 'application/json' })
+    const reference = await kept.find(ada, 'mine')
+    if (!reference) throw new Error('It is not kept.')
+    expect(await json(await kept.open(reference))).toEqual({ content: [link] })
+  })
+
+  it('has its URL in _meta alone', async () => {
+    const data = { ref_id: 'r', access_url: 'https://x.example/data/r?sig=secret' }
+    const { byModel } = world(() => ({ content: [], _meta: { [FACTS]: data } }))
+    const { _meta, ...rest } = await byModel(given)
+    expect(rest['structuredContent']).toEqual({ ref_id: 'r' })
+    expect(JSON.stringify(rest)).not.toContain('secret')
+    expect(objectAt({ _meta }, '_meta')).toHaveProperty([FACTS, 'access_url'])
+  })
+})
 
 describe('a result that cannot be kept', () => {
   const reason = { code: 'QUOTA_EXHAUSTED', message: 'There is no room.' }

@@ -23,6 +23,7 @@ import { Payload } from '../../../../src/core/payload.ts'
 import type { Principal } from '../../../../src/core/principal.ts'
 import { fileName } from '../../../../src/features/references/file-name.ts'
 import { type NewFile, ReferenceFiles } from '../../../../src/features/references/files.ts'
+import { bytesOf } from '../../../support/bytes-of.ts'
 import { argumentSchema, referenceSettings, referenceWorld } from '../../../support/reference-world.ts'
 import type { Json } from '../../../support/server/json.ts'
 import { silentLog } from '../../../support/silent-log.ts'
@@ -71,10 +72,7 @@ function callFiles(principal: Principal) {
 }
 
 function fileOf(name: string, size: number): NewFile {
-  const bytes = (async function* () {
-    yield Buffer.alloc(size, 'x')
-  })()
-  return { key: [name], name, type: 'text/plain', bytes }
+  return { key: [name], name, type: 'text/plain', bytes: bytesOf('x'.repeat(size)) }
 }
 
 describe('data as a file', () => {

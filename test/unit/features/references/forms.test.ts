@@ -5,6 +5,7 @@ import { references } from '../../../../src/features/references/references.ts'
 import { argumentSchema, referenceSettings, ada, referenceWorld } from '../../../support/reference-world.ts'
 import type { Json } from '../../../support/server/json.ts'
 import { toolCall } from '../../../support/tool-call.ts'
+import { bytesOf } from '../../../support/bytes-of.ts'
 
 const text = { type: 'string' }
 
@@ -71,12 +72,7 @@ describe('data that is not what was kept', () => {
     const [blob] = await store.blobs.list()
     const id = String(blob?.id)
     await store.blobs.delete(id)
-    await store.blobs.put(
-      id,
-      (async function* () {
-        yield Buffer.from('what was KEPT')
-      })(),
-    )
+    await store.blobs.put(id, bytesOf('what was KEPT'))
     for (const form of ['', '?as=base64'])
       await expect(call({ value: `${uri}${form}` })).rejects.toMatchObject({
         code: 'CONFLICT',

@@ -1,4 +1,4 @@
-// The outcomes of imports and of results that are kept on request, and the check of the tools in the configuration.
+// The outcomes of imports, and the check of the tools in the configuration.
 import { describe, expect, it } from 'vitest'
 import type { Call, Outcome } from '../../../../src/core/call.ts'
 import type { Descriptor } from '../../../../src/core/descriptor.ts'
@@ -12,6 +12,7 @@ import { ada, referenceSettings, referenceWorld } from '../../../support/referen
 import { fieldsOf } from '../../../support/chain.ts'
 import { type Json, objectAt } from '../../../support/server/json.ts'
 import { toolCall } from '../../../support/tool-call.ts'
+import { bytesOf } from '../../../support/bytes-of.ts'
 
 const sheet = { tool: 'sheet', argument: 'rows' }
 
@@ -129,12 +130,7 @@ describe('an import', () => {
     const ref_id = await keep('[1]')
     const id = String((await store.blobs.list())[0]?.id)
     await store.blobs.delete(id)
-    await store.blobs.put(
-      id,
-      (async function* () {
-        yield Buffer.from('[2]')
-      })(),
-    )
+    await store.blobs.put(id, bytesOf('[2]'))
     const failed = await start({ ref_id, ...sheet })
     expect(failed['structuredContent']).toMatchObject({
       status: 'failed',
@@ -193,10 +189,11 @@ describe('an import of foreign data', () => {
       deps,
       download: async ({ principal }) => {
         downloads++
-        const bytes = (async function* () {
-          yield Buffer.from('[1]')
-        })()
-        return kept.add(principal, { server: UPLOADS, name: 'x', type: 'text/csv', ttl: 60_000 }, bytes)
+        return kept.add(
+          principal,
+          { server: UPLOADS, name: 'x', type: 'text/csv', ttl: 60_000 },
+          bytesOf('[1]'),
+        )
       },
     })
     const round = (requestState: Call['requestState'], principal = ada): Promise<Outcome> =>
@@ -245,38 +242,6 @@ describe('an import of foreign data', () => {
     const { structuredContent } = fieldsOf(await round(first.requestState))
     expect(structuredContent).toMatchObject({ status: 'imported' })
     expect(downloads()).toBe(2)
-  })
-})
-
-describe('a result that is kept on request', () => {
-  it('is passed on with the reason if there is no room for it', async () => {
-    const notKept = { code: 'QUOTA_EXHAUSTED', message: 'There is no room.' }
-    const content = [{ type: 'text', text: 'all of it' }]
-    const { run, calls } = world(() => result({ content, _meta: { 'dev.gatehouse/not_kept': notKept } }))
-    const found = fieldsOf(await run('export_result_ref', { tool: 'sheet', ref_id: 'mine' }))
-    expect(found).toMatchObject({ content, structuredContent: { not_kept: notKept } })
-    expect(calls[0]?.meta).toEqual({ 'dev.gatehouse/as_reference': true, 'dev.gatehouse/ref_id': 'mine' })
-  })
-
-  it('is kept as JSON if it has links alone', async () => {
-    const link = { type: 'resource_link', uri: 'sheet://1', name: 'sheet' }
-    const { run, kept } = world(() => result({ content: [link] }))
-    const found = fieldsOf(await run('export_result_ref', { tool: 'sheet', ref_id: 'mine' }))
-    expect(found['structuredContent']).toMatchObject({ ref_id: 'mine', mime_type: 'application/json' })
-    const reference = await kept.find(ada, 'mine')
-    if (!reference) throw new Error('It is not kept.')
-    const chunks: Uint8Array[] = []
-    for await (const chunk of await kept.open(reference)) chunks.push(chunk)
-    expect(JSON.parse(Buffer.concat(chunks).toString())).toEqual({ content: [link] })
-  })
-
-  it('has its URL in _meta alone', async () => {
-    const data = { ref_id: 'r', access_url: 'https://x.example/data/r?sig=secret' }
-    const { run } = world(() => result({ content: [], _meta: { 'dev.gatehouse/data_reference': data } }))
-    const { _meta, ...rest } = fieldsOf(await run('export_result_ref', { tool: 'sheet' }))
-    expect(rest['structuredContent']).toEqual({ ref_id: 'r' })
-    expect(JSON.stringify(rest)).not.toContain('secret')
-    expect(objectAt({ _meta }, '_meta')).toHaveProperty(['dev.gatehouse/data_reference', 'access_url'])
   })
 })
 

@@ -7,14 +7,11 @@ import { References } from '../../../../src/records/references.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { chain, fieldsOf, on } from '../../../support/chain.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
-import { referenceSettings } from '../../../support/reference-world.ts'
+import { ada, referenceSettings } from '../../../support/reference-world.ts'
 import { toolCall } from '../../../support/tool-call.ts'
+import { bytesOf } from '../../../support/bytes-of.ts'
 
-const [ada, bob] = [{ id: 'ada' }, { id: 'bob' }]
-
-async function* once(text: string): AsyncGenerator<Uint8Array> {
-  yield Buffer.from(text)
-}
+const bob = { id: 'bob' }
 
 /** The same store, with what is asked of it; values of keys are as long as they are. */
 function watched(store: MemoryStore): { readonly store: MemoryStore; readonly asked: string[] } {
@@ -35,7 +32,7 @@ function watched(store: MemoryStore): { readonly store: MemoryStore; readonly as
 it('the reference of another caller takes the same work as an unknown one, and the same words', async () => {
   const { store, asked } = watched(new MemoryStore())
   const facts = { server: 'one', name: 'data', type: 'text/plain', ttl: 60_000 }
-  const { id } = await new References(store, referenceSettings).add(ada, facts, once('x'.repeat(5000)))
+  const { id } = await new References(store, referenceSettings).add(ada, facts, bytesOf('x'.repeat(5000)))
   let checks = 0
   const given = {
     store,

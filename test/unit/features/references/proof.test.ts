@@ -9,12 +9,12 @@ import { largeResults } from '../../../../src/features/references/large-results.
 import { references } from '../../../../src/features/references/references.ts'
 import { References } from '../../../../src/records/references.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
-import { recordSettings as settings } from '../../../support/reference-settings.ts'
+import { ada, recordSettings as settings } from '../../../support/reference-world.ts'
 import { chain, fieldsOf, on } from '../../../support/chain.ts'
 import { type Json, objectAt } from '../../../support/server/json.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
+import { bytesOf } from '../../../support/bytes-of.ts'
 
-const ada = { id: 'ada' }
 const text = 'some text'
 const sha256 = createHash('sha256').update(text).digest('hex')
 
@@ -43,9 +43,6 @@ function world(result: Json = { content: [{ type: 'text', text: 'ok' }] }) {
     },
   )
   const keep = async (facts: Json = {}): Promise<void> => {
-    const bytes = (async function* () {
-      yield Buffer.from(text)
-    })()
     const all = {
       server: 'origin',
       tool: 'read',
@@ -54,7 +51,7 @@ function world(result: Json = { content: [{ type: 'text', text: 'ok' }] }) {
       type: 'text/plain',
       id: 'one',
     }
-    await new References(store, settings).add(ada, { ...all, ttl: 60_000, ...facts }, bytes)
+    await new References(store, settings).add(ada, { ...all, ttl: 60_000, ...facts }, bytesOf(text))
   }
   const call = async (args: Json = {}, params: Json = {}, more: Partial<Call> = {}): Promise<Json> =>
     fieldsOf(await run({ principal: ada, logFields, ...more }, { arguments: args, ...params }))

@@ -13,16 +13,16 @@ import { Actions } from '../../../../src/records/actions.ts'
 import { withData } from '../../../../src/records/kept-arguments.ts'
 import { keepReferences, References } from '../../../../src/records/references.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
-import { recordSettings as settings } from '../../../support/reference-settings.ts'
+import { ada, recordSettings as settings } from '../../../support/reference-world.ts'
 import { chain, fieldsOf, on } from '../../../support/chain.ts'
 import { idempotencyDefaults } from '../../../support/idempotency-bench.ts'
 import { type Json, objectAt } from '../../../support/server/json.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
+import { bytesOf } from '../../../support/bytes-of.ts'
 
 const MINUTE = 60_000
 const DAY = 86_400_000
-const ada = { id: 'ada' }
 const step: TransactionStepRef = {
   transaction: 'tx',
   step: 's',
@@ -86,10 +86,7 @@ function world({
     },
   )
   const keep = async (content: string, id: string, type = 'text/plain'): Promise<void> => {
-    const bytes = (async function* () {
-      yield Buffer.from(content)
-    })()
-    await kept.add(ada, { server: 'one', name: 'data', type, id, ttl: 15 * MINUTE }, bytes)
+    await kept.add(ada, { server: 'one', name: 'data', type, id, ttl: 15 * MINUTE }, bytesOf(content))
   }
   const expire = async (): Promise<void> => {
     for (const key of (await store.scan('reference')).keys()) await store.delete(key)

@@ -11,10 +11,10 @@ import { MemoryStore } from '../../../../src/store/memory.ts'
 import { chain, fieldsOf, on } from '../../../support/chain.ts'
 import { featureDeps, type ServiceStubs } from '../../../support/feature-deps.ts'
 import { type Json, objectAt } from '../../../support/server/json.ts'
-import { referenceSettings as settings } from '../../../support/reference-world.ts'
+import { ada, referenceSettings as settings } from '../../../support/reference-world.ts'
 import { toolCall } from '../../../support/tool-call.ts'
+import { bytesOf } from '../../../support/bytes-of.ts'
 
-const ada = { id: 'ada' }
 const bob = { id: 'bob' }
 
 function tool(definition: Json): Descriptor {
@@ -39,11 +39,8 @@ function world({
   )
   const kept = new References(store, settings)
   const keep = async (text: string | Buffer, type: string, principal = ada) => {
-    const bytes = (async function* () {
-      yield Buffer.from(text)
-    })()
     const facts = { server: 'one', name: 'data', type, ttl: 60_000 }
-    return `ref://${(await kept.add(principal, facts, bytes)).id}`
+    return `ref://${(await kept.add(principal, facts, bytesOf(text))).id}`
   }
   const call = async (args: Json = {}, more: Partial<Call> = {}): Promise<Json> =>
     fieldsOf(await run({ principal: ada, ...more }, { arguments: args }))

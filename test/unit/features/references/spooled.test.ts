@@ -1,5 +1,6 @@
 // Results whose long strings are in the store before the result is there.
 import { createHash, randomBytes } from 'node:crypto'
+import { buffer } from 'node:stream/consumers'
 import { describe, expect, it } from 'vitest'
 import type { Call } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
@@ -11,10 +12,9 @@ import { References } from '../../../../src/records/references.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { chain, fieldsOf, on } from '../../../support/chain.ts'
 import type { ServiceStubs } from '../../../support/feature-deps.ts'
-import { referenceSettings } from '../../../support/reference-world.ts'
+import { ada, referenceSettings } from '../../../support/reference-world.ts'
 import { type Json, objectAt } from '../../../support/server/json.ts'
 
-const ada = { id: 'ada' }
 const limits = { total: 100_000_000 }
 const settings = { ...referenceSettings, ...limits }
 const line = 'one "line" of 2 Mégabytes\n'
@@ -54,9 +54,7 @@ function world(result: Json, given: ServiceStubs & { total?: number; rules?: Jso
   const kept = new References(store, limits)
   const read = async (id: unknown) => {
     const reference = await kept.find(ada, String(id))
-    const chunks: Uint8Array[] = []
-    if (reference) for await (const chunk of await kept.open(reference)) chunks.push(chunk)
-    return { reference, bytes: Buffer.concat(chunks) }
+    return { reference, bytes: reference ? await buffer(await kept.open(reference)) : Buffer.alloc(0) }
   }
   return { call, read, store, sizes }
 }

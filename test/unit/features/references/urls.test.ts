@@ -10,6 +10,7 @@ import { MemoryStore } from '../../../../src/store/memory.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 import { toolCall } from '../../../support/tool-call.ts'
+import { bytesOf } from '../../../support/bytes-of.ts'
 
 const ada = { id: 'ada', scopes: new Set(['read:one']) }
 const data = { id: 'r1', sha256: 'a1' }
@@ -89,11 +90,8 @@ describe('a URL in the arguments of a call', () => {
   const calls = async () => {
     const store = new MemoryStore()
     const references = new References(store, { total: 1000 })
-    const bytes = (async function* () {
-      yield Buffer.from('data')
-    })()
     const facts = { server: 'one', name: 'data', type: 'text/plain', ttl: 1000 }
-    const reference = await references.add(ada, facts, bytes)
+    const reference = await references.add(ada, facts, bytesOf('data'))
     const urls = new DataUrls(featureDeps({ store }))
     /** A round of the call with the state of the one before: its URL, and the state for the next one. */
     const round = async (requestState: RequestState = {}, given: Reference = reference) => {
@@ -131,11 +129,8 @@ it('a URL is not for other data that has the same id', async () => {
   const references = new References(store, { total: 1000 })
   const urls = new DataUrls(featureDeps({ store }))
   const keep = (text: string) => {
-    const bytes = (async function* () {
-      yield Buffer.from(text)
-    })()
     const facts = { id: 'r1', server: 'one', name: 'data', type: 'text/plain', ttl: 1000 }
-    return references.add(ada, facts, bytes)
+    return references.add(ada, facts, bytesOf(text))
   }
   const first = await keep('data')
   const query = new URL(urls.of(ada, first, { ttl: 5000 }) ?? '').searchParams

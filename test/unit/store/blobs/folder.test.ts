@@ -12,10 +12,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { FolderBlobs } from '../../../../src/store/blobs/folder.ts'
-
-async function* once(text: string): AsyncGenerator<Uint8Array> {
-  yield Buffer.from(text)
-}
+import { bytesOf } from '../../../support/bytes-of.ts'
 
 describe('blobs in a folder', () => {
   let root = ''
@@ -37,7 +34,7 @@ describe('blobs in a folder', () => {
       code: 'SERVER_UNAVAILABLE',
       message: expect.stringContaining('blobs of the store is a link'),
     }
-    await expect(blobs.put('one', once('data'))).rejects.toMatchObject(refused)
+    await expect(blobs.put('one', bytesOf('data'))).rejects.toMatchObject(refused)
     await expect(blobs.list()).rejects.toMatchObject(refused)
     await expect(blobs.delete('notes')).rejects.toMatchObject(refused)
     expect(readdirSync(elsewhere)).toEqual(['notes'])
@@ -46,7 +43,7 @@ describe('blobs in a folder', () => {
   it('are refused where a file is in place of the folder', async () => {
     writeFileSync(folder, 'a file')
     for (const attempt of [
-      () => blobs.put('one', once('data')),
+      () => blobs.put('one', bytesOf('data')),
       () => blobs.list(),
       () => blobs.delete('one'),
     ])
@@ -65,16 +62,16 @@ describe('blobs in a folder', () => {
   })
 
   it('are written again once the folder is there again', async () => {
-    await blobs.put('one', once('data'))
+    await blobs.put('one', bytesOf('data'))
     renameSync(folder, join(root, 'old'))
     expect(await blobs.list()).toEqual([])
     expect(await blobs.open('one')).toBeUndefined()
-    await blobs.put('two', once('data'))
+    await blobs.put('two', bytesOf('data'))
     expect(readdirSync(folder)).toEqual(['two'])
   })
 
   it('are not mixed up with files and links of others in the folder', async () => {
-    await blobs.put('one', once('data'))
+    await blobs.put('one', bytesOf('data'))
     for (const name of ['one.txt', 'one.part', '.hidden', 'a b', 'x'.repeat(65)])
       writeFileSync(join(folder, name), 'mine')
     writeFileSync(join(root, 'secret'), 'mine')
