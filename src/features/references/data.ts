@@ -2,7 +2,7 @@
  * Kept data over HTTP: `GET /data/<ref_id>`, with a signature in the URL or with the credentials of its caller. It is
  * served so that no browser runs it, whatever it contains. It does not expire while it is sent.
  */
-import type { ByteResponse, Call } from '../../core/call.ts'
+import type { ByteExchange, ByteResponse, Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
 import { type Reference, type References, unknownReference } from '../../records/references.ts'
@@ -54,8 +54,7 @@ async function serve(call: Call, options: Options): Promise<void> {
   if (signed && signed.sha256 !== reference.sha256) throw unknownReference()
   if (exchange.verb !== 'HEAD') await signed?.use()
   call.logFields.set('references', [loggedReference(reference)])
-  const answer = answerTo(exchange.headers, reference)
-  const { range, ...response } = answer
+  const { range, ...response } = answerTo(exchange, reference)
   if (!range || exchange.verb === 'HEAD') return exchange.send(response)
   const body = await references.open(reference, range)
   await whileKept(options, call, reference, () => exchange.send({ ...response, body }))
@@ -93,7 +92,10 @@ interface Answer extends Pick<ByteResponse, 'status' | 'headers'> {
 type Headers = Readonly<Record<string, string | readonly string[] | undefined>>
 
 /** The response to a request, by its conditions and range (RFC 9110 sections 13 and 14). */
-function answerTo(requested: Headers, reference: Reference): Answer {
+function answerTo(
+  { verb, headers: requested }: Pick<ByteExchange, 'verb' | 'headers'>,
+  reference: Reference,
+): Answer {
   const { size, sha256 } = reference
   const etag = `"${sha256}"`
   const headers = headersOf(reference, etag)
@@ -104,7 +106,9 @@ function answerTo(requested: Headers, reference: Reference): Answer {
     range: { start: 0, end: size },
   }
   const condition = requested['if-range']
-  const range = condition === undefined || condition === etag ? rangeOf(requested.range, size) : undefined
+  // A range counts for GET only.
+  const isRanged = verb === 'GET' && (condition === undefined || condition === etag)
+  const range = isRanged ? rangeOf(requested.range, size) : undefined
   if (range === undefined) return whole
   if (range === 'unsatisfiable')
     return { status: 416, headers: { ...headers, 'content-range': `bytes */${size}`, 'content-length': '0' } }

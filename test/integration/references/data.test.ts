@@ -100,6 +100,11 @@ describe('a signed URL of kept data', () => {
       String(all),
       '',
     ])
+    for (const range of ['bytes=0-1', `bytes=${all}-`]) {
+      const ranged = await fetch(String(url), { method: 'HEAD', headers: { range } })
+      expect([ranged.status, ranged.headers.get('content-length')]).toEqual([200, String(all)])
+      expect(ranged.headers.get('content-range')).toBeNull()
+    }
     const etag = head.headers.get('etag') ?? ''
     const unchanged = await fetch(String(url), { headers: { 'if-none-match': etag } })
     expect([unchanged.status, await unchanged.text()]).toEqual([304, ''])
