@@ -119,7 +119,7 @@ export class StoreSpool implements Spool {
         this.#hold(entry, bytes)
         if (!entry.hasFailed && this.#size() > this.#limits.total) {
           entry.hasFailed = true
-          queue.end(tooLarge(this.#limits.total))
+          queue.end(noRoom())
         }
         return queue.push(bytes)
       },
@@ -313,4 +313,8 @@ function depthOf(text: string, at: number): number {
 
 function tooLarge(limit: number): GatewayError {
   return new GatewayError('UPSTREAM_ERROR', `The server sent a message of more than ${limit} bytes.`)
+}
+
+function noRoom(): GatewayError {
+  return new GatewayError('QUOTA_EXHAUSTED', 'There is no room to keep this part of the result.')
 }

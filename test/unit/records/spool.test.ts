@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import type { SpooledMessage, SpooledString } from '../../../src/core/spool.ts'
 import { StoreSpool } from '../../../src/records/spool.ts'
 import { MemoryBlobs } from '../../../src/store/blobs/memory.ts'
@@ -16,7 +16,10 @@ function world(given: Partial<typeof limits> = {}, now: () => number = Date.now)
     message.end()
     return string.placeholder
   }
-  return { blobs, spool, keep }
+  const deleted = vi.spyOn(blobs, 'delete')
+  /** Waits until this many strings are deleted. */
+  const deletions = (count: number) => vi.waitFor(() => expect(deleted).toHaveBeenCalledTimes(count))
+  return { blobs, spool, keep, deletions }
 }
 
 function begun(message: SpooledMessage): SpooledString {
@@ -24,9 +27,6 @@ function begun(message: SpooledMessage): SpooledString {
   if (!string) throw new TypeError('there is no room')
   return string
 }
-
-/** Lets what was begun in the background end. */
-const settled = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 20))
 
 describe('a spool', () => {
   it('keeps strings as blobs', async () => {
@@ -41,7 +41,7 @@ describe('a spool', () => {
   })
 
   it('puts strings back into JSON, also into JSON within JSON', async () => {
-    const { blobs, spool, keep } = world()
+    const { blobs, deletions, spool, keep } = world()
     const [one, two] = [keep('a "quoted"\nline\\'), keep('é😀')]
     const inner = JSON.stringify({ one, deep: JSON.stringify([two]) })
     const json = JSON.stringify({ one, two, inner, deepest: JSON.stringify(inner) })
@@ -53,28 +53,28 @@ describe('a spool', () => {
       inner: restored,
       deepest: JSON.stringify(restored),
     })
-    await settled()
+    await deletions(2)
     expect(await blobs.list()).toEqual([])
   })
 
   it('deletes strings that no request waits for', async () => {
-    const { blobs, spool, keep } = world()
+    const { blobs, deletions, spool, keep } = world()
     const json = JSON.stringify([keep('one'), keep('two')])
     spool.discard(json)
-    await settled()
+    await deletions(2)
     expect(await blobs.list()).toEqual([])
     expect(spool.placeholders(json)).toEqual([])
   })
 
   it('keeps nothing of a message that does not arrive whole', async () => {
-    const { blobs, spool } = world({ total: 100 })
+    const { blobs, deletions, spool } = world({ total: 100 })
     const message = spool.open()
     const first = begun(message)
     first.write(Buffer.from('x'.repeat(60)))
     first.end()
     begun(message).write(Buffer.from('begin'))
     message.abort()
-    await settled()
+    await deletions(1)
     expect(await blobs.list()).toEqual([])
     expect(spool.placeholders(first.placeholder)).toEqual([])
     const next = begun(spool.open())
@@ -89,7 +89,10 @@ describe('a spool', () => {
     const string = begun(spool.open())
     for (let n = 0; n < 50; n++) expect(string.write(Buffer.from('y'.repeat(30)))).toBe(true)
     string.end()
-    await expect(spool.find(string.placeholder)).rejects.toThrow('more than 100 bytes')
+    await expect(spool.find(string.placeholder)).rejects.toMatchObject({
+      code: 'QUOTA_EXHAUSTED',
+      message: 'There is no room to keep this part of the result.',
+    })
     expect(await spool.find(first)).toMatchObject({ size: 60 })
     expect(await spool.find(keep('z'.repeat(30)))).toMatchObject({ size: 30 })
     expect(await blobs.list()).toHaveLength(2)
@@ -144,9 +147,9 @@ describe('a spool', () => {
   })
 
   it('puts back no more than fits into a message', async () => {
-    const { blobs, spool, keep } = world({ restored: 50 })
+    const { blobs, deletions, spool, keep } = world({ restored: 50 })
     await expect(spool.restored(JSON.stringify([keep('x'.repeat(60))]))).rejects.toThrow('more than 50 bytes')
-    await settled()
+    await deletions(1)
     expect(await blobs.list()).toEqual([])
   })
 
@@ -164,7 +167,7 @@ describe('a spool', () => {
 
   it('forgets strings that were not taken', async () => {
     let time = 0
-    const { blobs, spool, keep } = world({}, () => time)
+    const { blobs, deletions, spool, keep } = world({}, () => time)
     const open = begun(spool.open())
     const placeholder = keep('old')
     time = 3_600_000
@@ -173,7 +176,7 @@ describe('a spool', () => {
     open.write(Buffer.from('late'))
     open.end()
     expect(await spool.find(open.placeholder)).toMatchObject({ size: 4 })
-    await settled()
+    await deletions(1)
     expect(await blobs.list()).toHaveLength(2)
   })
 
