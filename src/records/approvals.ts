@@ -203,17 +203,16 @@ export class Approvals {
     digest,
   }: Pick<ApprovalRequest, 'caller' | 'written' | 'digest'>): Promise<boolean> {
     if (written === undefined) return false
-    const stale = (await this.list()).filter(
-      (approval) =>
-        approval.caller === caller &&
-        approval.written === written &&
-        approval.digest !== digest &&
-        (approval.status === 'pending' || approval.status === 'approved'),
-    )
+    const isStale = (approval: Approval): boolean =>
+      approval.caller === caller &&
+      approval.written === written &&
+      approval.digest !== digest &&
+      (approval.status === 'pending' || approval.status === 'approved')
+    const stale = (await this.list()).filter(isStale)
     for (const { id } of stale) {
       const stored = await this.#read(id)
       // A decision that is made meanwhile applies to the earlier data only.
-      if (stored) await this.#write(stored, { status: 'void' })
+      if (stored && isStale(stored.approval)) await this.#write(stored, { status: 'void' })
     }
     return stale.length > 0
   }

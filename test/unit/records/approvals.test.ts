@@ -253,6 +253,36 @@ describe('who may decide on an approval', () => {
   })
 })
 
+describe('references that stand for other data', () => {
+  const stale: ApprovalRequest = { ...draft, written: 'w1', digest: 'before' }
+  const current: ApprovalRequest = { ...stale, digest: 'after' }
+
+  it('make the open approvals of the call void', async () => {
+    const { approval } = await approvals.request(stale)
+    expect(await approvals.voidOthers(current)).toBe(true)
+    expect(await approvals.find(approval.id)).toMatchObject({ status: 'void' })
+    expect(await approvals.voidOthers(current)).toBe(false)
+  })
+
+  it('leave an approval that is used or denied meanwhile as it is', async () => {
+    const end = async (verdict: 'approved' | 'denied') => {
+      const { id } = await decided({ ...stale, digest: verdict })
+      const list = approvals.list.bind(approvals)
+      approvals.list = async () => {
+        const found = await list()
+        await elsewhere.decide(id, { ...ada, by: 'operator', via: 'code', verdict })
+        await elsewhere.use({ ...stale, digest: verdict })
+        return found
+      }
+      await approvals.voidOthers(current)
+      approvals.list = list
+      return (await approvals.find(id))?.status
+    }
+    expect(await end('approved')).toBe('used')
+    expect(await end('denied')).toBe('denied')
+  })
+})
+
 const step = fc.record({
   by: fc.constantFrom('ada', 'bob', 'eve', 'agent'),
   via: fc.constantFrom('password', 'code', 'token', 'command_line'),
