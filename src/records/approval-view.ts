@@ -1,5 +1,5 @@
 /** Approvals as JSON for programs. */
-import type { Approval } from './approvals.ts'
+import type { Approval, ReferencedData } from './approvals.ts'
 
 /** An approval as JSON for programs. */
 export function approvalView(approval: Approval): Readonly<Record<string, unknown>> {
@@ -14,7 +14,7 @@ export function approvalView(approval: Approval): Readonly<Record<string, unknow
     tool,
     arguments: approval.arguments,
     ...(sent !== undefined && { arguments_text: sent }),
-    ...(approval.data && { references: approval.data }),
+    ...(approval.data && { references: approval.data.map(dataView) }),
     digest,
     risk,
     caller,
@@ -27,6 +27,10 @@ export function approvalView(approval: Approval): Readonly<Record<string, unknow
     ...(stop && { to_be_asked_no_more: stop }),
     decisions: decisions.map(({ at, ...decision }) => ({ ...decision, at: timeText(at) })),
   }
+}
+
+function dataView({ isOutside, ...facts }: ReferencedData): Readonly<Record<string, unknown>> {
+  return { ...facts, ...(isOutside && { is_outside: true }) }
 }
 
 function timeText(at: number): string {
