@@ -14,6 +14,7 @@ import {
   type UsedReference,
   valueAt,
 } from '../core/used-reference.ts'
+import { collected } from '../store/blobs/blobs.ts'
 import type { Store } from '../store/store.ts'
 import { References } from './references.ts'
 
@@ -102,9 +103,7 @@ async function valueOf(
   const reference = await references.find(principal, id)
   if (!reference)
     throw lost('RESOURCE_NOT_FOUND', `The data that undoes the call is not kept any more: ref://${id}.`)
-  const chunks: Uint8Array[] = []
-  for await (const chunk of await references.open(reference)) chunks.push(chunk)
-  const bytes = Buffer.concat(chunks)
+  const bytes = await collected(await references.open(reference))
   const forms = [
     () => bytes.toString(),
     () => readJson(bytes.toString()),

@@ -8,7 +8,7 @@
 import { randomBytes } from 'node:crypto'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import type { Spool, SpooledMessage, SpooledString } from '../core/spool.ts'
-import type { BlobFacts, Blobs } from '../store/blobs/blobs.ts'
+import { type BlobFacts, type Blobs, collected } from '../store/blobs/blobs.ts'
 
 /** A blob with a string, in UTF-8. */
 export interface Spooled extends BlobFacts {
@@ -223,17 +223,15 @@ export class StoreSpool implements Spool {
   /** @throws UPSTREAM_ERROR if there is no room for it, or why it cannot be read */
   async #read(entry: Entry, room: number): Promise<string> {
     if (entry.size > room) throw tooLarge(this.#limits.restored)
-    const chunks: Uint8Array[] = []
     try {
       await entry.kept
       const bytes = await this.#blobs.open(entry.blob)
       if (!bytes) throw new GatewayError('UPSTREAM_ERROR', 'A part of the message is not kept any more.')
-      for await (const chunk of bytes) chunks.push(chunk)
+      return (await collected(bytes)).toString()
     } catch (error) {
       if (!entry.held) throw error
-      chunks.splice(0, chunks.length, ...entry.held)
+      return Buffer.concat(entry.held).toString()
     }
-    return Buffer.concat(chunks).toString()
   }
 
   #size(): number {

@@ -10,12 +10,12 @@ import { Payload } from '../../core/payload.ts'
 import { NOT_KEPT_KEY, REFERENCES_KEY, REFERENCE_KEY } from '../../protocol/meta-keys.ts'
 import { isEnded, OperationIds, type OperationRecord, Operations } from '../../records/operations.ts'
 import { type Reference, type References, unknownReference } from '../../records/references.ts'
+import { collected } from '../../store/blobs/blobs.ts'
 import { asToolWithResult } from '../builtin-tool.ts'
 import type { BuiltinRoute, BuiltinTool, Services } from '../feature.ts'
 import { findTool, innerArguments, innerCall, optionalText } from './inner-call.ts'
 import { describedFor, type Keeping, withFacts, withReason, withReferences } from './keep.ts'
 import { blocksOf, PREVIEWED_BYTES, uriOf } from './preview.ts'
-import { collected } from './selection.ts'
 
 interface Options {
   readonly references: References

@@ -9,7 +9,7 @@ import { isObject, readJson } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { pointerSegments } from '../../core/schema/schema.ts'
 import { type Reference, References } from '../../records/references.ts'
-import type { ByteRange, Bytes } from '../../store/blobs/blobs.ts'
+import { type ByteRange, type Bytes, collected } from '../../store/blobs/blobs.ts'
 
 /** The forms of data in arguments, as callers write them. */
 const formNames = ['text', 'json', 'base64', 'data_uri', 'path', 'url'] as const
@@ -171,13 +171,6 @@ export function textOf(bytes: Uint8Array): string | undefined {
   } catch {
     return undefined
   }
-}
-
-/** Bytes as one buffer. */
-export async function collected(bytes: Bytes): Promise<Buffer> {
-  const chunks: Uint8Array[] = []
-  for await (const chunk of bytes) chunks.push(chunk)
-  return Buffer.concat(chunks)
 }
 
 /** Bytes as a stream of one chunk. */

@@ -11,7 +11,7 @@ import { MAX_MESSAGE } from '../../core/spool.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { KeptBlob, Reference, References } from '../../records/references.ts'
 import type { Spooled, StoreSpool } from '../../records/spool.ts'
-import type { Bytes } from '../../store/blobs/blobs.ts'
+import { type Bytes, collected } from '../../store/blobs/blobs.ts'
 import { type BlockData, dataOf, factsOf } from './blocks.ts'
 import { describedFor, MAX_PARTS, newReference, schemaOf, type WithReferences } from './keep.ts'
 import { blocksOf, type Described, PREVIEWED_BYTES, uriOf } from './preview.ts'
@@ -181,9 +181,7 @@ async function jsonOf(references: References, spooled: Spooled, beginning: Buffe
 }
 
 async function read(references: References, spooled: KeptBlob, size: number): Promise<Buffer> {
-  const chunks: Uint8Array[] = []
-  for await (const chunk of await references.open(spooled, { start: 0, end: size })) chunks.push(chunk)
-  return Buffer.concat(chunks)
+  return collected(await references.open(spooled, { start: 0, end: size }))
 }
 
 /** Decodes base64 that arrives in pieces; line ends and other characters in it do not count. */

@@ -65,6 +65,13 @@ export class Digest {
   }
 }
 
+/** Bytes as one buffer. */
+export async function collected(bytes: Bytes): Promise<Buffer> {
+  const chunks: Uint8Array[] = []
+  for await (const chunk of bytes) chunks.push(chunk)
+  return Buffer.concat(chunks)
+}
+
 /** The part of a chunk that is in a range; `at` is the position of its first byte. */
 export function partOf(chunk: Uint8Array, at: number, { start, end }: ByteRange): Uint8Array {
   return chunk.subarray(Math.max(0, start - at), Math.max(0, end - at))
