@@ -8,6 +8,7 @@
 import { hash } from 'node:crypto'
 import { isObject, readJson } from '../core/json/json.ts'
 import type { Store } from '../store/store.ts'
+import { callerHashIn } from './principal.ts'
 
 /** An event that was given up. Times are in milliseconds since 1970. Field names are persisted and do not change. */
 export interface DeadLetter {
@@ -120,7 +121,8 @@ export class DeadLetters {
   async #keepBounds(): Promise<void> {
     const keys = [...(await this.#store.scan(LETTERS)).keys()]
     const counts = new Map<string, number>()
-    for (const key of keys) counts.set(ownerOf(key), (counts.get(ownerOf(key)) ?? 0) + 1)
+    for (const key of keys)
+      counts.set(callerHashIn(LETTERS, key), (counts.get(callerHashIn(LETTERS, key)) ?? 0) + 1)
     const share = this.#limit / SHARE_DIVISOR
     if (keys.length <= this.#limit && [...counts.values()].every((count) => count <= share)) return
     let total = keys.length
@@ -136,10 +138,6 @@ export class DeadLetters {
 
 function keyOf(collection: string, { owner, id }: Pick<DeadLetter, 'id' | 'owner'>): string {
   return `${collection}/${owner}:${id}`
-}
-
-function ownerOf(key: string): string {
-  return key.slice(LETTERS.length + 1).split(':', 1)[0] ?? ''
 }
 
 /** A dead letter of text; undefined if there is none, or if another program wrote it. */

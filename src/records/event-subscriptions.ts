@@ -9,7 +9,7 @@ import { canonical, isObject, readJson } from '../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../core/principal.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 import { casUpdate } from './cas-update.ts'
-import { callerHash, type StoredPrincipal, toStoredPrincipal } from './principal.ts'
+import { callerHash, callerHashIn, type StoredPrincipal, toStoredPrincipal } from './principal.ts'
 
 /** What a caller subscribes to. Two subscriptions of a caller with equal members are the same one. */
 export interface SubscriptionKey {
@@ -140,7 +140,7 @@ export class EventSubscriptions {
   async hasRoom(principal: Principal, id: string): Promise<boolean> {
     if ((await this.#store.get(storeKey(principal, id))) !== undefined) return true
     const keys = [...(await this.#store.scan(COLLECTION)).keys()]
-    const owners = new Map(keys.map((key) => [key, callerOf(key)]))
+    const owners = new Map(keys.map((key) => [key, callerHashIn(COLLECTION, key)]))
     const caller = { ...principal, id: callerHash(principal.id) }
     return owners.size < this.#limit && !hasReachedShare(caller, owners, (each) => each, this.#limit)
   }
@@ -235,10 +235,6 @@ export class EventSubscriptions {
 
 function storeKey(principal: Pick<Principal, 'id'>, id: string): string {
   return `${COLLECTION}/${callerHash(principal.id)}:${id}`
-}
-
-function callerOf(key: string): string {
-  return key.slice(COLLECTION.length + 1).split(':', 1)[0] ?? ''
 }
 
 /** A record of text; undefined if there is none, or if another program wrote it. */

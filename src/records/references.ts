@@ -15,7 +15,7 @@ import { casUpdate, type CasUpdate } from './cas-update.ts'
 import { inTurn } from './in-turn.ts'
 import { plainName } from './plain-name.ts'
 import { isSpooled } from './spool.ts'
-import { callerHash } from './principal.ts'
+import { callerHash, callerHashIn } from './principal.ts'
 import { unchanged } from './unchanged-bytes.ts'
 import { type Room, withinRoom } from './unfinished.ts'
 import { refuseIfPending } from './uploads.ts'
@@ -243,14 +243,14 @@ export class References {
     const entries = new Map(await this.#store.scan(COLLECTION))
     entries.delete(key)
     const own = callerHash(principal.id)
-    const owners = new Map([...entries.keys()].map((each) => [each, callerOf(each)]))
+    const owners = new Map([...entries.keys()].map((each) => [each, callerHashIn(COLLECTION, each)]))
     const isFull = hasReachedShare({ ...principal, id: own }, owners, (id) => id, MAX_REFERENCES)
     if (isFull || entries.size >= MAX_REFERENCES) throw tooMany()
     let [all, mine] = [0, 0]
     for (const [each, text] of entries) {
       const size = parse(text)?.size ?? 0
       all += size
-      if (callerOf(each) === own) mine += size
+      if (callerHashIn(COLLECTION, each) === own) mine += size
     }
     return { all: Math.max(0, total - all), own: Math.max(0, shareOf(principal, total) - mine) }
   }
@@ -333,10 +333,6 @@ const COLLECTION = 'reference'
 
 function keyOf({ id }: Pick<Principal, 'id'>, reference: string): string {
   return `${COLLECTION}/${callerHash(id)}:${reference}`
-}
-
-function callerOf(key: string): string {
-  return key.slice(COLLECTION.length + 1).split(':', 1)[0] ?? ''
 }
 
 function newId(): string {

@@ -9,7 +9,7 @@ import { hash, randomBytes } from 'node:crypto'
 import { hasReachedShare, type Principal, shareOf } from '../core/principal.ts'
 import type { Store } from '../store/store.ts'
 import { casUpdate } from './cas-update.ts'
-import { callerHash } from './principal.ts'
+import { callerHash, callerHashIn } from './principal.ts'
 
 /** How many states are kept in all, and how many bytes; one caller may use a quarter of each. */
 const MAX_STATES = 4000
@@ -84,11 +84,11 @@ export class SessionStates {
     let [all, own] = [bytes, bytes]
     for (const [key, text] of entries) {
       all += Number(text)
-      if (callerOf(key) === caller) own += Number(text)
+      if (callerHashIn(COLLECTION, key) === caller) own += Number(text)
     }
     if (all > MAX_STATE_BYTES || own > shareOf(principal, MAX_STATE_BYTES)) return false
     if (!isNew) return true
-    const owners = new Map([...entries.keys()].map((key) => [key, callerOf(key)]))
+    const owners = new Map([...entries.keys()].map((key) => [key, callerHashIn(COLLECTION, key)]))
     const hasFullShare = hasReachedShare({ ...principal, id: caller }, owners, (id) => id, MAX_STATES)
     return entries.size < MAX_STATES && !hasFullShare
   }
@@ -127,8 +127,4 @@ function keyOf(principal: Principal, handle: string): string {
 
 function entryOf(principal: Principal, handle: string): string {
   return `${COLLECTION}/${nameOf(principal, handle)}`
-}
-
-function callerOf(key: string): string {
-  return key.slice(COLLECTION.length + 1).split(':', 1)[0] ?? ''
 }

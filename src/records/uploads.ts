@@ -8,7 +8,13 @@ import { isObject } from '../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../core/principal.ts'
 import type { Store } from '../store/store.ts'
 import { inTurn } from './in-turn.ts'
-import { callerHash, fromStoredPrincipal, type StoredPrincipal, toStoredPrincipal } from './principal.ts'
+import {
+  callerHash,
+  callerHashIn,
+  fromStoredPrincipal,
+  type StoredPrincipal,
+  toStoredPrincipal,
+} from './principal.ts'
 
 /** A requested upload. Times are in milliseconds since 1970. */
 export interface UploadRequest {
@@ -106,7 +112,7 @@ function hasRoom(
   entries: readonly (readonly [key: string, text: string])[],
   limit: number,
 ): boolean {
-  const owners = new Map(entries.map(([key]) => [key, ownerOf(key)]))
+  const owners = new Map(entries.map(([key]) => [key, callerHashIn(COLLECTION, key)]))
   const own = { ...owner, id: callerHash(owner.id) }
   return owners.size < limit && !hasReachedShare(own, owners, (id) => id, limit)
 }
@@ -130,10 +136,6 @@ const COLLECTION = 'upload'
 
 function keyOf(owner: string, id: string): string {
   return `${COLLECTION}/${owner}:${id}`
-}
-
-function ownerOf(key: string): string {
-  return key.slice(COLLECTION.length + 1).split(':', 1)[0] ?? ''
 }
 
 function textOf({ owner, ...rest }: UploadRequest): string {
