@@ -13,9 +13,8 @@ import { answered } from '../builtin-tool.ts'
 import type { Services } from '../feature.ts'
 import { readableReference } from './may-read.ts'
 import { uriOf } from './preview.ts'
-import { UPLOAD_TTL_MS } from './request-upload.ts'
 import { parseReference, SCHEME } from './selection.ts'
-import type { UploadService } from './uploads.ts'
+import { MAX_NAME_LENGTH, type UploadService } from './uploads.ts'
 import type { DataUrls } from './urls.ts'
 
 interface Options {
@@ -119,7 +118,6 @@ async function authorizeUpload(call: Call, { uploads }: Options): Promise<Outcom
     sha256,
     types: mimeType === undefined ? [] : [mimeType],
     isForProgram: true,
-    ttl: UPLOAD_TTL_MS,
   })
   const file = { uri: uriOf(request), name, mimeType, size, digest }
   const headers = mimeType === undefined ? {} : { headers: { 'content-type': mimeType } }
@@ -157,7 +155,6 @@ function fileOf(reference: Reference): Readonly<Record<string, unknown>> {
 }
 
 const MEDIA_TYPE = /^[\w.+-]{1,60}\/[\w.+-]{1,100}$/
-const MAX_NAME_LENGTH = 200
 
 /** The SHA-256 of a digest, in hex. @throws INVALID_INPUT */
 function sha256In(digest: unknown): string {

@@ -8,11 +8,8 @@ import type { UploadRequest } from '../../records/uploads.ts'
 import { answered, asToolWithResult } from '../builtin-tool.ts'
 import type { BuiltinTool } from '../feature.ts'
 import { uriOf } from './preview.ts'
-import type { UploadService } from './uploads.ts'
+import { MAX_NAME_LENGTH, type UploadService } from './uploads.ts'
 
-/** How long an upload can be done, in milliseconds. */
-export const UPLOAD_TTL_MS = 600_000
-const MAX_NAME_LENGTH = 200
 const MAX_PURPOSE_LENGTH = 500
 const MAX_TYPES = 20
 const MEDIA_RANGE = /^(?:\*|[\w.+-]{1,60})\/(?:\*|[\w.+-]{1,100})$/
@@ -115,7 +112,6 @@ function optionsOf({ params: { fields } }: Call, max: number): Parameters<Upload
     purpose: textOf(fields.purpose, 'purpose', MAX_PURPOSE_LENGTH),
     maxSize: size,
     types,
-    ttl: UPLOAD_TTL_MS,
   }
 }
 

@@ -26,6 +26,10 @@ import { answerHtml, donePage, isForPerson, refusalPage, signInPage, uploadPage 
 
 /** The path of uploads. */
 const UPLOADS_PATH = '/uploads'
+/** How long a requested upload can be done, in milliseconds. */
+const UPLOAD_TTL_MS = 600_000
+/** How long the name of an upload can be, in characters. */
+export const MAX_NAME_LENGTH = 200
 
 interface Options {
   readonly references: References
@@ -81,7 +85,7 @@ export class UploadService {
   /** Requests an upload: its id, and the URL that accepts it, a credential. @throws UNSUPPORTED_OPERATION, QUOTA_EXHAUSTED */
   async request(
     owner: Principal,
-    upload: NewUpload,
+    upload: Omit<NewUpload, 'ttl'>,
   ): Promise<{ readonly request: UploadRequest; readonly url: string }> {
     const { url: base } = this
     if (base === undefined)
@@ -92,7 +96,7 @@ export class UploadService {
           isResult: true,
         },
       )
-    const request = await this.#options.uploads.request(owner, upload)
+    const request = await this.#options.uploads.request(owner, { ...upload, ttl: UPLOAD_TTL_MS })
     const value: TicketContent = { owner: callerHash(owner.id), id: request.id }
     return {
       request,
