@@ -151,15 +151,13 @@ function typeOfText(bytes: Buffer, name = ''): string {
 }
 
 function isUtf8(bytes: Buffer): boolean {
-  // The last character may be cut.
-  for (let cut = 0; cut < 4; cut++)
-    try {
-      new TextDecoder('utf-8', { fatal: true }).decode(bytes.subarray(0, bytes.byteLength - cut))
-      return true
-    } catch {
-      continue
-    }
-  return false
+  try {
+    // The last character may be cut.
+    new TextDecoder('utf-8', { fatal: true }).decode(bytes, { stream: true })
+    return true
+  } catch {
+    return false
+  }
 }
 
 function surprising(given: string, found: string): GatewayError {

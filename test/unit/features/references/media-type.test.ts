@@ -52,6 +52,7 @@ describe('the media type of a file', () => {
       {},
       'application/octet-stream',
     ],
+    ['bytes that are no UTF-8 at their end', Buffer.from([65, 65, 0xff]), {}, 'application/octet-stream'],
     ['a type that is none', text('x'), { type: 'image/png\r\nx: y' }, 'text/plain'],
     ['a video', Buffer.from('0000001866747970', 'hex'), { type: 'audio/mp4' }, 'audio/mp4'],
   ])('is found for %s', (_what, bytes, declared, expected) => {
