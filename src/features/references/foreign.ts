@@ -102,14 +102,13 @@ async function* checked(
   { host, checksum }: { readonly host: string; readonly checksum: Checksum | undefined },
 ): AsyncGenerator<Uint8Array> {
   const hash: Hash | undefined = checksum && createHash(checksum.algorithm)
-  const chunks = bytes[Symbol.asyncIterator]()
-  for (;;) {
-    const next = await chunks.next().catch(() => {
-      throw failed(host, 'connection')
-    })
-    if (next.done) break
-    hash?.update(next.value)
-    yield next.value
+  try {
+    for await (const chunk of bytes) {
+      hash?.update(chunk)
+      yield chunk
+    }
+  } catch {
+    throw failed(host, 'connection')
   }
   if (hash && hash.digest('hex') !== checksum?.value)
     throw new GatewayError('CONFLICT', 'The downloaded data has another checksum than the given one.', {
