@@ -31,6 +31,11 @@ export interface DialRequest {
   readonly signal?: AbortSignal
 }
 
+type OpenRequest = Omit<DialRequest, 'body' | 'maxResponseBytes'>
+
+/** The body of a POST request; absent for GET. */
+type OptionalBody = Partial<Pick<DialRequest, 'body'>>
+
 type BodylessRequest = Omit<DialRequest, 'body'>
 
 /** A response whose body is read as it arrives. */
@@ -76,7 +81,7 @@ export interface Dialer {
 /** Opens responses that may be large. */
 export interface Opener {
   /** Sends a GET request. Never throws. */
-  open(request: Omit<BodylessRequest, 'maxResponseBytes'>): Promise<OpenedResponse | DialFailed>
+  open(request: OpenRequest): Promise<OpenedResponse | DialFailed>
 }
 
 type Resolve = (host: string, isAllowed: boolean) => Promise<readonly string[]>
@@ -112,7 +117,7 @@ export function createDialer({
   }
 
   async function dial<Response>(
-    request: Omit<BodylessRequest, 'maxResponseBytes'>,
+    request: OpenRequest,
     read: (url: URL, reach: Exchange) => Promise<Response>,
   ): Promise<Response | DialFailed> {
     const url = parseTarget(request.url, allowed)
@@ -129,7 +134,7 @@ export function createDialer({
     }
   }
 
-  const whole = (request: BodylessRequest | DialRequest): Promise<DialOutcome> =>
+  const whole = (request: BodylessRequest & OptionalBody): Promise<DialOutcome> =>
     dial(request, (url, reach) => exchange(url, request, reach))
   return {
     post: whole,
@@ -211,7 +216,7 @@ interface Exchange {
 
 async function exchange(
   url: URL,
-  request: BodylessRequest | DialRequest,
+  request: BodylessRequest & OptionalBody,
   reach: Exchange,
 ): Promise<DialOutcome> {
   const { status, headers, body, close } = await opened(url, request, reach)
@@ -231,17 +236,17 @@ async function exchange(
 /** Sends a request, and resolves once the headers of the response are there. */
 async function opened(
   url: URL,
-  { headers, timeoutMs, ...sent }: Omit<BodylessRequest | DialRequest, 'maxResponseBytes'>,
+  { headers, timeoutMs, body }: OpenRequest & OptionalBody,
   { signal, connect }: Exchange,
 ): Promise<OpenedResponse> {
   const client = new Client(url.origin, { connect, headersTimeout: timeoutMs, bodyTimeout: timeoutMs })
   const close = (): void => void client.destroy().catch(() => undefined)
   try {
     const response = await client.request({
-      method: 'body' in sent ? 'POST' : 'GET',
+      method: body === undefined ? 'GET' : 'POST',
       path: url.pathname + url.search,
       headers: { 'user-agent': 'gatehouse', ...headers },
-      ...('body' in sent && typeof sent.body === 'string' && { body: sent.body }),
+      ...(body !== undefined && { body }),
       reset: true,
       signal,
     })
