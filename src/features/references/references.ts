@@ -5,6 +5,7 @@
  */
 import type { Call, Middleware } from '../../core/call.ts'
 import { background } from '../../core/log.ts'
+import { mayRefer } from '../../core/reference-text.ts'
 import { keepUsed, type Reference, References } from '../../records/references.ts'
 import { Uploads } from '../../records/uploads.ts'
 import type { Feature, Services } from '../feature.ts'
@@ -136,6 +137,8 @@ function resolving(
     // The gateway writes no references: what looks like one is data, which undoing a call restores as it was.
     if (call.internal) return next(call)
     checkFileArguments(call)
+    const given = call.params.at('arguments')
+    if (!given || !mayRefer(given.text)) return next(call)
     const files = folder.begin(call)
     try {
       const callUrls = new CallUrls(call, { urls, references: options.references })

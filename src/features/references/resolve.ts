@@ -6,7 +6,6 @@ import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { mayRefer } from '../../core/reference-text.ts'
 import { type Place, placeText, type UsedReference } from '../../core/used-reference.ts'
 import type { Reference, References } from '../../records/references.ts'
 import type { CallUrls } from './call-urls.ts'
@@ -44,7 +43,7 @@ export interface Resolved {
 /** @throws RESOURCE_NOT_FOUND, INVALID_INPUT, PAYLOAD_TOO_LARGE */
 export async function resolveReferences(call: Call, options: Options): Promise<Resolved | undefined> {
   const given = call.params.at('arguments')
-  if (!given || !mayRefer(given.text)) return undefined
+  if (!given) return undefined
   const resolution = new Resolution(call, options)
   const schema = call.tool?.definition.inputSchema
   const root = { place: [], schemas: new Schemas(schema).root, depth: 0 }
