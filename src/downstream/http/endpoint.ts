@@ -120,9 +120,9 @@ export class HttpFront {
     throw new GatewayError('METHOD_NOT_ALLOWED', 'Method not allowed.')
   }
 
-  #refuse({ outgoing, requestId }: RequestContext, error: unknown, text: string): void {
+  #refuse({ outgoing, requestId, edge }: UnauthenticatedRequest, error: unknown, text: string): void {
     const { log, onRefused } = this.#options
-    refuse(outgoing, asGatewayError(error), { id: idOf(text), requestId, log, onRefused })
+    refuse(outgoing, asGatewayError(error), { id: idOf(text), requestId, edge, log, onRefused })
   }
 
   /** Checks the origin, and answers preflight requests. Returns whether to continue. @throws FORBIDDEN */
@@ -275,17 +275,16 @@ interface Refusing {
   readonly id: Id
   /** Names the request in logs and in the answer. */
   readonly requestId: string
+  readonly edge: Pick<Edge, 'runtime'>
   readonly log: Log
   readonly onRefused?: ((refusal: Refusal) => void) | undefined
 }
 
 /** Rejects a request before its dispatch, with a JSON-RPC error and its HTTP status. */
 export function refuse(outgoing: ServerResponse, error: GatewayError, refusing: Refusing): void {
-  const { id, requestId, log, onRefused } = refusing
+  const { id, requestId, edge, log, onRefused } = refusing
   const { method = '', url = '', socket } = outgoing.req
-  // The last part of the path of an upload can be a credential.
-  const path = (url.split('?', 1)[0] ?? '').replace(/(\/uploads\/).+/, '$1…')
-  const request = `${method} ${path}`
+  const request = `${method} ${shownPath(url, edge.runtime)}`
   onRefused?.({ requestId, error, request, address: socket.remoteAddress })
   if (error.code === 'SERVER_ERROR')
     log.error('http.failed', { request_id: requestId, cause: String(error.cause) })
@@ -302,6 +301,16 @@ export function refuse(outgoing: ServerResponse, error: GatewayError, refusing: 
     ...(typeof retry === 'number' && { 'retry-after': String(retry) }),
   })
   outgoing.end(encodeError(id, error, requestId))
+}
+
+/** The path of a URL, without its end where that can be a credential. */
+function shownPath(url: string, { byteRoutes = [] }: Pick<HttpRuntime, 'byteRoutes'>): string {
+  const path = url.split('?', 1)[0] ?? ''
+  const beginnings = byteRoutes
+    .filter(({ bearer }) => bearer)
+    .map((route) => route.path.split(':', 1)[0] ?? '')
+  const before = beginnings.find((each) => path.includes(each))
+  return before === undefined ? path : `${path.split(before, 1)[0]}${before}…`
 }
 
 /** The client's request id if it has a safe format, else a new one. */

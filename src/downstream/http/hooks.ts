@@ -63,7 +63,7 @@ export function addHooks(app: Hono<Env>, { edge, receive, onRefused, log }: Opti
         outgoing.writeHead(result ? 200 : 202, { 'x-request-id': id, ...type })
         outgoing.end(result && JSON.stringify(result))
       } catch (error) {
-        refuse(outgoing, asGatewayError(error), { id: 'null', requestId: id, log, onRefused })
+        refuse(outgoing, asGatewayError(error), { id: 'null', requestId: id, edge: edge(), log, onRefused })
       }
       return RESPONSE_ALREADY_SENT
     }

@@ -167,7 +167,7 @@ function dispatcher({ edge, front, routes, arrivals, log, onRefused }: Dispatchi
       else access.check(incoming)
       void others(incoming, outgoing)
     } catch (error) {
-      refuse(outgoing, asGatewayError(error), { id: 'null', requestId: id, log, onRefused })
+      refuse(outgoing, asGatewayError(error), { id: 'null', requestId: id, edge: edge(), log, onRefused })
     }
   }
 }
@@ -239,7 +239,7 @@ function createGuard({ edge: currentEdge, sse, log, onRefused }: Routing): Guard
       const presentCaller = bearer ? undefined : presentCallerOf(request, principal, currentEdge)
       await serve({ ...request, principal, presentCaller })
     } catch (error) {
-      refuse(outgoing, asGatewayError(error), { id: 'null', requestId: id, log, onRefused })
+      refuse(outgoing, asGatewayError(error), { id: 'null', requestId: id, edge, log, onRefused })
     }
     return RESPONSE_ALREADY_SENT
   }

@@ -92,8 +92,8 @@ export class LegacySse {
       this.#take(exchange, text)
     } catch (error) {
       const { log, onRefused } = this.#options
-      const { requestId } = exchange
-      refuse(exchange.outgoing, asGatewayError(error), { id: idOf(text), requestId, log, onRefused })
+      const { requestId, edge } = exchange
+      refuse(exchange.outgoing, asGatewayError(error), { id: idOf(text), requestId, edge, log, onRefused })
     }
   }
 

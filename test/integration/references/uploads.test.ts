@@ -395,6 +395,18 @@ describe('a requested upload', () => {
     expect((await fetch(url, { method: 'POST', body: form, headers })).status).toBe(403)
   })
 
+  it('leaves no token in the log where a request is refused', async () => {
+    const { url } = await requested()
+    const from = gateway.lines.length
+    for (const method of ['GET', 'PUT', 'DELETE']) {
+      const refused = await fetch(url, { method, headers: { origin: 'https://elsewhere.example' } })
+      expect(refused.status).toBe(403)
+    }
+    const text = JSON.stringify(gateway.lines.slice(from))
+    for (const method of ['GET', 'PUT', 'DELETE']) expect(text).toContain(`${method} /uploads/…`)
+    expect(text).not.toContain(url.split('/').at(-1))
+  })
+
   it('refuses arguments that no file could fulfil', async () => {
     for (const args of [{ max_size: 0 }, { max_size: 2 ** 40 }, { types: ['images'] }, { purpose: ' ' }])
       expect((await requested(args)).answer.fields).toMatchObject({ isError: true })
