@@ -33,7 +33,10 @@ const MAX_FORM_BYTES = 16 * 1024
 
 type Exchange = Pick<ByteExchange, 'headers' | 'body'>
 
-/** @throws INVALID_INPUT, PAYLOAD_TOO_LARGE */
+/**
+ * The file of a request, whose bytes end with an error if it is not permitted.
+ * @throws INVALID_INPUT, PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE
+ */
 export async function sentFile(exchange: Exchange, limits: FileLimits): Promise<SentFile> {
   const type = headerOf(exchange, 'content-type')
   const isForm = type !== undefined && /^multipart\/form-data\s*;/i.test(type)

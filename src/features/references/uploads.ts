@@ -65,7 +65,7 @@ export class UploadService {
 
   /** The paths at which files are received. */
   get routes(): readonly ByteRoute[] {
-    const path = `${UPLOADS_PATH}/:ticket`
+    const path = `${UPLOADS_PATH}/:token`
     const bearer: ByteRoute['bearer'] = async ({ name }) => (await this.#requested(name)).owner
     return [
       {
@@ -77,7 +77,7 @@ export class UploadService {
         verb,
         path,
         bearer,
-        handle: (call: Call) => this.#handle(call, (each) => this.#ticket(call, each)),
+        handle: (call: Call) => this.#handle(call, (each) => this.#serveRequested(call, each)),
       })),
     ]
   }
@@ -97,10 +97,10 @@ export class UploadService {
         },
       )
     const request = await this.#options.uploads.request(owner, { ...upload, ttl: UPLOAD_TTL_MS })
-    const value: TicketContent = { owner: callerHash(owner.id), id: request.id }
+    const value: UploadToken = { owner: callerHash(owner.id), id: request.id }
     return {
       request,
-      url: `${base}/${this.#options.deps.identity.seal.close(value, TICKET_USE, request.expiresAt + UPLOAD_RETENTION_MS)}`,
+      url: `${base}/${this.#options.deps.identity.seal.close(value, TOKEN_USE, request.expiresAt + UPLOAD_RETENTION_MS)}`,
     }
   }
 
@@ -125,7 +125,7 @@ export class UploadService {
   }
 
   /** Serves the URL of a requested upload, to a person or a program. */
-  async #ticket(call: Call, exchange: ByteExchange): Promise<void> {
+  async #serveRequested(call: Call, exchange: ByteExchange): Promise<void> {
     try {
       const request = await this.#requested(exchange.name)
       mustBeOpen(request)
@@ -151,10 +151,12 @@ export class UploadService {
   }
 
   /** The upload of a URL. @throws RESOURCE_NOT_FOUND if there is none */
-  async #requested(ticket: string): Promise<UploadRequest> {
-    const opened = this.#options.deps.identity.seal.open(ticket, TICKET_USE)
+  async #requested(token: string): Promise<UploadRequest> {
+    const opened = this.#options.deps.identity.seal.open(token, TOKEN_USE)
     const content = opened.kind === 'valid' ? opened.value : undefined
-    const found = isTicket(content) ? await this.#options.uploads.find(content.owner, content.id) : undefined
+    const found = isUploadToken(content)
+      ? await this.#options.uploads.find(content.owner, content.id)
+      : undefined
     if (!found) throw unknownUpload()
     return found
   }
@@ -189,16 +191,16 @@ interface Expected extends FileLimits {
   readonly name?: string | undefined
 }
 
-interface TicketContent {
+interface UploadToken {
   /** The hash of the caller. */
   readonly owner: string
   readonly id: string
 }
 
-const TICKET_USE = { purpose: 'upload', binding: '' }
+const TOKEN_USE = { purpose: 'upload', binding: '' }
 
 /** Only this file seals values for this purpose. */
-function isTicket(value: unknown): value is TicketContent {
+function isUploadToken(value: unknown): value is UploadToken {
   return isObject(value) && typeof value.owner === 'string' && typeof value.id === 'string'
 }
 

@@ -321,8 +321,8 @@ describe('a requested upload', () => {
         (await fetch(url, { method, headers: html, ...(method === 'POST' && { body: 'x' }) })).status,
       ).toBe(409)
     const { pathname } = new URL(url)
-    const ticket = pathname.split('/').at(-1) ?? ''
-    expect(JSON.stringify(gateway.lines)).not.toContain(ticket)
+    const token = pathname.split('/').at(-1) ?? ''
+    expect(JSON.stringify(gateway.lines)).not.toContain(token)
   })
 
   it('is done once, at whichever gateway, however many send a file at once', async () => {
