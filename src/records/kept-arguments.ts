@@ -20,7 +20,7 @@ import { References } from './references.ts'
 
 /** Where data belongs in stored arguments, and which. */
 export interface KeptArgument {
-  readonly path: Place
+  readonly place: Place
   readonly id: string
   /** The hash of the data, and that of the value that was made of it (`canonicalHash`). */
   readonly sha256: string
@@ -45,16 +45,16 @@ export function withoutData(
   const values = new Map(whole.map((each) => [valueAt(given, each.place), each] as const))
   values.delete(undefined)
   const kept: KeptArgument[] = []
-  const replaced = (value: unknown, path: Place): unknown => {
+  const replaced = (value: unknown, place: Place): unknown => {
     const reference = values.get(value)
     if (reference) {
-      kept.push(keptArgument(reference, value, path))
+      kept.push(keptArgument(reference, value, place))
       return `ref://${reference.id}`
     }
-    if (path.length >= MAX_DEPTH) return value
-    if (Array.isArray(value)) return value.map((item, index) => replaced(item, [...path, index]))
+    if (place.length >= MAX_DEPTH) return value
+    if (Array.isArray(value)) return value.map((item, index) => replaced(item, [...place, index]))
     return isObject(value)
-      ? replacedMembers(value, (member, name) => replaced(member, [...path, name]))
+      ? replacedMembers(value, (member, name) => replaced(member, [...place, name]))
       : value
   }
   const short = replacedMembers(args, (value, name) => replaced(value, [name]))
@@ -71,8 +71,8 @@ export function haveOutsideData(args: Arguments, given: Arguments, { used }: Res
   )
 }
 
-function keptArgument({ id, sha256 }: UsedReference, value: unknown, path: Place): KeptArgument {
-  return { path, id, sha256, value: canonicalHash(value) }
+function keptArgument({ id, sha256 }: UsedReference, value: unknown, place: Place): KeptArgument {
+  return { place, id, sha256, value: canonicalHash(value) }
 }
 
 function replacedMembers(value: Arguments, replace: (value: unknown, name: string) => unknown): Arguments {
@@ -90,7 +90,7 @@ export async function withData(
   let whole: unknown = args
   for (const each of kept) {
     const value = await valueOf(each, principal, references)
-    whole = changedAt(whole, each.path, () => value)
+    whole = changedAt(whole, each.place, () => value)
   }
   return isObject(whole) ? whole : args
 }

@@ -48,8 +48,8 @@ export interface NewUpload extends Omit<
 }
 
 /** How many uploads may be requested and not done, and how many may be known, in all; one caller may have a quarter. */
-const MAX_OPEN = 1000
-const MAX_KNOWN = 4000
+const MAX_OPEN_UPLOADS = 1000
+const MAX_KNOWN_UPLOADS = 4000
 /** How long a request is known after its expiry, in milliseconds. */
 export const UPLOAD_RETENTION_MS = 600_000
 
@@ -98,7 +98,7 @@ export class Uploads {
       const found = parse(text)
       return found !== undefined && !found.isDone && found.expiresAt > this.#now()
     })
-    if (hasRoom(owner, open, MAX_OPEN) && hasRoom(owner, known, MAX_KNOWN)) return
+    if (hasRoom(owner, open, MAX_OPEN_UPLOADS) && hasRoom(owner, known, MAX_KNOWN_UPLOADS)) return
     throw new GatewayError('QUOTA_EXHAUSTED', 'Too many uploads are requested.', {
       data: { limit: 'uploads' },
       suggestion: 'Wait until some of them are done or expire.',
