@@ -231,7 +231,7 @@ export interface Call {
   readonly idempotencyKey?: string
   /** The references that the arguments had, if any; the arguments have the data in their places. */
   readonly references?: ResolvedReferences
-  /** Told the ids of the references, before the call goes on: a layer above may have to make it again. */
+  /** Receives the ids of the references, before the call goes on: a layer above may have to make it again. */
   usesReferences?(ids: readonly string[]): void
   /** What is kept of the result stays at least until then, in milliseconds since 1970: a layer above records the result. */
   readonly keepsResultUntil?: number

@@ -1,7 +1,7 @@
 /** The contract of a spool: it keeps long strings of messages while they arrive, so that no message is held whole. */
 
 /** The maximum size of a message from a server, in bytes; strings that are kept outside of it do not count. */
-export const MAX_MESSAGE = 64 * 1024 * 1024
+export const MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 /** Keeps long strings outside of the messages that they are in. A short text stands for each of them there. */
 export interface Spool {

@@ -6,7 +6,7 @@ import type { Call, Middleware } from '../../core/call.ts'
 import { asGatewayError } from '../../core/error.ts'
 import { isLongerThan } from '../../core/json/shorten.ts'
 import type { Payload } from '../../core/payload.ts'
-import { MAX_MESSAGE } from '../../core/spool.ts'
+import { MAX_MESSAGE_BYTES } from '../../core/spool.ts'
 import { withoutFlag } from '../../protocol/meta-keys.ts'
 import { References } from '../../records/references.ts'
 import { StoreSpool } from '../../records/spool.ts'
@@ -33,7 +33,7 @@ export const largeResults: Feature<ReferenceSettings | false> = {
     const spool = StoreSpool.of(deps.store.blobs, {
       over: SPOOLED_BYTES,
       total: Math.min(limits.total, capacity),
-      restored: MAX_MESSAGE,
+      restored: MAX_MESSAGE_BYTES,
     })
     return {
       middleware: ({ method, upstream, isBuiltin }) => {

@@ -7,7 +7,7 @@ import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject, readJson } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { matchesSchema } from '../../core/schema/shortened.ts'
-import { MAX_MESSAGE } from '../../core/spool.ts'
+import { MAX_MESSAGE_BYTES } from '../../core/spool.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { KeptBlob, Reference, References } from '../../records/references.ts'
 import type { Spooled, StoreSpool } from '../../records/spool.ts'
@@ -158,7 +158,7 @@ async function withStrings(text: string, { references, byPlaceholder }: Keeping)
   let whole = text
   for (const [placeholder, { reference, isBase64 }] of byPlaceholder) {
     const size = isBase64 ? Math.ceil(reference.size / 3) * 4 : reference.size
-    if (!whole.includes(placeholder) || whole.length + size > MAX_MESSAGE) continue
+    if (!whole.includes(placeholder) || whole.length + size > MAX_MESSAGE_BYTES) continue
     const string = JSON.stringify(
       (await read(references, reference, reference.size)).toString(isBase64 ? 'base64' : 'utf8'),
     )

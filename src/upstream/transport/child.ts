@@ -5,7 +5,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { GatewayError } from '../../core/error.ts'
 import type { Log } from '../../core/log.ts'
 import type { CommandReach } from '../../core/settings.ts'
-import { MAX_MESSAGE } from '../../core/spool.ts'
+import { MAX_MESSAGE_BYTES } from '../../core/spool.ts'
 import { escapeHidden, shortened } from '../../core/text/escape.ts'
 import { withoutSecrets } from '../../core/text/redact.ts'
 import { encodeLine, lines } from '../../protocol/lines.ts'
@@ -193,7 +193,7 @@ export function stdioConnect(
     const { stdout } = child
     const messages = new SpoolingReader({
       spool: () => receiver.spool(),
-      pass: lines(MAX_MESSAGE, (line) => receiver.receive(line), tooLong),
+      pass: lines(MAX_MESSAGE_BYTES, (line) => receiver.receive(line), tooLong),
       pause: () => stdout.pause(),
       resume: () => stdout.resume(),
     })

@@ -7,7 +7,7 @@ import { type Dispatcher, Pool } from 'undici'
 import type { Quota } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject, readJson } from '../../core/json/json.ts'
-import { MAX_MESSAGE } from '../../core/spool.ts'
+import { MAX_MESSAGE_BYTES } from '../../core/spool.ts'
 import { Chunks } from '../../protocol/lines.ts'
 import { SpoolingReader } from '../../protocol/spooling.ts'
 import { readEvents } from '../../protocol/sse.ts'
@@ -113,7 +113,7 @@ class HttpExchange implements Dispatcher.DispatchHandler {
     this.#request.onHead?.(this.#answer)
     if (status < 300) this.#reader = this.#createReader(controller)
     if (!isEventStream || !this.#request.onEvent) return
-    this.#feed = readEvents(MAX_MESSAGE, {
+    this.#feed = readEvents(MAX_MESSAGE_BYTES, {
       onEvent: (event) => this.#request.onEvent?.(event),
       onRetry: (milliseconds) => this.#request.onRetry?.(milliseconds),
       onOverflow: () => controller.abort(tooLarge()),
@@ -128,7 +128,7 @@ class HttpExchange implements Dispatcher.DispatchHandler {
   #take(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#feed) return this.#feed(chunk)
     this.#body.add(chunk)
-    if (this.#body.size <= MAX_MESSAGE) return
+    if (this.#body.size <= MAX_MESSAGE_BYTES) return
     this.#body.clear()
     controller.abort(tooLarge())
   }
