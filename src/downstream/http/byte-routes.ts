@@ -43,9 +43,12 @@ const DRAIN_TIMEOUT_MS = 1000
 export class Transfers {
   #count = 0
   readonly #arrivals: Pick<Arrivals, 'exempt'>
+  /** How long either side may be silent, in milliseconds. */
+  readonly idleTimeoutMs: number
 
-  constructor(arrivals: Pick<Arrivals, 'exempt'>) {
+  constructor(arrivals: Pick<Arrivals, 'exempt'>, idleTimeoutMs = IDLE_TIMEOUT_MS) {
     this.#arrivals = arrivals
+    this.idleTimeoutMs = idleTimeoutMs
   }
 
   get isAny(): boolean {
@@ -83,8 +86,9 @@ export function addByteRoutes(app: Hono<Env>, { guarded, edge, ...options }: Opt
     const serve = async (http: HttpContext): Promise<void> => {
       const exchange = exchangeOf(http, { name, query, signInLink: options.pageSignIn.link(path) })
       const call = { method: routeMethod(route), params: Payload.of({}), exchange }
-      await options.transfers.during(http.incoming, () =>
-        served(http, () => callGateway(http, call, options.handle)),
+      const { transfers } = options
+      await transfers.during(http.incoming, () =>
+        served(http, transfers, () => callGateway(http, call, options.handle)),
       )
     }
     return guarded(context, serve, request)
@@ -101,10 +105,14 @@ function decoded(segment: string): string {
 }
 
 /** Serves a request, and reads the rest of its body if it is refused. */
-async function served({ incoming, outgoing }: HttpContext, serve: () => Promise<unknown>): Promise<void> {
+async function served(
+  { incoming, outgoing }: HttpContext,
+  { idleTimeoutMs }: Transfers,
+  serve: () => Promise<unknown>,
+): Promise<void> {
   const { socket } = incoming
   const onIdle = (): void => void socket.destroy()
-  socket.setTimeout(IDLE_TIMEOUT_MS, onIdle)
+  socket.setTimeout(idleTimeoutMs, onIdle)
   try {
     await serve()
   } catch (error) {

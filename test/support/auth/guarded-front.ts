@@ -12,14 +12,16 @@ import { listenHttp } from '../../../src/downstream/http/server.ts'
 import { isObject, type Json } from '../server/json.ts'
 import type { SignIns } from '../../../src/downstream/pages/sign-in.ts'
 
-const noSignIns: SignIns = {
+/** No person can sign in at a provider. */
+export const noSignIns: SignIns = {
   start: () => Promise.reject(new Error('Sign-in is off here.')),
   finish: async () => 'nothing',
   document: () => undefined,
   site: () => undefined,
 }
 
-const noPageSignIn: PageSignIn = {
+/** No person can sign in to the pages. */
+export const noPageSignIn: PageSignIn = {
   link: () => undefined,
   begin: () => Promise.reject(new Error('Sign-in is off here.')),
   finish: () => Promise.reject(new Error('Sign-in is off here.')),

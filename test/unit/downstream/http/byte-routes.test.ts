@@ -1,0 +1,99 @@
+// Transfers of bytes: when a silent one ends, and that a shutdown waits for one.
+import { getRequestListener, type HttpBindings } from '@hono/node-server'
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
+import { Hono } from 'hono'
+import { createServer, request } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { expect, it, onTestFinished, vi } from 'vitest'
+import type { Handler } from '../../../../src/core/call.ts'
+import { asGatewayError, type GatewayError } from '../../../../src/core/error.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import { anonymous } from '../../../../src/core/principal.ts'
+import { Arrivals } from '../../../../src/downstream/http/arrivals.ts'
+import { addByteRoutes, Transfers } from '../../../../src/downstream/http/byte-routes.ts'
+import { listenHttp } from '../../../../src/downstream/http/server.ts'
+import { createRequestStateCodec } from '../../../../src/protocol/request-state.ts'
+import { collected } from '../../../../src/store/blobs/blobs.ts'
+import { noPageSignIn, noSignIns } from '../../../support/auth/guarded-front.ts'
+import { edge as plain } from '../../../support/edge.ts'
+import { silentLog } from '../../../support/silent-log.ts'
+
+const runtime = { ...plain.runtime, byteRoutes: [{ verb: 'POST', path: '/files' }] } as const
+const edge = { ...plain, runtime }
+
+/** Answers with what was sent. */
+const handle: Handler = async ({ exchange }) => {
+  const body = exchange && (await collected(exchange.body)).toString()
+  await exchange?.send({ status: 201, headers: {}, body: body ?? '' })
+  return { kind: 'result', result: Payload.of({}) }
+}
+
+/** A file that is being sent; `answer` resolves when its connection ends. */
+function sending(port: number) {
+  const client = request({ port, host: '127.0.0.1', path: '/files', method: 'POST' })
+  const answer = new Promise<string>((resolve) => {
+    client.on('error', ({ message }) => resolve(message))
+    client.on('response', (response) => void collected(response).then((body) => resolve(String(body))))
+  })
+  client.write('first ')
+  return { client, answer }
+}
+
+it('a client that sends nothing for long is disconnected, which cancels its call', async () => {
+  const transfers = new Transfers(new Arrivals(), 500)
+  const errors: GatewayError[] = []
+  const app = new Hono<{ Bindings: HttpBindings }>()
+  addByteRoutes(app, {
+    edge: () => edge,
+    handle,
+    transfers,
+    pageSignIn: { link: () => undefined },
+    guarded: async ({ env }, serve) => {
+      const http = { ...env, upstream: undefined, principal: anonymous, edge, requestId: 'r' }
+      await serve(http).catch((error: unknown) => void errors.push(asGatewayError(error)))
+      return RESPONSE_ALREADY_SENT
+    },
+  })
+  const listener = getRequestListener(app.fetch, { overrideGlobalObjects: false })
+  const server = createServer((incoming, outgoing) => void listener(incoming, outgoing))
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  onTestFinished(() => void server.close())
+  const { port } = server.address() as AddressInfo
+  const { client, answer } = sending(port)
+  // Each of these waits is shorter than the limit, not all of them together.
+  for (let n = 0; n < 4; n++) {
+    await new Promise((resolve) => setTimeout(resolve, 150))
+    client.write('and more ')
+  }
+  expect([errors, transfers.isAny]).toEqual([[], true])
+  expect(await answer).toBe('socket hang up')
+  await vi.waitFor(() => expect(errors).toMatchObject([{ code: 'CANCELLED' }]))
+  expect(transfers.isAny).toBe(false)
+})
+
+it('a shutdown waits for a transfer', async () => {
+  const begun = Promise.withResolvers<void>()
+  const listener = await listenHttp({
+    handle: (call) => {
+      begun.resolve()
+      return handle(call)
+    },
+    runtime: () => ({ ...runtime, listen: { ...runtime.listen, port: 0 } }),
+    signIns: noSignIns,
+    pageSignIn: noPageSignIn,
+    seal: createRequestStateCodec(Date.now),
+    ready: async () => ({ isReady: true, checks: {} }),
+    page: async () => 'a page',
+    log: silentLog,
+  })
+  onTestFinished(() => listener.close())
+  const { client, answer } = sending(Number(new URL(listener.url).port))
+  await begun.promise
+  const onDrained = vi.fn<() => void>()
+  const drained = listener.drain(10_000).then(onDrained)
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  expect(onDrained).not.toHaveBeenCalled()
+  client.end('last')
+  expect(await answer).toBe('first last')
+  await drained
+})
