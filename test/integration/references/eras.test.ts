@@ -103,6 +103,15 @@ describePairs({ client: () => ({ answers }), upstream: { features }, only: isRem
     expect(await send(text, note)).toBe(201)
     expect(parse(textOf(await meeting.call('echo', { note: uri })))).toEqual({ note })
   })
+
+  it.runIf(client.urlElicitation)('reports that the person declined to send a file', async () => {
+    const answers = { 'elicitation/create': () => ({ action: 'decline' }) }
+    const shy = await meeting.connect({ answers })
+    const { result } = await shy.request('tools/call', { name: 'request_upload', arguments: {} })
+    expect(shy.asked.map(({ params }) => params['mode'])).toEqual(['url'])
+    const content = [{ type: 'text', text: 'The person declined to send a file.' }]
+    expect(result).toMatchObject({ isError: true, content })
+  })
 })
 
 describe.each(bothEras)('with $title', ({ connect: connectPeer }) => {
