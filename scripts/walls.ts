@@ -178,6 +178,7 @@ export function globalWalls(): OxlintOverride[] {
   return [
     forbid(['src/**'], [environment, exit, output]),
     forbid(['src/core/**', 'src/protocol/**'], [environment, exit, output, date, performance]),
+    forbid(['src/core/world.ts'], [environment, exit, output]),
     forbid(['src/config/secrets.ts'], [exit, output]),
     forbid(['src/cli/**', 'src/main.ts'], [environment]),
   ]
