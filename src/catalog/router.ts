@@ -1,4 +1,5 @@
 /** Finds the handler of a call: built-ins first, then the chain of its target, compiled on first use and cached. */
+import { world } from '../core/world.ts'
 import {
   type Call,
   compose,
@@ -240,7 +241,7 @@ function onlyDeclared(next: Handler, upstreams: ReadonlyMap<string, Handler>): H
     }
     const { capabilities } = resultOf(await handle(discover)).fields
     if (!isObject(capabilities)) return undefined
-    known.set(upstream, { capabilities, until: Date.now() + CAPABILITIES_STALE_MS })
+    known.set(upstream, { capabilities, until: world.now() + CAPABILITIES_STALE_MS })
     return capabilities
   }
 
@@ -256,7 +257,7 @@ function onlyDeclared(next: Handler, upstreams: ReadonlyMap<string, Handler>): H
     const { upstream } = call.target
     if (capability === undefined || upstream === undefined) return next(call)
     const found = known.get(upstream)
-    if (found && found.until > Date.now()) {
+    if (found && found.until > world.now()) {
       return isObject(found.capabilities[capability]) ? next(call) : Promise.reject(absent(call))
     }
     return checked(call, upstream, capability)
@@ -363,7 +364,7 @@ function promptNames(upstreams: ReadonlyMap<string, Handler>): (call: Call, name
 
   const read = async (call: Call, upstream: string, handle: Handler): Promise<Known> => {
     const names = namesIn(await listAllPages(handle, { ...call, emit: () => undefined }, 'prompts/list'))
-    const fresh = { names: new Set(names), byAlias: namesByAlias(names), at: Date.now() }
+    const fresh = { names: new Set(names), byAlias: namesByAlias(names), at: world.now() }
     known.set(upstream, fresh)
     return fresh
   }
@@ -374,7 +375,7 @@ function promptNames(upstreams: ReadonlyMap<string, Handler>): (call: Call, name
     if (!handle) return name
     let lists = known.get(upstream)
     const isNew = (known: Known): boolean => !known.names.has(name) && !known.byAlias.has(name)
-    if (!lists || (isNew(lists) && Date.now() - lists.at > UNKNOWN_TTL_MS))
+    if (!lists || (isNew(lists) && world.now() - lists.at > UNKNOWN_TTL_MS))
       lists = await read(call, upstream, handle)
     if (lists.names.has(name)) return name
     const [only, ...others] = lists.byAlias.get(name) ?? []

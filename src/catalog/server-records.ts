@@ -1,5 +1,6 @@
 /** The last lists of servers, for descriptions. Stale lists are served while they are refreshed. */
 import { createHash } from 'node:crypto'
+import { world } from '../core/world.ts'
 import {
   type Call,
   type Handler,
@@ -108,9 +109,9 @@ class Known {
   record(): ServerRecord | Promise<ServerRecord> {
     const isDown = this.#source.status.problem !== undefined
     // Calls are attempted anyway.
-    if (isDown && !this.#isDown) this.#listedAt = performance.now()
+    if (isDown && !this.#isDown) this.#listedAt = world.monotonic()
     this.#isDown = isDown
-    if (performance.now() - this.#listedAt > (isDown ? UNREACHABLE_PAUSE_MS : LISTS_STALE_MS)) {
+    if (world.monotonic() - this.#listedAt > (isDown ? UNREACHABLE_PAUSE_MS : LISTS_STALE_MS)) {
       this.#listing ??= this.#list().finally(() => {
         this.#listing = undefined
       })
@@ -124,8 +125,8 @@ class Known {
   renew(): void {
     if (this.#isRenewing) return
     this.#isRenewing = true
-    const wait = Math.max(0, this.#listedAt + MIN_RENEWAL_INTERVAL_MS - performance.now())
-    setTimeout(() => {
+    const wait = Math.max(0, this.#listedAt + MIN_RENEWAL_INTERVAL_MS - world.monotonic())
+    world.setTimeout(() => {
       const listed = (this.#listing ?? Promise.resolve()).then(() => {
         this.#isRenewing = false
         this.#listedAt = Number.NEGATIVE_INFINITY
@@ -155,17 +156,17 @@ class Known {
     const before = this.#lists?.contentVersion
     try {
       const lists = await listsOf(this.#source, this.#options)
-      this.#listedAt = performance.now()
+      this.#listedAt = world.monotonic()
       if (lists.contentVersion === before) return
       this.#lists = lists
       this.#tools = lists.tools.map((entry) => {
         return { entry, alias: aliasOf(entry.name), facts: this.#options.facts(entry, lists.tools) }
       })
       if (before === undefined) return
-      this.#changedAt = Date.now()
+      this.#changedAt = world.now()
       this.onChange()
     } catch (error) {
-      this.#listedAt = performance.now()
+      this.#listedAt = world.monotonic()
       this.#options.log.debug('record.unlisted', {
         upstream: this.#source.settings.name,
         cause: excerpt(String(error)),
@@ -270,11 +271,11 @@ export function createCallStatistics(): CallStatistics {
       let calls = 0
       return (next) => (call) => {
         if (++calls > MAX_SAMPLES && calls % SAMPLE_INTERVAL !== 0) return next(call)
-        const start = performance.now()
+        const start = world.monotonic()
         return next(call).then((outcome) => {
           // A name only becomes a tool once the server has answered a call of it.
           seen ??= sighting(upstream, name)
-          seen.note(outcome, performance.now() - start)
+          seen.note(outcome, world.monotonic() - start)
           return outcome
         })
       }

@@ -2,6 +2,7 @@
  * Finds the undo rule of a tool: the configured rule takes precedence over one derived from the server's list. Only
  * what `judgeUndo` reports as derived is used.
  */
+import { world } from '../core/world.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import type { ToolSettings } from '../core/settings.ts'
 import { type UndoRule, undoRuleOf } from '../core/undo/rules.ts'
@@ -31,9 +32,9 @@ export function createUndoRules({ settings, tools, isDerived }: Options): UndoRu
   const known = new Map<string, { readonly at: number; readonly listed: Promise<readonly Descriptor[]> }>()
   const listedBy = (upstream: string): Promise<readonly Descriptor[]> => {
     const found = known.get(upstream)
-    if (found && performance.now() - found.at < FRESH_MS) return found.listed
+    if (found && world.monotonic() - found.at < FRESH_MS) return found.listed
     const listed = tools(upstream)
-    known.set(upstream, { at: performance.now(), listed })
+    known.set(upstream, { at: world.monotonic(), listed })
     listed.catch(() => known.delete(upstream))
     return listed
   }

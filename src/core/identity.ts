@@ -1,11 +1,11 @@
 /** The name and version of this program, and request ids. */
-import { randomUUID } from 'node:crypto'
+import { world } from './world.ts'
 
 /** The name and version the gateway identifies itself with. */
 export const self = { name: 'gatehouse', title: 'Gatehouse', version: '0.3.0' } as const
 
 /** Makes the ids of this process distinct from those of others. */
-const prefix = randomUUID().slice(0, 8)
+const prefix = world.randomUUID().slice(0, 8)
 let last = 0
 
 /** A new request id. */

@@ -5,7 +5,8 @@
  * Invariant: a text opens only for the purpose and the binding that it was sealed for. A forged text and a text of
  * another caller fail in the same way, before anything is looked up.
  */
-import { createCipheriv, createDecipheriv, createSecretKey, type KeyObject, randomBytes } from 'node:crypto'
+import { createCipheriv, createDecipheriv, createSecretKey, type KeyObject } from 'node:crypto'
+import { world } from './world.ts'
 
 /** What a text is sealed for. */
 export interface SealUse {
@@ -53,7 +54,7 @@ export function createSeal(
     close(value, use, until) {
       const [key] = keys()
       if (!key) throw new TypeError('a seal needs a key')
-      const iv = randomBytes(IV_BYTES)
+      const iv = world.randomBytes(IV_BYTES)
       const cipher = createCipheriv('aes-256-gcm', keyObject(key), iv).setAAD(associated(use))
       const plain = Buffer.from(`${' '.repeat(EXPIRY_BYTES)}${JSON.stringify(value)}`)
       plain.writeUIntBE(until, 0, EXPIRY_BYTES)
@@ -111,6 +112,6 @@ function keyObject(key: Buffer): KeyObject {
 }
 
 function ownKeys(): () => readonly Buffer[] {
-  const keys = [randomBytes(32)]
+  const keys = [world.randomBytes(32)]
   return () => keys
 }

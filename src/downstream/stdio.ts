@@ -1,6 +1,6 @@
 /** Serves one client over a pair of streams. The first message determines its era. */
-import { randomUUID } from 'node:crypto'
 import type { Readable, Writable } from 'node:stream'
+import { world } from '../core/world.ts'
 import type { Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
@@ -73,7 +73,7 @@ class StdioFront {
   readonly #options: Options
   readonly #session: ClientSession
   /** Unique, because several gateways may share a store. */
-  readonly #id = `stdio-${randomUUID()}`
+  readonly #id = `stdio-${world.randomUUID()}`
   readonly #running = new Map<Id, AbortController>()
   #era: 'legacy' | 'modern' | undefined
 

@@ -1,4 +1,5 @@
 /** Circuit breaker: stops calls to a failing server for a pause, then lets one call probe it. */
+import { world } from '../core/world.ts'
 import type { Call } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
@@ -92,7 +93,7 @@ class Circuit {
   /** How long a call must wait, in milliseconds; 0 lets it through. */
   enter(): number {
     if (this.#openUntil === 0) return 0
-    const now = performance.now()
+    const now = world.monotonic()
     if (now < this.#openUntil) return this.#openUntil - now
     // This call is the probe; the others wait for its result, or for the next probe.
     this.#openUntil = now + this.#pause
@@ -116,7 +117,7 @@ class Circuit {
   }
 
   #fail(): void {
-    const now = performance.now()
+    const now = world.monotonic()
     if (this.#openUntil === 0 && now - this.#since > this.#window) this.#failures = 0
     if (this.#failures === 0) this.#since = now
     this.#failures++

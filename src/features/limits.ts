@@ -1,6 +1,7 @@
 /**
  * Deadlines of calls: the longest silence and the longest duration. Time that a person takes does not count.
  */
+import { world } from '../core/world.ts'
 import type { Call, Notification } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Registry } from '../core/registry.ts'
@@ -36,10 +37,10 @@ export const limits: Feature<Settings> = {
   },
   create: (settings, { servers: { settings: server } }) => {
     const running = new Registry<number, Deadline>()
-    const sweep = setInterval(() => {
-      const now = Date.now()
+    const sweep = world.setInterval(() => {
+      const now = world.now()
       for (const deadline of running.values()) deadline.check(now)
-      if (isClosed && running.size === 0) clearInterval(sweep)
+      if (isClosed && running.size === 0) world.clearInterval(sweep)
     }, TICK_MS).unref()
     let last = 0
     let isClosed = false
@@ -116,7 +117,7 @@ const TICK_MS = 100
 /** A call with a deadline. */
 class Deadline {
   readonly call: Call
-  #start = Date.now()
+  #start = world.now()
   readonly #silence: number
   readonly #total: number
   #activeAt = this.#start
@@ -126,11 +127,11 @@ class Deadline {
     this.#silence = silence
     this.#total = total
     const emit = (notification: Notification): void => {
-      this.#activeAt = Date.now()
+      this.#activeAt = world.now()
       call.emit(notification)
     }
     const renewTimeout = (): void => {
-      this.#activeAt = Date.now()
+      this.#activeAt = world.now()
     }
     this.call = { ...call, emit, renewTimeout, pauseDeadline: () => this.#pause() }
   }
@@ -155,7 +156,7 @@ class Deadline {
       if (isOver) return
       isOver = true
       this.#pauses--
-      this.#start = this.#activeAt = Date.now()
+      this.#start = this.#activeAt = world.now()
     }
   }
 }

@@ -2,7 +2,8 @@
  * Rate limits by caller, server and tool, counted in the store: sliding windows; a call takes tokens of all its limits
  * or of none.
  */
-import { hash, randomUUID } from 'node:crypto'
+import { hash } from 'node:crypto'
+import { world } from '../core/world.ts'
 import type { Call, InterimOutcome, Outcome, RateLimitStatus, Target } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isGatewayRefusal } from '../core/failure.ts'
@@ -58,7 +59,7 @@ export const rateLimit: Feature<Settings> = {
         // If nothing is spent yet, a token taken now returns after a whole window.
         const reset = remainingTime > 0 ? remainingTime : (limits[at]?.window ?? 0)
         // Rounded to seconds, so that repeated responses do not differ by milliseconds.
-        const resetsAt = Math.ceil((Date.now() + reset) / 1000) * 1000
+        const resetsAt = Math.ceil((world.now() + reset) / 1000) * 1000
         return { remaining, resetsAt, of: 'limit' }
       },
       middleware: (target) => {
@@ -261,7 +262,7 @@ function publishLow({ principal, target }: Call, status: LimitStatus, { features
       limit: 'rate',
       remaining,
       of: limit,
-      resets_at: new Date(Date.now() + reset * 1000).toISOString(),
+      resets_at: new Date(world.now() + reset * 1000).toISOString(),
       ...(server !== undefined && { server }),
       ...(tool !== undefined && { tool }),
     },
@@ -328,7 +329,7 @@ function finish(outcome: Outcome, status: RateLimitStatus, store: Store): Outcom
 }
 
 async function withTicket(outcome: InterimOutcome, store: Store): Promise<Outcome> {
-  const ticket = randomUUID()
+  const ticket = world.randomUUID()
   try {
     await store.put(ticketKey(ticket), '1', INPUT_WAIT_MS)
     return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: ticket } }

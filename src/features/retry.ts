@@ -1,4 +1,5 @@
 /** Retries calls that could not be sent to their server, if repeating them is harmless: lists, reads, idempotent calls. */
+import { world } from '../core/world.ts'
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { asCalled } from '../core/judgement/judge.ts'
@@ -62,7 +63,7 @@ interface Attempt {
 async function tryAgain(first: unknown, { call, next, attempts, deps }: Attempt): Promise<Outcome> {
   let failure = first
   for (let attempt = 1; attempt <= attempts && isUnsent(failure) && !call.inputResponses; attempt++) {
-    await pause(FIRST_DELAY_MS * 2 ** (attempt - 1) * (0.5 + Math.random() / 2), call.signal).catch(
+    await pause(FIRST_DELAY_MS * 2 ** (attempt - 1) * (0.5 + world.random() / 2), call.signal).catch(
       () => undefined,
     )
     if (call.signal.aborted) break

@@ -2,6 +2,7 @@
  * Creates descriptions of servers from their records, cached until a record changes. Callers with fewer scopes
  * receive a filtered description. Secrets of the configuration are removed from every document.
  */
+import { world } from '../core/world.ts'
 import { aliasOf } from '../core/text/alias.ts'
 import type { Call, Handler } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
@@ -85,7 +86,7 @@ export function createDescriptions(options: Options): Descriptions {
     const before = cached.get(upstream)
     const description =
       before?.key === key ? before.description : describeOf(found, upstream, { options, servers })
-    cached.set(upstream, { key, description, up, until: performance.now() + STALE_AFTER_MS })
+    cached.set(upstream, { key, description, up, until: world.monotonic() + STALE_AFTER_MS })
     return description
   }
 
@@ -93,7 +94,7 @@ export function createDescriptions(options: Options): Descriptions {
     const upstream = requested ?? only?.name
     const names = namesOf(upstream)
     const last = cached.get(upstream)
-    if (last && performance.now() < last.until && last.up === upOf(names)) return last.description
+    if (last && world.monotonic() < last.until && last.up === upOf(names)) return last.description
     const found = names.map((name) => records().of(name))
     return found.some((each) => each instanceof Promise)
       ? Promise.all(found.map(async (each) => each)).then((all) => refresh(upstream, all))

@@ -1,4 +1,5 @@
 /** Collects the content of the page at `/`: servers, tools, pending calls, links. */
+import { world } from '../core/world.ts'
 import { visitorNamed } from '../downstream/pages/visitors.ts'
 import type { Runtime } from './runtime.ts'
 import { exposedName } from '../catalog/names.ts'
@@ -66,7 +67,7 @@ async function waitingFor(
   const { id } = principal
   const visitor = visitorNamed(principal, runtime.settings.auth)
   const found = await pendingApprovals()
-  const now = Date.now()
+  const now = world.now()
   return found
     ?.filter((each) => each.caller === id || (visitor && mayDecide(each, visitor)))
     .map(({ id: approval, tool, upstream, caller, createdAt, expiresAt }) => {

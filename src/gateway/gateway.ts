@@ -3,6 +3,7 @@
  * replaces it on reload; in-flight calls finish in the runtime they started in.
  */
 import type { Readable, Writable } from 'node:stream'
+import { world } from '../core/world.ts'
 import { addConfirmPages } from '../downstream/pages/approvals.ts'
 import { anchorsIn, openedStore, startWithStore } from './startup.ts'
 import { createOperator, isByCode } from '../downstream/pages/visitors.ts'
@@ -79,7 +80,7 @@ export class Gateway {
   /** The sign-in of people to the gateway's own pages. */
   readonly #pageSignIn: ReturnType<typeof createPageSignIn>
   readonly #observing: Observing
-  readonly #operator = createOperator(Date.now)
+  readonly #operator = createOperator(world.now)
   readonly #closing = new AbortController()
   readonly #retired = new RetiredStores((store) => this.#process.membership.leave(store))
   #process: ProcessState
@@ -107,7 +108,7 @@ export class Gateway {
       auth: () => this.settings.auth,
       base: this.#signIns.base,
       vault: this.#signIns.vault,
-      now: Date.now,
+      now: world.now,
     })
     this.#observing = this.#createObserving(audit)
     this.#observing.apply(initial)
@@ -117,7 +118,7 @@ export class Gateway {
       observing: this.#observing,
       store: this.#open(initial),
       membership: createMembership(() => this.#process.store),
-      seal: createSeal(Date.now, this.#keys.encryptionKeys, this.#keys.areShared),
+      seal: createSeal(world.now, this.#keys.encryptionKeys, this.#keys.areShared),
       sign: this.#keys.sign,
       prove: (challenge) => this.#prove(challenge),
       page: (path) => this.#pageUrl(path),
@@ -200,7 +201,7 @@ export class Gateway {
       receiveHook: (hook) => receiveHook(this.#runtime.active, hook),
       signIns: this.#signIns,
       pageSignIn: this.#pageSignIn,
-      seal: createRequestStateCodec(Date.now, undefined, this.#keys.encryptionKeys),
+      seal: createRequestStateCodec(world.now, undefined, this.#keys.encryptionKeys),
       jwks: this.#keys.published,
       ready: (needed) =>
         readiness({
@@ -226,7 +227,7 @@ export class Gateway {
     await this.#waitForKeys()
     return serveStdio(input, output, {
       handle: this.handle,
-      seal: createRequestStateCodec(Date.now, undefined, this.#keys.encryptionKeys),
+      seal: createRequestStateCodec(world.now, undefined, this.#keys.encryptionKeys),
       principal: this.settings.auth.principal,
       limit: this.settings.listen.body,
       isStrict: () => this.settings.listen.isStrict,
@@ -321,7 +322,7 @@ export class Gateway {
 
   /** The calls that wait for approval; undefined if the store does not respond. */
   #pendingApprovals(): Promise<readonly Approval[] | undefined> {
-    return fromStore(new Approvals(this.#process.store, Date.now).pending())
+    return fromStore(new Approvals(this.#process.store, world.now).pending())
   }
 
   #isOn({ name }: { readonly name: string }): boolean {
@@ -374,7 +375,7 @@ export class Gateway {
       signInLink: this.#pageSignIn.link,
       onDecided: this.#observing.decided,
       log: this.#log,
-      now: Date.now,
+      now: world.now,
     })
   }
 

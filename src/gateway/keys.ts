@@ -2,7 +2,7 @@
  * The gateway's own keys: for encryption of request state, for the token vault, and for signatures. They are in
  * the store, so that all members share them, and are cached for a minute.
  */
-import { randomBytes } from 'node:crypto'
+import { world } from '../core/world.ts'
 import { asGatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
 import { FOREVER, type Store } from '../store/store.ts'
@@ -64,7 +64,7 @@ class StoredKeys implements Keys {
   readonly #store: () => Store
   readonly #options: KeysOptions
   /** Encrypts until the shared key is known. */
-  readonly #processKey = randomBytes(32)
+  readonly #processKey = world.randomBytes(32)
   readonly #cached = new WeakMap<Store, Map<string, CachedKey>>()
   readonly #encryptionKeys = new WeakMap<Store, readonly Buffer[]>()
   #loadedAt = -Infinity
@@ -83,9 +83,9 @@ class StoredKeys implements Keys {
     const current = this.#store()
     const found = this.#encryptionKeys.get(current)
     const staleAfter = found ? KEY_STALE_MS : STORE_RETRY_DELAY_MS
-    if (this.#loadedFrom !== current || performance.now() - this.#loadedAt > staleAfter) {
+    if (this.#loadedFrom !== current || world.monotonic() - this.#loadedAt > staleAfter) {
       this.#loadedFrom = current
-      this.#loadedAt = performance.now()
+      this.#loadedAt = world.monotonic()
       this.#loading = this.#loadEncryptionKey()
     }
     return found ?? [this.#processKey]
@@ -126,11 +126,11 @@ class StoredKeys implements Keys {
     const keys = this.#cached.get(current) ?? new Map<string, CachedKey>()
     this.#cached.set(current, keys)
     const known = keys.get(name)
-    if (known && performance.now() - known.at < staleAfter) return known.text
+    if (known && world.monotonic() - known.at < staleAfter) return known.text
     const text = known
       ? findOrCreate(current, keyOf(name), () => known.text).catch(() => known.text)
       : findOrCreate(current, keyOf(name), generate)
-    keys.set(name, { text, at: performance.now() })
+    keys.set(name, { text, at: world.monotonic() })
     text.catch(() => keys.delete(name))
     return text
   }
@@ -208,7 +208,7 @@ async function findOrCreate(
 }
 
 function secret(): string {
-  return randomBytes(32).toString('base64url')
+  return world.randomBytes(32).toString('base64url')
 }
 
 function reasonOf(error: unknown): { readonly reason: string } {

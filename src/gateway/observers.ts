@@ -1,4 +1,5 @@
 /** Connects metrics, tracing and the audit log to a gateway: values of gauges, timed store operations, peer addresses. */
+import { world } from '../core/world.ts'
 import type { ReferenceLevels } from '../observability/metrics.ts'
 import type { Call, Target } from '../core/call.ts'
 import { errorCodes } from '../core/error.ts'
@@ -88,8 +89,8 @@ export function wayTo(upstream: Upstream | undefined, call: Call): Way {
 /** Wraps a store so that each operation is timed. */
 export function timed(store: Store, { metrics }: Observing): Store {
   const timing = <Result>(name: string, operation: () => Promise<Result>): Promise<Result> => {
-    const start = performance.now()
-    const end = (): void => metrics.stored(name, (performance.now() - start) / 1000)
+    const start = world.monotonic()
+    const end = (): void => metrics.stored(name, (world.monotonic() - start) / 1000)
     const result = operation()
     result.then(end, end)
     return result
@@ -108,10 +109,10 @@ export function timed(store: Store, { metrics }: Observing): Store {
     scan: (collection) => timing('scan', () => store.scan(collection)),
     delete: (key) => timing('delete', () => store.delete(key)),
     takeTokens: (buckets) => {
-      const start = performance.now()
+      const start = world.monotonic()
       const taken = store.takeTokens(buckets)
       if (taken instanceof Promise) return timing('take', () => taken)
-      metrics.stored('take', (performance.now() - start) / 1000)
+      metrics.stored('take', (world.monotonic() - start) / 1000)
       return taken
     },
     peekTokens: (buckets) => store.peekTokens(buckets),

@@ -1,6 +1,7 @@
 /** Logs JSON lines to stderr, or pretty ones to a terminal; secrets are masked. */
 import { writeSync } from 'node:fs'
 import { inspect, styleText } from 'node:util'
+import { type Timer, world } from '../core/world.ts'
 import { isoTime } from '../core/time/waiting.ts'
 import type { Log } from '../core/log.ts'
 import { isSecretKey, Redactor } from '../core/text/redact.ts'
@@ -37,10 +38,10 @@ export function createLog({ level, isPretty, to = 2 }: Options): OpenLog {
   let least = levels.indexOf(level ?? 'info')
   let waiting: string[] = []
   let size = 0
-  let timer: NodeJS.Timeout | undefined
+  let timer: Timer | undefined
 
   const flush = (): void => {
-    clearTimeout(timer)
+    world.clearTimeout(timer)
     timer = undefined
     if (waiting.length === 0) return
     const text = waiting.join('')
@@ -56,14 +57,14 @@ export function createLog({ level, isPretty, to = 2 }: Options): OpenLog {
 
   const write = (at: Level, event: string, fields: Fields | undefined): void => {
     if (levels.indexOf(at) < least) return
-    const time = isoTime(Date.now())
+    const time = isoTime(world.now())
     const encode = isPretty ? pretty : json
     let line = encode(time, at, event, fields)
     if (redactor.finds(line)) line = encode(time, at, event, fields && redactor.fields(fields))
     waiting.push(`${line}\n`)
     size += line.length
     if (size > MAX_WAITING) flush()
-    else timer ??= setTimeout(flush, WRITE_DELAY_MS).unref()
+    else timer ??= world.setTimeout(flush, WRITE_DELAY_MS).unref()
   }
 
   return {

@@ -2,6 +2,7 @@
  * Middleware that reports calls: a log line, metrics, a span and an audit entry at their end. No overhead if nothing is
  * observed.
  */
+import { world } from '../core/world.ts'
 import type { Call, Handler, Middleware, Target } from '../core/call.ts'
 import { asGatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
@@ -65,7 +66,7 @@ function complain(observers: Observers, call: Call): (thrown: unknown) => never 
 
 function watching(observers: Observers, next: Handler): Handler {
   return async (given) => {
-    const start = performance.now()
+    const start = world.monotonic()
     const span = isLasting(given) ? undefined : observers.tracing?.received(given, observers.way)
     const call = span?.call ?? given
     try {
@@ -115,7 +116,7 @@ export function observeServer(
   return (next) => async (call) => {
     const span = observers.tracing?.sent(call, target, way(call))
     if (!span) return next(call)
-    const start = performance.now()
+    const start = world.monotonic()
     try {
       const outcome = await next(span.call)
       span.end(endingOf(outcome, since(start)))
@@ -180,7 +181,7 @@ function line(call: Call, { outcome, code, rpc, reason, ms }: Ending): Record<st
 const MAX_ID_LENGTH = 64
 
 function since(start: number): number {
-  return Math.round((performance.now() - start) * 100) / 100
+  return Math.round((world.monotonic() - start) * 100) / 100
 }
 
 function stackOf(thrown: unknown): string | undefined {

@@ -1,5 +1,5 @@
 /** Actions in the store: calls that changed something, and their compensations. Keys sort by time. */
-import { randomUUID } from 'node:crypto'
+import { world } from '../core/world.ts'
 import { isObject, readJson } from '../core/json/json.ts'
 import type { Store } from '../store/store.ts'
 import type { KeptArgument } from './kept-arguments.ts'
@@ -65,7 +65,7 @@ export const tooLarge: Compensation = {
 
 /** A key for an action that starts now. Keys sort by time and cannot be guessed. */
 export function newActionKey(now: number): string {
-  return `${oldestKeyAt(now)}${randomUUID()}`
+  return `${oldestKeyAt(now)}${world.randomUUID()}`
 }
 
 /** The prefix of every key made at a time; later keys sort after it. */

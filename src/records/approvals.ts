@@ -2,7 +2,8 @@
  * Approvals in the store: requested, decided, used once. A decision and its use are compare-and-swaps, so that
  * two members never both use one.
  */
-import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { hash, timingSafeEqual } from 'node:crypto'
+import { world } from '../core/world.ts'
 import { type AuthSettings, isProtected } from '../core/auth-settings.ts'
 import type { Risk } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
@@ -337,7 +338,7 @@ function withoutAbsent(found: Approval | typeof absent): Approval | undefined {
 }
 
 function randomId(): string {
-  return randomBytes(16).toString('hex')
+  return world.randomBytes(16).toString('hex')
 }
 
 function isSameToken(one: string, other: string): boolean {

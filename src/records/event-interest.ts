@@ -11,7 +11,8 @@
  *
  *   no marker -- setIfAbsent --> starting -- wait, begin --> ready -- no reader for the TTL --> no marker
  */
-import { hash, randomBytes } from 'node:crypto'
+import { hash } from 'node:crypto'
+import { world } from '../core/world.ts'
 import { pause } from '../core/time/waiting.ts'
 import type { Store } from '../store/store.ts'
 
@@ -62,7 +63,7 @@ export class EventInterest {
   /** Whether events have to be appended. Reads the store a few times a second at most. @throws SERVER_UNAVAILABLE */
   isThere(): Promise<boolean> {
     const { isThere, at } = this.#seen
-    if (this.#isShared && performance.now() - at < CACHE_MS) return Promise.resolve(isThere)
+    if (this.#isShared && world.monotonic() - at < CACHE_MS) return Promise.resolve(isThere)
     if (!this.#isShared && markers.get(this.#store)?.has(this.#key) !== true) return Promise.resolve(false)
     return (this.#looking ??= this.#look().finally(() => (this.#looking = undefined)))
   }
@@ -73,26 +74,26 @@ export class EventInterest {
    */
   async declare(begin: () => Promise<unknown>): Promise<void> {
     // The store may have lost the marker.
-    const isFresh = performance.now() - this.#refreshedAt < this.#refreshInterval && (await this.isThere())
+    const isFresh = world.monotonic() - this.#refreshedAt < this.#refreshInterval && (await this.isThere())
     if (isFresh) return
     await (this.#declaring ??= this.#declare(begin).finally(() => (this.#declaring = undefined)))
   }
 
   async #look(): Promise<boolean> {
-    const at = performance.now()
+    const at = world.monotonic()
     const isFound = (await this.#store.get(this.#key)) !== undefined
     // A marker may have been set, and waited for, while a slow store looked.
-    const isThere = isFound || (this.#isShared && performance.now() - at >= CACHE_MS)
+    const isThere = isFound || (this.#isShared && world.monotonic() - at >= CACHE_MS)
     this.#seen = { isThere, at }
     return isThere
   }
 
   async #declare(begin: () => Promise<unknown>): Promise<void> {
     markers.set(this.#store, (markers.get(this.#store) ?? new Set()).add(this.#key))
-    const own = `starting ${randomBytes(6).toString('base64url')}`
-    let other = { value: own, since: performance.now() }
+    const own = `starting ${world.randomBytes(6).toString('base64url')}`
+    let other = { value: own, since: world.monotonic() }
     for (;;) {
-      const at = performance.now()
+      const at = world.monotonic()
       const found = await this.#store.get(this.#key)
       if (found === READY) {
         if (await this.#swap(READY, READY)) return this.#noteReady(at)
@@ -115,7 +116,7 @@ export class EventInterest {
   }
 
   async #start(begin: () => Promise<unknown>): Promise<void> {
-    this.#seen = { isThere: true, at: performance.now() }
+    this.#seen = { isThere: true, at: world.monotonic() }
     if (this.#isShared) await pause(SETTLE_MS)
     await begin()
   }

@@ -8,8 +8,9 @@
  * The head is written after the segment. If a process ends in between, the segment is there and the head is behind: the
  * next writer or reader finds the segment at the number after the head, and corrects the head.
  */
-import { hash, randomBytes } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
+import { world } from '../core/world.ts'
 import { isObject, readJson } from '../core/json/json.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 import { casUpdate } from './cas-update.ts'
@@ -252,7 +253,7 @@ export class EventLog {
   async #ensureHead(): Promise<Head> {
     const found = await this.#findHead()
     if (found) return found
-    const epoch = randomBytes(6).toString('base64url')
+    const epoch = world.randomBytes(6).toString('base64url')
     const head = { epoch, first: 1, next: 1, written: NOTHING, dropped: NOTHING }
     return parseHead(await this.#store.setIfAbsent(this.#key, JSON.stringify(head), FOREVER)) ?? head
   }

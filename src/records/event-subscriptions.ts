@@ -5,6 +5,7 @@
  * acknowledged or given up, so delivery that goes on there after a crash misses nothing, and repeats what was not settled.
  */
 import { hash } from 'node:crypto'
+import { world } from '../core/world.ts'
 import { canonical, isObject, readJson } from '../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../core/principal.ts'
 import { FOREVER, type Store } from '../store/store.ts'
@@ -96,7 +97,7 @@ export class EventSubscriptions {
   #read: ReadonlyMap<string, { readonly text: string; readonly record: SubscriptionRecord | undefined }> =
     new Map()
 
-  constructor(store: Store, now: () => number = Date.now, limit = MAX_SUBSCRIPTIONS) {
+  constructor(store: Store, now: () => number = world.now, limit = MAX_SUBSCRIPTIONS) {
     this.#store = store
     this.#now = now
     this.#limit = limit

@@ -1,7 +1,7 @@
 /** The processes that share a store, known by heartbeats: which are alive, and which one this is. */
-import { randomBytes } from 'node:crypto'
 import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
+import { type Timer, world } from '../core/world.ts'
 import type { Store } from '../store/store.ts'
 
 /** The gateways that share a store. */
@@ -29,12 +29,12 @@ const localTokens = new Set<string>()
 
 /** Creates the membership of this process. */
 export function createMembership(store: () => Store): Membership {
-  const own = { token: randomBytes(8).toString('hex'), pid: process.pid, place: placeOfProcess() }
+  const own = { token: world.randomBytes(8).toString('hex'), pid: process.pid, place: placeOfProcess() }
   localTokens.add(own.token)
   const id = `${own.token}.${own.pid}.${own.place}`
   /** The stores in which this gateway is announced, with the first heartbeat there. */
   const announced = new Map<Store, Promise<void>>()
-  let timer: NodeJS.Timeout | undefined
+  let timer: Timer | undefined
 
   const beat = (target: Store): Promise<void> => target.put(keyOf(id), '1', HEARTBEAT_TTL_MS)
   const beatAll = (): void => {
@@ -50,7 +50,7 @@ export function createMembership(store: () => Store): Membership {
       announced.set(current, first)
       // A failed heartbeat is sent again by the next caller that needs it.
       first.catch(() => announced.delete(current))
-      timer ??= setInterval(beatAll, HEARTBEAT_INTERVAL_MS).unref()
+      timer ??= world.setInterval(beatAll, HEARTBEAT_INTERVAL_MS).unref()
       return first
     },
     leave: (left) => void announced.delete(left),
@@ -64,7 +64,7 @@ export function createMembership(store: () => Store): Membership {
       }
     },
     close: async () => {
-      clearInterval(timer)
+      world.clearInterval(timer)
       localTokens.delete(own.token)
       const stores = [...announced.keys()]
       announced.clear()

@@ -11,7 +11,7 @@
  *
  * `unknown`: the process that ran it ended, and what became of the call cannot be found out.
  */
-import { randomBytes } from 'node:crypto'
+import { world } from '../core/world.ts'
 import type { Client, InputRequest, InputResponse, InputResponses, RequestState } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject, readJson } from '../core/json/json.ts'
@@ -89,7 +89,7 @@ export function operationName(key: string): string {
 
 /** When an operation that ends now expires: after `keep` milliseconds, and not before the lifetime of its task is over. */
 export function expiryOf({ startedAt, taskTtl = 0 }: OperationRecord, keep: number): number {
-  return Math.max(startedAt + taskTtl, Date.now() + keep)
+  return Math.max(startedAt + taskTtl, world.now() + keep)
 }
 
 /** Whether an operation has come to its end. */
@@ -125,7 +125,7 @@ export class OperationIds {
 
   /** A new id, and the key of its record. */
   mint({ id: principal }: Principal): OperationKey {
-    const name = randomBytes(12).toString('base64url')
+    const name = world.randomBytes(12).toString('base64url')
     const id = this.#seal.close([this.#owner, name], useOf(principal), 0)
     return { id, key: keyOf(principal, name) }
   }

@@ -3,6 +3,7 @@
  * what other processes write is seen when a caller seems to have reached its limit.
  */
 import { LRUCache } from 'lru-cache'
+import { world } from '../core/world.ts'
 import type { Store } from '../store/store.ts'
 import { expiryOf } from './calls.ts'
 
@@ -75,7 +76,7 @@ export class QuotaTracker {
   async #verifyRoom(principal: string, quota: Quota): Promise<boolean> {
     const tally = await this.#tally(principal)
     if (isBelow(tally, quota)) return true
-    if (Date.now() - tally.countedAt < RECOUNT_INTERVAL_MS) return false
+    if (world.now() - tally.countedAt < RECOUNT_INTERVAL_MS) return false
     this.#tallies.delete(principal)
     return isBelow(await this.#tally(principal), quota)
   }
@@ -100,7 +101,7 @@ export class QuotaTracker {
     return {
       keys: records.length,
       bytes: records.reduce((sum, { length }) => sum + length, 0),
-      countedAt: Date.now(),
+      countedAt: world.now(),
       firstExpiry: ends.reduce<number | undefined>(
         (earliest, end) => Math.min(earliest ?? end, end),
         undefined,

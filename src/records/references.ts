@@ -4,7 +4,7 @@
  * Invariant: the record is written after the blob and removed before it, so a record always has its bytes. A blob
  * without a record is unfinished or expired; `sweep` deletes it.
  */
-import { randomBytes } from 'node:crypto'
+import { world } from '../core/world.ts'
 import type { Call } from '../core/call.ts'
 import { asGatewayError, GatewayError, invalidParam } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
@@ -77,7 +77,7 @@ export class References {
   readonly #limits: ReferenceLimits
   readonly #now: () => number
 
-  constructor(store: Store, limits: ReferenceLimits, now: () => number = Date.now) {
+  constructor(store: Store, limits: ReferenceLimits, now: () => number = world.now) {
     this.#store = store
     this.#limits = limits
     this.#now = now
@@ -94,7 +94,7 @@ export class References {
     { id = newId(), ...facts }: NewReference,
     bytes: Bytes,
   ): Promise<Reference> {
-    const blob = randomBytes(16).toString('hex')
+    const blob = world.randomBytes(16).toString('hex')
     const room = await this.#room(principal)
     this.#mustTakeWrites()
     const refuse = (): GatewayError => noRoom(Math.min(room.all, room.own))
@@ -264,7 +264,7 @@ export class References {
 export async function keepReferences(
   store: Store,
   principal: Pick<Principal, 'id'>,
-  { ids, until, now = Date.now }: { ids: Iterable<string>; until: number; now?: () => number },
+  { ids, until, now = world.now }: { ids: Iterable<string>; until: number; now?: () => number },
 ): Promise<boolean> {
   const kept = await Promise.all(
     [...new Set(ids)].map((id) => {
@@ -336,7 +336,7 @@ function keyOf({ id }: Pick<Principal, 'id'>, reference: string): string {
 }
 
 function newId(): string {
-  return `ref_${randomBytes(16).toString('hex')}`
+  return `ref_${world.randomBytes(16).toString('hex')}`
 }
 
 function parse(text: string): Reference | undefined {

@@ -5,7 +5,8 @@
  * Invariant: a state in use is never dropped for another one. Over the quota, new ones are refused, and existing ones do
  * not grow.
  */
-import { hash, randomBytes } from 'node:crypto'
+import { hash } from 'node:crypto'
+import { world } from '../core/world.ts'
 import { hasReachedShare, type Principal, shareOf } from '../core/principal.ts'
 import type { Store } from '../store/store.ts'
 import { casUpdate } from './cas-update.ts'
@@ -43,7 +44,7 @@ export class SessionStates {
   async add(principal: Principal, text: string, ttl: number): Promise<string | undefined> {
     const bytes = sizeOf(text)
     if (isTooLarge(text) || !(await this.#hasRoom(principal, { bytes, isNew: true }))) return undefined
-    const handle = `st_${randomBytes(16).toString('base64url')}`
+    const handle = `st_${world.randomBytes(16).toString('base64url')}`
     await this.#store.put(entryOf(principal, handle), String(bytes), ttl)
     await this.#store.put(keyOf(principal, handle), text, ttl)
     return handle

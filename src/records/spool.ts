@@ -5,7 +5,7 @@
  * Invariant: a placeholder cannot be guessed, and stands for its string at most once. A blob that a process left behind
  * has no record, so the sweep of references deletes it.
  */
-import { randomBytes } from 'node:crypto'
+import { world } from '../core/world.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import type { Spool, SpooledMessage, SpooledString } from '../core/spool.ts'
 import { type BlobFacts, type Blobs, collected } from '../store/blobs/blobs.ts'
@@ -57,13 +57,13 @@ export class StoreSpool implements Spool {
   #limits: SpoolLimits
   readonly #now: () => number
   readonly #entries = new Map<string, Entry>()
-  readonly #mark = `spooled:${randomBytes(8).toString('hex')}:`
+  readonly #mark = `spooled:${world.randomBytes(8).toString('hex')}:`
   readonly #pattern = new RegExp(`${this.#mark}[0-9a-f]{32}`, 'g')
   #failedAt = Number.NEGATIVE_INFINITY
   /** The size of all bytes that are held in memory. */
   #held = 0
 
-  constructor(blobs: Blobs, limits: SpoolLimits, now: () => number = Date.now) {
+  constructor(blobs: Blobs, limits: SpoolLimits, now: () => number = world.now) {
     this.#blobs = blobs
     this.#limits = limits
     this.#now = now
@@ -106,8 +106,8 @@ export class StoreSpool implements Spool {
   }
 
   #begin(): { readonly string: SpooledString; readonly queue: Queue } {
-    const placeholder = `${this.#mark}${randomBytes(16).toString('hex')}`
-    const blob = randomBytes(16).toString('hex')
+    const placeholder = `${this.#mark}${world.randomBytes(16).toString('hex')}`
+    const blob = world.randomBytes(16).toString('hex')
     const queue = new Queue(() => string.onDrain?.())
     const kept = this.#blobs.put(blob, queue)
     const entry: Entry = { blob, kept, size: 0, hasFailed: false, held: [] }

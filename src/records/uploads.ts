@@ -2,7 +2,7 @@
  * Uploads that callers requested: who will own the data, under which id, and what may be sent. Each accepts one file; the
  * data has the id that was announced, so of two files that are sent at once, one is kept.
  */
-import { randomBytes } from 'node:crypto'
+import { world } from '../core/world.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { hasReachedShare, type Principal } from '../core/principal.ts'
@@ -58,7 +58,7 @@ export class Uploads {
   readonly #store: Store
   readonly #now: () => number
 
-  constructor(store: Store, now: () => number = Date.now) {
+  constructor(store: Store, now: () => number = world.now) {
     this.#store = store
     this.#now = now
   }
@@ -66,7 +66,7 @@ export class Uploads {
   /** @throws QUOTA_EXHAUSTED */
   async request(owner: Principal, { ttl, ...facts }: NewUpload): Promise<UploadRequest> {
     const createdAt = this.#now()
-    const id = `upload_${randomBytes(16).toString('hex')}`
+    const id = `upload_${world.randomBytes(16).toString('hex')}`
     const request: UploadRequest = { ...facts, id, owner, createdAt, expiresAt: createdAt + ttl }
     // Of several that are counted at once, each would be the last one.
     await inTurn(this.#store, async () => {

@@ -1,4 +1,5 @@
 /** The store of one process, bounded: the least recently used values are evicted first. */
+import { world } from '../core/world.ts'
 import { MemoryBlobs } from './blobs/memory.ts'
 import { SLICES, type RateLimitWindow, collectionOf, type Store, type TokenGrant } from './store.ts'
 
@@ -131,7 +132,7 @@ export class MemoryStore implements Store {
   readonly #windows = new Generations<Window>(MAX_WINDOW_BYTES, () => WINDOW_BYTES)
   readonly #clock: () => number
 
-  constructor(clock: () => number = () => performance.now()) {
+  constructor(clock: () => number = () => world.monotonic()) {
     this.#clock = clock
   }
 

@@ -4,6 +4,7 @@
  * separates, or belong to one client (`ClientConnection`).
  */
 import { hash } from 'node:crypto'
+import { world } from '../core/world.ts'
 import { type Call, type Client, type ClientConnection, CONTEXT_LOST } from '../core/call.ts'
 import type { Quota } from '../core/descriptor.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
@@ -98,7 +99,7 @@ export class Connector {
     this.#isUrl = settings.reach.kind === 'url'
     this.#credentials = credentials
     this.#redactor = redactor
-    this.#timeout = () => AbortSignal.any([AbortSignal.timeout(settings.startTimeout), this.#closed.signal])
+    this.#timeout = () => AbortSignal.any([world.timeoutSignal(settings.startTimeout), this.#closed.signal])
     this.#quota = this.#isPersonal ? undefined : new UpstreamQuota()
     this.#stderr = new LastLines(redactor.text)
     this.#negotiate = negotiator(settings, {
@@ -279,7 +280,7 @@ function openConnection(
   // The handshake uses the rest of the start timeout; each later step has a timeout of its own.
   let isOpen = false
   let current: UpstreamConnection | undefined
-  const starting = isTrial ? AbortSignal.any([AbortSignal.timeout(TRIAL_TIMEOUT_MS), deadline]) : deadline
+  const starting = isTrial ? AbortSignal.any([world.timeoutSignal(TRIAL_TIMEOUT_MS), deadline]) : deadline
   const context = { ...given, stepTimeout: () => (isOpen ? given.stepTimeout() : starting) }
   const opened = <Opened extends UpstreamConnection>(connection: Opened): Opened => {
     isOpen = true

@@ -1,6 +1,7 @@
 /**
  * Failures before and during a call: which are temporary, which left the call unsent, and which are repeated briefly.
  */
+import { world } from '../core/world.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 
 /** A failure to connect. The call itself was not sent yet, so its outcome is known. */
@@ -56,12 +57,12 @@ export class NegativeCache<Value> {
   /** The result of the attempt. @throws the recent failure of the same key */
   async try(key: string, attempt: () => Promise<Value>): Promise<Value> {
     const failed = this.#key === key ? this.#failed : undefined
-    if (failed && performance.now() - failed.at < FAILURE_TTL_MS) throw failed.error
+    if (failed && world.monotonic() - failed.at < FAILURE_TTL_MS) throw failed.error
     try {
       return await attempt()
     } catch (error) {
       this.#key = key
-      this.#failed = { error, at: performance.now() }
+      this.#failed = { error, at: world.monotonic() }
       throw error
     }
   }

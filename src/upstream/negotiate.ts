@@ -3,6 +3,7 @@
  * understands.
  */
 import { LRUCache } from 'lru-cache'
+import { world } from '../core/world.ts'
 import type { Call, Client } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { self } from '../core/identity.ts'
@@ -63,7 +64,7 @@ export async function negotiateStdio(
   const pinned = findRevision(settings.revision)
   if (pinned) return { era: pinned.era, revision: pinned.name, mirrors: false, connect }
   const time = Math.min(PROBE_TIMEOUT_MS, settings.startTimeout * PROBE_SHARE)
-  const signal = AbortSignal.any([AbortSignal.timeout(time), deadline])
+  const signal = AbortSignal.any([world.timeoutSignal(time), deadline])
   const silenceMs = Math.min(SILENCE_TIMEOUT_MS, time * PROBE_SHARE)
   const revision = await probe({ connect, signal, deadline, log, silenceMs }).catch((error: unknown) => {
     // A command that cannot be started is no evidence of an era.
@@ -299,7 +300,7 @@ export class Eras {
   #triedAgainAt = Number.POSITIVE_INFINITY
   #trial: Promise<unknown> | undefined
 
-  constructor(log: Log, now: () => number = Date.now) {
+  constructor(log: Log, now: () => number = world.now) {
     this.#log = log
     this.#now = now
   }

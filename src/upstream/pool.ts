@@ -2,6 +2,7 @@
  * The connections of one server by owner: bounded, closed when idle, and not reopened immediately after repeated
  * failures.
  */
+import { type Timer, world } from '../core/world.ts'
 import { GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import { hasReachedShare, type Principal } from '../core/principal.ts'
@@ -36,13 +37,13 @@ const FAILURE_PAUSE_MS = 30_000
 export class Pool<Key> {
   readonly #options: Options<Key>
   readonly #entries = new Map<string, Entry>()
-  readonly #reaper: NodeJS.Timeout
+  readonly #reaper: Timer
   #failures: number[] = []
   #isClosed = false
 
   constructor(options: Options<Key>) {
     this.#options = options
-    this.#reaper = setInterval(() => this.#reap(), Math.max(100, Math.min(options.idle / 2, 30_000))).unref()
+    this.#reaper = world.setInterval(() => this.#reap(), Math.max(100, Math.min(options.idle / 2, 30_000))).unref()
   }
 
   get connections(): UpstreamConnection[] {
@@ -55,7 +56,7 @@ export class Pool<Key> {
   ready(name: string): UpstreamConnection | undefined {
     const entry = this.#entries.get(name)
     if (!entry?.settled || entry.settled.isClosed) return undefined
-    entry.usedAt = Date.now()
+    entry.usedAt = world.now()
     return entry.settled
   }
 
@@ -69,7 +70,7 @@ export class Pool<Key> {
   get(name: string, key: Key): Promise<UpstreamConnection> {
     const entry = this.#entries.get(name)
     if (entry && entry.settled?.isClosed !== true) {
-      entry.usedAt = Date.now()
+      entry.usedAt = world.now()
       return entry.connection
     }
     if (entry) {
@@ -81,7 +82,7 @@ export class Pool<Key> {
 
   async close(): Promise<void> {
     this.#isClosed = true
-    clearInterval(this.#reaper)
+    world.clearInterval(this.#reaper)
     const entries = [...this.#entries.values()]
     this.#entries.clear()
     await Promise.allSettled(entries.map(async ({ connection }) => (await connection).close()))
@@ -110,7 +111,7 @@ export class Pool<Key> {
       )
     }
     const connection = this.#options.open(key)
-    const entry: Entry = { owner, connection, settled: undefined, usedAt: Date.now() }
+    const entry: Entry = { owner, connection, settled: undefined, usedAt: world.now() }
     this.#entries.set(name, entry)
     entry.connection.then(
       (connection) => {
@@ -132,13 +133,13 @@ export class Pool<Key> {
   }
 
   #fail(): void {
-    const now = Date.now()
+    const now = world.now()
     this.#failures = [...this.#failures.filter((at) => at > now - FAILURE_WINDOW_MS), now]
   }
 
   /** The remaining pause before the next start, in milliseconds. */
   #pause(): number {
-    const now = Date.now()
+    const now = world.now()
     const recent = this.#failures.filter((at) => at > now - FAILURE_WINDOW_MS)
     const last = recent.at(-1)
     return last !== undefined && recent.length >= MAX_FAILURES
@@ -158,7 +159,7 @@ export class Pool<Key> {
   }
 
   #reap(): void {
-    const before = Date.now() - this.#options.idle
+    const before = world.now() - this.#options.idle
     for (const [name, entry] of this.#entries) {
       if (entry.settled?.isClosed || (entry.settled?.isBusy === false && entry.usedAt < before))
         this.#drop(name, entry)

@@ -2,7 +2,7 @@
  * Calls whose server waits for input responses while no request of the client is open. The client's retry continues
  * them by a continuation token; otherwise they expire.
  */
-import { randomUUID } from 'node:crypto'
+import { type Timer, world } from '../core/world.ts'
 import type {
   InputResponse,
   Call,
@@ -80,7 +80,7 @@ export function suspendable(open: OpenCall, options: Options = {}): Handler {
     if (!suspended || suspended.call.principal.id !== call.principal.id) return Promise.reject(expired())
     parked.delete(suspended.continuationToken)
     options.onCount?.(parked.size)
-    clearTimeout(suspended.timer)
+    world.clearTimeout(suspended.timer)
     return suspended.resume(call)
   }
 
@@ -90,10 +90,10 @@ export function suspendable(open: OpenCall, options: Options = {}): Handler {
 
   function keep(suspended: SuspendedCall): boolean {
     if (parked.size >= limit || hasFullShare(suspended.call.principal)) return false
-    suspended.continuationToken = randomUUID()
+    suspended.continuationToken = world.randomUUID()
     parked.set(suspended.continuationToken, suspended)
     options.onCount?.(parked.size)
-    suspended.timer = setTimeout(() => {
+    suspended.timer = world.setTimeout(() => {
       parked.delete(suspended.continuationToken)
       options.onCount?.(parked.size)
       suspended.giveUp()
@@ -113,7 +113,7 @@ interface PendingRequest {
 class SuspendedCall implements UpstreamCall {
   call: Call
   continuationToken = ''
-  timer: NodeJS.Timeout | undefined
+  timer: Timer | undefined
   onParked: (suspended: SuspendedCall) => boolean = () => false
   readonly #collect: number
   readonly #controller = new AbortController()
@@ -122,7 +122,7 @@ class SuspendedCall implements UpstreamCall {
   #isOpen = true
   #ended: (() => void) | undefined
   #withdrawn: AbortController | undefined
-  #flushing: NodeJS.Timeout | undefined
+  #flushing: Timer | undefined
   #questions = 0
   #progress: ((note: Notification) => void) | undefined
   readonly #abort = (): void => this.#controller.abort(this.call.signal.reason)
@@ -211,7 +211,7 @@ class SuspendedCall implements UpstreamCall {
 
   #flushSoon(): void {
     if (!this.#isOpen || this.#flushing) return
-    this.#flushing = setTimeout(() => {
+    this.#flushing = world.setTimeout(() => {
       this.#flushing = undefined
       this.#flush()
     }, this.#collect)
@@ -239,7 +239,7 @@ class SuspendedCall implements UpstreamCall {
 
   #end(settle: () => void): void {
     this.#ended = settle
-    clearTimeout(this.#flushing)
+    world.clearTimeout(this.#flushing)
     const ambiguous = [...this.#pending.values()].filter((item) => item.isAmbiguous)
     // Roots belong to no call, and short calls may be the only opportunity to request them.
     if (ambiguous.some(({ question }) => question.method === 'roots/list')) this.#flush()

@@ -4,6 +4,7 @@
  */
 import { LRUCache } from 'lru-cache'
 import { createHash } from 'node:crypto'
+import { world } from '../core/world.ts'
 import type { Client, Call, Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError, unknownTool } from '../core/error.ts'
 import { canonical, isObject } from '../core/json/json.ts'
@@ -64,7 +65,7 @@ export class ToolIndex {
     if (found) return found
     const refusal = this.#refusal
     if (refusal) {
-      const isOver = Date.now() - refusal.at >= UNKNOWN_TTL_MS
+      const isOver = world.now() - refusal.at >= UNKNOWN_TTL_MS
       // Calls do not wait again for a list that timed out: it is requested in the background.
       if (isOver && refusal.isTimeout && !this.#listing) this.#learnAll(client).catch(() => undefined)
       if (!isOver || refusal.isTimeout) return Promise.reject(refusal.error)
@@ -75,7 +76,7 @@ export class ToolIndex {
       const again = () => this.of(tool, client)
       return isSame ? this.#listing.then(() => this.#find(tool)) : this.#listing.then(again, again)
     }
-    if (this.#known && Date.now() - (this.#listedAt.get(clientKey) ?? 0) < UNKNOWN_TTL_MS) return undefined
+    if (this.#known && world.now() - (this.#listedAt.get(clientKey) ?? 0) < UNKNOWN_TTL_MS) return undefined
     return this.#learnAll(client).then(() => this.#find(tool))
   }
 
@@ -88,11 +89,11 @@ export class ToolIndex {
       .then(
         () => {
           this.#refusal = undefined
-          this.#listedAt.set(clientKey, Date.now())
+          this.#listedAt.set(clientKey, world.now())
         },
         (error: unknown) => {
           const isTimeout = asGatewayError(error).code === 'OPERATION_TIMEOUT'
-          this.#refusal = isTimeout || isAnswered(error) ? { error, at: Date.now(), isTimeout } : undefined
+          this.#refusal = isTimeout || isAnswered(error) ? { error, at: world.now(), isTimeout } : undefined
           throw error
         },
       )

@@ -1,6 +1,7 @@
 /** One server of the configuration: runs its calls, reports its status, and closes gracefully. */
 import { setTimeout as wait } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
+import { world } from '../core/world.ts'
 import { type Call, compose, type Handler, type Outcome, type Middleware } from '../core/call.ts'
 import type { Quota } from '../core/descriptor.ts'
 import { asGatewayError } from '../core/error.ts'
@@ -152,8 +153,8 @@ class ConfiguredUpstream implements Upstream {
 
   async retire(closing: AbortSignal): Promise<void> {
     this.#retired.abort()
-    const until = Date.now() + RETIREMENT_TIMEOUT_MS
-    while (this.#inFlight > 0 && Date.now() < until && !closing.aborted)
+    const until = world.now() + RETIREMENT_TIMEOUT_MS
+    while (this.#inFlight > 0 && world.now() < until && !closing.aborted)
       await wait(100, undefined, { signal: closing }).catch(() => undefined)
     await this.close()
   }
@@ -204,8 +205,8 @@ class ConfiguredUpstream implements Upstream {
       const { message, extra } = asGatewayError(error)
       // An unreachable server, or refused credentials, would fail the call as well.
       if (extra.isUnsent || isOfCredentials(error) || isAway(error) || call.signal.aborted) throw error
-      if (Date.now() - this.#listFailedAt > REPORT_INTERVAL_MS) {
-        this.#listFailedAt = Date.now()
+      if (world.now() - this.#listFailedAt > REPORT_INTERVAL_MS) {
+        this.#listFailedAt = world.now()
         const reason = this.#redactor.text(extra.forOperator ?? message)
         this.#log.warn('upstream.list_failed', { reason })
       }
@@ -217,8 +218,8 @@ class ConfiguredUpstream implements Upstream {
     const { list } = method(name)
     if (list === undefined || outcome.kind !== 'result') return outcome
     const result = boundedPage(outcome.result, list, (cut) => {
-      if (Date.now() - this.#listCutAt < REPORT_INTERVAL_MS) return
-      this.#listCutAt = Date.now()
+      if (world.now() - this.#listCutAt < REPORT_INTERVAL_MS) return
+      this.#listCutAt = world.now()
       const { entries, oversized } = cut
       this.#log.warn('upstream.list_cut', { method: name, left_out: entries, oversized })
     })

@@ -1,4 +1,5 @@
 /** Timeouts, pauses and aborts without leaks; and times as text. */
+import { world } from '../world.ts'
 
 /** The longest delay of a timer, in milliseconds: a longer one would fire at once. */
 export const MAX_TIMER_MS = 2 ** 31 - 1
@@ -17,8 +18,8 @@ export function untilAborted<Value>(promise: Promise<Value>, signal: AbortSignal
 /** The value of a promise, or `other` after a timeout. */
 export function within<Value>(promise: Promise<Value>, timeoutMs: number, other: Value): Promise<Value> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, timeoutMs, other).unref()
-    passOn(promise, () => clearTimeout(timer), resolve, reject)
+    const timer = world.setTimeout(resolve, timeoutMs, other).unref()
+    passOn(promise, () => world.clearTimeout(timer), resolve, reject)
   })
 }
 
@@ -26,12 +27,12 @@ export function within<Value>(promise: Promise<Value>, timeoutMs: number, other:
 export function pause(milliseconds: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const end = (): void => {
-      clearTimeout(timer)
+      world.clearTimeout(timer)
       signal?.removeEventListener('abort', end)
       if (signal?.aborted) reject(signal.reason)
       else resolve()
     }
-    const timer = setTimeout(end, milliseconds).unref()
+    const timer = world.setTimeout(end, milliseconds).unref()
     signal?.addEventListener('abort', end)
     if (signal?.aborted) end()
   })

@@ -2,7 +2,7 @@
  * Input requests for clients of older revisions: sent on the open stream, after which the call is repeated with the
  * responses.
  */
-import { randomUUID } from 'node:crypto'
+import { world } from '../../core/world.ts'
 import type {
   InputResponses,
   Call,
@@ -88,7 +88,7 @@ export async function requestInput(
   const controller = new AbortController()
   const { signal } = controller
   const stop = (): void => controller.abort()
-  const timer = setTimeout(stop, INPUT_REQUEST_TIMEOUT_MS).unref()
+  const timer = world.setTimeout(stop, INPUT_REQUEST_TIMEOUT_MS).unref()
   withdrawn?.addEventListener('abort', stop)
   call.signal.addEventListener('abort', stop)
   if (withdrawn?.aborted || call.signal.aborted) stop()
@@ -104,7 +104,7 @@ export async function requestInput(
       answers.filter((entry): entry is [string, InputResponse] => entry[1] !== undefined),
     )
   } finally {
-    clearTimeout(timer)
+    world.clearTimeout(timer)
     withdrawn?.removeEventListener('abort', stop)
     call.signal.removeEventListener('abort', stop)
   }
@@ -173,7 +173,7 @@ class UrlElicitations {
   #idOf(key: string, text: string): string {
     const known = this.#pending.find((each) => each.key === key && each.text === text)
     if (known) return known.id
-    const id = randomUUID()
+    const id = world.randomUUID()
     this.#pending.push({ id, key, text, isAccepted: false })
     return id
   }

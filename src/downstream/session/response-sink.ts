@@ -1,5 +1,6 @@
 /** The destination of messages about one request of a client; transports implement it. */
 import type { Writable } from 'node:stream'
+import { type Timer, world } from '../../core/world.ts'
 import type { Call, RateLimitReporter, Notification } from '../../core/call.ts'
 import type { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
@@ -70,7 +71,7 @@ export class ProgressThrottle {
   #left = BURST_SIZE
   #since = 0
   #latest: Notification | undefined
-  #timer: NodeJS.Timeout | undefined
+  #timer: Timer | undefined
   #isOver = false
 
   constructor(emit: (note: Notification) => void) {
@@ -88,7 +89,7 @@ export class ProgressThrottle {
     this.#refill()
     if (this.#left < 1 || this.#timer) {
       this.#latest = note
-      this.#timer ??= setTimeout(() => this.#next(), 1000 / RATE_PER_SECOND).unref()
+      this.#timer ??= world.setTimeout(() => this.#next(), 1000 / RATE_PER_SECOND).unref()
       return
     }
     this.#left--
@@ -103,7 +104,7 @@ export class ProgressThrottle {
 
   /** Stops: no more progress is sent. */
   stop(): void {
-    clearTimeout(this.#timer)
+    world.clearTimeout(this.#timer)
     this.#latest = undefined
     this.#isOver = true
   }
@@ -118,7 +119,7 @@ export class ProgressThrottle {
   }
 
   #refill(): void {
-    const now = performance.now()
+    const now = world.monotonic()
     if (this.#since > 0)
       this.#left = Math.min(BURST_SIZE, this.#left + ((now - this.#since) / 1000) * RATE_PER_SECOND)
     this.#since = now

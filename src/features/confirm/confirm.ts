@@ -1,4 +1,5 @@
 /** The feature `confirm`: which calls need confirmation, and how lists announce it. */
+import { world } from '../../core/world.ts'
 import type { Middleware } from '../../core/call.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
@@ -26,8 +27,8 @@ export const confirm: Feature<Settings> = {
   isLeftToGateway: true,
   schema: settingsSchema,
   create: (settings, deps) => {
-    const approvals = new Approvals(deps.store, Date.now)
-    const memory = createApprovalCache(deps.store, Date.now)
+    const approvals = new Approvals(deps.store, world.now)
+    const memory = createApprovalCache(deps.store, world.now)
     const waiting = new Waiting((id) => approvals.find(id))
     return {
       middleware: (target) => {

@@ -2,7 +2,7 @@
  * Confirmation by the caller at the client: a form, or a page by URL. A response is valid for exactly the call that
  * was asked about.
  */
-import { randomBytes } from 'node:crypto'
+import { world } from '../../core/world.ts'
 import type { InputResponse, Call, Client, Outcome, InputRequest } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -32,10 +32,10 @@ function canBeAsked(client: Client, mode: 'form' | 'url'): boolean {
 /** The input request for a confirmation: valid once, for the given time in milliseconds. */
 export function requestForm(subject: ConfirmationRequest, ttl: number): Outcome {
   const { message, typed } = subject
-  const nonce = randomBytes(16).toString('base64url')
-  const state: ConfirmState = { kind: 'asked', nonce, ...stateOf(subject), until: Date.now() + ttl }
+  const nonce = world.randomBytes(16).toString('base64url')
+  const state: ConfirmState = { kind: 'asked', nonce, ...stateOf(subject), until: world.now() + ttl }
   // A stream need not be held open for longer than the request is valid.
-  const withdrawn = AbortSignal.timeout(Math.min(ttl, MAX_TIMER_MS))
+  const withdrawn = world.timeoutSignal(Math.min(ttl, MAX_TIMER_MS))
   const confirm =
     typed === undefined
       ? { type: 'boolean', title: 'Run it', description: message, default: false }

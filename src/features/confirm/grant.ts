@@ -1,7 +1,8 @@
 /**
  * A granted confirmation: the call runs, with the signed decision in its result. The grant travels in the request state.
  */
-import { randomUUID, hash } from 'node:crypto'
+import { hash } from 'node:crypto'
+import { world } from '../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { type Descriptor, type Risk, riskRanks } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
@@ -44,12 +45,12 @@ export async function run(
   const outcome = await next(call)
   // The server may request input too; the person is not asked again when the responses arrive.
   if (outcome.kind !== 'result') {
-    const state = { kind: 'granted', nonce: randomUUID(), ...stateOf(subject), grant }
+    const state = { kind: 'granted', nonce: world.randomUUID(), ...stateOf(subject), grant }
     return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: state } }
   }
   const { approval, by, via, at } = grant
   const claims = {
-    jti: randomUUID(),
+    jti: world.randomUUID(),
     sub: call.principal.id,
     approval,
     verdict: 'approved',

@@ -1,4 +1,5 @@
 /** The policy before a call: no confirmation needed, already granted, or a request for one. */
+import { world } from '../../core/world.ts'
 import { type Call, type Handler, listedTool, type Outcome, type Middleware } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { asGatewayError, GatewayError, invalidParam } from '../../core/error.ts'
@@ -65,7 +66,7 @@ export function confirmationPolicy(context: ConfirmContext): Middleware {
 
 /** Keeps the data that a person is about to be asked about for as long as the answer may take. @throws RESOURCE_NOT_FOUND */
 async function mustKeepData(call: Call, { deps, rule, settings }: ConfirmContext): Promise<void> {
-  const until = Date.now() + (rule.isOutOfBand ? settings.approval_ttl : settings.ttl)
+  const until = world.now() + (rule.isOutOfBand ? settings.approval_ttl : settings.ttl)
   const isKept = await keepUsed(deps.store, call, until).catch((thrown: unknown) => {
     const error = asGatewayError(thrown).message
     deps.log.warn('confirm.references_not_kept', { request_id: call.requestId, error })
@@ -114,7 +115,7 @@ async function confirmed(
   const { rule, settings, deps, memory } = context
   const { call, digest } = subject
   const state = confirmStateOf(originalCall)
-  const now = Date.now()
+  const now = world.now()
   if (state?.kind === 'granted' && state.digest === digest) {
     await useOnce(state.nonce, deps.store, STATE_TTL_MS)
     return { grant: state.grant, isFresh: false }
@@ -186,7 +187,7 @@ async function approvedOnPage(
       approval: call.requestId,
       by: [call.principal.id],
       via: ['user_confirmed'],
-      at: Date.now(),
+      at: world.now(),
     }
     return { grant, isFresh: true }
   }
@@ -222,7 +223,7 @@ function confirmedByHost(
 ): Confirmed {
   const { id: by } = call.principal
   if (isConfirmed === false) throw declined(call, id, { reason: 'decline', by })
-  return { grant: { approval: id, by: [by], via: ['confirmation_token'], at: Date.now() }, isFresh: true }
+  return { grant: { approval: id, by: [by], via: ['confirmation_token'], at: world.now() }, isFresh: true }
 }
 
 /** Confirmation by others; the call waits for them for a while. */

@@ -1,4 +1,5 @@
 /** Calls that wait for the approval of others; the store is polled for all of them at once. */
+import { type Timer, world } from '../../core/world.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Call } from '../../core/call.ts'
 import { hasReachedShare, type Principal } from '../../core/principal.ts'
@@ -27,7 +28,7 @@ export class Waiting {
   readonly #limit: number
   readonly #waiting = new Map<number, WaitingCall>()
   #last = 0
-  #timer: NodeJS.Timeout | undefined
+  #timer: Timer | undefined
   #isPolling = false
 
   constructor(find: (id: string) => Promise<Approval | undefined>, limit = MAX_WAITING_CALLS) {
@@ -51,10 +52,10 @@ export class Waiting {
     try {
       await untilAborted(
         new Promise<void>((end) => {
-          const now = performance.now()
+          const now = world.monotonic()
           const { notify } = reporter
           this.#waiting.set(key, { approval, principal, until: now + timeout, notifiedAt: now, notify, end })
-          this.#timer ??= setInterval(() => void this.#poll(), POLL_INTERVAL_MS).unref()
+          this.#timer ??= world.setInterval(() => void this.#poll(), POLL_INTERVAL_MS).unref()
         }),
         signal,
       )
@@ -73,14 +74,14 @@ export class Waiting {
   }
 
   #stop(): void {
-    clearInterval(this.#timer)
+    world.clearInterval(this.#timer)
     this.#timer = undefined
   }
 
   async #poll(): Promise<void> {
     if (this.#isPolling) return
     this.#isPolling = true
-    const now = performance.now()
+    const now = world.monotonic()
     const byApproval = Map.groupBy(this.#waiting.values(), ({ approval }) => approval)
     for (const [id, calls] of byApproval) {
       // A temporary failure of the store counts as pending.

@@ -1,6 +1,7 @@
 /** Contract versions of servers: recording, announcing changes, and the end of deprecated tools. */
 import { LRUCache } from 'lru-cache'
 import { hash } from 'node:crypto'
+import { world } from '../../core/world.ts'
 import type { Call, Handler, Outcome, Middleware, Target, Notification } from '../../core/call.ts'
 import { type Deprecation, readDeprecation } from '../../core/contract.ts'
 import { GatewayError } from '../../core/error.ts'
@@ -122,7 +123,7 @@ function replaceRemoved({ upstream = '', name = '', isBuiltin }: Target, deps: D
   const isForwarded = settingOf(tools, configuredName, 'alias')?.value === true
   return (next) => (call) => {
     const { until } = deprecation
-    if (call.internal || (until !== undefined && Date.now() >= until)) return next(call)
+    if (call.internal || (until !== undefined && world.now() >= until)) return next(call)
     // A server that cannot list its tools reports the problem itself.
     if (call.tool || call.toolError !== undefined) return next(call)
     return callSuccessor(call, { next, deps, deprecation, isForwarded })

@@ -1,5 +1,6 @@
 /** Detects changes of what a server exposes, and records a version for each. */
 import { createHash } from 'node:crypto'
+import { world } from '../../core/world.ts'
 import {
   type Contract,
   contractChanges,
@@ -60,7 +61,7 @@ export function createContractWatcher(
     })
     const last = known.get(upstream)
     if (last && contractChanges(last.contract, contract).length === 0) return
-    const { version, changed } = await contracts.record(upstream, contract, Date.now())
+    const { version, changed } = await contracts.record(upstream, contract, world.now())
     known.set(upstream, { contract, version })
     // Of the gateways that share a store, only one records a change.
     if (changed) {

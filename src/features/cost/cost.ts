@@ -1,4 +1,5 @@
 /** Charges calls that have a cost to the caller's budget. Calls that were not executed are refunded. */
+import { world } from '../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import type { Quota, Cost } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
@@ -174,7 +175,7 @@ export const cost: Feature<Settings> = {
       const price = costOf(upstream, name, deps)
       const account = accountOf(upstream, price, settings, deps)
       if (!account || unitsOf(price) === 0) return undefined
-      return { ...(await account.remaining(id, Date.now())), of: 'budget' }
+      return { ...(await account.remaining(id, world.now())), of: 'budget' }
     },
     toolFacts: ({ upstream, name }) => {
       const price = costOf(upstream, name, deps)
@@ -221,7 +222,7 @@ interface ChargeContext {
 async function charge(call: Call, context: ChargeContext): Promise<Outcome> {
   const { next, account, units, deps } = context
   const { id } = call.principal
-  const at = Date.now()
+  const at = world.now()
   const remaining = await account.spend(id, units, at).catch((error: unknown) => {
     if (error instanceof GatewayError && error.code === 'QUOTA_EXHAUSTED') throw error
     // Costs are estimates: an unavailable store does not stop calls.
@@ -253,7 +254,7 @@ function publishLow(caller: string, { remaining, resetsAt }: Quota, context: Cha
     name: 'quota_low',
     caller,
     data: { limit: 'budget', remaining, of: limit, resets_at: resets, ...server, tool },
-    once: { key: account.keyFor(caller, resetsAt), for: Math.max(1, resetsAt - Date.now()) },
+    once: { key: account.keyFor(caller, resetsAt), for: Math.max(1, resetsAt - world.now()) },
   })
 }
 

@@ -1,4 +1,5 @@
 /** Adds to results what a call consumed and what remains. */
+import { world } from '../../core/world.ts'
 import type { Call, Handler, Outcome, RateLimitStatus } from '../../core/call.ts'
 import type { Cost, RemainingQuota, Quota } from '../../core/descriptor.ts'
 import { settingOf } from '../../core/settings.ts'
@@ -31,11 +32,11 @@ export const usage: Feature<Record<never, never>> = {
       if (cost || settingOf(tools, name, 'rate')) return (next) => (call) => measured(call, next, known)
       if (reach?.kind !== 'url') return undefined
       return (next) => (call) => {
-        const start = performance.now()
+        const start = world.monotonic()
         return next(call).then((outcome) => {
           const left = quota(upstream)
           if (!left || call.internal) return outcome
-          return withUsage(outcome, { took: performance.now() - start, left: { ...left, of: 'server' } })
+          return withUsage(outcome, { took: world.monotonic() - start, left: { ...left, of: 'server' } })
         })
       }
     },
@@ -56,7 +57,7 @@ interface Usage {
 
 async function measured(call: Call, next: Handler, { cost, serverQuota }: UsageSources): Promise<Outcome> {
   if (call.internal) return next(call)
-  const start = performance.now()
+  const start = world.monotonic()
   let status: RateLimitStatus | undefined
   const report = (each: RateLimitStatus): void => {
     status = each
@@ -68,7 +69,7 @@ async function measured(call: Call, next: Handler, { cost, serverQuota }: UsageS
   })
   const server = serverQuota()
   return withUsage(outcome, {
-    took: performance.now() - start,
+    took: world.monotonic() - start,
     units: call.logFields.get('replayed') === true || cost?.category === 'free' ? 0 : unitsOf(cost, call),
     label: cost?.label,
     left: ofBudget(call) ?? ofLimit(status) ?? (server && { ...server, of: 'server' }),
@@ -102,5 +103,5 @@ function ofBudget({ logFields }: Call): RemainingQuota | undefined {
 function ofLimit(status: RateLimitStatus | undefined): RemainingQuota | undefined {
   if (!status) return undefined
   const { remaining, reset } = status
-  return { remaining, resetsAt: Date.now() + reset * 1000, of: 'limit' }
+  return { remaining, resetsAt: world.now() + reset * 1000, of: 'limit' }
 }

@@ -3,6 +3,7 @@
  * lasts, such as a stream or a subscription, wants it by a timer, so that it stays open also if nothing happens, its
  * client does not read, and nobody sends a request.
  */
+import { world } from '../../core/world.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { EventRequest, Parts } from './requests.ts'
 
@@ -33,6 +34,6 @@ export function repeatedly(keep: () => Promise<void>, intervalMs: number, signal
     await keep()
     isRunning = false
   }
-  const timer = setInterval(() => void run(), intervalMs).unref()
-  signal.addEventListener('abort', () => clearInterval(timer), { once: true })
+  const timer = world.setInterval(() => void run(), intervalMs).unref()
+  signal.addEventListener('abort', () => world.clearInterval(timer), { once: true })
 }

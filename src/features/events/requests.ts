@@ -2,6 +2,7 @@
  * What `events/poll` and `events/stream` request: a type of events, arguments that narrow it, and a position. Cursors are
  * sealed for their caller, type and arguments; any other one is answered like one whose events are gone (SEP-3415).
  */
+import { world } from '../../core/world.ts'
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { canonical, isObject } from '../../core/json/json.ts'
@@ -168,7 +169,7 @@ export async function readRequest(call: Call, parts: Parts): Promise<EventReques
   if (cursor === null) return { ...request, from: 'now', notBefore: 0 }
   const position = openCursor(cursor, call, request, parts.deps.identity.seal)
   const from = position === undefined ? 'unknown' : { position }
-  return { ...request, from, notBefore: maxAgeMs === null ? 0 : Date.now() - Number(maxAgeMs) }
+  return { ...request, from, notBefore: maxAgeMs === null ? 0 : world.now() - Number(maxAgeMs) }
 }
 
 /** Whether a caller can have subscriptions that are delivered to it: those of everybody would belong to nobody. */

@@ -2,7 +2,7 @@
  * The events of one server: a log in the store that all gateways share. Those who wait for events learn at once of what
  * this process adds, and within a second of what others add.
  */
-import { randomBytes } from 'node:crypto'
+import { world } from '../../core/world.ts'
 import { GatewayError } from '../../core/error.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { EventInterest } from '../../records/event-interest.ts'
@@ -88,7 +88,7 @@ export class ServerEvents {
         this.#failingSince = undefined
         return
       } catch (error) {
-        const now = performance.now()
+        const now = world.monotonic()
         this.#failingSince ??= now
         const isPassing = error instanceof GatewayError && now - this.#failingSince < MAX_FAILING_MS
         if (wait === undefined || !isPassing) {
@@ -131,12 +131,12 @@ export class ServerEvents {
   changed(signal: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
       const end = (): void => {
-        clearTimeout(timer)
+        world.clearTimeout(timer)
         signal.removeEventListener('abort', end)
         this.#waiting.delete(end)
         resolve()
       }
-      const timer = setTimeout(end, POLL_INTERVAL_MS).unref()
+      const timer = world.setTimeout(end, POLL_INTERVAL_MS).unref()
       signal.addEventListener('abort', end)
       this.#waiting.add(end)
       if (signal.aborted) end()
@@ -150,10 +150,10 @@ export class ServerEvents {
 }
 
 function occurred(event: NewEvent): LoggedEvent {
-  return { id: newEventId(), at: Date.now(), ...event }
+  return { id: newEventId(), at: world.now(), ...event }
 }
 
 /** An id for an event that has none. */
 export function newEventId(): string {
-  return `evt_${randomBytes(16).toString('base64url')}`
+  return `evt_${world.randomBytes(16).toString('base64url')}`
 }

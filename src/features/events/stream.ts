@@ -3,6 +3,7 @@
  * cursor while there are none. A gap is reported by another `active`, and a failure that may pass by `error`. If the
  * caller loses the right, or the events end, `terminated` is the last message.
  */
+import { world } from '../../core/world.ts'
 import type { Call } from '../../core/call.ts'
 import { asGatewayError, type GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
@@ -41,7 +42,7 @@ interface Options {
 export class EventStream {
   readonly #options: Options
   #sentAt = 0
-  #checkedAt = Date.now()
+  #checkedAt = world.now()
   #isFailing = false
   #isSourceFailing = false
 
@@ -104,7 +105,7 @@ export class EventStream {
 
   /** Sends a heartbeat if nothing else was sent for a while. */
   #beat(position: string | undefined): void {
-    if (position === undefined || Date.now() - this.#sentAt < HEARTBEAT_INTERVAL_MS) return
+    if (position === undefined || world.now() - this.#sentAt < HEARTBEAT_INTERVAL_MS) return
     this.#send('heartbeat', { cursor: this.#options.cursor(position) })
   }
 
@@ -123,8 +124,8 @@ export class EventStream {
 
   /** Looks from time to time whether the caller still has the right to the events; resolves with why not. */
   async #check(): Promise<GatewayError | undefined> {
-    if (Date.now() - this.#checkedAt < CHECK_INTERVAL_MS) return undefined
-    this.#checkedAt = Date.now()
+    if (world.now() - this.#checkedAt < CHECK_INTERVAL_MS) return undefined
+    this.#checkedAt = world.now()
     try {
       return await this.#options.ended()
     } catch (thrown) {
@@ -151,7 +152,7 @@ export class EventStream {
     what: 'active' | 'event' | 'heartbeat' | 'error' | 'terminated',
     params: Readonly<Record<string, unknown>>,
   ): void {
-    this.#sentAt = Date.now()
+    this.#sentAt = world.now()
     const method = `notifications/events/${what}`
     this.#options.call.emit({ method, params: Payload.of({}).with(params), mustArrive: true })
   }

@@ -8,6 +8,7 @@
  *
  * A retry that brings input responses starts at `resume` instead. The states of the record are in ARCHITECTURE.md.
  */
+import { world } from '../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Rule } from '../../core/failure.ts'
@@ -308,7 +309,7 @@ export class IdempotentExecutor {
     let stored = first
     for (let delay = POLL_INTERVAL_MS.first; ; delay = Math.min(delay * 1.5, POLL_INTERVAL_MS.last)) {
       const { record } = stored
-      if (record.state !== 'executing' && record.expiresAt <= Date.now()) {
+      if (record.state !== 'executing' && record.expiresAt <= world.now()) {
         await this.#ledger.forget(keyed, stored)
         return undefined
       }
@@ -325,7 +326,7 @@ export class IdempotentExecutor {
   /** Whether a call without a recorded end is abandoned. */
   async #isLost({ state, openUntil, owner }: CallRecord): Promise<boolean> {
     if (state === 'unknown') return true
-    if (openUntil !== undefined && openUntil <= Date.now()) return true
+    if (openUntil !== undefined && openUntil <= world.now()) return true
     return !(await this.#deps.identity.membership.isAlive(owner))
   }
 
@@ -349,7 +350,7 @@ export class IdempotentExecutor {
       },
     )
     if (found) return this.#ledger.settle(keyed, stored, verifiedResult(found.value, entry))
-    const now = Date.now()
+    const now = world.now()
     // The earlier request may still take effect for as long as a server may be silent, from its last sign of life on.
     // A gateway that ended is noticed only now.
     const { silence, total } = this.#deps.servers.callBounds(upstream, keyed.tool)
@@ -370,9 +371,9 @@ function changeTo(next: NextState, end: Pick<Partial<CallRecord>, 'result' | 'fa
     case 'released':
       return 'released'
     case 'unknown':
-      return { state: 'unknown', lostAt: Date.now() }
+      return { state: 'unknown', lostAt: world.now() }
     case 'executing':
-      return { openUntil: Date.now() + INPUT_TIMEOUT_MS }
+      return { openUntil: world.now() + INPUT_TIMEOUT_MS }
     case 'done':
       return { ...end, state: 'done' }
   }

@@ -1,4 +1,5 @@
 /** An in-flight keyed call and its waiting callers. It continues for a while without any of them. */
+import { type Timer, world } from '../../core/world.ts'
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { MAX_TIMER_MS, untilAborted } from '../../core/time/waiting.ts'
@@ -16,7 +17,7 @@ const ABORT_TIMEOUT_MS = 1000
  */
 export class InFlightCall {
   readonly keyed: KeyedRequest
-  readonly startedAt = Date.now()
+  readonly startedAt = world.now()
   /** Resolves once the call is over and its outcome is recorded. */
   readonly gone: Promise<void>
   readonly #first: Call
@@ -27,10 +28,10 @@ export class InFlightCall {
   #waiting = 0
   #isFirstWaiting = false
   #hasEnded = false
-  #timer: NodeJS.Timeout | undefined
+  #timer: Timer | undefined
   #total = Number.POSITIVE_INFINITY
   #pauses = 0
-  #deadline: NodeJS.Timeout | undefined
+  #deadline: Timer | undefined
   #isOverdue = false
 
   constructor(keyed: KeyedRequest) {
@@ -78,7 +79,7 @@ export class InFlightCall {
     try {
       return await Promise.race([make(this.call), this.#abortTimeout.promise])
     } finally {
-      clearTimeout(this.#deadline)
+      world.clearTimeout(this.#deadline)
       this.#total = Number.POSITIVE_INFINITY
     }
   }
@@ -92,7 +93,7 @@ export class InFlightCall {
     const isFirst = this.isFirst(call)
     this.#waiting++
     if (isFirst) this.#isFirstWaiting = true
-    clearTimeout(this.#timer)
+    world.clearTimeout(this.#timer)
     try {
       return await untilAborted(this.#completion.promise, call.signal)
     } finally {
@@ -104,7 +105,7 @@ export class InFlightCall {
   /** Delivers the completion to all waiting callers. */
   end(ended: Completion): void {
     this.#hasEnded = true
-    clearTimeout(this.#timer)
+    world.clearTimeout(this.#timer)
     this.#completion.resolve(ended)
     // The server continues for as long as the caller that was asked for input is connected.
     const { signal } = this.#first
@@ -119,22 +120,22 @@ export class InFlightCall {
   }
 
   #abortIfOrphaned({ reason }: AbortSignal): void {
-    clearTimeout(this.#timer)
+    world.clearTimeout(this.#timer)
     const abortReason =
       reason instanceof GatewayError ? reason : new GatewayError('CANCELLED', 'No caller waits for it.')
-    this.#timer = setTimeout(() => this.#abort(abortReason), ORPHAN_GRACE_MS).unref()
+    this.#timer = world.setTimeout(() => this.#abort(abortReason), ORPHAN_GRACE_MS).unref()
   }
 
   /** Aborts the call; if it does not end in time, it is no longer awaited. */
   #abort(reason: unknown): void {
     this.#controller.abort(reason)
-    setTimeout(() => this.#abortTimeout.reject(reason), ABORT_TIMEOUT_MS).unref()
+    world.setTimeout(() => this.#abortTimeout.reject(reason), ABORT_TIMEOUT_MS).unref()
   }
 
   #start(): void {
-    clearTimeout(this.#deadline)
+    world.clearTimeout(this.#deadline)
     if (this.#pauses > 0 || this.#total > MAX_TIMER_MS) return
-    this.#deadline = setTimeout(() => {
+    this.#deadline = world.setTimeout(() => {
       this.#isOverdue = true
       this.#abort(tooLong(this.#total))
     }, this.#total).unref()
@@ -144,7 +145,7 @@ export class InFlightCall {
   #pauseDeadline(): () => void {
     const first = this.#first.pauseDeadline?.()
     this.#pauses++
-    clearTimeout(this.#deadline)
+    world.clearTimeout(this.#deadline)
     let isOver = false
     return () => {
       if (isOver) return

@@ -2,7 +2,7 @@
  * The write-ahead log of keyed calls in the store. No outcome is reported before it is durable, or marked as
  * unrecorded.
  */
-import { randomUUID } from 'node:crypto'
+import { world } from '../../core/world.ts'
 import type { Call } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
@@ -75,7 +75,7 @@ export class Ledger {
   /** Records when a call was found abandoned; the record is ours until that is durable. */
   markLost({ id }: KeyedRequest, stored: StoredCall): Promise<Claim> {
     const { openUntil: _until, ...rest } = stored.record
-    return orUnavailable(this.#swap(id, stored, { ...rest, state: 'unknown', lostAt: Date.now() }))
+    return orUnavailable(this.#swap(id, stored, { ...rest, state: 'unknown', lostAt: world.now() }))
   }
 
   /**
@@ -98,7 +98,7 @@ export class Ledger {
 
   /** Records that a call without a record was lost; a record that is there stays. */
   async recordLost({ id, fingerprint, tool, ttl, call }: KeyedRequest, startedAt: number): Promise<void> {
-    const now = Date.now()
+    const now = world.now()
     const attempt = { ...this.#attempt(call), attemptedAt: startedAt }
     const record: CallRecord = {
       expiresAt: now + ttl,
@@ -165,7 +165,7 @@ export class Ledger {
       const stored = await findCall(store, id)
       if (stored) return { kind: 'held_elsewhere', stored }
       const { keys, firstExpiry } = await this.#quota.usage(principal)
-      const wait = firstExpiry === undefined ? undefined : Math.max(1, (firstExpiry - Date.now()) / 1000)
+      const wait = firstExpiry === undefined ? undefined : Math.max(1, (firstExpiry - world.now()) / 1000)
       throw exhausted(keys >= quota.keys ? `${quota.keys} calls` : `${quota.bytes} bytes`, wait)
     }
     const attempt = this.#attempt(call)
@@ -206,7 +206,7 @@ export class Ledger {
   #attempt({ acceptsTask }: Call): Pick<CallRecord, 'owner' | 'attempt' | 'attemptedAt' | 'canLast'> {
     const { id: owner } = this.#deps.identity.membership
     const canLast = acceptsTask && { canLast: true as const }
-    return { owner, attempt: randomUUID(), attemptedAt: Date.now(), ...canLast }
+    return { owner, attempt: world.randomUUID(), attemptedAt: world.now(), ...canLast }
   }
 
   /** The record after a change; without its result if that exceeds the quota. */
@@ -248,12 +248,12 @@ export class Ledger {
     write: () => Promise<Value>,
     late: () => Promise<unknown> = write,
   ): Promise<Value | undefined> {
-    const until = Date.now() + WRITE_RETRY_PERIOD_MS
+    const until = world.now() + WRITE_RETRY_PERIOD_MS
     for (let delay = 50; ; delay = Math.min(delay * 2, 5000)) {
       try {
         return await write()
       } catch (error) {
-        if (Date.now() > until) {
+        if (world.now() > until) {
           this.#deps.log.error('idempotency.given_up', { error: asGatewayError(error).message })
           background(this.#writeLate(late), this.#deps.log)
           return undefined
@@ -304,7 +304,7 @@ function shortened({ result: _result, ...bare }: CallRecord): StoredCall {
 
 /** The remaining TTL of a record, in milliseconds. */
 function remaining({ state, expiresAt }: CallRecord): number {
-  const ttl = Math.max(expiresAt - Date.now(), 1)
+  const ttl = Math.max(expiresAt - world.now(), 1)
   return state === 'executing' ? Math.max(ttl, MIN_IN_FLIGHT_TTL_MS) : ttl
 }
 

@@ -1,5 +1,6 @@
 /** The manifest of servers: as a tool, at `/capabilities`, and in `server/discover`. */
 import { createHash } from 'node:crypto'
+import { type Timer, world } from '../../core/world.ts'
 import type { Call, Handler, Notification, Outcome, Middleware } from '../../core/call.ts'
 import type { ServerRecord } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -266,7 +267,7 @@ export function createChangeNotifier(deps: Deps, isOn: (upstream?: string) => bo
   const listeners = new Map<object, { readonly upstream: string | undefined; notify(): void }>()
   const known = new Map<string, ReadonlyMap<string, string>>()
   let isListening = false
-  let timer: NodeJS.Timeout | undefined
+  let timer: Timer | undefined
 
   const check = (upstream: string): void => {
     const record = deps.servers.records().last(upstream)
@@ -283,10 +284,10 @@ export function createChangeNotifier(deps: Deps, isOn: (upstream?: string) => bo
     if (!isListening) deps.servers.records().onChange((upstream) => listeners.size > 0 && check(upstream))
     isListening = true
     deps.servers.names().forEach(check)
-    timer ??= setInterval(() => deps.servers.names().forEach(check), POLL_INTERVAL_MS).unref()
+    timer ??= world.setInterval(() => deps.servers.names().forEach(check), POLL_INTERVAL_MS).unref()
   }
   const stop = (): void => {
-    clearInterval(timer)
+    world.clearInterval(timer)
     timer = undefined
     known.clear()
   }

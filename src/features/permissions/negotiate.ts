@@ -1,5 +1,6 @@
 /** Grants sessions with fewer scopes: immediately, after an approval, or not at all. */
 import { hash } from 'node:crypto'
+import { world } from '../../core/world.ts'
 import type { Call, Handler } from '../../core/call.ts'
 import { type Extra, GatewayError } from '../../core/error.ts'
 import { canonical } from '../../core/json/json.ts'
@@ -231,7 +232,7 @@ const APPROVAL_TTL_MS = 3_600_000
 function createApprovalCheck(
   deps: Deps,
 ): (scopes: readonly string[], call: Call) => Promise<string | undefined> {
-  const approvals = new Approvals(deps.store, Date.now)
+  const approvals = new Approvals(deps.store, world.now)
   return async (scopes, call) => {
     const draft = draftOf(scopes.toSorted(), call)
     const found = await approvals.use(draft)

@@ -1,5 +1,6 @@
 /** Sessions with fewer scopes, by tokens that are stored as hashes and refreshed. */
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { createHash, timingSafeEqual } from 'node:crypto'
+import { world } from '../../core/world.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { background, type Log } from '../../core/log.ts'
@@ -60,9 +61,9 @@ export class Sessions {
 
   /** Opens a session with the given lifetime. */
   open(principal: Principal, scopes: readonly string[], { ttl, maxDuration }: Lifetime): Promise<Granted> {
-    const id = randomBytes(16).toString('base64url')
+    const id = world.randomBytes(16).toString('base64url')
     const duration = Math.min(maxDuration, this.#options.maxTtl)
-    const lifetime = { ttl: Math.min(ttl, duration), endsAt: Date.now() + duration }
+    const lifetime = { ttl: Math.min(ttl, duration), endsAt: world.now() + duration }
     return this.#grant(id, { principal: principal.id, scopes, ...lifetime })
   }
 
@@ -71,7 +72,7 @@ export class Sessions {
     const { store, log, idle } = this.#options
     const [id, secret] = partsOf(token)
     const [stored, usedAt] = await Promise.all([this.#read(id), store.get(usedKey(id))])
-    const now = Date.now()
+    const now = world.now()
     const isValid = stored !== undefined && isSame(stored.token, secret) && stored.principal === principal.id
     if (!isValid || hasExpired(stored, usedAt, idle)) {
       throw new GatewayError('TOKEN_EXPIRED', 'The session token is no longer valid.', {
@@ -108,8 +109,8 @@ export class Sessions {
     { principal, scopes, ttl, endsAt }: Pick<StoredSession, 'principal' | 'scopes' | 'ttl' | 'endsAt'>,
   ): Promise<Granted> {
     const { store, idle } = this.#options
-    const [secret, refresh] = [randomBytes(32).toString('base64url'), randomBytes(32).toString('base64url')]
-    const now = Date.now()
+    const [secret, refresh] = [world.randomBytes(32).toString('base64url'), world.randomBytes(32).toString('base64url')]
+    const now = world.now()
     const expiresAt = Math.min(now + ttl, endsAt)
     const token = hash(secret)
     const stored: StoredSession = { principal, scopes, ttl, endsAt, expiresAt, token, refresh: hash(refresh) }
@@ -135,7 +136,7 @@ const MAX_RECORDED_USES = 20
 
 /** Whether a session has expired or was idle too long. */
 function hasExpired({ expiresAt }: StoredSession, usedAt: string | undefined, idle: number): boolean {
-  const now = Date.now()
+  const now = world.now()
   return expiresAt <= now || usedAt === undefined || Number(usedAt) + idle <= now
 }
 

@@ -6,6 +6,7 @@
  * Invariants: a task is durable before its caller gets its id; an outcome is durable before a caller gets it with an id;
  * the record of an operation has one owner, and only its owner ends it, except for a cancellation.
  */
+import { type Timer, world } from '../../core/world.ts'
 import { type Call, type Handler, isOpen, type OperationRef, type Outcome } from '../../core/call.ts'
 import { GatewayError, VERIFY_EFFECT } from '../../core/error.ts'
 import { isGatewayRefusal } from '../../core/failure.ts'
@@ -83,7 +84,7 @@ export class OperationEngine {
   readonly #running = new Set<RunningCall>()
   readonly #byKey: Map<string, RunningCall>
   readonly #durations = new Durations()
-  #timer: NodeJS.Timeout | undefined
+  #timer: Timer | undefined
   #isClosed = false
 
   constructor(settings: (upstream?: string) => ProgressSettings, deps: Deps) {
@@ -123,7 +124,7 @@ export class OperationEngine {
 
   #create(call: Call): RunningCall {
     const tool = `${call.target.upstream} ${call.target.name}`
-    return new RunningCall(call, Date.now(), {
+    return new RunningCall(call, world.now(), {
       operationId: (running) => this.#identify(running),
       usualMs: () => this.#durations.usual(tool),
     })
@@ -131,11 +132,11 @@ export class OperationEngine {
 
   #start(running: RunningCall, next: Handler): void {
     this.#running.add(running)
-    this.#timer ??= setInterval(() => this.#tick(Date.now()), TICK_MS).unref()
+    this.#timer ??= world.setInterval(() => this.#tick(world.now()), TICK_MS).unref()
     const { call } = running
     const inner: Call = {
       ...withoutTask(call),
-      emit: (note) => running.notes.relay(note, Date.now()),
+      emit: (note) => running.notes.relay(note, world.now()),
       drained: () => running.drained(),
       isDetached: () => running.isDetached,
       usesReferences: (ids) => {
@@ -233,7 +234,7 @@ export class OperationEngine {
   async #finish(running: RunningCall, end: End): Promise<void> {
     this.#running.delete(running)
     const { operation, call, startedAt } = running
-    const duration = Date.now() - startedAt
+    const duration = world.now() - startedAt
     if (duration >= LASTING_MS) this.#durations.add(`${call.target.upstream} ${call.target.name}`, duration)
     if (!operation) return running.end(end, undefined)
     const isRecorded = await running.recorded
@@ -266,7 +267,7 @@ export class OperationEngine {
 
   #tick(now: number): void {
     if (this.#isClosed && this.#running.size === 0) {
-      clearInterval(this.#timer)
+      world.clearInterval(this.#timer)
       this.#timer = undefined
     }
     for (const running of this.#running) {
@@ -328,7 +329,7 @@ export class OperationEngine {
   /** Another process may make the call again: it needs the data for as long as the call may take, and the time to notice. */
   #keepArguments({ call, references }: RunningCall): void {
     if (references.length === 0) return
-    const until = Date.now() + this.#taskTtl(call)
+    const until = world.now() + this.#taskTtl(call)
     const kept = keepReferences(this.#deps.store, call.principal, { ids: references, until })
     background(kept, this.#deps.log)
   }
@@ -399,7 +400,7 @@ export class OperationEngine {
   /** Reads whether another process cancelled a call of this one, or stored responses for it. */
   async #poll(running: RunningCall): Promise<void> {
     const { operation, call } = running
-    running.polledAt = Date.now()
+    running.polledAt = world.now()
     const stored = operation && (await this.journal.operations.find(operation.key))
     if (stored?.record.state === 'cancelled') call.abort(cancelled())
     else running.wake()

@@ -2,6 +2,7 @@
  * Input for a call without a request: its input requests are kept in the record of the operation, until responses to all
  * of them are there too. Any process that shares the store can take the responses.
  */
+import { world } from '../../core/world.ts'
 import type { InputRequest, InputRequests, InputResponses, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { pause } from '../../core/time/waiting.ts'
@@ -34,7 +35,7 @@ export async function requestInput(
   if (!operation) throw new TypeError('only an operation can wait for input')
   requireWithinLimits(inputRequests)
   const { round } = options
-  const until = Date.now() + INPUT_TIMEOUT_MS
+  const until = world.now() + INPUT_TIMEOUT_MS
   const change: Options['change'] = (key, write) => insist(() => options.change(key, write), running, until)
   // A process that takes a call up counts its rounds anew.
   const prefix = running.call.operation ? `${running.startedAt.toString(36)}.${round}` : `${round}`
@@ -77,7 +78,7 @@ async function responsesTo(
       const { requests = {}, responses = {} } = stored?.record.input ?? {}
       signal.throwIfAborted()
       const isComplete = Object.keys(requests).every((each) => Object.hasOwn(responses, each))
-      if (isComplete || withdrawn?.aborted || Date.now() > until) {
+      if (isComplete || withdrawn?.aborted || world.now() > until) {
         await change(key, ({ input: _input, ...before }) => ({ ...before, state: 'working' }))
         return responses
       }
@@ -95,7 +96,7 @@ async function insist<Value>(ask: () => Promise<Value>, running: RunningCall, un
     try {
       return await ask()
     } catch (error) {
-      if (Date.now() > until) throw error
+      if (world.now() > until) throw error
       await pause(POLL_INTERVAL_MS, running.call.signal)
     }
   }

@@ -5,6 +5,7 @@
  * Invariant: observers see an end only once it is durable. The write of an end is retried until it succeeds, as long as
  * the process lives; an outcome that is too large is left out of the record, which says so.
  */
+import { world } from '../../core/world.ts'
 import type { Call } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -62,7 +63,7 @@ export class OperationJournal {
 
   constructor(options: Options) {
     this.#options = options
-    this.operations = new Operations(options.store, Date.now)
+    this.operations = new Operations(options.store, world.now)
     this.#quota = new QuotaTracker(options.store, operationsOf)
   }
 
@@ -109,7 +110,7 @@ export class OperationJournal {
     const decide: Change = (before) => {
       grownBy = undefined
       const after = change(before)
-      return after && { ...after, updatedAt: Date.now() }
+      return after && { ...after, updatedAt: world.now() }
     }
     const record = await this.operations.change(key, decide, (by) => {
       grownBy = by
@@ -150,7 +151,7 @@ export class OperationJournal {
    * has expired, or the process ends first.
    */
   async end(key: string, end: End, { call, keep }: { readonly call: Call; readonly keep: number }) {
-    const wholeUntil = Date.now() + WHOLE_PERIOD_MS
+    const wholeUntil = world.now() + WHOLE_PERIOD_MS
     let whole: EndFields | undefined = endFields(end, call)
     for (let delay = RETRY_DELAY_MS.first; ;) {
       if (whole && !(await this.#mayKeep(whole, call.principal))) whole = undefined
@@ -171,7 +172,7 @@ export class OperationJournal {
         this.warn(error)
         if (this.#options.closing.aborted) return undefined
         await pause(delay)
-        if (Date.now() <= wholeUntil) continue
+        if (world.now() <= wholeUntil) continue
         // The store may accept a small record although it refuses a large one.
         whole = undefined
         delay = Math.min(delay * 2, RETRY_DELAY_MS.last)
@@ -195,14 +196,14 @@ export class OperationJournal {
   }
 
   async #insist(write: () => Promise<unknown>): Promise<void> {
-    const until = Date.now() + WHOLE_PERIOD_MS
+    const until = world.now() + WHOLE_PERIOD_MS
     while (!this.#options.closing.aborted) {
       try {
         await write()
         return
       } catch (error) {
         this.warn(error)
-        if (Date.now() > until) return
+        if (world.now() > until) return
         await pause(RETRY_DELAY_MS.first)
       }
     }
@@ -238,7 +239,7 @@ class WrittenRecords {
   /** Whether there is room for one more record, or for so many more characters. */
   hasRoom(length = 0): boolean {
     if (this.#isBelow(length)) return true
-    this.#forgetExpired(Date.now())
+    this.#forgetExpired(world.now())
     return this.#isBelow(length)
   }
 

@@ -4,6 +4,7 @@
  *
  * Invariant: exactly one of the processes that share the store takes an operation over, by a compare-and-swap of its owner.
  */
+import { type Timer, world } from '../../core/world.ts'
 import type { Call } from '../../core/call.ts'
 import { background } from '../../core/log.ts'
 import { hasExtension, hasIdempotencyKey, TRANSACTION_ID } from '../../protocol/meta-keys.ts'
@@ -21,7 +22,7 @@ export class Recovery {
   readonly #deps: Deps
   /** The operations that were taken over and whose calls have not reached the engine yet: a server may connect slowly. */
   readonly #starting = new Set<string>()
-  #timer: NodeJS.Timeout | undefined
+  #timer: Timer | undefined
   #isSweeping = false
 
   constructor(engine: OperationEngine, deps: Deps) {
@@ -32,12 +33,12 @@ export class Recovery {
   /** Takes over the operations of ended processes, now and at an interval. */
   async start(): Promise<void> {
     const sweep = (): void => background(this.#sweep(), this.#deps.log)
-    this.#timer ??= setInterval(sweep, SWEEP_INTERVAL_MS).unref()
+    this.#timer ??= world.setInterval(sweep, SWEEP_INTERVAL_MS).unref()
     await this.#sweep()
   }
 
   close(): void {
-    clearInterval(this.#timer)
+    world.clearInterval(this.#timer)
   }
 
   /** The record of an operation; one whose process ended is taken over first. @throws what the store throws */
@@ -66,7 +67,7 @@ export class Recovery {
     if (isEnded(record) || this.#engine.running(key) || this.#starting.has(key)) return false
     const { membership } = this.#deps.identity
     // It ended in this process, but its end could not be written.
-    if (record.owner === membership.id) return Date.now() - record.updatedAt > SWEEP_INTERVAL_MS
+    if (record.owner === membership.id) return world.now() - record.updatedAt > SWEEP_INTERVAL_MS
     return !(await membership.isAlive(record.owner))
   }
 

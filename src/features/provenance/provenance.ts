@@ -1,4 +1,5 @@
 /** Stamps results with their source, retrieval time and transformations. */
+import { world } from '../../core/world.ts'
 import { isAnswer } from '../../core/failure.ts'
 import type { Call, Outcome, Middleware } from '../../core/call.ts'
 import { resultValue } from '../../core/undo/expression.ts'
@@ -140,7 +141,7 @@ function changesOf({ logFields }: Call): string | undefined {
 }
 
 function stampsOf(sources: readonly Source[], call: Call, hash: string | undefined): string[] {
-  const known = { at: Date.now(), transformation: changesOf(call), hash }
+  const known = { at: world.now(), transformation: changesOf(call), hash }
   // Those of the result come last.
   const inputs = call.references?.used.map(inputStampOf) ?? []
   return [...inputs, ...sources.map((source) => stampOf(source, known))]

@@ -1,4 +1,5 @@
 /** Signs a receipt of a result on request. */
+import { world } from '../../core/world.ts'
 import { isAnswer } from '../../core/failure.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { invalidParam } from '../../core/error.ts'
@@ -83,7 +84,7 @@ interface ReceiptContext {
 function claimsOf(result: Payload, call: Call, { server, stamp }: ReceiptContext): Receipt {
   const { name, uri, arguments: given } = call.params.fields
   const wasReplay = call.logFields.get('replayed') === true
-  const retrievedAt = stamp?.retrieved_at ?? (wasReplay ? undefined : isoTime(Date.now()))
+  const retrievedAt = stamp?.retrieved_at ?? (wasReplay ? undefined : isoTime(world.now()))
   const approval = call.logFields.get('approval')
   const [used, kept] = [call.logFields.get('references_used'), call.logFields.get('references')]
   return {

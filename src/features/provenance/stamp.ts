@@ -1,4 +1,5 @@
 /** The provenance stamp in `_meta`, and the source that it names. */
+import { world } from '../../core/world.ts'
 import { canonical, isObject, readJson } from '../../core/json/json.ts'
 import { find, type Scope } from '../../core/json/path.ts'
 import { only, Payload } from '../../core/payload.ts'
@@ -77,7 +78,7 @@ export function stamper(source: Source, target: StampTarget): (result: Payload) 
   let stamp = ''
   let edits: Fields = {}
   return (result) => {
-    const at = Date.now()
+    const at = world.now()
     if (at !== since) {
       since = at
       stamp = stampOf(source, { at })

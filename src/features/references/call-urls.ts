@@ -2,6 +2,7 @@
  * URLs of data in the arguments of one call, for servers that download it. Each works once, for a short time. A call that
  * is made again with responses has the same URLs: an approval is for the arguments as they were shown.
  */
+import { world } from '../../core/world.ts'
 import type { Call, Outcome } from '../../core/call.ts'
 import { asGatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -70,7 +71,7 @@ export class CallUrls {
     const { principal } = this.#call
     const { urls, references } = this.#deps
     const url = urls.of(principal, reference, { ttl: URL_TTL_MS, isOnce: true })
-    if (url !== undefined) await references.extend(principal, reference.id, Date.now() + URL_TTL_MS)
+    if (url !== undefined) await references.extend(principal, reference.id, world.now() + URL_TTL_MS)
     return url
   }
 
@@ -84,5 +85,5 @@ export class CallUrls {
 
 function isLasting(url: string): boolean {
   const expiry = Number(URL.parse(url)?.searchParams.get('exp'))
-  return expiry > Date.now() + MIN_LEFT_MS
+  return expiry > world.now() + MIN_LEFT_MS
 }

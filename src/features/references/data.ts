@@ -2,6 +2,7 @@
  * Kept data over HTTP: `GET /data/<ref_id>`, with a signature in the URL or with the credentials of its caller. It is
  * served so that no browser runs it, whatever it contains. It does not expire while it is sent.
  */
+import { world } from '../../core/world.ts'
 import type { ByteExchange, ByteResponse, Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
@@ -67,20 +68,20 @@ async function whileKept(
   { id, expiresAt }: Reference,
   use: () => Promise<void>,
 ): Promise<void> {
-  const until = Date.now() + MAX_USE_MS
+  const until = world.now() + MAX_USE_MS
   let expiry = expiresAt
   const extend = async (): Promise<void> => {
-    const now = Date.now()
+    const now = world.now()
     if (expiry - now > SOON_MS || now > until) return
     expiry = now + EXTENSION_MS
     await references.extend(principal, id, expiry)
   }
   await extend()
-  const timer = setInterval(() => background(extend(), log), EXTEND_INTERVAL_MS)
+  const timer = world.setInterval(() => background(extend(), log), EXTEND_INTERVAL_MS)
   try {
     await use()
   } finally {
-    clearInterval(timer)
+    world.clearInterval(timer)
   }
 }
 

@@ -2,6 +2,7 @@
  * Results as references on request: the tool `export_result_ref`, and `POST /export`. Either makes a call of a tool for
  * its caller and keeps the result whatever its size, or keeps the result of an operation that has ended.
  */
+import { world } from '../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { asGatewayError, GatewayError, invalidParam } from '../../core/error.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
@@ -116,7 +117,7 @@ function factsOf(result: Payload): Payload {
 
 function exporter(options: Options): Handler {
   const { store, identity } = options.deps
-  const operations = new Operations(store, Date.now)
+  const operations = new Operations(store, world.now)
   const ids = new OperationIds(identity.seal, identity.membership.id)
   return async (call) => {
     const tool = optionalText(call, 'tool')

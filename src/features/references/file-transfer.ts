@@ -3,6 +3,7 @@
  * with URLs of its own, for files whose URIs are references. A server that has them itself is asked first at its own
  * address; what it returns is checked, since clients send the bytes there.
  */
+import { world } from '../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError, invalidParam } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -138,7 +139,7 @@ async function authorizeDownload(call: Call, options: Options): Promise<Outcome>
       suggestion: 'Read the file by resources/read, or set features.references.urls: true.',
     })
   mustBeHttps(url)
-  const until = Date.now() + ttl
+  const until = world.now() + ttl
   await references.extend(call.principal, reference.id, until)
   const expiresAt = isoTime(until)
   return answered({

@@ -5,6 +5,7 @@
  * Invariant: what is left of structured content still matches the output schema, and nothing is left out that is not
  * kept.
  */
+import { world } from '../../core/world.ts'
 import type { Call } from '../../core/call.ts'
 import type { GatewayError } from '../../core/error.ts'
 import { isObject, isSame, readJson } from '../../core/json/json.ts'
@@ -118,7 +119,7 @@ export function newReference(
 ): NewReference {
   const { upstream: server = '', name: tool } = target
   const facts = { server, ...(tool !== undefined && { tool }), requestId, name, type }
-  return { ...facts, id, ttl: Math.max(ttl, keepsResultUntil - Date.now()) }
+  return { ...facts, id, ttl: Math.max(ttl, keepsResultUntil - world.now()) }
 }
 
 /** The output schema of the tool that a call names. */

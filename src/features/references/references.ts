@@ -3,6 +3,7 @@
  * arguments of tools of all servers. It has two places in the chain: here arguments are resolved before anything reads
  * them, and `large-results.ts` keeps results as the features next to the server left them.
  */
+import { type Timer, world } from '../../core/world.ts'
 import type { Call, Middleware } from '../../core/call.ts'
 import { background } from '../../core/log.ts'
 import { mayRefer } from '../../core/reference-text.ts'
@@ -67,7 +68,7 @@ export const references: Feature<ReferenceSettings | false> = {
       ttl,
       deps,
     })
-    let timer: NodeJS.Timeout | undefined
+    let timer: Timer | undefined
     return {
       byteRoutes: [dataRoute({ ...options, urls, log: deps.log }), ...uploads.routes],
       middleware: ({ method, upstream, isBuiltin }) => {
@@ -105,11 +106,11 @@ export const references: Feature<ReferenceSettings | false> = {
           for (const folder of folders.all()) background(folder.sweep(), deps.log)
         }
         sweep()
-        timer = setInterval(sweep, SWEEP_INTERVAL_MS)
+        timer = world.setInterval(sweep, SWEEP_INTERVAL_MS)
         timer.unref()
       },
       problems: async () => [...(await folders.problems()), ...(await exchange.problems())],
-      close: async () => clearInterval(timer),
+      close: async () => world.clearInterval(timer),
     }
   },
 }
@@ -167,7 +168,7 @@ const ROUND_MS = 3_600_000
 
 /** The call is made again with the same references: to answer input requests, or to go on. */
 async function keepForNextRound(call: Call, store: Services['store'], log: Services['log']): Promise<void> {
-  await keepUsed(store, call, Date.now() + ROUND_MS).catch((error: unknown) =>
+  await keepUsed(store, call, world.now() + ROUND_MS).catch((error: unknown) =>
     log.warn('references.not_extended', { request_id: call.requestId, reason: String(error) }),
   )
 }

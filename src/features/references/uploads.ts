@@ -2,6 +2,7 @@
  * Data that callers send: `POST /uploads` with their credentials, or one file at the URL of a requested upload, which is a
  * credential itself. The result is a reference of the caller who sent it, or who requested it.
  */
+import { world } from '../../core/world.ts'
 import type { ByteExchange, Call, Outcome } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -131,7 +132,7 @@ export class UploadService {
       mustBeOpen(request)
       if (!request.isForProgram) await mustBeOwner(exchange, request)
       if (exchange.verb === 'GET' || exchange.verb === 'HEAD') {
-        await answerHtml(exchange, 200, uploadPage(request, Date.now()))
+        await answerHtml(exchange, 200, uploadPage(request, world.now()))
         return
       }
       if (isForPerson(exchange) && !exchange.isFromHere) throw notFromHere()
@@ -207,7 +208,7 @@ function isUploadToken(value: unknown): value is UploadToken {
 /** @throws CONFLICT if a file was sent, RESOURCE_NOT_FOUND if it is too late */
 function mustBeOpen({ isDone, expiresAt }: UploadRequest): void {
   if (isDone) throw done()
-  if (expiresAt <= Date.now()) throw expired()
+  if (expiresAt <= world.now()) throw expired()
 }
 
 /** A person who can sign in must be the caller who requested the upload. @throws AUTHENTICATION_REQUIRED, PERMISSION_DENIED */

@@ -6,6 +6,7 @@
  * share the store.
  */
 import { hash } from 'node:crypto'
+import { world } from '../../core/world.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Principal } from '../../core/principal.ts'
@@ -46,7 +47,7 @@ export class DataUrls {
   readonly #deps: Pick<Services, 'identity' | 'pages' | 'store'>
   readonly #now: () => number
 
-  constructor(deps: Pick<Services, 'identity' | 'pages' | 'store'>, now: () => number = Date.now) {
+  constructor(deps: Pick<Services, 'identity' | 'pages' | 'store'>, now: () => number = world.now) {
     this.#deps = deps
     this.#now = now
   }

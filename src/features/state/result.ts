@@ -1,4 +1,5 @@
 /** How results and errors carry the state, and what a server that keeps a state itself sends. */
+import { world } from '../../core/world.ts'
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -66,7 +67,7 @@ type EventType = 'session_created' | 'session_renewed' | 'session_expired' | 'se
 export function notify(call: Call, type: EventType, { session_id }: Session, reason?: string): void {
   const { extensions } = call.client.capabilities
   if (!isObject(extensions) || !isObject(extensions[SESSION_STATE_KEY])) return
-  const params = { type, session_id, timestamp: isoTime(Date.now()), ...(reason !== undefined && { reason }) }
+  const params = { type, session_id, timestamp: isoTime(world.now()), ...(reason !== undefined && { reason }) }
   call.emit({ method: 'notifications/session', params: Payload.of(params) })
 }
 

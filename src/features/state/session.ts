@@ -4,7 +4,7 @@
  *
  * Invariant: a session whose context on the server was lost ends. What is not part of the context moves to a new session.
  */
-import { randomBytes } from 'node:crypto'
+import { world } from '../../core/world.ts'
 import { isObject } from '../../core/json/json.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 
@@ -57,7 +57,7 @@ interface Lifetime {
 /** A session without state. */
 export function newSession(server: string, { ttl, now }: Lifetime): Session {
   return {
-    session_id: randomBytes(16).toString('base64url'),
+    session_id: world.randomBytes(16).toString('base64url'),
     state: {},
     created_at: isoTime(now),
     expires_at: isoTime(now + ttl),

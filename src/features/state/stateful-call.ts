@@ -4,7 +4,7 @@
  * Invariant: the state is only ever read from a token of the same caller and server, and a context that is lost is
  * reported, never replaced silently.
  */
-import { randomBytes } from 'node:crypto'
+import { world } from '../../core/world.ts'
 import {
   type Call,
   type ClientConnection,
@@ -183,7 +183,7 @@ export class StatefulCall {
     // A session without state replaced one whose token was refused.
     const isFresh = this.#session !== undefined && Object.keys(this.#state).length === 0
     const isNew = call.method === 'tools/call' && (isFresh || isBeginning(this.#given))
-    return isNew ? { connection: randomBytes(32).toString('hex'), isKnown: false } : undefined
+    return isNew ? { connection: world.randomBytes(32).toString('hex'), isKnown: false } : undefined
   }
 
   /** What the call changes, given its result; undefined if it failed. */

@@ -2,6 +2,7 @@
  * State tokens: a session, sealed for its caller and server, or a short handle of one in the store. A handle is issued
  * where models copy it, and for a session that does not fit into a token.
  */
+import { world } from '../../core/world.ts'
 import type { Call } from '../../core/call.ts'
 import type { Seal, SealUse } from '../../core/seal.ts'
 import { SessionStates } from '../../records/session-states.ts'
@@ -55,7 +56,7 @@ export class StateTokens {
     const sealed = isHandle ? await this.#states.find(call.principal, text) : text
     const session = sealed === undefined ? undefined : this.#unsealed(sealed, call)
     if (!session) return { kind: 'invalid' }
-    if (hasExpired(session, Date.now())) return { kind: 'expired', session }
+    if (hasExpired(session, world.now())) return { kind: 'expired', session }
     return { kind: 'valid', session, ...(isHandle && { handle: text }) }
   }
 
@@ -67,7 +68,7 @@ export class StateTokens {
     { handle, isShort, limits }: IssueOptions,
   ): Promise<Issued> {
     const { ttl, max } = limits
-    const lifetime = { ttl, now: Date.now() }
+    const lifetime = { ttl, now: world.now() }
     const base = before ?? newSession(call.target.upstream ?? '', lifetime)
     if (handle !== undefined) {
       let session = base
@@ -90,7 +91,7 @@ export class StateTokens {
 
   /** A token of a new session, for a client whose own token is refused. */
   fresh(call: Call, ttl: number): Required<Issued> {
-    const session = newSession(call.target.upstream ?? '', { ttl, now: Date.now() })
+    const session = newSession(call.target.upstream ?? '', { ttl, now: world.now() })
     return { session, token: this.#sealed(session, call) }
   }
 

@@ -3,6 +3,7 @@
  *
  * Invariant: a token is valid only for its caller, server, tool and arguments. All others are refused with the same error.
  */
+import { world } from '../../core/world.ts'
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -31,7 +32,7 @@ export function sealCheckpoint({ next, sequence }: Checkpoint, call: Call, seal:
     cursor: next.value,
     sequence,
   }
-  return seal.close(value, useOf(call), Date.now() + CHECKPOINT_TTL_MS)
+  return seal.close(value, useOf(call), world.now() + CHECKPOINT_TTL_MS)
 }
 
 /** The content of a token of the caller. @throws RESOURCE_NOT_FOUND */

@@ -9,6 +9,7 @@
  * Invariants: a page is requested only after its predecessor was read; what was collected is never lost to a later
  * failure; a result that is not complete says so, and says where it goes on.
  */
+import { world } from '../../core/world.ts'
 import type { Call, Handler, Notification, Outcome } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isAnswer } from '../../core/failure.ts'
@@ -67,7 +68,7 @@ export class Collector {
   readonly #pages: Page[] = []
   readonly #seen = new Set<string>()
   readonly #token: Payload | undefined
-  #startedAt = Date.now()
+  #startedAt = world.now()
   #bytes = 0
   #sequence: number
   /** The largest value of progress so far. */
@@ -178,11 +179,11 @@ export class Collector {
     const { signal, isDetached } = this.#call
     const controller = new AbortController()
     const silence = this.#silence()
-    const silent = setTimeout(() => {
+    const silent = world.setTimeout(() => {
       if (isDetached?.() === true) silent.refresh()
       else controller.abort(serverTimeout(silence))
     }, silence).unref()
-    const over = setTimeout(
+    const over = world.setTimeout(
       () => controller.abort(this.#deadlineError),
       Math.max(this.#timeLeft(), 1),
     ).unref()
@@ -197,8 +198,8 @@ export class Collector {
       })
       return await untilAborted(this.#options.next(call), call.signal)
     } finally {
-      clearTimeout(silent)
-      clearTimeout(over)
+      world.clearTimeout(silent)
+      world.clearTimeout(over)
     }
   }
 
@@ -228,7 +229,7 @@ export class Collector {
           const resume = pauseDeadline()
           return () => {
             resume()
-            this.#startedAt = Date.now()
+            this.#startedAt = world.now()
           }
         },
       }),
@@ -358,7 +359,7 @@ export class Collector {
 
   /** The time until the call has to end, in milliseconds. */
   #timeLeft(): number {
-    return Math.min(withMargin(this.#bounds().total) - (Date.now() - this.#startedAt), MAX_TIMER_MS)
+    return Math.min(withMargin(this.#bounds().total) - (world.now() - this.#startedAt), MAX_TIMER_MS)
   }
 
   #bounds(): { readonly silence: number; readonly total: number } {

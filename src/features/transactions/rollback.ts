@@ -2,7 +2,8 @@
  * Compensates the steps of a transaction in reverse order, each under its own idempotency key, and continues where an
  * earlier worker stopped.
  */
-import { createHash, randomBytes } from 'node:crypto'
+import { createHash } from 'node:crypto'
+import { world } from '../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -79,7 +80,7 @@ export function createRollback(context: RollbackContext): Rollback {
       if (!result) return undefined
       await repository.change(key, compensated(result, worker.id))
     }
-    const end = await repository.change(key, rolledBack(worker.id, Date.now()))
+    const end = await repository.change(key, rolledBack(worker.id, world.now()))
     logResult(end, deps)
     return end
   }
@@ -178,7 +179,7 @@ async function compensateStep(
       status: 'compensation_failed',
       error: isStepUncertain ? withUncertainStep(error) : error,
     }
-  await actions.markUndone(step.deed, Date.now(), retention)
+  await actions.markUndone(step.deed, world.now(), retention)
   if (!isStepUncertain || (await isRestored(deed, deps))) return { step: step.id, status: 'compensated' }
   return { step: step.id, status: 'compensated', error: outcomeUnknown }
 }
@@ -326,7 +327,7 @@ export async function quiescent(
     const [step] = pendingSteps(found)
     if (!step || (await isIgnored?.(found, step))) return found
     if (await isStepRunning(key, step, worker)) await pause(POLL_INTERVAL_MS, signal)
-    else await repository.change(key, stepLost(step, Date.now()))
+    else await repository.change(key, stepLost(step, world.now()))
   }
 }
 
@@ -349,7 +350,7 @@ const liveWorkers = new Set<string>()
 export class WorkerIdentity {
   /** Its id in stored records. */
   readonly id: string
-  readonly #own = randomBytes(6).toString('hex')
+  readonly #own = world.randomBytes(6).toString('hex')
   readonly #membership: Membership
   readonly #inProgress = new Set<string>()
   #isClosed = false

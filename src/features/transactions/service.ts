@@ -1,6 +1,7 @@
 /**
  * The shared parts of the feature: settings, records, worker, queue, and the rollback of a transaction.
  */
+import { type Timer, world } from '../../core/world.ts'
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
@@ -251,7 +252,7 @@ class TransactionReaper {
   /** When each active transaction expires, by its key. Unfinished transactions are bounded for each caller. */
   readonly #due = new Map<string, number>()
   readonly #busy = new Set<string>()
-  #timer: NodeJS.Timeout | undefined
+  #timer: Timer | undefined
   #scanAt = 0
   #scanning: Promise<void> | undefined
 
@@ -261,12 +262,12 @@ class TransactionReaper {
 
   /** Starts; the work of earlier processes is taken over immediately. */
   async start(): Promise<void> {
-    this.#timer ??= setInterval(() => this.#tick(), TICK_MS).unref()
+    this.#timer ??= world.setInterval(() => this.#tick(), TICK_MS).unref()
     await this.#scan().catch(unlessUnavailable)
   }
 
   stop(): void {
-    clearInterval(this.#timer)
+    world.clearInterval(this.#timer)
   }
 
   /** How many active keys have this prefix. */
@@ -292,7 +293,7 @@ class TransactionReaper {
   }
 
   #tick(): void {
-    const now = Date.now()
+    const now = world.now()
     for (const [key, due] of this.#due) if (now >= due) this.#work(key, () => this.#expire(key))
     if (now >= this.#scanAt && !this.#scanning)
       background(this.#scan().catch(unlessUnavailable), this.#context.log)
@@ -305,7 +306,7 @@ class TransactionReaper {
 
   async #scanStore(): Promise<void> {
     const { repository } = this.#context
-    const startedAt = Date.now()
+    const startedAt = world.now()
     this.#scanAt = startedAt + SCAN_INTERVAL_MS
     const found = await repository.unfinished()
     const seen = new Set(found.map(({ key }) => key))
@@ -317,7 +318,7 @@ class TransactionReaper {
     // Transactions that started in the meantime are not missing.
     for (const key of this.#due.keys())
       if (!seen.has(key) && !(await repository.find(key))) this.#due.delete(key)
-    this.#scanAt = Math.max(this.#scanAt, Date.now() + SCAN_PAUSE_RATIO * (Date.now() - startedAt))
+    this.#scanAt = Math.max(this.#scanAt, world.now() + SCAN_PAUSE_RATIO * (world.now() - startedAt))
   }
 
   async #takeOver(key: string, { runner }: Transaction): Promise<void> {
@@ -332,7 +333,7 @@ class TransactionReaper {
   async #retry(key: string): Promise<void> {
     const { repository, rollback, worker } = this.#context
     await worker.register()
-    const { status } = await repository.change(key, retried(Date.now()))
+    const { status } = await repository.change(key, retried(world.now()))
     if (status === 'rolling_back') await rollback.run(key)
   }
 
@@ -340,7 +341,7 @@ class TransactionReaper {
     const { repository, rollback, worker } = this.#context
     const found = await repository.find(key)
     if (!found || hasEnded(found)) return void this.#due.delete(key)
-    const now = Date.now()
+    const now = world.now()
     if (found.status === 'active') {
       if (now < found.expiresAt) return this.track(key, found)
       if (now < found.endsAt && (await this.#hasRunningStep(key, found))) return
@@ -381,7 +382,7 @@ class TransactionReaper {
 
 /** Whether a retry is due. */
 function isDue({ status, retry }: Transaction): boolean {
-  return status === 'partially_rolled_back' && retry !== undefined && Date.now() >= retry.at
+  return status === 'partially_rolled_back' && retry !== undefined && world.now() >= retry.at
 }
 
 /** The store itself reports that it is unavailable, once. */

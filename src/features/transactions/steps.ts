@@ -1,4 +1,5 @@
 /** The life of a step: recorded before its call, checked for a compensation, and ended with its outcome. */
+import { world } from '../../core/world.ts'
 import { type Call, type Handler, type InterimOutcome, isOpen, type Outcome } from '../../core/call.ts'
 import { GatewayError, asGatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -104,7 +105,7 @@ async function tryToStart(
     await repository.change(key, stepResumed(open.id, worker.id))
     return { step: open, isToBeUndoable, endsAt: transaction.endsAt }
   }
-  const now = Date.now()
+  const now = world.now()
   const { upstream = '', name: tool = '' } = call.target
   const id = requestedId ?? nextFreeId(transaction)
   const about = { upstream, tool, kind, runner: worker.id }
@@ -244,7 +245,7 @@ async function runStep(call: Call, next: Handler, running: Running): Promise<Out
   const deed = await actionOf(running)
   // An action that the server executed remains a step, whatever the error says.
   if (!deed && isNotExecuted(result)) {
-    await durable(service.repository.change(running.key, stepRemoved(step.id, Date.now())))
+    await durable(service.repository.change(running.key, stepRemoved(step.id, world.now())))
     return ended
   }
   const isFailed = result.member('isError') === true
@@ -275,7 +276,7 @@ async function failed(error: GatewayError, call: Call, running: Running): Promis
   const { id, key, step, service } = running
   const deed = await actionOf(running)
   if (!deed && notExecutedCodes.has(error.code)) {
-    await durable(service.repository.change(key, stepRemoved(step.id, Date.now())))
+    await durable(service.repository.change(key, stepRemoved(step.id, world.now())))
     throw error
   }
   const end = failedEnd(error, { call, step, deed, service })
@@ -288,7 +289,7 @@ async function failed(error: GatewayError, call: Call, running: Running): Promis
 async function inputRequested(outcome: InterimOutcome, { key, step, service }: Running): Promise<Outcome> {
   const { repository } = service
   if (!isOpen(outcome)) {
-    await durable(repository.change(key, stepRemoved(step.id, Date.now())))
+    await durable(repository.change(key, stepRemoved(step.id, world.now())))
     return outcome
   }
   await durable(repository.change(key, stepWaiting(step.id)))
@@ -353,7 +354,7 @@ function withUnknownOutcome({ code, message }: ErrorData): ErrorData {
 /** Records the end of a step; if configured, a failure rolls its transaction back. */
 async function finishStep(end: StepEnd, call: Call, running: Running): Promise<Transaction> {
   const { key, step, service } = running
-  const transaction = await durable(service.repository.change(key, stepEnded(step.id, end, Date.now())))
+  const transaction = await durable(service.repository.change(key, stepEnded(step.id, end, world.now())))
   service.reaper.track(key, transaction)
   const isRolledBack = service.settings(call.target.upstream).on_step_failure === 'rollback'
   if (end.status === 'ok' || !isRolledBack || transaction.status !== 'active') return transaction

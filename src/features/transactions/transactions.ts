@@ -1,4 +1,5 @@
 /** The feature `transactions`: begin, commit, roll back, status, and calls as steps. */
+import { world } from '../../core/world.ts'
 import type { Call, Handler } from '../../core/call.ts'
 import { GatewayError, invalidParam } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
@@ -241,7 +242,7 @@ function answerBegin(service: TransactionService): Handler {
       ...(description !== undefined && { description }),
       timeout,
       lifetime: limits.max_lifetime,
-      now: Date.now(),
+      now: world.now(),
     })
     const isOpened = await worker
       .register()
@@ -275,7 +276,7 @@ function answerCommit(service: TransactionService): Handler {
     return queue(key, call.signal, async () => {
       const before = await settledTransaction(key, call.signal, service)
       if (before.status === 'committed') return answer({ ...commitShape(before), was_replay: true })
-      const transaction = await repository.change(key, committed(Date.now()))
+      const transaction = await repository.change(key, committed(world.now()))
       reaper.track(key, transaction)
       reportInDoubt(transaction, deps)
       const extended = transaction.steps.map(({ deed }) => actions.keep(deed, limits.retention))

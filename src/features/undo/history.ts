@@ -1,4 +1,5 @@
 /** The history of actions outside of transactions: written in batches, bounded for each caller. */
+import { type Timer, world } from '../../core/world.ts'
 import type { Log } from '../../core/log.ts'
 import { within } from '../../core/time/waiting.ts'
 import { type Action, type Actions, encodeAction, oldestKeyAt } from '../../records/actions.ts'
@@ -112,7 +113,7 @@ export class History {
   #size = 0
   /** The longest TTL of an entry, in milliseconds. */
   #longestTtl = 0
-  #timer: NodeJS.Timeout | undefined
+  #timer: Timer | undefined
   #writing: Promise<void> | undefined
   #sweptAt = 0
   /** Whether the last actions were lost. */
@@ -137,12 +138,12 @@ export class History {
     this.#queue.push({ key, caller: principal.id, upstream, text, ttl })
     this.#size += text.length
     this.#longestTtl = Math.max(this.#longestTtl, ttl)
-    this.#timer ??= setTimeout(() => void this.flush(), FLUSH_DELAY_MS).unref()
+    this.#timer ??= world.setTimeout(() => void this.flush(), FLUSH_DELAY_MS).unref()
   }
 
   /** Resolves once all added actions are written, or failed to be. */
   async flush(): Promise<void> {
-    clearTimeout(this.#timer)
+    world.clearTimeout(this.#timer)
     this.#timer = undefined
     // One batch after the other: what a later one evicts has been written by then.
     while (this.#writing) await this.#writing
@@ -181,7 +182,7 @@ export class History {
   }
 
   #sweep(): void {
-    const now = Date.now()
+    const now = world.now()
     if (now - this.#sweptAt < SWEEP_INTERVAL_MS) return
     this.#sweptAt = now
     this.#quota.dropBefore(oldestKeyAt(now - this.#longestTtl))

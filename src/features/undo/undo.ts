@@ -1,4 +1,5 @@
 /** The feature `undo`: records actions with their compensation, and describes the undo rule of tools. */
+import { world } from '../../core/world.ts'
 import { type Call, type Handler, type InterimOutcome, isOpen, type Outcome } from '../../core/call.ts'
 import type { ToolFacts } from '../../core/descriptor.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
@@ -235,7 +236,7 @@ class UndoLog {
     const rule = await ruleOf(deps, upstream, tool)
     const snapshot =
       rule?.kind === 'restore' ? await snapshots.read(call, rule.snapshot, { upstream, args }) : undefined
-    const startedAt = Date.now()
+    const startedAt = world.now()
     const way = await this.#validated(call, compensationFor(rule, { args, snapshot }))
     if (step?.mustBeUndoable && way.kind === 'none' && !needsResult(rule, snapshot))
       throw noUndo({ upstream, tool }, way.reason, 'Resolve that first.')
@@ -290,7 +291,7 @@ class UndoLog {
   async #keepData({ principal, step }: Call, way: Compensation): Promise<boolean> {
     const { deps, history } = this.#options
     const kept = way.kind === 'exact' || way.kind === 'approximate' ? (way.kept ?? []) : []
-    const until = Date.now() + (step ? STEP_TTL_MS : history)
+    const until = world.now() + (step ? STEP_TTL_MS : history)
     const ids = kept.map(({ id }) => id)
     return keepReferences(deps.store, principal, { ids, until }).catch(() => false)
   }
@@ -342,7 +343,7 @@ class UndoLog {
   }
 
   async #end(call: Call, { deed, isResumed }: ActionInProgress, end: ActionEnd): Promise<void> {
-    const ended = { ...deed, ...end, endedAt: Date.now() }
+    const ended = { ...deed, ...end, endedAt: world.now() }
     // A failed action needs no undo.
     if (!call.step && end.status === 'failed' && !isResumed) return
     // The record lasts from now on. If the data is gone, undoing the call says so.

@@ -6,6 +6,7 @@
  * anchor is read before the first write, so that a truncated log is reported before its anchor moves.
  */
 import { hash } from 'node:crypto'
+import { type Timer, world } from '../../core/world.ts'
 import { within } from '../../core/time/waiting.ts'
 import { type Head, parseHead } from './file.ts'
 
@@ -51,7 +52,7 @@ export class Anchor {
   #opened: Head | undefined
   #next: Head | undefined
   #moving: Promise<void> | undefined
-  #timer: NodeJS.Timeout | undefined
+  #timer: Timer | undefined
 
   /** `head` is the head of the opened log; `onCut` is called if the anchor is beyond it. */
   constructor(
@@ -68,7 +69,7 @@ export class Anchor {
   /** Records the new head of the log. */
   follow(head: Head): void {
     this.#next = head
-    this.#timer ??= setTimeout(() => {
+    this.#timer ??= world.setTimeout(() => {
       this.#timer = undefined
       void this.#move()
     }, INTERVAL_MS).unref()
@@ -76,7 +77,7 @@ export class Anchor {
 
   /** Writes the current head, if the store responds in time. */
   async close(): Promise<void> {
-    clearTimeout(this.#timer)
+    world.clearTimeout(this.#timer)
     this.#timer = undefined
     await within(
       (async () => {

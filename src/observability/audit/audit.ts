@@ -1,5 +1,6 @@
 /** The audit log: entries in the order in which calls ended, queued and written in batches, without delaying calls. */
 import { createHmac, hash } from 'node:crypto'
+import { type Timer, world } from '../../core/world.ts'
 import { serverArguments } from '../../core/tool-call.ts'
 import type { Call, Target } from '../../core/call.ts'
 import type { ApprovalStep, OrderStep, Refusal, SignInStep } from '../../core/events.ts'
@@ -50,7 +51,7 @@ export class Audit {
   #dropped = 0
   /** The lines that are currently being written. */
   #text = ''
-  #timer: NodeJS.Timeout | undefined
+  #timer: Timer | undefined
   #writing: Promise<void> | undefined
   #hasFailed = false
   #isClosed = false
@@ -90,7 +91,7 @@ export class Audit {
   /** Records how a call ended. */
   called(call: Call, target: Target, ending: Ending): void {
     const { requestId, principal, client, method, logFields } = call
-    const time = Date.now()
+    const time = world.now()
     const subject = subjects[method]
     const given = serverArguments(call)
     this.#add(() => ({
@@ -119,7 +120,7 @@ export class Audit {
 
   /** Records a rejected request. */
   refused({ requestId, error, request, address, principal }: Refusal): void {
-    const time = Date.now()
+    const time = world.now()
     this.#add(() => ({
       time: isoTime(time),
       event: 'refused',
@@ -183,7 +184,7 @@ export class Audit {
     await this.#writeAll()
     this.#isClosed = true
     process.off('exit', this.#onExit)
-    clearTimeout(this.#timer)
+    world.clearTimeout(this.#timer)
     await this.#file.close()
   }
 
@@ -200,13 +201,13 @@ export class Audit {
   #add(entry: Entry): void {
     if (this.#waiting.length >= MAX_WAITING_ENTRIES) this.#dropped++
     else this.#waiting.push(this.#waiting.length < MAX_BATCH_ENTRIES ? entry : made(entry))
-    this.#timer ??= setTimeout(() => void this.#flush(), WRITE_DELAY_MS).unref()
+    this.#timer ??= world.setTimeout(() => void this.#flush(), WRITE_DELAY_MS).unref()
   }
 
   #flush(): Promise<void> {
     this.#writing ??= this.#write().finally(() => {
       this.#writing = undefined
-      clearTimeout(this.#timer)
+      world.clearTimeout(this.#timer)
       this.#timer = undefined
       if (!this.#isLeft || this.#isClosed) return
       const delay = this.#hasFailed
@@ -214,7 +215,7 @@ export class Audit {
         : this.#waiting.length >= MAX_BATCH_ENTRIES
           ? 0
           : WRITE_DELAY_MS
-      this.#timer = setTimeout(() => void this.#flush(), delay).unref()
+      this.#timer = world.setTimeout(() => void this.#flush(), delay).unref()
     })
     return this.#writing
   }
@@ -277,7 +278,7 @@ function made(entry: Entry): Entry {
 }
 
 function now(): { readonly time: string } {
-  return { time: isoTime(Date.now()) }
+  return { time: isoTime(world.now()) }
 }
 
 function canonicalText(value: unknown): string {

@@ -2,6 +2,7 @@
  * Blobs in chunks, as values of a store. An entry of the collection `blob` says how large a blob is; its chunks follow
  * each other under `blob-chunk:`, without a gap.
  */
+import { world } from '../../core/world.ts'
 import { isObject } from '../../core/json/json.ts'
 import { FOREVER, type Store } from '../store.ts'
 import {
@@ -54,7 +55,7 @@ export class ChunkedBlobs implements Blobs {
         digest.add(chunk)
         await this.#store.put(chunkKey(id, count++), Buffer.from(chunk).toString('base64'), FOREVER)
         size += chunk.byteLength
-        const isDue = count % CHUNKS_PER_ENTRY === 0 || Date.now() - parseEntry(noted).writtenAt > ENTRY_MS
+        const isDue = count % CHUNKS_PER_ENTRY === 0 || world.now() - parseEntry(noted).writtenAt > ENTRY_MS
         if (isDue) noted = await this.#note(id, noted, { size, isWhole: false })
       }
       await this.#note(id, noted, { size, isWhole: true })
@@ -121,7 +122,7 @@ function chunkKey(id: string, index: number): string {
 }
 
 function entryOf(entry: Omit<Entry, 'writtenAt'>): string {
-  return JSON.stringify({ ...entry, writtenAt: Date.now() })
+  return JSON.stringify({ ...entry, writtenAt: world.now() })
 }
 
 function parseEntry(text: string): Entry {

@@ -1,4 +1,5 @@
 /** Blobs in the memory of the process, which lose everything with it. */
+import { world } from '../../core/world.ts'
 import {
   type BlobEntry,
   type BlobFacts,
@@ -30,7 +31,7 @@ export class MemoryBlobs implements Blobs {
       chunks.push(Uint8Array.from(chunk))
     }
     const facts = digest.facts()
-    this.#kept.set(id, { chunks, size: facts.size, writtenAt: Date.now() })
+    this.#kept.set(id, { chunks, size: facts.size, writtenAt: world.now() })
     return facts
   }
 

@@ -2,7 +2,7 @@
  * Verifies that a server is the gateway whose key is configured, before anything else is accepted from it: functions
  * such as confirmations are then left to that gateway. Each connection has its own challenge.
  */
-import { randomBytes } from 'node:crypto'
+import { world } from '../../core/world.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
@@ -22,7 +22,7 @@ const noProof: Proof = { withChallenge: (params) => params, verify: (answer) => 
 /** The proof a new connection to a server has to provide. */
 export function proofFor({ gatewayKey, reach }: UpstreamSettings): Proof {
   if (gatewayKey === undefined) return noProof
-  const challenge = { nonce: randomBytes(24).toString('base64url'), audience: audienceOf(reach) }
+  const challenge = { nonce: world.randomBytes(24).toString('base64url'), audience: audienceOf(reach) }
   const claims = proofClaims(challenge)
   return {
     withChallenge: (params) => params.withMeta({ [CHALLENGE_KEY]: challenge }),

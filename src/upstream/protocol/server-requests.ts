@@ -3,6 +3,7 @@
  * identify the call, the possible calls take turns.
  */
 import { setTimeout as wait } from 'node:timers/promises'
+import { type Timer, world } from '../../core/world.ts'
 import type { InputResponse, InputRequest, Call } from '../../core/call.ts'
 import { Payload } from '../../core/payload.ts'
 import { Registry } from '../../core/registry.ts'
@@ -119,7 +120,7 @@ export class ActiveCall {
   #questions = 0
   #isWaiting = false
   #hasEnded = false
-  #pausing: NodeJS.Timeout | undefined
+  #pausing: Timer | undefined
   #resuming: Promise<void> | undefined
 
   constructor(working: UpstreamCall, release: Release, take: () => Promise<Release>) {
@@ -136,9 +137,9 @@ export class ActiveCall {
   /** A request was sent to the caller: shortly this call is waiting, and its turn is free. */
   pause(): void {
     this.#questions++
-    clearTimeout(this.#pausing)
+    world.clearTimeout(this.#pausing)
     if (this.#hasEnded) return
-    this.#pausing = setTimeout(() => {
+    this.#pausing = world.setTimeout(() => {
       this.#isWaiting = true
       this.#release()
     }, FOLLOW_UP_WAIT_MS)
@@ -150,7 +151,7 @@ export class ActiveCall {
     // A call that has ended needs no turn, and would never release it.
     if (this.#hasEnded) return
     if (!this.#isWaiting) {
-      if (this.#questions === 0) clearTimeout(this.#pausing)
+      if (this.#questions === 0) world.clearTimeout(this.#pausing)
       return
     }
     this.#resuming ??= this.#retake()
@@ -159,7 +160,7 @@ export class ActiveCall {
 
   end(): void {
     this.#hasEnded = true
-    clearTimeout(this.#pausing)
+    world.clearTimeout(this.#pausing)
     this.#release()
   }
 

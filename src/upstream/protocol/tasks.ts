@@ -2,6 +2,7 @@
  * Calls that servers answer with a task. A caller above that follows tasks gets the task, and continues the same call with
  * the state it came with; for every other caller the task is followed here, so that it looks like a plain call.
  */
+import { world } from '../../core/world.ts'
 import type { Call, Outcome, RequestState } from '../../core/call.ts'
 import { GatewayError, VERIFY_EFFECT } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -67,7 +68,7 @@ export async function callLegacyTool(
   const asTask = support === 'required' || (support === 'optional' && call.acceptsTask === true)
   if (!asTask) return { kind: 'result', result: await requests.call((params) => params) }
   const created = await requests.call((params) => params.with({ task: {} }))
-  const task = readAcceptance(created, 'legacy', Date.now())
+  const task = readAcceptance(created, 'legacy', world.now())
   if (!task) return { kind: 'result', result: created }
   if (call.acceptsTask) return { kind: 'task', task, requestState: taskState(task) }
   return followLegacy(task.id, requests)
@@ -105,7 +106,7 @@ export function afterModernCall(
   result: Payload,
   requests: Omit<Requests, 'call'>,
 ): Outcome | Promise<Outcome> {
-  const task = readAcceptance(result, 'modern', Date.now())
+  const task = readAcceptance(result, 'modern', world.now())
   if (!task) return { kind: 'result', result }
   if (call.acceptsTask) return { kind: 'task', task, requestState: taskState(task) }
   return followModern(call, task, requests)
@@ -139,7 +140,7 @@ function followModern(
         const got = await askOf(request, 'tasks/get', params)
         const ended = endOf(call, got)
         if (ended) return ended
-        interval = readTask(got, Date.now())?.pollInterval
+        interval = readTask(got, world.now())?.pollInterval
       }
     },
   )

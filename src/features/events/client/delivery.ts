@@ -5,6 +5,7 @@
  * Invariant: the rights of the caller are checked when an event is sent, with its present scopes and the present
  * configuration. A subscription that has ended is reported before its delivery stops.
  */
+import { world } from '../../../core/world.ts'
 import type { Call } from '../../../core/call.ts'
 import { asGatewayError } from '../../../core/error.ts'
 import { canonical } from '../../../core/json/json.ts'
@@ -108,20 +109,20 @@ export class Delivery {
     if (!call) return this.#end('revoked')
     const found = await findOwn(call, subscriptions, this.#push.id)
     // Its client ended it, unless it is the time.
-    if (!found) return this.#end(this.#push.expiresAt <= Date.now() + EXPIRY_SLACK_MS ? 'expired' : undefined)
+    if (!found) return this.#end(this.#push.expiresAt <= world.now() + EXPIRY_SLACK_MS ? 'expired' : undefined)
     this.#push.expiresAt = found.record.expiresAt
     this.#subscription = found
     const { events, filter } = found
     const selected = canonical([events, filter, [...(call.principal.scopes ?? [])]])
     this.#call = call
-    if (selected === this.#selected && Date.now() < this.#renewAt) return true
+    if (selected === this.#selected && world.now() < this.#renewAt) return true
     const { upstream } = call.target
     if (upstream !== undefined && !parts.upstreams().includes(upstream)) return this.#end('upstream_gone')
     const { requests, isGone } = await requestsOf(found, call, parts)
     if (requests.length === 0) return this.#end(isGone ? 'upstream_gone' : 'revoked')
     this.#requests = requests
     this.#selected = selected
-    this.#renewAt = Date.now() + RENEWAL_INTERVAL_MS
+    this.#renewAt = world.now() + RENEWAL_INTERVAL_MS
     if (this.#pending.size === 0 && this.#unstored === 0)
       await advance(found, this.#push.positions, subscriptions)
     return true

@@ -2,6 +2,7 @@
  * Answers `event/subscribe`, `event/unsubscribe`, `event/list` and `event/poll`, for clients of all revisions. A
  * subscription is kept in the store, so that it can be polled whether its events are also sent or not.
  */
+import { world } from '../../../core/world.ts'
 import type { Call, ClientStream, Handler, Outcome } from '../../../core/call.ts'
 import { GatewayError } from '../../../core/error.ts'
 import { isoTime, pause } from '../../../core/time/waiting.ts'
@@ -103,9 +104,9 @@ async function isSentTo(call: Call, subscription: Subscription, open: OpenPush):
 
 /** Whether a stream is open, or opens in time: clients open it when they have sent `notifications/initialized`. */
 async function isOpened(own: ClientStream, signal: AbortSignal): Promise<boolean> {
-  const until = Date.now() + STREAM_TIMEOUT_MS
+  const until = world.now() + STREAM_TIMEOUT_MS
   while (!own.isOpen()) {
-    if (Date.now() >= until || own.closed.aborted) return false
+    if (world.now() >= until || own.closed.aborted) return false
     await pause(STREAM_INTERVAL_MS, signal)
   }
   return true

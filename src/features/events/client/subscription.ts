@@ -2,7 +2,7 @@
  * The subscriptions of `event/subscribe` in the store, and their events as their subscribers receive them. A
  * subscription belongs to one caller and one address; its id is no secret and gives no right.
  */
-import { randomUUID } from 'node:crypto'
+import { world } from '../../../core/world.ts'
 import type { Call } from '../../../core/call.ts'
 import { GatewayError } from '../../../core/error.ts'
 import { canonical, isObject } from '../../../core/json/json.ts'
@@ -52,7 +52,7 @@ export function readWish({ params }: Call, maxTtlMs: number): Wish {
   if (ttl !== null && !(typeof ttl === 'number' && ttl > 0))
     throw invalid('ttl_seconds', 'must be a positive number')
   return {
-    id: id === null ? randomUUID() : readId(id),
+    id: id === null ? world.randomUUID() : readId(id),
     events: [...new Set(names)].toSorted(),
     filter: filter ?? {},
     ttl: Math.min(ttl === null ? DEFAULT_TTL_MS : Number(ttl) * 1000, maxTtlMs),
@@ -126,7 +126,7 @@ export async function store(
   if (before && before.upstream !== upstream)
     throw invalid('subscription_id', 'belongs to a subscription at another address')
   const key = { upstream, name: SEVERAL, arguments: { events, filter }, address: ADDRESS }
-  const grant = { expiresAt: Date.now() + ttl, delivery: {}, watermark: canonical(positions) }
+  const grant = { expiresAt: world.now() + ttl, delivery: {}, watermark: canonical(positions) }
   const record = await subscriptions.subscribe(principal, key, grant, id)
   if (!record)
     throw new GatewayError('QUOTA_EXHAUSTED', 'There are too many subscriptions to events.', {

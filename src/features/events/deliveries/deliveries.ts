@@ -5,6 +5,7 @@
  * other processes take its subscriptions over, and go on at what was written last. Processes learn of each other's
  * changes, such as new subscriptions and requests to deliver dead letters, by looking at the records again and again.
  */
+import { world } from '../../../core/world.ts'
 import { asGatewayError, GatewayError } from '../../../core/error.ts'
 import { background } from '../../../core/log.ts'
 import { type DeadLetter, DeadLetters } from '../../../records/dead-letters.ts'
@@ -392,7 +393,7 @@ export class WebhookDeliveries implements DeliveryQueue {
   async #lookOnce(): Promise<void> {
     if (this.#held.size === 0 && this.#skips-- > 0) return
     const now = this.#clock.now()
-    const startedAt = performance.now()
+    const startedAt = world.monotonic()
     const records = (await this.subscriptions.all()).filter(({ webhook }) => webhook)
     const byId = new Map(records.map((record) => [record.id, record]))
     for (const id of [...this.#held.keys()]) if (!byId.has(id)) this.#held.delete(id)

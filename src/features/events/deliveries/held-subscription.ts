@@ -4,7 +4,7 @@
  * Invariant: the watermark is the position before the oldest event that is not settled. What is behind it, settled or
  * not, is in memory within a window, and comes from the log again in another process.
  */
-import { randomBytes } from 'node:crypto'
+import { world } from '../../../core/world.ts'
 import type { Call } from '../../../core/call.ts'
 import type { GatewayError } from '../../../core/error.ts'
 import { type DeadLetter, DeadLetters } from '../../../records/dead-letters.ts'
@@ -277,7 +277,7 @@ export class HeldSubscription {
   /** The record after what `progress` returned was written. */
   written(record: SubscriptionRecord): void {
     this.#record = record
-    this.writtenAt = performance.now()
+    this.writtenAt = world.monotonic()
     if (record.webhook?.suspendedAt !== undefined) this.#isSuspensionWritten = true
   }
 
@@ -330,5 +330,5 @@ function newDelivery(id: string): Pick<Entry, 'id' | 'attempts' | 'notBefore' | 
 }
 
 function controlId(type: string): string {
-  return `msg_${type}_${randomBytes(12).toString('hex')}`
+  return `msg_${type}_${world.randomBytes(12).toString('hex')}`
 }

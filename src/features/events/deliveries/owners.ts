@@ -2,7 +2,7 @@
  * Which instances deliver subscriptions. Each has a key in the store that it renews; without it, or once its process has
  * ended, others take its subscriptions over. So the lease of any number of subscriptions costs one write.
  */
-import { randomBytes } from 'node:crypto'
+import { world } from '../../../core/world.ts'
 import type { SubscriptionRecord } from '../../../records/event-subscriptions.ts'
 import type { Membership } from '../../../records/members.ts'
 import type { Store } from '../../../store/store.ts'
@@ -22,7 +22,7 @@ export class Owners {
   constructor(store: Store, membership: Membership) {
     this.#store = store
     this.#membership = membership
-    this.id = `${membership.id}/${randomBytes(6).toString('hex')}`
+    this.id = `${membership.id}/${world.randomBytes(6).toString('hex')}`
   }
 
   /** Says that this owner is alive, unless it did so lately. @throws SERVER_UNAVAILABLE */

@@ -4,6 +4,7 @@
  * A subscription is identified by its caller, URL, type and arguments: subscribing again renews it, replaces its secret
  * and activates it. Its receiver is verified within the call, before anything else is sent there.
  */
+import { world } from '../../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../../core/call.ts'
 import type { GatewayError } from '../../../core/error.ts'
 import { isObject } from '../../../core/json/json.ts'
@@ -155,7 +156,7 @@ function readExpiry({ params }: Call, { maxTtlMs, deps }: Options): number {
     throw invalid('ttlMs', 'must be a number of milliseconds or null')
   if (ttlMs === null && deps.gateway.isStoreShared) return NEVER
   const requested = ttlMs === null ? maxTtlMs : (ttlMs ?? DEFAULT_TTL_MS)
-  return Date.now() + Math.floor(Math.min(Math.max(requested, MIN_TTL_MS), maxTtlMs))
+  return world.now() + Math.floor(Math.min(Math.max(requested, MIN_TTL_MS), maxTtlMs))
 }
 
 /** Sends a challenge, unless the caller has verified this URL before. @throws INVALID_INPUT if it fails */
@@ -170,7 +171,7 @@ async function verify(
   { deps, deliveries }: Options,
 ): Promise<void> {
   const held = before?.webhook && openSecrets(id, before.webhook, deps.identity.seal)
-  const secrets = held ? replaceSecret(held, secret, Date.now()) : { current: secret }
+  const secrets = held ? replaceSecret(held, secret, world.now()) : { current: secret }
   const owner = callerHash(call.principal.id)
   const check = await deliveries.verify({ subscription: id, url, secrets, owner }, call.signal)
   if (check.kind === 'verified') return
@@ -185,7 +186,7 @@ function stateAfter(
   { deps: { identity } }: Options,
 ): WebhookState {
   const held = state && openSecrets(id, state, identity.seal)
-  const secrets = held ? replaceSecret(held, secret, Date.now()) : { current: secret }
+  const secrets = held ? replaceSecret(held, secret, world.now()) : { current: secret }
   const { suspendedAt: _suspended, isVerified: _verified, earlier, ...rest } = state ?? { secret: '' }
   const sealed =
     state && secrets === held

@@ -6,6 +6,7 @@
  * covers: if a gateway ends before it can mark it, the event that the sender sends again has the same id.
  */
 import { hash } from 'node:crypto'
+import { world } from '../../../core/world.ts'
 import { GatewayError } from '../../../core/error.ts'
 import { isObject, readJson } from '../../../core/json/json.ts'
 import { follow, parseSteps } from '../../../core/json/path.ts'
@@ -41,7 +42,7 @@ export class Hooks implements EventSource {
     this.#receiver = new HookReceiver({
       hook: (server, name) => this.#declared(server, name),
       store: (hook, replayKey) => this.#storeOnce(hook, replayKey),
-      now: Date.now,
+      now: world.now,
     })
   }
 

@@ -4,6 +4,7 @@
  * ends, one of them takes over when it expires.
  */
 import { hash } from 'node:crypto'
+import { world } from '../../../core/world.ts'
 import { GatewayError } from '../../../core/error.ts'
 import { background } from '../../../core/log.ts'
 import { pause, within } from '../../../core/time/waiting.ts'
@@ -50,7 +51,7 @@ export class LeasedJobs<Own extends Job> {
   async keep(key: string, create: () => Own): Promise<void> {
     if (this.#isClosed) return
     const running = this.#running.get(key) ?? this.#start(key, create())
-    running.usedAt = Date.now()
+    running.usedAt = world.now()
     await within(running.ready, READY_TIMEOUT_MS, undefined)
   }
 
@@ -61,7 +62,7 @@ export class LeasedJobs<Own extends Job> {
 
   #start(key: string, job: Own): Running<Own> {
     const { promise: ready, resolve: onReady } = Promise.withResolvers<void>()
-    const running = { job, controller: new AbortController(), ready, usedAt: Date.now() }
+    const running = { job, controller: new AbortController(), ready, usedAt: world.now() }
     this.#running.set(key, running)
     const lease = `event-lease:${hash('sha256', key).slice(0, 32)}`
     const ended = this.#run(running, lease, onReady).finally(() => this.#running.delete(key))
@@ -73,7 +74,7 @@ export class LeasedJobs<Own extends Job> {
   async #run(running: Running<Own>, lease: string, onReady: () => void): Promise<void> {
     const { job, controller: wanted } = running
     let working: AbortController | undefined
-    while (!wanted.signal.aborted && Date.now() - running.usedAt < IDLE_TIMEOUT_MS) {
+    while (!wanted.signal.aborted && world.now() - running.usedAt < IDLE_TIMEOUT_MS) {
       const isHolder = await this.#hasLease(lease)
       if (!isHolder) {
         if (working) end(working)

@@ -1,4 +1,5 @@
 /** What the gateway notices itself: whether servers can be reached, and what other features publish. */
+import { world } from '../../../core/world.ts'
 import { background } from '../../../core/log.ts'
 import { callerHash } from '../../../records/principal.ts'
 import { FOREVER } from '../../../store/store.ts'
@@ -79,8 +80,8 @@ class ReachabilityEvents {
   /** Tries to reach a server that is down: otherwise only the next call would notice that it is there again. */
   probe(upstream: string): void {
     const down = this.#down.get(upstream)
-    if (!down || Date.now() - down.triedAt < PROBE_INTERVAL_MS) return
-    down.triedAt = Date.now()
+    if (!down || world.now() - down.triedAt < PROBE_INTERVAL_MS) return
+    down.triedAt = world.now()
     const { invoker } = this.#deps
     const call = invoker.request({ upstream, method: 'server/discover', controller: new AbortController() })
     invoker.relay(call).catch(() => undefined)

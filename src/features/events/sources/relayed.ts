@@ -3,6 +3,7 @@
  * its methods: the gateway subscribes with its own credentials, once for all clients that want the same, and delivers
  * what it receives. From servers that deliver to webhooks only, it receives events at its public URL.
  */
+import { world } from '../../../core/world.ts'
 import { asGatewayError, GatewayError, isErrorCode } from '../../../core/error.ts'
 import type { Finding } from '../../../core/finding.ts'
 import { isObject } from '../../../core/json/json.ts'
@@ -181,11 +182,11 @@ class ListedTypes {
   /** @throws what listing throws */
   of(upstream: string): Promise<Listed> {
     const known = this.#known.get(upstream)
-    if (known && Date.now() < known.until) return known.listed
-    const entry = { listed: this.#ask(upstream), until: Date.now() + TYPES_STALE_MS }
+    if (known && world.now() < known.until) return known.listed
+    const entry = { listed: this.#ask(upstream), until: world.now() + TYPES_STALE_MS }
     this.#known.set(upstream, entry)
     entry.listed.catch(() => {
-      entry.until = Math.min(entry.until, Date.now() + FAILURE_STALE_MS)
+      entry.until = Math.min(entry.until, world.now() + FAILURE_STALE_MS)
     })
     return entry.listed
   }
@@ -217,14 +218,14 @@ class ListedTypes {
   async #request(upstream: string, method: string, params: Fields): Promise<Fields> {
     const { invoker } = this.#deps
     const controller = new AbortController()
-    const timer = setTimeout(() => controller.abort(timedOut()), LIST_TIMEOUT_MS).unref()
+    const timer = world.setTimeout(() => controller.abort(timedOut()), LIST_TIMEOUT_MS).unref()
     try {
       const outcome = await invoker.relay(invoker.request({ upstream, method, params, controller }))
       return outcome.kind === 'result' ? outcome.result.fields : {}
     } catch (error) {
       throw controller.signal.aborted ? timedOut() : asGatewayError(error)
     } finally {
-      clearTimeout(timer)
+      world.clearTimeout(timer)
     }
   }
 }

@@ -7,6 +7,7 @@
  * is a gap in the log.
  */
 import { hash } from 'node:crypto'
+import { world } from '../../../core/world.ts'
 import type { Notification } from '../../../core/call.ts'
 import { GatewayError } from '../../../core/error.ts'
 import { canonical, isObject } from '../../../core/json/json.ts'
@@ -135,7 +136,7 @@ export class ServerSubscription implements Job {
     const receive = { stream: this.#stream, poll: this.#poll, webhook: this.#subscribe }[this.#mode]
     let isRecalled = false
     for (let failures = 0; !signal.aborted; failures++) {
-      const startedAt = Date.now()
+      const startedAt = world.now()
       try {
         // The log is long, and what this run added to it is known.
         if (!isRecalled) await this.#recall()
@@ -151,7 +152,7 @@ export class ServerSubscription implements Job {
         if (isCallbackFailure(error)) this.#refusal = error
         onReady()
       }
-      if (Date.now() - startedAt > LAST_RETRY_MS) failures = 0
+      if (world.now() - startedAt > LAST_RETRY_MS) failures = 0
       const delay = Math.min(FIRST_RETRY_MS * 2 ** Math.min(failures, 10), LAST_RETRY_MS)
       await pause(delay, signal).catch(() => undefined)
     }
@@ -161,7 +162,7 @@ export class ServerSubscription implements Job {
   async abandon(): Promise<void> {
     if (this.#mode !== 'webhook') return
     const controller = new AbortController()
-    const timer = setTimeout(() => controller.abort(lost('does not answer')), UNSUBSCRIBE_TIMEOUT_MS).unref()
+    const timer = world.setTimeout(() => controller.abort(lost('does not answer')), UNSUBSCRIBE_TIMEOUT_MS).unref()
     try {
       const delivery = { mode: 'webhook', url: this.#callbacks.urlOf(this.subject) }
       // Whatever the server answers: who comes back later learns that events may be missing.
@@ -170,7 +171,7 @@ export class ServerSubscription implements Job {
     } catch (error) {
       this.#logFailure(errorOfServer(error))
     } finally {
-      clearTimeout(timer)
+      world.clearTimeout(timer)
     }
   }
 
@@ -246,14 +247,14 @@ export class ServerSubscription implements Job {
       await this.#callbacks.bind(this.subject, { id, until })
       await this.#keep(truncated === true || isNew, [], cursor)
       ready()
-      const renewIn = Math.max((until - Date.now()) * RENEWAL_SHARE, MIN_RENEWAL_MS)
-      await this.#whileBound(Date.now() + renewIn, signal)
+      const renewIn = Math.max((until - world.now()) * RENEWAL_SHARE, MIN_RENEWAL_MS)
+      await this.#whileBound(world.now() + renewIn, signal)
     }
   }
 
   /** Waits until a time, or until the subscription ended. */
   async #whileBound(time: number, signal: AbortSignal): Promise<void> {
-    for (let left = time - Date.now(); left > 0; left = time - Date.now()) {
+    for (let left = time - world.now(); left > 0; left = time - world.now()) {
       await pause(Math.min(left, CALLBACK_CHECK_MS), signal).catch(() => undefined)
       if (signal.aborted || !(await this.#callbacks.isBound(this.subject))) return
     }
@@ -263,7 +264,7 @@ export class ServerSubscription implements Job {
   async #stream(signal: AbortSignal, ready: () => void): Promise<void> {
     const controller = linked(signal)
     const fail = (error: unknown): void => controller.abort(error)
-    const silence = setTimeout(() => fail(lost('is silent')), SILENCE_TIMEOUT_MS).unref()
+    const silence = world.setTimeout(() => fail(lost('is silent')), SILENCE_TIMEOUT_MS).unref()
     const state = { isNew: this.#cursor === undefined, ready }
     let waiting: Notification[] = []
     let working: Promise<void> | undefined
@@ -290,7 +291,7 @@ export class ServerSubscription implements Job {
       await working
       throw controller.signal.aborted ? controller.signal.reason : error
     } finally {
-      clearTimeout(silence)
+      world.clearTimeout(silence)
     }
     if (controller.signal.aborted && !signal.aborted) throw controller.signal.reason
   }
@@ -388,7 +389,7 @@ export class ServerSubscription implements Job {
   }
 
   #entry(name: string, data: Fields): LoggedEvent {
-    return { id: newEventId(), name, at: Date.now(), of: this.#key, data }
+    return { id: newEventId(), name, at: world.now(), of: this.#key, data }
   }
 
   #remember(id: string): void {
@@ -420,7 +421,7 @@ export class ServerSubscription implements Job {
 
 /** Until when a server keeps a subscription, in milliseconds since 1970; without an end it is renewed all the same. */
 function grantedUntil(refreshBefore: unknown): number {
-  const now = Date.now()
+  const now = world.now()
   const granted = typeof refreshBefore === 'string' ? Date.parse(refreshBefore) : Number.NaN
   if (Number.isNaN(granted)) return now + WEBHOOK_TTL_MS
   return granted > now ? granted : now + UNKNOWN_GRANT_MS

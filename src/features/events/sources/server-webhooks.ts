@@ -7,7 +7,8 @@
  * only for the id that the server gave the subscription. A challenge is answered for whoever knows the secret, also
  * before that id is known.
  */
-import { hash, randomBytes } from 'node:crypto'
+import { hash } from 'node:crypto'
+import { world } from '../../../core/world.ts'
 import { GatewayError } from '../../../core/error.ts'
 import { isObject, readJson } from '../../../core/json/json.ts'
 import type { SealUse } from '../../../core/seal.ts'
@@ -71,7 +72,7 @@ export class ServerWebhooks implements Callbacks {
     if (opened) return { mode: 'webhook', url, secret: opened.reveal() }
     if (known && !identity.seal.isShared())
       throw new GatewayError('SERVER_UNAVAILABLE', 'The keys of the gateway are not known yet.')
-    const secret = `whsec_${randomBytes(SECRET_BYTES).toString('base64')}`
+    const secret = `whsec_${world.randomBytes(SECRET_BYTES).toString('base64')}`
     const { name, arguments: given } = subject
     const sealed = identity.seal.close(secret, useOf(subject), 0)
     const made: Callback = { name, arguments: given, secret: sealed }
@@ -96,7 +97,7 @@ export class ServerWebhooks implements Callbacks {
   /** Whether the server has the subscription, as far as the gateways know. @throws SERVER_UNAVAILABLE */
   async isBound(subject: Subject): Promise<boolean> {
     const { id, until = 0 } = (await this.#find(subject)) ?? {}
-    return id !== undefined && Date.now() < until
+    return id !== undefined && world.now() < until
   }
 
   /** Forgets a subscription that ended. @throws SERVER_UNAVAILABLE */
@@ -128,7 +129,7 @@ export class ServerWebhooks implements Callbacks {
     const subject = { upstream: place.upstream, name: callback.name, arguments: callback.arguments }
     const secret = this.#secretOf(callback, subject)
     if (!secret) throw new GatewayError('SERVER_UNAVAILABLE', 'The keys of the gateway are not known yet.')
-    const check = verifySigned(headers, body, { secrets: [secret], now: Date.now() })
+    const check = verifySigned(headers, body, { secrets: [secret], now: world.now() })
     if (check.kind === 'invalid') throw hookRefusal(check.reason)
     const message = readJson(body)
     if (!isObject(message))

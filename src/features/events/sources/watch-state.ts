@@ -5,7 +5,8 @@
  * Invariant: the events of a change are in the log before the state that follows it is in the store. If the process ends
  * in between, the next poll finds the change again, and its events have the same ids.
  */
-import { hash, randomBytes } from 'node:crypto'
+import { hash } from 'node:crypto'
+import { world } from '../../../core/world.ts'
 import { canonical, isObject, readJson } from '../../../core/json/json.ts'
 import { find, follow, type Path, printPath, type Step } from '../../../core/json/path.ts'
 import type { Payload } from '../../../core/payload.ts'
@@ -117,7 +118,7 @@ export function compare(
   removes: boolean,
 ): Comparison {
   if (!before) {
-    const epoch = randomBytes(9).toString('base64url')
+    const epoch = world.randomBytes(9).toString('base64url')
     return {
       changes: [],
       state: { epoch, round: 0, items: new Map(items.map(({ id, digest }) => [id, digest])) },

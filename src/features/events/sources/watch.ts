@@ -6,6 +6,7 @@
  * what changed meanwhile. Only the first result of a call is read, no further pages.
  */
 import { hash } from 'node:crypto'
+import { world } from '../../../core/world.ts'
 import { asGatewayError, GatewayError } from '../../../core/error.ts'
 import { canonical } from '../../../core/json/json.ts'
 import { parseSteps } from '../../../core/json/path.ts'
@@ -104,10 +105,10 @@ export class Watch implements Job {
   /** Polls when it is due, until it is aborted. Never rejects. */
   async run({ signal }: AbortController, onReady: () => void): Promise<void> {
     while (!signal.aborted) {
-      const wait = this.#dueAt - Date.now()
+      const wait = this.#dueAt - world.now()
       if (wait <= 0) await this.#poll(signal)
       onReady()
-      const rest = this.#dueAt - Date.now()
+      const rest = this.#dueAt - world.now()
       if (rest > 0) await pause(rest, signal).catch(() => undefined)
     }
   }
@@ -136,7 +137,7 @@ export class Watch implements Job {
       delay = backoff(every, this.#failures)
       least = (error.extra.retryAfterSeconds ?? 0) * 1000
     }
-    this.#dueAt = Date.now() + Math.max(least, delay * (1 - JITTER + 2 * JITTER * Math.random()))
+    this.#dueAt = world.now() + Math.max(least, delay * (1 - JITTER + 2 * JITTER * world.random()))
   }
 
   /** Logs what changed since the state in the store, and then replaces it. @throws SERVER_UNAVAILABLE */
@@ -149,8 +150,8 @@ export class Watch implements Job {
     if (!before) await this.#events.add({ name: WATCHING_BEGAN, data: { type: name } })
     await Promise.all(changes.map((change) => this.#add(change)))
     const next = printState(state)
-    if (next === text && Date.now() - this.#savedAt < STATE_REFRESH_MS) return
-    this.#savedAt = Date.now()
+    if (next === text && world.now() - this.#savedAt < STATE_REFRESH_MS) return
+    this.#savedAt = world.now()
     // What another process wrote meanwhile is as new.
     if (text === undefined) await store.setIfAbsent(this.#stateKey, next, STATE_TTL_MS)
     else await store.compareAndSwap(this.#stateKey, text, next, STATE_TTL_MS)

@@ -1,4 +1,5 @@
 /** Changes that the tools of servers show: events of watches, which the configuration declares. */
+import { world } from '../../../core/world.ts'
 import type { Finding } from '../../../core/finding.ts'
 import { isObject } from '../../../core/json/json.ts'
 import type { WatchedEvent } from '../../../core/settings.ts'
@@ -165,7 +166,7 @@ async function serverProblems(
 export async function tryWatch(target: WatchTarget, deps: Deps): Promise<EventTrial> {
   const about = { path: pathOf(target), server: target.server }
   try {
-    const items = await itemsFor(target, deps, AbortSignal.timeout(TRIAL_TIMEOUT_MS))
+    const items = await itemsFor(target, deps, world.timeoutSignal(TRIAL_TIMEOUT_MS))
     return { ...about, found: { items: items.length, ids: items.slice(0, TRIAL_IDS).map(({ id }) => id) } }
   } catch (error) {
     const key = error instanceof UnreadableItems ? error.key : 'watch'

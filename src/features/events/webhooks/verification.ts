@@ -3,7 +3,8 @@
  * receiver that answers something else is verified if its origin publishes that it receives webhooks there. Nothing else
  * is sent to a URL before. What is verified is recorded for a caller and a URL, never for other callers.
  */
-import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { hash, timingSafeEqual } from 'node:crypto'
+import { world } from '../../../core/world.ts'
 import { createFailureCounter, type FailureCounter } from '../../../core/failure-counter.ts'
 import { isObject, readJson } from '../../../core/json/json.ts'
 import type { Secret } from '../../../core/text/secret.ts'
@@ -108,8 +109,8 @@ async function sendChallenge(
   { dialer, now }: Options,
   signal?: AbortSignal,
 ): Promise<ReceiverCheck> {
-  const challenge = randomBytes(32).toString('base64url')
-  const id = `msg_verification_${randomBytes(12).toString('hex')}`
+  const challenge = world.randomBytes(32).toString('base64url')
+  const id = `msg_verification_${world.randomBytes(12).toString('hex')}`
   const body = JSON.stringify({ type: 'verification', challenge })
   const at = now()
   const outcome = await dialer.post({

@@ -6,6 +6,7 @@
  * same id.
  */
 import { hash } from 'node:crypto'
+import { world } from '../../../core/world.ts'
 import { background, type Log } from '../../../core/log.ts'
 import { MAX_TIMER_MS, within } from '../../../core/time/waiting.ts'
 import { decide, type Decision, retryOf } from './attempts.ts'
@@ -33,10 +34,10 @@ export interface Clock {
 
 /** The clock of the system. */
 export const systemClock: Clock = {
-  now: Date.now,
+  now: world.now,
   after: (milliseconds, run) => {
-    const timer = setTimeout(run, milliseconds).unref()
-    return () => clearTimeout(timer)
+    const timer = world.setTimeout(run, milliseconds).unref()
+    return () => world.clearTimeout(timer)
   },
 }
 
