@@ -126,14 +126,16 @@ class Known {
     if (this.#isRenewing) return
     this.#isRenewing = true
     const wait = Math.max(0, this.#listedAt + MIN_RENEWAL_INTERVAL_MS - world.monotonic())
-    world.setTimeout(() => {
-      const listed = (this.#listing ?? Promise.resolve()).then(() => {
-        this.#isRenewing = false
-        this.#listedAt = Number.NEGATIVE_INFINITY
-        return this.record()
-      })
-      background(listed, this.#options.log)
-    }, wait).unref()
+    world
+      .setTimeout(() => {
+        const listed = (this.#listing ?? Promise.resolve()).then(() => {
+          this.#isRenewing = false
+          this.#listedAt = Number.NEGATIVE_INFINITY
+          return this.record()
+        })
+        background(listed, this.#options.log)
+      }, wait)
+      .unref()
   }
 
   #record(): ServerRecord {

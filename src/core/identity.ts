@@ -4,11 +4,7 @@ import { world } from './world.ts'
 /** The name and version the gateway identifies itself with. */
 export const self = { name: 'gatehouse', title: 'Gatehouse', version: '0.3.0' } as const
 
-/** Makes the ids of this process distinct from those of others. */
-const prefix = world.randomUUID().slice(0, 8)
-let last = 0
-
 /** A new request id. */
 export function newRequestId(): string {
-  return `${prefix}-${++last}`
+  return world.requestId()
 }

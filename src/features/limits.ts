@@ -37,11 +37,13 @@ export const limits: Feature<Settings> = {
   },
   create: (settings, { servers: { settings: server } }) => {
     const running = new Registry<number, Deadline>()
-    const sweep = world.setInterval(() => {
-      const now = world.now()
-      for (const deadline of running.values()) deadline.check(now)
-      if (isClosed && running.size === 0) world.clearInterval(sweep)
-    }, TICK_MS).unref()
+    const sweep = world
+      .setInterval(() => {
+        const now = world.now()
+        for (const deadline of running.values()) deadline.check(now)
+        if (isClosed && running.size === 0) world.clearInterval(sweep)
+      }, TICK_MS)
+      .unref()
     let last = 0
     let isClosed = false
 

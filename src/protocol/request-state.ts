@@ -8,6 +8,7 @@ import type { Call, RequestState } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { canonical, isObject } from '../core/json/json.ts'
 import { createSeal } from '../core/seal.ts'
+import { expiryByWorld } from '../core/world.ts'
 
 /** Turns the state of a question into an opaque text for the client to keep, and back. */
 export interface RequestStateCodec {
@@ -33,7 +34,12 @@ export function createRequestStateCodec(
 ): RequestStateCodec {
   const seal = createSeal(now, keys)
   // An LRU cache with `max` would allocate memory for all entries at once.
-  const used = new LRUCache<string, true>({ maxSize: MAX_USED_STATES, sizeCalculation: () => 1, ttl })
+  const used = new LRUCache<string, true>({
+    maxSize: MAX_USED_STATES,
+    sizeCalculation: () => 1,
+    ttl,
+    ...expiryByWorld,
+  })
 
   return {
     close: (state, binding) => seal.close(state, { purpose: PURPOSE, binding }, now() + ttl),

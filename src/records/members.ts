@@ -29,7 +29,7 @@ const localTokens = new Set<string>()
 
 /** Creates the membership of this process. */
 export function createMembership(store: () => Store): Membership {
-  const own = { token: world.randomBytes(8).toString('hex'), pid: process.pid, place: placeOfProcess() }
+  const own = { token: world.randomBytes(8).toString('hex'), pid: world.processId(), place: placeOfProcess() }
   localTokens.add(own.token)
   const id = `${own.token}.${own.pid}.${own.place}`
   /** The stores in which this gateway is announced, with the first heartbeat there. */
@@ -84,17 +84,13 @@ function hasEnded(other: string, own: Own): boolean {
   const [token, pid, ...place] = other.split('.')
   if (place.join('.') !== own.place || !/^\d+$/.test(pid ?? '')) return false
   if (Number(pid) === own.pid) return !localTokens.has(token ?? '')
-  try {
-    process.kill(Number(pid), 0)
-    return false
-  } catch (error) {
-    // The process of another user exists, but must not be signalled.
-    return error instanceof Error && 'code' in error && error.code === 'ESRCH'
-  }
+  return !world.isRunning(Number(pid))
 }
 
 /** Identifies the machine since its last boot, and the PID namespace. */
 function placeOfProcess(): string {
+  const machine = world.machine()
+  if (machine !== undefined) return machine
   const boot = attempt(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim())
   // For example `pid:[4026531836]`.
   const namespace = attempt(() => /\d+/.exec(readlinkSync('/proc/self/ns/pid'))?.[0])

@@ -43,7 +43,9 @@ export class Pool<Key> {
 
   constructor(options: Options<Key>) {
     this.#options = options
-    this.#reaper = world.setInterval(() => this.#reap(), Math.max(100, Math.min(options.idle / 2, 30_000))).unref()
+    this.#reaper = world
+      .setInterval(() => this.#reap(), Math.max(100, Math.min(options.idle / 2, 30_000)))
+      .unref()
   }
 
   get connections(): UpstreamConnection[] {

@@ -1,8 +1,8 @@
 /** Connects to all servers at startup, and retries those that are unavailable. */
-import { setTimeout as wait } from 'node:timers/promises'
 import type { Call } from '../core/call.ts'
 import { asGatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
+import { pause } from '../core/time/waiting.ts'
 import type { Upstream } from './upstream.ts'
 
 interface Options {
@@ -42,7 +42,7 @@ async function connect(upstream: Upstream, call: Call, log: Log): Promise<boolea
 
 async function keepTrying(upstream: Upstream, call: Call, { ended, onReached, log }: Options): Promise<void> {
   for (let delay = FIRST_RETRY; !ended.aborted; delay = Math.min(delay * 2, LAST_RETRY)) {
-    await wait(delay, undefined, { signal: ended, ref: false }).catch(() => undefined)
+    await pause(delay, ended).catch(() => undefined)
     if (ended.aborted) return
     // A call may have connected in the meantime.
     if (upstream.status.problem === undefined || (await connect(upstream, call, log))) {

@@ -1,8 +1,8 @@
 /** Keeps a subscription open across reconnects, and reports changes that may have been missed in between. */
-import { setTimeout as wait } from 'node:timers/promises'
 import type { UpstreamCall } from './suspended-calls.ts'
 import type { Call, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
+import { pause } from '../core/time/waiting.ts'
 import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { excerpt } from '../core/text/redact.ts'
@@ -81,10 +81,7 @@ async function keepListening(
       log.debug('upstream.listen_again', { error: excerpt(String(error)) })
     }
     onLost()
-    await wait(Math.min(250 * 2 ** attempt, 30_000), undefined, {
-      signal: working.signal,
-      ref: false,
-    }).catch(() => undefined)
+    await pause(Math.min(250 * 2 ** attempt, 30_000), working.signal).catch(() => undefined)
     if (cancelled.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
   }
 }

@@ -1,6 +1,6 @@
 /** One server of the configuration: runs its calls, reports its status, and closes gracefully. */
-import { setTimeout as wait } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
+import { pause } from '../core/time/waiting.ts'
 import { world } from '../core/world.ts'
 import { type Call, compose, type Handler, type Outcome, type Middleware } from '../core/call.ts'
 import type { Quota } from '../core/descriptor.ts'
@@ -155,7 +155,7 @@ class ConfiguredUpstream implements Upstream {
     this.#retired.abort()
     const until = world.now() + RETIREMENT_TIMEOUT_MS
     while (this.#inFlight > 0 && world.now() < until && !closing.aborted)
-      await wait(100, undefined, { signal: closing }).catch(() => undefined)
+      await pause(100, closing).catch(() => undefined)
     await this.close()
   }
 

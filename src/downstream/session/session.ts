@@ -2,7 +2,6 @@
  * One session of a client of an older revision: handshake, requests, subscriptions, log level. To the rest of the
  * gateway, such a client looks like one of 2026-07-28.
  */
-import { setTimeout as wait } from 'node:timers/promises'
 import {
   type Handler,
   type Call,
@@ -13,6 +12,7 @@ import {
   type InputRequests,
   resultOf,
 } from '../../core/call.ts'
+import { pause } from '../../core/time/waiting.ts'
 import { GatewayError, asGatewayError, isCancelled } from '../../core/error.ts'
 import { newRequestId } from '../../core/identity.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -115,7 +115,7 @@ class Subscriptions {
     await ended.catch((error: unknown) =>
       this.#options.log.debug('listen.ended', { error: excerpt(String(error)) }),
     )
-    await wait(RETRY_DELAY_MS, undefined, { signal, ref: false }).catch(() => undefined)
+    await pause(RETRY_DELAY_MS, signal).catch(() => undefined)
     if (signal.aborted || this.#isClosed) return
     await this.open(filter)
     for (const method of reportedChanges(filter)) this.#options.onNote({ method })

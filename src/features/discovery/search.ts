@@ -3,6 +3,7 @@ import { LRUCache } from 'lru-cache'
 import type { Call } from '../../core/call.ts'
 import type { Descriptor, ServerRecord } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
+import { expiryByWorld } from '../../core/world.ts'
 import { fits } from '../../core/text/pattern.ts'
 import {
   type Described,
@@ -99,7 +100,11 @@ export function createRegistry({
   log,
   gateway: { fetchJson },
 }: Deps): (capability: string, settings: Settings) => Promise<Recommended[]> {
-  const known = new LRUCache<string, readonly Described[]>({ max: MAX_CACHED_SEARCHES, ttl: SEARCH_TTL_MS })
+  const known = new LRUCache<string, readonly Described[]>({
+    max: MAX_CACHED_SEARCHES,
+    ttl: SEARCH_TTL_MS,
+    ...expiryByWorld,
+  })
   let running = 0
 
   const searchIn =

@@ -135,10 +135,12 @@ export class InFlightCall {
   #start(): void {
     world.clearTimeout(this.#deadline)
     if (this.#pauses > 0 || this.#total > MAX_TIMER_MS) return
-    this.#deadline = world.setTimeout(() => {
-      this.#isOverdue = true
-      this.#abort(tooLong(this.#total))
-    }, this.#total).unref()
+    this.#deadline = world
+      .setTimeout(() => {
+        this.#isOverdue = true
+        this.#abort(tooLong(this.#total))
+      }, this.#total)
+      .unref()
   }
 
   /** Stops the deadline while a person is awaited; it starts again after that. */

@@ -109,7 +109,10 @@ export class Sessions {
     { principal, scopes, ttl, endsAt }: Pick<StoredSession, 'principal' | 'scopes' | 'ttl' | 'endsAt'>,
   ): Promise<Granted> {
     const { store, idle } = this.#options
-    const [secret, refresh] = [world.randomBytes(32).toString('base64url'), world.randomBytes(32).toString('base64url')]
+    const [secret, refresh] = [
+      world.randomBytes(32).toString('base64url'),
+      world.randomBytes(32).toString('base64url'),
+    ]
     const now = world.now()
     const expiresAt = Math.min(now + ttl, endsAt)
     const token = hash(secret)

@@ -67,7 +67,12 @@ type EventType = 'session_created' | 'session_renewed' | 'session_expired' | 'se
 export function notify(call: Call, type: EventType, { session_id }: Session, reason?: string): void {
   const { extensions } = call.client.capabilities
   if (!isObject(extensions) || !isObject(extensions[SESSION_STATE_KEY])) return
-  const params = { type, session_id, timestamp: isoTime(world.now()), ...(reason !== undefined && { reason }) }
+  const params = {
+    type,
+    session_id,
+    timestamp: isoTime(world.now()),
+    ...(reason !== undefined && { reason }),
+  }
   call.emit({ method: 'notifications/session', params: Payload.of(params) })
 }
 

@@ -179,14 +179,15 @@ export class Collector {
     const { signal, isDetached } = this.#call
     const controller = new AbortController()
     const silence = this.#silence()
-    const silent = world.setTimeout(() => {
-      if (isDetached?.() === true) silent.refresh()
-      else controller.abort(serverTimeout(silence))
-    }, silence).unref()
-    const over = world.setTimeout(
-      () => controller.abort(this.#deadlineError),
-      Math.max(this.#timeLeft(), 1),
-    ).unref()
+    const silent = world
+      .setTimeout(() => {
+        if (isDetached?.() === true) silent.refresh()
+        else controller.abort(serverTimeout(silence))
+      }, silence)
+      .unref()
+    const over = world
+      .setTimeout(() => controller.abort(this.#deadlineError), Math.max(this.#timeLeft(), 1))
+      .unref()
     try {
       const call = pageCall(withPage(this.#call, next), {
         signal: AbortSignal.any([signal, controller.signal]),

@@ -69,10 +69,12 @@ export class Anchor {
   /** Records the new head of the log. */
   follow(head: Head): void {
     this.#next = head
-    this.#timer ??= world.setTimeout(() => {
-      this.#timer = undefined
-      void this.#move()
-    }, INTERVAL_MS).unref()
+    this.#timer ??= world
+      .setTimeout(() => {
+        this.#timer = undefined
+        void this.#move()
+      }, INTERVAL_MS)
+      .unref()
   }
 
   /** Writes the current head, if the store responds in time. */

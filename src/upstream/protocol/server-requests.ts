@@ -2,7 +2,6 @@
  * Requests that a legacy server sends during calls: the call each belongs to, and its response. If the server does not
  * identify the call, the possible calls take turns.
  */
-import { setTimeout as wait } from 'node:timers/promises'
 import { type Timer, world } from '../../core/world.ts'
 import type { InputResponse, InputRequest, Call } from '../../core/call.ts'
 import { Payload } from '../../core/payload.ts'
@@ -274,7 +273,7 @@ export class RequestCorrelator {
     if (this.#postponed.size >= MAX_POSTPONED) return
     const { promise, resolve } = Promise.withResolvers<void>()
     this.#postponed.add(resolve)
-    await Promise.race([promise, wait(MAX_POSTPONED_MS, undefined, { ref: false })])
+    await Promise.race([promise, pause(MAX_POSTPONED_MS)])
     this.#postponed.delete(resolve)
   }
 }

@@ -109,7 +109,8 @@ export class Delivery {
     if (!call) return this.#end('revoked')
     const found = await findOwn(call, subscriptions, this.#push.id)
     // Its client ended it, unless it is the time.
-    if (!found) return this.#end(this.#push.expiresAt <= world.now() + EXPIRY_SLACK_MS ? 'expired' : undefined)
+    if (!found)
+      return this.#end(this.#push.expiresAt <= world.now() + EXPIRY_SLACK_MS ? 'expired' : undefined)
     this.#push.expiresAt = found.record.expiresAt
     this.#subscription = found
     const { events, filter } = found

@@ -88,7 +88,7 @@ export class WebhookDeliveries implements DeliveryQueue {
 
   constructor(options: Options) {
     this.#options = options
-    const { deps, dialer, giveUpMs, webhookId, clock = systemClock, random = Math.random } = options
+    const { deps, dialer, giveUpMs, webhookId, clock = systemClock, random = world.random } = options
     this.#clock = clock
     this.#feeds = new LogFeeds(options.parts.events, deps.log, (upstream) => this.#wakeAll(upstream))
     const now = (): number => clock.now()

@@ -1,5 +1,6 @@
 /** Which receivers were verified, as the worker asks before every attempt: mostly without the store. */
 import { LRUCache } from 'lru-cache'
+import { expiryByWorld } from '../../../core/world.ts'
 import { ReceiverVerifications } from '../../../records/receiver-verifications.ts'
 import type { Store } from '../../../store/store.ts'
 import type { Receiver, VerificationRecords } from '../webhooks/verification.ts'
@@ -13,7 +14,7 @@ const MAX_CACHED_RECEIVERS = 1000
 export class VerifiedReceivers implements VerificationRecords {
   readonly #records: ReceiverVerifications
   readonly #isKept: (subscription: string) => boolean
-  readonly #cache = new LRUCache<string, true>({ max: MAX_CACHED_RECEIVERS, ttl: CACHE_MS })
+  readonly #cache = new LRUCache<string, true>({ max: MAX_CACHED_RECEIVERS, ttl: CACHE_MS, ...expiryByWorld })
 
   constructor(store: Store, isKept: (subscription: string) => boolean) {
     this.#records = new ReceiverVerifications(store)

@@ -162,7 +162,9 @@ export class ServerSubscription implements Job {
   async abandon(): Promise<void> {
     if (this.#mode !== 'webhook') return
     const controller = new AbortController()
-    const timer = world.setTimeout(() => controller.abort(lost('does not answer')), UNSUBSCRIBE_TIMEOUT_MS).unref()
+    const timer = world
+      .setTimeout(() => controller.abort(lost('does not answer')), UNSUBSCRIBE_TIMEOUT_MS)
+      .unref()
     try {
       const delivery = { mode: 'webhook', url: this.#callbacks.urlOf(this.subject) }
       // Whatever the server answers: who comes back later learns that events may be missing.
