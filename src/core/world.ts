@@ -3,7 +3,7 @@
  * takes them from here, so that `gatehouse simulate` can run whole gateways in a world of its own. Each function looks up
  * the global that it stands for when it is called.
  *
- * Code that only runs against real files, sockets and processes uses the globals: `test/unit/world.test.ts` lists it.
+ * Code that only runs against real files, sockets and processes uses the globals: `test/unit/core/world.test.ts` lists it.
  */
 import * as crypto from 'node:crypto'
 
