@@ -100,6 +100,7 @@ interface UpstreamValues extends AboutValues {
   readonly revision: UpstreamSettings['revision']
   readonly isolation: UpstreamSettings['isolation']
   readonly trust?: boolean
+  readonly sandbox?: boolean
   readonly gateway_key?: string
   readonly roots: 'off' | 'client' | readonly string[]
   readonly start_timeout: number
@@ -152,6 +153,7 @@ function upstreamSettings(name: string, upstream: UpstreamValues, origin: Origin
     revision,
     isolation,
     trust: upstream.trust ?? (url === undefined || upstream.gateway_key !== undefined),
+    ...(upstream.sandbox === true && { isSandbox: true }),
     ...(upstream.gateway_key !== undefined && { gatewayKey: upstream.gateway_key }),
     roots,
     startTimeout: Math.min(startTimeout, MAX_TIMER_MS),

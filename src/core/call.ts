@@ -3,6 +3,7 @@
  * `Middleware` wraps a handler. Calls are immutable. Read this file first.
  */
 import type { Descriptor } from './descriptor.ts'
+import type { DryRun } from './dry-run.ts'
 import { GatewayError } from './error.ts'
 import type { Payload } from './payload.ts'
 import type { Principal } from './principal.ts'
@@ -223,6 +224,8 @@ export interface Call {
   readonly internal?: InternalPurpose
   /** The trace of the call that this one undoes (W3C `traceparent`). */
   readonly undoes?: string
+  /** Set if the call is a dry run: what its gates found so far. */
+  readonly dryRun?: DryRun
   /** Set if the call is a step of a transaction. */
   readonly step?: TransactionStepRef
   /** The stated intent of the caller, if any; unverified. */

@@ -125,6 +125,8 @@ export interface ToolFacts {
   readonly longCalls?: LongCalls
   /** It has an argument that selects a page, so that its pages can be collected with one call, if it has pages. */
   readonly isCollectable?: true
+  /** Which calls that write are dry runs: those that request it, or, on a server that is a sandbox, all. */
+  readonly dryRuns?: 'on_request' | 'always'
   readonly cost?: Cost
   readonly inputTypes?: readonly string[]
   readonly outputTypes?: readonly string[]

@@ -128,6 +128,8 @@ export interface UpstreamSettings {
   readonly isolation: 'auto' | 'shared' | 'per_client'
   /** Whether the server's annotations of its tools are believed. */
   readonly trust: boolean
+  /** Calls that would write are answered as dry runs. */
+  readonly isSandbox?: true
   /**
    * The server is a gateway with this key, identified by its JWK thumbprint (RFC 7638): duplicate functions are left to
    * it.

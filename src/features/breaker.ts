@@ -42,6 +42,13 @@ export const breaker: Feature<Settings> = {
   create: (settings, { log }) => {
     const circuits = new Map<string, Circuit>()
     return {
+      dryRun: ({ upstream, isBuiltin }) => {
+        if (isBuiltin || upstream === undefined) return undefined
+        return (next) => (call) => {
+          const wait = circuits.get(upstream)?.wait() ?? 0
+          return wait > 0 ? Promise.reject(refusal(wait)) : next(call)
+        }
+      },
       middleware: ({ upstream, method, isBuiltin }) => {
         if (
           isBuiltin ||
@@ -90,13 +97,18 @@ class Circuit {
     this.#log = log
   }
 
+  /** How long a call would have to wait now, in milliseconds; 0 if it may be made. */
+  wait(): number {
+    return this.#openUntil === 0 ? 0 : Math.max(0, this.#openUntil - world.monotonic())
+  }
+
   /** How long a call must wait, in milliseconds; 0 lets it through. */
   enter(): number {
     if (this.#openUntil === 0) return 0
-    const now = world.monotonic()
-    if (now < this.#openUntil) return this.#openUntil - now
+    const wait = this.wait()
+    if (wait > 0) return wait
     // This call is the probe; the others wait for its result, or for the next probe.
-    this.#openUntil = now + this.#pause
+    this.#openUntil = world.monotonic() + this.#pause
     return 0
   }
 

@@ -65,6 +65,11 @@ export function settingsFor<Settings>(
 export interface FeatureInstance {
   /** Wraps the calls of a target; undefined if there is nothing to do, which then costs nothing. */
   middleware?(target: Target): Middleware | undefined
+  /**
+   * Decides about dry runs of a target, without keeping anything (`dry-run/roles.ts`). `end` reports the findings, for a
+   * call that would go no further.
+   */
+  dryRun?(target: Target, end: Handler): Middleware | undefined
   /** Requests that the gateway answers itself, by method. */
   readonly methods?: Readonly<Record<string, Handler>>
   /** Tools that the gateway answers itself. */
@@ -410,6 +415,8 @@ interface FeatureDirectory {
   callerValues(upstream: string): readonly CallerValue[]
   /** The error object that the caller gets for a failure; undefined where the errors feature is off. */
   explained(failure: Payload | GatewayError, call: Call): Readonly<Record<string, unknown>> | undefined
+  /** The chain of dry runs of a target, which ends with a report. */
+  dryRunChain(target: Target): Handler
   /** Publishes an event of a server, or of none, if events are on for it. Never throws. */
   publish(upstream: string | undefined, event: PublishedEvent): void
   /** A value without what is masked in responses of a target. */

@@ -9,6 +9,7 @@ import { dashdash } from './dashdash.ts'
 import { contract } from './contract/contract.ts'
 import { errors } from './errors/errors.ts'
 import { discovery } from './discovery/discovery.ts'
+import { dryRun } from './dry-run/dry-run.ts'
 import { events } from './events/events.ts'
 import { injectArguments } from './inject-arguments.ts'
 import { intent } from './intent/intent.ts'
@@ -55,6 +56,7 @@ const describe: Stage = [
 
 /** Decides whether the gateway has time and room for a call, and gives every failure below one form. */
 const admit: Stage = [
+  dryRun, // leaves the chain here, above all that keeps something
   progress, // a call that outlives its request keeps everything below, deadlines too
   limits, // a deadline covers everything below
   errors, // every failure below gets one form, refusals too

@@ -65,7 +65,7 @@ function operationsOf(view: View): Readonly<Record<string, number>> {
 /** Whether a server is reachable; undefined before the first attempt, for example if it requires users to sign in. */
 const isUp = { ok: true, failing: false, starting: undefined } as const
 
-const outcomes = new Set([...errorCodes, 'ok', 'tool_error', 'ask'])
+const outcomes = new Set([...errorCodes, 'ok', 'tool_error', 'ask', 'dry_run'])
 
 /** Whether the known tool list of the server contains the called tool. */
 function isListed(upstream: Upstream | undefined, call: Call, target: Target): boolean {

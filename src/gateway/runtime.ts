@@ -2,7 +2,6 @@
  * One generation of the configuration: upstreams, catalog, middleware chains, features and their services. It is
  * immutable; a reload creates the next one and keeps the servers whose settings are equal.
  */
-import { type HiddenName, hiddenText } from '../catalog/aggregate.ts'
 import { createCallStatistics, createRecords } from '../catalog/server-records.ts'
 import { createNameCheck, type NameCheck } from '../catalog/name-check.ts'
 import { prefixed, strict } from '../catalog/names.ts'
@@ -55,6 +54,7 @@ import type { Variables } from '../upstream/transport/child.ts'
 import { settingsEqual, createUpstream, type Upstream } from '../upstream/upstream.ts'
 import type { TransportInterceptor } from '../upstream/transport/transport.ts'
 import { createDescriptions, type Descriptions } from './descriptions.ts'
+import { dryRunChain, dryRunGuard } from './dry-run.ts'
 import {
   type ActiveFeature,
   activeFeatures,
@@ -64,6 +64,7 @@ import {
   middlewaresOf,
   reservedOf,
 } from './features.ts'
+import { reportOnce } from './hidden-names.ts'
 import { callOnBehalf, internalCall, listenCall, repeatedCall, serverRequest } from './internal-call.ts'
 import { wayTo } from './observers.ts'
 import { remainingQuotaOf } from './remaining-quota.ts'
@@ -295,6 +296,7 @@ export class Runtime implements HttpRuntime {
         this.active
           .find(({ name, isOn }) => name === errors.name && isOn(call.target.upstream))
           ?.instance.explained?.(failure, call),
+      dryRunChain: (target) => dryRunChain(this.active, target, this.services),
       publish: (upstream, event) => {
         for (const { instance, isOn } of this.active) if (isOn(upstream)) instance.publish?.(upstream, event)
       },
@@ -355,6 +357,7 @@ export class Runtime implements HttpRuntime {
       observeTarget(observing, target),
       // Features read the lists of a server, which may require the user to sign in.
       upstream?.guard,
+      dryRunGuard(target, this.services),
       ...this.#withTool(target, middlewaresOf(this.active, target)),
       this.#records && this.#statistics.middleware(target),
       target.isBuiltin ? undefined : observeServer(observing, target, (call) => wayTo(upstream, call)),
@@ -434,19 +437,6 @@ function checkAvailable({ status: { problem } }: Upstream): void {
 export function isUndoDerived(settings: Settings, upstream: string): boolean {
   const feature = settingsFor(transactions, settings, upstream)
   return feature && feature.auto_undo === true
-}
-
-/** How many reported hidden names are remembered. */
-const MAX_REPORTED_NAMES = 1000
-
-/** Logs each hidden name once. */
-function reportOnce(log: Log): (hidden: HiddenName) => void {
-  const reported = new Set<string>()
-  return (hidden) => {
-    if (reported.has(hidden.exposed) || reported.size >= MAX_REPORTED_NAMES) return
-    reported.add(hidden.exposed)
-    log.warn('config.problem', { message: hiddenText(hidden) })
-  }
 }
 
 const emptyResult: Outcome = { kind: 'result', result: Payload.of({}) }

@@ -1,12 +1,12 @@
 /** How a call ended, as reported in logs, metrics, traces and the audit log. */
-import type { Outcome } from '../core/call.ts'
+import type { Call, Outcome } from '../core/call.ts'
 import type { ErrorCode, GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
-import { ERROR_KEY } from '../protocol/meta-keys.ts'
+import { DRY_RUN, DRY_RUN_KEY, ERROR_KEY } from '../protocol/meta-keys.ts'
 
 /** How a call ended, in the terms shared by logs, metrics, spans and the audit log. */
 export interface Ending {
-  /** `ok`, `tool_error`, `ask`, or the code of the error. */
+  /** `ok`, `tool_error`, `ask`, `task`, `dry_run`, or the code of the error. */
   readonly outcome: string
   /** The code of the error, or of the refusal in the result of a tool. */
   readonly code?: string
@@ -18,6 +18,16 @@ export interface Ending {
 
 const ok = 'ok'
 const TOOL_ERROR = 'tool_error'
+
+/** The outcome of a dry run that nothing refused. */
+const DRY_RUN_OUTCOME = 'dry_run'
+
+/** The ending of a call that may be a dry run: its report is not what the tool returned. */
+export function endingOfCall({ logFields }: Call, outcome: Outcome, ms: number): Ending {
+  if (logFields.get(DRY_RUN) === undefined) return endingOf(outcome, ms)
+  const isReport = outcome.kind === 'result' && outcome.result.meta(DRY_RUN_KEY) !== undefined
+  return isReport ? { outcome: DRY_RUN_OUTCOME, ms } : endingOf(outcome, ms)
+}
 
 /** The ending for an outcome. */
 export function endingOf(outcome: Outcome, ms: number): Ending {

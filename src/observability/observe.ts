@@ -11,6 +11,7 @@ import { type Audit, isAudited } from './audit/audit.ts'
 import {
   type Ending,
   endingOf,
+  endingOfCall,
   failureOf,
   isAuthFailure,
   isRateLimit,
@@ -71,7 +72,7 @@ function watching(observers: Observers, next: Handler): Handler {
     const call = span?.call ?? given
     try {
       const outcome = await next(call)
-      const ending = endingOf(outcome, since(start))
+      const ending = endingOfCall(call, outcome, since(start))
       if (observers.log.isInfo !== false) observers.log.info('call', line(call, ending))
       record(observers, call, ending)
       span?.end(ending)

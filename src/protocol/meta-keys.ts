@@ -88,6 +88,10 @@ export const SESSION_TOKEN = 'session_token'
 export const IDEMPOTENCY_KEY = 'idempotency_key'
 export const TRANSACTION_ID = 'transaction_id'
 export const SESSION_STATE = 'session_state'
+export const DRY_RUN = 'dry_run'
+
+/** The key of the report of a dry run in `_meta` of its result. */
+export const DRY_RUN_KEY = `${NS}/${DRY_RUN}`
 
 /** Whether a call carries a value for a feature, in any place `extensionOf` reads. */
 export function hasExtension({ meta, params }: Pick<Call, 'meta' | 'params'>, name: string): boolean {
@@ -173,11 +177,12 @@ const carriers = [
   ['x-mcp-session-token', SESSION_TOKEN],
   ['idempotency-key', IDEMPOTENCY_KEY],
   ['x-idempotency-key', IDEMPOTENCY_KEY],
+  ['x-mcp-dry-run', DRY_RUN],
 ] as const
 
 /** The values for features in a request's headers; undefined if there are none. */
 export function gatewayMetadataOf(headers: Headers): GatewayMetadata | undefined {
-  let carried: (readonly [string, string])[] | undefined
+  let carried: (readonly [string, unknown])[] | undefined
   for (const [header, name] of carriers) {
     const value = headers[header]
     if (typeof value === 'string') (carried ??= []).push([name, bare(header, value)])
@@ -185,8 +190,9 @@ export function gatewayMetadataOf(headers: Headers): GatewayMetadata | undefined
   return carried
 }
 
-/** `Idempotency-Key` is a quoted string (RFC 9651 §3.3.3); many clients omit the quotes. */
-function bare(header: string, value: string): string {
+/** `Idempotency-Key` is a quoted string (RFC 9651 §3.3.3); many clients omit the quotes. A header has no other type than text. */
+function bare(header: string, value: string): string | boolean {
+  if (header === 'x-mcp-dry-run' && (value === 'true' || value === 'false')) return value === 'true'
   return header === 'idempotency-key' ? (/^"([^"\\]*)"$/.exec(value)?.[1] ?? value) : value
 }
 

@@ -185,6 +185,11 @@ export class Approvals {
     }).then(withoutAbsent)
   }
 
+  /** The open approval of a call and its token, which stay as they are; undefined if there is none. */
+  peek(draft: ApprovalRequest): Promise<Requested | undefined> {
+    return this.#findOpen(draft)
+  }
+
   /** Uses up the approval of a call unless it is denied; undefined if the token does not match. */
   consume(draft: ApprovalRequest, token: string): Promise<Approval | undefined> {
     return retryConflicts(async () => {
@@ -341,7 +346,7 @@ function randomId(): string {
   return world.randomBytes(16).toString('hex')
 }
 
-function isSameToken(one: string, other: string): boolean {
+export function isSameToken(one: string, other: string): boolean {
   return timingSafeEqual(Buffer.from(hash('sha256', one)), Buffer.from(hash('sha256', other)))
 }
 

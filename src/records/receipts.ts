@@ -20,6 +20,8 @@ export interface Receipt {
   readonly retrieved_at?: string
   /** The result is a replay of an earlier call with the same idempotency key. */
   readonly was_replay: boolean
+  /** The result is the report of a dry run: the server was not called. */
+  readonly dry_run?: true
   /** The approval the call ran under. */
   readonly approval?: string
   /** The data that the arguments referred to, and the parts of the result that were kept: each with its `sha256`. */

@@ -59,6 +59,7 @@ describe.each(eras)('a model that only writes arguments, with a client of the of
     expect(written).toEqual([
       'path',
       'content',
+      '_dry_run',
       '_intent',
       '_idempotency_key',
       '_transaction_id',

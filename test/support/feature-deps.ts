@@ -118,6 +118,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
     entry: () => undefined,
     explained: () => undefined,
     masked: (value) => value,
+    dryRunChain: () => noChain,
     publish: () => undefined,
     delivered: () => undefined,
     referenced: () => undefined,

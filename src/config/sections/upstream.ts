@@ -124,6 +124,12 @@ export const upstreamProperties: JsonSchema = {
     description:
       'Whether tool annotations of the server (such as readOnlyHint) are trusted. Default: true for commands and false for URLs.',
   },
+  sandbox: {
+    type: 'boolean',
+    default: false,
+    description:
+      'Calls of tools that would write are answered as dry runs: the server is not called. Calls that only read are made. Requires the feature `dry_run`.',
+  },
   gateway_key: {
     type: 'string',
     pattern: GATEWAY_KEY.source,
@@ -241,6 +247,7 @@ export function checkUpstream(
   const rest = [
     ...headerProblems(upstream, path),
     cwdProblem(upstream, path, directory),
+    sandboxProblem(upstream, path, features),
     urlProblem(upstream, path),
     ...oauthProblems(upstream, path),
     ...maskProblems(upstream.features, [...path, 'features']),
@@ -319,6 +326,21 @@ function cwdProblem({ cwd }: Values, path: Path, directory: string): Finding | u
 function unfit(place: Exclude<Place, 'directory'>): string {
   if (place === 'nothing') return 'this directory does not exist'
   return place === 'other' ? 'this is not a directory' : `this directory cannot be read: ${place.hidden}`
+}
+
+/** A sandbox that nothing guards would be a trap. */
+function sandboxProblem({ sandbox, features }: Values, path: Path, common: unknown): Finding | undefined {
+  if (sandbox !== true && sandbox !== 'on' && sandbox !== 'true') return undefined
+  const written = [features, common].find(
+    (each) => each === 'none' || (isObject(each) && Object.hasOwn(each, 'dry_run')),
+  )
+  const value = isObject(written) ? written.dry_run : written
+  if (value !== 'none' && value !== 'off' && value !== false) return undefined
+  return {
+    path: [...path, 'sandbox'],
+    at: 'key',
+    message: 'requires the feature `dry_run`, which is off here',
+  }
 }
 
 function urlProblem({ url }: Values, path: Path): Finding | undefined {

@@ -35,12 +35,20 @@ export function bestPractices({ tools, front }: ServerDescription): string[] {
   const undone = changing.filter(({ facts }) => facts.undo)
   const paged = tools.filter((tool) => pagingArguments(tool).length > 0)
   const collected = tools.filter(isCollectable)
+  const tried = tools.filter(({ facts }) => facts.dryRuns === 'on_request')
+  const sandboxed = tools.filter(({ facts }) => facts.dryRuns === 'always')
   const advice = [
     changing.length > 0 && changing.length < tools.length
       ? 'Read before you change something, and verify with a read afterwards.'
       : '',
     keyed.length > 0
       ? `Where your client can set \`_meta\`, give each call that changes something its own idempotency key in \`_meta["${NS}/idempotency_key"]\`; to retry, send the same call with the same key; it takes effect only once.`
+      : '',
+    sandboxed.length > 0
+      ? `This is a sandbox for ${names(sandboxed)}: calls that would write are not made, and their results say what they would do.`
+      : '',
+    tried.length > 0
+      ? `Where your client can set \`_meta\`, \`_meta["${NS}/dry_run"]: true\` has a result say what the call would do, without making it.`
       : '',
     confirmed.length > 0
       ? `Confirmation is required for ${names(confirmed)}. State first what you are about to do; never work around a denial.`

@@ -21,6 +21,7 @@ const ALLOWED = [
   'mcp-session-id',
   'traceparent',
   'tracestate',
+  'x-mcp-dry-run',
   'x-mcp-session-token',
   'idempotency-key',
   'x-idempotency-key',

@@ -1,6 +1,6 @@
 /** The feature `confirm`: which calls need confirmation, and how lists announce it. */
 import { world } from '../../core/world.ts'
-import type { Middleware } from '../../core/call.ts'
+import type { Middleware, Target } from '../../core/call.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
@@ -9,7 +9,8 @@ import { Approvals } from '../../records/approvals.ts'
 import { describingTools } from '../describing.ts'
 import type { Feature, Services } from '../feature.ts'
 import { createApprovalCache } from './grant.ts'
-import { FLAG, TOKEN, reservedArguments, settingsSchema } from './context.ts'
+import { type ConfirmContext, FLAG, TOKEN, reservedArguments, settingsSchema } from './context.ts'
+import { forecastConfirmation } from './forecast.ts'
 import { confirmationPolicy } from './policy.ts'
 import { templateOf } from './request.ts'
 import { needsConfirmation, ruleOf, riskOf, type Settings } from './rules.ts'
@@ -30,19 +31,27 @@ export const confirm: Feature<Settings> = {
     const approvals = new Approvals(deps.store, world.now)
     const memory = createApprovalCache(deps.store, world.now)
     const waiting = new Waiting((id) => approvals.find(id))
+    const serverOf = ({ upstream, isBuiltin }: Target): UpstreamSettings | undefined =>
+      isBuiltin || upstream === undefined ? undefined : deps.servers.settings(upstream)
+    const contextOf = (target: Target): ConfirmContext | undefined => {
+      const { upstream, method, name } = target
+      const server = serverOf(target)
+      if (!server || method !== 'tools/call' || name === undefined) return undefined
+      const toolSettings = settings(upstream)
+      const rule = ruleOf(name, server, toolSettings)
+      return rule && { rule, settings: toolSettings, server, deps, approvals, memory, waiting }
+    }
     return {
       middleware: (target) => {
-        const { upstream, method, name } = target
-        const server = upstream === undefined ? undefined : deps.servers.settings(upstream)
-        if (target.isBuiltin || !server) return undefined
-        const toolSettings = settings(upstream)
-        if (method === 'tools/list') return markTools(server, toolSettings, deps)
-        if (method !== 'tools/call' || name === undefined) return undefined
-        const rule = ruleOf(name, server, toolSettings)
-        return (
-          rule &&
-          confirmationPolicy({ rule, settings: toolSettings, server, deps, approvals, memory, waiting })
-        )
+        const server = serverOf(target)
+        if (server && target.method === 'tools/list')
+          return markTools(server, settings(target.upstream), deps)
+        const context = contextOf(target)
+        return context && confirmationPolicy(context)
+      },
+      dryRun: (target) => {
+        const context = contextOf(target)
+        return context && forecastConfirmation(context)
       },
       toolFacts: (entry) => {
         const server = deps.servers.settings(entry.upstream)

@@ -3,7 +3,7 @@
  * was asked about.
  */
 import { world } from '../../core/world.ts'
-import type { InputResponse, Call, Client, Outcome, InputRequest } from '../../core/call.ts'
+import type { InputResponse, Call, Client, InterimOutcome, Outcome, InputRequest } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { oneLine } from '../../core/text/escape.ts'
@@ -12,7 +12,7 @@ import { rememberText } from '../../core/remember.ts'
 import { MAX_TIMER_MS } from '../../core/time/waiting.ts'
 import type { Store } from '../../store/store.ts'
 import { canAnswer } from '../../protocol/input-requests.ts'
-import { type Refusal, type ConfirmState } from './grant.ts'
+import { type Refusal, type ConfirmState, confirmStateOf } from './grant.ts'
 import { askAgain, type ConfirmationRequest, STATE_KEY, stateOf } from './request.ts'
 
 /** The key of this input request among those of a call. */
@@ -27,6 +27,11 @@ export function canAsk(call: Call, mode: 'form' | 'url'): boolean {
 
 function canBeAsked(client: Client, mode: 'form' | 'url'): boolean {
   return canAnswer(client, { method: 'elicitation/create', params: Payload.of({ mode }) })
+}
+
+/** Whether input is requested to confirm the call, by the gateway itself. */
+export function isConfirmation({ requestState }: InterimOutcome): boolean {
+  return confirmStateOf({ requestState })?.kind === 'asked'
 }
 
 /** The input request for a confirmation: valid once, for the given time in milliseconds. */

@@ -119,7 +119,7 @@ export type ConfirmState = (
 }
 
 /** The state of this layer in a call. */
-export function confirmStateOf({ requestState }: Call): ConfirmState | undefined {
+export function confirmStateOf({ requestState }: Pick<Call, 'requestState'>): ConfirmState | undefined {
   const value = requestState[STATE_KEY]
   // The state was written here: clients only get it sealed.
   return isObject(value) && typeof value.kind === 'string' ? (value as unknown as ConfirmState) : undefined
@@ -133,6 +133,8 @@ export function confirmStateOf({ requestState }: Call): ConfirmState | undefined
 export interface ApprovalCache {
   /** Uses one of the remaining calls of a grant. */
   recall(subject: ConfirmationRequest, rule: Rule): Promise<Grant | undefined>
+  /** Whether there is such a grant; it is not used. */
+  has(subject: ConfirmationRequest, rule: Rule): Promise<boolean>
   /** Remembers the grant of a call for the calls that follow. */
   keep(subject: ConfirmationRequest, grant: Grant, rule: Rule): Promise<void>
 }
@@ -148,16 +150,24 @@ interface RememberedGrant {
 
 /** Stores grants; `now` returns milliseconds since 1970. */
 export function createApprovalCache(store: Store, now: () => number): ApprovalCache {
+  const usable = (text: string | undefined, risk: Risk): RememberedGrant | undefined => {
+    const remembered = text === undefined ? undefined : parse(text)
+    if (!remembered || remembered.left < 1 || remembered.until <= now()) return undefined
+    return isRiskier(risk, remembered) ? undefined : remembered
+  }
   return {
+    has: async ({ call, entry, risk }, rule) =>
+      usable(await store.get(keyOf(call, entry, rule)), risk) !== undefined,
     recall: ({ call, entry, risk }, rule) => {
       const update = (text: string | undefined): CasUpdate<Grant | undefined> => {
-        const remembered = text === undefined ? undefined : parse(text)
-        const ttl = remembered ? remembered.until - now() : 0
-        if (!remembered || remembered.left < 1 || ttl <= 0 || isRiskier(risk, remembered))
-          return { result: undefined }
+        const remembered = usable(text, risk)
+        if (!remembered) return { result: undefined }
         return {
           result: remembered.grant,
-          write: { text: JSON.stringify({ ...remembered, left: remembered.left - 1 }), ttl },
+          write: {
+            text: JSON.stringify({ ...remembered, left: remembered.left - 1 }),
+            ttl: Math.max(1, remembered.until - now()),
+          },
         }
       }
       return casUpdate(store, keyOf(call, entry, rule), update, () => undefined)

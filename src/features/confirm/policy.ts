@@ -1,19 +1,11 @@
 /** The policy before a call: no confirmation needed, already granted, or a request for one. */
 import { world } from '../../core/world.ts'
-import { type Call, type Handler, listedTool, type Outcome, type Middleware } from '../../core/call.ts'
-import type { Descriptor } from '../../core/descriptor.ts'
-import { asGatewayError, GatewayError, invalidParam } from '../../core/error.ts'
-import { asCalled } from '../../core/judgement/judge.ts'
+import type { Call, Handler, Outcome, Middleware } from '../../core/call.ts'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import { oneLine } from '../../core/text/escape.ts'
 import { namesArgument } from '../../core/tool-call.ts'
-import {
-  extensionOf,
-  hasExtension,
-  withoutExtension,
-  CONFIRMATION_KEY,
-  ERROR_KEY,
-} from '../../protocol/meta-keys.ts'
+import { CONFIRMATION_KEY, ERROR_KEY } from '../../protocol/meta-keys.ts'
 import {
   type Approval,
   type ApprovalRequest,
@@ -21,46 +13,23 @@ import {
   NO_APPROVER_REASON,
 } from '../../records/approvals.ts'
 import { keepUsed, unknownReference } from '../../records/references.ts'
-import type { Services } from '../feature.ts'
-import {
-  type ConfirmContext,
-  type Confirmed,
-  FLAG,
-  type HostConfirmation,
-  TOKEN,
-  TOKEN_ARGUMENT,
-} from './context.ts'
+import { type ConfirmContext, type Confirmed, type HostConfirmation, TOKEN_ARGUMENT } from './context.ts'
 import { requestForm, canAsk, changedRequest, readForm, useOnce, requestUrl, readUrl } from './elicitation.ts'
 import { declined, run, type Grant, confirmStateOf, grantOf } from './grant.ts'
-import {
-  approvalRequestOf,
-  askAgain,
-  type ConfirmationRequest,
-  confirmationRequestOf,
-  stateOf,
-} from './request.ts'
-import { needsConfirmation, neverNeedsConfirmation, type Rule } from './rules.ts'
-
-type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'identity' | 'pages' | 'features' | 'gateway'>
+import { approvalRequestOf, askAgain, type ConfirmationRequest, stateOf } from './request.ts'
+import { neverNeedsConfirmation, type Rule } from './rules.ts'
+import { isBareConfirmation, isRecalled, subjectOf } from './subject.ts'
 
 /** Lets calls of a tool through once a person has confirmed them. */
 export function confirmationPolicy(context: ConfirmContext): Middleware {
-  const { rule, deps, settings } = context
-  return (next) => {
-    const confirmAndRun = async (call: Call, entry: Descriptor, host: HostConfirmation): Promise<Outcome> => {
-      const subject = confirmationRequestOf(call, entry, rule, context.server)
-      const result = await confirmed(call, subject, host, context)
-      return 'kind' in result ? result : runConfirmed(subject, result, { context, next })
-    }
-    return async (given) => {
-      const isExempt = given.internal === 'read' || (given.internal === 'compensate' && !settings.rollbacks)
-      if (isExempt || neverNeedsConfirmation(rule, given)) return next(given)
-      const tool = listedTool(given)
-      const { call, host } = takeHostConfirmation(given)
-      const listed = tool ?? describeByName(call, deps)
-      const entry = listed && asCalled(listed, call)
-      return entry && needsConfirmation(rule, entry, call) ? confirmAndRun(call, entry, host) : next(call)
-    }
+  const { rule, settings } = context
+  return (next) => async (given) => {
+    const isExempt = given.internal === 'read' || (given.internal === 'compensate' && !settings.rollbacks)
+    if (isExempt || neverNeedsConfirmation(rule, given)) return next(given)
+    const { call, subject, host } = subjectOf(given, context)
+    if (!subject) return next(call)
+    const result = await confirmed(call, subject, host, context)
+    return 'kind' in result ? result : runConfirmed(subject, result, { context, next })
   }
 }
 
@@ -128,9 +97,7 @@ async function confirmed(
     const grant = { approval: state.nonce, by: [call.principal.id], via: ['elicitation'], at: now }
     return { grant, isFresh: true, isChosen }
   }
-  // Steps of transactions are confirmed separately: no remembered grant covers them.
-  const isRecalled = rule.remember?.offer ? subject.offer !== undefined : rule.remember !== undefined
-  const grant = isRecalled && !call.step ? await memory.recall(subject, rule) : undefined
+  const grant = isRecalled(subject, rule) ? await memory.recall(subject, rule) : undefined
   if (grant) return { grant, isFresh: false }
   if (rule.isOutOfBand) return approvedByOthers(originalCall, subject, context)
   if (canAsk(call, 'form')) {
@@ -142,26 +109,6 @@ async function confirmed(
 
 /** The maximum lifetime of states that clients hold, in milliseconds. */
 const STATE_TTL_MS = 3_600_000
-
-/** The host's confirmation, and the call without it, which servers do not see. @throws INVALID_INPUT */
-function takeHostConfirmation(call: Call): { readonly call: Call; readonly host: HostConfirmation } {
-  if (!hasExtension(call, FLAG) && !hasExtension(call, TOKEN)) return { call, host: noHostConfirmation }
-  const [flag, token] = [extensionOf(call, FLAG), extensionOf(call, TOKEN)]
-  if (flag !== undefined && typeof flag !== 'boolean') throw invalidParam(FLAG, 'must be true or false')
-  if (token !== undefined && typeof token !== 'string') throw invalidParam(TOKEN, 'must be a string')
-  return {
-    call: withoutExtension(withoutExtension(call, FLAG), TOKEN),
-    host: { isConfirmed: flag, token },
-  }
-}
-
-const noHostConfirmation: HostConfirmation = { isConfirmed: undefined, token: undefined }
-
-/** A descriptor from the tool's name alone, if no list has it. */
-function describeByName({ target }: Call, { servers: { describe: listed } }: Deps): Descriptor | undefined {
-  const { upstream, name } = target
-  return upstream === undefined || name === undefined ? undefined : listed(upstream, { name })
-}
 
 // Confirmation by other people: approvals in the store, the result that says how to decide, and their use by the next
 // call.
@@ -182,7 +129,7 @@ async function approvedOnPage(
 ): Promise<Confirmed | Outcome> {
   const { settings, approvals } = context
   const { call } = given
-  if (settings.accept_bare_flag && host.isConfirmed && host.token === undefined) {
+  if (isBareConfirmation(host, settings)) {
     const grant = {
       approval: call.requestId,
       by: [call.principal.id],
@@ -214,7 +161,7 @@ async function withoutStale(
 }
 
 /** The caller approves alone, whoever else may. */
-const callerOnly = { needed: 1, approvers: [] }
+export const callerOnly = { needed: 1, approvers: [] }
 
 function confirmedByHost(
   { id }: Approval,
@@ -254,7 +201,7 @@ async function approvedByOthers(
 }
 
 /** The people's decision, if there is one. @throws CONFIRMATION_DECLINED if they denied it */
-function resolveApproval(approval: Approval | undefined, call: Call): Confirmed | undefined {
+export function resolveApproval(approval: Approval | undefined, call: Call): Confirmed | undefined {
   if (approval?.status === 'approved') {
     const isChosen = approval.decisions.some(({ remember }) => remember)
     return { grant: grantOf(approval), isFresh: true, isChosen }
@@ -268,14 +215,18 @@ function resolveApproval(approval: Approval | undefined, call: Call): Confirmed 
   })
 }
 
+/** Whether a decision is possible on a page or at the command line. */
+export function canDecide({ deps }: ConfirmContext): boolean {
+  return deps.gateway.isStoreShared || deps.pages.url('/confirm') !== undefined
+}
+
 async function requestApproval(
   draft: ApprovalRequest,
   subject: ConfirmationRequest,
   context: ConfirmContext,
 ): Promise<Requested> {
   const { deps, approvals } = context
-  // No decision is possible, neither on a page nor at the command line.
-  if (!deps.gateway.isStoreShared && deps.pages.url('/confirm') === undefined) throw noApprover(subject)
+  if (!canDecide(context)) throw noApprover(subject)
   await mustKeepData(subject.call, context)
   const result = await approvals.request(draft)
   const { id, upstream, tool, caller, kind } = result.approval
@@ -439,7 +390,7 @@ function othersRequired(needed: number, approvers: readonly string[]): string {
 }
 
 /** The refusal if no one can be asked. It omits the question: error messages are logged, arguments never. */
-function noApprover({ entry }: Pick<ConfirmationRequest, 'entry'>): GatewayError {
+export function noApprover({ entry }: Pick<ConfirmationRequest, 'entry'>): GatewayError {
   const { name, upstream } = entry
   return new GatewayError(
     'CONFIRMATION_REQUIRED',

@@ -2,6 +2,7 @@
 import { world } from '../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import type { Quota, Cost } from '../../core/descriptor.ts'
+import { withFinding } from '../../core/dry-run.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Finding } from '../../core/finding.ts'
 import { canonical } from '../../core/json/json.ts'
@@ -61,6 +62,16 @@ class Account {
   /** Whether calls to all servers are charged to it. */
   get isShared(): boolean {
     return this.#scope === SHARED_SCOPE
+  }
+
+  /** What a caller has left before a call. @throws QUOTA_EXHAUSTED if that is not enough, errors of the store */
+  async check(principal: string, units: number, now: number): Promise<Quota> {
+    const left = await this.remaining(principal, now)
+    const { units: limit } = this.#budget
+    const resetsAt = this.#end(now)
+    if (units > left.remaining)
+      throw this.#exhausted({ used: rounded(limit - left.remaining), units, resetsAt, now })
+    return left
   }
 
   /** Charges units to a caller; negative units are a refund. @throws QUOTA_EXHAUSTED, errors of the store */
@@ -170,6 +181,16 @@ export const cost: Feature<Settings> = {
       const context = { account, units, deps, upstream, tool: name }
       return (next) => (call) => (call.internal ? next(call) : charge(call, { ...context, next }))
     },
+    dryRun: ({ upstream, name, isBuiltin }) => {
+      if (isBuiltin || upstream === undefined || name === undefined) return undefined
+      const price = costOf(upstream, name, deps)
+      if (!price) return undefined
+      const account = accountOf(upstream, price, settings, deps)
+      return (next) => async (call) => {
+        const left = await leftBefore(call, account, unitsOf(price), deps)
+        return next(withFinding(call, { cost: { ...price, ...(left && { left }) } }))
+      }
+    },
     remainingQuota: async ({ upstream, name }, { id }) => {
       if (upstream === undefined || name === undefined) return undefined
       const price = costOf(upstream, name, deps)
@@ -241,6 +262,21 @@ async function charge(call: Call, context: ChargeContext): Promise<Outcome> {
     if (isNotExecuted(error)) refund()
     throw error
   }
+}
+
+/** What a caller has left before a call; undefined without a budget, or if it is unknown. @throws QUOTA_EXHAUSTED */
+async function leftBefore(
+  { principal }: Call,
+  account: Account | undefined,
+  units: number,
+  { log }: Deps,
+): Promise<Quota | undefined> {
+  if (!account || units === 0) return undefined
+  return account.check(principal.id, units, world.now()).catch((error: unknown) => {
+    if (error instanceof GatewayError && error.code === 'QUOTA_EXHAUSTED') throw error
+    log.warn('cost.uncounted', { reason: String(error) })
+    return undefined
+  })
 }
 
 /** Publishes once in each period that a call has left less than a tenth of the budget. */

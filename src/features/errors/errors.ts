@@ -17,7 +17,13 @@ import type { Log } from '../../core/log.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { Redactor, secretsOf } from '../../core/text/redact.ts'
-import { CONFIRMATION_KEY, ERROR_KEY, isAskedFor, withoutFlag } from '../../protocol/meta-keys.ts'
+import {
+  CONFIRMATION_KEY,
+  DRY_RUN_KEY,
+  ERROR_KEY,
+  isAskedFor,
+  withoutFlag,
+} from '../../protocol/meta-keys.ts'
 import { isListening } from '../../protocol/methods.ts'
 import type { Feature, Services } from '../feature.ts'
 import {
@@ -139,10 +145,11 @@ function describeFailure(outcome: Result, call: Call, { context, compat }: Failu
   return { kind: 'result', result: withObject(safe, object, { compat: isCompat, isUnstructured: false }) }
 }
 
-/** Whether the gateway made the result itself, or it requests a confirmation, whose link must stay intact. */
+/** Whether the gateway made the result itself: an error, a report, or a request to confirm, whose link must stay intact. */
 function isFromGateway({ fields }: Payload, { requestId }: Call): boolean {
   const meta = isObject(fields._meta) ? fields._meta : {}
   const error = meta[ERROR_KEY]
+  if (Object.hasOwn(meta, DRY_RUN_KEY)) return true
   return isObject(error) && (error.requestId === requestId || Object.hasOwn(meta, CONFIRMATION_KEY))
 }
 

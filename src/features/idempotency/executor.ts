@@ -10,6 +10,7 @@
  */
 import { world } from '../../core/world.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
+import { type KeyForecast, withFinding } from '../../core/dry-run.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Rule } from '../../core/failure.ts'
 import { asCalled } from '../../core/judgement/judge.ts'
@@ -147,6 +148,35 @@ export class IdempotentExecutor {
         resumeDeadline?.()
       }
     }
+  }
+
+  /**
+   * What would become of a call, and the call as its server would get it. Reads the record only.
+   * @throws IDEMPOTENCY_CONFLICT, OUTCOME_UNKNOWN, QUOTA_EXHAUSTED, SERVER_UNAVAILABLE
+   */
+  async preview(keyed: KeyedRequest, policy: ToolPolicy): Promise<Call> {
+    const { call, key } = keyed
+    const stored = await this.#ledger.find(keyed)
+    const about = { ...(key !== undefined && { key }), ...(stored && { since: stored.record.startedAt }) }
+    const outcome = stored ? await this.#forecast(stored.record, keyed, policy) : 'would_run'
+    if (outcome === 'would_run') await this.#ledger.check(keyed, policy.quota)
+    return withFinding(await this.#prepare(call, keyed, policy), { idempotency: { outcome, ...about } })
+  }
+
+  /** @throws IDEMPOTENCY_CONFLICT, OUTCOME_UNKNOWN */
+  async #forecast(
+    record: CallRecord,
+    keyed: KeyedRequest,
+    { verify: verifyExpression }: ToolPolicy,
+  ): Promise<KeyForecast['outcome']> {
+    const { state, expiresAt, fingerprint, tool, startedAt } = record
+    if (state !== 'executing' && expiresAt <= world.now()) return 'would_run'
+    if (fingerprint !== keyed.fingerprint) throw conflict(keyed, tool, startedAt)
+    if (state === 'done') return 'would_replay'
+    if (!(await this.#isLost(record))) return 'would_wait'
+    if (mayRepeat(keyed)) return 'would_run'
+    if (verifyExpression === undefined || isStep(keyed.call)) throw outcomeLost(keyed, startedAt)
+    return 'would_verify'
   }
 
   /** Waits until every in-flight call is recorded. */
@@ -338,10 +368,7 @@ export class IdempotentExecutor {
   ): Promise<Claim> {
     const { keyed } = shared
     const { startedAt, lostAt, state, attemptedAt, canLast } = stored.record
-    const listed = keyed.call.tool
-    const entry = listed && asCalled(listed, keyed.call)
-    if (entry && (entry.classification.op === 'read' || entry.classification.idempotent))
-      return this.#ledger.takeOver(keyed, stored)
+    if (mayRepeat(keyed)) return this.#ledger.takeOver(keyed, stored)
     // A step with a lost response also has an unknown outcome in its transaction.
     if (verifyExpression === undefined || isStep(keyed.call)) throw outcomeLost(keyed, startedAt)
     const found = await verify(shared.call, upstream, verifyExpression, this.#deps).catch(
@@ -349,7 +376,7 @@ export class IdempotentExecutor {
         throw outcomeLost(keyed, startedAt, reasonOf(error))
       },
     )
-    if (found) return this.#ledger.settle(keyed, stored, verifiedResult(found.value, entry))
+    if (found) return this.#ledger.settle(keyed, stored, verifiedResult(found.value, keyed.call.tool))
     const now = world.now()
     // The earlier request may still take effect for as long as a server may be silent, from its last sign of life on.
     // A gateway that ended is noticed only now.
@@ -364,6 +391,12 @@ export class IdempotentExecutor {
     }
     throw inProgress(keyed, startedAt, (until - now) / 1000)
   }
+}
+
+/** Whether a call whose outcome is lost has the same effect if it is made again. */
+function mayRepeat({ call }: KeyedRequest): boolean {
+  const { op, idempotent } = (call.tool && asCalled(call.tool, call))?.classification ?? {}
+  return op === 'read' || idempotent === true
 }
 
 function changeTo(next: NextState, end: Pick<Partial<CallRecord>, 'result' | 'failure'>): Change {

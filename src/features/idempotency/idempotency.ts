@@ -1,5 +1,5 @@
 /** The feature `idempotency`: which calls have a key, and how long it is remembered. */
-import { type Handler, listedTool, type Target } from '../../core/call.ts'
+import { type Call, type Handler, listedTool, type Middleware, type Target } from '../../core/call.ts'
 import { compileRules, type Rule } from '../../core/failure.ts'
 import { asCalled } from '../../core/judgement/judge.ts'
 import { type ToolSettings, settingOf } from '../../core/settings.ts'
@@ -63,19 +63,24 @@ export const idempotency: Feature<Settings | false> = {
   schema: settingsSchema,
   create: (settings, deps) => {
     const executor = new IdempotentExecutor(deps)
+    const executing = (
+      target: Target,
+      execute: (options: OnceOptions) => Handler,
+    ): Middleware | undefined => {
+      const { method, upstream, isBuiltin } = target
+      const serverSettings = settings(upstream)
+      if (method !== 'tools/call' || upstream === undefined || isBuiltin || serverSettings === false)
+        return undefined
+      const ttl = { ttl: serverSettings.ttl, maxTtl: serverSettings.max_ttl }
+      const autoKeyTtl = toolSetting(target, 'autoKey', deps)
+      return (next) => {
+        const policy = policyOf(target, serverSettings, next, deps)
+        return execute({ executor, policy, ttl, autoKeyTtl })
+      }
+    }
     return {
-      middleware: (target) => {
-        const { method, upstream, isBuiltin } = target
-        const serverSettings = settings(upstream)
-        if (method !== 'tools/call' || upstream === undefined || isBuiltin || serverSettings === false)
-          return undefined
-        const ttl = { ttl: serverSettings.ttl, maxTtl: serverSettings.max_ttl }
-        const autoKeyTtl = toolSetting(target, 'autoKey', deps)
-        return (next) => {
-          const policy = policyOf(target, serverSettings, next, deps)
-          return executeOnce({ executor, policy, ttl, autoKeyTtl })
-        }
-      },
+      middleware: (target) => executing(target, executeOnce),
+      dryRun: (target, end) => executing(target, (options) => tryOnce(options, end)),
       toolFacts: ({ upstream, classification }) =>
         settings(upstream) !== false && classification.op !== 'read' ? { isIdempotentWithKey: true } : {},
       values: [{ name: IDEMPOTENCY_KEY, aliases: [CAMEL_KEY], header: 'Idempotency-Key' }],
@@ -109,14 +114,30 @@ interface OnceOptions {
   readonly autoKeyTtl: number | undefined
 }
 
+/** Whether the gateway gives a call a key itself. */
+function isAutoKeyed(call: Call): boolean {
+  const listed = listedTool(call)
+  const entry = listed && asCalled(listed, call)
+  return entry !== undefined && entry.classification.op !== 'read' && !entry.classification.idempotent
+}
+
+/** Reports what would become of a keyed call. One that would not run now goes no further. */
+function tryOnce({ executor, policy, ttl, autoKeyTtl }: OnceOptions, end: Handler): Handler {
+  const { next, upstream } = policy
+  return async (given) => {
+    const read = hasIdempotencyValues(given) ? readKeyed(given, upstream, ttl) : given
+    const isAutomatic = !('id' in read) && autoKeyTtl !== undefined && isAutoKeyed(read)
+    const keyed = isAutomatic ? autoKeyed(read, upstream, autoKeyTtl) : read
+    if (!('id' in keyed)) return next(keyed)
+    const call = await executor.preview(keyed, policy)
+    return call.dryRun?.idempotency?.outcome === 'would_run' ? next(call) : end(call)
+  }
+}
+
 function executeOnce({ executor, policy, ttl, autoKeyTtl }: OnceOptions): Handler {
   const { next, upstream } = policy
-  const automatic: Handler = async (call) => {
-    const listed = listedTool(call)
-    const entry = listed && asCalled(listed, call)
-    if (!entry || entry.classification.op === 'read' || entry.classification.idempotent) return next(call)
-    return executor.run(autoKeyed(call, upstream, autoKeyTtl ?? 0), policy)
-  }
+  const automatic: Handler = async (call) =>
+    isAutoKeyed(call) ? executor.run(autoKeyed(call, upstream, autoKeyTtl ?? 0), policy) : next(call)
   const keyed: Handler = async (call) => {
     const read = readKeyed(call, upstream, ttl)
     // A task waits for a lost attempt; any other call gets IDEMPOTENCY_IN_PROGRESS.

@@ -66,6 +66,11 @@ export class Ledger {
     return orUnavailable(this.#claim(keyed, quota))
   }
 
+  /** Checks that a call could begin under an unused key; nothing is written. @throws QUOTA_EXHAUSTED, SERVER_UNAVAILABLE */
+  check({ call }: KeyedRequest, quota: Quota): Promise<void> {
+    return orUnavailable(this.#check(call, quota))
+  }
+
   /** Takes over a record whose call may be repeated. */
   takeOver({ id, call }: KeyedRequest, stored: StoredCall): Promise<Claim> {
     const { openUntil: _until, lostAt: _lostAt, canLast: _canLast, ...rest } = stored.record
@@ -153,21 +158,14 @@ export class Ledger {
       identity: { membership },
     } = this.#deps
     const { id: principal } = call.principal
-    if (store.unavailableReason !== undefined && !call.internal) {
-      // No new calls are started while the store accepts no writes.
+    try {
+      await this.#check(call, quota)
+    } catch (error) {
       const stored = await findCall(store, id)
       if (stored) return { kind: 'held_elsewhere', stored }
-      throw storeUnavailable(new Error(store.unavailableReason))
+      throw error
     }
     await membership.register()
-    // Compensations are always possible, whatever the caller's quota.
-    if (!call.internal && !(await this.#quota.hasRoom(principal, quota))) {
-      const stored = await findCall(store, id)
-      if (stored) return { kind: 'held_elsewhere', stored }
-      const { keys, firstExpiry } = await this.#quota.usage(principal)
-      const wait = firstExpiry === undefined ? undefined : Math.max(1, (firstExpiry - world.now()) / 1000)
-      throw exhausted(keys >= quota.keys ? `${quota.keys} calls` : `${quota.bytes} bytes`, wait)
-    }
     const attempt = this.#attempt(call)
     const { fingerprint, tool } = keyed
     const startedAt = attempt.attemptedAt
@@ -188,6 +186,19 @@ export class Ledger {
     const stored = decodeCall(existing)
     if (!stored) throw outcomeLost({ ...keyed, call, id, ttl }, undefined)
     return { kind: 'held_elsewhere', stored }
+  }
+
+  /** @throws why no call of a caller may begin */
+  async #check({ principal: { id }, internal }: Call, quota: Quota): Promise<void> {
+    // Compensations are always possible, whatever the caller's quota.
+    if (internal) return
+    const { unavailableReason } = this.#deps.store
+    // No new calls are started while the store accepts no writes.
+    if (unavailableReason !== undefined) throw storeUnavailable(new Error(unavailableReason))
+    if (await this.#quota.hasRoom(id, quota)) return
+    const { keys, firstExpiry } = await this.#quota.usage(id)
+    const wait = firstExpiry === undefined ? undefined : Math.max(1, (firstExpiry - world.now()) / 1000)
+    throw exhausted(keys >= quota.keys ? `${quota.keys} calls` : `${quota.bytes} bytes`, wait)
   }
 
   async #swap(id: string, before: StoredCall, record: CallRecord): Promise<Claim> {

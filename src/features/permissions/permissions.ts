@@ -1,12 +1,13 @@
 /** The feature `permissions`: scopes and rules for calls, sessions with fewer scopes, and hidden entries. */
 import type { Call, Handler, Outcome, Middleware, Target } from '../../core/call.ts'
+import { withFinding } from '../../core/dry-run.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
 import { extensionOf, hasExtension, SESSION_TOKEN, withoutExtension } from '../../protocol/meta-keys.ts'
 import { isProtocolNotification } from '../../protocol/methods.ts'
 import { asTool } from '../builtin-tool.ts'
 import type { Feature, SettingsOf, Services } from '../feature.ts'
-import { type Context, type Guard, createGates, limitedBySession } from './gate.ts'
+import { type Context, type Guard, createGates, limitedBySession, requiredScopes } from './gate.ts'
 import { guardOf } from './guard.ts'
 import { answerNegotiate, negotiateTool, settingsSchema, type Settings } from './negotiate.ts'
 import { answerCheck, checkTool } from './preflight.ts'
@@ -24,12 +25,22 @@ export const permissions: Feature<Settings | false> = {
     const sessions = new Sessions({ store: deps.store, log: deps.log, idle, maxTtl })
     const gates = createGates()
     const contextOf = contexts(settings, deps, gates)
+    const guarding = (target: Target): Middleware =>
+      applyGuard(target, guardFor(target, contextOf, deps), sessions)
     const check = answerCheck(contextOf, deps)
     const negotiate = answerNegotiate(settings, { deps, sessions })
     return {
       middleware: (target) => {
         if (isProtocolNotification(target.method)) return undefined
-        return applyGuard(target, guardFor(target, contextOf, deps), sessions)
+        return guarding(target)
+      },
+      dryRun: (target) => {
+        const server = target.isBuiltin ? undefined : deps.servers.settings(target.upstream ?? '')
+        const withScopes = (call: Call): Call =>
+          call.tool && server
+            ? withFinding(call, { scopes: requiredScopes(gates(call.tool, server).requirement) })
+            : call
+        return (next) => guarding(target)((call) => next(withScopes(call)))
       },
       toolFacts: (entry) => {
         const server = deps.servers.settings(entry.upstream)

@@ -11,7 +11,7 @@ import { durationSchema } from '../../core/time/units.ts'
 import { pause } from '../../core/time/waiting.ts'
 import { NS, tasksExtension } from '../../protocol/meta-keys.ts'
 import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
-import { hasCoreTasks, requireTasks } from '../../protocol/tasks.ts'
+import { hasCoreTasks, requestedTask, requireTasks } from '../../protocol/tasks.ts'
 import { isEnded, type OperationRecord } from '../../records/operations.ts'
 import { asToolWithResult } from '../builtin-tool.ts'
 import type { BuiltinTool, Feature } from '../feature.ts'
@@ -77,6 +77,11 @@ export const progress: Feature<ProgressSettings> = {
         if (method === 'tools/list') return (next) => async (call) => withTaskSupport(call, await next(call))
         if (method !== 'tools/call' || isBuiltin) return undefined
         return (next) => (call) => (call.internal ? next(call) : engine.run(call, next))
+      },
+      // A client of 2025-11-25 that requests a task gets one, whose result is the report.
+      dryRun: ({ isBuiltin }) => {
+        if (isBuiltin) return undefined
+        return (next) => (call) => (requestedTask(call) ? engine.run(call, next) : next(call))
       },
       methods: { ...taskMethods(parts), 'operation/resume': resume },
       tools: [asToolWithResult(resumeTool, resume)],

@@ -96,6 +96,7 @@ function claimsOf(result: Payload, call: Call, { server, stamp }: ReceiptContext
     content_sha256: contentHash(result),
     ...(typeof retrievedAt === 'string' && { retrieved_at: retrievedAt }),
     was_replay: wasReplay,
+    ...(call.dryRun && { dry_run: true }),
     ...(typeof approval === 'string' && { approval }),
     ...(Array.isArray(used) && { references_used: used }),
     ...(Array.isArray(kept) && { references: kept }),

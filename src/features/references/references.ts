@@ -90,6 +90,12 @@ export const references: Feature<ReferenceSettings | false> = {
         deps,
       }),
       responseMiddleware: (method) => filesMiddleware(method, (upstream) => settings(upstream) !== false),
+      dryRun: ({ upstream, isBuiltin }) => {
+        const own = settings(upstream)
+        if (isBuiltin || own === false) return undefined
+        const server = canOpenFiles(deps.servers.settings(upstream ?? ''))
+        return tryReferences({ ...options, max: own.argument, server }, urls)
+      },
       resources: () => [referenceResource({ ...options, max: MAX_READ_BYTES })],
       tools: [
         readReferenceTool({ ...options, max: MAX_READ_BYTES }),
@@ -160,6 +166,20 @@ function resolving(
       await files.remove()
       throw error
     }
+  }
+}
+
+/** Resolves references for a dry run: in place of files and URLs, which are made for a call, are the names of the data. */
+function tryReferences(
+  options: Omit<Parameters<typeof resolveReferences>[1], 'files' | 'urls'>,
+  { areHosted }: DataUrls,
+): Middleware {
+  const files = { write: async ({ name }: { readonly name: string }) => `<file of ${name}>` }
+  const urls = { areHosted, of: async ({ name }: Reference) => (areHosted ? `<URL of ${name}>` : undefined) }
+  return (next) => async (call) => {
+    checkFileArguments(call)
+    const resolved = await resolveReferences(call, { ...options, files, urls })
+    return next(resolved?.call ?? call)
   }
 }
 

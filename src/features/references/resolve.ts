@@ -26,10 +26,10 @@ interface Options {
   /** The largest data in the arguments of a call, in bytes. */
   readonly max: number
   /** The files of the call, and whether its server can open them. */
-  readonly files: CallFiles
+  readonly files: Pick<CallFiles, 'write'>
   readonly server: 'yes' | 'perhaps' | 'no'
   /** The URLs of the call. */
-  readonly urls: CallUrls
+  readonly urls: Pick<CallUrls, 'of' | 'areHosted'>
   /** Whether the caller may still read what came from a server. */
   mayRead(reference: Reference, call: Call): Promise<boolean>
 }

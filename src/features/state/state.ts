@@ -45,6 +45,16 @@ export const state: Feature<Settings | false> = {
         if (method === 'tools/list') return withOptionalArguments(plan, upstream, deps)
         return methods.has(method) ? inSessions(plan, method === 'tools/call', { tokens, deps }) : undefined
       },
+      dryRun: ({ upstream, isBuiltin }) => {
+        const plan = isBuiltin || upstream === undefined ? undefined : planOf(upstream)
+        if (!plan) return undefined
+        return (next) => async (call) =>
+          next(
+            isConcerned(call, plan, true)
+              ? await new StatefulCall(call, plan, { tokens, deps }).prepared()
+              : call,
+          )
+      },
       values: [{ name: SESSION_STATE }],
       reserved: (upstream) => {
         const plan = planOf(upstream)

@@ -96,6 +96,13 @@ export class StatefulCall {
     }
   }
 
+  /** The call as the server would get it, for a dry run: the session stays as it is. @throws INVALID_INPUT, PAYLOAD_TOO_LARGE */
+  async prepared(): Promise<Call> {
+    await this.#open()
+    const { connection: _connection, ...call } = await this.#prepared()
+    return call
+  }
+
   /** The outcome with the next token, if there is one. */
   async end(outcome: Outcome): Promise<Outcome> {
     if (outcome.kind !== 'result') {

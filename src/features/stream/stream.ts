@@ -57,6 +57,7 @@ export const stream: Feature<Settings> = {
           return collect(call, next, { settings: own, inputsOf, deps })
         }
       },
+      dryRun: () => (next) => (call) => next(withoutFlag(call, STREAM_KEY)),
       toolFacts: (entry) =>
         entry.classification.op === 'read' && inputsOf(entry).length > 0 ? { isCollectable: true } : {},
       extensions: (upstream) => ({ [STREAM_KEY]: { maxPages: settings(upstream).max_pages } }),

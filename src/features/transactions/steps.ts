@@ -1,6 +1,7 @@
 /** The life of a step: recorded before its call, checked for a compensation, and ended with its outcome. */
 import { world } from '../../core/world.ts'
 import { type Call, type Handler, type InterimOutcome, isOpen, type Outcome } from '../../core/call.ts'
+import { withFinding } from '../../core/dry-run.ts'
 import { GatewayError, asGatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { asCalled } from '../../core/judgement/judge.ts'
@@ -20,7 +21,7 @@ import {
 import { newActionKey, type Action } from '../../records/actions.ts'
 import { fromStoredPrincipal } from '../../records/principal.ts'
 import { keepUsed } from '../../records/references.ts'
-import type { Step, Transaction } from '../../records/transactions.ts'
+import { type Step, type Transaction, unknownTransaction } from '../../records/transactions.ts'
 import {
   pendingSteps,
   stepResumed,
@@ -43,11 +44,7 @@ type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' 
 /** Runs a call as a step of the transaction that it names. */
 export async function makeStep(call: Call, next: Handler, service: TransactionService): Promise<Outcome> {
   requireIdempotency(service.deps, call.target.upstream)
-  const id = readId(extensionOf(call, TRANSACTION_ID), TRANSACTION_ID)
-  const stepId = extensionOf(call, 'step_id')
-  const requestedId = stepId === undefined ? undefined : readId(stepId, 'step_id')
-  const stepCall = withoutExtension(withoutExtension(call, TRANSACTION_ID), 'step_id')
-  const key = keyFor(call, id)
+  const { id, call: stepCall, key, requestedId } = readStep(call)
   call.logFields.set('transaction', id)
   return service.queue(key, call.signal, async () => {
     const started = await begin(stepCall, { key, requestedId }, service)
@@ -55,6 +52,51 @@ export async function makeStep(call: Call, next: Handler, service: TransactionSe
       runStep(stepCall, next, { ...started, id, key, service }),
     )
   })
+}
+
+/**
+ * Checks that a call would be accepted as a step of the transaction that it names, and passes it on as that step. Nothing
+ * is recorded. @throws why the step is refused
+ */
+export async function tryStep(given: Call, next: Handler, service: TransactionService): Promise<Outcome> {
+  const { deps, repository, limits, worker } = service
+  requireIdempotency(deps, given.target.upstream)
+  const { id, call, key, requestedId } = readStep(given)
+  const transaction = await repository.find(key)
+  if (!transaction) throw unknownTransaction()
+  const kind = kindOf(call, deps)
+  const { upstream = '', name: tool = '' } = call.target
+  const stepId = requestedId ?? nextFreeId(transaction)
+  const step: Step = { id: stepId, deed: '', upstream, tool, kind, runner: worker.id, status: 'pending' }
+  // A call waits for a step in progress, and then starts.
+  const steps = transaction.steps.filter((each) => each.status !== 'pending' || each.id === stepId)
+  stepStarted(step, { maxSteps: limits.max_steps, now: world.now() })({ ...transaction, steps })
+  const mustBe = isToBeUndoable(kind, call, service)
+  if (mustBe) await mustBeUndoable(call, fromStoredPrincipal(transaction.principal), deps)
+  const stepOf = { transaction: id, step: stepId, deed: step.deed, mustBeUndoable: mustBe }
+  return next(withFinding({ ...call, step: stepOf }, { transaction: { id, step: stepId, kind } }))
+}
+
+interface NamedStep {
+  readonly id: string
+  /** Without the values of this feature. */
+  readonly call: Call
+  readonly key: string
+  readonly requestedId: string | undefined
+}
+
+/** The transaction and the step that a call names. @throws INVALID_INPUT */
+function readStep(call: Call): NamedStep {
+  const id = readId(extensionOf(call, TRANSACTION_ID), TRANSACTION_ID)
+  const stepId = extensionOf(call, 'step_id')
+  const requestedId = stepId === undefined ? undefined : readId(stepId, 'step_id')
+  const key = keyFor(call, id)
+  return { id, call: withoutExtension(withoutExtension(call, TRANSACTION_ID), 'step_id'), key, requestedId }
+}
+
+/** Whether a step is refused if it could not be undone. */
+function isToBeUndoable(kind: Step['kind'], { target }: Call, { settings }: TransactionService): boolean {
+  return kind === 'write' && settings(target.upstream).uncompensable === 'reject'
 }
 
 interface StepRequest {
@@ -99,11 +141,11 @@ async function tryToStart(
   const { unavailableReason: problem } = deps.store
   if (problem !== undefined && call.requestState[STATE_KEY] === undefined) throw notRecordable(problem)
   const kind = kindOf(call, deps)
-  const isToBeUndoable = kind === 'write' && service.settings(call.target.upstream).uncompensable === 'reject'
+  const mustBe = isToBeUndoable(kind, call, service)
   const open = openStep(call, transaction)
   if (open) {
     await repository.change(key, stepResumed(open.id, worker.id))
-    return { step: open, isToBeUndoable, endsAt: transaction.endsAt }
+    return { step: open, isToBeUndoable: mustBe, endsAt: transaction.endsAt }
   }
   const now = world.now()
   const { upstream = '', name: tool = '' } = call.target
@@ -113,10 +155,10 @@ async function tryToStart(
   const transition = stepStarted(step, { maxSteps: limits.max_steps, now })
   // A refusal because of the transaction's state takes precedence over one because of the tool.
   transition(transaction)
-  if (isToBeUndoable) await mustBeUndoable(call, fromStoredPrincipal(transaction.principal), deps)
+  if (mustBe) await mustBeUndoable(call, fromStoredPrincipal(transaction.principal), deps)
   await mustKeepData(call, transaction, deps)
   service.reaper.track(key, await repository.change(key, transition))
-  return { step, isToBeUndoable, endsAt: transaction.endsAt }
+  return { step, isToBeUndoable: mustBe, endsAt: transaction.endsAt }
 }
 
 /** Keeps the data that a step uses until its transaction ends, so that the step can be repeated. */

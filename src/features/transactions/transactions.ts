@@ -27,7 +27,7 @@ import {
   rollBack,
 } from './service.ts'
 import { answer, commitShape, rollbackShape, statusShape, summaryShape } from './shapes.ts'
-import { makeStep, settledTransaction } from './steps.ts'
+import { makeStep, settledTransaction, tryStep } from './steps.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'>
 
@@ -62,6 +62,11 @@ export const transactions: Feature<Settings | false> = {
           if (call.internal || !hasExtension(call, TRANSACTION_ID)) return next(call)
           return makeStep(call, next, service)
         }
+      },
+      dryRun: ({ isBuiltin }) => {
+        if (isBuiltin) return undefined
+        return (next) => (call) =>
+          hasExtension(call, TRANSACTION_ID) ? tryStep(call, next, service) : next(call)
       },
       methods: {
         'transaction/begin': begin,

@@ -2,6 +2,7 @@
 import { world } from '../../core/world.ts'
 import { type Call, type Handler, type InterimOutcome, isOpen, type Outcome } from '../../core/call.ts'
 import type { ToolFacts } from '../../core/descriptor.ts'
+import { type UndoForecast, withFinding } from '../../core/dry-run.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Finding } from '../../core/finding.ts'
 import { isObject } from '../../core/json/json.ts'
@@ -73,6 +74,11 @@ export const undo: Feature<Settings> = {
         const undoLog = new UndoLog({ deps, actions, snapshots, journal, upstream, history })
         return (next) => (call) => record(call, { next, snapshots, undoLog })
       },
+      dryRun: ({ upstream, isBuiltin }) => {
+        if (isBuiltin || upstream === undefined) return undefined
+        const undoLog = new UndoLog({ deps, actions, snapshots, journal, upstream, history: 0 })
+        return (next) => async (call) => next(withFinding(call, { undo: await forecast(call, undoLog) }))
+      },
       toolFacts: (entry, all) => {
         const rule = entry.classification.op === 'read' ? undefined : deps.servers.undoRuleAmong(entry, all)
         return rule && rule.kind !== 'none' ? { undo: factOf(rule) } : {}
@@ -100,12 +106,26 @@ function record(call: Call, context: UndoContext): Promise<Outcome> {
   const { next, snapshots, undoLog } = context
   if (call.internal === 'compensate') return next(call)
   if (call.internal === 'read') return recordRead(call, next, snapshots)
+  return isWithoutEffect(call) ? next(call) : undoLog.record(call, toolOf(call), next)
+}
+
+/** How a call would be undone. @throws COMPENSATION_UNAVAILABLE if it has to be undoable, and is not */
+async function forecast(call: Call, undoLog: UndoLog): Promise<UndoForecast> {
+  return isWithoutEffect(call) ? { how: 'nothing' } : undoLog.forecast(call, toolOf(call))
+}
+
+/** Whether a call does nothing that could be undone: it reads, or its server only tries it. */
+function isWithoutEffect(call: Call): boolean {
   // A server that cannot list its tools may still serve calls.
-  const entry = call.tool
-  if (entry && asCalled(entry, call).classification.op === 'read') return next(call)
-  // A dry run has done nothing that could be undone.
-  if (entry && isTrialCall(entry.definition, call.params.fields.arguments)) return next(call)
-  return undoLog.record(call, entry?.name ?? String(call.params.fields.name), next)
+  const { tool, params } = call
+  if (!tool) return false
+  return (
+    asCalled(tool, call).classification.op === 'read' || isTrialCall(tool.definition, params.fields.arguments)
+  )
+}
+
+function toolOf({ tool, params }: Call): string {
+  return tool?.name ?? String(params.fields.name)
 }
 
 async function recordRead(call: Call, next: Handler, snapshots: SnapshotReader): Promise<Outcome> {
@@ -225,6 +245,23 @@ class UndoLog {
       : { status: 'ok', way: await this.#final(call, started, outcome.result) }
     await this.#end(call, started, end)
     return outcome
+  }
+
+  /** How a call would be undone, as far as that is known without a call of its server. @throws COMPENSATION_UNAVAILABLE */
+  async forecast(call: Call, tool: string): Promise<UndoForecast> {
+    const { deps, upstream } = this.#options
+    const given = call.params.fields.arguments
+    const rule = await ruleOf(deps, upstream, tool)
+    const isKnownLater = rule?.kind === 'restore' || needsResult(rule, undefined)
+    const way = isKnownLater ? undefined : compensationFor(rule, { args: isObject(given) ? given : {} })
+    const problem = way && (await compensationProblem(call, way, { upstream, deps }))
+    const reason = problem ?? (way?.kind === 'none' ? way.reason : undefined)
+    if (reason !== undefined && call.step?.mustBeUndoable)
+      throw noUndo({ upstream, tool }, reason, 'Resolve that first.')
+    if (reason !== undefined || !rule || rule.kind === 'none')
+      return { how: 'none', ...(reason !== undefined && { reason }) }
+    const expression = rule.kind === 'call' ? rule.call : rule.restore
+    return { how: rule.isExact ? 'exact' : 'approximate', rule: printExpression(expression) }
   }
 
   async #begin(call: Call, tool: string): Promise<ActionInProgress> {

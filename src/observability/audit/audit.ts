@@ -9,6 +9,7 @@ import { canonical } from '../../core/json/json.ts'
 import type { Log } from '../../core/log.ts'
 import type { AuditSettings } from '../../core/settings.ts'
 import { self } from '../../core/identity.ts'
+import { DRY_RUN } from '../../protocol/meta-keys.ts'
 import { isVendorRequest } from '../../protocol/methods.ts'
 import { Anchor, type Anchors } from './anchor.ts'
 import { AuditFile, encodeLine, type Head } from './file.ts'
@@ -109,6 +110,7 @@ export class Audit {
       declined_by: logFields.get('declined_by'),
       outcome: ending.outcome,
       replayed: logFields.get('replayed'),
+      dry_run: logFields.get(DRY_RUN),
       remembered: logFields.get('remembered'),
       code: ending.code,
       arguments_digest: given === undefined ? undefined : this.#digest(given),
