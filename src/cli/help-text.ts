@@ -14,6 +14,7 @@ Usage
   gatehouse stdio [same as serve]           run as a stdio MCP server in front of them
   gatehouse check [--config FILE]           report every problem in a configuration
   gatehouse explain SERVER [TOOL]           show how the gateway handles a call, and why
+  gatehouse call SERVER TOOL [ARGUMENT…]    call a tool, or try the call with --dry-run
   gatehouse plan [SERVER]                   propose undo rules for tools, as settings to paste
   gatehouse skill [SERVER]                  print the SKILL.md of a server, for agents that load skills
   gatehouse export registry [SERVER]        print the registry entry of a server
@@ -63,6 +64,20 @@ Reads the configuration, connects to each server and reports every problem, with
 Prints how a server is reached, its protocol revision, and the features that a call passes through. For each tool,
 prints its effect, whether confirmation is required, and how it is undone; for a named tool, also why.
   --json          print JSON`,
+  call: `Usage: gatehouse call SERVER TOOL [JSON | KEY=VALUE… | @FILE | -] [--dry-run] [--config FILE] [--json]
+       gatehouse call URL TOOL [ARGUMENT…]
+       gatehouse call TOOL [ARGUMENT…] -- COMMAND…
+
+Calls a tool through a gateway in this process, with the features of the configuration, and prints the result. The store
+and the audit log are those of running gateways, so an idempotency key is the same for both.
+The arguments are a JSON object, KEY=VALUE words, the JSON in a file (@FILE), or JSON on standard input (-). A VALUE is
+text where the schema of the tool says so, and JSON elsewhere if it can be read as JSON.
+A confirmation is asked for in the terminal; without one, the call is refused unless --yes is given.
+  --dry-run       only say what the call would do: the server is not called, and nothing is kept
+  --key KEY       the idempotency key of the call
+  --yes           confirm the call
+  --json          print the whole result as JSON
+Exit codes: 0 success, 1 the result is an error, or the call failed, 2 wrong usage.`,
   plan: `Usage: gatehouse plan [SERVER] [--config FILE] [--json | --write]
        gatehouse plan URL | -- COMMAND…
 

@@ -16,6 +16,7 @@ const commands: { readonly [name: string]: Load; readonly serve: Load } = {
   stdio: async () => (await import('./serve.ts')).stdio,
   check: async () => (await import('./check.ts')).check,
   explain: async () => (await import('./explain.ts')).explain,
+  call: async () => (await import('./call.ts')).call,
   plan: async () => (await import('./plan.ts')).plan,
   init: async () => (await import('./init.ts')).init,
   lint: async () => (await import('./lint.ts')).lint,

@@ -24,6 +24,7 @@ import { isOwnOrigin } from '../downstream/http/origin.ts'
 import { type AddPages, type Listener, listenHttp } from '../downstream/http/server.ts'
 import { serveStdio } from '../downstream/stdio.ts'
 import type { Reader } from '../downstream/pages/front-page.ts'
+import { type CommandCall, makeCommandCall } from './command-call.ts'
 import { listEventTypes } from './event-types.ts'
 import { receiveHook, tryEvents } from './features.ts'
 import { frontPage } from './front-page.ts'
@@ -55,6 +56,7 @@ import { ownCall } from '../protocol/lift.ts'
 export { issuerProblem } from '../downstream/auth/jwt.ts'
 export { clientSnippets } from '../downstream/pages/client-snippets.ts'
 export { fetchJson } from '../downstream/http/fetch-json.ts'
+export { isDryRunReport } from './command-call.ts'
 export { signingKeyIn } from './keys.ts'
 export type { EventTrial } from '../features/feature.ts'
 
@@ -259,6 +261,11 @@ export class Gateway {
     const params = Payload.of({ name: tool })
     const entry = await servers.tool(ownCall({ method: target.method, params, target }))
     return entry && inspect(entry, await servers.tools(upstream), runtime)
+  }
+
+  /** Makes a call of a tool for the user of a command. @throws what the call fails with */
+  callTool(order: CommandCall): Promise<Payload> {
+    return makeCommandCall(this.handle, order, this.settings.auth.principal)
   }
 
   /** The tools that a server lists. @throws what listing throws */

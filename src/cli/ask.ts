@@ -1,0 +1,113 @@
+/** Answers input requests of a call in the terminal: the forms of confirmations, and those of servers. */
+import { createInterface, type Interface } from 'node:readline/promises'
+import type { InputRequest, InputResponse } from '../core/call.ts'
+import { isObject } from '../core/json/json.ts'
+import { Payload } from '../core/payload.ts'
+import { oneLine } from '../core/text/escape.ts'
+
+interface Options {
+  /** Confirmations are answered with yes. */
+  readonly isConfirmed: boolean
+}
+
+/** The most fields of a form that are asked for. */
+const MAX_FIELDS = 50
+
+/** Answers input requests; without a terminal, confirmations end the call, and servers get no answer. */
+export function answering({ isConfirmed }: Options) {
+  return async (request: InputRequest, of: 'gateway' | 'server'): Promise<InputResponse> => {
+    const { message, requestedSchema } = request.params?.fields ?? {}
+    const question = oneLine(typeof message === 'string' ? message : 'The server requests input.')
+    const fields = fieldsOf(requestedSchema)
+    if (
+      of === 'gateway' &&
+      isConfirmed &&
+      fields.every(({ name, type }) => name !== 'confirm' || type === 'boolean')
+    )
+      return accepted({ confirm: true })
+    if (process.stdin.isTTY)
+      return of === 'gateway' ? confirmation(question, fields) : filled(question, fields)
+    if (of === 'server') return responseOf({ action: 'cancel' })
+    const isTyped = isConfirmed
+      ? 'run the command in a terminal, where the text can be typed'
+      : 'run the command in a terminal, or add --yes'
+    throw new Error(
+      `the call was not made, because it needs a confirmation: ${question} To confirm it, ${isTyped}`,
+    )
+  }
+}
+
+interface Field {
+  readonly name: string
+  readonly type: unknown
+  readonly title: string
+  readonly isRequired: boolean
+}
+
+function fieldsOf(schema: unknown): readonly Field[] {
+  const { properties, required } = isObject(schema) ? schema : {}
+  if (!isObject(properties)) return []
+  const names: readonly unknown[] = Array.isArray(required) ? required : []
+  return Object.entries(properties)
+    .slice(0, MAX_FIELDS)
+    .map(([name, property]) => {
+      const { type, title } = isObject(property) ? property : {}
+      return {
+        name,
+        type,
+        title: oneLine(typeof title === 'string' ? title : name),
+        isRequired: names.includes(name),
+      }
+    })
+}
+
+/** The question of the gateway: yes or no, or a text that has to be typed. */
+async function confirmation(question: string, fields: readonly Field[]): Promise<InputResponse> {
+  const typed = fields.find(({ name, type }) => name === 'confirm' && type === 'string')
+  return withTerminal(async (terminal) => {
+    process.stderr.write(`${question}\n`)
+    const answer = (await terminal.question(typed ? `${typed.title}: ` : 'Run it? [y/N] ')).trim()
+    if (typed) return answer === '' ? responseOf({ action: 'decline' }) : accepted({ confirm: answer })
+    return /^y(es)?$/i.test(answer) ? accepted({ confirm: true }) : responseOf({ action: 'decline' })
+  })
+}
+
+/** A form of a server, field by field. An empty answer leaves a field out, and declines if it is required. */
+async function filled(question: string, fields: readonly Field[]): Promise<InputResponse> {
+  return withTerminal(async (terminal) => {
+    process.stderr.write(`The server asks: ${question}\n`)
+    const content: Record<string, unknown> = {}
+    for (const { name, type, title, isRequired } of fields) {
+      const answer = (await terminal.question(`${title}${isRequired ? ' (empty: decline)' : ''}: `)).trim()
+      if (answer === '' && isRequired) return responseOf({ action: 'decline' })
+      if (answer !== '') content[name] = type === 'string' ? answer : valueOf(answer)
+    }
+    const isSent = /^y(es)?$/i.test((await terminal.question('Send these answers? [y/N] ')).trim())
+    return isSent ? accepted(content) : responseOf({ action: 'decline' })
+  })
+}
+
+function valueOf(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}
+
+async function withTerminal<Value>(ask: (terminal: Interface) => Promise<Value>): Promise<Value> {
+  const terminal = createInterface({ input: process.stdin, output: process.stderr })
+  try {
+    return await ask(terminal)
+  } finally {
+    terminal.close()
+  }
+}
+
+function accepted(content: Readonly<Record<string, unknown>>): InputResponse {
+  return responseOf({ action: 'accept', content })
+}
+
+function responseOf(result: Readonly<Record<string, unknown>>): InputResponse {
+  return { result: Payload.of(result) }
+}

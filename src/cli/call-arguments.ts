@@ -1,0 +1,84 @@
+/** The arguments of a tool from the words of a command line: JSON, `KEY=VALUE`, `@FILE`, or `-` for standard input. */
+import { readText, whyUnreadable } from '../config/secrets.ts'
+import { isObject } from '../core/json/json.ts'
+import { UsageError } from './options.ts'
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** The most that is read from standard input, in bytes: as much as from a file. */
+const MAX_BYTES = 1024 * 1024
+
+/**
+ * Reads the arguments. `schema` is the input schema of the tool, if it is known: text stays text where it says so.
+ * @throws UsageError
+ */
+export async function readArguments(words: readonly string[], schema: unknown): Promise<Fields> {
+  const [first, ...others] = words
+  if (first === undefined) return {}
+  const isWhole = first === '-' || first.startsWith('@') || first.trimStart().startsWith('{')
+  if (!isWhole) return keyValues(words, schema)
+  if (others.length > 0)
+    throw new UsageError('give the arguments once: as JSON, KEY=VALUE words, @FILE, or - for standard input')
+  if (first === '-') return parsed(await standardInput(), 'standard input')
+  return first.startsWith('@')
+    ? parsed(fileText(first.slice(1)), first.slice(1))
+    : parsed(first, 'the arguments')
+}
+
+function parsed(text: string, where: string): Fields {
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch (error) {
+    throw new UsageError(`${where}: not JSON: ${error instanceof Error ? error.message : String(error)}`)
+  }
+  if (isObject(value)) return value
+  throw new UsageError(`${where}: must be a JSON object, such as {"path":"a.txt"}`)
+}
+
+function fileText(file: string): string {
+  try {
+    return readText(file)
+  } catch (error) {
+    throw new UsageError(`${file} cannot be read: ${whyUnreadable(error)}`)
+  }
+}
+
+async function standardInput(): Promise<string> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of process.stdin) {
+    const bytes = Buffer.isBuffer(chunk) ? chunk : Buffer.from(String(chunk))
+    size += bytes.length
+    if (size > MAX_BYTES) throw new UsageError('standard input is larger than 1 MB')
+    chunks.push(bytes)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+function keyValues(words: readonly string[], schema: unknown): Fields {
+  const entries = new Map<string, unknown>()
+  for (const word of words) {
+    const at = word.indexOf('=')
+    if (at < 1) throw new UsageError(`"${word}" is no argument: write KEY=VALUE, or a JSON object in quotes`)
+    const key = word.slice(0, at)
+    if (entries.has(key)) throw new UsageError(`the argument ${key} is given twice`)
+    entries.set(key, valueOf(word.slice(at + 1), propertyOf(schema, key)))
+  }
+  return Object.fromEntries(entries)
+}
+
+function propertyOf(schema: unknown, key: string): unknown {
+  const properties = isObject(schema) ? schema.properties : undefined
+  return isObject(properties) && Object.hasOwn(properties, key) ? properties[key] : undefined
+}
+
+/** Text where the schema takes only text, or where it is not JSON; otherwise the JSON value. */
+function valueOf(text: string, schema: unknown): unknown {
+  if (isObject(schema) && schema.type === 'string') return text
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}

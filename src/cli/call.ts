@@ -1,0 +1,132 @@
+/** `gatehouse call`: calls a tool through a gateway in this process, or tries the call. */
+import { environment } from '../config/secrets.ts'
+import { asGatewayError, type GatewayError } from '../core/error.ts'
+import { isObject } from '../core/json/json.ts'
+import type { Payload } from '../core/payload.ts'
+import type { UpstreamSettings } from '../core/settings.ts'
+import { escapeHidden, oneLine } from '../core/text/escape.ts'
+import { Gateway, isDryRunReport, openLog } from '../gateway/gateway.ts'
+import { audited } from '../gateway/offline.ts'
+import { answering } from './ask.ts'
+import { readArguments } from './call-arguments.ts'
+import { didYouMean, parseWords, readNamed, type Source, UsageError } from './options.ts'
+
+interface CallOptions {
+  readonly source: Source
+  readonly server: UpstreamSettings
+  readonly tool: string
+  /** The words of the arguments. */
+  readonly words: readonly string[]
+  readonly key: string | undefined
+  readonly isDryRun: boolean
+  readonly isConfirmed: boolean
+  readonly isJson: boolean
+}
+
+/** `gatehouse call SERVER TOOL [ARGUMENT…]`: exit code 1 if the result is an error. */
+export async function call(args: readonly string[]): Promise<number> {
+  const options = parse(args)
+  const { settings } = options.source
+  if (settings.store.kind === 'memory' && options.key !== undefined && !options.isDryRun)
+    process.stderr.write('warning: store: memory: the key is forgotten when this command ends\n')
+  const log = openLog('error', process.stderr.isTTY)
+  return audited(settings, log, async (audit) => {
+    const gateway = new Gateway(settings, { variables: environment(), log, ...(audit && { audit }) })
+    try {
+      return await callWith(gateway, options)
+    } finally {
+      await gateway.close()
+    }
+  })
+}
+
+async function callWith(gateway: Gateway, options: CallOptions): Promise<number> {
+  const { server, tool, words, isJson, isDryRun, isConfirmed, key: idempotencyKey } = options
+  const status = await gateway.explore(server.name)
+  if (status?.problem !== undefined) throw new Error(`${server.name} cannot be reached: ${status.problem}`)
+  const entries = await gateway.entries(server.name)
+  const listed = entries.find(({ name }) => name === tool)
+  try {
+    const result = await gateway.callTool({
+      upstream: server.name,
+      tool,
+      arguments: await readArguments(words, listed?.definition.inputSchema),
+      isDryRun,
+      idempotencyKey,
+      answer: answering({ isConfirmed }),
+    })
+    process.stdout.write(`${isJson ? JSON.stringify(result.value, null, 2) : textOf(result)}\n`)
+    return result.member('isError') === true && !isDryRunReport(result) ? 1 : 0
+  } catch (thrown) {
+    if (thrown instanceof UsageError) throw thrown
+    const error = asGatewayError(thrown)
+    if (error.code === 'UNKNOWN_TOOL') {
+      const names = entries.map(({ name }) => name)
+      throw new UsageError(`${server.name} has no tool "${oneLine(tool)}"${didYouMean(tool, names)}`)
+    }
+    // Errors of the command itself are not failures of the call.
+    if (error.code === 'SERVER_ERROR') throw thrown
+    return failed(error, isJson)
+  }
+}
+
+function failed(error: GatewayError, isJson: boolean): number {
+  const { suggestion } = error.extra
+  if (isJson) process.stdout.write(`${JSON.stringify({ error: error.data }, null, 2)}\n`)
+  else process.stderr.write(`gatehouse: ${oneLine([error.message, suggestion ?? ''].join(' ').trim())}\n`)
+  return 1
+}
+
+/** The result as text: its texts, what its other blocks are, and structured content that no text repeats. */
+function textOf({ fields: { content, structuredContent } }: Payload): string {
+  const blocks: readonly unknown[] = Array.isArray(content) ? content : []
+  const lines = blocks.filter(isObject).map(blockText)
+  if (lines.length > 0 || structuredContent === undefined) return lines.join('\n')
+  return escapeHidden(JSON.stringify(structuredContent, null, 2))
+}
+
+function blockText({ type, text, data, mimeType, uri, resource }: Readonly<Record<string, unknown>>): string {
+  if (type === 'text' && typeof text === 'string') return escapeHidden(text)
+  const embedded = isObject(resource) ? resource : {}
+  if (typeof embedded.text === 'string') return escapeHidden(embedded.text)
+  const encoded = [data, embedded.blob].find((each) => typeof each === 'string')
+  const about = [type, mimeType ?? embedded.mimeType, uri ?? embedded.uri].filter(
+    (each) => typeof each === 'string',
+  )
+  const size = encoded === undefined ? [] : [`${encoded.length} characters of base64`]
+  return `[${oneLine([...about, ...size].join(', '))}]`
+}
+
+function parse(args: readonly string[]): CallOptions {
+  const separator = args.indexOf('--')
+  const { values, positionals } = parseWords(separator === -1 ? args : args.slice(0, separator), {
+    config: { type: 'string', short: 'c' },
+    'env-file': { type: 'string' },
+    key: { type: 'string' },
+    'dry-run': { type: 'boolean' },
+    yes: { type: 'boolean', short: 'y' },
+    json: { type: 'boolean' },
+  })
+  const isCommand = separator !== -1
+  const [first, ...rest] = positionals
+  const named = [
+    ...(values.config === undefined ? [] : ['--config', values.config]),
+    ...(values['env-file'] === undefined ? [] : ['--env-file', values['env-file']]),
+    ...(isCommand ? args.slice(separator) : positionals.slice(0, 1)),
+  ]
+  const { source, server } = readNamed(named, ['config'], { isOne: true })
+  const [tool, ...words] = isCommand ? positionals : rest
+  if (!server) throw new UsageError('give a server of the configuration')
+  if (tool === undefined)
+    throw new UsageError(isCommand || first === undefined ? 'give a tool' : `give a tool of ${server.name}`)
+  return {
+    source,
+    server,
+    tool,
+    words,
+    key: values.key,
+    isDryRun: values['dry-run'] ?? false,
+    isConfirmed: values.yes ?? false,
+    isJson: values.json ?? false,
+  }
+}

@@ -1,0 +1,63 @@
+/** A call of a tool by a command of this machine, whose user answers the input requests. */
+import type { Handler, InputRequest, InputResponse, Outcome } from '../core/call.ts'
+import { Payload } from '../core/payload.ts'
+import { anonymous, type Principal } from '../core/principal.ts'
+import { requestInputInline } from '../downstream/session/input-requests.ts'
+import { isConfirmation } from '../features/confirm/elicitation.ts'
+import { ownCall } from '../protocol/lift.ts'
+import { DRY_RUN_KEY, IDEMPOTENCY_KEY, NS } from '../protocol/meta-keys.ts'
+
+/** A call of a tool, and how its input requests are answered. */
+export interface CommandCall {
+  readonly upstream: string
+  readonly tool: string
+  readonly arguments: Readonly<Record<string, unknown>>
+  readonly isDryRun: boolean
+  readonly idempotencyKey?: string | undefined
+  /** Answers the form of a confirmation of the gateway, or of a server. An error ends the call. */
+  answer(request: InputRequest, of: 'gateway' | 'server'): Promise<InputResponse>
+}
+
+/** Makes a call, and resolves with the result. @throws what the call fails with */
+export async function makeCommandCall(
+  handle: Handler,
+  { upstream, tool, arguments: given, isDryRun, idempotencyKey, answer }: CommandCall,
+  principal: Principal = anonymous,
+): Promise<Payload> {
+  const meta = {
+    ...(isDryRun && { [DRY_RUN_KEY]: true }),
+    ...(idempotencyKey !== undefined && { [`${NS}/${IDEMPOTENCY_KEY}`]: idempotencyKey }),
+  }
+  const method = 'tools/call'
+  const params = Payload.of({ name: tool, arguments: given, _meta: meta })
+  const target = { upstream, method, name: tool }
+  const { client } = ownCall()
+  const call = ownCall({
+    method,
+    params,
+    target,
+    meta,
+    principal,
+    rpcId: '1',
+    client: { ...client, capabilities: { elicitation: {} } },
+  })
+  let last: Outcome | undefined
+  const watched: Handler = async (each) => {
+    last = await handle(each)
+    return last
+  }
+  const outcome = await requestInputInline(watched, async (requests) => {
+    const of = last?.kind === 'input_required' && isConfirmation(last) ? 'gateway' : 'server'
+    const answers: Record<string, InputResponse> = {}
+    // One at a time: there is one terminal.
+    for (const [key, request] of Object.entries(requests)) answers[key] = await answer(request, of)
+    return answers
+  })(call)
+  if (outcome.kind !== 'result') throw new TypeError('a call of a command ends with a result')
+  return outcome.result
+}
+
+/** Whether a result is the report of a dry run. */
+export function isDryRunReport(result: Payload): boolean {
+  return result.meta(DRY_RUN_KEY) !== undefined
+}
