@@ -215,6 +215,8 @@ export interface BuiltinPage {
   readonly path: string
   /** Whether it can be read without authentication. */
   isOpen?(): boolean
+  /** Whether readers can have it as a page for people or as JSON: the param `format` is `html` or `json`. */
+  readonly isNegotiated?: true
   /** Its params are the query; its result is a `Page`. */
   readonly handle: Handler
 }
@@ -261,6 +263,8 @@ export interface Page {
   readonly maxAge: number
   /** The text without volatile numbers; the page counts as unchanged while this is the same. */
   readonly lasting?: string
+  /** Further headers of the response. */
+  readonly headers?: Readonly<Record<string, string>>
 }
 
 /** Everything a feature may use. */

@@ -4,6 +4,7 @@ import { agentProfile } from './agent-profile.ts'
 import { breaker } from './breaker.ts'
 import { complete } from './complete.ts'
 import { concurrency } from './concurrency.ts'
+import { conformance } from './conformance/conformance.ts'
 import { confirm } from './confirm/confirm.ts'
 import { dashdash } from './dashdash.ts'
 import { contract } from './contract/contract.ts'
@@ -51,6 +52,7 @@ const describe: Stage = [
   help,
   skills,
   agentProfile,
+  conformance, // has no part in calls
   gatewayProof,
 ]
 

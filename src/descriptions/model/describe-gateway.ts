@@ -30,6 +30,7 @@ const extensions = [
   ['intent_hints', 'intent'],
   ['server_recommendations', 'discovery'],
   ['multimodal_signatures', 'multimodal'],
+  ['conformance', 'conformance'],
 ] as const
 
 /** Describes the gateway for documents about one server, or about all of them. */

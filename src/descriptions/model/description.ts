@@ -141,6 +141,7 @@ type Extension =
   | 'intent_hints'
   | 'server_recommendations'
   | 'multimodal_signatures'
+  | 'conformance'
 
 /** All authentication methods, by their names in the manifest. */
 export type AuthMethod = 'oauth2_code' | 'bearer_token' | 'none'

@@ -18,6 +18,8 @@ export interface DocumentPath {
   readonly path: string
   /** Whether it is readable without authentication. */
   isOpen?(): boolean
+  /** Whether readers can have it as a page for people or as JSON. */
+  readonly isNegotiated?: true
 }
 
 /** A path whose requests are calls of the gateway; its last segment can be `:name`, a member of the params. */

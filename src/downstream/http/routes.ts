@@ -54,8 +54,10 @@ export function addDocuments(app: Hono<Env>, { edge, handle, guarded }: Options)
       context,
       async (exchange) => {
         const { upstream: _named, ...query } = context.req.query()
-        const request = { method: pageMethod(document.path), params: Payload.of(query) }
-        sendPage(exchange, (await callGateway(exchange, request, handle)).fields)
+        const format = document.isNegotiated && formatFor(context.req.header('accept'))
+        const params = Payload.of({ ...query, ...(format && { format }) })
+        const request = { method: pageMethod(document.path), params }
+        sendPage(exchange, (await callGateway(exchange, request, handle)).fields, document)
       },
       { upstream, isOpen: document.isOpen?.() === true },
     )
@@ -83,14 +85,24 @@ export function reader(auth: AuthSettings): Principal {
   return isProtected(auth) ? { ...anonymous, scopes: new Set() } : anonymous
 }
 
-function sendPage({ incoming, outgoing, principal, requestId }: HttpContext, page: Payload['fields']): void {
+/** The form in which a reader gets a document: a page, unless it accepts JSON and no HTML. */
+function formatFor(accept = ''): 'html' | 'json' {
+  return /\bapplication\/json\b/i.test(accept) && !/\btext\/html\b/i.test(accept) ? 'json' : 'html'
+}
+
+function sendPage(
+  { incoming, outgoing, principal, requestId }: HttpContext,
+  page: Payload['fields'],
+  { isNegotiated }: DocumentPath,
+): void {
   const text = String(page.text)
   const etag = etagOf(page, text)
   const scope = principal.isEverybody === true ? 'public' : 'private'
   const headers = {
     etag,
     'cache-control': `${scope}, max-age=${Number(page.maxAge)}`,
-    vary: 'Origin, Authorization, Cookie, X-MCP-Session-Token',
+    vary: `Origin, Authorization, Cookie, X-MCP-Session-Token${isNegotiated ? ', Accept' : ''}`,
+    ...(isObject(page.headers) && textsIn(page.headers)),
     'x-request-id': requestId,
   }
   if (matchesEtag(incoming.headers['if-none-match'], etag)) {
@@ -99,6 +111,10 @@ function sendPage({ incoming, outgoing, principal, requestId }: HttpContext, pag
   }
   const body = { 'content-type': String(page.type), 'x-content-type-options': 'nosniff' }
   outgoing.writeHead(200, { ...headers, ...body }).end(text)
+}
+
+function textsIn(headers: Payload['fields']): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, String(value)]))
 }
 
 /** RFC 9110 §8.8.1: a weak ETag if it covers only the significant part of the text. */

@@ -1,0 +1,137 @@
+/** Shows the latest report of the conformance suite, which `gatehouse conformance` leaves in the store. */
+import type { Call, Handler } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { type ConformanceReport, ConformanceReports } from '../../records/conformance-reports.ts'
+import { answered, asTool, pageOf } from '../builtin-tool.ts'
+import type { BuiltinPage, Feature, Services } from '../feature.ts'
+import { badge } from './badge.ts'
+import { reportsHeaders, reportsPage, type ShownServer } from './page.ts'
+
+type Deps = Pick<Services, 'store' | 'servers' | 'features' | 'gateway'>
+
+/** The JSON Schema of the settings. */
+const settingsSchema = {
+  type: 'object',
+  description:
+    'The report of the conformance suite: `/conformance`, its badge, and `get_conformance_report`. `gatehouse conformance` runs the suite.',
+  properties: {
+    arguments: {
+      type: 'object',
+      additionalProperties: { type: 'object', errorMessage: 'must be a mapping of arguments' },
+      errorMessage: 'must be a mapping of tools to their arguments',
+      description:
+        'Arguments with which the suite calls tools of the server, by tool. Tools that change something are called only with `--allow-writes`.',
+      examples: [{ write_file: { path: '/tmp/conformance.txt', content: 'text' } }],
+    },
+  },
+} as const
+
+const NAME = 'conformance'
+
+/** Publishes the latest report of each server. It has no part in calls. */
+export const conformance: Feature<unknown> = {
+  name: NAME,
+  place: 'features',
+  schema: settingsSchema,
+  create: (_settings, deps) => ({
+    tools: [asTool(definition, async (call) => answered({ ...(await reportFor(call, deps)) }))],
+    pages: pagesOf(deps),
+  }),
+}
+
+const definition = {
+  name: 'get_conformance_report',
+  title: 'Conformance report',
+  description:
+    'Returns the latest report of the conformance suite for this server: what each check of the extensions found.',
+  inputSchema: {
+    type: 'object',
+    properties: {
+      server: { type: 'string', description: 'The server, at the address of several ones.' },
+    },
+  },
+  outputSchema: {
+    type: 'object',
+    properties: {
+      server_name: { type: 'string' },
+      server_version: { type: 'string' },
+      suite_version: { type: 'string' },
+      tested_at: { type: 'string' },
+      results: { type: 'array', items: { type: 'object' } },
+      summary: { type: 'object' },
+    },
+    required: ['server_name', 'server_version', 'suite_version', 'tested_at', 'results', 'summary'],
+  },
+  annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
+}
+
+/** How long a page may be cached, in seconds. */
+const MAX_AGE = 0
+
+function pagesOf(deps: Deps): readonly BuiltinPage[] {
+  const report: Handler = async (call) => {
+    if (call.params.fields.format === 'json') {
+      const text = JSON.stringify(await documentFor(call, deps))
+      return pageOf({ text, type: 'application/json', maxAge: MAX_AGE })
+    }
+    const servers = await serversFor(call, deps)
+    const text = reportsPage(servers, deps.gateway.isStoreShared)
+    return pageOf({ text, type: 'text/html; charset=utf-8', maxAge: MAX_AGE, headers: reportsHeaders })
+  }
+  const image: Handler = async (call) => {
+    const reports = (await serversFor(call, deps)).flatMap((each) => each.report ?? [])
+    return pageOf({ text: badge(reports), type: 'image/svg+xml', maxAge: MAX_AGE })
+  }
+  return [
+    { path: '/conformance', isNegotiated: true, handle: report },
+    { path: '/conformance/*', isNegotiated: true, handle: report },
+    { path: '/conformance/badge.svg', handle: image },
+    { path: '/conformance/*/badge.svg', handle: image },
+  ]
+}
+
+/** The names of the servers at the address of a call, for which the feature is on. */
+function namesFor({ target: { upstream } }: Call, { servers, features }: Deps): readonly string[] {
+  const names = upstream === undefined ? servers.names() : [upstream]
+  return names.filter((name) => features.isOn(NAME, name))
+}
+
+function serversFor(call: Call, deps: Deps): Promise<readonly ShownServer[]> {
+  const reports = new ConformanceReports(deps.store)
+  return Promise.all(namesFor(call, deps).map(async (name) => ({ name, report: await reports.latest(name) })))
+}
+
+/** The report of one server, or those of several, as JSON. @throws RESOURCE_NOT_FOUND if the one has none */
+async function documentFor(call: Call, deps: Deps): Promise<object> {
+  const servers = await serversFor(call, deps)
+  const [first, ...others] = servers
+  if (first && others.length === 0) return first.report ?? notRun(first.name, deps)
+  return { reports: servers.flatMap(({ report }) => report ?? []) }
+}
+
+/** @throws RESOURCE_NOT_FOUND if there is none, INVALID_INPUT if it is not said of which server */
+async function reportFor(call: Call, deps: Deps): Promise<ConformanceReport> {
+  const names = namesFor(call, deps)
+  const { server = names.length === 1 ? names[0] : undefined } = call.params.fields
+  if (typeof server !== 'string' || !names.includes(server)) {
+    const field = 'server'
+    throw new GatewayError('INVALID_INPUT', 'Invalid params: server must be one of the servers.', {
+      field,
+      reason: server === undefined ? 'required' : 'unknown',
+      suggestion: `Give one of ${names.join(', ')}.`,
+    })
+  }
+  return (await new ConformanceReports(deps.store).latest(server)) ?? notRun(server, deps)
+}
+
+/** @throws RESOURCE_NOT_FOUND */
+function notRun(server: string, { gateway }: Deps): never {
+  throw new GatewayError('RESOURCE_NOT_FOUND', `The conformance suite has not run for ${server}.`, {
+    suggestion: `The operator of the gateway can run it: ${commandFor(server, gateway.isStoreShared)}.`,
+  })
+}
+
+function commandFor(server: string, isStoreShared: boolean): string {
+  const command = `gatehouse conformance ${server}`
+  return isStoreShared ? command : `${command}, with a store that is not in memory`
+}
