@@ -122,6 +122,7 @@ const walls: readonly Wall[] = [
     ],
     uses: timers,
   },
+  { part: 'testkit/conformance/client.ts', may: ['core', 'protocol', 'testkit'], uses: ['undici'] },
   {
     part: 'cli',
     may: [

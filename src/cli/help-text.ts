@@ -28,6 +28,7 @@ Usage
   gatehouse record SERVER -o FILE           record what passes between a client and a server
   gatehouse replay FILE                     serve a recording in the place of its server, or make a test of it
   gatehouse diff FILE FILE                  compare two recordings, or one with its server
+  gatehouse conformance [SERVER]            check a server behind the gateway against the extension proposals
   gatehouse undo --since 10m                list recent actions and how they can be undone, then undo them
   gatehouse verify FILE                     check the receipt of a result
   gatehouse audit verify FILE…              detect removed or altered lines in an audit log
@@ -213,6 +214,20 @@ server declares its readOnlyHint.
   --allow-writes  call the other tools too
   --json          print JSON
 Exit codes: 0 no difference, 1 there are some.`,
+  conformance: `Usage: gatehouse conformance [SERVER] [--config FILE] [--json] [--junit FILE] [--allow-writes]
+       gatehouse conformance URL | -- COMMAND…
+       gatehouse conformance --suite
+
+Checks what clients of a server get through the gateway, with its settings, against the extension proposals: manifest,
+errors, idempotency, permissions, confirmation, transactions, progress, references, events. Features are checked with a
+server of the command's own. Of the server, lists are read, calls are made that have to be refused, and tools are called
+that only read. A check of a feature that is off is skipped, which does not count as passed.
+A running gateway with the same store shows the last report at /conformance.
+  --json          print JSON
+  --junit FILE    also write the report as JUnit XML
+  --allow-writes  also call tools that change something, with features.conformance.arguments of the server
+  --suite         print what each check is about, as JSON
+Exit codes: 0 all checks that apply passed, 1 one failed or could not be carried out.`,
   undo: `Usage: gatehouse undo --since WHEN [--until WHEN] [--session ID] [--upstream SERVER] [--dry-run] [--yes]
                       [--json] [--config FILE]
 

@@ -32,6 +32,7 @@ const commands: { readonly [name: string]: Load; readonly serve: Load } = {
   record: async () => (await import('./record.ts')).record,
   replay: async () => (await import('./replay.ts')).replay,
   diff: async () => (await import('./diff.ts')).diff,
+  conformance: async () => (await import('./conformance.ts')).conformance,
   undo: async () => (await import('./undo.ts')).undo,
   verify: async () => (await import('./verify.ts')).verify,
   skill: async () => (await import('./export.ts')).skill,

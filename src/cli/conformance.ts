@@ -1,0 +1,126 @@
+/** `gatehouse conformance`: checks what clients of a server get through the gateway against the extension proposals. */
+import { writeFileSync } from 'node:fs'
+import type { Settings, UpstreamSettings } from '../core/settings.ts'
+import { openLog } from '../gateway/gateway.ts'
+import { openSharedStore } from '../gateway/offline.ts'
+import { ConformanceReports } from '../records/conformance-reports.ts'
+import { checks, suiteDocument } from '../testkit/conformance/suite.ts'
+import { isClean, junit, type Report, reportText } from '../testkit/report.ts'
+import { runSuite } from './conformance-run.ts'
+import { parseWords, readNamed, UsageError } from './options.ts'
+
+const optionTypes = {
+  config: { type: 'string', short: 'c' },
+  'env-file': { type: 'string' },
+  json: { type: 'boolean' },
+  junit: { type: 'string' },
+  'allow-writes': { type: 'boolean' },
+  suite: { type: 'boolean' },
+} as const
+
+/** `gatehouse conformance [SERVER]`: exit code 1 if a check failed or could not be carried out. */
+export async function conformance(args: readonly string[]): Promise<number> {
+  const separator = args.indexOf('--')
+  const { values, positionals } = parseWords(separator === -1 ? args : args.slice(0, separator), optionTypes)
+  if (values.suite === true) return printSuite(args)
+  const { source, server, words } = readNamed(
+    [
+      ...(values.config === undefined ? [] : ['--config', values.config]),
+      ...(values['env-file'] === undefined ? [] : ['--env-file', values['env-file']]),
+      ...positionals,
+      ...(separator === -1 ? [] : args.slice(separator)),
+    ],
+    ['config'],
+  )
+  if (separator === -1 ? words.length > 0 : positionals.length > 0)
+    throw new UsageError('name one server, or none for all')
+  const servers = server ? [server] : source.settings.upstreams
+  if (values.junit !== undefined && servers.length > 1) throw new UsageError('name one server with --junit')
+  const withWrites = values['allow-writes'] ?? false
+  const reports = await runAll(source.settings, servers, withWrites)
+  const [first] = reports
+  if (values.junit !== undefined && first) writeJunit(values.junit, first)
+  if (values.json === true) printJson(reports, servers.length)
+  else process.stdout.write(reports.map(reportText).join('\n'))
+  await keep(reports, source.settings)
+  return reports.length === servers.length && reports.every(isClean) ? 0 : 1
+}
+
+function printSuite(args: readonly string[]): number {
+  if (args.length > 1)
+    throw new UsageError('--suite prints the suite, and takes no server and no other option')
+  process.stdout.write(`${JSON.stringify(suiteDocument(), null, 2)}\n`)
+  return 0
+}
+
+/** The reports of the servers that can be reached; of the others, the reason is printed. */
+async function runAll(
+  settings: Settings,
+  servers: readonly UpstreamSettings[],
+  withWrites: boolean,
+): Promise<readonly Report[]> {
+  const reports: Report[] = []
+  for (const server of servers) {
+    const progress = progressOf(server.name)
+    try {
+      reports.push(await runSuite(settings, server, { withWrites, onResult: progress.onResult }))
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error)
+      process.stderr.write(`gatehouse: ${message}\n`)
+    } finally {
+      progress.end()
+    }
+  }
+  return reports
+}
+
+/** How many checks are between two lines of progress where there is no terminal. */
+const LINE_EVERY = 20
+
+/** Prints how far a run is: on one line of a terminal, else a line now and then. */
+function progressOf(name: string) {
+  const isTerminal = process.stderr.isTTY
+  return {
+    onResult: (_result: unknown, done: number): void => {
+      const text = `${name}: ${done} of ${checks.length} checks`
+      if (isTerminal) process.stderr.write(`\r${text}`)
+      else if (done % LINE_EVERY === 0 || done === checks.length) process.stderr.write(`${text}\n`)
+    },
+    end: (): void => {
+      if (isTerminal) process.stderr.write('\r\u001B[K')
+    },
+  }
+}
+
+/** One report as it is, those of several servers in a list. */
+function printJson(reports: readonly Report[], servers: number): void {
+  const [first] = reports
+  if (servers === 1 && !first) return
+  const value = servers === 1 ? first : { reports }
+  process.stdout.write(`${JSON.stringify(value, null, 2)}\n`)
+}
+
+function writeJunit(file: string, report: Report): void {
+  try {
+    writeFileSync(file, junit(report))
+  } catch (cause) {
+    throw new Error(`${file} cannot be written: its folder does not exist, or is not writable`, { cause })
+  }
+}
+
+/** Leaves the reports in the store that running gateways share, for their pages. A failure is only reported. */
+async function keep(reports: readonly Report[], settings: Settings): Promise<void> {
+  if (reports.length === 0 || settings.store.kind === 'memory') return
+  try {
+    const store = await openSharedStore(settings, openLog('error', process.stderr.isTTY))
+    try {
+      const kept = new ConformanceReports(store)
+      for (const report of reports) await kept.keep(report)
+    } finally {
+      await store.close()
+    }
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error)
+    process.stderr.write(`gatehouse: the report is not at /conformance: ${message}\n`)
+  }
+}

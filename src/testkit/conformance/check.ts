@@ -1,0 +1,150 @@
+/** A check of the suite: what it is about, and how it finds out. */
+import { isObject } from '../../core/json/json.ts'
+import { ERROR_KEY } from '../../protocol/meta-keys.ts'
+import type { Fields } from '../cassette.ts'
+import type { Answer, Endpoint } from './client.ts'
+import type { EchoServer } from './echo-server.ts'
+import type { Listing } from './listing.ts'
+
+/** The categories of the proposal. */
+type Category = 'manifest' | 'error_handling' | 'idempotency' | 'permissions' | 'streaming' | 'transactions'
+
+/** One check. */
+export interface Check {
+  /** Public and stable. */
+  readonly test_id: string
+  /** The proposal that it is about, such as `proposal-5`. */
+  readonly proposal_ref: string
+  readonly category: Category
+  /** What has to be true. */
+  readonly description: string
+  /** The features without which it does not apply. */
+  readonly needs?: readonly string[]
+  /** @throws Failure if it is not true, Skip if it does not apply; anything else if it cannot be found out */
+  run(context: Context): Promise<void>
+}
+
+/** What checks use. */
+export interface Context {
+  /** The server under test, by its name. */
+  readonly name: string
+  readonly server: Endpoint
+  /** What `tools/list` returns at the address of the server. */
+  readonly listing: Listing
+  /** The entries of it that are tools of the server, and not of the gateway itself. */
+  readonly tools: readonly Fields[]
+  /** The arguments of tools that the configuration permits the run to use, by tool. */
+  readonly calls: Readonly<Record<string, Fields>>
+  /** Whether tools of the server that change something may be called. */
+  readonly withWrites: boolean
+  /** The built-in server, with the settings of the one under test. */
+  readonly echo: EchoServer
+  readonly echoName: string
+  readonly ours: Endpoint
+  /** The built-in server for a second caller, and for one that may only read. */
+  readonly theirs: Endpoint
+  readonly reader: Endpoint
+  /** The settings of a feature for the server; `false` if it is off. */
+  settings(feature: string): unknown
+  /** Whether the gateway's own tools, and its own methods, can be used. */
+  readonly hasTools: boolean
+  readonly hasMethods: boolean
+}
+
+/** Something that has to be true is not. */
+export class Failure extends Error {}
+
+/** A check does not apply; the message is the reason. */
+export class Skip extends Error {}
+
+/** @throws Failure with this message if a condition does not hold */
+export function expect(condition: boolean, message: string): asserts condition {
+  if (!condition) throw new Failure(message)
+}
+
+/** @throws Failure if a value is not the expected one; `what` is its name */
+export function expectSame(actual: unknown, expected: unknown, what: string): void {
+  const [found, wanted] = [JSON.stringify(actual), JSON.stringify(expected)]
+  expect(found === wanted, `${what} is ${shown(found)}, expected ${shown(wanted)}`)
+}
+
+/** The result of a request. @throws Failure if it is an error */
+export function resultOf(answer: Answer): Fields {
+  const { error, result, status, text } = answer
+  expect(error === undefined, `the request failed: ${shown(JSON.stringify(error))}`)
+  expect(result !== undefined, `HTTP ${status} without a JSON-RPC result: ${shown(text)}`)
+  return result
+}
+
+/** The result of a tool that succeeded. @throws Failure */
+export function successOf(answer: Answer): Fields {
+  return succeeded(resultOf(answer))
+}
+
+/** The same for a result. @throws Failure */
+export function succeeded(result: Fields): Fields {
+  expect(result.isError !== true, `the tool failed: ${shown(textOf(result))}`)
+  expect(
+    result.resultType === undefined || result.resultType === 'complete',
+    `the result is ${shown(String(result.resultType))}, not complete`,
+  )
+  return result
+}
+
+/** The error object of a tool that failed, or of an error of JSON-RPC. @throws Failure if it is none with this code */
+export function failureOf(answer: Answer, code: string): Fields {
+  const { error, result } = answer
+  const object = objectAt(error, 'data') ?? objectAt(result, '_meta', ERROR_KEY)
+  expect(object !== undefined, `there is no structured error: ${shown(answer.text)}`)
+  expectSame(object.code, code, 'the code of the error')
+  expect(
+    error !== undefined || result?.isError === true,
+    'the result has a structured error, but isError is not true',
+  )
+  return object
+}
+
+/** The object at a path of members; undefined if there is none. */
+export function objectAt(value: unknown, ...path: readonly string[]): Fields | undefined {
+  const found = path.reduce<unknown>((at, key) => (isObject(at) ? at[key] : undefined), value)
+  return isObject(found) ? found : undefined
+}
+
+/** The objects of a list. */
+export function objectsIn(list: unknown): readonly Fields[] {
+  return Array.isArray(list) ? list.filter(isObject) : []
+}
+
+/** The texts of a result. */
+export function textOf(result: Fields): string {
+  return objectsIn(result.content)
+    .map(({ text }) => (typeof text === 'string' ? text : ''))
+    .join('\n')
+}
+
+/** The longest value in a message, in characters. */
+const MAX_SHOWN = 160
+
+/** A value for a message. */
+export function shown(text = 'nothing'): string {
+  return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN).toWellFormed()}…` : text
+}
+
+/**
+ * Uses a function of the gateway itself: by its method if methods are on, else by its tool.
+ * @throws Skip if both are off
+ */
+export async function ask(
+  endpoint: Endpoint,
+  { hasMethods, hasTools }: Pick<Context, 'hasMethods' | 'hasTools'>,
+  { method, tool }: { readonly method: string; readonly tool: string },
+  params: Fields,
+): Promise<Answer> {
+  if (hasMethods) return endpoint.send(method, params)
+  if (!hasTools) throw new Skip('meta_tools and methods are off')
+  // The prefix is valid for every tool of the gateway, and needed where a server has one of the name.
+  const answer = await endpoint.call(`gateway_${tool}`, params)
+  const { result } = answer
+  const structured = objectAt(result, 'structuredContent')
+  return structured && result?.isError !== true ? { ...answer, result: structured } : answer
+}

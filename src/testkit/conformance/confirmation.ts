@@ -1,0 +1,181 @@
+/** Checks of confirmation by a person: a call that can do harm runs once after a yes, and not otherwise. */
+import { CONFIRMATION_KEY } from '../../protocol/meta-keys.ts'
+import type { Fields } from '../cassette.ts'
+import type { Answer, Endpoint, RequestOptions } from './client.ts'
+import {
+  type Check,
+  type Context,
+  expect,
+  expectSame,
+  failureOf,
+  objectAt,
+  resultOf,
+  Skip,
+  successOf,
+} from './check.ts'
+
+const category = 'permissions'
+
+/** A client that can ask its user. */
+const asking = { capabilities: { elicitation: { form: {} } } }
+
+/** Creates an entry to delete. @throws Failure */
+async function createdId({ ours }: Context, text: string): Promise<string> {
+  const result = successOf(await ours.call('create_entry', { text }))
+  return String(objectAt(result, 'structuredContent')?.id)
+}
+
+function deleteEntry(endpoint: Endpoint, id: string, options?: RequestOptions): Promise<Answer> {
+  return endpoint.call('delete_entry', { id }, options)
+}
+
+/** The options of a call that a person confirmed at the host of the client. */
+function confirmedBy(token: string): RequestOptions {
+  return { meta: { user_confirmed: true, confirmation_token: token } }
+}
+
+/** The token of a call that has to be confirmed. @throws Failure, Skip where clients that cannot ask get none */
+async function tokenFor(context: Context, id: string): Promise<string> {
+  const fallback = objectAt({ own: context.settings('confirm') }, 'own')?.fallback
+  if (fallback === 'deny') throw new Skip('features.confirm.fallback is deny')
+  const answer = await deleteEntry(context.ours, id)
+  failureOf(answer, 'CONFIRMATION_REQUIRED')
+  const token = objectAt(answer.result, '_meta', CONFIRMATION_KEY)?.confirmation_token
+  expect(typeof token === 'string', 'the result has no confirmation_token')
+  return token
+}
+
+/** The state with which the call goes on after the question. @throws Failure */
+function questionIn(answer: Answer): { readonly key: string; readonly state: unknown } {
+  const { resultType, inputRequests, requestState } = resultOf(answer)
+  expectSame(resultType, 'input_required', 'resultType')
+  const [[key, question] = []] = Object.entries(objectAt({ inputRequests }, 'inputRequests') ?? {})
+  expectSame(objectAt({ question }, 'question')?.method, 'elicitation/create', 'the method of the question')
+  expect(key !== undefined, 'there is no question')
+  return { key, state: requestState }
+}
+
+function answered({ key, state }: ReturnType<typeof questionIn>, response: Fields): RequestOptions {
+  return { ...asking, beside: { requestState: state, inputResponses: { [key]: response } } }
+}
+
+/** The checks of confirmation. */
+export const confirmationChecks: readonly Check[] = [
+  {
+    test_id: 'CONF-0601',
+    proposal_ref: 'proposal-6',
+    category,
+    description:
+      'A destructive call of a client that cannot ask its user does not reach the server, with or without user_confirmed alone.',
+    needs: ['confirm'],
+    run: async (context) => {
+      const { ours, echo, settings } = context
+      const id = await createdId(context, 'keep me')
+      const reached = echo.received('delete_entry').length
+      failureOf(await deleteEntry(ours, id), 'CONFIRMATION_REQUIRED')
+      if (objectAt({ own: settings('confirm') }, 'own')?.accept_bare_flag !== true)
+        failureOf(await deleteEntry(ours, id, { meta: { user_confirmed: true } }), 'CONFIRMATION_REQUIRED')
+      expectSame(echo.received('delete_entry').length, reached, 'the calls that reached the server')
+    },
+  },
+  {
+    test_id: 'CONF-0602',
+    proposal_ref: 'proposal-6',
+    category,
+    description: 'A call with the token of its confirmation runs once.',
+    needs: ['confirm'],
+    run: async (context) => {
+      const { ours, echo } = context
+      const id = await createdId(context, 'delete me')
+      const token = await tokenFor(context, id)
+      const reached = echo.received('delete_entry').length
+      successOf(await deleteEntry(ours, id, confirmedBy(token)))
+      failureOf(await deleteEntry(ours, id, confirmedBy(token)), 'CONFIRMATION_TOKEN_INVALID')
+      expectSame(
+        echo.received('delete_entry').length - reached,
+        1,
+        'the number of calls that reached the server',
+      )
+    },
+  },
+  {
+    test_id: 'CONF-0603',
+    proposal_ref: 'proposal-6',
+    category,
+    description: 'The token of a confirmation is not valid for other arguments or for another caller.',
+    needs: ['confirm'],
+    run: async (context) => {
+      const { ours, theirs, echo } = context
+      const [id, other] = [await createdId(context, 'one'), await createdId(context, 'other')]
+      const token = await tokenFor(context, id)
+      const reached = echo.received('delete_entry').length
+      failureOf(await deleteEntry(ours, other, confirmedBy(token)), 'CONFIRMATION_TOKEN_INVALID')
+      failureOf(await deleteEntry(theirs, id, confirmedBy(token)), 'CONFIRMATION_TOKEN_INVALID')
+      expectSame(echo.received('delete_entry').length, reached, 'the calls that reached the server')
+    },
+  },
+  {
+    test_id: 'CONF-0604',
+    proposal_ref: 'proposal-6',
+    category,
+    description: 'A client that can ask its user gets the question; after a yes the call runs once.',
+    needs: ['confirm'],
+    run: async (context) => {
+      const { ours, echo } = context
+      const id = await createdId(context, 'ask me')
+      const reached = echo.received('delete_entry').length
+      const question = questionIn(await deleteEntry(ours, id, asking))
+      expectSame(
+        echo.received('delete_entry').length,
+        reached,
+        'the calls that reached the server before the answer',
+      )
+      const yes = answered(question, { action: 'accept', content: { confirm: true } })
+      successOf(await deleteEntry(ours, id, yes))
+      const again = await deleteEntry(ours, id, yes)
+      expect(again.error !== undefined || again.result?.isError === true, 'the answer was accepted twice')
+      expectSame(
+        echo.received('delete_entry').length - reached,
+        1,
+        'the number of calls that reached the server',
+      )
+    },
+  },
+  {
+    test_id: 'CONF-0605',
+    proposal_ref: 'proposal-6',
+    category,
+    description: 'After a no, or a yes without the box, the call does not run.',
+    needs: ['confirm'],
+    run: async (context) => {
+      const { ours, echo } = context
+      const id = await createdId(context, 'decline me')
+      const reached = echo.received('delete_entry').length
+      for (const response of [{ action: 'decline' }, { action: 'accept', content: { confirm: false } }]) {
+        const question = questionIn(await deleteEntry(ours, id, asking))
+        failureOf(await deleteEntry(ours, id, answered(question, response)), 'CONFIRMATION_DECLINED')
+      }
+      expectSame(echo.received('delete_entry').length, reached, 'the calls that reached the server')
+    },
+  },
+  {
+    test_id: 'CONF-0606',
+    proposal_ref: 'proposal-6',
+    category,
+    description:
+      'The manifest of the server under test has a question for every tool that requires confirmation.',
+    needs: ['confirm', 'manifest'],
+    run: async ({ server, name }) => {
+      const { text } = await server.get(`/capabilities/${name}`)
+      const manifest: unknown = JSON.parse(text)
+      const tools = objectAt({ manifest }, 'manifest')?.tools
+      expect(Array.isArray(tools), 'the manifest has no list of tools')
+      for (const tool of tools) {
+        const entry = objectAt({ tool }, 'tool') ?? {}
+        const isAsked = entry.requires_confirmation === true
+        const hasMessage = typeof entry.confirmation_message === 'string' && entry.confirmation_message !== ''
+        expectSame(hasMessage, isAsked, `whether ${String(entry.name)} has a confirmation_message`)
+      }
+    },
+  },
+]

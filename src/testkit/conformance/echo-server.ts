@@ -1,0 +1,187 @@
+/**
+ * The server that the gateway has in a run beside the one under test: checks can change its data, and see which calls
+ * reached it. It speaks MCP 2025-11-25 to the gateway inside of this process, in the place of a child process.
+ */
+import { setTimeout as wait } from 'node:timers/promises'
+import { isObject, readJson } from '../../core/json/json.ts'
+import { latestLegacy } from '../../protocol/revisions.ts'
+import type {
+  TransportInterceptor,
+  TransportReceiver,
+  UpstreamTransport,
+} from '../../upstream/transport/transport.ts'
+import type { Fields } from '../cassette.ts'
+import { definitions, SERVER_INFO, type ToolName } from './echo-tools.ts'
+
+/** A call that reached the server. */
+interface Received {
+  readonly tool: string
+  readonly arguments: Fields
+  readonly meta: Fields
+}
+
+/** How many items all pages of `list_entries` have together, and one of them. */
+export const LISTED_ITEMS = 6
+const PAGE_SIZE = 2
+
+/** A server whose data and calls a check can see. */
+export class EchoServer {
+  readonly #received: Received[] = []
+  readonly #entries = new Map<string, string>()
+  #ids = 0
+
+  /** Connects the gateway to it where it would start the server of this name. */
+  interceptor(name: string): TransportInterceptor {
+    return (open, { settings }) =>
+      settings.name === name ? async (receiver) => new EchoTransport(this, receiver) : open
+  }
+
+  /** The calls of a tool that reached the server, in their order. */
+  received(tool: ToolName): readonly Received[] {
+    return this.#received.filter((each) => each.tool === tool)
+  }
+
+  /** The texts of the entries, the oldest first. */
+  get entries(): readonly string[] {
+    return [...this.#entries.values()]
+  }
+
+  /** Runs a tool; progress is reported in whole steps. @throws Error for an unknown tool */
+  async run(call: Received, progress: (step: number, total: number) => void): Promise<Fields> {
+    this.#received.push(call)
+    const { tool, arguments: args } = call
+    switch (tool as ToolName) {
+      case 'get_echo':
+      case 'get_limited':
+      case 'get_metered':
+        return structured({ echo: args.text })
+      case 'list_entries':
+        return json(pageAt(Number(args.cursor ?? 0)))
+      case 'get_status':
+        await steps(Number(args.steps), Number(args.milliseconds), progress)
+        return structured({ status: `after ${String(args.steps)} steps` })
+      case 'get_failure':
+        return { isError: true, content: [{ type: 'text', text: String(args.text) }] }
+      case 'get_picture_size':
+        return structured({ bytes: Buffer.from(String(args.image), 'base64').length })
+      case 'create_entry': {
+        // Simultaneous duplicates overlap.
+        await wait(OVERLAP_MS)
+        const id = `entry-${++this.#ids}`
+        this.#entries.set(id, String(args.text))
+        return structured({ id })
+      }
+      case 'add_note': {
+        this.#entries.set(`note-${++this.#ids}`, String(args.text))
+        return structured({ added: true })
+      }
+      case 'delete_entry': {
+        if (!this.#entries.delete(String(args.id))) return failed(`entry ${String(args.id)} does not exist`)
+        return structured({ deleted: true })
+      }
+      default:
+        throw new Error(`Unknown tool: ${tool}`)
+    }
+  }
+}
+
+/** How long `create_entry` takes, in milliseconds. */
+const OVERLAP_MS = 30
+
+async function steps(
+  count: number,
+  milliseconds: number,
+  progress: (step: number, total: number) => void,
+): Promise<void> {
+  for (let step = 1; step <= count; step++) {
+    await wait(milliseconds)
+    progress(step, count)
+  }
+}
+
+function pageAt(start: number): Fields {
+  const items = Array.from({ length: PAGE_SIZE }, (_item, index) => ({ number: start + index + 1 }))
+  const next = start + PAGE_SIZE
+  return { items, ...(next < LISTED_ITEMS && { nextCursor: String(next) }) }
+}
+
+function structured(value: Fields): Fields {
+  return { ...json(value), structuredContent: value }
+}
+
+function json(value: Fields): Fields {
+  return { content: [{ type: 'text', text: JSON.stringify(value) }] }
+}
+
+function failed(text: string): Fields {
+  return { isError: true, content: [{ type: 'text', text }] }
+}
+
+/** One connection of the gateway. */
+class EchoTransport implements UpstreamTransport {
+  readonly hasProvenance = true
+  readonly #server: EchoServer
+  readonly #receiver: TransportReceiver
+  #isClosed = false
+
+  constructor(server: EchoServer, receiver: TransportReceiver) {
+    this.#server = server
+    this.#receiver = receiver
+  }
+
+  async send(text: string): Promise<void> {
+    const message = readJson(text)
+    if (!isObject(message) || typeof message.method !== 'string' || message.id === undefined) return
+    const { id, method } = message
+    const params = isObject(message.params) ? message.params : {}
+    // The gateway goes on before the response arrives, as with any server.
+    setImmediate(() => {
+      void this.#answer(id, method, params).then((answer) => this.#receive({ id, ...answer }, id))
+    })
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+  }
+
+  async #answer(id: unknown, method: string, params: Fields): Promise<Fields> {
+    try {
+      return { result: await this.#resultOf(id, method, params) }
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error)
+      return { error: { code: method === 'tools/call' ? -32602 : -32601, message } }
+    }
+  }
+
+  async #resultOf(id: unknown, method: string, params: Fields): Promise<Fields> {
+    if (method === 'initialize')
+      return {
+        protocolVersion: latestLegacy.name,
+        capabilities: { tools: {} },
+        serverInfo: SERVER_INFO,
+      }
+    if (method === 'ping') return {}
+    if (method === 'tools/list') return { tools: definitions }
+    if (method !== 'tools/call') throw new Error(`Method not found: ${method}`)
+    const meta = isObject(params._meta) ? params._meta : {}
+    const { progressToken } = meta
+    return this.#server.run(
+      {
+        tool: String(params.name),
+        arguments: isObject(params.arguments) ? params.arguments : {},
+        meta,
+      },
+      (progress, total) => {
+        if (progressToken === undefined) return
+        const note = { progressToken, progress, total, message: `step ${progress}` }
+        this.#receive({ method: 'notifications/progress', params: note }, id)
+      },
+    )
+  }
+
+  #receive(message: Fields, about: unknown): void {
+    if (this.#isClosed) return
+    const text = JSON.stringify({ jsonrpc: '2.0', ...message })
+    this.#receiver.receive(text, typeof about === 'number' ? about : undefined)
+  }
+}

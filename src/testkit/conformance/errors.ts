@@ -1,0 +1,184 @@
+/** Checks of failures: each is reported in one structured form, and refusals do not reach the server. */
+import { categories } from '../../core/error.ts'
+import { ERROR_KEY } from '../../protocol/meta-keys.ts'
+import type { Fields } from '../cassette.ts'
+import { type Check, type Context, expect, expectSame, failureOf, objectAt, Skip, shown } from './check.ts'
+
+const category = 'error_handling'
+
+/** A name that no tool or method has. */
+const NO_SUCH = 'conformance_no_such_name'
+
+/** The structured error of a JSON-RPC error with this code. @throws Failure */
+function errorData(error: Fields | undefined, code: number): Fields {
+  expectSame(error?.code, code, 'the code of the JSON-RPC error')
+  const data = objectAt(error, 'data')
+  expect(data !== undefined, 'error.data has no structured error')
+  expectWellFormed(data)
+  return data
+}
+
+/** @throws Failure if a structured error lacks what every one has */
+function expectWellFormed(error: Fields): void {
+  expect(typeof error.code === 'string' && error.code !== '', 'the error has no code')
+  expect(typeof error.message === 'string' && error.message !== '', 'the error has no message')
+  expect(categories.includes(String(error.category)), `category is ${shown(String(error.category))}`)
+  expect(typeof error.user_actionable === 'boolean', 'user_actionable is absent')
+  const { retry_after_seconds: wait } = error
+  const isWaiting = error.category === 'transient' || error.category === 'rate_limited'
+  expect(
+    isWaiting ? Number.isInteger(wait) && Number(wait) >= 0 : true,
+    'a transient error has no whole retry_after_seconds',
+  )
+}
+
+/** The structured error of a tool that fails with a text. @throws Failure */
+async function failing({ ours }: Context, text: string): Promise<{ error: Fields; text: string }> {
+  const { result, text: whole } = await ours.call('get_failure', { text })
+  expectSame(result?.isError, true, 'isError')
+  expectSame(result?.structuredContent, undefined, 'structuredContent of a failed tool with an output schema')
+  const error = objectAt(result, '_meta', ERROR_KEY)
+  expect(error !== undefined, `the result has no structured error: ${shown(whole)}`)
+  expectWellFormed(error)
+  return { error, text: whole }
+}
+
+function requiredOf(inputSchema: unknown): readonly unknown[] {
+  const required = objectAt({ inputSchema }, 'inputSchema')?.required
+  return Array.isArray(required) ? required : []
+}
+
+/** The checks of failures. */
+export const errorChecks: readonly Check[] = [
+  {
+    test_id: 'CONF-004',
+    proposal_ref: 'proposal-11',
+    category,
+    description: 'A call of an unknown tool is a JSON-RPC error -32602 with a structured error.',
+    run: async ({ server }) => {
+      const { error } = await server.call(NO_SUCH)
+      const data = errorData(error, -32602)
+      expectSame(data.code, 'UNKNOWN_TOOL', 'the code of the structured error')
+      expectSame(data.category, 'invalid_input', 'the category')
+    },
+  },
+  {
+    test_id: 'CONF-006',
+    proposal_ref: 'proposal-11',
+    category,
+    description: 'A request with an unknown method is a JSON-RPC error -32601 with a structured error.',
+    run: async ({ server }) => {
+      const { error } = await server.send(`conformance/${NO_SUCH}`)
+      expectSame(errorData(error, -32601).code, 'UNSUPPORTED_OPERATION', 'the code of the structured error')
+    },
+  },
+  {
+    test_id: 'CONF-007',
+    proposal_ref: 'proposal-11',
+    category,
+    description: 'A body that is not JSON is a JSON-RPC error -32700 with the id null and the status 400.',
+    run: async ({ server }) => {
+      const { status, message, error } = await server.post('{"jsonrpc": "2.0", "method":')
+      expectSame(errorData(error, -32700).code, 'PARSE_ERROR', 'the code of the structured error')
+      expectSame(message.id, null, 'the id')
+      expectSame(status, 400, 'the status')
+    },
+  },
+  {
+    test_id: 'CONF-1101',
+    proposal_ref: 'proposal-11',
+    category,
+    description:
+      'A tools/call without the name of a tool is a JSON-RPC error -32602 that names the parameter.',
+    run: async ({ server }) => {
+      const { error } = await server.send('tools/call', { arguments: {} })
+      expectSame(errorData(error, -32602).field, 'name', 'the field')
+    },
+  },
+  {
+    test_id: 'CONF-1102',
+    proposal_ref: 'proposal-11',
+    category,
+    description:
+      'Arguments that do not match the schema are refused with the name of the argument, before the server.',
+    needs: ['validate', 'errors'],
+    run: async ({ ours, echo }) => {
+      const reached = echo.received('get_echo').length
+      const error = failureOf(await ours.call('get_echo', { text: 7 }), 'INVALID_INPUT')
+      expectWellFormed(error)
+      expectSame(error.field, 'text', 'the field')
+      expectSame(echo.received('get_echo').length, reached, 'the calls that reached the server')
+    },
+  },
+  {
+    test_id: 'CONF-1103',
+    proposal_ref: 'proposal-11',
+    category,
+    description:
+      'The server under test: a call of a listed tool without its required arguments is refused in that form.',
+    needs: ['validate', 'errors'],
+    run: async ({ server, tools }) => {
+      const tool = tools.find(
+        ({ inputSchema, annotations }) =>
+          objectAt({ annotations }, 'annotations')?.readOnlyHint === true &&
+          requiredOf(inputSchema).length > 0,
+      )
+      if (!tool) throw new Skip('no tool that only reads has a required argument')
+      expectWellFormed(failureOf(await server.call(String(tool.name)), 'INVALID_INPUT'))
+    },
+  },
+  {
+    test_id: 'CONF-1104',
+    proposal_ref: 'proposal-11',
+    category,
+    description: 'A failure that a server reports as a text gets a structured error beside it.',
+    needs: ['errors'],
+    run: async (context) => {
+      const { error } = await failing(context, 'the printer is on fire')
+      expectSame(error.code, 'UPSTREAM_ERROR', 'the code')
+      expectSame(error.category, 'permanent', 'the category')
+    },
+  },
+  {
+    test_id: 'CONF-1105',
+    proposal_ref: 'proposal-11',
+    category,
+    description: 'If a server says when to try again, the structured error is rate_limited and has the time.',
+    needs: ['errors'],
+    run: async (context) => {
+      const { error } = await failing(context, 'rate limit exceeded, retry after 7 seconds')
+      expectSame(error.category, 'rate_limited', 'the category')
+      expectSame(error.retry_after_seconds, 7, 'retry_after_seconds')
+    },
+  },
+  {
+    test_id: 'CONF-1106',
+    proposal_ref: 'proposal-11',
+    category,
+    description: 'Stack frames and passwords in the failure of a server do not reach the client.',
+    needs: ['errors'],
+    run: async (context) => {
+      const frame = 'at Object.run (/srv/conformance-hidden/index.js:1:2)'
+      const { text } = await failing(context, `Error: it broke\n    ${frame}\npassword=conformance-hunter2`)
+      expect(!text.includes('conformance-hidden'), 'the response has a stack frame')
+      expect(!text.includes('conformance-hunter2'), 'the response has a password')
+    },
+  },
+  {
+    test_id: 'CONF-0302',
+    proposal_ref: 'proposal-3',
+    category,
+    description: 'A call beyond the rate of a tool is refused with the time to wait, before the server.',
+    needs: ['rate_limit'],
+    run: async ({ ours, echo }) => {
+      await ours.call('get_limited', { text: 'first' })
+      const reached = echo.received('get_limited').length
+      expectSame(reached, 1, 'the calls that reached the server before')
+      const answer = await ours.call('get_limited', { text: 'second' })
+      const error = failureOf(answer, 'RATE_LIMIT_EXCEEDED')
+      expectWellFormed(error)
+      expectSame(error.category, 'rate_limited', 'the category')
+      expectSame(echo.received('get_limited').length, reached, 'the calls that reached the server')
+    },
+  },
+]

@@ -1,0 +1,139 @@
+/** Checks of permissions: the answer before a call, and the refusal of the call. */
+import type { Answer, Endpoint } from './client.ts'
+import type { Fields } from '../cassette.ts'
+import {
+  ask,
+  type Check,
+  type Context,
+  expect,
+  expectSame,
+  failureOf,
+  objectAt,
+  resultOf,
+  successOf,
+} from './check.ts'
+
+const category = 'permissions'
+
+function preflight(endpoint: Endpoint, context: Context, params: Fields): Promise<Answer> {
+  return ask(endpoint, context, { method: 'permissions/check', tool: 'check_permissions' }, params)
+}
+
+/** The result of a negotiation for a session that may only read. @throws Failure */
+async function readingSession(context: Context): Promise<Fields> {
+  const answer = await ask(
+    context.ours,
+    context,
+    { method: 'permissions/negotiate', tool: 'negotiate_scopes' },
+    { requested_scopes: [`read:${context.echoName}`] },
+  )
+  return resultOf(answer)
+}
+
+/** The checks of permissions. */
+export const permissionChecks: readonly Check[] = [
+  {
+    test_id: 'CONF-002',
+    proposal_ref: 'proposal-4',
+    category,
+    description:
+      'A call for which the caller holds the scope is allowed, by the answer before it and in fact.',
+    needs: ['permissions'],
+    run: async (context) => {
+      const { reader } = context
+      const answer = resultOf(await preflight(reader, context, { tool: 'get_echo' }))
+      expectSame(answer.allowed, true, 'allowed')
+      successOf(await reader.call('get_echo', { text: 'permitted' }))
+    },
+  },
+  {
+    test_id: 'CONF-003',
+    proposal_ref: 'proposal-4',
+    category,
+    description:
+      'A call without its scope is refused: the answer before it names the missing scope, and the call does not reach the server.',
+    needs: ['permissions'],
+    run: async (context) => {
+      const { reader, echo, echoName } = context
+      const missing = [`write:${echoName}`]
+      const answer = resultOf(await preflight(reader, context, { tool: 'create_entry' }))
+      expectSame(answer.allowed, false, 'allowed')
+      expectSame(answer.missing_scopes, missing, 'missing_scopes')
+      const reached = echo.received('create_entry').length
+      const error = failureOf(await reader.call('create_entry', { text: 'no' }), 'SCOPE_INSUFFICIENT')
+      expectSame(error.category, 'auth_required', 'the category')
+      expectSame(objectAt(error, 'details')?.missing_scopes, missing, 'details.missing_scopes')
+      expectSame(echo.received('create_entry').length, reached, 'the calls that reached the server')
+    },
+  },
+  {
+    test_id: 'CONF-0401',
+    proposal_ref: 'proposal-4',
+    category,
+    description:
+      'For other scopes than those of the caller, the answer before a call names exactly the missing ones.',
+    needs: ['permissions'],
+    run: async (context) => {
+      const { ours, echoName } = context
+      const held = async (scopes: readonly string[]): Promise<Fields> =>
+        resultOf(await preflight(ours, context, { tool: 'delete_entry', scopes_held: scopes }))
+      expectSame((await held([`delete:${echoName}`])).allowed, true, 'allowed with the scope')
+      const without = await held([`read:${echoName}`])
+      expectSame(without.allowed, false, 'allowed without the scope')
+      expectSame(without.missing_scopes, [`delete:${echoName}`], 'missing_scopes')
+    },
+  },
+  {
+    test_id: 'CONF-0402',
+    proposal_ref: 'proposal-4',
+    category,
+    description: 'The answer about an unknown tool is that it is not allowed.',
+    needs: ['permissions'],
+    run: async (context) => {
+      const answer = resultOf(await preflight(context.ours, context, { tool: 'conformance_no_such_name' }))
+      expectSame(answer.allowed, false, 'allowed')
+    },
+  },
+  {
+    test_id: 'CONF-0403',
+    proposal_ref: 'proposal-4',
+    category,
+    description:
+      'A negotiated session has the granted scopes and no others, and its token restricts calls to them.',
+    needs: ['permissions'],
+    run: async (context) => {
+      const { ours, echo, echoName } = context
+      const { granted_scopes: granted, session } = await readingSession(context)
+      expectSame(granted, [`read:${echoName}`], 'granted_scopes')
+      const { token, expires_at: end } = objectAt({ session }, 'session') ?? {}
+      expect(typeof token === 'string', 'session.token is absent')
+      expect(Date.parse(String(end)) > Date.now(), 'session.expires_at is not in the future')
+      const headers = { 'x-mcp-session-token': token }
+      successOf(await ours.call('get_echo', { text: 'session' }, { headers }))
+      const reached = echo.received('create_entry').length
+      const refused = await ours.call('create_entry', { text: 'session' }, { headers })
+      failureOf(refused, 'SCOPE_INSUFFICIENT')
+      expectSame(echo.received('create_entry').length, reached, 'the calls that reached the server')
+    },
+  },
+  {
+    test_id: 'CONF-0404',
+    proposal_ref: 'proposal-4',
+    category,
+    description: 'A negotiation grants no scope that the caller does not hold, and says so for each.',
+    needs: ['permissions'],
+    run: async (context) => {
+      const { reader, echoName } = context
+      const answer = await ask(
+        reader,
+        context,
+        { method: 'permissions/negotiate', tool: 'negotiate_scopes' },
+        { requested_scopes: [`read:${echoName}`, `delete:${echoName}`] },
+      )
+      const { granted_scopes: granted, denied_scopes: denied } = resultOf(answer)
+      expectSame(granted, [`read:${echoName}`], 'granted_scopes')
+      const names = Array.isArray(denied) ? denied.map((each) => objectAt({ each }, 'each')?.scope) : denied
+      expectSame(names, [`delete:${echoName}`], 'denied_scopes')
+    },
+  },
+]

@@ -1,0 +1,81 @@
+/** Runs the checks one after another, and makes a report of what they found. */
+import { within } from '../../core/time/waiting.ts'
+import { type CheckResult, type CheckStatus, type Report, reportOf } from '../report.ts'
+import { type Check, type Context, Failure, Skip } from './check.ts'
+import { SUITE_VERSION } from './suite.ts'
+
+interface RunOptions {
+  readonly version: string
+  /** Removes secrets from a message. */
+  clean(text: string): string
+  /** Called after each check. */
+  onResult?(result: CheckResult, done: number): void
+}
+
+/** The time that a check may take, in milliseconds. */
+const CHECK_TIMEOUT_MS = 60_000
+
+/** The longest message of a result, in characters. */
+const MAX_MESSAGE_LENGTH = 500
+
+/** Runs checks. Never throws for what a check finds. */
+export async function runChecks(
+  checks: readonly Check[],
+  context: Context,
+  options: RunOptions,
+): Promise<Report> {
+  const testedAt = new Date().toISOString()
+  const results: CheckResult[] = []
+  for (const check of checks) {
+    // One after another: checks change the data of the built-in server, and time is a part of some.
+    const result = await resultOf(check, context, options)
+    results.push(result)
+    options.onResult?.(result, results.length)
+  }
+  const subject = {
+    server_name: context.name,
+    server_version: options.version,
+    suite_version: SUITE_VERSION,
+    tested_at: testedAt,
+  }
+  return reportOf(subject, results)
+}
+
+async function resultOf(check: Check, context: Context, { clean }: RunOptions): Promise<CheckResult> {
+  const { test_id, proposal_ref, category } = check
+  const start = performance.now()
+  const { status, message } = await outcomeOf(check, context)
+  const text = message === undefined ? undefined : shortened(clean(message))
+  const duration = Math.round((performance.now() - start) * 10) / 10
+  return {
+    test_id,
+    proposal_ref,
+    category,
+    status,
+    ...(text !== undefined && { message: text }),
+    duration_ms: duration,
+  }
+}
+
+interface Found {
+  readonly status: CheckStatus
+  readonly message?: string
+}
+
+async function outcomeOf(check: Check, context: Context): Promise<Found> {
+  const off = check.needs?.find((feature) => context.settings(feature) === false)
+  if (off !== undefined) return { status: 'skipped', message: `features.${off} is off` }
+  const ran = check.run(context).then((): Found => ({ status: 'passed' }), foundBy)
+  const late: Found = { status: 'error', message: `not finished within ${CHECK_TIMEOUT_MS / 1000} s` }
+  return within(ran, CHECK_TIMEOUT_MS, late)
+}
+
+function foundBy(error: unknown): Found {
+  const message = error instanceof Error ? error.message : String(error)
+  if (error instanceof Failure) return { status: 'failed', message }
+  return { status: error instanceof Skip ? 'skipped' : 'error', message }
+}
+
+function shortened(text: string): string {
+  return text.length > MAX_MESSAGE_LENGTH ? `${text.slice(0, MAX_MESSAGE_LENGTH).toWellFormed()}…` : text
+}

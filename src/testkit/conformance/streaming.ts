@@ -1,0 +1,170 @@
+/** Checks of what a client gets beside or after a response: progress, resumed calls, collected pages, tasks. */
+import { setTimeout as wait } from 'node:timers/promises'
+import { readJson } from '../../core/json/json.ts'
+import { NS, STREAM_KEY, tasksExtension } from '../../protocol/meta-keys.ts'
+import type { Fields } from '../cassette.ts'
+import type { Answer } from './client.ts'
+import {
+  ask,
+  type Check,
+  expect,
+  expectSame,
+  failureOf,
+  objectAt,
+  objectsIn,
+  resultOf,
+  shown,
+  Skip,
+  successOf,
+  textOf,
+} from './check.ts'
+import { LISTED_ITEMS } from './echo-server.ts'
+
+const category = 'streaming'
+
+const OPERATION = `${NS}/operation_id`
+
+/** Longer than the time after which a call has an id, in milliseconds. */
+const LASTING_MS = 1200
+
+/** How often a task is polled, and at most how many times. */
+const POLL_INTERVAL_MS = 100
+const MAX_POLLS = 100
+
+/** The parameters of the progress notifications of a request. */
+function progressIn({ notifications }: Answer, token: string): readonly Fields[] {
+  return notifications
+    .filter(({ method }) => method === 'notifications/progress')
+    .flatMap(({ params }) => objectsIn([params]))
+    .filter(({ progressToken }) => progressToken === token)
+}
+
+/** The checks of progress, operations, pages and tasks. */
+export const streamingChecks: readonly Check[] = [
+  {
+    test_id: 'CONF-0801',
+    proposal_ref: 'proposal-8',
+    category,
+    description:
+      'A client with a progress token gets the progress of the server, with the completed part and rising values.',
+    needs: ['progress'],
+    run: async ({ ours }) => {
+      const answer = await ours.call(
+        'get_status',
+        { steps: 3, milliseconds: 150 },
+        { meta: { progressToken: 'conformance' } },
+      )
+      successOf(answer)
+      const found = progressIn(answer, 'conformance')
+      expect(found.length > 0, 'there is no progress notification')
+      const values = found.map(({ progress }) => Number(progress))
+      expect(
+        values.every((value, index) => index === 0 || value > (values[index - 1] ?? 0)),
+        `the values do not rise: ${values.join(', ')}`,
+      )
+      expectSame(values.at(-1), 3, 'the last value')
+      const own = found.map((params) => objectAt(params, '_meta', `${NS}/progress`))
+      expect(
+        own.every((each) => typeof each?.operation_id === 'string'),
+        'operation_id is absent',
+      )
+      expectSame(own.at(-1)?.progress, 1, 'the completed part at the end')
+    },
+  },
+  {
+    test_id: 'CONF-0802',
+    proposal_ref: 'proposal-8',
+    category,
+    description: 'A client without a progress token gets no progress.',
+    needs: ['progress'],
+    run: async ({ ours }) => {
+      const { notifications } = await ours.call('get_status', { steps: 2, milliseconds: 100 })
+      expectSame(notifications.length, 0, 'the number of notifications')
+    },
+  },
+  {
+    test_id: 'CONF-0803',
+    proposal_ref: 'proposal-8',
+    category,
+    description:
+      'The outcome of a call that took long can be requested again by its caller alone, without another call.',
+    needs: ['progress'],
+    run: async (context) => {
+      const { ours, theirs, echo } = context
+      const first = successOf(await ours.call('get_status', { steps: 1, milliseconds: LASTING_MS }))
+      const id = objectAt(first, '_meta')?.[OPERATION]
+      expect(typeof id === 'string', `the result of a call of ${LASTING_MS} ms has no ${OPERATION}`)
+      const reached = echo.received('get_status').length
+      const names = { method: 'operation/resume', tool: 'resume_operation' }
+      const again = await ask(ours, context, names, { operation_id: id })
+      if (context.hasMethods) expectSame(resultOf(again).content, first.content, 'the content')
+      else expect(again.error === undefined && again.result?.isError !== true, 'the outcome is an error')
+      expectSame(echo.received('get_status').length, reached, 'the calls that reached the server')
+      failureOf(await ask(theirs, context, names, { operation_id: id }), 'RESOURCE_NOT_FOUND')
+    },
+  },
+  {
+    test_id: 'CONF-0804',
+    proposal_ref: 'proposal-8',
+    category,
+    description: 'All pages of a tool that reads are collected with one call, in their order.',
+    needs: ['stream'],
+    run: async ({ ours, settings }) => {
+      const { max_pages: most } = objectAt({ own: settings('stream') }, 'own') ?? {}
+      if (Number(most) < LISTED_ITEMS) throw new Skip(`features.stream.max_pages is ${String(most)}`)
+      const result = successOf(await ours.call('list_entries', {}, { meta: { [STREAM_KEY]: true } }))
+      const page = readJson(textOf(result))
+      const numbers = objectsIn(objectAt({ page }, 'page')?.items).map(({ number }) => number)
+      const wanted = Array.from({ length: LISTED_ITEMS }, (_item, index) => index + 1)
+      expectSame(numbers, wanted, 'the items')
+      expectSame(objectAt(result, '_meta', STREAM_KEY)?.complete, true, 'complete')
+    },
+  },
+  {
+    test_id: 'CONF-0805',
+    proposal_ref: 'proposal-8',
+    category,
+    description:
+      'A collection that stops early has a checkpoint token, and the same call with it returns exactly the rest.',
+    needs: ['stream'],
+    run: async ({ ours, settings }) => {
+      const { max_pages: most } = objectAt({ own: settings('stream') }, 'own') ?? {}
+      if (Number(most) < LISTED_ITEMS) throw new Skip(`features.stream.max_pages is ${String(most)}`)
+      const collect = async (stream: Fields): Promise<Fields> =>
+        successOf(await ours.call('list_entries', {}, { meta: { [STREAM_KEY]: stream } }))
+      const first = await collect({ max_pages: 1 })
+      const token = objectAt(first, '_meta', STREAM_KEY)?.checkpoint_token
+      expect(typeof token === 'string', 'the result has no checkpoint_token')
+      const rest = readJson(textOf(await collect({ checkpoint_token: token })))
+      const numbers = objectsIn(objectAt({ rest }, 'rest')?.items).map(({ number }) => number)
+      expectSame(numbers, [3, 4, 5, 6], 'the items of the rest')
+    },
+  },
+  {
+    test_id: 'CONF-0806',
+    proposal_ref: 'proposal-8',
+    category,
+    description: 'A client that declares tasks gets the same outcome from a call that becomes a task.',
+    needs: ['progress'],
+    run: async ({ ours }) => {
+      const capabilities = { extensions: { [tasksExtension]: {} } }
+      const args = { steps: 1, milliseconds: 300 }
+      const begun = resultOf(await ours.call('get_status', args, { capabilities }))
+      expectSame(begun.resultType, 'task', 'resultType')
+      for (let poll = 0; poll < MAX_POLLS; poll++) {
+        const found = resultOf(await ours.send('tasks/get', { taskId: begun.taskId }, { capabilities }))
+        if (found.status === 'completed') {
+          const outcome = objectAt(found, 'result')
+          expect(
+            textOf(outcome ?? {}).includes('after 1 steps'),
+            `the outcome is ${shown(JSON.stringify(outcome))}`,
+          )
+          return
+        }
+        expectSame(found.status, 'working', 'the status of the task')
+        await wait(POLL_INTERVAL_MS)
+      }
+      expect(false, 'the task did not end')
+    },
+  },
+]
