@@ -61,12 +61,20 @@ export function isVendorRequest(name: string): boolean {
   return !name.startsWith('notifications/') && !Object.hasOwn(methods, name)
 }
 
-/** Whether it is a method of a protocol extension that the gateway may answer itself (SEP-2631, SEP-2640, SEP-3415). */
+/**
+ * Whether it is a method of MCP or of an extension that the gateway may answer itself: tasks (2025-11-25 and SEP-2663),
+ * SEP-2631, SEP-2640, SEP-3415.
+ */
 export function isExtensionMethod(name: string): boolean {
   return extensionMethods.has(name)
 }
 
 const extensionMethods: ReadonlySet<string> = new Set([
+  'tasks/get',
+  'tasks/update',
+  'tasks/cancel',
+  'tasks/result',
+  'tasks/list',
   'skills/list',
   'skills/get',
   'events/list',

@@ -44,6 +44,19 @@ it('with methods off, the same is available as tools and over HTTP, and extensio
   expect(skills?.['skills']).toHaveLength(1)
 })
 
+it('with methods off, a client with tasks can request them, and a client without cannot', async () => {
+  const capabilities = { extensions: { 'io.modelcontextprotocol/tasks': {} } }
+  const at = { url: `${closed.url}/memory` }
+  const client = await clientOf(at, { revision: '2026-07-28', capabilities })
+  for (const method of ['tasks/get', 'tasks/update', 'tasks/cancel']) {
+    const { error } = await client.request(method, { taskId: 'unknown' })
+    expect([method, error?.message]).toEqual([method, 'Task not found'])
+  }
+  const without = await clientOf(at, { revision: '2026-07-28' })
+  const { error } = await without.request('tasks/get', { taskId: 'unknown' })
+  expect(error?.message).not.toBe('Task not found')
+})
+
 it('with methods and meta tools off, no document mentions them', async () => {
   const memory = { command: publishedServer('@modelcontextprotocol/server-memory') }
   const silent = await localGateway({ meta_tools: 'off', methods: 'off', upstreams: { memory } })
