@@ -78,11 +78,7 @@ export function resultOf(answer: Answer): Fields {
 
 /** The result of a tool that succeeded. @throws Failure */
 export function successOf(answer: Answer): Fields {
-  return succeeded(resultOf(answer))
-}
-
-/** The same for a result. @throws Failure */
-export function succeeded(result: Fields): Fields {
+  const result = resultOf(answer)
   expect(result.isError !== true, `the tool failed: ${shown(textOf(result))}`)
   expect(
     result.resultType === undefined || result.resultType === 'complete',

@@ -40,8 +40,8 @@ export interface Answer extends HttpAnswer {
   readonly notifications: readonly Fields[]
 }
 
-/** The time that a request may take, in milliseconds. */
-const REQUEST_TIMEOUT_MS = 30_000
+/** The time that a request may take, in milliseconds: more than a gateway takes by default to end a call. */
+const REQUEST_TIMEOUT_MS = 45_000
 
 /** The maximum size of a response, in bytes. */
 const MAX_RESPONSE_BYTES = 32 * 1024 * 1024

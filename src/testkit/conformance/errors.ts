@@ -55,6 +55,7 @@ export const errorChecks: readonly Check[] = [
     proposal_ref: 'proposal-11',
     category,
     description: 'A call of an unknown tool is a JSON-RPC error -32602 with a structured error.',
+    needs: ['errors', 'validate'],
     run: async ({ server }) => {
       const { error } = await server.call(NO_SUCH)
       const data = errorData(error, -32602)
@@ -67,6 +68,7 @@ export const errorChecks: readonly Check[] = [
     proposal_ref: 'proposal-11',
     category,
     description: 'A request with an unknown method is a JSON-RPC error -32601 with a structured error.',
+    needs: ['errors'],
     run: async ({ server }) => {
       const { error } = await server.send(`conformance/${NO_SUCH}`)
       expectSame(errorData(error, -32601).code, 'UNSUPPORTED_OPERATION', 'the code of the structured error')
@@ -90,6 +92,7 @@ export const errorChecks: readonly Check[] = [
     category,
     description:
       'A tools/call without the name of a tool is a JSON-RPC error -32602 that names the parameter.',
+    needs: ['errors', 'validate'],
     run: async ({ server }) => {
       const { error } = await server.send('tools/call', { arguments: {} })
       expectSame(errorData(error, -32602).field, 'name', 'the field')

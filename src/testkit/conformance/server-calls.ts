@@ -4,6 +4,7 @@
  */
 import { randomUUID } from 'node:crypto'
 import { isObject } from '../../core/json/json.ts'
+import { validator } from '../../core/schema/schema.ts'
 import { ERROR_KEY, PROVENANCE_KEY } from '../../protocol/meta-keys.ts'
 import type { Fields } from '../cassette.ts'
 import type { Answer, RequestOptions } from './client.ts'
@@ -17,7 +18,6 @@ import {
   resultOf,
   Skip,
   shown,
-  succeeded,
   successOf,
 } from './check.ts'
 
@@ -77,22 +77,38 @@ async function confirmed({ server }: Context, { name, args }: Callable, meta: Fi
   return server.call(name, args, { ...options, beside: { requestState, inputResponses } })
 }
 
-/** @throws Failure if a result is no result of a tool in the form of MCP */
+function isFailed({ error, result }: Answer): boolean {
+  return error !== undefined || result?.isError === true
+}
+
+/** Failures of a server that does not answer a call. */
+const unanswered = new Set<unknown>(['SERVER_UNAVAILABLE', 'OPERATION_TIMEOUT', 'OUTCOME_UNKNOWN'])
+
+/** @throws Failure if the response to a call of a tool is not in the form of MCP, or the server did not answer */
 function expectWellFormed({ name, entry }: Callable, answer: Answer): void {
-  const result = resultOf(answer)
-  expect(Array.isArray(result.content), `the result of ${name} has no content`)
-  for (const block of result.content)
-    expect(isObject(block) && typeof block.type === 'string', `a content block of ${name} has no type`)
-  if (result.isError === true) {
-    const error = objectAt(result, '_meta', ERROR_KEY)
-    expect(
-      typeof error?.code === 'string',
-      `${name} failed without a structured error: ${shown(answer.text)}`,
-    )
-    return
+  const { result, error } = answer
+  if (error !== undefined || result?.isError === true) {
+    const { code } = objectAt(error, 'data') ?? objectAt(result, '_meta', ERROR_KEY) ?? {}
+    expect(typeof code === 'string', `${name} failed without a structured error: ${shown(answer.text)}`)
+    expect(!unanswered.has(code), `the server did not answer a call of ${name}: ${code}`)
+    if (error !== undefined) return
   }
-  if (isObject(entry.outputSchema))
-    expect(result.structuredContent !== undefined, `${name} has an output schema, and no structured content`)
+  const { content, structuredContent, isError } = resultOf(answer)
+  expect(Array.isArray(content), `the result of ${name} has no content`)
+  for (const block of content)
+    expect(isObject(block) && typeof block.type === 'string', `a content block of ${name} has no type`)
+  if (isError !== true && isObject(entry.outputSchema))
+    expectFitting(name, structuredContent, entry.outputSchema)
+}
+
+/** @throws Failure if structured content is absent, or does not match the output schema of its tool */
+function expectFitting(name: string, content: unknown, schema: Fields): void {
+  expect(content !== undefined, `${name} has an output schema, and its result no structured content`)
+  const [problem] = validator(schema)(content)
+  expect(
+    problem === undefined,
+    `the structured content of ${name} does not match its output schema: ${problem?.message ?? ''}`,
+  )
 }
 
 /** The checks that call tools of the server under test. */
@@ -119,9 +135,8 @@ export const serverChecks: readonly Check[] = [
       const [tool] = readers(context)
       if (!tool) return
       const answer = await context.server.call(tool.name, tool.args, { meta: { [PROVENANCE_KEY]: true } })
-      if (answer.result?.isError === true) throw new Skip(`${tool.name} failed`)
-      const found = successOf(answer)
-      const stamps = objectAt(found, '_meta')?.[PROVENANCE_KEY]
+      if (isFailed(answer)) throw new Skip(`${tool.name} failed`)
+      const stamps = objectAt(successOf(answer), '_meta')?.[PROVENANCE_KEY]
       const [first] = [stamps].flat()
       expect(typeof objectAt({ first }, 'first')?.source === 'string', 'the result has no provenance')
     },
@@ -135,9 +150,10 @@ export const serverChecks: readonly Check[] = [
     run: async (context) => {
       const [tool] = readers(context)
       if (!tool) return
-      const options = { meta: { idempotency_key: `conformance-${randomUUID()}` } }
-      const first = resultOf(await context.server.call(tool.name, tool.args, options))
-      if (first.isError === true) throw new Skip(`${tool.name} failed`)
+      const options = { meta: { idempotency_key: newId() } }
+      const answer = await context.server.call(tool.name, tool.args, options)
+      if (isFailed(answer)) throw new Skip(`${tool.name} failed`)
+      const first = successOf(answer)
       const second = resultOf(await context.server.call(tool.name, tool.args, options))
       expectSame(objectAt(second, '_meta')?.was_replay, true, 'was_replay')
       expectSame(second.content, first.content, 'the content of the second response')
@@ -151,11 +167,16 @@ export const serverChecks: readonly Check[] = [
     needs: ['idempotency'],
     run: async (context) => {
       for (const tool of writers(context)) {
-        const key = { idempotency_key: `conformance-${randomUUID()}` }
-        const first = resultOf(await confirmed(context, tool, key))
-        const second = resultOf(await confirmed(context, tool, key))
-        expectSame(objectAt(second, '_meta')?.was_replay, true, `was_replay of ${tool.name}`)
-        expectSame(second.content, first.content, `the content of the second response of ${tool.name}`)
+        await undone(context, async (transaction) => {
+          const key = { idempotency_key: newId() }
+          const step = transaction && (await confirmed(context, tool, { ...key, ...transaction }))
+          const isStep = step !== undefined && !isNotUndoable(step)
+          const meta = isStep ? { ...key, ...transaction } : key
+          const first = resultOf(isStep ? step : await confirmed(context, tool, meta))
+          const second = resultOf(await confirmed(context, tool, meta))
+          expectSame(objectAt(second, '_meta')?.was_replay, true, `was_replay of ${tool.name}`)
+          expectSame(second.content, first.content, `the content of the second response of ${tool.name}`)
+        })
       }
     },
   },
@@ -164,29 +185,50 @@ export const serverChecks: readonly Check[] = [
     proposal_ref: 'proposal-5',
     category: 'transactions',
     description: 'The server under test: steps that change something are undone by a rollback.',
-    needs: ['transactions', 'idempotency'],
+    needs: ['transactions', 'idempotency', 'undo'],
     run: async (context) => {
-      const { server } = context
-      const id = `conformance-${randomUUID()}`
-      const move = (which: string) =>
-        ask(
-          server,
-          context,
-          { method: `transaction/${which}`, tool: `${which}_transaction` },
-          { transaction_id: id },
-        )
       const tools = writers(context)
-      resultOf(await move('begin'))
+      const id = newId()
+      resultOf(await move(context, 'begin', id))
       const steps: Fields[] = []
       for (const tool of tools) {
-        const result = resultOf(await confirmed(context, tool, { transaction_id: id }))
-        if (objectAt(result, '_meta', ERROR_KEY)?.code !== 'COMPENSATION_UNAVAILABLE')
-          steps.push(succeeded(result))
+        const answer = await confirmed(context, tool, { transaction_id: id })
+        if (!isNotUndoable(answer)) steps.push(successOf(answer))
       }
-      const { status, steps_compensated: undone } = resultOf(await move('rollback'))
+      const { status, steps_compensated: undone } = resultOf(await move(context, 'rollback', id))
       if (steps.length === 0) throw new Skip('no compensation is configured for the tools')
       expectSame(status, 'rolled_back', 'the status')
       expectSame(Array.isArray(undone) ? undone.length : 0, steps.length, 'the number of compensated steps')
     },
   },
 ]
+
+function newId(): string {
+  return `conformance-${randomUUID()}`
+}
+
+function move(context: Context, which: 'begin' | 'rollback', id: string): Promise<Answer> {
+  const names = { method: `transaction/${which}`, tool: `${which}_transaction` }
+  return ask(context.server, context, names, { transaction_id: id })
+}
+
+/** Undoes what is done in the transaction that `use` gets; where there are no transactions, it gets none. */
+async function undone(
+  context: Context,
+  use: (transaction: { readonly transaction_id: string } | undefined) => Promise<void>,
+): Promise<void> {
+  const { settings, hasMethods, hasTools } = context
+  if (settings('transactions') === false || !(hasMethods || hasTools)) return use(undefined)
+  const id = newId()
+  resultOf(await move(context, 'begin', id))
+  try {
+    await use({ transaction_id: id })
+  } finally {
+    await move(context, 'rollback', id)
+  }
+}
+
+/** Whether a step was refused because no compensation is known for it. */
+function isNotUndoable({ result }: Answer): boolean {
+  return objectAt(result, '_meta', ERROR_KEY)?.code === 'COMPENSATION_UNAVAILABLE'
+}

@@ -16,7 +16,7 @@ import {
 } from './check.ts'
 
 const category = 'transactions'
-const needs = ['transactions', 'idempotency']
+const needs = ['transactions', 'idempotency', 'undo']
 
 /** What can be done with a transaction. */
 type Move = 'begin' | 'commit' | 'rollback'
