@@ -1,0 +1,231 @@
+// The conformance suite against published servers, and proof that its checks can fail: against broken servers, and with
+// copies of the gateway in which one line is different.
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { canary } from '../../support/five-servers.ts'
+import { foreignFile } from '../../support/foreign.ts'
+import { type Finished, runCommand } from '../../support/gateway-process.ts'
+import { configFile } from '../../support/gateway-with.ts'
+import { everything, publishedServer } from '../../support/peers/servers.ts'
+import { isObject, type Json } from '../../support/server/json.ts'
+
+const root = mkdtempSync(join(tmpdir(), 'gatehouse-conformance-'))
+const project = join(import.meta.dirname, '../../..')
+const broken = join(import.meta.dirname, '../../fixtures/broken-server/main.ts')
+const filesystem = publishedServer('@modelcontextprotocol/server-filesystem', root)
+afterAll(() => rmSync(root, { recursive: true, force: true, maxRetries: 5 }))
+
+async function conformance(config: Json, program?: readonly string[]): Promise<Finished> {
+  const { path, remove } = await configFile({ store: 'memory', ...config })
+  try {
+    return await runCommand(['conformance', '--json', '--config', path], { ...(program && { program }) })
+  } finally {
+    await remove()
+  }
+}
+
+/** The ids of the checks with a status. */
+function idsOf(report: unknown, status: string): readonly string[] {
+  const results: readonly unknown[] =
+    isObject(report) && Array.isArray(report['results']) ? report['results'] : []
+  return results.flatMap((each) =>
+    isObject(each) && each['status'] === status ? [String(each['test_id'])] : [],
+  )
+}
+
+describe('published servers', () => {
+  let finished: Finished
+  let reports: readonly unknown[] = []
+  beforeAll(async () => {
+    finished = await conformance({
+      features: { references: 'on' },
+      upstreams: {
+        everything: { command: publishedServer(everything) },
+        files: { command: filesystem },
+        memory: {
+          command: publishedServer('@modelcontextprotocol/server-memory'),
+          env: { MEMORY_FILE_PATH: join(root, 'memory.jsonl') },
+        },
+        thinking: { command: publishedServer('@modelcontextprotocol/server-sequential-thinking') },
+        notion: {
+          command: [process.execPath, foreignFile('@notionhq/notion-mcp-server/bin/cli.mjs')],
+          env: { NOTION_TOKEN: canary },
+        },
+      },
+    })
+    reports = JSON.parse(finished.stdout).reports
+  })
+
+  it.each([
+    ['everything', 66, 2],
+    ['files', 66, 2],
+    ['memory', 66, 2],
+    ['thinking', 63, 5],
+  ])('%s passes %i checks, and %i do not apply', (name, passed, skipped) => {
+    const report = reports.find((each) => isObject(each) && each['server_name'] === name)
+    expect(report).toMatchObject({ summary: { passed, failed: 0, skipped, errors: 0 } })
+  })
+
+  it('notion, whose token is not valid, fails no check of the gateway, and its token is in no report', () => {
+    const report = reports.find((each) => isObject(each) && each['server_name'] === 'notion')
+    expect(idsOf(report, 'passed').length).toBeGreaterThan(60)
+    expect(idsOf(report, 'failed').filter((id) => id !== 'CONF-1107')).toEqual([])
+    expect(`${finished.stdout}${finished.stderr}`).not.toContain(canary)
+  })
+})
+
+describe('a broken server', () => {
+  it.each([
+    ['none', []],
+    ['list is no array', ['CONF-005']],
+    ['two tools of one name', ['CONF-005']],
+    ['schema of a text', ['CONF-005']],
+    ['name of a tool is a number', ['CONF-005']],
+    ['content is a text', ['CONF-1107']],
+    ['block without a type', ['CONF-1107']],
+    ['output does not match', ['CONF-1107']],
+    ['exits', ['CONF-1107']],
+  ])('is found: %s', async (fault, ids) => {
+    const server = { command: [process.execPath, broken, fault] }
+    const { stdout, code } = await conformance({ upstreams: { server } })
+    expect(idsOf(JSON.parse(stdout), 'failed')).toEqual(expect.arrayContaining(ids))
+    expect(code).toBe(ids.length === 0 ? 0 : 1)
+  })
+})
+
+/** One line of the built gateway, and what stands in its place. */
+interface Mutation {
+  readonly file: string
+  readonly line: string
+  readonly by: string
+}
+
+const mutations: readonly (readonly [what: string, found: string, mutation: Mutation])[] = [
+  [
+    'the key of one caller is the key of all',
+    'CONF-0504',
+    {
+      file: 'records/calls.js',
+      line: 'return `${callCollection(principal)}/${upstream}:${key}`;',
+      by: "return `${callCollection('all')}/${upstream}:${key}`;",
+    },
+  ],
+  [
+    'a key fits other arguments',
+    'CONF-0502',
+    {
+      file: 'records/calls.js',
+      line: 'return canonicalHash({ ...context, tool, arguments: given ?? {} });',
+      by: "return canonicalHash('same');",
+    },
+  ],
+  [
+    'a replay is not marked',
+    'CONF-0501',
+    { file: 'features/idempotency/completion.js', line: 'was_replay: wasReplay,', by: 'was_replay: false,' },
+  ],
+  [
+    'scopes are not required',
+    'CONF-003',
+    {
+      file: 'features/permissions/gate.js',
+      line: 'const missing = missingScopes(requirement, scopes);',
+      by: 'const missing = [];',
+    },
+  ],
+  [
+    'a confirmation is valid for other arguments',
+    'CONF-0603',
+    {
+      file: 'features/confirm/request.js',
+      line: 'digest: canonicalHash([call.principal.id, entry.upstream, entry.name, identity]),',
+      by: 'digest: canonicalHash([call.principal.id, entry.upstream, entry.name]),',
+    },
+  ],
+  [
+    'nothing is confirmed',
+    'CONF-0601',
+    {
+      file: 'features/confirm/policy.js',
+      line: 'needsConfirmation(rule, entry, call) ?',
+      by: 'false ?',
+    },
+  ],
+  [
+    'steps are undone in their order',
+    'CONF-0511',
+    {
+      file: 'features/transactions/rollback.js',
+      line: 'index <= pivot })).toReversed();',
+      by: 'index <= pivot }));',
+    },
+  ],
+  [
+    'a session state is valid for another caller',
+    'CONF-1402',
+    {
+      file: 'features/state/tokens.js',
+      line: 'JSON.stringify([principal.id, target.upstream])',
+      by: 'JSON.stringify([target.upstream])',
+    },
+  ],
+  [
+    'stack frames are passed on',
+    'CONF-1106',
+    {
+      file: 'features/errors/sanitise.js',
+      line: 'withoutSecrets(withoutFrames(text))',
+      by: 'withoutSecrets(text)',
+    },
+  ],
+  [
+    'a rate is not applied',
+    'CONF-0302',
+    { file: 'features/rate-limit.js', line: 'if (!taken.isGranted)', by: 'if (false)' },
+  ],
+  [
+    'arguments are not checked',
+    'CONF-1102',
+    { file: 'features/validate/validate.js', line: 'throw mismatchError(remaining);', by: ';' },
+  ],
+  [
+    'a reference exists for another caller',
+    'CONF-0903',
+    { file: 'records/references.js', line: '${callerHash(id)}:${reference}`', by: 'all:${reference}`' },
+  ],
+  [
+    'a tool is missing in the manifest',
+    'CONF-0101',
+    {
+      file: 'descriptions/formats/manifest.js',
+      line: 'tools.map(manifestTool)',
+      by: 'tools.slice(1).map(manifestTool)',
+    },
+  ],
+  [
+    'the time to wait is not read',
+    'CONF-1105',
+    { file: 'core/failure.js', line: 'retryAfterSeconds: secondsIn(start)', by: 'retryAfterSeconds: 1' },
+  ],
+]
+
+describe('a gateway in which one line is different', () => {
+  // Inside of the project, so that packages are found.
+  const copies = join(project, 'out/mutated')
+  beforeAll(() => mkdirSync(copies, { recursive: true }))
+  afterAll(() => rmSync(copies, { recursive: true, force: true, maxRetries: 5 }))
+
+  it.each(mutations)('is found: %s', async (_what, id, { file, line, by }) => {
+    const copy = mkdtempSync(join(copies, 'dist-'))
+    cpSync(join(project, 'dist'), copy, { recursive: true })
+    const text = readFileSync(join(copy, file), 'utf8')
+    expect(text).toContain(line)
+    writeFileSync(join(copy, file), text.replace(line, by))
+    const config = { features: { references: 'on' }, upstreams: { files: { command: filesystem } } }
+    const { stdout, code } = await conformance(config, [process.execPath, join(copy, 'main.js')])
+    expect(idsOf(JSON.parse(stdout), 'failed')).toContain(id)
+    expect(code).toBe(1)
+  })
+})
