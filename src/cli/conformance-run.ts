@@ -3,6 +3,8 @@ import { fromArguments } from '../config/arguments.ts'
 import { environment } from '../config/secrets.ts'
 import { isObject } from '../core/json/json.ts'
 import { featureSettings, type Settings, type UpstreamSettings } from '../core/settings.ts'
+import { aliasOf } from '../core/text/alias.ts'
+import { oneLine } from '../core/text/escape.ts'
 import { Redactor, secretsOf, withoutSecrets } from '../core/text/redact.ts'
 import { Gateway, openLog } from '../gateway/gateway.ts'
 import type { Context } from '../testkit/conformance/check.ts'
@@ -43,7 +45,7 @@ export async function runSuite(
     const version = await startedVersion(gateway, server)
     const listener = await gateway.listen()
     try {
-      const addresses = { origin: listener.url, tokens, connections, echo, echoName }
+      const addresses = { origin: listener.url, tokens, connections, gateway, echo, echoName }
       const context = await contextOf(settings, server, { ...addresses, withWrites: options.withWrites })
       return await runChecks(checks, context, {
         version,
@@ -77,12 +79,13 @@ interface Addresses extends Pick<Context, 'echo' | 'echoName' | 'withWrites'> {
   readonly origin: string
   readonly tokens: RunTokens
   readonly connections: Connections
+  readonly gateway: Gateway
 }
 
 async function contextOf(
   settings: Settings,
   { name }: UpstreamSettings,
-  { origin, tokens, connections, echo, echoName, withWrites }: Addresses,
+  { origin, tokens, connections, gateway, echo, echoName, withWrites }: Addresses,
 ): Promise<Context> {
   const endpoint = (server: string, token: string): Endpoint =>
     new Endpoint({ origin, path: `/mcp/${server}`, token, connections })
@@ -91,12 +94,17 @@ async function contextOf(
   // The gateway lists the same tools of its own at both addresses.
   const echoTools = new Set<unknown>(definitions.map((each) => each.name))
   const ownTools = new Set(withoutOwn(echoListing, echoTools).map((each) => each.name))
+  const tools = withoutOwn(listing, ownTools)
+  const reading = await namesOfReaders(gateway, name)
+  const calls = argumentsIn(featureSettings(settings, 'conformance', name))
+  warnOfUnknown(name, Object.keys(calls), tools)
   return {
     name,
     server,
     listing,
-    tools: withoutOwn(listing, ownTools),
-    calls: argumentsIn(featureSettings(settings, 'conformance', name)),
+    tools,
+    readers: tools.filter((tool) => reading.has(tool.name) && isReader(tool)),
+    calls,
     withWrites,
     echo,
     echoName,
@@ -107,6 +115,27 @@ async function contextOf(
     hasTools: settings.metaTools !== 'off',
     hasMethods: settings.hasMethods,
   }
+}
+
+/** The names, also those in the profile `corporate`, of the tools that the gateway judges to only read. */
+async function namesOfReaders(gateway: Gateway, server: string): Promise<ReadonlySet<unknown>> {
+  // If the list cannot be read, a check says so, and no tool is called.
+  const entries = await gateway.entries(server).catch(() => [])
+  const readers = entries.filter(({ classification }) => classification.op === 'read')
+  return new Set(readers.flatMap(({ name }) => [name, aliasOf(name)]))
+}
+
+function isReader({ annotations }: Context['tools'][number]): boolean {
+  return isObject(annotations) && annotations.readOnlyHint === true
+}
+
+/** Prints the tools with configured arguments that the server does not list. */
+function warnOfUnknown(server: string, configured: readonly string[], tools: Context['tools']): void {
+  const listed = new Set(tools.map(({ name }) => name))
+  for (const tool of configured.filter((name) => !listed.has(name)))
+    process.stderr.write(
+      `gatehouse: features.conformance.arguments of ${server}: the server lists no tool ${oneLine(tool)}\n`,
+    )
 }
 
 /** The configured arguments of tools. */

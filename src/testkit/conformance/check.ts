@@ -1,5 +1,5 @@
 /** A check of the suite: what it is about, and how it finds out. */
-import { isObject } from '../../core/json/json.ts'
+import { isObject, isSame } from '../../core/json/json.ts'
 import { ERROR_KEY } from '../../protocol/meta-keys.ts'
 import type { Fields } from '../cassette.ts'
 import type { Answer, Endpoint } from './client.ts'
@@ -33,6 +33,8 @@ export interface Context {
   readonly listing: Listing
   /** The entries of it that are tools of the server, and not of the gateway itself. */
   readonly tools: readonly Fields[]
+  /** Those that only read: the server says so, and so does the gateway's own judgement. */
+  readonly readers: readonly Fields[]
   /** The arguments of tools that the configuration permits the run to use, by tool. */
   readonly calls: Readonly<Record<string, Fields>>
   /** Whether tools of the server that change something may be called. */
@@ -64,8 +66,8 @@ export function expect(condition: boolean, message: string): asserts condition {
 
 /** @throws Failure if a value is not the expected one; `what` is its name */
 export function expectSame(actual: unknown, expected: unknown, what: string): void {
-  const [found, wanted] = [JSON.stringify(actual), JSON.stringify(expected)]
-  expect(found === wanted, `${what} is ${shown(found)}, expected ${shown(wanted)}`)
+  const [found, wanted] = [JSON.stringify(actual), JSON.stringify(expected)].map((text) => shown(text))
+  expect(isSame(actual, expected), `${what} is ${found}, expected ${wanted}`)
 }
 
 /** The result of a request. @throws Failure if it is an error */

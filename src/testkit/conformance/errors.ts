@@ -120,12 +120,8 @@ export const errorChecks: readonly Check[] = [
     description:
       'The server under test: a call of a listed tool without its required arguments is refused in that form.',
     needs: ['validate', 'errors'],
-    run: async ({ server, tools }) => {
-      const tool = tools.find(
-        ({ inputSchema, annotations }) =>
-          objectAt({ annotations }, 'annotations')?.readOnlyHint === true &&
-          requiredOf(inputSchema).length > 0,
-      )
+    run: async ({ server, readers }) => {
+      const tool = readers.find(({ inputSchema }) => requiredOf(inputSchema).length > 0)
       if (!tool) throw new Skip('no tool that only reads has a required argument')
       expectWellFormed(failureOf(await server.call(String(tool.name)), 'INVALID_INPUT'))
     },

@@ -15,6 +15,7 @@ import {
   expect,
   expectSame,
   objectAt,
+  objectsIn,
   resultOf,
   Skip,
   shown,
@@ -31,50 +32,61 @@ interface Callable {
 /** How many tools of the server are called by a check. */
 const MAX_CALLED = 5
 
-function isReading({ annotations }: Fields): boolean {
-  return objectAt({ annotations }, 'annotations')?.readOnlyHint === true
-}
-
-function callable(entry: Fields, calls: Context['calls']): readonly Callable[] {
-  const name = String(entry.name)
-  const configured = Object.hasOwn(calls, name) ? calls[name] : undefined
-  if (configured) return [{ name, args: configured, entry }]
-  const required = objectAt(entry, 'inputSchema')?.required
-  const isFree = !Array.isArray(required) || required.length === 0
-  return isReading(entry) && isFree ? [{ name, args: {}, entry }] : []
-}
-
-/** The tools that read. @throws Skip if there is none */
-function readers({ tools, calls }: Context): readonly Callable[] {
-  const found = tools
-    .filter(isReading)
-    .flatMap((entry) => callable(entry, calls))
-    .slice(0, MAX_CALLED)
-  if (found.length > 0) return found
+/** The tools that read, with their configured arguments, else without any. @throws Skip if there is none */
+function readersOf({ readers, calls }: Context): readonly Callable[] {
+  const found = readers.flatMap((entry): readonly Callable[] => {
+    const required = objectAt(entry, 'inputSchema')?.required
+    const isFree = !Array.isArray(required) || required.length === 0
+    return configured(entry, calls) ?? (isFree ? [{ name: String(entry.name), args: {}, entry }] : [])
+  })
+  if (found.length > 0) return found.slice(0, MAX_CALLED)
   throw new Skip(
     'no tool that only reads can be called without arguments, and features.conformance.arguments has none',
   )
 }
 
-/** The tools that change something, with their configured arguments. @throws Skip if they may not be called */
-function writers({ tools, calls, withWrites }: Context): readonly Callable[] {
+/** The other tools, with their configured arguments. @throws Skip if they may not be called */
+function writersOf({ tools, readers, calls, withWrites }: Context): readonly Callable[] {
   if (!withWrites) throw new Skip('--allow-writes is not given')
-  const found = tools.filter((entry) => !isReading(entry)).flatMap((entry) => callable(entry, calls))
+  const found = tools
+    .filter((entry) => !readers.includes(entry))
+    .flatMap((entry) => configured(entry, calls) ?? [])
   if (found.length > 0) return found.slice(0, MAX_CALLED)
   throw new Skip('features.conformance.arguments has no tool that changes something')
 }
 
+function configured(entry: Fields, calls: Context['calls']): readonly Callable[] | undefined {
+  const name = String(entry.name)
+  const args = Object.hasOwn(calls, name) ? calls[name] : undefined
+  return args && [{ name, args, entry }]
+}
+
 const asking = { capabilities: { elicitation: { form: {} } } }
 
-/** Makes a call, and confirms it: the user of the run permitted it. */
+/** Errors of a call that waits for what the run cannot give: the approval of other people, or a typed text. */
+const unconfirmed = new Set<unknown>(['CONFIRMATION_REQUIRED', 'CONFIRMATION_DECLINED'])
+
+/** Makes a call, and confirms it: the user of the run permitted it. @throws Skip if the run cannot confirm it */
 async function confirmed({ server }: Context, { name, args }: Callable, meta: Fields): Promise<Answer> {
   const options: RequestOptions = { ...asking, meta }
-  const answer = await server.call(name, args, options)
-  const { resultType, inputRequests, requestState } = answer.result ?? {}
-  if (resultType !== 'input_required' || !isObject(inputRequests)) return answer
+  const asked = await server.call(name, args, options)
+  const { resultType, inputRequests, requestState } = asked.result ?? {}
   const yes = { action: 'accept', content: { confirm: true } }
-  const inputResponses = Object.fromEntries(Object.keys(inputRequests).map((key) => [key, yes]))
-  return server.call(name, args, { ...options, beside: { requestState, inputResponses } })
+  const isAsking = resultType === 'input_required' && isObject(inputRequests)
+  const inputResponses = Object.fromEntries(
+    Object.keys(isAsking ? inputRequests : {}).map((key) => [key, yes]),
+  )
+  const answer = isAsking
+    ? await server.call(name, args, { ...options, beside: { requestState, inputResponses } })
+    : asked
+  if (unconfirmed.has(errorCodeOf(answer)))
+    throw new Skip(`${name} requires a confirmation that the run cannot give`)
+  return answer
+}
+
+/** The code of the structured error of a failed tool, if it failed. */
+function errorCodeOf({ result }: Answer): unknown {
+  return objectAt(result, '_meta', ERROR_KEY)?.code
 }
 
 function isFailed({ error, result }: Answer): boolean {
@@ -88,7 +100,7 @@ const unanswered = new Set<unknown>(['SERVER_UNAVAILABLE', 'OPERATION_TIMEOUT', 
 function expectWellFormed({ name, entry }: Callable, answer: Answer): void {
   const { result, error } = answer
   if (error !== undefined || result?.isError === true) {
-    const { code } = objectAt(error, 'data') ?? objectAt(result, '_meta', ERROR_KEY) ?? {}
+    const code = error === undefined ? errorCodeOf(answer) : objectAt(error, 'data')?.code
     expect(typeof code === 'string', `${name} failed without a structured error: ${shown(answer.text)}`)
     expect(!unanswered.has(code), `the server did not answer a call of ${name}: ${code}`)
     if (error !== undefined) return
@@ -121,7 +133,7 @@ export const serverChecks: readonly Check[] = [
       'The server under test: tools that read return results in the form of MCP, failures with a structured error.',
     needs: ['errors'],
     run: async (context) => {
-      for (const tool of readers(context))
+      for (const tool of readersOf(context))
         expectWellFormed(tool, await context.server.call(tool.name, tool.args))
     },
   },
@@ -132,7 +144,7 @@ export const serverChecks: readonly Check[] = [
     description: 'The server under test: a result says where it comes from.',
     needs: ['provenance'],
     run: async (context) => {
-      const [tool] = readers(context)
+      const [tool] = readersOf(context)
       if (!tool) return
       const answer = await context.server.call(tool.name, tool.args, { meta: { [PROVENANCE_KEY]: true } })
       if (isFailed(answer)) throw new Skip(`${tool.name} failed`)
@@ -148,7 +160,7 @@ export const serverChecks: readonly Check[] = [
     description: 'The server under test: a repeated call with its key returns the first response.',
     needs: ['idempotency'],
     run: async (context) => {
-      const [tool] = readers(context)
+      const [tool] = readersOf(context)
       if (!tool) return
       const options = { meta: { idempotency_key: newId() } }
       const answer = await context.server.call(tool.name, tool.args, options)
@@ -166,7 +178,7 @@ export const serverChecks: readonly Check[] = [
     description: 'The server under test: a repeated call that changes something returns the first response.',
     needs: ['idempotency'],
     run: async (context) => {
-      for (const tool of writers(context)) {
+      for (const tool of writersOf(context)) {
         await undone(context, async (transaction) => {
           const key = { idempotency_key: newId() }
           const step = transaction && (await confirmed(context, tool, { ...key, ...transaction }))
@@ -187,18 +199,23 @@ export const serverChecks: readonly Check[] = [
     description: 'The server under test: steps that change something are undone by a rollback.',
     needs: ['transactions', 'idempotency', 'undo'],
     run: async (context) => {
-      const tools = writers(context)
+      const tools = writersOf(context)
       const id = newId()
       resultOf(await move(context, 'begin', id))
       const steps: Fields[] = []
-      for (const tool of tools) {
-        const answer = await confirmed(context, tool, { transaction_id: id })
-        if (!isNotUndoable(answer)) steps.push(successOf(answer))
+      let ended: Answer
+      try {
+        for (const tool of tools) {
+          const answer = await confirmed(context, tool, { transaction_id: id })
+          if (!isNotUndoable(answer)) steps.push(successOf(answer))
+        }
+      } finally {
+        ended = await move(context, 'rollback', id)
       }
-      const { status, steps_compensated: undone } = resultOf(await move(context, 'rollback', id))
+      const { status, steps_compensated: undoneSteps } = resultOf(ended)
       if (steps.length === 0) throw new Skip('no compensation is configured for the tools')
       expectSame(status, 'rolled_back', 'the status')
-      expectSame(Array.isArray(undone) ? undone.length : 0, steps.length, 'the number of compensated steps')
+      expectSame(objectsIn(undoneSteps).length, steps.length, 'the number of compensated steps')
     },
   },
 ]
@@ -229,6 +246,6 @@ async function undone(
 }
 
 /** Whether a step was refused because no compensation is known for it. */
-function isNotUndoable({ result }: Answer): boolean {
-  return objectAt(result, '_meta', ERROR_KEY)?.code === 'COMPENSATION_UNAVAILABLE'
+function isNotUndoable(answer: Answer): boolean {
+  return errorCodeOf(answer) === 'COMPENSATION_UNAVAILABLE'
 }

@@ -190,6 +190,17 @@ describe('a run against a broken server', () => {
   })
 })
 
+it('does not call a tool that says that it reads, and by its name deletes', async () => {
+  // This server ends when the tool is called.
+  const server = { command: [process.execPath, broken, 'wrong hint'] }
+  const { code, stdout } = await conformance({ store: 'memory', upstreams: { server } }, '--json')
+  const results = resultsIn(JSON.parse(stdout)).filter(({ test_id }) => test_id === 'CONF-1107')
+  expect(results).toMatchObject([
+    { status: 'skipped', message: expect.stringContaining('no tool that only reads') },
+  ])
+  expect(code).toBe(0)
+})
+
 describe('wrong usage', () => {
   const config = { store: 'memory', upstreams: { files: filesystem, other: filesystem } }
 
