@@ -119,7 +119,7 @@ async function contextOf(
 
 /** The names, also those in the profile `corporate`, of the tools that the gateway judges to only read. */
 async function namesOfReaders(gateway: Gateway, server: string): Promise<ReadonlySet<unknown>> {
-  // If the list cannot be read, a check says so, and no tool is called.
+  // If the list cannot be read, a check fails for it, and no tool is called.
   const entries = await gateway.entries(server).catch(() => [])
   const readers = entries.filter(({ classification }) => classification.op === 'read')
   return new Set(readers.flatMap(({ name }) => [name, aliasOf(name)]))

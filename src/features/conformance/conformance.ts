@@ -109,7 +109,7 @@ async function documentFor(call: Call, deps: Deps): Promise<object> {
   return { reports: servers.flatMap(({ report }) => report ?? []) }
 }
 
-/** @throws RESOURCE_NOT_FOUND if there is none, INVALID_INPUT if it is not said of which server */
+/** @throws RESOURCE_NOT_FOUND if there is none, INVALID_INPUT if it is not clear of which server */
 async function reportFor(call: Call, deps: Deps): Promise<ConformanceReport> {
   const names = namesFor(call, deps)
   const { server = names.length === 1 ? names[0] : undefined } = call.params.fields

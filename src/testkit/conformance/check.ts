@@ -33,7 +33,7 @@ export interface Context {
   readonly listing: Listing
   /** The entries of it that are tools of the server, and not of the gateway itself. */
   readonly tools: readonly Fields[]
-  /** Those that only read: the server says so, and so does the gateway's own judgement. */
+  /** Those that only read, by the hint of the server and by the gateway's own judgement. */
   readonly readers: readonly Fields[]
   /** The arguments of tools that the configuration permits the run to use, by tool. */
   readonly calls: Readonly<Record<string, Fields>>

@@ -1,6 +1,6 @@
 /**
  * The server that the gateway has in a run beside the one under test: checks can change its data, and see which calls
- * reached it. It speaks MCP 2025-11-25 to the gateway inside of this process, in the place of a child process.
+ * reached it. It is a server of MCP 2025-11-25 inside of this process, in the place of a child process.
  */
 import { setTimeout as wait } from 'node:timers/promises'
 import { isObject, readJson } from '../../core/json/json.ts'

@@ -1,4 +1,4 @@
-/** The tools of the built-in server, and what the configuration of a run says about them. */
+/** The tools of the built-in server, and their configuration in a run. */
 import { latestLegacy } from '../../protocol/revisions.ts'
 import { self } from '../../core/identity.ts'
 import type { ToolSettings, UpstreamSettings } from '../../core/settings.ts'
@@ -17,7 +17,7 @@ export type ToolName =
   | 'add_note'
   | 'delete_entry'
 
-/** What the server says of itself. */
+/** The name and version of the server. */
 export const SERVER_INFO = { name: `${self.name}-conformance`, version: self.version }
 
 const reading = { readOnlyHint: true, openWorldHint: false }

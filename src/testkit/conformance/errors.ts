@@ -142,7 +142,8 @@ export const errorChecks: readonly Check[] = [
     test_id: 'CONF-1105',
     proposal_ref: 'proposal-11',
     category,
-    description: 'If a server says when to try again, the structured error is rate_limited and has the time.',
+    description:
+      'If a failure of a server has a time to wait, the structured error is rate_limited and has that time.',
     needs: ['errors'],
     run: async (context) => {
       const { error } = await failing(context, 'rate limit exceeded, retry after 7 seconds')

@@ -106,7 +106,7 @@ export const eventChecks: readonly Check[] = [
     test_id: 'CONF-1504',
     proposal_ref: 'proposal-15',
     category,
-    description: 'What one caller does is no event for another, unless the configuration says so.',
+    description: 'What one caller does is no event for another, unless it is configured.',
     needs: ['events'],
     run: async (context) => {
       needWrites(context)

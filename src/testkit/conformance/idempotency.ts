@@ -1,4 +1,4 @@
-/** Checks of idempotency keys: a call with a key takes effect once, and its caller always learns of the same outcome. */
+/** Checks of idempotency keys: a call with a key takes effect once, and its caller always gets the same outcome. */
 import { randomUUID } from 'node:crypto'
 import type { Fields } from '../cassette.ts'
 import type { Answer, Endpoint } from './client.ts'
@@ -14,7 +14,7 @@ function create(endpoint: Endpoint, text: string, key: string): Promise<Answer> 
   return endpoint.call('create_entry', { text }, { meta: { idempotency_key: key } })
 }
 
-/** The id of the created entry, and what the result says of the key. @throws Failure */
+/** The id of the created entry, and the `_meta` of the result. @throws Failure */
 function createdBy(answer: Answer): { readonly id: unknown; readonly meta: Fields } {
   const result = successOf(answer)
   return { id: objectAt(result, 'structuredContent')?.id, meta: objectAt(result, '_meta') ?? {} }

@@ -1,4 +1,4 @@
-/** Checks of what a server and its gateway say about themselves: lists, manifest, costs, types, recommendations. */
+/** Checks of how a server and its gateway are described: lists, manifest, costs, types, recommendations. */
 import { isObject, readJson } from '../../core/json/json.ts'
 import { aliasOf } from '../../core/text/alias.ts'
 import { NS, PROVENANCE_KEY } from '../../protocol/meta-keys.ts'
@@ -40,7 +40,7 @@ async function pageOf({ server }: Context, path: string): Promise<Fields> {
 
 const riskLevels = new Set<unknown>(['safe', 'reversible', 'destructive'])
 
-/** The checks of what a server and its gateway say about themselves. */
+/** The checks of how a server and its gateway are described. */
 export const manifestChecks: readonly Check[] = [
   {
     test_id: 'CONF-001',
@@ -170,7 +170,7 @@ export const manifestChecks: readonly Check[] = [
     test_id: 'CONF-0301',
     proposal_ref: 'proposal-3',
     category,
-    description: 'A tool with a cost declares it in the manifest, and its results say what they used.',
+    description: 'A tool with a cost declares it in the manifest, and its results have what they used.',
     needs: ['cost', 'usage', 'manifest'],
     run: async (context) => {
       const manifest = await pageOf(context, `/capabilities/${context.echoName}`)
@@ -186,7 +186,7 @@ export const manifestChecks: readonly Check[] = [
     test_id: 'CONF-0701',
     proposal_ref: 'proposal-7',
     category,
-    description: 'A result that is passed on unchanged says where it comes from, when, and that it is exact.',
+    description: 'A result that is passed on unchanged has its source, its time, and the confidence exact.',
     needs: ['provenance'],
     run: async ({ ours, echoName }) => {
       const before = Date.now()

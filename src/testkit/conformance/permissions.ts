@@ -35,7 +35,7 @@ function isHiding({ settings }: Context): boolean {
   return objectAt({ own: settings('permissions') }, 'own')?.hide_unpermitted === true
 }
 
-/** @throws Failure if a call without its scope was not refused, or not as the configuration says */
+/** @throws Failure if a call without its scope was not refused, or not as configured */
 function expectRefused(answer: Answer, context: Context, missing: readonly string[]): void {
   if (isHiding(context)) {
     failureOf(answer, 'UNKNOWN_TOOL')
@@ -134,7 +134,8 @@ export const permissionChecks: readonly Check[] = [
     test_id: 'CONF-0404',
     proposal_ref: 'proposal-4',
     category,
-    description: 'A negotiation grants no scope that the caller does not hold, and says so for each.',
+    description:
+      'A negotiation grants no scope that the caller does not hold, and lists each of those as denied.',
     needs: ['permissions'],
     run: async (context) => {
       const { reader, echoName } = context

@@ -141,7 +141,7 @@ export const serverChecks: readonly Check[] = [
     test_id: 'CONF-0702',
     proposal_ref: 'proposal-7',
     category: 'manifest',
-    description: 'The server under test: a result says where it comes from.',
+    description: 'The server under test: a result has its source.',
     needs: ['provenance'],
     run: async (context) => {
       const [tool] = readersOf(context)

@@ -13,7 +13,7 @@ function withState(token: string): RequestOptions {
   return { meta: { [SESSION_STATE_KEY]: token } }
 }
 
-/** The token in a result, and what it says of the session. @throws Failure */
+/** The token in a result, and the facts about its session. @throws Failure */
 function stateIn(answer: Answer): { readonly token: string; readonly session: Fields } {
   const meta = objectAt(successOf(answer), '_meta')
   const token = meta?.[SESSION_STATE_KEY]

@@ -160,7 +160,7 @@ export const transactionChecks: readonly Check[] = [
   },
 ]
 
-/** What a result says of its step. @throws Failure */
+/** The `_meta` of the result of a step. @throws Failure */
 function stepIn(result: Fields): Fields {
   const found = objectAt(result, '_meta')
   expect(typeof found?.step_id === 'string', 'the result has no step_id')
