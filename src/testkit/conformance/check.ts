@@ -1,7 +1,7 @@
 /** A check of the suite: what it is about, and how it finds out. */
 import { isObject, isSame } from '../../core/json/json.ts'
 import { ERROR_KEY } from '../../protocol/meta-keys.ts'
-import type { Fields } from '../cassette.ts'
+import type { Fields } from '../../core/payload.ts'
 import type { Answer, Endpoint } from './client.ts'
 import type { EchoServer } from './echo-server.ts'
 import type { Listing } from './listing.ts'

@@ -4,13 +4,12 @@
  */
 import { Agent, request } from 'undici'
 import { isObject, readJson } from '../../core/json/json.ts'
-import { Payload } from '../../core/payload.ts'
+import { type Fields, Payload } from '../../core/payload.ts'
 import { self } from '../../core/identity.ts'
 import { standardHeaders } from '../../protocol/headers.ts'
 import { metaKeys } from '../../protocol/meta-keys.ts'
 import { latestModern } from '../../protocol/revisions.ts'
 import { readEvents } from '../../protocol/sse.ts'
-import type { Fields } from '../cassette.ts'
 
 /** What a request is sent with, besides its method and parameters. */
 export interface RequestOptions {

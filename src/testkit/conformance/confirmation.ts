@@ -1,6 +1,6 @@
 /** Checks of confirmation by a person: a call that can do harm runs once after a yes, and not otherwise. */
 import { CONFIRMATION_KEY } from '../../protocol/meta-keys.ts'
-import type { Fields } from '../cassette.ts'
+import type { Fields } from '../../core/payload.ts'
 import type { Answer, Endpoint, RequestOptions } from './client.ts'
 import {
   type Check,

@@ -10,7 +10,7 @@ import type {
   TransportReceiver,
   UpstreamTransport,
 } from '../../upstream/transport/transport.ts'
-import type { Fields } from '../cassette.ts'
+import type { Fields } from '../../core/payload.ts'
 import { definitions, SERVER_INFO, type ToolName } from './echo-tools.ts'
 
 /** A call that reached the server. */

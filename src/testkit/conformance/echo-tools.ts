@@ -2,7 +2,7 @@
 import { latestLegacy } from '../../protocol/revisions.ts'
 import { self } from '../../core/identity.ts'
 import type { ToolSettings, UpstreamSettings } from '../../core/settings.ts'
-import type { Fields } from '../cassette.ts'
+import type { Fields } from '../../core/payload.ts'
 
 /** The names of the tools. */
 export type ToolName =

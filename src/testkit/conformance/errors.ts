@@ -1,7 +1,7 @@
 /** Checks of failures: each is reported in one structured form, and refusals do not reach the server. */
 import { categories } from '../../core/error.ts'
 import { ERROR_KEY } from '../../protocol/meta-keys.ts'
-import type { Fields } from '../cassette.ts'
+import type { Fields } from '../../core/payload.ts'
 import { type Check, type Context, expect, expectSame, failureOf, objectAt, Skip, shown } from './check.ts'
 
 const category = 'error_handling'

@@ -1,5 +1,5 @@
 /** Checks of events: what happens at a server reaches those who want to know, and may. */
-import type { Fields } from '../cassette.ts'
+import type { Fields } from '../../core/payload.ts'
 import {
   ask,
   type Check,

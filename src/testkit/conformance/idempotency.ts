@@ -1,6 +1,6 @@
 /** Checks of idempotency keys: a call with a key takes effect once, and its caller always gets the same outcome. */
 import { randomUUID } from 'node:crypto'
-import type { Fields } from '../cassette.ts'
+import type { Fields } from '../../core/payload.ts'
 import type { Answer, Endpoint } from './client.ts'
 import { type Check, expect, expectSame, failureOf, objectAt, successOf } from './check.ts'
 

@@ -1,6 +1,6 @@
 /** Reads all pages of `tools/list`, as far as they can be read. */
 import { isObject } from '../../core/json/json.ts'
-import type { Fields } from '../cassette.ts'
+import type { Fields } from '../../core/payload.ts'
 import type { Endpoint } from './client.ts'
 
 /** The tools at an address. */

@@ -2,7 +2,7 @@
 import { isObject, readJson } from '../../core/json/json.ts'
 import { aliasOf } from '../../core/text/alias.ts'
 import { NS, PROVENANCE_KEY } from '../../protocol/meta-keys.ts'
-import type { Fields } from '../cassette.ts'
+import type { Fields } from '../../core/payload.ts'
 import {
   ask,
   type Check,

@@ -1,6 +1,6 @@
 /** Checks of permissions: the answer before a call, and the refusal of the call. */
 import type { Answer, Endpoint } from './client.ts'
-import type { Fields } from '../cassette.ts'
+import type { Fields } from '../../core/payload.ts'
 import {
   ask,
   type Check,

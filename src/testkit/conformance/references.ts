@@ -1,6 +1,6 @@
 /** Checks of references: a result that is kept, and its data as an argument of another call. */
 import { NS, REFERENCE_KEY } from '../../protocol/meta-keys.ts'
-import type { Fields } from '../cassette.ts'
+import type { Fields } from '../../core/payload.ts'
 import {
   type Check,
   type Context,

@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto'
 import { isObject } from '../../core/json/json.ts'
 import { validator } from '../../core/schema/schema.ts'
 import { ERROR_KEY, PROVENANCE_KEY } from '../../protocol/meta-keys.ts'
-import type { Fields } from '../cassette.ts'
+import type { Fields } from '../../core/payload.ts'
 import type { Answer, RequestOptions } from './client.ts'
 import {
   ask,

@@ -1,6 +1,6 @@
 /** Checks of session state: a token continues the session of its caller, and only that. */
 import { SESSION_KEY, SESSION_STATE_KEY } from '../../protocol/meta-keys.ts'
-import type { Fields } from '../cassette.ts'
+import type { Fields } from '../../core/payload.ts'
 import type { Answer, RequestOptions } from './client.ts'
 import { type Check, expect, expectSame, failureOf, objectAt, successOf } from './check.ts'
 

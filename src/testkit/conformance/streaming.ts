@@ -2,7 +2,7 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { readJson } from '../../core/json/json.ts'
 import { NS, STREAM_KEY, tasksExtension } from '../../protocol/meta-keys.ts'
-import type { Fields } from '../cassette.ts'
+import type { Fields } from '../../core/payload.ts'
 import type { Answer } from './client.ts'
 import {
   ask,

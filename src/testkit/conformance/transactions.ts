@@ -1,6 +1,6 @@
 /** Checks of transactions: all steps are kept, or all are undone. */
 import { randomUUID } from 'node:crypto'
-import type { Fields } from '../cassette.ts'
+import type { Fields } from '../../core/payload.ts'
 import type { Answer, Endpoint } from './client.ts'
 import {
   ask,
