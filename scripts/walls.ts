@@ -124,6 +124,18 @@ const walls: readonly Wall[] = [
   },
   { part: 'testkit/conformance/client.ts', may: ['core', 'protocol', 'testkit'], uses: ['undici'] },
   {
+    part: 'testkit/server-test',
+    may: [
+      'core',
+      'protocol',
+      'lint',
+      'testkit',
+      'features/errors/errors.ts',
+      'features/errors/sanitise.ts',
+      'upstream/transport/transport.ts',
+    ],
+  },
+  {
     part: 'cli',
     may: [
       'testkit',

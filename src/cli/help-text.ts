@@ -19,6 +19,7 @@ Usage
   gatehouse skill [SERVER]                  print the SKILL.md of a server, for agents that load skills
   gatehouse export registry [SERVER]        print the registry entry of a server
   gatehouse lint SERVER                     check a server against the corporate profile
+  gatehouse test SERVER                     test a server with calls generated from its schemas
   gatehouse init [--from FILE]              write a configuration, or import that of a client
   gatehouse approvals list                  list calls that wait for approval; show, approve or deny one
   gatehouse tx list                         list transactions; show, roll back or acknowledge one
@@ -88,6 +89,22 @@ A tool that cannot be undone is proposed as a pivot, with a confirmation message
   --json          print JSON
   --write         add the certain proposals to the configuration file, with their reasons as comments; existing
                   content is kept`,
+  test: `Usage: gatehouse test SERVER [--config FILE] [--tool NAME]… [--allow-writes] [--seed N] [--json | --junit FILE]
+       gatehouse test URL | -- COMMAND…
+
+Tests a server as it is, with no feature of the gateway between: its lists, prompts and resources, messages that are
+not valid, and calls of its tools generated from their input schemas: valid, at the limits, of wrong types, incomplete,
+hostile. Prints what fails, and a score from 0 to 100. Only calls that read are made, judged by name, description,
+arguments and annotations.
+  --tool NAME     call only this tool; may be repeated
+  --allow-writes  also call tools that may change something, if their undo is configured and exact: each call is a
+                  transaction that is rolled back
+  --seed N        the choice of cases (default 1): the same number makes the same calls
+  --timeout T     how long a response may take (default 10s); three times as long where progress is reported
+  --max-time T    how long the calls of tools that read may take together (default 100s); the rest is left out
+  --json          print JSON
+  --junit FILE    also write JUnit XML
+Exit codes: 0 no check failed, 1 a check failed or could not be carried out, 2 wrong usage.`,
   approvals: `Usage: gatehouse approvals list [--config FILE] [--json]
        gatehouse approvals show ID
        gatehouse approvals approve ID [--reason TEXT] [--typed TEXT] [--remember]

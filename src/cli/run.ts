@@ -20,6 +20,7 @@ const commands: { readonly [name: string]: Load; readonly serve: Load } = {
   plan: async () => (await import('./plan.ts')).plan,
   init: async () => (await import('./init.ts')).init,
   lint: async () => (await import('./lint.ts')).lint,
+  test: async () => (await import('./test.ts')).test,
   audit: async () => (await import('./audit.ts')).audit,
   changelog: async () => (await import('./changelog.ts')).changelog,
   health: async () => (await import('./health.ts')).health,

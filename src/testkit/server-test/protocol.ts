@@ -1,0 +1,130 @@
+/** Checks of a server as a whole: what it says about itself, what it declares, and messages that are not valid. */
+import { isObject } from '../../core/json/json.ts'
+import type { Fields } from '../cassette.ts'
+import type { Lists } from './lists.ts'
+import type { Results } from './results.ts'
+import { absenceOf, type Fault, type ServerSession } from './session.ts'
+
+/** How long a server may take to refuse a message without an id, in milliseconds: it may also ignore it. */
+const SILENCE_MS = 500
+
+/** The first result of a server, and a `ping`. @throws ServerLost */
+export async function testDiscovery(session: ServerSession, results: Results): Promise<void> {
+  const { capabilities, protocolVersion, supportedVersions } = session.discovered
+  const { name, version } = session.serverInfo
+  const isVersion =
+    session.era === 'modern' ? Array.isArray(supportedVersions) : typeof protocolVersion === 'string'
+  results.judge('protocol', 'protocol/discovery', 'protocol/discovery', {
+    problems: [
+      ...(isObject(capabilities) ? [] : ['it has no capabilities']),
+      ...(isVersion ? [] : ['it names no protocol version']),
+      ...(typeof name === 'string' && typeof version === 'string'
+        ? []
+        : ['serverInfo has no name or no version']),
+    ],
+  })
+  if (session.era === 'modern') return
+  const answer = await session.request('ping')
+  results.add('protocol', 'protocol/ping', 'protocol/ping', {
+    status: answer.kind === 'result' ? 'passed' : 'failed',
+    message: answer.kind === 'result' ? undefined : absenceOf(answer),
+    ms: answer.ms,
+  })
+}
+
+/** Uses the capabilities that are more than lists. @throws ServerLost */
+export async function testCapabilities(
+  session: ServerSession,
+  lists: Lists,
+  results: Results,
+): Promise<void> {
+  for (const { capability, method, params } of uses(session, lists)) {
+    const answer = await session.request(method, params)
+    const subject = `capability/${capability}`
+    results.add('protocol', subject, `${subject}/${method}`, {
+      status: answer.kind === 'result' ? 'passed' : 'failed',
+      message: answer.kind === 'result' ? undefined : `it is declared, but ${absenceOf(answer)}`,
+      ms: answer.ms,
+    })
+  }
+}
+
+interface Use {
+  readonly capability: string
+  readonly method: string
+  readonly params: Fields
+}
+
+function uses({ capabilities, era }: ServerSession, { prompts = [], resources = [] }: Lists): Use[] {
+  const { logging, completions, resources: declared } = capabilities
+  const found: Use[] = []
+  if (era === 'legacy' && isObject(logging))
+    found.push({ capability: 'logging', method: 'logging/setLevel', params: { level: 'error' } })
+  const [argument] = prompts.flatMap(({ name, arguments: wanted }) =>
+    Array.isArray(wanted) && isObject(wanted[0]) ? [{ prompt: name, name: wanted[0].name }] : [],
+  )
+  if (isObject(completions) && argument)
+    found.push({
+      capability: 'completions',
+      method: 'completion/complete',
+      params: {
+        ref: { type: 'ref/prompt', name: argument.prompt },
+        argument: { name: argument.name, value: '' },
+      },
+    })
+  const [first] = resources
+  if (era === 'legacy' && isObject(declared) && declared.subscribe === true && first)
+    for (const method of ['resources/subscribe', 'resources/unsubscribe'])
+      found.push({ capability: 'resources.subscribe', method, params: { uri: first.uri } })
+  return found
+}
+
+interface Malformed {
+  readonly what: string
+  text(id: number): string
+}
+
+const malformed: readonly Malformed[] = [
+  { what: 'not-json', text: () => '{"jsonrpc": "2.0", "id": 1, "method": ' },
+  { what: 'text', text: () => '"text"' },
+  { what: 'no-method', text: (id) => JSON.stringify({ jsonrpc: '2.0', id }) },
+  { what: 'method-number', text: (id) => JSON.stringify({ jsonrpc: '2.0', id, method: 1 }) },
+  { what: 'no-version', text: (id) => JSON.stringify({ id, method: 'tools/list' }) },
+  {
+    what: 'params-text',
+    text: (id) => JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/list', params: 'text' }),
+  },
+]
+
+/** Sends messages that are no requests: they are refused or ignored, and the server goes on. @throws ServerLost */
+export async function testMalformed(session: ServerSession, results: Results): Promise<void> {
+  for (const { what, text } of malformed) {
+    const subject = `malformed/${what}`
+    const answer = await session.sendText(text, SILENCE_MS)
+    results.add('refusals', subject, `${subject}/refused`, {
+      status: answer.kind === 'result' ? 'failed' : 'passed',
+      message: answer.kind === 'result' ? 'it answered with a result' : absenceOf(answer),
+      ms: answer.ms,
+    })
+    const isEnded = answer.kind === 'none' && answer.why === 'closed'
+    const isAlive = !isEnded && (await session.isAlive())
+    results.judge('robustness', subject, `${subject}/survives`, {
+      problems: isAlive ? [] : [isEnded ? answer.message : 'afterwards it does not respond'],
+    })
+  }
+}
+
+const rules: readonly (readonly [Fault['rule'], string])[] = [
+  ['messages', 'everything it sends is a message of JSON-RPC'],
+  ['response-ids', 'each response answers one request, once'],
+  ['requests', 'it requests nothing that the client did not declare'],
+  ['notifications', 'its notifications are of declared capabilities'],
+]
+
+/** The rules about messages beside the answers, for the whole run. */
+export function judgeMessages({ faults }: ServerSession, results: Results): void {
+  for (const [rule, note] of rules) {
+    const problems = faults.filter((each) => each.rule === rule).map(({ message }) => message)
+    results.judge('protocol', `protocol/${rule}`, `protocol/${rule}`, { problems, note })
+  }
+}

@@ -1,0 +1,260 @@
+/**
+ * Calls one tool with its cases and judges the answers. Only calls that read are made: the judgement is that of the
+ * gateway, for the arguments of each call, not the name of the tool.
+ */
+import type { Descriptor } from '../../core/descriptor.ts'
+import { isObject, isSame } from '../../core/json/json.ts'
+import { asCalled } from '../../core/judgement/judge.ts'
+import { Payload } from '../../core/payload.ts'
+import type { Redactor } from '../../core/text/redact.ts'
+import type { Fields } from '../cassette.ts'
+import { steady } from '../steady.ts'
+import { type Case, casesOf } from './cases.ts'
+import { executionIn } from './hostile.ts'
+import { failureText, leakIn, shown } from './leaks.ts'
+import { outputProblems, structuredTextProblem } from './output.ts'
+import { type Results, summary } from './results.ts'
+import { type Answer, type CheckContext, isAsking, isHttpRefusal, ServerLost } from './session.ts'
+import { callProblems } from './shapes.ts'
+
+interface Context extends CheckContext {
+  readonly seed: number
+  /** Arguments of example calls. */
+  readonly examples: readonly unknown[]
+  /** The maximum number of cases. */
+  readonly most: number
+  /** When the test of this tool has to end, in milliseconds since 1970. */
+  readonly deadline: number
+  readonly now: () => number
+}
+
+interface JudgingContext extends Omit<CheckContext, 'session'> {
+  readonly revision: string
+}
+
+/** An answer, and the case it belongs to. */
+export interface Tried {
+  readonly tried: Case
+  readonly answer: Answer
+}
+
+/** After so many calls that did not end in time, the rest of the calls is left out. */
+const MAX_SILENT = 2
+/** Above this 95th percentile a tool is called slow, in milliseconds. */
+const SLOW_MS = 2000
+
+/** Tests a tool that reads, in some of its calls at least. @throws ServerLost */
+export async function testReadingTool(tool: Descriptor, context: Context): Promise<void> {
+  const { results, session, seed, examples, most } = context
+  const subject = `tool/${tool.name}`
+  const { cases, problem } = casesOf(tool.definition, { seed, examples, most })
+  if (problem !== undefined)
+    results.add('results', subject, `${subject}/valid`, { status: 'skipped', message: problem })
+  const reading = cases.filter(({ arguments: given }) => isRead(tool, given))
+  if (reading.length < cases.length)
+    results.add('results', subject, `${subject}/writes`, {
+      status: 'skipped',
+      message: `${cases.length - reading.length} calls are not made: with these arguments it may change something`,
+    })
+  const restarts = session.restarts
+  const all: Tried[] = []
+  const skipped: string[] = []
+  for (const tried of reading) {
+    const why = reasonToStop(all, context)
+    if (why !== undefined) {
+      skipped.push(why)
+      continue
+    }
+    const answer = await session.request('tools/call', paramsOf(tool, tried), tool.definition)
+    all.push({ tried, answer })
+    judgeCase(tool, { tried, answer }, { ...context, revision: session.revision })
+  }
+  if (skipped.length > 0)
+    results.add('robustness', subject, `${subject}/left-out`, {
+      status: 'skipped',
+      message: `${skipped.length} cases were left out: ${skipped[0]}`,
+    })
+  judgeAll(tool, all, context)
+  await judgeRepeat(tool, all, context)
+  await judgeSurvival(tool, all, { ...context, restarts })
+}
+
+/** Whether a call with these arguments only reads. */
+function isRead(tool: Descriptor, given: unknown): boolean {
+  const params = Payload.of({ name: tool.name, arguments: isObject(given) ? given : {} })
+  return asCalled(tool, { params }).classification.op === 'read'
+}
+
+/** The parameters of the call of a case. */
+export function paramsOf(tool: Descriptor, { arguments: given }: Case): Fields {
+  return { name: tool.name, arguments: given }
+}
+
+function reasonToStop(all: readonly Tried[], { now, deadline }: Context): string | undefined {
+  const silent = all.filter(
+    ({ answer }) => answer.kind === 'none' && (answer.why === 'timeout' || answer.why === 'slow'),
+  )
+  if (silent.length >= MAX_SILENT) return `${silent.length} calls did not end in time`
+  return now() > deadline ? 'the time is over' : undefined
+}
+
+/** Judges the answer to one case by itself. */
+export function judgeCase(
+  tool: Descriptor,
+  { tried, answer }: Tried,
+  { results, revision, redactor }: JudgingContext,
+): void {
+  const subject = `tool/${tool.name}`
+  const area = tried.broken !== undefined ? 'refusals' : tried.kind === 'hostile' ? 'robustness' : 'results'
+  const isSlow = answer.kind === 'none' && answer.why === 'slow'
+  const { problem, note } = isSlow
+    ? { problem: undefined, note: answer.message }
+    : verdict(tried, answer, { revision, redactor })
+  results.add(area, subject, `${subject}/${tried.id}`, {
+    status: isSlow ? 'skipped' : problem === undefined ? 'passed' : 'failed',
+    message: problem ?? note,
+    ms: answer.ms,
+  })
+}
+
+function verdict(
+  { broken, kind }: Case,
+  answer: Answer,
+  { revision, redactor }: { readonly revision: string; readonly redactor: Redactor },
+): { readonly problem?: string; readonly note?: string } {
+  if (isHttpRefusal(answer) && (broken !== undefined || kind !== 'valid')) return { note: 'refused by HTTP' }
+  if (answer.kind === 'none') return { problem: answer.message }
+  if (isAsking(answer)) return { note: 'it asks the client for something' }
+  const failure = failureText(answer)
+  if (answer.kind === 'result') {
+    const problems = callProblems(answer.result, revision)
+    if (problems.length > 0) return { problem: `the result is malformed: ${summary(problems)}` }
+    const executed = executionIn(JSON.stringify(answer.result))
+    if (executed !== undefined) return { problem: executed }
+  }
+  if (failure !== undefined) return { note: `refused: ${shown(failure, redactor)}` }
+  return broken === undefined
+    ? {}
+    : { problem: `it accepted what its input schema does not allow: ${broken}` }
+}
+
+/** Judges all answers of a tool together. */
+export function judgeAll(
+  tool: Descriptor,
+  all: readonly Tried[],
+  { results, redactor }: Omit<CheckContext, 'session'>,
+): void {
+  const subject = `tool/${tool.name}`
+  const successes = all.flatMap(({ tried, answer }) =>
+    answer.kind === 'result' && answer.result.isError !== true && tried.broken === undefined
+      ? [{ id: tried.id, result: answer.result }]
+      : [],
+  )
+  const { outputSchema } = tool.definition
+  const unseen = { status: 'skipped', message: 'no call succeeded' } as const
+  if (isObject(outputSchema)) {
+    const id = `${subject}/output-schema`
+    if (successes.length === 0) results.add('results', subject, id, unseen)
+    else
+      results.judge('results', subject, id, {
+        problems: successes.flatMap(({ id: from, result }) =>
+          outputProblems(result, outputSchema).map((each) => `${from}: ${each}`),
+        ),
+      })
+  }
+  const structured = successes.filter(({ result }) => result.structuredContent !== undefined)
+  if (structured.length > 0)
+    results.judge('results', subject, `${subject}/structured-text`, {
+      problems: structured.flatMap(
+        ({ id, result }) => structuredTextProblem(result)?.replace(/^/, `${id}: `) ?? [],
+      ),
+    })
+  const failures = all.flatMap(({ tried, answer }) => {
+    const text = failureText(answer)
+    return text === undefined ? [] : [{ tried, text }]
+  })
+  if (failures.length > 0)
+    results.judge('errors', subject, `${subject}/error-text`, {
+      problems: failures.flatMap(
+        ({ tried, text }) =>
+          leakIn(text, paramsOf(tool, tried), redactor)?.replace(/^/, `${tried.id} reveals `) ?? [],
+      ),
+      note: `${failures.length} errors`,
+    })
+  latency(subject, all, results)
+}
+
+function latency(subject: string, all: readonly Tried[], results: Results): void {
+  const times = all
+    .flatMap(({ answer }) => (answer.kind === 'none' ? [] : [answer.ms]))
+    .toSorted((one, other) => one - other)
+  if (times.length === 0) return
+  const [half, most] = [percentile(times, 0.5), percentile(times, 0.95)]
+  const warning = most > SLOW_MS ? 'warning: slow, ' : ''
+  const message = `${warning}median ${Math.round(half)} ms, 95% within ${Math.round(most)} ms, ${times.length} calls`
+  results.add('latency', subject, `${subject}/latency`, { status: 'passed', message, ms: half })
+}
+
+function percentile(sorted: readonly number[], share: number): number {
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0
+}
+
+/** Words of tools whose results differ by their purpose. */
+const varying =
+  /random|shuffle|sample|generate|uuid|\bnow\b|current time|\btime\b|clock|dice|weather|price|latest|live\b/i
+
+/** Makes one call again: a read has the same result, apart from times and ids. */
+async function judgeRepeat(
+  tool: Descriptor,
+  all: readonly Tried[],
+  { results, session, now, deadline }: Context,
+): Promise<void> {
+  const subject = `tool/${tool.name}`
+  const id = `${subject}/repeat`
+  const first = all.find(
+    ({ tried, answer }) =>
+      tried.kind === 'valid' && answer.kind === 'result' && answer.result.isError !== true,
+  )
+  if (first?.answer.kind !== 'result') return
+  const { name, definition } = tool
+  const { description, annotations } = definition
+  const words = `${name.replaceAll(/[_-]/g, ' ')} ${typeof description === 'string' ? description : ''}`
+  const word = varying.exec(words)?.[0]
+  if (word !== undefined)
+    return results.add('results', subject, id, {
+      status: 'skipped',
+      message: `its results may differ: its definition has the word "${word}"`,
+    })
+  if (now() > deadline) return
+  const again = await session.request('tools/call', paramsOf(tool, first.tried), definition)
+  const isEqual = again.kind === 'result' && isSame(steady(again.result), steady(first.answer.result))
+  const isOpen = isObject(annotations) && annotations.openWorldHint === true
+  const message = isEqual ? undefined : `${first.tried.id}: the same call has another result the second time`
+  results.add('results', subject, id, {
+    status: isEqual || isOpen ? 'passed' : 'failed',
+    message: message && isOpen ? `warning: ${message}` : message,
+    ms: again.ms,
+  })
+}
+
+async function judgeSurvival(
+  tool: Descriptor,
+  all: readonly Tried[],
+  { results, session, restarts }: Context & { readonly restarts: number },
+): Promise<void> {
+  const subject = `tool/${tool.name}`
+  const ended = all.flatMap(({ tried, answer }) =>
+    answer.kind === 'none' && answer.why !== 'malformed' && answer.why !== 'slow' && !isHttpRefusal(answer)
+      ? [`${tried.id}: ${answer.message}`]
+      : [],
+  )
+  const isAlive = await session.isAlive().catch((error: unknown) => {
+    if (error instanceof ServerLost) return false
+    throw error
+  })
+  const dead = isAlive || ended.length > 0 ? [] : ['afterwards it does not respond']
+  const restarted =
+    session.restarts > restarts ? [`it was started again ${session.restarts - restarts} times`] : []
+  const problems = [...ended, ...dead, ...(ended.length + dead.length > 0 ? [] : restarted)]
+  results.judge('robustness', subject, `${subject}/survives`, { problems, note: `${all.length} calls` })
+}
