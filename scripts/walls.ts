@@ -68,6 +68,7 @@ const walls: readonly Wall[] = [
   { part: 'descriptions', may: ['core', 'protocol/meta-keys.ts', 'protocol/revisions.ts'] },
   { part: 'catalog', may: ['core', 'protocol'] },
   { part: 'catalog/classify.ts', may: ['core'], own: ['packs/*.json'] },
+  { part: 'catalog/proofs.ts', may: ['core'], own: ['packs/*.json'] },
   {
     part: 'upstream',
     may: ['core', 'protocol'],
@@ -135,6 +136,7 @@ const walls: readonly Wall[] = [
       'upstream/transport/transport.ts',
     ],
   },
+  { part: 'testkit/prove/sandbox.ts', may: ['core'], uses: files },
   {
     part: 'cli',
     may: [

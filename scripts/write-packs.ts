@@ -7,7 +7,7 @@
  * definitions of a new version first: the pack applies to every definition with a listed hash.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
-import { definitionHash, type Pack } from '../src/catalog/classify.ts'
+import { definitionHash, type Pack } from '../src/core/pack.ts'
 
 const [file = '', ...lists] = process.argv.slice(2)
 const pack: Pack = JSON.parse(readFileSync(file, 'utf8'))

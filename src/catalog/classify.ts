@@ -1,12 +1,12 @@
 /**
  * Classifies tools: by the settings, then by the pack of the server's package, then by the judgement of the definition.
  */
-import { hash } from 'node:crypto'
 import type { Classification, Operation, Risk } from '../core/descriptor.ts'
-import { isObject, canonical } from '../core/json/json.ts'
+import { isObject } from '../core/json/json.ts'
 import { opOfEffect, riskOfEffect, judge, type Judgement } from '../core/judgement/judge.ts'
 import { verbClass, type Effect, effectRanks } from '../core/judgement/lexicon.ts'
 import { leadingVerb } from '../core/judgement/words.ts'
+import { definitionHash, type Pack } from '../core/pack.ts'
 import { type UpstreamSettings, settingOf } from '../core/settings.ts'
 import chromeDevtools from './packs/chrome-devtools.json' with { type: 'json' }
 import notion from './packs/notion.json' with { type: 'json' }
@@ -135,21 +135,6 @@ function isIdempotent(op: Operation, { annotations }: Definition, isTrusted: boo
 
 type PackedDefinition = Readonly<Record<string, unknown>>
 
-/** A file of `packs/`. */
-export interface Pack {
-  /** The package that lists the definitions. */
-  readonly package: string
-  readonly tools: Readonly<Record<string, PackedTool>>
-}
-
-/** The classification of a tool, and the hashes of the definitions it applies to. */
-interface PackedTool {
-  readonly effect: string
-  /** The reason, for people: a short clause. */
-  readonly why: string
-  readonly definitions: readonly string[]
-}
-
 interface Known {
   readonly effect: Effect
   readonly text: string
@@ -166,16 +151,6 @@ export function withPack(found: Judgement, definition: PackedDefinition, isTrust
   const { verb: _decisive, ...rest } = found
   return { ...rest, effect, baseEffect: effect, conditions: [], evidence: [text, ...found.evidence] }
 }
-
-/** The hash that identifies the definition of a tool: of everything that describes the tool. */
-export function definitionHash(definition: PackedDefinition): string {
-  const { name, title, description, inputSchema, outputSchema, annotations } = definition
-  const describedFields = { name, title, description, inputSchema, outputSchema, annotations }
-  return hash('sha256', canonical(JSON.parse(JSON.stringify(describedFields)))).slice(0, HASH_CHARACTERS)
-}
-
-/** 128 bits: a second definition with the same hash cannot be constructed. */
-const HASH_CHARACTERS = 32
 
 function knownOf(definition: PackedDefinition): Known | undefined {
   const named = known.get(String(definition.name))

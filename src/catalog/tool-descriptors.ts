@@ -6,6 +6,7 @@ import type { UpstreamSettings } from '../core/settings.ts'
 import { attempt, untilAborted, within } from '../core/time/waiting.ts'
 import type { BuiltinTool } from './builtins.ts'
 import { classify, classifyBuiltin, classifyUnlisted } from './classify.ts'
+import { provedOf } from './proofs.ts'
 
 type Definition = Readonly<Record<string, unknown>>
 type Found<Value> = Value | undefined | Promise<Value | undefined>
@@ -40,12 +41,14 @@ export function createDescriptors({ server, tool, own, resolve }: Options): Desc
     const settings = server(upstream)
     if (!settings) return undefined
     const classification = classify(definition, settings)
+    const proved = provedOf(definition, settings.trust)
     const entry: Descriptor = {
       upstream,
       kind: 'tool',
       name: String(definition.name),
       definition,
       classification: classification,
+      ...(proved && { proved }),
     }
     entries.set(definition, entry)
     return entry

@@ -8,11 +8,9 @@ import { environment } from '../config/secrets.ts'
 import { type Descriptor, riskWords } from '../core/descriptor.ts'
 import { type ToolSettings, type UndoSettings, settingOf } from '../core/settings.ts'
 import { oneLine, isYamlWord, quotedText, yamlKey } from '../core/text/escape.ts'
-import { mapArguments, fromFields } from '../core/undo/argument-mapping.ts'
-import { printExpression } from '../core/undo/expression.ts'
 import { judgeUndo } from '../core/undo/judge-undo.ts'
-import { readingOf, indexOf } from '../core/undo/name-readings.ts'
-import { shapeOf, type ToolShape } from '../core/undo/tool-shape.ts'
+import { shapeOf } from '../core/undo/tool-shape.ts'
+import { proposeVerify } from '../core/undo/verification.ts'
 import { Gateway, openLog } from '../gateway/gateway.ts'
 import { readOnlySettings, readNamed, type Source, UsageError } from './options.ts'
 
@@ -171,7 +169,7 @@ function proposalOf(entry: Descriptor, { all, reads, tools }: ProposalContext): 
     ]
     return { ...part, notes: [about, ...reasonLines(notes)], settings: {} }
   }
-  const verify = classification.idempotent ? undefined : verifyHint(definition, reads)
+  const verify = classification.idempotent ? undefined : proposeVerify(definition, reads)
   const probe =
     verify === undefined
       ? []
@@ -243,38 +241,4 @@ function scalar(text: string): string {
 
 function indented(columns: number): (line: string) => string {
   return (line) => `${' '.repeat(columns)}${line}`
-}
-
-type Definition = Readonly<Record<string, unknown>>
-
-const creatingVerbs = new Set(
-  'create add insert upload register send post open write append make submit'.split(' '),
-)
-const findingVerbs = 'list search find query lookup get read'.split(' ')
-
-/** A proposed `verify` rule: a read that could show whether a tool took effect; undefined if the server lists none. */
-function verifyHint(definition: Definition, reads: readonly Definition[]): string | undefined {
-  const tool = shapeOf(definition)
-  const created = readingOf(tool.words).find(({ verb }) => creatingVerbs.has(verb))
-  if (!created) return undefined
-  const plans = indexOf(reads)
-    .withNouns(findingVerbs, created.nouns)
-    .flatMap((read) => readPlan(tool, read, created.nouns.at(-1)) ?? [])
-  return plans.toSorted((one, other) => other.given - one.given)[0]?.text
-}
-
-/** A call of a read with arguments from the call of the tool, and where the result shows that it took effect. */
-function readPlan(
-  tool: ToolShape,
-  read: ToolShape,
-  noun: string | undefined,
-): { readonly given: number; readonly text: string } | undefined {
-  const args = fromFields('args', tool.inputs ?? [], { noun, origin: 'arguments' })
-  const names = new Set(tool.inputs?.filter(({ isRequired }) => isRequired).map(({ name }) => name))
-  const mapped = mapArguments(read, [args], ({ name }) => names.has(name))
-  if (!mapped || 'missing' in mapped || mapped.call.arguments.size === 0) return undefined
-  const list = read.outputs?.find(({ schema }) => schema.type === 'array')
-  if (!list) return undefined
-  const find = { root: 'result', steps: [list.name, 0] } as const
-  return { given: mapped.call.arguments.size, text: printExpression({ ...mapped.call, find }) }
 }

@@ -18,6 +18,7 @@ const commands: { readonly [name: string]: Load; readonly serve: Load } = {
   explain: async () => (await import('./explain.ts')).explain,
   call: async () => (await import('./call.ts')).call,
   plan: async () => (await import('./plan.ts')).plan,
+  prove: async () => (await import('./prove.ts')).prove,
   init: async () => (await import('./init.ts')).init,
   lint: async () => (await import('./lint.ts')).lint,
   test: async () => (await import('./test.ts')).test,

@@ -1,5 +1,6 @@
 /** What servers list, as the gateway knows it: descriptors with their classification, and the records of servers. */
 import type { Variation } from './judgement/lexicon.ts'
+import type { ProvedTool } from './pack.ts'
 
 /** The entry of a tool in its server's list. */
 export interface ListedDefinition {
@@ -17,6 +18,8 @@ export interface Descriptor {
   /** The entry of the server's list, unmodified. */
   readonly definition: Readonly<Record<string, unknown>>
   readonly classification: Classification
+  /** What a pack has proved about exactly this definition. */
+  readonly proved?: ProvedTool
   /** Set for the gateway's own tools, prompts and resources. */
   readonly isBuiltin?: true
   /** Set if its server does not list its tools: the definition contains only the name. */

@@ -103,7 +103,16 @@ function answerOf({ response = {}, steps }: Episode): Fields {
 }
 
 function changedValues(before: unknown, after: unknown, marks: readonly string[]): ChangedValue[] {
-  return [...walk(steady(before), steady(after), { path: '', marks })].slice(0, MAX_VALUES)
+  return valuesThatDiffer(steady(before), steady(after), marks)
+}
+
+/** The values that differ between two JSON values, by path; texts of `marks` equal any value. */
+export function valuesThatDiffer(
+  before: unknown,
+  after: unknown,
+  marks: readonly string[] = [],
+): ChangedValue[] {
+  return [...walk(before, after, { path: '', marks })].slice(0, MAX_VALUES)
 }
 
 interface Place {

@@ -1,8 +1,15 @@
 /** Removes from answers what differs in every run. docs/recordings.md lists the rules. */
 
+/** Patterns of what differs, with what stands for it. */
+type Shapes = readonly (readonly [RegExp, string])[]
+
 const volatileKey = /(?:^|[a-z_-])(?:duration|elapsed|latency|timestamp|uptime)(?:[-_]?(?:ms|seconds))?$/i
 
-const shapes: readonly (readonly [RegExp, string])[] = [
+const shapes: Shapes = [
+  [
+    /(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} \d\d \d{4} \d\d:\d\d:\d\d(?: GMT[+-]\d{4})?(?: \([^()]{1,60}\))?/g,
+    '<time>',
+  ],
   [/\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?/g, '<time>'],
   [/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/gi, '<id>'],
   [/(?<![\w-])(?=[0-9a-f]*\d)[0-9a-f]{16,}(?![\w-])/gi, '<id>'],
@@ -10,20 +17,23 @@ const shapes: readonly (readonly [RegExp, string])[] = [
   [/(?<![\w.])\d+(?:\.\d+)?\s?(?:ms|milliseconds|seconds?)(?!\w)/gi, '<duration>'],
 ]
 
+/** The shapes of times alone, for answers of one run: an id that changes there is a change. */
+export const timeShapes: Shapes = shapes.filter(([, name]) => name !== '<id>')
+
 /** A value with what differs in every run replaced by what it is, and without metadata. */
-export function steady(value: unknown): unknown {
+export function steady(value: unknown, replaced = shapes): unknown {
   if (typeof value === 'string')
-    return shapes.reduce((text, [pattern, name]) => text.replaceAll(pattern, name), value)
+    return replaced.reduce((text, [pattern, name]) => text.replaceAll(pattern, name), value)
   // Milliseconds since 1970, from 2001 on.
   if (typeof value === 'number') return value >= 1e12 && value < 4e12 ? '<time>' : value
-  if (Array.isArray(value)) return value.map((each) => steady(each))
+  if (Array.isArray(value)) return value.map((each) => steady(each, replaced))
   if (typeof value !== 'object' || value === null) return value
   const members = Object.entries(value).flatMap(([key, member]) => {
     // Servers name the kind of a result from 2026-07-28 on.
     if (key === '_meta' || (key === 'resultType' && member === 'complete')) return []
     if (key === 'nextCursor' || key === 'requestState') return [[key, '<id>']]
     const isVolatile = volatileKey.test(key) && typeof member !== 'object'
-    return [[key, isVolatile ? '<varies>' : steady(member)]]
+    return [[key, isVolatile ? '<varies>' : steady(member, replaced)]]
   })
   return Object.fromEntries(members)
 }

@@ -1,10 +1,12 @@
 /**
- * Decides how a tool is undone: by its configuration, or else by what its server's list suggests. The output of
- * `explain` and `plan`, documents, and actual undo calls are all based on it. Invariant: there is a rule, which is what
- * is executed, only if the configuration gives one or a proposal without caveats may be used.
+ * Decides how a tool is undone: by its configuration, or else by a proof of a pack, or else by what its server's list
+ * suggests. The output of `explain` and `plan`, documents, and actual undo calls are all based on it. Invariant: there is
+ * a rule, which is what is executed, only if the configuration gives one, or if a proof or a proposal without caveats may
+ * be used.
  */
 import type { Descriptor } from '../descriptor.ts'
 import type { Root } from '../json/path.ts'
+import { changedTool, proofText, type ProvedTool } from '../pack.ts'
 import { hint, argumentMismatches, pathMismatch } from '../schema/argument-mismatches.ts'
 import { type ToolSettings, type UndoSettings, settingOf } from '../settings.ts'
 import { type Expression, pathsOf } from './expression.ts'
@@ -18,6 +20,8 @@ export interface UndoJudgement {
   readonly from: 'configuration' | 'derivation' | 'proposal' | 'nowhere'
   /** `unsure` if it may undo less or more than the call; `unneeded` if there is nothing to undo. */
   readonly how: 'exact' | 'approximate' | 'unsure' | 'impossible' | 'unneeded'
+  /** The rule restored the state in calls of a real server. */
+  readonly isProved?: true
   /** The executed rule, if it is configured or may be derived. */
   readonly rule?: UndoRule
   /** The rule or the proposal, in the form of the configuration. */
@@ -53,15 +57,39 @@ export function judgeUndo(
     const how = caveats.length > 0 ? 'impossible' : rule.isExact ? 'exact' : 'approximate'
     return { from: 'configuration', how, rule, undo: configured.value, why, caveats }
   }
+  const { proved } = entry
+  const changed = proved && changedTool(proved, definitionsOf(all))
+  if (proved && changed === undefined) {
+    const judged = provedUndo(proved, isDerived)
+    if (judged) return judged
+  }
+  const ignored =
+    proved && changed !== undefined ? [`the proof of ${proved.proof.date} is ignored: ${changed}`] : []
   const { proposal, misses } = proposeUndo(definition, definitionsOf(all))
-  if (proposal) return proposed(proposal, isDerived)
+  if (proposal) return proposed({ ...proposal, why: [...ignored, ...proposal.why] }, isDerived)
   const why = misses.length > 0 ? misses : ['no known tool of the server undoes it']
-  return { from: 'nowhere', how: 'impossible', why, caveats: [] }
+  return { from: 'nowhere', how: 'impossible', why: [...ignored, ...why], caveats: [] }
+}
+
+/** The judgement by a proof; undefined if it says nothing about the undo. */
+function provedUndo({ settings, proof }: ProvedTool, isDerived: boolean): UndoJudgement | undefined {
+  const { undo } = settings
+  const why = [proofText(proof)]
+  // What was seen to fail is not proposed again.
+  if (undo === undefined && proof.refuted.includes('undo'))
+    return { from: 'nowhere', how: 'impossible', why, caveats: [] }
+  if (undo === undefined || !proof.proved.includes('undo')) return undefined
+  const { caveats = [] } = proof
+  return { ...judged({ undo, why, caveats }, isDerived && caveats.length === 0), isProved: true }
 }
 
 function proposed(proposal: Proposal, isDerived: boolean): UndoJudgement {
   const { undo, why, caveats } = proposal
   if (!isSure(proposal)) return { from: 'proposal', how: 'unsure', undo, why, caveats }
+  return judged(proposal, isDerived)
+}
+
+function judged({ undo, why, caveats }: Proposal, isDerived: boolean): UndoJudgement {
   const rule = readUndo(undo)
   const how = rule.kind !== 'none' && rule.isExact ? 'exact' : 'approximate'
   return isDerived

@@ -118,7 +118,7 @@ export function isScope(field: Field): boolean {
 }
 
 /** Whether an argument names a container: `repo`, `project_id`. */
-export function isPlacing({ words }: Field): boolean {
+export function isPlacing({ words }: Pick<Field, 'words'>): boolean {
   return words.some((word) => scopes.has(word))
 }
 

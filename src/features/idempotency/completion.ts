@@ -6,11 +6,11 @@ import type { Descriptor } from '../../core/descriptor.ts'
 import { type Category, GatewayError, isCategory } from '../../core/error.ts'
 import { classify, firstWords, type Rule, isAnsweredCode, isGatewayRefusal } from '../../core/failure.ts'
 import { isObject } from '../../core/json/json.ts'
-import type { Path } from '../../core/json/path.ts'
 import { Payload } from '../../core/payload.ts'
 import { validator } from '../../core/schema/schema.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import { evaluate, type Expression, parseExpression, resultValue } from '../../core/undo/expression.ts'
+import { foundAt } from '../../core/undo/verification.ts'
 import { ERROR_KEY, IDEMPOTENCY_KEY, NS } from '../../protocol/meta-keys.ts'
 import type { CallRecord, StoredCall } from '../../records/calls.ts'
 import type { Services } from '../feature.ts'
@@ -175,7 +175,7 @@ export async function verify(
   )
   if (outcome.kind !== 'result') throw new Error('the server requests input first')
   if (outcome.result.fields.isError === true) throw new Error('the read failed')
-  return findAt(resultValue(outcome.result), find)
+  return foundAt(resultValue(outcome.result), find)
 }
 
 /** What a verifying read found, in place of the lost response. */
@@ -205,34 +205,6 @@ function snapshotCall(expression: Expression, { call, upstream, args, deps }: Re
 
 function asArguments(given: unknown): Readonly<Record<string, unknown>> {
   return isObject(given) ? given : {}
-}
-
-/**
- * Follows a path. The value is absent if a list is too short, a value is null, or the last member is missing; if the
- * structure differs from the path in any other way, the read is inconclusive.
- */
-function findAt(result: unknown, { steps }: Path): { readonly value: unknown } | undefined {
-  let current = result
-  for (const [index, step] of steps.entries()) {
-    if (step === null) throw new Error('the path matches several values')
-    if (current === null) return undefined
-    if (typeof step === 'number') {
-      if (!Array.isArray(current)) throw new Error(`no list before [${step}]`)
-      current = current[step]
-      if (current === undefined) return undefined
-      continue
-    }
-    if (!isObject(current)) throw new Error(`no object before .${step}`)
-    const isLast = index === steps.length - 1
-    if (!Object.hasOwn(current, step)) {
-      if (isLast) return undefined
-      throw new Error(`no member .${step}`)
-    }
-    current = current[step]
-  }
-  if (current === undefined) throw new Error('the read returned no result')
-  const isEmpty = current === null || current === '' || (Array.isArray(current) && current.length === 0)
-  return isEmpty ? undefined : { value: current }
 }
 
 function fits(value: unknown, entry: Descriptor | undefined): boolean {

@@ -1,10 +1,11 @@
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { classify, type Pack, withPack } from '../../../src/catalog/classify.ts'
+import { classify, withPack } from '../../../src/catalog/classify.ts'
 import chromeDevtools from '../../../src/catalog/packs/chrome-devtools.json' with { type: 'json' }
 import notion from '../../../src/catalog/packs/notion.json' with { type: 'json' }
 import playwright from '../../../src/catalog/packs/playwright.json' with { type: 'json' }
+import type { Pack } from '../../../src/core/pack.ts'
 import { effectRanks } from '../../../src/core/judgement/lexicon.ts'
 import type { Judgement } from '../../../src/core/judgement/judge.ts'
 import type { UpstreamSettings } from '../../../src/core/settings.ts'

@@ -1,0 +1,175 @@
+/**
+ * Proves what is claimed about the tools of a server by calling them in a sandbox: that an undo restores the state, that
+ * a key makes a call once, that a verifying read is right. Invariant: no tool is called with arguments outside of the
+ * sandbox, which the wire checks for every call.
+ */
+import type { Descriptor } from '../../core/descriptor.ts'
+import { isObject } from '../../core/json/json.ts'
+import type { Claim } from '../../core/pack.ts'
+import { type ToolSettings, type UndoSettings, settingOf } from '../../core/settings.ts'
+import { fieldsUsedBy } from '../../core/undo/argument-mapping.ts'
+import { parseExpression } from '../../core/undo/expression.ts'
+import { judgeUndo } from '../../core/undo/judge-undo.ts'
+import { readUndo, type UndoRule } from '../../core/undo/rules.ts'
+import { proposeVerify } from '../../core/undo/verification.ts'
+import { type Finding, proveIdempotent, proveOnce, proveUndo, proveVerify, type Subject } from './claims.ts'
+import type { Sandbox } from './sandbox.ts'
+import { readsFor } from './state.ts'
+import type { Json, ProofCall, Target } from './target.ts'
+import { filledIn, type GivenCalls, type Trial, type Trials, trialsOf } from './trials.ts'
+import type { Wire } from './wire.ts'
+
+/** What is to be proved about a tool. */
+export interface Candidate {
+  readonly entry: Descriptor
+  readonly undo?: string | UndoSettings
+  readonly rule?: UndoRule
+  readonly verify?: string
+  /** Doubts about the undo from names and schemas, which no call can settle. */
+  readonly caveats: readonly string[]
+  readonly trials: Trials
+  readonly given: GivenCalls | undefined
+}
+
+/** What was found out about a tool. */
+export interface ToolProof {
+  readonly candidate: Candidate
+  readonly findings: readonly (Finding & { readonly duration: number })[]
+}
+
+interface CandidateSources {
+  readonly tools: Readonly<Record<string, ToolSettings>>
+  readonly sandbox: Sandbox
+  readonly given: ReadonlyMap<string, GivenCalls>
+}
+
+/** The rules of a tool, as configured or else as proposed, and how it is called. */
+export function candidateOf(
+  entry: Descriptor,
+  all: readonly Descriptor[],
+  sources: CandidateSources,
+): Candidate {
+  const { tools, sandbox, given } = sources
+  const { name, definition, classification } = entry
+  // An earlier proof does not count here.
+  const { proved: _earlier, ...unproved } = entry
+  const { undo, from, caveats } = judgeUndo(unproved, all, { tools, isDerived: false })
+  const reads = all.filter(isReading).map((each) => each.definition)
+  const verify = settingOf(tools, name, 'verify')?.value ?? proposeVerify(definition, reads)
+  const own = given.get(name)
+  const examples = [
+    ...(settingOf(tools, name, 'examples')?.value ?? []).map(({ input }) => input),
+    ...examplesIn(definition),
+  ]
+  const isRunning = classification.op === 'execute' && !own
+  return {
+    entry,
+    ...(undo !== undefined && { undo, rule: readUndo(undo) }),
+    ...(verify !== undefined && { verify }),
+    caveats: from === 'configuration' ? [] : caveats,
+    given: own,
+    trials: isRunning
+      ? { problem: 'it runs what its caller writes: give its arguments with --arguments FILE' }
+      : trialsOf(definition, { sandbox, given: own, examples }),
+  }
+}
+
+/** Whether a tool only reads. */
+export function isReading({ classification }: Descriptor): boolean {
+  return classification.op === 'read'
+}
+
+function examplesIn({ inputSchema }: Json): readonly Json[] {
+  const examples: unknown = isObject(inputSchema) ? inputSchema.examples : undefined
+  return Array.isArray(examples) ? examples.filter(isObject) : []
+}
+
+/** The settings with which a gateway carries out the rules of these tools. */
+export function withRules(
+  tools: Readonly<Record<string, ToolSettings>>,
+  candidates: readonly Candidate[],
+): Readonly<Record<string, ToolSettings>> {
+  const own = candidates.map(({ entry: { name }, undo, verify }) => {
+    const rules = { ...(undo !== undefined && { undo }), ...(verify !== undefined && { verify }) }
+    return [name, { ...tools[name], ...rules }] as const
+  })
+  return { ...tools, ...Object.fromEntries(own) }
+}
+
+interface World {
+  readonly all: readonly Descriptor[]
+  readonly sandbox: Sandbox
+  readonly target: Target
+  readonly wire: Wire
+  /** Makes a text that no other call has. */
+  unique(): string
+}
+
+/** Carries out the experiments about a tool. @throws what the gateway throws outside of calls */
+export async function proveTool(
+  candidate: Candidate,
+  claims: readonly Claim[],
+  world: World,
+): Promise<ToolProof['findings']> {
+  const findings: (Finding & { readonly duration: number })[] = []
+  for (const claim of claims) {
+    const began = performance.now()
+    const found = await proveClaim(candidate, claim, world)
+    findings.push({ ...found, duration: performance.now() - began })
+  }
+  return findings
+}
+
+async function proveClaim(candidate: Candidate, claim: Claim, world: World): Promise<Finding> {
+  const { trials, rule, verify, entry } = candidate
+  const unproved = (reason: string): Finding => ({ claim, verdict: 'no proof', reason })
+  if ('problem' in trials) return unproved(trials.problem)
+  const subject = subjectOf(candidate, trials, world)
+  if (claim === 'once') return proveOnce(subject)
+  if (claim === 'idempotent') return proveIdempotent(subject, hintOf(entry))
+  if (claim === 'verify') {
+    return verify === undefined
+      ? unproved('no verify is configured, and no read is known that could show the effect')
+      : proveVerify(subject, parseExpression(verify))
+  }
+  if (rule === undefined || rule.kind === 'none')
+    return unproved('no undo is configured, and no known tool of the server undoes it')
+  return proveUndo(subject, rule)
+}
+
+function hintOf({ definition: { annotations } }: Descriptor): unknown {
+  return isObject(annotations) ? annotations.idempotentHint : undefined
+}
+
+function subjectOf(
+  { entry, rule, verify, given }: Candidate,
+  trials: Extract<Trials, { readonly isGenerated: boolean }>,
+  { all, sandbox, target, wire, unique }: World,
+): Subject {
+  const reads = all.filter(isReading)
+  const expressions = [
+    ...(rule?.kind === 'restore' ? [rule.snapshot] : []),
+    ...(verify === undefined ? [] : [parseExpression(verify)]),
+  ]
+  let last = ''
+  return {
+    tool: entry.name,
+    target,
+    wire,
+    isIdempotent: entry.classification.idempotent,
+    next: () => trials.make((last = unique())),
+    reads: (args) => {
+      const own: readonly ProofCall[] = filledIn(given?.reads ?? [], sandbox, last)
+      return readsFor(entry.definition, args, { reads, sandbox, expressions, given: own })
+    },
+    overwriting: (first) => overwriting(first, trials.make(unique()), rule),
+  }
+}
+
+/** A trial with the arguments of the first one that the snapshot uses, which name the object, and others of its own. */
+function overwriting(first: Trial, second: Trial, rule: UndoRule | undefined): Trial | undefined {
+  if (rule?.kind !== 'restore' || first.before.length > 0) return undefined
+  const named = fieldsUsedBy(rule.snapshot.arguments)
+  const same = Object.entries(first.arguments).filter(([name]) => named.has(name))
+  return { before: [], arguments: { ...second.arguments, ...Object.fromEntries(same) } }
+}

@@ -1,0 +1,105 @@
+/** The server of a proof, called through the gateway: alone, with an idempotency key, or as the step of a transaction. */
+import type { Handler } from '../../core/call.ts'
+import { asGatewayError } from '../../core/error.ts'
+import { firstWords } from '../../core/failure.ts'
+import { isObject } from '../../core/json/json.ts'
+import { Payload } from '../../core/payload.ts'
+import { resultValue } from '../../core/undo/expression.ts'
+import { ownCall } from '../../protocol/lift.ts'
+import { IDEMPOTENCY_KEY, metaKeys, NS, TRANSACTION_ID } from '../../protocol/meta-keys.ts'
+
+export type Json = Readonly<Record<string, unknown>>
+
+/** A call of a tool. */
+export interface ProofCall {
+  readonly tool: string
+  readonly arguments: Json
+}
+
+/** What came of a call. */
+export interface Answer {
+  /** Set if the tool did not do its work: the error of the server or of the gateway. */
+  readonly failure?: string
+  /** The code of the gateway's error. */
+  readonly code?: string
+  /** The result, without metadata. */
+  readonly fields: Json
+  /** The value that `$.result` stands for. */
+  readonly value: unknown
+}
+
+interface Options {
+  readonly handle: Handler
+  readonly upstream: string
+}
+
+export class Target {
+  readonly #options: Options
+
+  constructor(options: Options) {
+    this.#options = options
+  }
+
+  /** Calls a tool. Never throws. */
+  call(
+    { tool, arguments: args }: ProofCall,
+    values: { readonly key?: string; readonly transaction?: string } = {},
+  ): Promise<Answer> {
+    const meta = {
+      ...(values.key !== undefined && { [`${NS}/${IDEMPOTENCY_KEY}`]: values.key }),
+      ...(values.transaction !== undefined && { [`${NS}/${TRANSACTION_ID}`]: values.transaction }),
+    }
+    return this.#request('tools/call', { name: tool, arguments: args, _meta: meta }, tool)
+  }
+
+  /** Begins a transaction. @throws Error */
+  async begin(transaction: string): Promise<void> {
+    const { failure } = await this.#request('transaction/begin', { transaction_id: transaction })
+    if (failure !== undefined) throw new Error(`a transaction cannot begin: ${failure}`)
+  }
+
+  /** Undoes the steps of a transaction; resolves with why that was not possible, or undefined. */
+  async rollback(transaction: string): Promise<string | undefined> {
+    const { failure, fields } = await this.#request('transaction/rollback', { transaction_id: transaction })
+    if (failure !== undefined) return failure
+    if (fields.status === 'rolled_back') return undefined
+    const steps: readonly unknown[] = Array.isArray(fields.steps_compensated) ? fields.steps_compensated : []
+    const errors = steps.flatMap((step) =>
+      isObject(step) && isObject(step.error) ? [String(step.error.message ?? step.error.code)] : [],
+    )
+    return errors[0] ?? `the transaction is ${String(fields.status)}`
+  }
+
+  /** What the server calls itself. */
+  async info(): Promise<{ readonly name: string; readonly version: string }> {
+    const { fields } = await this.#request('server/discover', {})
+    const meta = isObject(fields._meta) ? fields._meta : {}
+    const found = meta[metaKeys.serverInfo] ?? fields.serverInfo
+    const { name, version } = isObject(found) ? found : {}
+    return {
+      name: typeof name === 'string' ? name : this.#options.upstream,
+      version: typeof version === 'string' ? version : 'of unknown version',
+    }
+  }
+
+  async #request(method: string, params: Json, name?: string): Promise<Answer> {
+    const { handle, upstream } = this.#options
+    const target = { upstream, method, ...(name !== undefined && { name }) }
+    const meta = isObject(params._meta) ? params._meta : {}
+    try {
+      const outcome = await handle(ownCall({ method, params: Payload.of(params), target, meta }))
+      if (outcome.kind !== 'result') return refused('the server requests input, which a proof cannot give')
+      const { fields } = outcome.result
+      const value = resultValue(outcome.result)
+      if (fields.isError !== true) return { fields, value }
+      return { fields, value, failure: firstWords(outcome.result) }
+    } catch (error) {
+      const { code, message } = asGatewayError(error)
+      return refused(message, code)
+    }
+  }
+}
+
+function refused(failure: string, code?: string): Answer {
+  return { failure, fields: {}, value: undefined, ...(code !== undefined && { code }) }
+}
