@@ -2,9 +2,12 @@
  * The proofs of the packs that are part of the gateway, by exact definition. They count for trusted servers only: any
  * server can list the same definition.
  */
-import { type Pack, proofIndex, type ProvedTool, provedIn } from '../core/pack.ts'
+import { parsePack, proofIndex, type ProvedTool, provedIn } from '../core/pack.ts'
+import filesystem from './packs/filesystem.json' with { type: 'json' }
+import memory from './packs/memory.json' with { type: 'json' }
+import redis from './packs/redis.json' with { type: 'json' }
 
-const packs: readonly Pack[] = []
+const packs = [filesystem, memory, redis].map((pack) => parsePack(JSON.stringify(pack), pack.package))
 
 const index = proofIndex(packs)
 

@@ -3,6 +3,7 @@
  */
 import { environment } from '../config/secrets.ts'
 import { riskWords } from '../core/descriptor.ts'
+import { proofText } from '../core/pack.ts'
 import type { UpstreamSettings, UndoSettings } from '../core/settings.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { durationText } from '../core/time/units.ts'
@@ -138,6 +139,7 @@ export function toolLines(inspected: Inspected | undefined): string[] {
     `  undo         ${undone(undoing)}`,
     ...expressions(undoing.undo).map((line) => `               ${oneLine(line)}`),
     ...reasons([...undoing.why, ...undoing.caveats.map((caveat) => `but: ${caveat}`)]),
+    ...(entry.proved ? [`  proof        ${oneLine(proofText(entry.proved.proof))}`] : []),
     ...(pages ? [`  pages        ${pagesText(pages)}`] : []),
     ...(remembered.length === 0
       ? []
@@ -169,6 +171,7 @@ function toolObject({
     evidence,
     confirmation: { when, is_out_of_band: isOutOfBand, fallback, message, stop, why },
     undo: undoing,
+    ...(entry.proved && { proof: entry.proved.proof }),
     ...(pages && { pages }),
     ...(remembered.length > 0 && { remembered }),
     ...(event && { event }),
@@ -244,7 +247,7 @@ function confirmationSummary({ when, isOutOfBand }: Confirmation): string {
   return `${isOutOfBand ? 'out of band' : 'inline'}${when === 'always' ? '' : ', in transactions'}`
 }
 
-function undone({ from, how }: Undoing): string {
+function undone({ from, how, isProved }: Undoing): string {
   if (how === 'unneeded') return 'nothing to undo'
   if (from === 'nowhere') return 'none'
   if (from === 'configuration')
@@ -252,8 +255,8 @@ function undone({ from, how }: Undoing): string {
   if (how === 'unsure')
     return 'not configured; the proposal from the tool list is uncertain (see gatehouse plan)'
   if (from === 'derivation')
-    return `${degrees[how]}, derived from schemas (features.transactions.auto_undo is on)`
-  return `not configured; ${degrees[how]} according to schemas (see gatehouse plan)`
+    return `${degrees[how]}, ${isProved ? 'as proved' : 'derived from schemas'} (features.transactions.auto_undo is on)`
+  return `not configured; ${degrees[how]} ${isProved ? 'as proved' : 'according to schemas'} (see gatehouse plan)`
 }
 
 const degrees: Readonly<Record<Undoing['how'], string>> = {

@@ -85,7 +85,9 @@ Exit codes: 0 success, 1 the result is an error, or the call failed, 2 wrong usa
 
 Reads the tool lists of servers, without calling a tool, and prints undo rules as YAML to paste into the
 configuration: a tool that does the opposite, or restoring what was read before the call. Comments give the reasons.
-A tool that cannot be undone is proposed as a pivot, with a confirmation message.
+A tool that cannot be undone is proposed as a pivot, with a confirmation message. What a pack has proved about exactly
+this definition of a tool comes before what its name and schemas suggest.
+  --pack FILE     use a pack of gatehouse prove; several are possible
   --json          print JSON
   --write         add the certain proposals to the configuration file, with their reasons as comments; existing
                   content is kept`,
@@ -105,6 +107,21 @@ arguments and annotations.
   --json          print JSON
   --junit FILE    also write JUnit XML
 Exit codes: 0 no check failed, 1 a check failed or could not be carried out, 2 wrong usage.`,
+  prove: `Usage: gatehouse prove SERVER --sandbox PLACE [--tool NAME…] [--arguments FILE] [-o PACK] [--config FILE] [--json]
+       gatehouse prove URL --sandbox PLACE
+       gatehouse prove --sandbox PLACE -- COMMAND…
+
+Calls the tools of a server that do not only read, for real, and prints what is proved about each: that its undo restores
+the state (undo), that two calls with one idempotency key have one effect (once), that its verify is right (verify), and
+that a repeated call has no further effect (idempotent). No call has an argument that looks like a place outside of the
+sandbox.
+  --sandbox PLACE a folder; an argument and its value, such as repo=scratch, or key=test:* for all values that begin like
+                  this; or "server" if the whole server is there for tests. Several are possible
+  --tool NAME     only this tool; several are possible
+  --arguments F   a JSON file with the arguments of tools, and the calls before them: docs/proofs.md describes it
+  -o PACK         write what is proved to a pack, for gatehouse plan --pack; --force replaces a file
+  --json          print JSON
+Exit codes: 0 nothing was refuted, 1 something was.`,
   approvals: `Usage: gatehouse approvals list [--config FILE] [--json]
        gatehouse approvals show ID
        gatehouse approvals approve ID [--reason TEXT] [--typed TEXT] [--remember]

@@ -36,6 +36,8 @@ export interface CliOptions {
   readonly json: boolean
   readonly strict: boolean
   readonly write: boolean
+  /** The files of packs. */
+  readonly packs: readonly string[]
   /** Positional arguments. */
   readonly words: readonly string[]
 }
@@ -54,6 +56,7 @@ const optionTypes = {
   json: { type: 'boolean' },
   strict: { type: 'boolean' },
   write: { type: 'boolean' },
+  pack: { type: 'string', multiple: true },
 } as const
 
 const levels = ['debug', 'info', 'warn', 'error'] as const
@@ -83,6 +86,7 @@ export function readOptions(args: readonly string[], allowed: readonly string[])
     json: values.json ?? false,
     strict: values.strict ?? false,
     write: values.write ?? false,
+    packs: values.pack ?? [],
     words: separator === -1 ? positionals : [...positionals, ...args.slice(separator + 1)],
   }
 }

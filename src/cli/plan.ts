@@ -6,6 +6,16 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { addToolSettings, type ToolAddition } from '../config/add-settings.ts'
 import { environment } from '../config/secrets.ts'
 import { type Descriptor, riskWords } from '../core/descriptor.ts'
+import {
+  changedTool,
+  type Pack,
+  parsePack,
+  type ProofIndex,
+  proofIndex,
+  proofText,
+  provedIn,
+  type ProvedSettings,
+} from '../core/pack.ts'
 import { type ToolSettings, type UndoSettings, settingOf } from '../core/settings.ts'
 import { oneLine, isYamlWord, quotedText, yamlKey } from '../core/text/escape.ts'
 import { judgeUndo } from '../core/undo/judge-undo.ts'
@@ -16,12 +26,13 @@ import { readOnlySettings, readNamed, type Source, UsageError } from './options.
 
 /** `gatehouse plan [server]`: prints proposed undo rules as settings to paste, or writes them to the file. */
 export async function plan(args: readonly string[]): Promise<number> {
-  const named = readNamed(args, ['config', 'log-level', 'json', 'write'])
-  const { source, server, words, isJson, isWriting } = named
+  const named = readNamed(args, ['config', 'log-level', 'json', 'write', 'pack'])
+  const { source, server, words, isJson, isWriting, options } = named
   if (words.length > 0) throw new UsageError('name one server, or none for all')
   if (isJson && isWriting) throw new UsageError('give either --json or --write, not both')
   if (isWriting && source.file === undefined)
     throw new UsageError('--write needs a configuration file: create one with gatehouse init')
+  const packs = proofIndex(options.packs.map(readPack))
   const upstreams = server ? [server] : source.settings.upstreams
   const settings = readOnlySettings(source.settings, upstreams)
   const gateway = new Gateway(settings, { variables: environment(), log: openLog('error', true) })
@@ -31,7 +42,8 @@ export async function plan(args: readonly string[]): Promise<number> {
     await gateway.start()
     for (const { name, tools } of upstreams) {
       const problem = gateway.statuses.get(name)?.problem
-      if (problem === undefined) planned.push({ upstream: name, tools, entries: await gateway.entries(name) })
+      if (problem === undefined)
+        planned.push({ upstream: name, tools, entries: withProofs(await gateway.entries(name), packs) })
       else problems.push(`${name}: ${problem}`)
     }
   } finally {
@@ -42,6 +54,29 @@ export async function plan(args: readonly string[]): Promise<number> {
   if (isJson) process.stdout.write(`${JSON.stringify(objectOf(planned), null, 2)}\n`)
   if (!isJson && !isWriting && planned.length > 0) process.stdout.write(planText(planned))
   return problems.length === 0 ? 0 : 1
+}
+
+/** @throws Error that names the file and what is wrong */
+function readPack(file: string): Pack {
+  let text: string
+  try {
+    text = readFileSync(file, 'utf8')
+  } catch (cause) {
+    throw new Error(`${file} cannot be read`, { cause })
+  }
+  return parsePack(text, file)
+}
+
+/** The tools with the proofs of packs, which take precedence over those that are part of the gateway. */
+function withProofs(entries: readonly Descriptor[], packs: ProofIndex): readonly Descriptor[] {
+  return entries.map((entry) => {
+    const proved = provedIn(packs, entry.definition)
+    if (proved !== 'other') return proved ? { ...entry, proved } : entry
+    process.stderr.write(
+      `${oneLine(`${entry.upstream} ${entry.name}`)}: the pack is about another definition of this tool, so it is ignored\n`,
+    )
+    return entry
+  })
 }
 
 function objectOf(planned: readonly Planned[]): object {
@@ -137,6 +172,8 @@ interface Proposal {
 
 interface Proposed {
   readonly undo?: UndoRule
+  readonly verify?: string
+  readonly idempotent?: true
   readonly pivot?: true
   readonly confirm?: string
 }
@@ -169,27 +206,64 @@ function proposalOf(entry: Descriptor, { all, reads, tools }: ProposalContext): 
     ]
     return { ...part, notes: [about, ...reasonLines(notes)], settings: {} }
   }
-  const verify = classification.idempotent ? undefined : proposeVerify(definition, reads)
+  const known = knownOf(entry, all)
+  const more: Proposed = known ? provedSettings(known.settings, entry, tools) : {}
+  const verify =
+    classification.idempotent || more.verify !== undefined ? undefined : proposeVerify(definition, reads)
   const probe =
     verify === undefined
       ? []
       : [oneLine('If this read can only find the result of this call:'), oneLine(`verify: ${verify}`)]
-  if (from === 'proposal' && how !== 'unsure' && undo !== undefined)
-    return { ...part, notes: [about, ...reasonLines(why), ...probe], settings: { undo } }
+  const proof = known && !why.includes(known.text) ? [known.text] : []
+  const reasons = reasonLines([...why, ...proof])
+  if (from === 'proposal' && how !== 'unsure' && undo !== undefined) {
+    const doubts = reasonLines(caveats.map((caveat) => `not tried: ${caveat}`))
+    return { ...part, notes: [about, ...reasons, ...doubts, ...probe], settings: { undo, ...more } }
+  }
   const unsure = undo === undefined ? [] : unsureLines(undo, caveats)
-  const notes = [about, ...reasonLines(why), ...unsure, ...probe]
-  if (classification.risk !== 'destructive') return { ...part, notes, settings: {} }
+  const notes = [about, ...reasons, ...unsure, ...probe]
+  if (classification.risk !== 'destructive') return { ...part, notes, settings: more }
   const settings: Proposed = {
+    ...more,
     ...(!settingOf(tools, name, 'pivot') && { pivot: true }),
     ...(!settingOf(tools, name, 'confirm') && { confirm: question(definition) }),
   }
   return { ...part, notes, settings }
 }
 
+/** The proof of a tool, if the tools that its settings call are as they were then. */
+function knownOf({ proved }: Descriptor, all: readonly Descriptor[]) {
+  if (
+    !proved ||
+    changedTool(
+      proved,
+      all.map(({ definition }) => definition),
+    ) !== undefined
+  )
+    return undefined
+  return { settings: proved.settings, text: proofText(proved.proof) }
+}
+
+/** The proved settings besides the undo that are not configured. */
+function provedSettings(
+  { verify, idempotent, pivot }: ProvedSettings,
+  { name, classification }: Descriptor,
+  tools: ProposalContext['tools'],
+): Proposed {
+  const isNew = (key: keyof ToolSettings): boolean => settingOf(tools, name, key) === undefined
+  return {
+    ...(verify !== undefined && isNew('verify') && { verify }),
+    ...(idempotent && !classification.idempotent && isNew('idempotent') && { idempotent: true }),
+    ...(pivot && isNew('pivot') && { pivot: true }),
+  }
+}
+
 /** The settings of a tool as YAML; empty without settings. */
-function settingLines(tool: string, { undo, pivot, confirm }: Proposed): string[] {
+function settingLines(tool: string, { undo, verify, idempotent, pivot, confirm }: Proposed): string[] {
   const lines = [
     ...(undo === undefined ? [] : undoLines(undo)),
+    ...(verify === undefined ? [] : [`  verify: ${scalar(verify)}`]),
+    ...(idempotent ? ['  idempotent: true'] : []),
     ...(pivot ? ['  pivot: true'] : []),
     ...(confirm === undefined ? [] : [`  confirm: ${scalar(confirm)}`]),
   ]

@@ -110,13 +110,11 @@ export function changedTool({ uses }: ProvedTool, definitions: readonly Definiti
   return undefined
 }
 
-/** A proof for people: `proved on 2026-11-26 with memory-server 0.6.3: undo, once`. */
+/** A proof for people: `proved on 2026-11-26 with memory-server 0.6.3: undo, once; refuted: verify`. */
 export function proofText({ date, server, version, proved, refuted }: Proof): string {
-  const parts = [
-    ...(proved.length > 0 ? [`proved on ${date} with ${server} ${version}: ${proved.join(', ')}`] : []),
-    ...(refuted.length > 0 ? [`refuted on ${date} with ${server} ${version}: ${refuted.join(', ')}`] : []),
-  ]
-  return parts.join('; ')
+  const [verdict, claimed] = proved.length > 0 ? ['proved', proved] : ['refuted', refuted]
+  const text = `${verdict} on ${date} with ${server} ${version}: ${claimed.join(', ')}`
+  return proved.length > 0 && refuted.length > 0 ? `${text}; refuted: ${refuted.join(', ')}` : text
 }
 
 /** Reads the text of a pack. @throws Error that names the place and what is wrong */

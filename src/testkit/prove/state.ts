@@ -20,8 +20,9 @@ export type State = readonly { readonly call: ProofCall; readonly value: unknown
 interface ReadSources {
   readonly reads: readonly Descriptor[]
   readonly sandbox: Sandbox
-  /** Reads that belong to the rules of the tool, or are given. */
+  /** Reads that belong to the rules of the tool. */
   readonly expressions: readonly Expression[]
+  /** Reads that show the state, in place of those that are found. */
   readonly given: readonly ProofCall[]
 }
 
@@ -29,6 +30,7 @@ interface ReadSources {
 export function readsFor(tool: Json, args: Json, sources: ReadSources): readonly ProofCall[] {
   const { reads, sandbox, expressions, given } = sources
   const own = expressions.flatMap((expression) => callsOf(expression, args))
+  if (given.length > 0) return [...given, ...own].slice(0, MAX_READS)
   const shape = shapeOf(tool)
   const noun = nounOf(shape.words)
   const inputs = shape.inputs ?? []
@@ -43,7 +45,7 @@ export function readsFor(tool: Json, args: Json, sources: ReadSources): readonly
     const byName = mapped && !('missing' in mapped) ? callsOf(mapped.call, args) : []
     return [...byName, ...byPlace(read.name, read.inputs ?? [], places)]
   })
-  const unique = new Map([...given, ...own, ...found].map((call) => [keyOf(call), call]))
+  const unique = new Map([...own, ...found].map((call) => [keyOf(call), call]))
   return [...unique.values()].slice(0, MAX_READS)
 }
 

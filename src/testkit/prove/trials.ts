@@ -25,7 +25,7 @@ export type Trials =
 export interface GivenCalls {
   readonly before: readonly ProofCall[]
   readonly arguments: Json
-  /** Calls that read what the tool changes, in addition to those that are found. */
+  /** Calls that read what the tool changes, in place of those that are found. */
   readonly reads: readonly ProofCall[]
 }
 
