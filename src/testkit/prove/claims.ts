@@ -124,17 +124,16 @@ async function freshCase(subject: Subject): Promise<Fresh> {
   return { first: await undone(subject, first.transaction, { reads, before, after }), again }
 }
 
+/** The same call again: its undo must not take back the first one. It need not have an effect of its own. */
 async function againCase(
   subject: Subject,
   trial: Trial,
-  { reads, after }: { readonly reads: readonly ProofCall[]; readonly after: State },
+  { reads, after: before }: { readonly reads: readonly ProofCall[]; readonly after: State },
 ): Promise<Case> {
   const second = await step(subject, trial)
   if (second.answer.failure !== undefined) return undefined
-  const problem = await subject.target.rollback(second.transaction)
-  const differs = differenceOf(after, await readState(subject.target, reads)) ?? problem
-  // The second call need not have an effect of its own.
-  return differs === undefined ? 'equal' : { differs }
+  const after = await readState(subject.target, reads)
+  return undone(subject, second.transaction, { reads, before, after })
 }
 
 /** The call on an object that another call has written before. */
