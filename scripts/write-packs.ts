@@ -4,7 +4,8 @@
  *   node scripts/write-packs.ts PACK LIST…
  *
  * PACK is the file of a pack, each LIST a file with `tools`: the entries of `tools/list` of one version. Review the
- * definitions of a new version first: the pack applies to every definition with a listed hash.
+ * definitions of a new version first: the pack applies to every definition with a listed hash. Packs with proofs are
+ * written by `gatehouse prove` (docs/proofs.md).
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { definitionHash, type Pack } from '../src/core/pack.ts'

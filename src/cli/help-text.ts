@@ -16,6 +16,7 @@ Usage
   gatehouse explain SERVER [TOOL]           show how the gateway handles a call, and why
   gatehouse call SERVER TOOL [ARGUMENT…]    call a tool, or try the call with --dry-run
   gatehouse plan [SERVER]                   propose undo rules for tools, as settings to paste
+  gatehouse prove SERVER --sandbox PLACE    try undo, idempotency and verify of tools with real calls
   gatehouse skill [SERVER]                  print the SKILL.md of a server, for agents that load skills
   gatehouse export registry [SERVER]        print the registry entry of a server
   gatehouse lint SERVER                     check a server against the corporate profile
@@ -80,7 +81,7 @@ A confirmation is asked for in the terminal; without one, the call is refused un
   --yes           confirm the call
   --json          print the whole result as JSON
 Exit codes: 0 success, 1 the result is an error, or the call failed, 2 wrong usage.`,
-  plan: `Usage: gatehouse plan [SERVER] [--config FILE] [--json | --write]
+  plan: `Usage: gatehouse plan [SERVER] [--config FILE] [--pack FILE] [--json | --write]
        gatehouse plan URL | -- COMMAND…
 
 Reads the tool lists of servers, without calling a tool, and prints undo rules as YAML to paste into the
@@ -121,6 +122,7 @@ sandbox.
   --arguments F   a JSON file with the arguments of tools, and the calls before them: docs/proofs.md describes it
   -o PACK         write what is proved to a pack, for gatehouse plan --pack; --force replaces a file
   --json          print JSON
+  --junit FILE    also write the report as JUnit XML
 Exit codes: 0 nothing was refuted, 1 something was.`,
   approvals: `Usage: gatehouse approvals list [--config FILE] [--json]
        gatehouse approvals show ID

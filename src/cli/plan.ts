@@ -216,10 +216,8 @@ function proposalOf(entry: Descriptor, { all, reads, tools }: ProposalContext): 
       : [oneLine('If this read can only find the result of this call:'), oneLine(`verify: ${verify}`)]
   const proof = known && !why.includes(known.text) ? [known.text] : []
   const reasons = reasonLines([...why, ...proof])
-  if (from === 'proposal' && how !== 'unsure' && undo !== undefined) {
-    const doubts = reasonLines(caveats.map((caveat) => `not tried: ${caveat}`))
-    return { ...part, notes: [about, ...reasons, ...doubts, ...probe], settings: { undo, ...more } }
-  }
+  if (from === 'proposal' && how !== 'unsure' && undo !== undefined)
+    return { ...part, notes: [about, ...reasons, ...probe], settings: { undo, ...more } }
   const unsure = undo === undefined ? [] : unsureLines(undo, caveats)
   const notes = [about, ...reasons, ...unsure, ...probe]
   if (classification.risk !== 'destructive') return { ...part, notes, settings: more }

@@ -8,6 +8,7 @@ import { type Claim, claims } from '../core/pack.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { Redactor, secretsOf, withoutSecrets } from '../core/text/redact.ts'
 import { Gateway, openLog } from '../gateway/gateway.ts'
+import type { Verdict } from '../testkit/prove/claims.ts'
 import { packOf } from '../testkit/prove/packed.ts'
 import {
   type Candidate,
@@ -21,7 +22,14 @@ import { readSandbox, type Sandbox } from '../testkit/prove/sandbox.ts'
 import { Target } from '../testkit/prove/target.ts'
 import { type GivenCalls, readGivenCalls } from '../testkit/prove/trials.ts'
 import { Wire } from '../testkit/prove/wire.ts'
-import { type CheckResult, isClean, reportOf, reportText } from '../testkit/report.ts'
+import {
+  type CheckResult,
+  type CheckStatus,
+  isClean,
+  junit,
+  reportOf,
+  reportText,
+} from '../testkit/report.ts'
 import { settingsWith } from '../testkit/settings.ts'
 import { didYouMean, parseWords, readNamed, UsageError } from './options.ts'
 import { secretVariables } from './record.ts'
@@ -38,6 +46,7 @@ export async function prove(args: readonly string[]): Promise<number> {
     output: { type: 'string', short: 'o' },
     force: { type: 'boolean' },
     json: { type: 'boolean' },
+    junit: { type: 'string' },
   })
   const named = [
     ...(values.config === undefined ? [] : ['--config', values.config]),
@@ -65,6 +74,7 @@ export async function prove(args: readonly string[]): Promise<number> {
   const report = reportOf({ ...subject, tested_at: at.toISOString() }, results)
   const pack = packOf(proofs, { info, all, date: at.toISOString().slice(0, 10) })
   if (output !== undefined) writeFileSync(output, `${JSON.stringify(pack, null, 2)}\n`)
+  if (values.junit !== undefined) writeFileSync(values.junit, junit(report))
   const isJson = values.json === true
   process.stdout.write(isJson ? `${JSON.stringify({ ...report, pack }, null, 2)}\n` : reportText(report))
   if (!isJson && output !== undefined)
@@ -223,11 +233,17 @@ async function withGateway<Result>(
   }
 }
 
+const statuses: Readonly<Record<Verdict, CheckStatus>> = {
+  proved: 'passed',
+  refuted: 'failed',
+  'no proof': 'skipped',
+}
+
 function resultsOf({ candidate, findings }: ToolProof, clean: (text: string) => string): CheckResult[] {
   return findings.map(({ claim, verdict, reason, duration }) => ({
     test_id: `${candidate.entry.name}.${claim}`,
     category: claim,
-    status: ({ proved: 'passed', refuted: 'failed', 'no proof': 'skipped' } as const)[verdict],
+    status: statuses[verdict],
     message: clean(`${verdict}: ${reason}`),
     duration_ms: Math.round(duration),
   }))

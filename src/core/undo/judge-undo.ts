@@ -79,17 +79,12 @@ function provedUndo({ settings, proof }: ProvedTool, isDerived: boolean): UndoJu
   if (undo === undefined && proof.refuted.includes('undo'))
     return { from: 'nowhere', how: 'impossible', why, caveats: [] }
   if (undo === undefined || !proof.proved.includes('undo')) return undefined
-  const { caveats = [] } = proof
-  return { ...judged({ undo, why, caveats }, isDerived && caveats.length === 0), isProved: true }
+  return { ...proposed({ undo, why, caveats: proof.caveats ?? [] }, isDerived), isProved: true }
 }
 
 function proposed(proposal: Proposal, isDerived: boolean): UndoJudgement {
   const { undo, why, caveats } = proposal
   if (!isSure(proposal)) return { from: 'proposal', how: 'unsure', undo, why, caveats }
-  return judged(proposal, isDerived)
-}
-
-function judged({ undo, why, caveats }: Proposal, isDerived: boolean): UndoJudgement {
   const rule = readUndo(undo)
   const how = rule.kind !== 'none' && rule.isExact ? 'exact' : 'approximate'
   return isDerived

@@ -1,4 +1,5 @@
 /** The experiments of a proof, one for each claim. Each begins with a state of its own and says what it saw. */
+import { randomUUID } from 'node:crypto'
 import { isObject } from '../../core/json/json.ts'
 import type { Claim } from '../../core/pack.ts'
 import { evaluate, type Expression } from '../../core/undo/expression.ts'
@@ -9,10 +10,13 @@ import type { Answer, Json, ProofCall, Target } from './target.ts'
 import type { Trial } from './trials.ts'
 import type { Wire } from './wire.ts'
 
+/** What an experiment found. */
+export type Verdict = 'proved' | 'refuted' | 'no proof'
+
 /** The result of an experiment, and the reason for people. */
 export interface Finding {
   readonly claim: Claim
-  readonly verdict: 'proved' | 'refuted' | 'no proof'
+  readonly verdict: Verdict
   readonly reason: string
 }
 
@@ -166,14 +170,11 @@ async function caseAfter(subject: Subject, earlier: ProofCall, trial: Trial): Pr
   return undone(subject, made.transaction, { reads, before, after: await readState(target, reads) })
 }
 
-let transactions = 0
-
 async function step(
   subject: Subject,
   trial: Trial,
 ): Promise<{ readonly answer: Answer; readonly transaction: string }> {
-  transactions += 1
-  const transaction = `prove-${transactions}`
+  const transaction = `prove-${randomUUID()}`
   await subject.target.begin(transaction)
   return { answer: await subject.target.call(callOf(subject, trial), { transaction }), transaction }
 }

@@ -70,7 +70,7 @@ export function outsideOf(
 }
 
 /** Whether an argument has to be in the sandbox, by its name. */
-export function isPlaceName(name: string): boolean {
+function isPlaceName(name: string): boolean {
   const words = wordsOf(name)
   return words.some((word) => pathWords.has(word.replace(/s$/, ''))) || isPlacing({ words })
 }

@@ -50,6 +50,8 @@ describe('gatehouse plan', () => {
           restore: 'write_file(path=$.args.path, content=$.snapshot.content)',
         },
       },
+      // Its effect was seen, and nothing undoes it.
+      create_directory: { pivot: true },
       move_file: { undo: 'move_file(source=$.args.destination, destination=$.args.source)' },
     })
     expect(found['memory']?.tools).toMatchObject({

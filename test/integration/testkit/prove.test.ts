@@ -253,7 +253,9 @@ describe('the command line', () => {
 
   it('writes a pack that gatehouse plan proposes, and ignores for another definition', async () => {
     const pack = join(root, 'notes.pack.json')
-    const { stdout } = await run(lying('honest'), [...notes, '-o', pack])
+    const junit = join(root, 'notes.xml')
+    const { stdout } = await run(lying('honest'), [...notes, '-o', pack, '--junit', junit])
+    expect(readFileSync(junit, 'utf8')).toContain('<testsuites name="lying-server" tests="4" failures="0"')
     expect(stdout).toContain(`gatehouse plan --pack ${pack}`)
     const planned = await runCommand(['plan', '--pack', pack, '--', process.execPath, liar])
     expect(planned.stdout).toMatch(

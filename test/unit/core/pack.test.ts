@@ -60,9 +60,9 @@ describe('the judgement of a tool with a proof', () => {
     })
   })
 
-  test('never executes a proved rule with doubts that no call can settle', () => {
+  test('keeps a proved rule with doubts that no call can settle uncertain, and never executes it', () => {
     const doubtful = judged(provedTool({ caveats: ['others may have added content'] }), { isDerived: true })
-    expect(doubtful).toMatchObject({ from: 'proposal', caveats: ['others may have added content'] })
+    expect(doubtful).toMatchObject({ how: 'unsure', caveats: ['others may have added content'] })
     expect(doubtful).not.toHaveProperty('rule')
   })
 
