@@ -139,7 +139,7 @@ export function toolLines(inspected: Inspected | undefined): string[] {
     `  undo         ${undone(undoing)}`,
     ...expressions(undoing.undo).map((line) => `               ${oneLine(line)}`),
     ...reasons([...undoing.why, ...undoing.caveats.map((caveat) => `but: ${caveat}`)]),
-    ...(entry.proved ? [`  proof        ${oneLine(proofText(entry.proved.proof))}`] : []),
+    ...proofLines(inspected),
     ...(pages ? [`  pages        ${pagesText(pages)}`] : []),
     ...(remembered.length === 0
       ? []
@@ -148,6 +148,12 @@ export function toolLines(inspected: Inspected | undefined): string[] {
     `  long calls   ${longCallsText(inspected.longCalls)}`,
     ...(inspected.event ? [`  event        ${eventText(inspected.event)}`] : []),
   ]
+}
+
+/** What was proved, unless the reasons for the undo say it. */
+function proofLines({ entry: { proved }, undoing }: Inspected): string[] {
+  const text = proved && proofText(proved.proof)
+  return text === undefined || undoing.why.includes(text) ? [] : [`  proof        ${oneLine(text)}`]
 }
 
 /** One tool as JSON. */

@@ -142,7 +142,10 @@ function mismatch(schema: unknown, args: Json): string | undefined {
   }
 }
 
-/** The deepest nesting of generated values, and the number of elements of their lists: more than one, to find rules that undo only the first. */
+/**
+ * The deepest nesting of generated values, and the number of elements of their lists: more than one, to find rules that
+ * undo only the first.
+ */
 const MAX_DEPTH = 8
 const ELEMENTS = 2
 
