@@ -2,9 +2,9 @@
  * The calls with which a tool is tested, made from its input schema. Each case changes one thing, and its id says which.
  * Whether the server has to refuse it is not assumed: the schema itself decides.
  */
+import type { Fields } from '../../core/payload.ts'
 import { isObject } from '../../core/json/json.ts'
 import { UnusableSchema, validator } from '../../core/schema/schema.ts'
-import type { Fields } from '../cassette.ts'
 import { hostileTexts } from './hostile.ts'
 import { fieldsOf, fits, lengthOf, ofLength, resolved, sampleOf, typeOf } from './samples.ts'
 import { randomFor, shuffled } from './seed.ts'

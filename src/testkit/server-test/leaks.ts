@@ -1,11 +1,10 @@
 /** What an error reveals about the inside of a server: found by what the gateway would remove from it. */
 import { isObject } from '../../core/json/json.ts'
-import { Payload } from '../../core/payload.ts'
+import { type Fields, Payload } from '../../core/payload.ts'
 import { excerpt, type Redactor } from '../../core/text/redact.ts'
 import { sentBy } from '../../features/errors/errors.ts'
 import { sanitise } from '../../features/errors/sanitise.ts'
 import { ownCall } from '../../protocol/lift.ts'
-import type { Fields } from '../cassette.ts'
 import type { Answer } from './session.ts'
 
 /** The marks that replace each kind of detail. */

@@ -1,7 +1,7 @@
 /** Reads the lists of a server page by page, and judges that they end, that nothing is listed twice, and their form. */
+import type { Fields } from '../../core/payload.ts'
 import { isObject } from '../../core/json/json.ts'
 import { method } from '../../protocol/methods.ts'
-import type { Fields } from '../cassette.ts'
 import type { Results } from './results.ts'
 import { absenceOf, type ServerSession } from './session.ts'
 import { entryMembers, entryProblems } from './shapes.ts'

@@ -1,7 +1,7 @@
 /** Whether structured results are what the tool declares, and whether their text agrees with them. */
+import type { Fields } from '../../core/payload.ts'
 import { isObject, isSame, readJson } from '../../core/json/json.ts'
 import { UnusableSchema, validator } from '../../core/schema/schema.ts'
-import type { Fields } from '../cassette.ts'
 
 /** Why a success does not fit the output schema of its tool. */
 export function outputProblems({ structuredContent }: Fields, outputSchema: Fields): string[] {

@@ -1,6 +1,6 @@
 /** Checks of a server as a whole: what it says about itself, what it declares, and messages that are not valid. */
+import type { Fields } from '../../core/payload.ts'
 import { isObject } from '../../core/json/json.ts'
-import type { Fields } from '../cassette.ts'
 import type { Lists } from './lists.ts'
 import type { Results } from './results.ts'
 import { absenceOf, type Fault, type ServerSession } from './session.ts'

@@ -3,9 +3,9 @@
  * of its type. The caller validates them: keywords that are not read here, such as `not` or `dependentSchemas`, may
  * exclude a value.
  */
+import type { Fields } from '../../core/payload.ts'
 import { isObject } from '../../core/json/json.ts'
 import { pointerSegments, validator } from '../../core/schema/schema.ts'
-import type { Fields } from '../cassette.ts'
 
 /** Which members of objects a value has. */
 type Extent = 'required' | 'all'

@@ -6,13 +6,12 @@
 import { asGatewayError } from '../../core/error.ts'
 import { self } from '../../core/identity.ts'
 import { isObject, readJson } from '../../core/json/json.ts'
-import { Payload } from '../../core/payload.ts'
+import { type Fields, Payload } from '../../core/payload.ts'
 import { excerpt, type Redactor } from '../../core/text/redact.ts'
 import { mirrorHeaders, readMirror, standardHeaders } from '../../protocol/headers.ts'
 import { metaKeys } from '../../protocol/meta-keys.ts'
 import { PROGRESS } from '../../protocol/methods.ts'
 import type { OpenTransport, UpstreamTransport } from '../../upstream/transport/transport.ts'
-import type { Fields } from '../cassette.ts'
 import type { Results } from './results.ts'
 
 /** How a request ended. `none` is neither a result nor an error, for the reason in `why`. */
