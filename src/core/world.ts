@@ -34,6 +34,8 @@ export interface World {
   /** A whole number from 0, below the limit. */
   randomInt(limit: number): number
   randomUUID(): string
+  /** Does work whose progress this thread does not see, such as that of the thread pool. */
+  elsewhere<Value>(work: () => Promise<Value>): Promise<Value>
   /** A short id that no other request of this or another process has. */
   requestId(): string
   /** The machine that this process runs on; undefined where the operating system has to be asked. */
@@ -61,6 +63,7 @@ const real: World = {
   randomBytes: (size) => crypto.randomBytes(size),
   randomInt: (limit) => crypto.randomInt(limit),
   randomUUID: () => crypto.randomUUID(),
+  elsewhere: (work) => work(),
   requestId: () => `${prefix}-${++requests}`,
   machine: () => undefined,
   processId: () => process.pid,

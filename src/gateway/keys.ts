@@ -156,8 +156,8 @@ class StoredKeys implements Keys {
   }
 
   async #signingKey(): Promise<{ jose: Jose; jwk: Jwk }> {
-    const jose = await import('jose')
-    const text = await this.#load(SIGNING, async () => {
+    const jose = await world.elsewhere(() => import('jose'))
+    const generate = async (): Promise<string> => {
       const { privateKey } = await jose.generateKeyPair(ALGORITHM, { extractable: true })
       const jwk = await jose.exportJWK(privateKey)
       return JSON.stringify({
@@ -166,16 +166,17 @@ class StoredKeys implements Keys {
         alg: ALGORITHM,
         use: 'sig',
       })
-    })
+    }
+    const text = await this.#load(SIGNING, () => world.elsewhere(generate))
     return { jose, jwk: JSON.parse(text) }
   }
 
   async #signed(claims: Claims, headerOf: (jwk: Jwk) => Readonly<Jwk>): Promise<string> {
     const { jose, jwk } = await this.#signingKey()
-    return new jose.SignJWT({ ...claims })
+    const unsigned = new jose.SignJWT({ ...claims })
       .setProtectedHeader({ alg: ALGORITHM, typ: 'JWT', ...headerOf(jwk) })
-      .setIssuedAt()
-      .sign(await jose.importJWK(jwk, ALGORITHM))
+      .setIssuedAt(Math.floor(world.now() / 1000))
+    return world.elsewhere(async () => unsigned.sign(await jose.importJWK(jwk, ALGORITHM)))
   }
 }
 
