@@ -1,7 +1,7 @@
 /**
  * Deadlines of calls: the longest silence and the longest duration. Time that a person takes does not count.
  */
-import { world } from '../core/world.ts'
+import { type Timer, world } from '../core/world.ts'
 import type { Call, Notification } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Registry } from '../core/registry.ts'
@@ -37,15 +37,16 @@ export const limits: Feature<Settings> = {
   },
   create: (settings, { servers: { settings: server } }) => {
     const running = new Registry<number, Deadline>()
-    const sweep = world
-      .setInterval(() => {
-        const now = world.now()
-        for (const deadline of running.values()) deadline.check(now)
-        if (isClosed && running.size === 0) world.clearInterval(sweep)
-      }, TICK_MS)
-      .unref()
+    /** Runs while there are calls. */
+    let sweep: Timer | undefined
+    const check = (): void => {
+      const now = world.now()
+      for (const deadline of running.values()) deadline.check(now)
+      if (running.size > 0) return
+      world.clearInterval(sweep)
+      sweep = undefined
+    }
     let last = 0
-    let isClosed = false
 
     return {
       toolFacts: ({ upstream, name }) => ({
@@ -59,16 +60,13 @@ export const limits: Feature<Settings> = {
           const key = ++last
           const deadline = new Deadline(call, silence, total)
           running.set(key, deadline)
+          sweep ??= world.setInterval(check, TICK_MS).unref()
           try {
             return await next(deadline.call)
           } finally {
             running.delete(key)
           }
         }
-      },
-      // In-flight calls keep their deadlines to their end.
-      close: async () => {
-        isClosed = true
       },
     }
   },
