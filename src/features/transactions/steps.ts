@@ -4,11 +4,13 @@ import { type Call, type Handler, type InterimOutcome, isOpen, type Outcome } fr
 import { withFinding } from '../../core/dry-run.ts'
 import { GatewayError, asGatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
+import { background } from '../../core/log.ts'
 import { asCalled } from '../../core/judgement/judge.ts'
 import { hasForeignMessage } from '../../core/failure.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
 import { settingOf } from '../../core/settings.ts'
+import { pause } from '../../core/time/waiting.ts'
 import { evaluate, type Expression } from '../../core/undo/expression.ts'
 import { isTrialCall } from '../../core/undo/selectors.ts'
 import {
@@ -31,6 +33,7 @@ import {
   IN_PROGRESS,
   type StepEnd,
   stepEnded,
+  stepLost,
   stepRemoved,
 } from '../../records/transitions.ts'
 import type { Services } from '../feature.ts'
@@ -144,7 +147,7 @@ async function tryToStart(
   const mustBe = isToBeUndoable(kind, call, service)
   const open = openStep(call, transaction)
   if (open) {
-    await repository.change(key, stepResumed(open.id, worker.id))
+    await owned(repository.change(key, stepResumed(open.id, worker.id)), { key, step: open, service })
     return { step: open, isToBeUndoable: mustBe, endsAt: transaction.endsAt }
   }
   const now = world.now()
@@ -157,8 +160,17 @@ async function tryToStart(
   transition(transaction)
   if (mustBe) await mustBeUndoable(call, fromStoredPrincipal(transaction.principal), deps)
   await mustKeepData(call, transaction, deps)
-  service.reaper.track(key, await repository.change(key, transition))
+  service.reaper.track(key, await owned(repository.change(key, transition), { key, step, service }))
   return { step, isToBeUndoable: mustBe, endsAt: transaction.endsAt }
+}
+
+/** Makes a step ours. If the store fails, it may be ours in spite of that, and is given up. */
+async function owned(written: Promise<Transaction>, started: OwnStep): Promise<Transaction> {
+  return written.catch((error: unknown) => {
+    const isUnwritten = error instanceof GatewayError && error.code !== 'SERVER_UNAVAILABLE'
+    if (!isUnwritten) background(giveUp(started), started.service.deps.log)
+    throw error
+  })
 }
 
 /** Keeps the data that a step uses until its transaction ends, so that the step can be repeated. */
@@ -287,7 +299,7 @@ async function runStep(call: Call, next: Handler, running: Running): Promise<Out
   const deed = await actionOf(running)
   // An action that the server executed remains a step, whatever the error says.
   if (!deed && isNotExecuted(result)) {
-    await durable(service.repository.change(running.key, stepRemoved(step.id, world.now())))
+    await durable(service.repository.change(running.key, stepRemoved(step.id, world.now())), running)
     return ended
   }
   const isFailed = result.member('isError') === true
@@ -318,7 +330,7 @@ async function failed(error: GatewayError, call: Call, running: Running): Promis
   const { id, key, step, service } = running
   const deed = await actionOf(running)
   if (!deed && notExecutedCodes.has(error.code)) {
-    await durable(service.repository.change(key, stepRemoved(step.id, world.now())))
+    await durable(service.repository.change(key, stepRemoved(step.id, world.now())), running)
     throw error
   }
   const end = failedEnd(error, { call, step, deed, service })
@@ -328,13 +340,14 @@ async function failed(error: GatewayError, call: Call, running: Running): Promis
 }
 
 /** If its server already started, the step waits for the input responses; otherwise it starts again with them. */
-async function inputRequested(outcome: InterimOutcome, { key, step, service }: Running): Promise<Outcome> {
+async function inputRequested(outcome: InterimOutcome, running: Running): Promise<Outcome> {
+  const { key, step, service } = running
   const { repository } = service
   if (!isOpen(outcome)) {
-    await durable(repository.change(key, stepRemoved(step.id, world.now())))
+    await durable(repository.change(key, stepRemoved(step.id, world.now())), running)
     return outcome
   }
-  await durable(repository.change(key, stepWaiting(step.id)))
+  await durable(repository.change(key, stepWaiting(step.id)), running)
   return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: step.id } }
 }
 
@@ -349,8 +362,9 @@ function isNotExecuted(result: Payload): boolean {
 }
 
 /** The recorded action of a step; undefined for a read. */
-async function actionOf({ step, service }: Running): Promise<Action | undefined> {
-  return step.kind === 'read' ? undefined : durable(service.actions.find(step.deed))
+async function actionOf(running: Running): Promise<Action | undefined> {
+  const { step, service } = running
+  return step.kind === 'read' ? undefined : durable(service.actions.find(step.deed), running)
 }
 
 interface Failed {
@@ -396,7 +410,10 @@ function withUnknownOutcome({ code, message }: ErrorData): ErrorData {
 /** Records the end of a step; if configured, a failure rolls its transaction back. */
 async function finishStep(end: StepEnd, call: Call, running: Running): Promise<Transaction> {
   const { key, step, service } = running
-  const transaction = await durable(service.repository.change(key, stepEnded(step.id, end, world.now())))
+  const transaction = await durable(
+    service.repository.change(key, stepEnded(step.id, end, world.now())),
+    running,
+  )
   service.reaper.track(key, transaction)
   const isRolledBack = service.settings(call.target.upstream).on_step_failure === 'rollback'
   if (end.status === 'ok' || !isRolledBack || transaction.status !== 'active') return transaction
@@ -405,11 +422,39 @@ async function finishStep(end: StepEnd, call: Call, running: Running): Promise<T
 }
 
 /** The step was executed, and that must not get lost: if it cannot be recorded, success is not reported. */
-async function durable<Value>(written: Promise<Value>): Promise<Value> {
+async function durable<Value>(written: Promise<Value>, running: Running): Promise<Value> {
   return written.catch((cause: unknown) => {
+    background(giveUp(running), running.service.deps.log)
     throw new GatewayError('OUTCOME_UNKNOWN', 'The outcome of the step could not be recorded.', {
       cause,
       suggestion: 'Check the status of the transaction, and roll it back if in doubt.',
     })
   })
+}
+
+/** The delays between the attempts to record that a step is not run any more, in milliseconds. */
+const GIVE_UP_DELAY_MS = { first: 250, most: 30_000 }
+/** How long a write that failed may still arrive at the store, in milliseconds. */
+const LATE_WRITE_MS = 60_000
+
+type OwnStep = Pick<Running, 'key' | 'step' | 'service'>
+
+/**
+ * Records that a step whose end could not be recorded is not run any more, as soon as the store permits it: until then,
+ * other workers wait for its end for as long as this one lives.
+ */
+async function giveUp({ key, step, service }: OwnStep): Promise<void> {
+  const { repository, worker, deps } = service
+  const { isOpen: _isOpen, ...own } = { ...step, runner: worker.id }
+  const { first, most } = GIVE_UP_DELAY_MS
+  const until = world.now() + LATE_WRITE_MS
+  for (let delay = first; !deps.gateway.closing.aborted; delay = Math.min(delay * 2, most)) {
+    await pause(delay)
+    try {
+      const { steps } = await repository.change(key, stepLost(own, world.now()))
+      if (steps.some(({ deed }) => deed === step.deed) || world.now() > until) return
+    } catch (error) {
+      if (asGatewayError(error).code === 'RESOURCE_NOT_FOUND') return
+    }
+  }
 }
