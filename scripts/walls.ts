@@ -138,6 +138,19 @@ const walls: readonly Wall[] = [
   },
   { part: 'testkit/prove/sandbox.ts', may: ['core'], uses: files },
   {
+    part: 'testkit/simulate',
+    may: [
+      'core',
+      'protocol',
+      'records/approvals.ts',
+      'store/store.ts',
+      'store/memory.ts',
+      'store/blobs/chunks.ts',
+      'upstream/transport/transport.ts',
+      'gateway/gateway.ts',
+    ],
+  },
+  {
     part: 'cli',
     may: [
       'testkit',

@@ -35,6 +35,7 @@ const commands: { readonly [name: string]: Load; readonly serve: Load } = {
   replay: async () => (await import('./replay.ts')).replay,
   diff: async () => (await import('./diff.ts')).diff,
   conformance: async () => (await import('./conformance.ts')).conformance,
+  simulate: async () => (await import('./simulate.ts')).simulate,
   undo: async () => (await import('./undo.ts')).undo,
   verify: async () => (await import('./verify.ts')).verify,
   skill: async () => (await import('./export.ts')).skill,

@@ -7,7 +7,11 @@ import { world } from '../core/world.ts'
 import { addConfirmPages } from '../downstream/pages/approvals.ts'
 import { anchorsIn, openedStore, startWithStore } from './startup.ts'
 import { createOperator, isByCode } from '../downstream/pages/visitors.ts'
-import { createRequestStateCodec } from '../protocol/request-state.ts'
+import type { Principal } from '../core/principal.ts'
+import type { ResponseSink } from '../downstream/session/response-sink.ts'
+import { serveStateless } from '../downstream/stateless.ts'
+import type { JsonRpcRequest } from '../protocol/jsonrpc.ts'
+import { createRequestStateCodec, type RequestStateCodec } from '../protocol/request-state.ts'
 import { closeFeatures, type ProcessState, retireRuntime, Runtime } from './runtime.ts'
 import { isProtected } from '../core/auth-settings.ts'
 import type { Handler, Target } from '../core/call.ts'
@@ -70,11 +74,23 @@ interface Options {
   readonly origin?: string
   /** Applied to each connection to a server, by commands that record or replay them. */
   readonly intercept?: TransportInterceptor
+  /** Opens the store, in place of the configured one, for commands that simulate it. */
+  readonly openStore?: typeof openStore
+}
+
+/** Who sends a request, and where to. */
+interface Sender {
+  readonly principal: Principal
+  /** The server in the URL; undefined for the URL of all servers. */
+  readonly upstream: string | undefined
+  /** Aborted when the client goes away. */
+  readonly controller: AbortController
 }
 
 /** The gateway between clients and servers. */
 export class Gateway {
   readonly #log: Log
+  readonly #openStore: typeof openStore
   readonly #origin: string | undefined
   readonly #keys: Keys
   /** Handles the OAuth redirect after users sign in to servers. */
@@ -91,9 +107,14 @@ export class Gateway {
   #started: Promise<readonly Finding[]> | undefined
   #hasStarted = false
   #versions = 0
+  #codec: RequestStateCodec | undefined
 
-  constructor(initial: Settings, { variables, log, audit, origin, intercept }: Options) {
+  constructor(
+    initial: Settings,
+    { variables, log, audit, origin, intercept, openStore: open = openStore }: Options,
+  ) {
     this.#log = log
+    this.#openStore = open
     this.#origin = origin
     this.#keys = createKeys(() => this.#process.store, {
       issuer: () => this.settings.listen.publicUrl ?? 'gatehouse',
@@ -190,6 +211,12 @@ export class Gateway {
     if (!isSameAsBefore) background(this.#retired.retire(before), this.#log)
     const report = this.#connectServers().then((found) => logProblems(found, this.#log))
     background(report, this.#log)
+  }
+
+  /** Serves one request of a client of 2026-07-28 in this process. @throws only errors from before the call is made */
+  serve(request: JsonRpcRequest, sink: ResponseSink, sender: Sender): Promise<void> {
+    this.#codec ??= createRequestStateCodec(world.now, undefined, this.#keys.encryptionKeys)
+    return serveStateless(request, sink, { ...sender, handle: this.handle, seal: this.#codec })
   }
 
   /** Serves clients over HTTP. */
@@ -320,7 +347,7 @@ export class Gateway {
   }
 
   #open(settings: Settings): Store {
-    return timed(openStore(settings.store, this.#log), this.#observing)
+    return timed(this.#openStore(settings.store, this.#log), this.#observing)
   }
 
   #isStoreAvailable(): boolean {

@@ -17,7 +17,7 @@ const real = [
   /^downstream\/(http|pages|auth)\//,
   /^observability\/(audit\/file|tracing)\.ts$/,
   /^features\/(dialer|references\/files)\.ts$/,
-  /^testkit\/(?!simulate\/)/,
+  /^testkit\/(?!simulate\/(?!scheduler))/,
 ]
 
 const ambient =
@@ -55,9 +55,9 @@ it('the check of uses finds each of them', () => {
 
 it('the real world uses the globals at the time of each call', () => {
   vi.useFakeTimers({ now: 1000 })
-  const run = vi.fn<(text?: string) => void>()
+  const run = vi.fn<(text: string) => void>()
   world.setTimeout(run, 50, 'a')
-  const cleared = world.setTimeout(run, 50)
+  const cleared = world.setTimeout(run, 50, 'b')
   world.clearTimeout(cleared)
   vi.advanceTimersByTime(50)
   expect(run.mock.calls).toEqual([['a']])

@@ -1,0 +1,146 @@
+/** `gatehouse simulate`: runs gateways, servers and clients in a simulated world, and checks what they promise. */
+import { writeFileSync } from 'node:fs'
+import { loadSettings } from '../config/load.ts'
+import { self } from '../core/identity.ts'
+import type { Settings } from '../core/settings.ts'
+import { oneLine } from '../core/text/escape.ts'
+import {
+  type CheckResult,
+  type CheckStatus,
+  isClean,
+  junit,
+  type Report,
+  reportOf,
+  reportText,
+} from '../testkit/report.ts'
+import { ruleNames } from '../testkit/simulate/rules/rules.ts'
+import { simulatedConfig, simulatedSettings } from '../testkit/simulate/settings.ts'
+import { simulate as runSimulation, type SimulationResult } from '../testkit/simulate/simulation.ts'
+import { parseWords, readSource, UsageError } from './options.ts'
+
+/** The steps of one simulation; more steps are several of them, with the seeds that follow. */
+const STEPS_PER_SEED = 20_000
+const MAX_STEPS = 1_000_000_000
+const MAX_GATEWAYS = 10
+
+/** A report with a result for each rule, and how each seed went. */
+interface SimulationReport extends Report {
+  readonly steps: number
+  readonly steps_per_second: number
+  readonly seeds: readonly SimulationResult[]
+}
+
+/** `gatehouse simulate [--config FILE] [--seed N] [--steps N] [--gateways N]`: exit code 1 if a rule is violated. */
+export async function simulate(args: readonly string[]): Promise<number> {
+  const { values, positionals } = parseWords(args, {
+    config: { type: 'string', short: 'c' },
+    'env-file': { type: 'string' },
+    seed: { type: 'string' },
+    steps: { type: 'string' },
+    gateways: { type: 'string' },
+    json: { type: 'boolean' },
+    junit: { type: 'string' },
+  })
+  if (positionals.length > 0) throw new UsageError('this command takes options only')
+  const first = numberOf(values.seed, { option: '--seed', least: 0, most: 2 ** 31 - 1, usual: 1 })
+  const steps = numberOf(values.steps, { option: '--steps', least: 1, most: MAX_STEPS, usual: 10_000 })
+  const gateways = numberOf(values.gateways, { option: '--gateways', least: 1, most: MAX_GATEWAYS, usual: 3 })
+  const settings = settingsFrom(values.config, values['env-file'])
+  const isJson = values.json === true
+  const testedAt = new Date()
+  const seeds: SimulationResult[] = []
+  let done = 0
+  let isRead = true
+  // The reader of a pipe may end before the output does, as `head` does.
+  process.stdout.on('error', () => {
+    isRead = false
+  })
+  for (let seed = first; done < steps && isRead; seed++) {
+    const result = await runSimulation({
+      seed,
+      steps: Math.min(STEPS_PER_SEED, steps - done),
+      gateways,
+      settings,
+    })
+    seeds.push(result)
+    if (!isJson) process.stdout.write(seedLine(result))
+    done += result.steps
+    if (result.violation) break
+  }
+  const report = simulationReport(seeds, testedAt)
+  if (values.junit !== undefined) writeFileSync(values.junit, junit(report))
+  process.stdout.write(isJson ? `${JSON.stringify(report, null, 2)}\n` : printed(report))
+  return isClean(report) ? 0 : 1
+}
+
+function simulationReport(seeds: readonly SimulationResult[], testedAt: Date): SimulationReport {
+  const took = Date.now() - testedAt.getTime()
+  const found = seeds.flatMap(({ seed, violation }) => (violation ? [{ seed, ...violation }] : []))
+  const results = ruleNames.map((name): CheckResult => {
+    const violation = found.find(({ rule }) => rule === name)
+    const status: CheckStatus = violation ? 'failed' : 'passed'
+    return {
+      test_id: name,
+      category: 'simulation',
+      status,
+      ...(violation && { message: `seed ${violation.seed}, step ${violation.step}: ${violation.message}` }),
+      duration_ms: took,
+    }
+  })
+  const { name, version } = self
+  const subject = { server_name: name, server_version: version, suite_version: version }
+  const steps = seeds.reduce((sum, each) => sum + each.steps, 0)
+  return {
+    ...reportOf({ ...subject, tested_at: testedAt.toISOString() }, results),
+    steps,
+    steps_per_second: Math.round((steps * 1000) / Math.max(1, took)),
+    seeds,
+  }
+}
+
+function settingsFrom(config: string | undefined, envFile: string | undefined): Settings {
+  const { settings } = loadSettings(simulatedConfig, { file: 'simulation', env: {} })
+  if (config === undefined) return simulatedSettings(settings)
+  return simulatedSettings(settings, readSource({ config, envFile }).settings)
+}
+
+interface Bounds {
+  readonly option: string
+  readonly least: number
+  readonly most: number
+  readonly usual: number
+}
+
+/** @throws UsageError */
+function numberOf(text: string | undefined, { option, least, most, usual }: Bounds): number {
+  if (text === undefined) return usual
+  const number = Number(text)
+  if (!/^\d+$/.test(text) || number < least || number > most)
+    throw new UsageError(`${option} must be a whole number from ${least} to ${most}`)
+  return number
+}
+
+function seedLine({ seed, steps, hash, attempts, effects, faults, duration }: SimulationResult): string {
+  const facts = `${attempts} attempts, ${effects} effects, ${faults} faults, ${Math.round(duration / 1000)} s simulated`
+  return `seed ${seed}  ${steps} steps  ${facts}  ${hash}\n`
+}
+
+/** What is printed below the lines of the seeds. */
+function printed(report: SimulationReport): string {
+  const { steps, seeds, steps_per_second: rate } = report
+  const failed = seeds.find(({ violation }) => violation)
+  const found = failed?.violation ? [...violationLines(failed.seed, failed.violation), ''] : []
+  return [`${steps} steps, ${rate} a second`, '', ...found, reportText(report)].join('\n')
+}
+
+function violationLines(
+  seed: number,
+  { rule, step, message, entries }: NonNullable<SimulationResult['violation']>,
+): readonly string[] {
+  return [
+    `Seed ${seed}, step ${step}: ${rule}: ${oneLine(message)}`,
+    ...entries.map(({ step: at, at: time, kind, ...rest }) => {
+      return `  ${String(at).padStart(7)}  ${(time / 1000).toFixed(3)} s  ${kind}  ${oneLine(JSON.stringify(rest))}`
+    }),
+  ]
+}

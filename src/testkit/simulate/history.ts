@@ -1,0 +1,117 @@
+/** What happened in a simulation: what clients asked and were answered, what servers did, and what failed. */
+import { createHash } from 'node:crypto'
+
+/** What a client wants. Every operation has arguments of its own, by which its effects are found. */
+export interface Operation {
+  /** Unique in the simulation; an argument of the call. */
+  readonly order: string
+  readonly principal: string
+  readonly server: string
+  readonly tool: string
+  readonly key?: string
+  readonly transaction?: string
+  /** Whether its tool may do its work more than once without a difference. */
+  readonly isIdempotent: boolean
+}
+
+/** The end of one attempt: Jepsen's words. `info` is an attempt whose end its client did not learn. */
+export interface Reply {
+  readonly type: 'ok' | 'fail' | 'info'
+  /** The code of the error; for `ok` of a tool that failed, `TOOL_ERROR`. */
+  readonly code?: string
+  /** The content of a result. */
+  readonly text?: string
+  /** The members of the structured result. */
+  readonly fields?: Readonly<Record<string, unknown>>
+  readonly wasReplay?: boolean
+  /** The result is marked: the gateway could not record the call. */
+  readonly isUnrecorded?: boolean
+}
+
+/** An entry of a history without its place in it. */
+export type Happening =
+  | {
+      readonly kind: 'invoke'
+      readonly attempt: number
+      readonly operation: Operation
+      readonly gateway: string
+      /** How long its key is to be remembered, in milliseconds, if the client sets it. */
+      readonly ttl?: number
+    }
+  | ({ readonly kind: 'reply'; readonly attempt: number; readonly operation: Operation } & Reply)
+  /** The server did something. `lie`: what it answers is not what it did. */
+  | {
+      readonly kind: 'effect'
+      readonly server: string
+      readonly tool: string
+      readonly id: string
+      readonly order: string
+      readonly lie?: 'answered without doing' | 'did and failed'
+    }
+  /** A thing was undone. */
+  | { readonly kind: 'undone'; readonly server: string; readonly id: string; readonly order: string }
+  | {
+      readonly kind: 'transaction'
+      readonly transaction: string
+      readonly principal: string
+      readonly verb: 'begin' | 'commit' | 'rollback' | 'status'
+      readonly attempt: number
+      readonly reply?: Reply
+    }
+  | { readonly kind: 'approval'; readonly order: string; readonly verdict: 'approved' | 'denied' }
+  | { readonly kind: 'fault'; readonly what: string; readonly process: string }
+  /** An error that the gateway did not expect. */
+  | { readonly kind: 'defect'; readonly what: string }
+
+/** An entry of a history. */
+export type Entry = Happening & { readonly step: number; readonly at: number }
+
+/** The history of a simulation. */
+export class History {
+  readonly entries: Entry[] = []
+  readonly #place: () => { readonly step: number; readonly at: number }
+  readonly #onEntry: (entry: Entry) => void
+  readonly #hash = createHash('sha256')
+
+  /** `place` is the step and the virtual time now. */
+  constructor(place: () => { readonly step: number; readonly at: number }, onEntry: (entry: Entry) => void) {
+    this.#place = place
+    this.#onEntry = onEntry
+  }
+
+  add(happening: Happening): void {
+    const entry = { ...this.#place(), ...happening }
+    this.entries.push(entry)
+    this.#hash.update(JSON.stringify(entry))
+    this.#onEntry(entry)
+  }
+
+  /** The SHA-256 of the entries so far, in hex. */
+  digest(): string {
+    return this.#hash.copy().digest('hex')
+  }
+}
+
+/** What an entry is about: the same for all that concerns one operation or transaction. */
+export function subjectsOf(entry: Entry): readonly string[] {
+  switch (entry.kind) {
+    case 'invoke':
+    case 'reply': {
+      const { order, key, principal, transaction } = entry.operation
+      return [
+        order,
+        ...(key === undefined ? [] : [`${principal} ${key}`]),
+        ...(transaction === undefined ? [] : [transaction]),
+      ]
+    }
+    case 'effect':
+    case 'undone':
+    case 'approval':
+      return [entry.order]
+    case 'transaction':
+      return [entry.transaction]
+    case 'fault':
+    case 'defect':
+      return []
+  }
+}

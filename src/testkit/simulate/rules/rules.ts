@@ -1,0 +1,25 @@
+/** All rules. */
+import { noFaults } from '../faults.ts'
+import { answersStay } from './answers.ts'
+import { approvalOpensOne } from './approvals.ts'
+import { effectsOnce } from './effects.ts'
+import { knownWithoutFaults, noDefects, successHasEffect } from './results.ts'
+import type { CreateRule } from './rule.ts'
+import { transactionsEnd } from './transactions.ts'
+
+/** The name of the rule that each client gets answers, and comes to its end. */
+export const CLIENTS_END = 'clients-end'
+
+/** Each rule holds in every simulation. */
+export const rules: readonly CreateRule[] = [
+  effectsOnce,
+  answersStay,
+  successHasEffect,
+  approvalOpensOne,
+  transactionsEnd,
+  knownWithoutFaults,
+  noDefects,
+]
+
+/** The names of all rules. */
+export const ruleNames: readonly string[] = [...rules.map((create) => create(noFaults).name), CLIENTS_END]

@@ -1,0 +1,94 @@
+/**
+ * Transactions end. A committed one has the effects of all its steps that were answered; of a rolled back one nothing is
+ * left, or it needs attention.
+ */
+import { isObject } from '../../../core/json/json.ts'
+import type { Operation, Reply } from '../history.ts'
+import type { CreateRule, FinalState } from './rule.ts'
+
+interface Followed {
+  readonly id: string
+  hasBegun: boolean
+  /** The step operations, by order, and whether one was answered with success. */
+  readonly steps: Map<string, { readonly operation: Operation; isAnswered: boolean }>
+  committed: boolean
+  rolledBack: boolean
+  status?: Reply
+}
+
+const ended: ReadonlySet<unknown> = new Set(['committed', 'rolled_back', 'partially_rolled_back'])
+
+/** The rule. */
+export const transactionsEnd: CreateRule = () => {
+  const all = new Map<string, Followed>()
+  /** The operations of which a server did not answer what it did. */
+  const lies = new Set<string>()
+  const follow = (id: string): Followed => {
+    const found = all.get(id) ?? {
+      id,
+      hasBegun: false,
+      steps: new Map(),
+      committed: false,
+      rolledBack: false,
+    }
+    all.set(id, found)
+    return found
+  }
+  return {
+    name: 'transactions-end',
+    observe: (entry) => {
+      if (entry.kind === 'effect' && entry.lie !== undefined) lies.add(entry.order)
+      if (entry.kind === 'reply' && entry.operation.transaction !== undefined) {
+        const { order } = entry.operation
+        const { steps } = follow(entry.operation.transaction)
+        const isAnswered = entry.type === 'ok' && entry.code === undefined
+        steps.set(order, {
+          operation: entry.operation,
+          isAnswered: isAnswered || steps.get(order)?.isAnswered === true,
+        })
+      }
+      if (entry.kind !== 'transaction' || !entry.reply) return undefined
+      const followed = follow(entry.transaction)
+      const { verb, reply } = entry
+      if (reply.type !== 'ok') return undefined
+      if (verb === 'begin') followed.hasBegun = true
+      if (verb === 'commit') followed.committed = true
+      if (verb === 'rollback' && reply.fields?.['status'] === 'rolled_back') followed.rolledBack = true
+      if (verb === 'status') followed.status = reply
+      return followed.committed && followed.rolledBack
+        ? `${entry.transaction} was committed and rolled back`
+        : undefined
+    },
+    finish: (state) => {
+      for (const followed of all.values()) {
+        const found = faultOf(followed, state, lies)
+        if (found !== undefined) return `${followed.id}: ${found}`
+      }
+      return undefined
+    },
+  }
+}
+
+function faultOf(followed: Followed, state: FinalState, lies: ReadonlySet<string>): string | undefined {
+  const { hasBegun, status, committed, rolledBack } = followed
+  if (!hasBegun) return undefined
+  const fields = status?.fields
+  if (!fields) return 'its status cannot be read'
+  if (!ended.has(fields['status'])) return `it is still ${String(fields['status'])}`
+  if (committed && fields['status'] !== 'committed')
+    return `it was committed, and is ${String(fields['status'])}`
+  if (rolledBack && fields['status'] !== 'rolled_back')
+    return `it was rolled back, and is ${String(fields['status'])}`
+  const steps = Array.isArray(fields['steps']) ? fields['steps'].filter(isObject) : []
+  const ok = new Set(steps.flatMap((step) => (step['status'] === 'ok' ? [step['step_id']] : [])))
+  for (const [order, { operation, isAnswered }] of followed.steps) {
+    if (isAnswered && !ok.has(order)) return `${order} was answered, and is not recorded as done`
+    if (lies.has(order) || operation.tool !== 'book_room') continue
+    const isThere = state.thingsOf(operation.server, order).length > 0
+    if (fields['status'] === 'committed' && isAnswered && !isThere)
+      return `it is committed, and ${order} is gone`
+    const isSettled = fields['status'] === 'rolled_back' && fields['needs_attention'] !== true
+    if (isSettled && isThere) return `it is rolled back, and ${order} is still there`
+  }
+  return undefined
+}

@@ -1,0 +1,229 @@
+/** What simulated clients do: keyed calls with retries, conflicting and foreign keys, transactions, and approved calls. */
+import type { Client } from './client.ts'
+import type { History, Operation, Reply } from './history.ts'
+import type { Seeded } from './random.ts'
+import type { SimulatedGateway } from './simulated-gateway.ts'
+
+/** How long a key is remembered that a client sends with a short time, in milliseconds. */
+const SHORT_TTL_MS = 60_000
+/** How long one is remembered otherwise: longer than a simulation lasts. */
+export const LONG_TTL_MS = 86_400_000
+/** How often a call is tried. */
+const MAX_ATTEMPTS = 8
+const TRANSACTION_TIMEOUT_SECONDS = 30
+
+/** What all clients of a simulation share. */
+export interface Field {
+  readonly random: Seeded
+  readonly history: History
+  readonly gateways: readonly [SimulatedGateway, ...SimulatedGateway[]]
+  readonly servers: readonly [string, ...string[]]
+  /** A number that no other operation has. */
+  next(): number
+  isEnding(): boolean
+}
+
+/** A transaction that a client began. */
+export interface BegunTransaction {
+  readonly id: string
+  readonly client: Client
+}
+
+const writes = ['charge_card', 'book_room', 'create_ticket', 'set_label'] as const
+
+/** Works until the simulation ends. Returns the transactions that it began. */
+export async function work(client: Client, field: Field): Promise<readonly BegunTransaction[]> {
+  const { random } = field
+  const begun: BegunTransaction[] = []
+  while (!field.isEnding()) {
+    const turn = random.next()
+    if (turn < 0.5) await keyedCall(client, field)
+    else if (turn < 0.6) await plainCall(client, field)
+    else if (turn < 0.8) await approvedCall(client, field)
+    else begun.push({ client, id: await transaction(client, field) })
+    await client.pause(300 * random.next() ** 2)
+  }
+  return begun
+}
+
+async function keyedCall(client: Client, field: Field): Promise<void> {
+  const { random, servers } = field
+  // Callers that do not know of each other use the same keys.
+  const key = random.chance(0.15) ? `shared-${random.below(100)}` : `key-${field.next()}`
+  const operation = newOperation(client, field, {
+    key,
+    server: random.pick(servers),
+    tool: random.pick(writes),
+  })
+  const ttl = random.chance(0.2) ? SHORT_TTL_MS : undefined
+  const attempts = [tryUntilKnown(client, operation, field, ttl)]
+  if (random.chance(0.3)) attempts.push(tryUntilKnown(client, operation, field, ttl))
+  if (random.chance(0.1)) attempts.push(tryUntilKnown(client, sameKey(client, operation, field), field, ttl))
+  await Promise.all(attempts)
+  if (random.chance(0.4)) {
+    await client.pause(ttl === undefined ? 5000 * random.next() : 80_000 * random.next())
+    await tryUntilKnown(client, operation, field, ttl)
+  }
+  if (random.chance(0.2)) await attempt(client, sameKey(client, operation, field), field, ttl)
+}
+
+/** Another call with the key of one. */
+function sameKey(client: Client, { key, server }: Operation, field: Field): Operation {
+  return newOperation(client, field, {
+    ...(key !== undefined && { key }),
+    server,
+    tool: field.random.pick(writes),
+  })
+}
+
+async function plainCall(client: Client, field: Field): Promise<void> {
+  const { random, servers } = field
+  await attempt(
+    client,
+    newOperation(client, field, { server: random.pick(servers), tool: random.pick(writes) }),
+    field,
+  )
+}
+
+/** A call that another person approves. Made twice, it opens once for each approval. */
+async function approvedCall(client: Client, field: Field): Promise<void> {
+  const { random, servers } = field
+  const key = random.chance(0.5) ? { key: `key-${field.next()}` } : {}
+  const operation = newOperation(client, field, {
+    ...key,
+    server: random.pick(servers),
+    tool: 'delete_customer',
+  })
+  const once = (): Promise<Reply> => attempt(client, operation, field)
+  for (let tries = 0; tries < 4; tries++) {
+    const replies = await Promise.all(random.chance(0.4) ? [once(), once()] : [once()])
+    if (replies.some(({ type, code }) => type === 'ok' || code === 'CONFIRMATION_DECLINED')) break
+    await client.pause(3000 * random.next())
+  }
+}
+
+async function transaction(client: Client, field: Field): Promise<string> {
+  const { random } = field
+  const id = `transaction-${field.next()}`
+  const begun = await verb(client, field, id, 'begin')
+  if (begun.type !== 'ok') return id
+  const steps = 1 + random.below(3)
+  for (let step = 1; step < steps; step++) await makeStep(client, field, { id, step })
+  const last = makeStep(client, field, { id, step: steps })
+  // Some clients end a transaction while a step is under way.
+  if (random.chance(0.7)) await last
+  else await client.pause(30 * random.next())
+  // Some clients leave their transaction open.
+  if (random.chance(0.1)) {
+    await last
+    return id
+  }
+  const end = random.pick(['commit', 'rollback'] as const)
+  for (let tries = 0; tries < 4; tries++) {
+    const reply = await verb(client, field, id, end)
+    if (reply.type !== 'info') break
+    await client.pause(2000 * random.next())
+  }
+  await last
+  return id
+}
+
+function makeStep(
+  client: Client,
+  field: Field,
+  { id, step }: { readonly id: string; readonly step: number },
+): Promise<void> {
+  const { random, servers } = field
+  const tool = random.pick(['book_room', 'book_room', 'set_label'] as const)
+  const operation = newOperation(client, field, { key: `${id}-${step}`, server: random.pick(servers), tool })
+  return tryUntilKnown(client, { ...operation, transaction: id }, field)
+}
+
+/** The final status of a transaction, once a gateway answers. */
+export async function finalStatus({ client, id }: BegunTransaction, field: Field): Promise<void> {
+  for (let tries = 0; tries < 30; tries++) {
+    const reply = await verb(client, field, id, 'status')
+    const status = reply.fields?.['status']
+    // A rollback that failed is repeated by the gateway.
+    if (
+      reply.code === 'RESOURCE_NOT_FOUND' ||
+      (reply.type === 'ok' && status !== 'active' && status !== 'rolling_back')
+    )
+      return
+    await client.pause(10_000)
+  }
+}
+
+/** Repeats a keyed call until its end is known. */
+async function tryUntilKnown(
+  client: Client,
+  operation: Operation,
+  field: Field,
+  ttl?: number,
+): Promise<void> {
+  for (let tries = 0; tries < MAX_ATTEMPTS; tries++) {
+    const { type, code } = await attempt(client, operation, field, ttl)
+    if (type !== 'info' || code === 'OUTCOME_UNKNOWN') return
+    await client.pause((code === 'IDEMPOTENCY_IN_PROGRESS' ? 8000 : 2000) * field.random.next())
+  }
+}
+
+async function attempt(client: Client, operation: Operation, field: Field, ttl?: number): Promise<Reply> {
+  const { random, history } = field
+  const { order, principal, tool, server, key, transaction: of } = operation
+  const gateway = random.pick(field.gateways)
+  const number = field.next()
+  history.add({
+    kind: 'invoke',
+    attempt: number,
+    operation,
+    gateway: gateway.name,
+    ...(ttl !== undefined && { ttl }),
+  })
+  const reply = await client.send(gateway, {
+    method: 'tools/call',
+    upstream: server,
+    params: {
+      name: tool,
+      arguments: { order, owner: principal },
+      _meta: {
+        ...(key !== undefined && { idempotency_key: key }),
+        ...(ttl !== undefined && { idempotency_ttl_seconds: ttl / 1000 }),
+        ...(of !== undefined && { transaction_id: of, step_id: order }),
+      },
+    },
+    patience: 2000 + 28_000 * random.next(),
+    hangsUp: random.chance(0.5),
+  })
+  history.add({ kind: 'reply', attempt: number, operation, ...reply })
+  return reply
+}
+
+async function verb(
+  client: Client,
+  field: Field,
+  id: string,
+  name: 'begin' | 'commit' | 'rollback' | 'status',
+): Promise<Reply> {
+  const { random, history } = field
+  const { principal } = client
+  const number = field.next()
+  history.add({ kind: 'transaction', transaction: id, principal, verb: name, attempt: number })
+  const timeout = name === 'begin' ? { timeout_seconds: TRANSACTION_TIMEOUT_SECONDS } : {}
+  const reply = await client.send(random.pick(field.gateways), {
+    method: `transaction/${name}`,
+    params: { transaction_id: id, ...timeout },
+    patience: 10_000 + 50_000 * random.next(),
+    hangsUp: random.chance(0.5),
+  })
+  history.add({ kind: 'transaction', transaction: id, principal, verb: name, attempt: number, reply })
+  return reply
+}
+
+function newOperation(
+  { principal }: Client,
+  field: Field,
+  given: Pick<Operation, 'server' | 'tool'> & { readonly key?: string },
+): Operation {
+  return { ...given, principal, order: `order-${field.next()}`, isIdempotent: given.tool === 'set_label' }
+}
