@@ -1,0 +1,139 @@
+/** Bugs that are planted in a copy of the built gateway, for the simulation to find. */
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+
+/** A change of the built code. */
+export interface PlantedBug {
+  readonly name: string
+  /** In `dist`. */
+  readonly file: string
+  /** A text that is in the file once. */
+  readonly find: string
+  readonly replace: string
+  /** The rule that does not hold any more, and a seed with which that shows within 10,000 steps. */
+  readonly rule: string
+  readonly seed: number
+  readonly steps: number
+}
+
+const root = join(import.meta.dirname, '../..')
+
+/** The bugs, each of which breaks one promise. */
+export const plantedBugs: readonly PlantedBug[] = [
+  {
+    name: 'an approval is changed without a compare-and-swap',
+    file: 'records/approvals.js',
+    find: 'return this.#store.compareAndSwap(keyOf(approval.id), text, JSON.stringify(changed), ttl);',
+    replace: 'return this.#store.put(keyOf(approval.id), JSON.stringify(changed), ttl).then(() => true);',
+    rule: 'approval-opens-one',
+    seed: 1,
+    steps: 8000,
+  },
+  {
+    name: 'an approval is used without being marked',
+    file: 'records/approvals.js',
+    find: 'return (await this.#markUsed(draft, open)) ? approval : undefined;',
+    replace: 'return approval;',
+    rule: 'approval-opens-one',
+    seed: 2,
+    steps: 8000,
+  },
+  {
+    name: 'an outcome is reported before it is durable',
+    file: 'features/idempotency/ledger.js',
+    find: 'const written = await within(writing, WRITE_TIMEOUT_MS, undefined);',
+    replace: "const written = 'whole';",
+    rule: 'answers-stay',
+    seed: 7,
+    steps: 8000,
+  },
+  {
+    name: 'the owner of a call in flight is not respected',
+    file: 'features/idempotency/executor.js',
+    find: 'return !(await this.#deps.identity.membership.isAlive(owner));',
+    replace: 'return true;',
+    rule: 'answers-stay',
+    seed: 22,
+    steps: 8000,
+  },
+  {
+    name: 'a compensation is skipped',
+    file: 'features/transactions/rollback.js',
+    find: ': await compensateStep({ step, deed, transaction, principal }, context);',
+    replace: ": { step: step.id, status: 'compensated' };",
+    rule: 'transactions-end',
+    seed: 1,
+    steps: 3000,
+  },
+  {
+    name: 'a commit is answered before it is durable',
+    file: 'features/transactions/transactions.js',
+    find: 'const transaction = await repository.change(key, committed(world.now()));',
+    replace: `const transaction = committed(world.now())(before);
+            repository.change(key, committed(world.now())).catch(() => undefined);`,
+    rule: 'transactions-end',
+    seed: 4,
+    steps: 6000,
+  },
+  {
+    name: 'keys belong to all callers',
+    file: 'records/calls.js',
+    find: 'return `${callCollection(principal)}/${upstream}:${key}`;',
+    replace: "return `${callCollection('everybody')}/${upstream}:${key}`;",
+    rule: 'answers-stay',
+    seed: 10,
+    steps: 8000,
+  },
+  {
+    name: 'the fingerprint of a recorded call is not compared',
+    file: 'features/idempotency/executor.js',
+    find: 'if (record.fingerprint !== keyed.fingerprint)',
+    replace: 'if (false)',
+    rule: 'answers-stay',
+    seed: 1,
+    steps: 8000,
+  },
+  {
+    name: 'records expire a minute early',
+    file: 'features/idempotency/executor.js',
+    find: "record.state !== 'executing' && record.expiresAt <= world.now()",
+    replace: "record.state !== 'executing' && record.expiresAt - 60_000 <= world.now()",
+    rule: 'effects-once',
+    seed: 1,
+    steps: 8000,
+  },
+  {
+    name: 'a lost response counts as a failure',
+    file: 'features/idempotency/completion.js',
+    find: "return isGatewayRefusal(thrown) && !isResumed ? 'released' : 'unknown';",
+    replace: "return 'released';",
+    rule: 'effects-once',
+    seed: 1,
+    steps: 8000,
+  },
+  {
+    name: 'a response goes to another request',
+    file: 'protocol/json-rpc-peer.js',
+    find: 'return about === undefined || about === given ? this.#pending.get(given) : undefined;',
+    replace: 'return [...this.#pending.values()][0];',
+    rule: 'success-has-effect',
+    seed: 1,
+    steps: 8000,
+  },
+]
+
+/** Copies the built gateway, with a bug in it. Returns the program. @throws if the text is not in the file once */
+export function plant({ file, find, replace }: PlantedBug, name: string): string {
+  // Beside node_modules, so that the copy finds its packages.
+  const folder = join(root, 'out/planted', name)
+  mkdirSync(folder, { recursive: true })
+  cpSync(join(root, 'dist'), join(folder, 'dist'), { recursive: true })
+  const path = join(folder, 'dist', file)
+  const text = readFileSync(path, 'utf8')
+  if (text.split(find).length !== 2) throw new Error(`${file} must have this once: ${find}`)
+  writeFileSync(
+    path,
+    text.replace(find, () => replace),
+  )
+  return join(folder, 'dist/main.js')
+}
