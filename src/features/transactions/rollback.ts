@@ -368,10 +368,18 @@ export class WorkerIdentity {
 
   /** Does some work that other workers must not take over in the meantime. */
   async during<Value>(work: string, run: () => Promise<Value>): Promise<Value> {
-    this.#inProgress.add(work)
+    const leave = this.enter(work)
     try {
       return await run()
     } finally {
+      leave()
+    }
+  }
+
+  /** Marks some work as in progress, which other workers must not take over. Returns the function that ends that. */
+  enter(work: string): () => void {
+    this.#inProgress.add(work)
+    return () => {
       this.#inProgress.delete(work)
       this.#leave()
     }

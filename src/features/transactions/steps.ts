@@ -50,10 +50,12 @@ export async function makeStep(call: Call, next: Handler, service: TransactionSe
   const { id, call: stepCall, key, requestedId } = readStep(call)
   call.logFields.set('transaction', id)
   return service.queue(key, call.signal, async () => {
-    const started = await begin(stepCall, { key, requestedId }, service)
-    return service.worker.during(stepWork(key, started.step.id), () =>
-      runStep(stepCall, next, { ...started, id, key, service }),
-    )
+    const { leave, ...started } = await begin(stepCall, { key, requestedId }, service)
+    try {
+      return await runStep(stepCall, next, { ...started, id, key, service })
+    } finally {
+      leave()
+    }
   })
 }
 
@@ -114,8 +116,14 @@ interface StartedStep {
   readonly endsAt: number
 }
 
+/** A step that is marked as in progress. */
+interface MarkedStep extends StartedStep {
+  /** Ends the mark. */
+  readonly leave: () => void
+}
+
 /** Records a step before its server is called, once no other step is in progress. @throws why the step is refused */
-async function begin(call: Call, request: StepRequest, service: TransactionService): Promise<StartedStep> {
+async function begin(call: Call, request: StepRequest, service: TransactionService): Promise<MarkedStep> {
   for (;;) {
     try {
       return await tryToStart(call, request, service)
@@ -136,8 +144,8 @@ async function tryToStart(
   call: Call,
   { key, requestedId }: StepRequest,
   service: TransactionService,
-): Promise<StartedStep> {
-  const { repository, worker, deps, limits } = service
+): Promise<MarkedStep> {
+  const { worker, deps, limits } = service
   const transaction = await settledTransaction(key, call.signal, service)
   await worker.register()
   // A step whose end could not be recorded is not started.
@@ -147,8 +155,8 @@ async function tryToStart(
   const mustBe = isToBeUndoable(kind, call, service)
   const open = openStep(call, transaction)
   if (open) {
-    await owned(repository.change(key, stepResumed(open.id, worker.id)), { key, step: open, service })
-    return { step: open, isToBeUndoable: mustBe, endsAt: transaction.endsAt }
+    const { leave } = await owned({ key, step: open, service }, stepResumed(open.id, worker.id))
+    return { step: open, isToBeUndoable: mustBe, endsAt: transaction.endsAt, leave }
   }
   const now = world.now()
   const { upstream = '', name: tool = '' } = call.target
@@ -160,17 +168,29 @@ async function tryToStart(
   transition(transaction)
   if (mustBe) await mustBeUndoable(call, fromStoredPrincipal(transaction.principal), deps)
   await mustKeepData(call, transaction, deps)
-  service.reaper.track(key, await owned(repository.change(key, transition), { key, step, service }))
-  return { step, isToBeUndoable: mustBe, endsAt: transaction.endsAt }
+  const { leave, recorded } = await owned({ key, step, service }, transition)
+  service.reaper.track(key, recorded)
+  return { step, isToBeUndoable: mustBe, endsAt: transaction.endsAt, leave }
 }
 
-/** Makes a step ours. If the store fails, it may be ours in spite of that, and is given up. */
-async function owned(written: Promise<Transaction>, started: OwnStep): Promise<Transaction> {
-  return written.catch((error: unknown) => {
+/**
+ * Makes a step ours. It is marked as in progress before it is recorded: a rollback by this worker would take a recorded
+ * step without a mark for lost. If the store fails, the step may be recorded in spite of that, and is given up.
+ */
+async function owned(
+  started: OwnStep,
+  transition: Parameters<TransactionService['repository']['change']>[1],
+): Promise<{ readonly leave: () => void; readonly recorded: Transaction }> {
+  const { key, step, service } = started
+  const leave = service.worker.enter(stepWork(key, step.id))
+  try {
+    return { leave, recorded: await service.repository.change(key, transition) }
+  } catch (error) {
+    leave()
     const isUnwritten = error instanceof GatewayError && error.code !== 'SERVER_UNAVAILABLE'
-    if (!isUnwritten) background(giveUp(started), started.service.deps.log)
+    if (!isUnwritten) background(giveUp(started), service.deps.log)
     throw error
-  })
+  }
 }
 
 /** Keeps the data that a step uses until its transaction ends, so that the step can be repeated. */

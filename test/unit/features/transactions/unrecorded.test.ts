@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises'
 import { expect, it } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
@@ -38,5 +39,37 @@ it.each([
   expect(codeOf(await gateway.step('t', ...put('a')))).toBe(code)
   const other = new SagaGateway({ places, store })
   expect(await other.ask('rollback', { transaction_id: 't' })).toMatchObject({ status: 'rolled_back' })
+  expect(places.one.things.size).toBe(0)
+})
+
+/** A store whose response to the start of the first step arrives late. */
+class LateStore extends MemoryStore {
+  #isFirst = true
+  readonly late = Promise.withResolvers<void>()
+  readonly recorded = Promise.withResolvers<void>()
+
+  override async compareAndSwap(...[key, before, value, ttl]: Parameters<MemoryStore['compareAndSwap']>) {
+    const isStart = key.startsWith('transaction/') && value.includes('"status":"pending"')
+    const done = await super.compareAndSwap(key, before, value, ttl)
+    if (!isStart || !this.#isFirst) return done
+    this.#isFirst = false
+    this.recorded.resolve()
+    await this.late.promise
+    return done
+  }
+}
+
+it('a rollback in the same gateway waits for a step whose start is being recorded', async () => {
+  const places = { one: new Place() }
+  const store = new LateStore()
+  const gateway = await begun({ places, store })
+  const step = gateway.step('t', ...put('a'))
+  await store.recorded.promise
+  const rolledBack = gateway.ask('rollback', { transaction_id: 't' })
+  // Longer than the pauses between two looks at the step.
+  await pause(300)
+  store.late.resolve()
+  expect(codeOf(await step)).toBeUndefined()
+  expect(await rolledBack).toMatchObject({ status: 'rolled_back' })
   expect(places.one.things.size).toBe(0)
 })
