@@ -24,4 +24,5 @@ export const unadvertised: unknown = plainFeatures({
   state: 'off',
   stream: 'off',
   events: 'off',
+  dry_run: 'off',
 })

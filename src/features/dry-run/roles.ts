@@ -17,6 +17,7 @@ export const dryRunRoles: Readonly<Record<string, Role>> = {
   help: 'absent',
   skills: 'absent',
   agent_profile: 'absent',
+  conformance: 'absent',
   gateway_proof: 'absent',
   dry_run: 'absent',
   progress: 'own', // only for calls of 2025-11-25 that request a task: their answer is the task
