@@ -3,6 +3,7 @@ import { type CrashField, startField } from '../../support/crash-field.ts'
 import { type Ending, isSameAnswer, runWithKills, untilAnswered } from '../../support/crash-run.ts'
 import { faultsOf } from '../../support/crash-verdict.ts'
 import { effectsOf } from '../../support/effects.ts'
+import { reportFigure } from '../../support/figure.ts'
 import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 import { seeded } from '../../support/seeded.ts'
 
@@ -33,7 +34,7 @@ describe('keyed calls while processes are killed', () => {
   test.for(variants)(
     'run once: $kills killed, server over $upstream, store in $store',
     { timeout: 120_000 },
-    async (variant, { skip }) => {
+    async (variant, { skip, task }) => {
       const { upstream, store, kills, keys, batch } = variant
       skip(store === 'Redis' && !redis)
       const seed = SEED + 1000 * variants.indexOf(variant)
@@ -54,6 +55,7 @@ describe('keyed calls while processes are killed', () => {
         const effects = effectsOf(field.log)
         expect([...faultsOf(endings, effects), ...faultsOf(again, effects)], `CRASH_SEED=${SEED}`).toEqual([])
         all.push(...endings, ...again)
+        reportFigure(task, { calls: endings.length + again.length, kills: Math.ceil(keys / batch) })
       } finally {
         await field.close()
       }

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { until } from '../../support/condition.ts'
+import { reportFigure } from '../../support/figure.ts'
 import { type KillPoint, planKills } from '../../support/kill-plan.ts'
 import {
   type Clients,
@@ -45,14 +46,15 @@ describe('operations while gateways are killed at each of their writes', () => {
   test.for(['LMDB', 'Redis'] as const)(
     'end once, truly and for good: store in %s',
     { timeout: 420_000 },
-    async (store, { skip }) => {
+    async (store, { skip, task }) => {
       skip(store === 'Redis' && !redis)
       const random = seeded(SEED + (store === 'LMDB' ? 0 : 1))
       const field = await startOperationField(store === 'Redis' ? redis?.url : undefined)
       const history: HistoryEvent[] = []
       const clients: Clients = { gateways: field.gateways, history }
       try {
-        const kills = field.killing(planKills(random, moments[store]))
+        const planned = planKills(random, moments[store])
+        const kills = field.killing(planned)
         const endings = await runAll(clients, kills.isOver)
         const unmet = await kills.stop()
         const left = (): Promise<boolean> => field.unended().then((found) => found.length === 0)
@@ -63,6 +65,7 @@ describe('operations while gateways are killed at each of their writes', () => {
         expect(named(faults, history), `OPERATION_SEED=${SEED}`).toEqual([])
         expect(unmet, `points that were not met, OPERATION_SEED=${SEED}`).toEqual([])
         all.push(...endings)
+        reportFigure(task, { operations: endings.length, 'kills at writes': planned.length })
       } finally {
         await field.close()
       }

@@ -4,6 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import { type CrashField, startField } from '../../support/crash-field.ts'
 import { additionsOf, effectsOf } from '../../support/effects.ts'
+import { reportFigure } from '../../support/figure.ts'
 import { type Attempt, attemptCall, type KeyedCall } from '../../support/keyed-client.ts'
 
 const limits = { timeout: '1s', max_timeout: '3s' }
@@ -32,7 +33,7 @@ describe.each(['http', 'stdio'] as const)('a call to which a server over %s neve
   })
   afterAll(() => field.close())
 
-  test.concurrent.for(rows)('is $title when $pattern', async (row, { expect }) => {
+  test.concurrent.for(rows)('is $title when $pattern', async (row, { expect, task }) => {
     const { tool, clients, pattern } = row
     const key = `${tool} ${pattern}`.replaceAll(' ', '-')
     const call = { tool, arguments: { key, value: `lost ${key}` }, key }
@@ -44,6 +45,7 @@ describe.each(['http', 'stdio'] as const)('a call to which a server over %s neve
       else expect(end).toMatchObject({ kind: 'answered', answer: { structured: { id: effect?.id } } })
     }
     expect(additionsOf(field.log).get(key)).toBe(1)
+    reportFigure(task, { calls: 1, clients: ends.length })
   })
 })
 

@@ -1,6 +1,7 @@
-import { describe, expect, test } from 'vitest'
+import { afterEach, describe, expect, test } from 'vitest'
 import { textOf } from '../../support/client/options.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
+import { reportFigure } from '../../support/figure.ts'
 import { clientOf, gatewayTo, httpServer, stdioServer } from '../../support/journey.ts'
 import type { Json } from '../../support/server/json.ts'
 
@@ -13,6 +14,13 @@ const answers = {
 }
 const CALLS = 50
 const patient = { askTimeoutMs: 50_000 }
+
+/** The calls of a test whose responses were compared with their questions. */
+let compared = 0
+afterEach(({ task }) => {
+  if (compared > 0) reportFigure(task, { calls: compared })
+  compared = 0
+})
 
 describe('each of fifty concurrent calls gets the response to its own question', () => {
   test('from fifty 2026-07-28 clients of an older stdio server', async () => {
@@ -173,6 +181,7 @@ async function expectOwnAnswers(calls: readonly (readonly [FakeClient, string])[
   expect(await Promise.all(replies)).toEqual(
     calls.map(([, message]) => ({ answer: accepted(`re: ${message}`) })),
   )
+  compared += calls.length
   const clients = [...new Set(calls.map(([client]) => client))]
   for (const client of clients) {
     const own = calls.flatMap(([of, message]) => (of === client ? [message] : []))

@@ -4,6 +4,7 @@ import { expect, test } from 'vitest'
 import { verifyAudit } from '../../../src/observability/audit/verify.ts'
 import { auditLines } from '../../support/audit-lines.ts'
 import { enveloped, mirrorHeaders } from '../../support/client/modern-request.ts'
+import { reportFigure } from '../../support/figure.ts'
 import { runCommand, startGatewayProcess } from '../../support/gateway-process.ts'
 import { folder } from '../../support/journey.ts'
 import { openRoom } from '../../support/room.ts'
@@ -87,7 +88,7 @@ test(
       writeFileSync(path, before)
     }
     expect(await isWhole()).toBe(true)
-    Object.assign(task.meta, { figure: { requests: sent.size, missing: 0, edits: EDITS, unseen: 0 } })
+    reportFigure(task, { requests: sent.size, edits: EDITS })
   },
 )
 

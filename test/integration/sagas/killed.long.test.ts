@@ -2,6 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { additionsOf } from '../../support/effects.ts'
+import { reportFigure } from '../../support/figure.ts'
 import { runSaga, type SagaEnding, statusOf } from '../../support/saga-client.ts'
 import { type SagaField, startSagaField } from '../../support/saga-field.ts'
 import { planSagas, type SagaPlan } from '../../support/saga-plan.ts'
@@ -17,12 +18,12 @@ const AT_ONCE = 24
 test(
   'transactions over three servers end as ordered, while gateways and servers are killed',
   { timeout: 300_000 },
-  async () => {
+  async ({ task }) => {
     const field = await startSagaField(2)
     try {
       const random = seeded(SEED)
       const plans = planSagas(SAGAS, field.folder, random)
-      const endings = await whileKilling(field, seeded(SEED + 1), () => runAll(plans, field))
+      const { done: endings, kills } = await whileKilling(field, seeded(SEED + 1), () => runAll(plans, field))
       expect(endings).toHaveLength(SAGAS)
       const statuses = await Promise.all(plans.map((plan) => ended(plan, field)))
       await field.settled()
@@ -36,6 +37,7 @@ test(
       const counts = Map.groupBy(statuses, ({ status }) => status)
       for (const status of ['committed', 'rolled_back', 'partially_rolled_back'])
         expect(counts.get(status)?.length).toBeGreaterThan(SAGAS / 30)
+      reportFigure(task, { transactions: endings.length, kills })
     } finally {
       await field.close()
     }
@@ -59,24 +61,27 @@ async function whileKilling<Done>(
   field: SagaField,
   random: Seeded,
   work: () => Promise<Done>,
-): Promise<Done> {
+): Promise<{ readonly done: Done; readonly kills: number }> {
   let isDone = false
+  let kills = 0
   const killing = (async (): Promise<void> => {
     while (!isDone) {
       await pause(200 + random.next() * 1200)
       if (random.chance(0.4)) {
+        kills++
         await field.killServer(random.pick(['files', 'graph', 'effects']))
         continue
       }
       const [first, ...others] = field.gateways
       const killed = random.chance(0.2) ? [first, ...others] : [random.pick(field.gateways)]
+      kills += killed.length
       await Promise.all(killed.map((each) => each.kill()))
       await Promise.all(killed.map((each) => each.start()))
     }
   })()
   const done = await work().finally(() => (isDone = true))
   await killing
-  return done
+  return { done, kills }
 }
 
 /** The state of a transaction once it is over. */
