@@ -1,4 +1,4 @@
-/** Dry runs: whether a call would have to be confirmed, by whom, and how. Nobody is asked, and no approval is used. */
+/** Dry runs: whether a call would have to be confirmed, by whom, and how. No person is asked, and no approval is used. */
 import type { Call, Middleware } from '../../core/call.ts'
 import { type ConfirmationForecast, withFinding } from '../../core/dry-run.ts'
 import { isSameToken } from '../../records/approvals.ts'

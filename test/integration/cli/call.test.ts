@@ -38,7 +38,7 @@ describe('gatehouse call', () => {
     expect(existsSync(inData('a.txt'))).toBe(false)
   })
 
-  it('refuses a call that needs a confirmation where nobody can be asked', async () => {
+  it('refuses a call that needs a confirmation where no person can be asked', async () => {
     const refused = await call('files', 'write_file', `path=${inData('b.txt')}`, 'content=x')
     expect(refused).toMatchObject({ code: 1, stdout: '' })
     expect(refused.stderr).toContain(`needs a confirmation: Write ${inData('b.txt')}?`)
