@@ -167,6 +167,11 @@ const walls: readonly Wall[] = [
     uses: ['node:readline', 'node:stream', ...timers, ...files],
   },
   { part: 'cli/health.ts', may: ['config', 'core'], uses: ['undici', 'node:fs'] },
+  {
+    part: 'cli/simulate.ts',
+    may: ['config', 'core', 'testkit'],
+    uses: ['node:child_process', 'node:fs'],
+  },
   { part: 'gateway', may: parts, uses: ['node:os', 'node:stream'] },
   { part: 'gateway/keys.ts', may: ['core', 'store/store.ts'], uses: ['jose'] },
   {

@@ -1,4 +1,5 @@
 /** `gatehouse simulate`: runs gateways, servers and clients in a simulated world, and checks what they promise. */
+import { spawnSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { loadSettings } from '../config/load.ts'
 import { self } from '../core/identity.ts'
@@ -20,7 +21,11 @@ import { parseWords, readSource, UsageError } from './options.ts'
 
 /** The steps of one simulation; more steps are several of them, with the seeds that follow. */
 const STEPS_PER_SEED = 20_000
+/** The steps of one process: memory that belongs to gateways that crashed is freed when it ends. */
+const STEPS_PER_PROCESS = 400_000
 const MAX_STEPS = 1_000_000_000
+/** The longest report of a process, in bytes. */
+const MAX_REPORT_BYTES = 64 * 1024 * 1024
 const MAX_GATEWAYS = 10
 
 /** A report with a result for each rule, and how each seed went. */
@@ -55,22 +60,40 @@ export async function simulate(args: readonly string[]): Promise<number> {
   process.stdout.on('error', () => {
     isRead = false
   })
-  for (let seed = first; done < steps && isRead; seed++) {
-    const result = await runSimulation({
-      seed,
-      steps: Math.min(STEPS_PER_SEED, steps - done),
-      gateways,
-      settings,
-    })
-    seeds.push(result)
-    if (!isJson) process.stdout.write(seedLine(result))
-    done += result.steps
-    if (result.violation) break
+  const isLong = steps > STEPS_PER_PROCESS
+  const options = [
+    ...['--gateways', `${gateways}`],
+    ...(values.config === undefined ? [] : ['--config', values.config]),
+    ...(values['env-file'] === undefined ? [] : ['--env-file', values['env-file']]),
+  ]
+  while (done < steps && isRead && !seeds.at(-1)?.violation) {
+    const seed = first + seeds.length
+    const results = isLong
+      ? inProcess(seed, Math.min(STEPS_PER_PROCESS, steps - done), options)
+      : [await runSimulation({ seed, steps: Math.min(STEPS_PER_SEED, steps - done), gateways, settings })]
+    seeds.push(...results)
+    done += results.reduce((sum, each) => sum + each.steps, 0)
+    if (!isJson) process.stdout.write(results.map(seedLine).join(''))
   }
   const report = simulationReport(seeds, testedAt)
   if (values.junit !== undefined) writeFileSync(values.junit, junit(report))
   process.stdout.write(isJson ? `${JSON.stringify(report, null, 2)}\n` : printed(report))
   return isClean(report) ? 0 : 1
+}
+
+/** Runs simulations in a process of their own. @throws if it ends without a report */
+function inProcess(seed: number, steps: number, options: readonly string[]): readonly SimulationResult[] {
+  const [, program = ''] = process.argv
+  const words = ['simulate', '--seed', `${seed}`, '--steps', `${steps}`, ...options, '--json']
+  const { stdout, status, error } = spawnSync(process.execPath, [...process.execArgv, program, ...words], {
+    encoding: 'utf8',
+    maxBuffer: MAX_REPORT_BYTES,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  if (error) throw error
+  if (status !== 0 && status !== 1) throw new Error(`the process of seed ${seed} ended without a report`)
+  const { seeds } = JSON.parse(stdout) as Pick<SimulationReport, 'seeds'>
+  return seeds
 }
 
 function simulationReport(seeds: readonly SimulationResult[], testedAt: Date): SimulationReport {
