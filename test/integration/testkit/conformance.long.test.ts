@@ -148,9 +148,9 @@ const mutations: readonly (readonly [what: string, found: string, mutation: Muta
     'nothing is confirmed',
     'CONF-0601',
     {
-      file: 'features/confirm/policy.js',
-      line: 'needsConfirmation(rule, entry, call) ?',
-      by: 'false ?',
+      file: 'features/confirm/subject.js',
+      line: 'entry && needsConfirmation(rule, entry, call)',
+      by: 'false',
     },
   ],
   [
