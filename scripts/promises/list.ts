@@ -94,7 +94,7 @@ export const promises: readonly PromiseOfGateway[] = [
   },
   {
     id: 'durable',
-    sentence: 'What a client was told is in the store: a crash right after the answer takes nothing back.',
+    sentence: 'What a client received is in the store: a crash right after the response takes nothing back.',
     limits: 'With `store: memory` it ends with the process. Redis keeps what its own persistence keeps.',
     proofs: [
       { kind: 'test', file: 'test/integration/crash/operations.long.test.ts', seed: 20_263 },

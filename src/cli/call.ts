@@ -9,7 +9,7 @@ import { Gateway, isDryRunReport, openLog } from '../gateway/gateway.ts'
 import { audited } from '../gateway/offline.ts'
 import { answering } from './ask.ts'
 import { readArguments } from './call-arguments.ts'
-import { didYouMean, parseWords, readNamed, type Source, UsageError } from './options.ts'
+import { configWords, didYouMean, parseWords, readNamed, type Source, UsageError } from './options.ts'
 
 interface CallOptions {
   readonly source: Source
@@ -109,11 +109,7 @@ function parse(args: readonly string[]): CallOptions {
   })
   const isCommand = separator !== -1
   const [first, ...rest] = positionals
-  const named = [
-    ...(values.config === undefined ? [] : ['--config', values.config]),
-    ...(values['env-file'] === undefined ? [] : ['--env-file', values['env-file']]),
-    ...(isCommand ? args.slice(separator) : positionals.slice(0, 1)),
-  ]
+  const named = [...configWords(values), ...(isCommand ? args.slice(separator) : positionals.slice(0, 1))]
   const { source, server } = readNamed(named, ['config'], { isOne: true })
   const [tool, ...words] = isCommand ? positionals : rest
   if (!server) throw new UsageError('give a server of the configuration')

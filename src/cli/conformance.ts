@@ -7,7 +7,7 @@ import { ConformanceReports } from '../records/conformance-reports.ts'
 import { checks, suiteDocument } from '../testkit/conformance/suite.ts'
 import { isClean, junit, type Report, reportText } from '../testkit/report.ts'
 import { runSuite } from './conformance-run.ts'
-import { parseWords, readNamed, UsageError } from './options.ts'
+import { configWords, parseWords, readNamed, UsageError } from './options.ts'
 
 const optionTypes = {
   config: { type: 'string', short: 'c' },
@@ -24,12 +24,7 @@ export async function conformance(args: readonly string[]): Promise<number> {
   const { values, positionals } = parseWords(separator === -1 ? args : args.slice(0, separator), optionTypes)
   if (values.suite === true) return printSuite(args)
   const { source, server, words } = readNamed(
-    [
-      ...(values.config === undefined ? [] : ['--config', values.config]),
-      ...(values['env-file'] === undefined ? [] : ['--env-file', values['env-file']]),
-      ...positionals,
-      ...(separator === -1 ? [] : args.slice(separator)),
-    ],
+    [...configWords(values), ...positionals, ...(separator === -1 ? [] : args.slice(separator))],
     ['config'],
   )
   if (separator === -1 ? words.length > 0 : positionals.length > 0)

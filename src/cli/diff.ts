@@ -8,7 +8,7 @@ import { repeatLive, type Skipped } from '../testkit/live.ts'
 import { cassetteMask } from '../testkit/masking.ts'
 import { recordingInterceptor } from '../testkit/recorder.ts'
 import { plainSettings } from '../testkit/settings.ts'
-import { parseWords, readNamed, UsageError } from './options.ts'
+import { configWords, parseWords, readNamed, UsageError } from './options.ts'
 import { secretVariables } from './record.ts'
 import { readRecording } from './recording-file.ts'
 
@@ -36,8 +36,7 @@ export async function diff(args: readonly string[]): Promise<number> {
     throw new UsageError('give two recordings, or one and --live SERVER, --live URL or -- COMMAND')
   const before = readRecording(first)
   const named = [
-    ...(values.config === undefined ? [] : ['--config', values.config]),
-    ...(values['env-file'] === undefined ? [] : ['--env-file', values['env-file']]),
+    ...configWords(values),
     ...(values.live === undefined ? [] : [values.live]),
     ...(separator === -1 ? [] : args.slice(separator)),
   ]

@@ -315,3 +315,17 @@ export function readNamed(
 export function readOnlySettings(settings: Settings, upstreams: readonly UpstreamSettings[]): Settings {
   return { ...settings, upstreams, store: { kind: 'memory' }, observe: { metrics: false } }
 }
+
+/** The words that name the configuration, as another command line has them. */
+export function configWords({
+  config,
+  'env-file': envFile,
+}: {
+  readonly config?: string | undefined
+  readonly 'env-file'?: string | undefined
+}): string[] {
+  return [
+    ...(config === undefined ? [] : ['--config', config]),
+    ...(envFile === undefined ? [] : ['--env-file', envFile]),
+  ]
+}

@@ -31,7 +31,7 @@ import {
   reportText,
 } from '../testkit/report.ts'
 import { settingsWith } from '../testkit/settings.ts'
-import { didYouMean, parseWords, readNamed, UsageError } from './options.ts'
+import { configWords, didYouMean, parseWords, readNamed, UsageError } from './options.ts'
 import { secretVariables } from './record.ts'
 
 /** `gatehouse prove SERVER --sandbox PLACE`: exit code 1 if something was refuted or could not be tried. */
@@ -48,12 +48,7 @@ export async function prove(args: readonly string[]): Promise<number> {
     json: { type: 'boolean' },
     junit: { type: 'string' },
   })
-  const named = [
-    ...(values.config === undefined ? [] : ['--config', values.config]),
-    ...(values['env-file'] === undefined ? [] : ['--env-file', values['env-file']]),
-    ...positionals,
-    ...(separator === -1 ? [] : args.slice(separator)),
-  ]
+  const named = [...configWords(values), ...positionals, ...(separator === -1 ? [] : args.slice(separator))]
   const { source, server, words } = readNamed(named, ['config'], { isOne: true })
   if (!server || words.length > 0) throw new UsageError('give one server')
   const { output } = values

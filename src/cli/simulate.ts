@@ -17,7 +17,7 @@ import {
 import { ruleNames } from '../testkit/simulate/rules/rules.ts'
 import { simulatedConfig, simulatedSettings } from '../testkit/simulate/settings.ts'
 import { simulate as runSimulation, type SimulationResult } from '../testkit/simulate/simulation.ts'
-import { parseWords, readSource, UsageError } from './options.ts'
+import { configWords, parseWords, readSource, UsageError } from './options.ts'
 
 /** The steps of one simulation; more steps are several of them, with the seeds that follow. */
 const STEPS_PER_SEED = 20_000
@@ -61,11 +61,7 @@ export async function simulate(args: readonly string[]): Promise<number> {
     isRead = false
   })
   const isLong = steps > STEPS_PER_PROCESS
-  const options = [
-    ...['--gateways', `${gateways}`],
-    ...(values.config === undefined ? [] : ['--config', values.config]),
-    ...(values['env-file'] === undefined ? [] : ['--env-file', values['env-file']]),
-  ]
+  const options = [...['--gateways', `${gateways}`], ...configWords(values)]
   while (done < steps && isRead && !seeds.at(-1)?.violation) {
     const seed = first + seeds.length
     const results = isLong

@@ -12,7 +12,7 @@ import { type ServerReport, testServer } from '../testkit/server-test/server-tes
 import { ServerSession } from '../testkit/server-test/session.ts'
 import { AnswerCapture, type UndoableCalls } from '../testkit/server-test/writing-test.ts'
 import { plainSettings } from '../testkit/settings.ts'
-import { didYouMean, parseWords, readNamed, UsageError } from './options.ts'
+import { configWords, didYouMean, parseWords, readNamed, UsageError } from './options.ts'
 import { secretVariables } from './record.ts'
 
 /** How long a request waits for its response by default, and how long a run takes at most. */
@@ -38,12 +38,7 @@ export async function test(args: readonly string[]): Promise<number> {
   const seed = seedOf(values.seed ?? '1')
   const timeout = durationOf(values.timeout ?? DEFAULT_TIMEOUT, '--timeout')
   const maxTime = durationOf(values['max-time'] ?? DEFAULT_MAX_TIME, '--max-time')
-  const named = [
-    ...(values.config === undefined ? [] : ['--config', values.config]),
-    ...(values['env-file'] === undefined ? [] : ['--env-file', values['env-file']]),
-    ...positionals,
-    ...(separator === -1 ? [] : args.slice(separator)),
-  ]
+  const named = [...configWords(values), ...positionals, ...(separator === -1 ? [] : args.slice(separator))]
   const { source, server, words } = readNamed(named, ['config'], { isOne: true })
   if (!server) throw new UsageError('give a server of the configuration')
   if (words.length > 0) throw new UsageError(`"${words[0]}" is not expected: give one server`)
