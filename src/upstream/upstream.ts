@@ -18,7 +18,7 @@ import { listenOn } from './subscriptions.ts'
 import { suspendable, type UpstreamCall } from './suspended-calls.ts'
 import { boundedPage, type FindTool, toolNames, type IndexedTool, unlistedTool } from './tool-index.ts'
 import { isOfCredentials } from './transport/auth-retry.ts'
-import type { Variables } from './transport/child.ts'
+import type { Variables } from './transport/inheritance.ts'
 import { type MessageRedactor, createMessageRedactor } from './transport/redactor.ts'
 import type { TransportInterceptor } from './transport/transport.ts'
 

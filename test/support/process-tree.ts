@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
 
 /** Whether this machine lets a test see the children of a process. */
 export const hasProcessTree = existsSync('/proc/self/stat')
@@ -31,6 +31,17 @@ export function childrenRunning(pid: number, text: string): number[] {
 /** Whether a process runs; one that ended and waits to be noticed does not. */
 export function isRunning(pid: number): boolean {
   return all().some((entry) => entry.pid === pid)
+}
+
+/** What the descriptors of a process refer to: the paths of its files, and its pipes and sockets. */
+export function openFiles(pid: number): string[] {
+  return readdirSync(`/proc/${pid}/fd`).flatMap((descriptor) => {
+    try {
+      return [readlinkSync(`/proc/${pid}/fd/${descriptor}`)]
+    } catch {
+      return []
+    }
+  })
 }
 
 function all(): Entry[] {

@@ -1,6 +1,7 @@
-/** Child processes: a reduced environment, an orderly shutdown, and the last lines of their stderr. */
-import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
+/** Child processes: their start, an orderly shutdown, and the last lines of their stderr. */
+import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import type { Readable, Writable } from 'node:stream'
 import { setTimeout as wait } from 'node:timers/promises'
 import { GatewayError } from '../../core/error.ts'
 import type { Log } from '../../core/log.ts'
@@ -10,6 +11,7 @@ import { escapeHidden, shortened } from '../../core/text/escape.ts'
 import { withoutSecrets } from '../../core/text/redact.ts'
 import { encodeLine, lines } from '../../protocol/lines.ts'
 import { SpoolingReader } from '../../protocol/spooling.ts'
+import { inheritedVariables, type Variables, withThreePipes } from './inheritance.ts'
 import { type OpenTransport, type UpstreamTransport } from './transport.ts'
 
 /** All running children, so that none outlives the gateway. */
@@ -24,24 +26,23 @@ process.on('exit', () => {
  */
 const EXIT_GRACE_MS = 1000
 
-/** Environment variables by name. */
-export type Variables = Readonly<Record<string, string | undefined>>
-
 /** A server's process, as leader of its own process group, so that its children end with it. */
 class Child {
-  readonly stdin: ChildProcessWithoutNullStreams['stdin']
-  readonly stdout: ChildProcessWithoutNullStreams['stdout']
-  readonly stderr: ChildProcessWithoutNullStreams['stderr']
+  readonly stdin: Writable
+  readonly stdout: Readable
+  readonly stderr: Readable
   /** Resolves with a description of how the process ended. */
   readonly ended: Promise<string>
-  readonly #process: ChildProcessWithoutNullStreams
+  readonly #process: ChildProcess
   #hasEnded = false
 
-  private constructor(spawned: ChildProcessWithoutNullStreams) {
+  private constructor(spawned: ChildProcess) {
+    const { stdin, stdout, stderr } = spawned
+    if (!stdin || !stdout || !stderr) throw new TypeError('a child is started with three pipes')
     this.#process = spawned
-    this.stdin = spawned.stdin
-    this.stdout = spawned.stdout
-    this.stderr = spawned.stderr
+    this.stdin = stdin
+    this.stdout = stdout
+    this.stderr = stderr
     // A crashed child closes its pipes; the exit event reports it.
     this.stdin.on('error', () => undefined)
     this.ended = new Promise((resolve) => {
@@ -58,15 +59,17 @@ class Child {
 
   /** Starts a command. @throws SERVER_UNAVAILABLE if it cannot be started */
   static async start(reach: CommandReach, environment: Variables): Promise<Child> {
-    const env = inherited(environment)
+    const env = inheritedVariables(environment)
     for (const [name, value] of Object.entries(reach.env)) env[name] = value.reveal()
-    const spawned = spawn(reach.command, reach.args, {
-      env,
-      stdio: 'pipe',
-      detached: true,
-      windowsHide: true,
-      ...(reach.cwd !== undefined && { cwd: reach.cwd }),
-    })
+    const spawned = withThreePipes((stdio) =>
+      spawn(reach.command, reach.args, {
+        env,
+        stdio,
+        detached: true,
+        windowsHide: true,
+        ...(reach.cwd !== undefined && { cwd: reach.cwd }),
+      }),
+    )
     try {
       await once(spawned, 'spawn')
     } catch (cause) {
@@ -113,19 +116,6 @@ class Child {
     controller.abort()
     return ended
   }
-}
-
-/** Variables that programs generally need. All others may be secret, and are passed only if configured. */
-const harmless =
-  /^(?:PATH|HOME|USER|LOGNAME|SHELL|TERM|LANG|LC_.*|TZ|TMPDIR|TEMP|TMP|XDG_.*|NODE_EXTRA_CA_CERTS|SSL_CERT_.*|APPDATA|LOCALAPPDATA|USERPROFILE|PROGRAMFILES|SYSTEMROOT|COMSPEC|PATHEXT)$/i
-
-function inherited(environment: Variables): Record<string, string> {
-  const env: Record<string, string> = {}
-  for (const [name, value] of Object.entries(environment)) {
-    // A shell function exported into the environment is code.
-    if (value !== undefined && harmless.test(name) && !value.startsWith('()')) env[name] = value
-  }
-  return env
 }
 
 function notStarted(cause: unknown, { command }: CommandReach): string {

@@ -1,10 +1,13 @@
-import { describe, expect, test } from 'vitest'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { textOf } from '../../support/client/options.ts'
 import { until } from '../../support/condition.ts'
 import { initialize, modern } from '../../support/fronts.ts'
 import { post } from '../../support/client/raw.ts'
 import { clientOf, gatewayTo, stdioServer } from '../../support/journey.ts'
-import { descendants, hasProcessTree, isRunning } from '../../support/process-tree.ts'
+import { descendants, hasProcessTree, isRunning, openFiles } from '../../support/process-tree.ts'
 import { codeOf } from '../../support/structured-error.ts'
 
 describe('a child process', () => {
@@ -26,6 +29,23 @@ describe('a child process', () => {
       gateway.signal('SIGTERM')
       expect(await gateway.ended).toMatchObject({ code: 0 })
       await until(() => !children.some(isRunning), 'the end of the children')
+    },
+  )
+
+  test.skipIf(!hasProcessTree)(
+    'has no file of the store open, also if it starts after the store',
+    async () => {
+      const store = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
+      onTestFinished(() => rmSync(store, { recursive: true }))
+      const gateway = await gatewayTo({ fake: stdioServer() }, { config: { store } })
+      await until(() => openFiles(gateway.pid).some((file) => file.startsWith(store)), 'the store to be open')
+      const client = await clientOf(gateway)
+      const first = descendants(gateway.pid)
+      await client.request('tools/call', { name: 'crash' })
+      await client.request('tools/call', { name: 'big' })
+      const children = descendants(gateway.pid).filter((child) => !first.includes(child))
+      expect(children.length).toBeGreaterThan(0)
+      expect(children.flatMap(openFiles).filter((file) => file.endsWith('.mdb'))).toEqual([])
     },
   )
 
