@@ -1,15 +1,16 @@
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { defineConfig } from 'vitest/config'
 import { ciSummary } from './test/support/ci-summary.ts'
 
 const build = 'test/support/build.ts'
 const foreign = 'test/support/foreign.ts'
-// Gateways without a configuration file keep their state in the state folder of the user.
+// What is compiled is run without a check, so it is in this checkout, and not among the temporary files of all users.
+const out = join(import.meta.dirname, 'out')
 const env = {
-  XDG_STATE_HOME: join(tmpdir(), 'gatehouse-test-state'),
+  // Gateways without a configuration file keep their state in the state folder of the user.
+  XDG_STATE_HOME: join(out, 'test-state'),
   // A short-lived process spends most of its time on compiling.
-  NODE_COMPILE_CACHE: join(tmpdir(), 'gatehouse-test-compiled'),
+  NODE_COMPILE_CACHE: join(out, 'compiled'),
 }
 const summary = process.env['TEST_SUMMARY']
 

@@ -292,8 +292,8 @@ const imports: readonly Wall[] = [
   },
   {
     file: 'main.ts',
-    allowed: ['./cli/serve.ts', './gateway/gateway.ts', './core/error.ts'],
-    forbidden: ['./upstream/pool.ts', './protocol/jsonrpc.ts', 'node:child_process'],
+    allowed: ['./cli/serve.ts', './config/user-folders.ts', './store/private-folder.ts'],
+    forbidden: ['./gateway/gateway.ts', './protocol/jsonrpc.ts', 'node:child_process'],
   },
   {
     file: 'protocol/sub/deep.ts',

@@ -1,10 +1,10 @@
 /** The section `store`, and the default folder. */
 import { createHash } from 'node:crypto'
 import { accessSync, constants, existsSync } from 'node:fs'
-import { homedir, platform } from 'node:os'
 import { join } from 'node:path'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import type { Environment } from '../secrets.ts'
+import { userFolder } from '../user-folders.ts'
 
 /** The JSON Schema of `store`. */
 export const storeSchema: JsonSchema = {
@@ -34,20 +34,12 @@ export function defaultStoreFolder({ file, directory, upstreams }: StoreOwner, e
   const name = createHash('sha256')
     .update(file ?? JSON.stringify(upstreams))
     .digest('hex')
-  return join(stateFolder(env), 'gatehouse', name.slice(0, 16))
+  return join(userFolder('state', env), 'gatehouse', name.slice(0, 16))
 }
 
 /** The folder with the markers by which a loss of data in the stores of this user is detected. */
 export function sentinelFolder(env: Environment): string {
-  return join(stateFolder(env), 'gatehouse', 'stores')
-}
-
-function stateFolder({ XDG_STATE_HOME: state, LOCALAPPDATA: local }: Environment): string {
-  // XDG Base Directory Specification: a path that is not absolute is ignored.
-  if (state?.startsWith('/') === true) return state
-  if (platform() === 'darwin') return join(homedir(), 'Library', 'Application Support')
-  if (platform() === 'win32') return local ?? join(homedir(), 'AppData', 'Local')
-  return join(homedir(), '.local', 'state')
+  return join(userFolder('state', env), 'gatehouse', 'stores')
 }
 
 function isWritable(folder: string): boolean {

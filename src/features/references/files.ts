@@ -25,6 +25,7 @@ import { GatewayError, systemCodeOf } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
 import { hasReachedShare, type Principal, shareOf } from '../../core/principal.ts'
 import type { Bytes } from '../../store/blobs/blobs.ts'
+import { folderProblem } from '../../store/private-folder.ts'
 import { fileName } from './file-name.ts'
 
 /** What a file is made of. */
@@ -259,24 +260,14 @@ async function privateFolder(given: string | undefined): Promise<string> {
   } catch (error) {
     if (systemCodeOf(error) !== 'EEXIST') throw error
   }
-  const problem = await folderProblem(folder)
+  const problem = folderProblem(folder)
   if (problem !== undefined) throw unusable(`${folder} ${problem}`)
   return realpath(folder)
 }
 
-/** Why a folder cannot have files of references; undefined if it can, or does not exist yet. */
-export async function folderProblem(folder: string): Promise<string | undefined> {
-  const found = await ifThere(lstat(folder))
-  if (!found) return undefined
-  if (!found.isDirectory()) return 'is not a folder'
-  const user = process.getuid?.()
-  if (user !== undefined && found.uid !== user) return 'belongs to another user'
-  return (found.mode & 0o022) === 0 ? undefined : 'can be written by other users'
-}
-
 /** The folder by its real path, as those of calls are known; undefined if it is not there or cannot be used. */
 async function usableFolder(folder: string): Promise<string | undefined> {
-  return (await folderProblem(folder)) === undefined ? ifThere(realpath(folder)) : undefined
+  return folderProblem(folder) === undefined ? ifThere(realpath(folder)) : undefined
 }
 
 /** Deletes the folder of a call if the process that it belongs to has ended. */

@@ -1,7 +1,8 @@
 /** The folders of files, as the settings name them: one for all servers, and others for single ones. */
 import type { Finding } from '../../core/finding.ts'
+import { folderProblem } from '../../store/private-folder.ts'
 import type { Services, SettingsOf } from '../feature.ts'
-import { folderProblem, ReferenceFiles } from './files.ts'
+import { ReferenceFiles } from './files.ts'
 import { limitsOf } from './settings.ts'
 
 interface FolderSettings {
@@ -35,18 +36,15 @@ export class FileFolders {
   }
 
   /** The folders of the settings that cannot be used. */
-  async problems(): Promise<readonly Finding[]> {
-    const found = await Promise.all(
-      [undefined, ...this.#deps.servers.names()].map(async (upstream): Promise<readonly Finding[]> => {
-        const { folder } = this.#settings(upstream) || {}
-        const isInherited = upstream !== undefined && folder === (this.#settings() || {}).folder
-        const problem = folder === undefined || isInherited ? undefined : await folderProblem(folder)
-        const place = upstream === undefined ? [] : ['upstreams', upstream]
-        const path = [...place, 'features', 'references', 'folder']
-        return problem === undefined ? [] : [{ path, message: problem }]
-      }),
-    )
-    return found.flat()
+  problems(): readonly Finding[] {
+    return [undefined, ...this.#deps.servers.names()].flatMap((upstream): readonly Finding[] => {
+      const { folder } = this.#settings(upstream) || {}
+      const isInherited = upstream !== undefined && folder === (this.#settings() || {}).folder
+      const problem = folder === undefined || isInherited ? undefined : folderProblem(folder)
+      const place = upstream === undefined ? [] : ['upstreams', upstream]
+      const path = [...place, 'features', 'references', 'folder']
+      return problem === undefined ? [] : [{ path, message: problem }]
+    })
   }
 
   #paths(): readonly (string | undefined)[] {

@@ -115,7 +115,7 @@ export const references: Feature<ReferenceSettings | false> = {
         timer = world.setInterval(sweep, SWEEP_INTERVAL_MS)
         timer.unref()
       },
-      problems: async () => [...(await folders.problems()), ...(await exchange.problems())],
+      problems: async () => [...folders.problems(), ...(await exchange.problems())],
       close: async () => world.clearInterval(timer),
     }
   },
