@@ -1,9 +1,11 @@
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { defineConfig } from 'vitest/config'
-import { ciSummary } from './test/support/ci-summary.ts'
+import { runSummary } from './test/support/run-summary.ts'
 
 const build = 'test/support/build.ts'
 const foreign = 'test/support/foreign.ts'
+
 // What is compiled is run without a check, so it is in this checkout, and not among the temporary files of all users.
 const out = join(import.meta.dirname, 'out')
 const env = {
@@ -12,13 +14,22 @@ const env = {
   // A short-lived process spends most of its time on compiling.
   NODE_COMPILE_CACHE: join(out, 'compiled'),
 }
-const summary = process.env['TEST_SUMMARY']
 
 /** Tests of crashes, lost stores, restarts and time-outs, which take most of the time: `npm run test:long`. */
 const long = 'test/{integration,conformance}/**/*.long.test.ts'
 
-// Machines may be several times slower than the one a test was written on.
-const common = { env, expect: { poll: { timeout: 15_000 } } }
+const common = {
+  env,
+  // Node.js itself loads the files, as it does outside of tests. Files share the modules that they import, since what a
+  // gateway keeps belongs to that gateway.
+  experimental: { viteModuleRunner: false },
+  isolate: false,
+  setupFiles: 'test/support/file-cost.ts',
+  // Many tests wait for processes and connections, so one more file than there are cores runs at a time.
+  maxWorkers: availableParallelism() + 1,
+  // Machines may be several times slower than the one a test was written on.
+  expect: { poll: { timeout: 15_000 } },
+}
 
 /** Settings of tests that start the built gateway; `timeout` is that of a test and of a hook, in milliseconds. */
 const withGateway = (timeout: number) => ({
@@ -26,11 +37,12 @@ const withGateway = (timeout: number) => ({
   globalSetup: [build, foreign],
   testTimeout: timeout,
   hookTimeout: timeout,
+  sequence: { groupOrder: 1 },
 })
 
 export default defineConfig({
   test: {
-    reporters: summary ? ['default', ciSummary(summary)] : ['default'],
+    reporters: ['default', runSummary(out)],
     projects: [
       {
         test: {
@@ -38,8 +50,6 @@ export default defineConfig({
           name: 'unit',
           testTimeout: 20_000,
           include: ['test/unit/**/*.test.ts'],
-          // Unit tests leave nothing behind in modules, so test files share the modules that they import.
-          isolate: false,
           sequence: { groupOrder: 0 },
         },
       },
@@ -49,8 +59,6 @@ export default defineConfig({
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
           exclude: [long],
-          maxWorkers: 2,
-          sequence: { groupOrder: 1 },
         },
       },
       {
@@ -59,8 +67,6 @@ export default defineConfig({
           name: 'conformance',
           include: ['test/conformance/**/*.test.ts'],
           exclude: [long],
-          fileParallelism: false,
-          sequence: { groupOrder: 2 },
         },
       },
       {
@@ -68,8 +74,6 @@ export default defineConfig({
           ...withGateway(300_000),
           name: 'long',
           include: [long],
-          maxWorkers: 2,
-          sequence: { groupOrder: 3 },
         },
       },
       {
@@ -79,7 +83,6 @@ export default defineConfig({
           name: 'peers',
           include: ['test/peers/**/*.test.ts'],
           globalSetup: build,
-          sequence: { groupOrder: 4 },
         },
       },
     ],
