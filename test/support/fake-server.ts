@@ -79,8 +79,25 @@ export function fakeServerCommand(options: Omit<ServerOptions, 'transport'>): {
 } {
   const { revision, ...rest } = options
   const file = fileURLToPath(new URL('fake-server-process.ts', import.meta.url))
-  const args = [file, '--revision', revision, '--transport', 'stdio', '--options', JSON.stringify(rest)]
+  const args = [
+    ...withCompileCache(),
+    file,
+    '--revision',
+    revision,
+    '--transport',
+    'stdio',
+    '--options',
+    JSON.stringify(rest),
+  ]
   return { command: process.execPath, args }
+}
+
+/** Options of Node.js by which a process uses the compile cache of the tests, whatever its environment. */
+function withCompileCache(): readonly string[] {
+  const folder = process.env['NODE_COMPILE_CACHE']
+  if (folder === undefined) return []
+  const code = `import { enableCompileCache } from 'node:module'; enableCompileCache(${JSON.stringify(folder)})`
+  return ['--import', `data:text/javascript,${encodeURIComponent(code)}`]
 }
 
 interface Web {
