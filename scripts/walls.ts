@@ -19,7 +19,8 @@ const sockets = ['node:http', 'node:net', 'node:stream']
 const timers = ['node:timers/promises']
 
 /** All modules that the composition imports. */
-const parts = ['core', 'protocol', 'store', 'records', 'observability', 'catalog', 'upstream'].concat([
+const parts = ['core', 'protocol', 'store', 'durable', 'records', 'observability', 'catalog'].concat([
+  'upstream',
   'features',
   'descriptions',
   'downstream',
@@ -39,6 +40,7 @@ const forFeatures = [
   'store/store.ts',
   'store/blobs/blobs.ts',
   'store/private-folder.ts',
+  'durable',
   'records',
   'descriptions',
 ]
@@ -60,7 +62,12 @@ const walls: readonly Wall[] = [
   { part: 'core/text/pattern.ts', may: ['core'], uses: ['re2js', 'node:module'] },
   { part: 'protocol', may: ['core'], uses: ['eventsource-parser'] },
   { part: 'store', may: ['core'], uses: ['lmdb', '@redis/client', 'node:zlib', ...files] },
-  { part: 'records', may: ['core', 'store/store.ts', 'store/blobs/blobs.ts'], uses: ['node:os', 'node:fs'] },
+  { part: 'durable' },
+  {
+    part: 'records',
+    may: ['core', 'durable', 'store/store.ts', 'store/blobs/blobs.ts'],
+    uses: ['node:os', 'node:fs'],
+  },
   {
     part: 'observability',
     may: ['core', 'protocol/meta-keys.ts', 'protocol/methods.ts'],

@@ -23,6 +23,7 @@ import type { Principal } from '../core/principal.ts'
 import type { Seal } from '../core/seal.ts'
 import { type DeclaredEvent, featureSettings, type UpstreamSettings } from '../core/settings.ts'
 import type { UndoRule } from '../core/undo/rules.ts'
+import type { ProcessScope } from '../durable/process-scope.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import type { Challenge } from '../protocol/gateway-proof.ts'
 import type { SubscriptionFilter } from '../protocol/subscription-filter.ts'
@@ -271,6 +272,8 @@ export interface Page {
 export interface Services {
   readonly log: Log
   readonly store: Store
+  /** What outlives a reload. */
+  readonly scope: Pick<ProcessScope, 'once'>
   readonly servers: ServerDirectory
   readonly invoker: Invoker
   readonly descriptions: DescriptionService

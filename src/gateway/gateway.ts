@@ -21,6 +21,7 @@ import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { featureSettings, type Settings } from '../core/settings.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
+import { ProcessScope } from '../durable/process-scope.ts'
 import { events } from '../features/events/events.ts'
 import { references } from '../features/references/references.ts'
 import type { EventTrial } from '../features/feature.ts'
@@ -140,6 +141,7 @@ export class Gateway {
       log,
       observing: this.#observing,
       store: this.#open(initial),
+      scope: new ProcessScope(),
       membership: createMembership(() => this.#process.store),
       seal: createSeal(world.now, this.#keys.encryptionKeys, this.#keys.areShared),
       sign: this.#keys.sign,
@@ -327,9 +329,10 @@ export class Gateway {
     await Promise.allSettled([...runtime.upstreams.values()].map((upstream) => upstream.close()))
     await closeFeatures(runtime)
     await Promise.all([this.#process.membership.close(), this.#pageSignIn.close()])
-    // Closing the audit log writes its head to the store, so the store is closed last.
+    // Closing the audit log writes its head to the store, so the store is closed after it.
     await this.#observing.close()
     await Promise.all([this.#process.store.close(), this.#retired.close()])
+    await this.#process.scope.close()
   }
 
   #createObserving(audit: Audit | undefined): Observing {

@@ -23,6 +23,7 @@ import { aliasOf } from '../core/text/alias.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { withCurrentScopes } from '../downstream/auth/authenticator.ts'
 import { fetchJson } from '../downstream/http/fetch-json.ts'
+import type { ProcessScope } from '../durable/process-scope.ts'
 import { errors } from '../features/errors/errors.ts'
 import {
   settingsFor,
@@ -78,6 +79,7 @@ export interface ProcessState {
   /** Applied to each connection to a server. */
   readonly intercept?: TransportInterceptor | undefined
   readonly store: Store
+  readonly scope: ProcessScope
   readonly membership: Membership
   readonly sign: Identity['sign']
   readonly prove: Identity['prove']
@@ -237,10 +239,11 @@ export class Runtime implements HttpRuntime {
 
   #createServices(servers: ServerDirectory): Services {
     const { settings } = this
-    const { log, store, membership, seal, sign, prove, page, closing, observing } = this.#process
+    const { log, store, scope, membership, seal, sign, prove, page, closing, observing } = this.#process
     return {
       log,
       store,
+      scope,
       servers,
       invoker: {
         call: (call) => this.catalog.handle(call),

@@ -14,6 +14,7 @@
 import { hash } from 'node:crypto'
 import { world } from '../core/world.ts'
 import { pause } from '../core/time/waiting.ts'
+import { partOf } from '../durable/process-scope.ts'
 import type { Store } from '../store/store.ts'
 
 interface Options {
@@ -36,8 +37,10 @@ const SLACK_MS = 60_000
 
 const READY = 'ready'
 
-/** The markers that this process has set in each store, whether they have expired or not. */
-const markers = new WeakMap<Store, Set<string>>()
+/** The markers that this process has set in a store, whether they have expired or not. */
+class OwnMarkers {
+  readonly keys = new Set<string>()
+}
 
 /** The interest of clients in one log, by the name of the log. */
 export class EventInterest {
@@ -64,7 +67,7 @@ export class EventInterest {
   isThere(): Promise<boolean> {
     const { isThere, at } = this.#seen
     if (this.#isShared && world.monotonic() - at < CACHE_MS) return Promise.resolve(isThere)
-    if (!this.#isShared && markers.get(this.#store)?.has(this.#key) !== true) return Promise.resolve(false)
+    if (!this.#isShared && !this.#ownMarkers.has(this.#key)) return Promise.resolve(false)
     return (this.#looking ??= this.#look().finally(() => (this.#looking = undefined)))
   }
 
@@ -79,6 +82,10 @@ export class EventInterest {
     await (this.#declaring ??= this.#declare(begin).finally(() => (this.#declaring = undefined)))
   }
 
+  get #ownMarkers(): Set<string> {
+    return partOf(this.#store, OwnMarkers).keys
+  }
+
   async #look(): Promise<boolean> {
     const at = world.monotonic()
     const isFound = (await this.#store.get(this.#key)) !== undefined
@@ -89,7 +96,7 @@ export class EventInterest {
   }
 
   async #declare(begin: () => Promise<unknown>): Promise<void> {
-    markers.set(this.#store, (markers.get(this.#store) ?? new Set()).add(this.#key))
+    this.#ownMarkers.add(this.#key)
     const own = `starting ${world.randomBytes(6).toString('base64url')}`
     let other = { value: own, since: world.monotonic() }
     for (;;) {

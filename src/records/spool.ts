@@ -8,6 +8,7 @@
 import { world } from '../core/world.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import type { Spool, SpooledMessage, SpooledString } from '../core/spool.ts'
+import { partOf } from '../durable/process-scope.ts'
 import { type BlobFacts, type Blobs, collected } from '../store/blobs/blobs.ts'
 
 /** A blob with a string, in UTF-8. */
@@ -72,10 +73,10 @@ export class StoreSpool implements Spool {
 
   /** The spool of a place for blobs, which outlasts a reload of the configuration: so do calls. */
   static of(blobs: Blobs, limits: SpoolLimits): StoreSpool {
-    const spool = spools.get(blobs) ?? new StoreSpool(blobs, limits)
-    spool.#limits = limits
-    spools.set(blobs, spool)
-    return spool
+    const of = partOf(blobs, SpoolOfBlobs)
+    of.spool ??= new StoreSpool(blobs, limits)
+    of.spool.#limits = limits
+    return of.spool
   }
 
   open(): SpooledMessage {
@@ -247,11 +248,14 @@ export class StoreSpool implements Spool {
   }
 }
 
-const spools = new WeakMap<Blobs, StoreSpool>()
+/** The spool of a place for blobs, once there is one. */
+class SpoolOfBlobs {
+  spool: StoreSpool | undefined
+}
 
 /** Whether a blob is a string of a message that is arriving in this process, or was not handled yet. */
 export function isSpooled(blobs: Blobs, blob: string): boolean {
-  return spools.get(blobs)?.has(blob) === true
+  return partOf(blobs, SpoolOfBlobs).spool?.has(blob) === true
 }
 
 /** Bytes on their way to the store. */

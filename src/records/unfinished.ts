@@ -1,4 +1,5 @@
 /** Data that is being written in this process. It has no record yet, so it counts in no other way. */
+import { partOf } from '../durable/process-scope.ts'
 import type { Bytes } from '../store/blobs/blobs.ts'
 
 /** How many bytes may be written besides what is kept: by all callers together, and by one. */
@@ -28,16 +29,13 @@ class Unfinished {
   }
 }
 
-const ofStores = new WeakMap<object, Unfinished>()
-
 /** The same bytes; ends with the error of `refuse` once there is no room for all that is written to a store. */
 export async function* withinRoom(
   store: object,
   caller: string,
   { bytes, room, refuse }: { readonly bytes: Bytes; readonly room: Room; refuse(): Error },
 ): AsyncGenerator<Uint8Array> {
-  const unfinished = ofStores.get(store) ?? new Unfinished()
-  ofStores.set(store, unfinished)
+  const unfinished = partOf(store, Unfinished)
   let size = 0
   try {
     for await (const chunk of bytes) {

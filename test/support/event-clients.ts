@@ -9,6 +9,7 @@ import type { FeatureInstance } from '../../src/features/feature.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import { answering, fieldsOf } from './chain.ts'
 import { eventSettings } from './event-settings.ts'
+import { ProcessScope } from '../../src/durable/process-scope.ts'
 import { featureDeps, type ServiceStubs, withTool } from './feature-deps.ts'
 import type { Json } from './server/json.ts'
 import { toolCall } from './tool-call.ts'
@@ -35,6 +36,7 @@ export function eventWorld() {
     store: new MemoryStore(),
     seal: createSeal(Date.now),
     membership: featureDeps().identity.membership,
+    scope: new ProcessScope(),
   }
 }
 

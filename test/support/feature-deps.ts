@@ -2,6 +2,7 @@ import { exposedUri, uriOf } from '../../src/catalog/names.ts'
 import { resolveTool } from '../../src/catalog/tool-descriptors.ts'
 import { compose, type Middleware, type Target } from '../../src/core/call.ts'
 import { GatewayError } from '../../src/core/error.ts'
+import { ProcessScope } from '../../src/durable/process-scope.ts'
 import type { FeatureInstance, Services } from '../../src/features/feature.ts'
 import { createSeal } from '../../src/core/seal.ts'
 import {
@@ -21,7 +22,7 @@ type Servers = Services['servers']
 
 /** Single members of services, flat, that a test replaces. */
 export type ServiceStubs = Partial<
-  Pick<Services, 'log' | 'store'> &
+  Pick<Services, 'log' | 'store' | 'scope'> &
     Omit<Servers, 'names' | 'settings' | 'tool' | 'exposedName' | 'describe'> &
     Services['invoker'] &
     Pick<Services['descriptions'], 'document'> &
@@ -66,6 +67,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
   const stubs: Required<ServiceStubs> = {
     log: silentLog,
     store,
+    scope: new ProcessScope(),
     isStoreShared: true,
     isGuarded: false,
     entrances: () => ['stdio'],
@@ -147,6 +149,7 @@ export function featureDeps(given: ServiceStubs = {}): Services {
   return {
     log: stubs.log,
     store: stubs.store,
+    scope: stubs.scope,
     servers: { ...stubs, names, settings, tool, exposedName, describe },
     invoker: stubs,
     descriptions: { of: stubs.description, document: stubs.document },

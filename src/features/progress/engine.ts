@@ -35,7 +35,7 @@ import { interrupted, OPERATION_KEY, stillRunningResult, taskOf } from './task-v
 
 export type Deps = Pick<
   Services,
-  'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'
+  'log' | 'store' | 'scope' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'
 >
 
 /** The settings of the feature for one server; times are milliseconds. */
@@ -92,7 +92,7 @@ export class OperationEngine {
     this.#settings = settings
     const { membership, seal } = deps.identity
     this.ids = new OperationIds(seal, membership.id)
-    this.#byKey = operationsOfProcess(membership)
+    this.#byKey = deps.scope.once(RunningCalls).byKey
     this.journal = new OperationJournal({
       store: deps.store,
       membership,
@@ -428,13 +428,13 @@ export function isSlowTool(tools: UpstreamSettings['tools'], name: string): bool
   return settingOf(tools, name, 'latency')?.value === 'minutes'
 }
 
-const processes = new WeakMap<object, Map<string, RunningCall>>()
+/** The operations that a gateway runs, by key: they outlive the runtime that started them. */
+export class RunningCalls {
+  readonly byKey = new Map<string, RunningCall>()
 
-/** The operations that a process runs, by key: they outlive the runtime that started them. */
-export function operationsOfProcess(membership: object): Map<string, RunningCall> {
-  const known = processes.get(membership) ?? new Map<string, RunningCall>()
-  processes.set(membership, known)
-  return known
+  close(): void {
+    this.byKey.clear()
+  }
 }
 
 const EMPTY = Payload.of({})

@@ -15,13 +15,7 @@ import { hasCoreTasks, requestedTask, requireTasks } from '../../protocol/tasks.
 import { isEnded, type OperationRecord } from '../../records/operations.ts'
 import { asToolWithResult } from '../builtin-tool.ts'
 import type { BuiltinTool, Feature } from '../feature.ts'
-import {
-  type Deps,
-  isSlowTool,
-  OperationEngine,
-  operationsOfProcess,
-  type ProgressSettings,
-} from './engine.ts'
+import { type Deps, isSlowTool, OperationEngine, type ProgressSettings, RunningCalls } from './engine.ts'
 import { Recovery } from './recovery.ts'
 import { remainingPages } from './pages.ts'
 import { countByState } from './running-call.ts'
@@ -93,7 +87,7 @@ export const progress: Feature<ProgressSettings> = {
       toolFacts: ({ upstream, name }) => ({
         longCalls: longCallsOf(settings(upstream), name, deps.servers.settings(upstream)?.tools),
       }),
-      operations: () => countByState(operationsOfProcess(deps.identity.membership).values()),
+      operations: () => countByState(deps.scope.once(RunningCalls).byKey.values()),
       start: () => recovery.start(),
       close: async () => {
         engine.close()

@@ -43,6 +43,7 @@ interface Options {
   readonly folder?: string | undefined
   /** How large the files of all calls may be together, in bytes; those of one caller, a quarter of it. */
   readonly total: number
+  readonly files: ProcessFiles
   readonly log: Log
 }
 
@@ -70,17 +71,19 @@ export class ReferenceFiles {
 
   /** The files of a call: new ones, or those of an earlier round of the same call. */
   begin({ requestState, principal }: Call): CallFiles {
-    return processFiles.take(requestState[STATE_KEY], principal) ?? new CallFiles(principal, this.#options)
+    const { files } = this.#options
+    return files.take(requestState[STATE_KEY], principal) ?? new CallFiles(principal, this.#options)
   }
 
   /** Deletes what processes that ended left behind, and touches the folders in use. */
   async sweep(): Promise<void> {
-    await processFiles.touch()
-    const base = await usableFolder(this.#options.folder ?? defaultFolder())
+    const { folder: given, files, log } = this.#options
+    await files.touch()
+    const base = await usableFolder(given ?? defaultFolder())
     if (base === undefined) return
     const names = await readdir(base)
     for (const folder of names.filter((name) => FOLDER.test(name)).map((name) => join(base, name)))
-      await removeAbandoned(folder).catch((error: unknown) => warnOfFolder(this.#options.log, folder, error))
+      await removeAbandoned(folder, files).catch((error: unknown) => warnOfFolder(log, folder, error))
   }
 }
 
@@ -107,7 +110,7 @@ export class CallFiles {
     const known = this.#paths.get(digest)
     if (known !== undefined) return known
     // Once the call is made, its files may have to be held.
-    if (processFiles.isFull(this.caller)) throw tooManyHeld()
+    if (this.#options.files.isFull(this.caller)) throw tooManyHeld()
     const folder = await this.#claim(digest.slice(0, 32))
     this.#folders.set(folder, 0)
     const path = join(folder, fileName(name, type))
@@ -124,7 +127,7 @@ export class CallFiles {
       return outcome
     }
     const withdrawn = outcome.kind === 'input_required' ? outcome.withdrawn : undefined
-    const id = processFiles.hold(this, () => background(this.remove(), this.#options.log), withdrawn)
+    const id = this.#options.files.hold(this, () => background(this.remove(), this.#options.log), withdrawn)
     return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: id } }
   }
 
@@ -134,8 +137,8 @@ export class CallFiles {
       await rm(folder, { recursive: true, force: true }).catch((error: unknown) =>
         warnOfFolder(this.#options.log, folder, error),
       )
-      processFiles.live.delete(folder)
-      processFiles.grow(this.caller, -size)
+      this.#options.files.live.delete(folder)
+      this.#options.files.grow(this.caller, -size)
     }
     this.#folders.clear()
     this.#paths.clear()
@@ -146,14 +149,14 @@ export class CallFiles {
     const base = await privateFolder(this.#options.folder)
     for (let copy = 1; copy <= MAX_COPIES; copy++) {
       const folder = join(base, `${PREFIX}${digest}${copy === 1 ? '' : `-${copy}`}`)
-      if (processFiles.live.has(folder)) continue
+      if (this.#options.files.live.has(folder)) continue
       // A sweep must not find it without its owner.
-      processFiles.live.add(folder)
+      this.#options.files.live.add(folder)
       try {
         await attempt(() => mkdir(folder, { mode: 0o700 }))
         return folder
       } catch (error) {
-        processFiles.live.delete(folder)
+        this.#options.files.live.delete(folder)
         if (systemCodeOf(error) !== 'EEXIST') throw error
       }
     }
@@ -163,13 +166,13 @@ export class CallFiles {
   async #fill(folder: string, path: string, bytes: Bytes): Promise<void> {
     const { caller } = this
     const { total } = this.#options
-    await writeFile(join(folder, OWNER), processFiles.instance, { flag: 'wx', mode: 0o600 })
+    await writeFile(join(folder, OWNER), this.#options.files.instance, { flag: 'wx', mode: 0o600 })
     const file = await open(path, 'wx', 0o600)
     try {
       for await (const chunk of bytes) {
-        processFiles.grow(caller, chunk.byteLength)
+        this.#options.files.grow(caller, chunk.byteLength)
         this.#folders.set(folder, (this.#folders.get(folder) ?? 0) + chunk.byteLength)
-        if (!processFiles.fits(caller, total)) throw noRoom(shareOf(caller, total))
+        if (!this.#options.files.fits(caller, total)) throw noRoom(shareOf(caller, total))
         await file.writeFile(chunk)
       }
     } finally {
@@ -185,9 +188,9 @@ interface Held {
   readonly timer: NodeJS.Timeout
 }
 
-/** The files of this process. */
-class ProcessFiles {
-  /** Identifies the process that owns a folder. Numbers of processes are not unique: containers may share a folder. */
+/** The files of a gateway. They outlive the runtime whose calls use them: it may be replaced meanwhile. */
+export class ProcessFiles {
+  /** Identifies the gateway that owns a folder. Numbers of processes are not unique: containers may share a folder. */
   readonly instance = randomUUID()
   /** The folders in use. */
   readonly live = new Set<string>()
@@ -239,14 +242,16 @@ class ProcessFiles {
     return held.files
   }
 
+  /** Forgets what is held. The servers may still read those files, so they are left to the sweep of another gateway. */
+  close(): void {
+    for (const id of this.#held.keys()) this.#release(id)
+  }
+
   #release(id: string): boolean {
     clearTimeout(this.#held.get(id)?.timer)
     return this.#held.delete(id)
   }
 }
-
-/** They outlive the runtime whose calls use them: it may be replaced meanwhile. */
-const processFiles = new ProcessFiles()
 
 function defaultFolder(): string {
   return join(tmpdir(), `gatehouse-references-${process.getuid?.() ?? 'user'}`)
@@ -271,8 +276,8 @@ async function usableFolder(folder: string): Promise<string | undefined> {
 }
 
 /** Deletes the folder of a call if the process that it belongs to has ended. */
-async function removeAbandoned(folder: string): Promise<void> {
-  const found = processFiles.live.has(folder) ? undefined : await ifThere(lstat(folder))
+async function removeAbandoned(folder: string, { live, instance }: ProcessFiles): Promise<void> {
+  const found = live.has(folder) ? undefined : await ifThere(lstat(folder))
   if (!found?.isDirectory()) return
   const isOld = found.mtimeMs < Date.now() - STALE_MS
   const owner = await ifThere(lstat(join(folder, OWNER)))
@@ -282,8 +287,8 @@ async function removeAbandoned(folder: string): Promise<void> {
     return
   }
   if (!owner.isFile()) return
-  const isOwn = (await readFile(join(folder, OWNER), 'utf8')) === processFiles.instance
-  if ((isOwn || isOld) && !processFiles.live.has(folder)) await rm(folder, { recursive: true, force: true })
+  const isOwn = (await readFile(join(folder, OWNER), 'utf8')) === instance
+  if ((isOwn || isOld) && !live.has(folder)) await rm(folder, { recursive: true, force: true })
 }
 
 /** What a file operation finds; undefined if there is nothing at the path. */

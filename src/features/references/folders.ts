@@ -2,8 +2,10 @@
 import type { Finding } from '../../core/finding.ts'
 import { folderProblem } from '../../store/private-folder.ts'
 import type { Services, SettingsOf } from '../feature.ts'
-import { ReferenceFiles } from './files.ts'
+import { ProcessFiles, ReferenceFiles } from './files.ts'
 import { limitsOf } from './settings.ts'
+
+type Deps = Pick<Services, 'log' | 'scope' | 'servers'>
 
 interface FolderSettings {
   readonly folder?: string
@@ -14,18 +16,19 @@ interface FolderSettings {
 /** The folders of files, one for each place that the settings name. */
 export class FileFolders {
   readonly #settings: SettingsOf<FolderSettings | false>
-  readonly #deps: Pick<Services, 'log' | 'servers'>
+  readonly #deps: Deps
   readonly #folders = new Map<string | undefined, ReferenceFiles>()
 
-  constructor(settings: SettingsOf<FolderSettings | false>, deps: Pick<Services, 'log' | 'servers'>) {
+  constructor(settings: SettingsOf<FolderSettings | false>, deps: Deps) {
     this.#settings = settings
     this.#deps = deps
   }
 
   at(folder: string | undefined): ReferenceFiles {
-    const { log } = this.#deps
+    const { log, scope } = this.#deps
+    const files = scope.once(ProcessFiles)
     const { total } = limitsOf(this.#settings())
-    const known = this.#folders.get(folder) ?? new ReferenceFiles({ folder, total, log })
+    const known = this.#folders.get(folder) ?? new ReferenceFiles({ folder, total, files, log })
     this.#folders.set(folder, known)
     return known
   }

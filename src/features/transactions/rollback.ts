@@ -343,8 +343,14 @@ export function stepWork(key: string, step: string): string {
 
 // The identity of this process as the runner of steps and rollbacks.
 
-/** The live workers of this process, by the random part of their ids. */
-const liveWorkers = new Set<string>()
+/** The live workers of a gateway, by the random part of their ids: one is alive until its work has ended, after a reload too. */
+export class LiveWorkers {
+  readonly ids = new Set<string>()
+
+  close(): void {
+    this.ids.clear()
+  }
+}
 
 /** The worker of transactions: one for each runtime of each gateway, so that none does another's work. */
 export class WorkerIdentity {
@@ -353,12 +359,14 @@ export class WorkerIdentity {
   readonly #own = world.randomBytes(6).toString('hex')
   readonly #membership: Membership
   readonly #inProgress = new Set<string>()
+  readonly #live: LiveWorkers['ids']
   #isClosed = false
 
-  constructor(membership: Membership) {
+  constructor(membership: Membership, { ids }: LiveWorkers) {
     this.#membership = membership
+    this.#live = ids
     this.id = `${membership.id}#${this.#own}`
-    liveWorkers.add(this.#own)
+    ids.add(this.#own)
   }
 
   /** Announces it to other members; has to be awaited before its id is stored. */
@@ -396,7 +404,7 @@ export class WorkerIdentity {
     const gateway = workerId.slice(0, at)
     if (at === -1) return false
     return gateway === this.#membership.id
-      ? liveWorkers.has(workerId.slice(at + 1))
+      ? this.#live.has(workerId.slice(at + 1))
       : this.#membership.isAlive(gateway)
   }
 
@@ -407,6 +415,6 @@ export class WorkerIdentity {
   }
 
   #leave(): void {
-    if (this.#isClosed && this.#inProgress.size === 0) liveWorkers.delete(this.#own)
+    if (this.#isClosed && this.#inProgress.size === 0) this.#live.delete(this.#own)
   }
 }

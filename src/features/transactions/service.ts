@@ -18,9 +18,19 @@ import {
 } from '../../records/transactions.ts'
 import { rollingBack, pendingSteps, retried } from '../../records/transitions.ts'
 import type { SettingsOf, Services } from '../feature.ts'
-import { createRollback, type Rollback, RunningSteps, isStepRunning, WorkerIdentity } from './rollback.ts'
+import {
+  createRollback,
+  isStepRunning,
+  LiveWorkers,
+  type Rollback,
+  RunningSteps,
+  WorkerIdentity,
+} from './rollback.ts'
 
-type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'>
+type Deps = Pick<
+  Services,
+  'log' | 'store' | 'scope' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'
+>
 
 /** The dependencies of all parts of the feature. */
 export interface TransactionService {
@@ -51,7 +61,7 @@ export function createTransactionService(
   const { retention } = limits
   const repository = new Transactions(deps.store, retention)
   const actions = new Actions(deps.store)
-  const worker = new WorkerIdentity(deps.identity.membership)
+  const worker = new WorkerIdentity(deps.identity.membership, deps.scope.once(LiveWorkers))
   const steps = new RunningSteps()
   const rollback = createRollback({ deps, repository, actions, worker, steps, retention })
   const { log, features } = deps

@@ -11,10 +11,10 @@ import { type ClientParts, Delivery, endPush, sendEnding } from './delivery.ts'
 import { keepSubscriptions } from './kept-subscriptions.ts'
 import { EVENTS_KEY, listening } from './listen.ts'
 import { clientMethods, type OpenPush } from './methods.ts'
-import { type Push, pushesOfProcess } from './pushes.ts'
+import { type Push, Pushes } from './pushes.ts'
 import { clientTools } from './tools.ts'
 
-type Deps = Pick<Services, 'log' | 'store' | 'identity' | 'gateway'>
+type Deps = Pick<Services, 'log' | 'store' | 'scope' | 'gateway'>
 
 /** What one runtime does for these clients. */
 export interface ClientFace {
@@ -31,8 +31,8 @@ export interface ClientFace {
 
 /** The subscriptions of clients, in one runtime. */
 export function clientFace(events: Parts, deps: Deps, maxTtlMs: number): ClientFace {
-  const { log, store, identity, gateway } = deps
-  const pushes = pushesOfProcess(identity.membership)
+  const { log, store, scope, gateway } = deps
+  const pushes = scope.once(Pushes)
   const runtime = {}
   pushes.takeOver(runtime)
   const parts: ClientParts = { events, subscriptions: new EventSubscriptions(store), pushes, maxTtlMs }

@@ -23,7 +23,7 @@ export interface Push {
 /** How many there are at most; one caller may have a quarter of them. */
 const MAX_PUSHES = 4000
 
-/** Those of a process. */
+/** Those of a gateway. */
 export class Pushes {
   readonly #all = new Set<Push>()
   /** The runtime that sends them: the last one with events. */
@@ -73,6 +73,10 @@ export class Pushes {
     return [...this.#all]
   }
 
+  close(): void {
+    for (const each of this.#all) this.end(each)
+  }
+
   #drop(push: Push): void {
     this.#all.delete(push)
     push.over.abort()
@@ -81,13 +85,4 @@ export class Pushes {
 
 function isOf({ id, call }: Push, principal: Pick<Principal, 'id'>, wanted: string): boolean {
   return id === wanted && call.principal.id === principal.id
-}
-
-const processes = new WeakMap<object, Pushes>()
-
-/** The pushes of a process. */
-export function pushesOfProcess(membership: object): Pushes {
-  const known = processes.get(membership) ?? new Pushes()
-  processes.set(membership, known)
-  return known
 }

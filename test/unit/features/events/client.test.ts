@@ -162,8 +162,10 @@ describe('poll_events', () => {
     const first = await poll({ subscription_id: id, max_events: 2 })
     expect([textsIn(first['events']), first['has_more']]).toEqual([['1', '2'], true])
     await closeAll(opened)
-    const { membership } = eventWorld()
-    expect(textsIn((await gateway({ membership }).poll({ subscription_id: id }))['events'])).toEqual(['3'])
+    const { membership, scope } = eventWorld()
+    expect(textsIn((await gateway({ membership, scope }).poll({ subscription_id: id }))['events'])).toEqual([
+      '3',
+    ])
   })
 
   it('refuses a cursor of another subscription or caller', async () => {
@@ -467,7 +469,7 @@ describe('events on the stream of a session', () => {
     closing.abort()
     await closeAll(opened)
     expect(session.received).toMatchObject([{ params: { subscription_id: id, reason: 'shutdown' } }])
-    const { membership } = eventWorld()
-    expect(await gateway({ membership }).poll({ subscription_id: id })).toMatchObject({ events: [] })
+    const { membership, scope } = eventWorld()
+    expect(await gateway({ membership, scope }).poll({ subscription_id: id })).toMatchObject({ events: [] })
   })
 })

@@ -21,8 +21,9 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { Outcome } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import type { Principal } from '../../../../src/core/principal.ts'
+import { ProcessScope } from '../../../../src/durable/process-scope.ts'
 import { fileName } from '../../../../src/features/references/file-name.ts'
-import { type NewFile, ReferenceFiles } from '../../../../src/features/references/files.ts'
+import { type NewFile, ProcessFiles, ReferenceFiles } from '../../../../src/features/references/files.ts'
 import { bytesOf } from '../../../support/bytes-of.ts'
 import { argumentSchema, referenceSettings, referenceWorld } from '../../../support/reference-world.ts'
 import type { Json } from '../../../support/server/json.ts'
@@ -34,7 +35,9 @@ const done: Outcome = { kind: 'result', result: Payload.of({ content: [] }) }
 
 let root = ''
 let folder = ''
+let scope = new ProcessScope()
 beforeEach(() => {
+  scope = new ProcessScope()
   root = realpathSync(mkdtempSync(join(tmpdir(), 'gatehouse-files-')))
   folder = join(root, 'files')
 })
@@ -49,6 +52,7 @@ function machine(
   const world = referenceWorld({
     settings: { ...referenceSettings, folder },
     command,
+    scope,
     definition: argumentSchema({ type: 'string' }),
     serve: ({ value }) => {
       const path = String(value)
@@ -68,7 +72,9 @@ function nameOf(digit: number): string {
 
 /** The files of a call that are written without it. */
 function callFiles(principal: Principal) {
-  return new ReferenceFiles({ folder, total: 10_000, log: silentLog }).begin(toolCall({ principal }))
+  return new ReferenceFiles({ folder, total: 10_000, files: scope.once(ProcessFiles), log: silentLog }).begin(
+    toolCall({ principal }),
+  )
 }
 
 function fileOf(name: string, size: number): NewFile {
@@ -292,7 +298,7 @@ describe('the folder of files', () => {
     ]
     mkdirSync(join(folder, nameOf(7), '.owner'), { recursive: true })
     utimesSync(join(folder, nameOf(7)), 1, 1)
-    await new ReferenceFiles({ folder, total: 1000, log: silentLog }).sweep()
+    await new ReferenceFiles({ folder, total: 1000, files: scope.once(ProcessFiles), log: silentLog }).sweep()
     expect(readdirSync(folder)).toEqual([...kept, nameOf(7)].toSorted())
   })
 
@@ -303,9 +309,14 @@ describe('the folder of files', () => {
     writeFileSync(join(path, '.owner'), '')
     utimesSync(path, 1, 1)
     symlinkSync(others, folder)
-    await new ReferenceFiles({ folder, total: 1000, log: silentLog }).sweep()
+    await new ReferenceFiles({ folder, total: 1000, files: scope.once(ProcessFiles), log: silentLog }).sweep()
     chmodSync(others, 0o1777)
-    await new ReferenceFiles({ folder: others, total: 1000, log: silentLog }).sweep()
+    await new ReferenceFiles({
+      folder: others,
+      total: 1000,
+      files: scope.once(ProcessFiles),
+      log: silentLog,
+    }).sweep()
     expect(existsSync(path)).toBe(true)
   })
 
@@ -316,14 +327,14 @@ describe('the folder of files', () => {
     const call = callFiles({ id: 'ada' })
     const path = await call.write(fileOf('one', 1))
     utimesSync(dirname(path), 1, 1)
-    await new ReferenceFiles({ folder, total: 1000, log: silentLog }).sweep()
+    await new ReferenceFiles({ folder, total: 1000, files: scope.once(ProcessFiles), log: silentLog }).sweep()
     expect(existsSync(path)).toBe(true)
     await call.remove()
   })
 
   it('keeps what calls use, and says so', async () => {
     let sweeping: Promise<void> | undefined
-    const files = new ReferenceFiles({ folder, total: 1000, log: silentLog })
+    const files = new ReferenceFiles({ folder, total: 1000, files: scope.once(ProcessFiles), log: silentLog })
     const { outcome, keep } = machine(() => {
       sweeping = files.sweep()
       return { kind: 'input_required', inputRequests: {}, requestState: {}, isOpen: true }
@@ -336,6 +347,31 @@ describe('the folder of files', () => {
     expect(lstatSync(join(folder, name)).mtimeMs).toBeGreaterThan(Date.now() - 60_000)
     const requestState = first.kind === 'input_required' ? first.requestState : {}
     expect(requestState).toHaveProperty('reference_files')
+  })
+})
+
+describe('gateways of one process', () => {
+  const waiting: Outcome = { kind: 'input_required', inputRequests: {}, requestState: {}, isOpen: true }
+
+  it('do not count the files of each other', async () => {
+    for (const own of [new ProcessScope(), new ProcessScope()]) {
+      scope = own
+      const { outcome, keep } = machine(() => waiting, {
+        settings: { ...referenceSettings, folder, total: 400 },
+      })
+      const round = await outcome({ value: `${await keep('x'.repeat(80))}?as=path` })
+      expect(round.kind).toBe('input_required')
+    }
+    expect(readdirSync(folder)).toHaveLength(2)
+  })
+
+  it('leave the files of each other alone', async () => {
+    const call = callFiles({ id: 'ada' })
+    const path = await call.write(fileOf('one', 1))
+    scope = new ProcessScope()
+    await new ReferenceFiles({ folder, total: 1000, files: scope.once(ProcessFiles), log: silentLog }).sweep()
+    expect(existsSync(path)).toBe(true)
+    await call.remove()
   })
 })
 
