@@ -1,6 +1,7 @@
 import { anonymous } from '../../src/core/principal.ts'
 import { loadSettings } from '../../src/config/load.ts'
 import type { Edge } from '../../src/downstream/http/edge.ts'
+import { Ticker } from '../../src/downstream/http/ticker.ts'
 
 const { listen, auth } = loadSettings('upstreams: { one: server }', {
   file: 'gateway.config.yaml',
@@ -27,4 +28,5 @@ export const edge: Edge = {
     probes: {},
   },
   prefix: '',
+  ticker: new Ticker(),
 }

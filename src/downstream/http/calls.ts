@@ -92,12 +92,17 @@ async function serveStream(
   request: { readonly method: string; readonly params: Payload },
   handle: Handler,
 ): Promise<void> {
-  const { outgoing, principal, requestId } = exchange
+  const { outgoing, requestId, edge } = exchange
   // A client that is already gone would never emit `close`.
   if (outgoing.destroyed) return
   const closed = new AbortController()
-  const reply = new HttpReply(outgoing, { requestId, canStream: true, onSlow: () => closed.abort() })
-  const lifetime = tokenLifetime(principal, () => outgoing.end())
+  const reply = new HttpReply(outgoing, {
+    requestId,
+    ticker: edge.ticker,
+    canStream: true,
+    onSlow: () => closed.abort(),
+  })
+  const lifetime = tokenLifetime(exchange, () => outgoing.end())
   outgoing.on('close', () => {
     lifetime.end()
     closed.abort()

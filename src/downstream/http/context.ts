@@ -3,7 +3,6 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Call } from '../../core/call.ts'
 import type { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
-import { Registry } from '../../core/registry.ts'
 import type { Edge } from './edge.ts'
 import { endOf } from '../auth/verified.ts'
 
@@ -32,39 +31,23 @@ export interface TokenLifetime {
   end(): void
 }
 
-interface Running {
-  until: number
-  onOver(): void
-}
-
-/** The resolution of expiry, in milliseconds. */
-const TICK_MS = 1000
-
-/** All lifetimes that expire; one timer serves them all. */
-const running = new Registry<number, Running>()
-let last = 0
-setInterval(() => {
-  const now = Date.now()
-  for (const each of running.values()) if (each.until <= now) each.onOver()
-}, TICK_MS).unref()
-
 /** Calls `onOver` once the token of a caller has expired. */
-export function tokenLifetime(principal: Principal, onOver: () => void): TokenLifetime {
-  const until = endOf(principal)
+export function tokenLifetime(
+  { principal, edge: { ticker } }: Pick<HttpContext, 'principal' | 'edge'>,
+  onOver: () => void,
+): TokenLifetime {
+  let until = endOf(principal)
   if (until === Infinity) return lasting
-  const key = ++last
-  const end = (): void => void running.delete(key)
-  const own = {
-    until,
-    onOver: () => {
-      end()
-      onOver()
-    },
+  const tick = (now: number): void => {
+    if (until > now) return
+    end()
+    onOver()
   }
-  running.set(key, own)
+  const key = ticker.add({ tick })
+  const end = (): void => ticker.remove(key)
   return {
     extend: (next) => {
-      own.until = Math.max(own.until, endOf(next))
+      until = Math.max(until, endOf(next))
     },
     end,
   }

@@ -12,6 +12,7 @@ import type { HeaderMirror } from '../../protocol/headers.ts'
 import { type AuthGate, createAuthGate } from '../auth/auth-gate.ts'
 import { type Access, createAccess } from './origin.ts'
 import type { StatusMapping } from './statuses.ts'
+import type { Ticker } from './ticker.ts'
 
 /** A path of documents; `*` is the name of a server. */
 export interface DocumentPath {
@@ -64,6 +65,8 @@ export interface Edge {
   readonly authGate: AuthGate
   /** The path of the gateway for clients, without a trailing slash. */
   readonly prefix: string
+  /** That of the listener, for all edges. */
+  readonly ticker: Ticker
 }
 
 interface Options {
@@ -72,11 +75,12 @@ interface Options {
   /** The port of the listener. */
   port(): number
   readonly pageSignIn: Pick<PageSignIn, 'identity'>
+  readonly ticker: Ticker
   readonly log: Log
 }
 
 /** Returns the edge of the current runtime, created once for each runtime. */
-export function createEdges({ runtime, port, pageSignIn, log }: Options): () => Edge {
+export function createEdges({ runtime, port, pageSignIn, ticker, log }: Options): () => Edge {
   let edge: Edge | undefined
   return () => {
     const current = runtime()
@@ -86,6 +90,7 @@ export function createEdges({ runtime, port, pageSignIn, log }: Options): () => 
       runtime: current,
       access: createAccess(listen),
       authGate: createAuthGate({ auth, listen, port: port(), pageSignIn, log }),
+      ticker,
       prefix: new URL(listen.publicUrl ?? 'http://localhost/').pathname.replace(/\/$/, ''),
     }
     return edge

@@ -167,7 +167,7 @@ export class HttpFront {
   }
 
   async #stateless(exchange: HttpContext, request: JsonRpcRequest): Promise<void> {
-    const { incoming, outgoing, upstream, principal, presentCaller, requestId, challenge } = exchange
+    const { incoming, outgoing, upstream, principal, presentCaller, requestId, challenge, edge } = exchange
     const { handle, seal } = this.#options
     const controller = new AbortController()
     // 2026-07-28 basic/utilities/cancellation: closing the stream cancels the request, but not what goes on without it.
@@ -180,12 +180,12 @@ export class HttpFront {
         controller.abort(new GatewayError('CANCELLED', 'The client closed the request.'))
     })
     const canStream = checkAccepts(incoming)
-    const leave = isListening(request.method) ? this.#listen(controller, principal) : undefined
+    const leave = isListening(request.method) ? this.#listen(controller, exchange) : undefined
     const onSlow = (): void =>
       controller.abort(new GatewayError('SLOW_CLIENT', 'The client reads the response too slowly.'))
     const trace = headerTrace(incoming.headers)
     const gatewayMetadata = gatewayMetadataOf(incoming.headers)
-    const context = { requestId, principal, challenge, trace, gatewayMetadata }
+    const context = { requestId, ticker: edge.ticker, principal, challenge, trace, gatewayMetadata }
     const reply = new HttpReply(outgoing, { ...context, canStream, statusOf: modernStatus, onSlow })
     const check = (call: Call): Promise<void> | undefined => this.#checkMirror(call, exchange)
     const { headers } = incoming
@@ -200,13 +200,14 @@ export class HttpFront {
   }
 
   /** Counts a stream until the returned function is called; the stream ends when the token expires. @throws OVERLOADED */
-  #listen(controller: AbortController, principal: Principal): () => void {
+  #listen(controller: AbortController, exchange: HttpContext): () => void {
+    const { principal } = exchange
     if (this.#listening.size >= MAX_LISTEN_STREAMS)
       throw new GatewayError('OVERLOADED', 'Too many subscription streams are open.')
     if (hasReachedShare(principal, this.#listening, ({ id }) => id, MAX_LISTEN_STREAMS))
       throw new GatewayError('OVERLOADED', 'Too many subscription streams of this caller are open.')
     this.#listening.set(controller, principal)
-    const { end } = tokenLifetime(principal, () => controller.abort(over()))
+    const { end } = tokenLifetime(exchange, () => controller.abort(over()))
     return () => {
       end()
       this.#listening.delete(controller)

@@ -7,15 +7,16 @@ import { drained, type ResponseSink } from '../session/response-sink.ts'
 import type { Call, RateLimitStatus } from '../../core/call.ts'
 import type { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
-import { Registry } from '../../core/registry.ts'
 import { limitHeaders } from '../../protocol/headers.ts'
 import { encodeEvent, encodePriming, keepAlive } from '../../protocol/sse.ts'
 import type { GatewayMetadata } from '../../protocol/meta-keys.ts'
 import type { TraceContext } from '../../protocol/trace-context.ts'
 import type { StreamSink, RecordedStream } from './replay.ts'
+import type { Ticker } from './ticker.ts'
 
 interface Options {
   readonly requestId: string
+  readonly ticker: Ticker
   /** The principal of the request. */
   readonly principal?: Principal | undefined
   /** Its caller with its present rights. */
@@ -47,21 +48,12 @@ const MAX_BUFFERED_BYTES = 8 * 1024 * 1024
 const SLOW_CALL_MS = 1000
 /** The keep-alive interval of an idle stream, in milliseconds. */
 const KEEP_ALIVE_INTERVAL_MS = 15_000
-const TICK_MS = 500
-
-/** All unfinished replies; one timer serves them all. */
-const unfinished = new Registry<number, HttpReply>()
-let lastReply = 0
-setInterval(() => {
-  const now = Date.now()
-  for (const reply of unfinished.values()) reply.tick(now)
-}, TICK_MS).unref()
 
 /** One HTTP response: JSON, or an event stream once a message must be sent before the response. */
 export class HttpReply implements ResponseSink, StreamSink {
   readonly #outgoing: ServerResponse
   readonly #options: Options
-  readonly #key = ++lastReply
+  readonly #key: number
   readonly #since = Date.now()
   #lastWrite = this.#since
   #isStream = false
@@ -74,7 +66,7 @@ export class HttpReply implements ResponseSink, StreamSink {
   constructor(outgoing: ServerResponse, options: Options) {
     this.#outgoing = outgoing
     this.#options = options
-    unfinished.set(this.#key, this)
+    this.#key = options.ticker.add(this)
   }
 
   get requestId(): string {
@@ -151,7 +143,7 @@ export class HttpReply implements ResponseSink, StreamSink {
       return
     }
     this.#isEnded = true
-    unfinished.delete(this.#key)
+    this.#options.ticker.remove(this.#key)
     if (message === undefined) {
       this.#outgoing.writeHead(202, { 'x-request-id': this.#options.requestId })
       this.#outgoing.end()
@@ -201,7 +193,7 @@ export class HttpReply implements ResponseSink, StreamSink {
   }
 
   tick(now: number): void {
-    if (this.#isEnded || this.#outgoing.destroyed) unfinished.delete(this.#key)
+    if (this.#isEnded || this.#outgoing.destroyed) this.#options.ticker.remove(this.#key)
     if (this.#isEnded || !this.#options.canStream) return
     const { maxHeadDelay, primes } = this.#options
     // After the head is sent, an error can no longer set the status.

@@ -28,6 +28,7 @@ import type { HttpContext } from './context.ts'
 import { HttpFront, presentCallerOf, refuse, requestId } from './endpoint.ts'
 import { addHooks, type ReceiveHook } from './hooks.ts'
 import { LegacySse } from './sse-endpoint.ts'
+import { Ticker } from './ticker.ts'
 import { addFrontPage, type Reader } from '../pages/front-page.ts'
 import { addPageSignIn, addSignInPages, type SignIns } from '../pages/sign-in.ts'
 
@@ -85,7 +86,8 @@ export async function listenHttp(options: Options): Promise<Listener> {
   const { runtime, handle, pageSignIn, seal, onRefused, log } = options
   const { listen } = runtime()
   const life: Life = { port: listen.port, isClosing: false }
-  const edge = createEdges({ runtime, port: () => life.port, pageSignIn, log })
+  const ticker = new Ticker()
+  const edge = createEdges({ runtime, port: () => life.port, pageSignIn, ticker, log })
   const refusing = { log, ...(onRefused && { onRefused }) }
   const front = new HttpFront({ handle, edge, seal, ...refusing })
   const isStrict = (): boolean => edge().runtime.listen.isStrict
@@ -114,6 +116,7 @@ export async function listenHttp(options: Options): Promise<Listener> {
       life.isClosing = true
       await Promise.all([front.sessions.close(), sse.close()])
       await ended(server)
+      ticker.close()
     },
   }
 }

@@ -59,10 +59,11 @@ export class LegacyHttp {
     const stream = resumed?.stream ?? found.replay.general
     const reply = new HttpReply(outgoing, {
       requestId: exchange.requestId,
+      ticker: exchange.edge.ticker,
       canStream: true,
       onSlow: () => undefined,
     })
-    const { end } = tokenLifetime(exchange.principal, () => outgoing.end())
+    const { end } = tokenLifetime(exchange, () => outgoing.end())
     outgoing.on('close', () => {
       end()
       stream.detach(reply)
@@ -112,10 +113,11 @@ export class LegacyHttp {
   }
 
   #reply(exchange: HttpContext, { session, replay }: HttpSession): HttpReply {
-    const { incoming, outgoing, requestId, principal, presentCaller, challenge } = exchange
+    const { incoming, outgoing, requestId, principal, presentCaller, challenge, edge } = exchange
     const canStream = checkAccepts(incoming)
     return new HttpReply(outgoing, {
       requestId,
+      ticker: edge.ticker,
       principal,
       presentCaller,
       challenge,
@@ -124,7 +126,7 @@ export class LegacyHttp {
       canStream,
       record: () => replay.record(),
       primes: session.revision?.priming === true,
-      ...exchange.edge.runtime.statusMapping,
+      ...edge.runtime.statusMapping,
       onSlow: () => this.#log.warn('client.slow', { session: session.id }),
     })
   }

@@ -58,14 +58,20 @@ export class LegacySse {
   }
 
   /** Opens a stream; its first event is the URL for messages. @throws OVERLOADED */
-  stream({ outgoing, upstream, principal, requestId, edge }: HttpContext): void {
+  stream(exchange: HttpContext): void {
+    const { outgoing, upstream, principal, requestId, edge } = exchange
     // A client that is already gone would never emit `close`.
     if (outgoing.destroyed) return
     if (this.#open.size >= MAX_SESSIONS) throw new GatewayError('OVERLOADED', 'Too many sessions.')
     if (hasReachedShare(principal, this.#open, ({ session }) => session.principal.id, MAX_SESSIONS))
       throw new GatewayError('OVERLOADED', 'Too many sessions of one caller.')
     const id = randomUUID()
-    const reply = new HttpReply(outgoing, { requestId, canStream: true, onSlow: () => session.close() })
+    const reply = new HttpReply(outgoing, {
+      requestId,
+      ticker: edge.ticker,
+      canStream: true,
+      onSlow: () => session.close(),
+    })
     const session = new ClientSession({
       id,
       upstream,
@@ -74,7 +80,7 @@ export class LegacySse {
       send: (message) => void reply.write(encodeEvent(message)),
       channel: { isOpen: () => !outgoing.destroyed, drained: () => reply.drained() },
     })
-    const own = tokenLifetime(principal, () => outgoing.end())
+    const own = tokenLifetime(exchange, () => outgoing.end())
     this.#open.set(id, { session, reply, outgoing, upstream, lease: own })
     // All responses use this stream, so its end is the end of the session.
     outgoing.on('close', () => {

@@ -15,15 +15,10 @@ export interface StatusMapping {
 
 /** The mapping of statuses; undefined if all errors have 200, which every client can read. */
 export function statusMapping(settings: Mapped): StatusMapping | undefined {
-  if (!isMapped(settings)) return undefined
-  const mapping = known.get(settings) ?? { statusOf: mappedStatus, maxHeadDelay: maxHeadDelay(settings) }
-  known.set(settings, mapping)
-  return mapping
+  return isMapped(settings) ? { statusOf: mappedStatus, maxHeadDelay: maxHeadDelay(settings) } : undefined
 }
 
 type Mapped = Pick<Settings, 'features' | 'profile' | 'upstreams'>
-
-const known = new WeakMap<Mapped, StatusMapping>()
 
 function isMapped({ features, profile }: Mapped): boolean {
   const own = features.errors?.common

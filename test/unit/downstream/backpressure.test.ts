@@ -4,6 +4,7 @@ import { Writable } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { HttpReply } from '../../../src/downstream/http/reply.ts'
+import { Ticker } from '../../../src/downstream/http/ticker.ts'
 import { Replay } from '../../../src/downstream/http/replay.ts'
 import { drained } from '../../../src/downstream/session/response-sink.ts'
 
@@ -37,7 +38,9 @@ async function paused(): Promise<{ response: ServerResponse; client: Socket; rec
 
 function replyTo(response: ServerResponse, more: object = {}) {
   const onSlow = vi.fn<() => void>()
-  const reply = new HttpReply(response, { requestId: 'r', canStream: true, onSlow, ...more })
+  const ticker = new Ticker()
+  onTestFinished(() => ticker.close())
+  const reply = new HttpReply(response, { requestId: 'r', ticker, canStream: true, onSlow, ...more })
   return { reply, onSlow }
 }
 

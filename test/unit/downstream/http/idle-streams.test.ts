@@ -2,15 +2,18 @@ import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { expect, onTestFinished, test } from 'vitest'
 import { HttpReply } from '../../../../src/downstream/http/reply.ts'
+import { Ticker } from '../../../../src/downstream/http/ticker.ts'
 import { open, usual } from '../../../support/client/raw.ts'
 
 /** The text that a client reads from one reply. */
 async function read(use: (reply: HttpReply) => void, canStream = true): Promise<string> {
+  const ticker = new Ticker()
   const server = createServer((_request, outgoing: ServerResponse) => {
-    use(new HttpReply(outgoing, { requestId: 'r', canStream, onSlow: () => undefined }))
+    use(new HttpReply(outgoing, { requestId: 'r', ticker, canStream, onSlow: () => undefined }))
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   onTestFinished(() => {
+    ticker.close()
     server.closeAllConnections()
     server.close()
   })
