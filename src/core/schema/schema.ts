@@ -40,7 +40,7 @@ interface Trust {
    * It is the gateway's own: it is not validated itself, which saves 30 ms for the first one, and may use any pattern.
    */
   readonly trusted?: boolean
-  /** Called with each pattern that is not checked, when the schema is compiled. */
+  /** Called with each pattern that is not checked, when the validator is first used. */
   onUnchecked?(pattern: string): void
 }
 
@@ -50,17 +50,36 @@ interface Trust {
  */
 export function validator(schema: JsonSchema, trust: Trust = {}): Check {
   const text = `${trust.trusted === true ? '' : '?'}${JSON.stringify(schema)}`
-  const known = checks.get(text)
-  const check = known ?? lazyCheck(schema, trust)
-  remember(text, check)
-  return check
+  const shared = checks.get(text) ?? lazyCheck(schema, trust.trusted === true)
+  remember(text, shared)
+  return trust.onUnchecked ? reporting(shared, trust.onUnchecked) : shared.check
+}
+
+/** A validator that all schemas with the same text share. */
+interface SharedCheck {
+  readonly check: Check
+  /** The patterns that it skips, once it was used. */
+  readonly unchecked: ReadonlySet<string>
+}
+
+/** The same for one user, who learns of the patterns that are skipped. */
+function reporting({ check, unchecked }: SharedCheck, report: (pattern: string) => void): Check {
+  let isReported = false
+  return (value) => {
+    try {
+      return check(value)
+    } finally {
+      if (!isReported) for (const pattern of unchecked) report(pattern)
+      isReported = true
+    }
+  }
 }
 
 const limits = { checks: 1000, characters: 16_000_000, problems: 100, perEngine: 200, steps: 100_000 }
-const checks = new Map<string, Check>()
+const checks = new Map<string, SharedCheck>()
 let characters = 0
 
-function remember(text: string, check: Check): void {
+function remember(text: string, check: SharedCheck): void {
   if (!checks.delete(text)) characters += text.length
   checks.set(text, check)
   for (const oldest of checks.keys()) {
@@ -70,13 +89,14 @@ function remember(text: string, check: Check): void {
   }
 }
 
-function lazyCheck(schema: JsonSchema, trust: Trust): Check {
+function lazyCheck(schema: JsonSchema, isTrusted: boolean): SharedCheck {
+  const skipped = new Set<string>()
   let validate: ValidateFunction | undefined
   let failure: UnusableSchema | undefined
-  return (value) => {
+  const check = (value: unknown): readonly SchemaProblem[] => {
     if (failure) throw failure
     try {
-      validate ??= compile(schema, trust)
+      validate ??= compile(schema, isTrusted, skipped)
     } catch (error) {
       failure = new UnusableSchema(error)
       throw failure
@@ -85,6 +105,7 @@ function lazyCheck(schema: JsonSchema, trust: Trust): Check {
     if (attempt(validate, value)) return []
     return (validate.errors ?? []).slice(0, limits.problems).map(problem)
   }
+  return { check, unchecked: skipped }
 }
 
 /** @throws UnusableSchema if the validation takes too many steps */
@@ -107,19 +128,16 @@ function takeStep(): boolean {
 
 const NAME = 'https://gatehouse.invalid/schema'
 
-function compile(schema: JsonSchema, { trusted = false, onUnchecked }: Trust): ValidateFunction {
+/** Adds the patterns that are skipped to `skipped`. */
+function compile(schema: JsonSchema, isTrusted: boolean, skipped: Set<string>): ValidateFunction {
   // Without an id of its own a schema could not refer to itself.
   const { $schema, $async: _promises, ...rules }: JsonSchema = { $id: NAME, ...schema }
   const isDraft07OrOlder = typeof $schema === 'string' && /draft-0[4-7]/.test($schema)
-  const chosen = engine(isDraft07OrOlder ? 'draft-07' : '2020-12', trusted)
-  if (trusted) return chosen.compile(rules)
+  const chosen = engine(isDraft07OrOlder ? 'draft-07' : '2020-12', isTrusted)
+  if (isTrusted) return chosen.compile(rules)
   const bounded = boundedSchema(rules)
-  unchecked = new Set()
-  try {
-    return chosen.compile(bounded)
-  } finally {
-    for (const pattern of unchecked) onUnchecked?.(pattern)
-  }
+  unchecked = skipped
+  return chosen.compile(bounded)
 }
 
 type Draft = 'draft-07' | '2020-12'
@@ -193,7 +211,7 @@ const regExp = Object.assign(
   { code: 'new RegExp' },
 )
 
-/** Unchecked patterns of the schema being compiled. */
+/** The skipped patterns of the schema being compiled. */
 let unchecked = new Set<string>()
 
 const safeRegExp = Object.assign(

@@ -20,6 +20,10 @@ const patterns = new LRUCache<string, Pattern | 'unsupported'>({ max: limits.kep
  * @throws SyntaxError if it is not a valid pattern
  */
 export function compilePattern(source: string, { ignoreCase = false } = {}): Pattern | undefined {
+  if (source.length > limits.pattern) {
+    checkSyntax(source)
+    return undefined
+  }
   const key = `${ignoreCase ? 'i' : ''}/${source}`
   const known = patterns.get(key) ?? compile(source, ignoreCase)
   patterns.set(key, known)
@@ -32,7 +36,6 @@ function compile(source: string, ignoreCase: boolean): Pattern | 'unsupported' {
   // Loaded for the first pattern, which most configurations do not have.
   const { RE2JS }: typeof import('re2js') = require('re2js')
   checkSyntax(source)
-  if (source.length > limits.pattern) return 'unsupported'
   try {
     const flags = ignoreCase ? RE2JS.CASE_INSENSITIVE : 0
     const compiled = RE2JS.compile(RE2JS.translateRegExp(source), flags)

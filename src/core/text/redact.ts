@@ -9,8 +9,9 @@ const MIN_SECRET_LENGTH = 6
 const MAX_DEPTH = 8
 /** Lines of a multi-line secret are secrets too, unless they are as short as ordinary lines. */
 const MIN_LINE_LENGTH = 16
-/** The maximum number of cached decisions about keys. */
+/** The maximum number of cached decisions about keys, and the longest such key in characters. */
 const MAX_CACHED_KEYS = 1000
+const MAX_CACHED_KEY_LENGTH = 100
 /** The maximum number of known secrets. */
 const MAX_SECRETS = 2000
 
@@ -75,7 +76,7 @@ export function isSecretKey(key: string): boolean {
   const found = known.get(key)
   if (found !== undefined) return found
   const isSecret = secretKeyPattern.test(key)
-  if (known.size < MAX_CACHED_KEYS) known.set(key, isSecret)
+  if (known.size < MAX_CACHED_KEYS && key.length <= MAX_CACHED_KEY_LENGTH) known.set(key, isSecret)
   return isSecret
 }
 

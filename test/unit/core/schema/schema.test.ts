@@ -101,6 +101,16 @@ describe('validator with an untrusted schema', () => {
     expect(unchecked).toEqual(['^(?=a)b$'])
   })
 
+  test('each user of a schema learns of the patterns that are skipped, though it is compiled once', () => {
+    const found: string[] = []
+    for (const user of ['one', 'two']) {
+      const report = (pattern: string): number => found.push(`${user} ${pattern}`)
+      const check = validator({ type: 'string', pattern: '^(?=c)d$' }, { onUnchecked: report })
+      for (const text of ['x', 'y']) check(text)
+    }
+    expect(found).toEqual(['one ^(?=c)d$', 'two ^(?=c)d$'])
+  })
+
   test('several patterns are applied independently', () => {
     const check = validator({ properties: { a: { pattern: '^a$' }, b: { pattern: '^b$' } } })
     expect(check({ a: 'a', b: 'b' })).toEqual([])
