@@ -94,8 +94,8 @@ function tried(name: string, given: Json, values: Json = {}): Promise<Answer> {
   return call(name, given, Object.fromEntries(meta))
 }
 
-// What is written whatever is called: who is alive, what servers offer, and the windows of rates, since a dry run counts.
-const unrelated = /^\{"(?:format|key":"(?:member|contract|event-reachable|rate|audit|key:))/
+// What is written whatever is called: heartbeats, what servers offer, and the windows of rates, since a dry run counts.
+const unrelated = /^\{"(?:format|key":"(?:alive:|contract|event-reachable|rate|audit|key:))/
 
 /** Everything that the store keeps of calls. */
 async function kept(): Promise<readonly string[]> {
