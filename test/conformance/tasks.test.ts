@@ -1,5 +1,5 @@
 // The official scenarios of the tasks extension, through the gateway in front of a server without tasks, of one with the
-// core tasks of 2025-11-25, and of one with the extension.
+// core tasks of 2025-11-25, and of one with the extension. The scenarios mostly wait, so several run at a time.
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { gentleGateway } from '../support/gentle-gateway.ts'
@@ -21,7 +21,8 @@ const scenarios = [
   ['tasks-mrtr-composition', 2],
 ] as const
 
-const slow = { latency: 'minutes' }
+/** Tools that are to be tasks at once, however fast the machine is. */
+const slow = ['slow_compute', 'failing_job', 'protocol_error_job', 'confirm_delete', 'multi_input']
 
 /** Why a server makes a scenario fail. */
 const expected: Readonly<Record<string, readonly string[]>> = {
@@ -41,17 +42,20 @@ describe.each([
   beforeAll(async () => {
     const command = [process.execPath, server]
     gateway = await gentleGateway({
-      // Slow enough for the handshake of a server, and quicker than every tool that is to be a task.
-      features: { confirm: 'off', progress: { tasks: { after: '350ms' } } },
-      // Tools that ask after 400 ms are tasks well before that.
+      // Long enough for the handshake of a server, and half as long as the tool works that asks before it is a task.
+      features: { confirm: 'off', progress: { tasks: { after: '2s' } } },
       upstreams: {
-        jobs: { command, env: { MODE: mode }, tools: { confirm_delete: slow, multi_input: slow } },
+        jobs: {
+          command,
+          env: { MODE: mode },
+          tools: Object.fromEntries(slow.map((name) => [name, { latency: 'minutes' }])),
+        },
       },
     })
   })
   afterAll(() => gateway.close())
 
-  it.each(scenarios)('%s passes its %d checks', async (name, count) => {
+  it.concurrent.each(scenarios)('%s passes its %d checks', async (name, count) => {
     const failures = expected[`${mode} ${name}`] ?? []
     const scenario = scenarioOf(await run(name), name)
     expect(scenario?.failures.map((failure) => failure.split(': ', 1)[0])).toEqual(failures)
@@ -59,7 +63,7 @@ describe.each([
   })
 
   // The gateway follows the task itself, so that a client without tasks gets the result.
-  it('tasks-required-task-error fails as a tool that only runs as a task can be called by every client', async () => {
+  it.concurrent('tasks-required-task-error fails as a tool that only runs as a task can be called by every client', async () => {
     const scenario = scenarioOf(await run('tasks-required-task-error'), 'tasks-required-task-error')
     expect(scenario?.failures).toEqual([
       expect.stringContaining('sep-2663-server-returns-missing-capability-when-required'),
