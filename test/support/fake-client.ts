@@ -208,7 +208,9 @@ export class FakeClient {
 
   #newId(): Id {
     const number = this.#nextId++
-    return this.#options.ids === 'string' ? `call-${number}` : number
+    const { ids = 'number' } = this.#options
+    const isString = ids === 'string' || (ids === 'mixed' && number % 2 === 1)
+    return isString ? `call-${number}` : number
   }
 
   #send(id: Id, method: string, params: Json | undefined, options: SendOptions): Promise<Reply> {

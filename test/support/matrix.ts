@@ -1,14 +1,20 @@
+/**
+ * The matrix: a gateway between clients of every revision and servers of every revision, over every transport. A set-up says
+ * how servers, clients and settings differ from plain ones; its subjects, each a file of tests, share one gateway in this
+ * process, one server of each kind, and one connected client per pair. A client over stdio has a gateway process of its own,
+ * for all subjects too. So subjects find servers and clients that others have used, in no particular order: what they look
+ * for has a mark, or came after a position in the journal.
+ */
 import { unadvertised } from './undescribed.ts'
-import { readFileSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ConnectOptions } from './client/options.ts'
-import { fakeServerCommand, type FakeServer, startFakeServer } from './fake-server.ts'
+import { fakeServerCommand, startFakeServer } from './fake-server.ts'
 import { Meeting, type Behind } from './meeting.ts'
-import { type RunningGateway, startGateway } from './run-gateway.ts'
-import type { Seen } from './server/journal.ts'
+import { type LocalGateway, localGateway } from './local-gateway.ts'
+import { GrowingFile, type Seen, violationsFile } from './server/journal.ts'
 import type { Json } from './server/json.ts'
 import type { ServerOptions } from './server/options.ts'
 import { remoteTransport, type Revision, revisions, traitsOf } from './server/revisions.ts'
@@ -25,14 +31,28 @@ export interface Pair {
   readonly server: Kind
 }
 
-/** How a matrix differs from plain servers, clients and settings. */
-interface Options {
+/** How servers, clients and settings differ from plain ones. */
+interface SetUp {
   readonly server?: (kind: Kind) => Partial<ServerOptions>
   readonly client?: (kind: Kind) => Partial<ConnectOptions>
   /** Settings of every upstream. */
   readonly upstream?: Json
   /** Which pairs meet; all do by default. */
   readonly only?: (pair: Pair) => boolean
+}
+
+/** The tests of one subject, defined for every pair that has it. */
+export interface Subject {
+  /** A part of the titles of its tests: `-t` selects it. */
+  readonly title: string
+  readonly define: (meeting: Meeting) => void
+  /** Which pairs have it; all do by default. */
+  readonly only?: (pair: Pair) => boolean
+}
+
+/** Tests of one subject, in a file of its own. */
+export function subject(title: string, define: Subject['define'], only?: Subject['only']): Subject {
+  return { title, define, ...(only && { only }) }
 }
 
 const servers: readonly Kind[] = revisions.flatMap((revision) => {
@@ -60,12 +80,12 @@ const pairs: readonly Pair[] = [
   }),
 ]
 
-/** Defines the same tests for every pair of a client and a server, with a gateway between them. */
-export function describePairs(options: Options, define: (meeting: Meeting) => void): void {
-  const chosen = pairs.filter(options.only ?? (() => true))
+/** Defines the tests of subjects for every pair of a client and a server, with a gateway between them. */
+export function describePairs(setUp: SetUp, subjects: readonly Subject[]): void {
+  const chosen = pairs.filter(setUp.only ?? (() => true))
   let matrix: Matrix | undefined
   beforeAll(async () => {
-    matrix = await startMatrix(chosen, options)
+    matrix = await startMatrix(chosen, setUp)
   })
   afterAll(() => matrix?.close())
   const started = (): Matrix => {
@@ -75,12 +95,17 @@ export function describePairs(options: Options, define: (meeting: Meeting) => vo
 
   for (const pair of chosen) {
     describe(`${titleOf(pair)}`, () => {
-      const meeting = new Meeting(pair, () => placeOf(started(), pair, options))
+      const meeting = new Meeting(pair, () => placeOf(started(), pair, setUp))
       beforeAll(() => meeting.open())
       afterAll(() => meeting.close())
-      define(meeting)
-      it('breaks no rule of either revision', async () => {
-        expect(await meeting.violations()).toEqual({ client: [], server: [] })
+      for (const { title, define, only } of subjects) {
+        if (only?.(pair) === false) continue
+        describe(`${title}`, () => {
+          define(meeting)
+        })
+      }
+      it('breaks no rule of either revision', () => {
+        expect(meeting.violations()).toEqual({ client: [], server: [] })
       })
     })
   }
@@ -93,58 +118,77 @@ function titleOf({ client, server }: Pair): string {
 interface Matrix {
   readonly url: string
   readonly directory: string
-  readonly behind: ReadonlyMap<string, Behind & { readonly values: Json }>
+  readonly behind: ReadonlyMap<string, Started>
   close(): Promise<void>
 }
 
-async function startMatrix(chosen: readonly Pair[], options: Options): Promise<Matrix> {
+/** A server that runs, or that gateways start. */
+interface Started extends Behind {
+  readonly values: Json
+  close(): Promise<void>
+}
+
+async function startMatrix(chosen: readonly Pair[], setUp: SetUp): Promise<Matrix> {
   const directory = await mkdtemp(join(tmpdir(), 'gatehouse-matrix-'))
   const kinds = new Map(chosen.map(({ server }) => [nameOf(server), server]))
-  const opened: FakeServer[] = []
-  let gateway: RunningGateway | undefined
+  const behind = new Map<string, Started>()
+  let gateway: LocalGateway | undefined
   const close = async (): Promise<void> => {
     await gateway?.close()
-    await Promise.all(opened.map((server) => server.close()))
+    await Promise.all([...behind.values()].map((server) => server.close()))
     await rm(directory, { recursive: true, force: true })
   }
   try {
-    const behind = new Map<string, Behind & { readonly values: Json }>()
-    for (const [name, kind] of kinds) {
-      const own = options.server?.(kind) ?? {}
-      if (kind.transport === 'stdio') {
-        const seenFile = join(directory, `${name}.jsonl`)
-        const { command, args } = fakeServerCommand({ ...own, revision: kind.revision, seenFile })
-        const values = { command: [command, ...args], ...options.upstream }
-        behind.set(name, { seen: () => readSeen(seenFile), values })
-      } else {
-        const server = await startFakeServer({ ...own, ...kind })
-        opened.push(server)
-        behind.set(name, {
-          seen: () => server.seen,
-          server,
-          values: { url: server.url, ...options.upstream },
-        })
-      }
-    }
-    for (const [name, { values }] of behind) await write(directory, name, { [name]: values })
-    const all = Object.fromEntries([...behind].map(([name, { values }]) => [name, values]))
-    gateway = await startGateway(['--config', await write(directory, 'all', all)], {
-      timeout: 30_000,
-    })
-    return { url: new URL(gateway.url).origin, directory, behind, close }
+    for (const [name, kind] of kinds) behind.set(name, await startServer(directory, kind, setUp))
+    for (const [name, { values }] of behind) await write(directory, name, values)
+    const upstreams = Object.fromEntries([...behind].map(([name, { values }]) => [name, values]))
+    gateway = await localGateway(configOf(upstreams))
+    return { url: gateway.origin, directory, behind, close }
   } catch (error) {
     await close()
     throw error
   }
 }
 
-async function write(directory: string, name: string, upstreams: Json): Promise<string> {
-  const file = join(directory, `${name}.yaml`)
-  await writeFile(file, JSON.stringify({ listen: { legacy_sse: true }, features: unadvertised, upstreams }))
-  return file
+async function startServer(directory: string, kind: Kind, { server, upstream }: SetUp): Promise<Started> {
+  const options = { ...server?.(kind), ...kind }
+  if (kind.transport === 'stdio') return onStdio(join(directory, `${nameOf(kind)}.jsonl`), options, upstream)
+  const started = await startFakeServer(options)
+  return {
+    server: started,
+    seen: () => started.seen,
+    violations: () => started.violations,
+    values: { url: started.url, ...upstream },
+    close: () => started.close(),
+  }
 }
 
-function placeOf(matrix: Matrix, { client, server }: Pair, options: Options) {
+/** Gateways start processes of this server, which write what they see to one file. */
+function onStdio(seenFile: string, options: ServerOptions, upstream: Json = {}): Started {
+  const { command, args } = fakeServerCommand({ ...options, seenFile })
+  const seen = new GrowingFile<Seen>(seenFile)
+  const violations = new GrowingFile<string>(violationsFile(seenFile))
+  return {
+    seen: () => seen.lines,
+    violations: () => violations.lines,
+    values: { command: [command, ...args], ...upstream },
+    close: async () => {
+      seen.close()
+      violations.close()
+    },
+  }
+}
+
+function configOf(upstreams: Json): Json {
+  return { listen: { legacy_sse: true }, features: unadvertised, upstreams }
+}
+
+/** The configuration of a gateway with this server alone. */
+async function write(directory: string, name: string, values: Json): Promise<void> {
+  await writeFile(join(directory, `${name}.yaml`), JSON.stringify(configOf({ [name]: values })))
+}
+
+function placeOf(matrix: Matrix, { client, server }: Pair, setUp: SetUp) {
   const name = nameOf(server)
   const behind = matrix.behind.get(name)
   if (!behind) throw new Error(`There is no ${name}`)
@@ -154,15 +198,10 @@ function placeOf(matrix: Matrix, { client, server }: Pair, options: Options) {
     behind,
     url,
     config: join(matrix.directory, `${name}.yaml`),
-    options: options.client?.(client) ?? {},
+    options: setUp.client?.(client) ?? {},
   }
 }
 
 function nameOf({ revision, transport }: Kind): string {
   return `v${revision}-${transport}`
-}
-
-function readSeen(file: string): readonly Seen[] {
-  const lines = readFileSync(file, 'utf8').split('\n')
-  return lines.filter((line) => line !== '').map((line): Seen => JSON.parse(line))
 }

@@ -1,5 +1,5 @@
 import { vi } from 'vitest'
-import { type ConnectOptions, type Reply, type RequestOptions, textOf } from './client/options.ts'
+import type { ConnectOptions, Reply, RequestOptions } from './client/options.ts'
 import { connect, type FakeClient } from './fake-client.ts'
 import type { FakeServer } from './fake-server.ts'
 import type { Kind, Pair } from './matrix.ts'
@@ -12,6 +12,8 @@ import { type Traits, traitsOf } from './server/revisions.ts'
 export interface Behind {
   /** Everything it received, oldest first, in all its processes. */
   seen(): readonly Seen[]
+  /** Every breach of the protocol it noticed, in all its processes. */
+  violations(): readonly string[]
   /** The server itself, where it runs in this process. */
   readonly server?: FakeServer
 }
@@ -38,7 +40,7 @@ export class Meeting {
   readonly server: Traits
   readonly #place: () => Place
   readonly #clients: FakeClient[] = []
-  #before: readonly string[] = []
+  #before = 0
 
   constructor(pair: Pair, place: () => Place) {
     this.kinds = pair
@@ -60,8 +62,8 @@ export class Meeting {
   }
 
   async open(): Promise<void> {
+    this.#before = this.#place().behind.violations().length
     await this.connect()
-    this.#before = await this.#noticed()
   }
 
   /** Connects one more client of the same kind. */
@@ -109,19 +111,12 @@ export class Meeting {
   }
 
   /** Every breach of the protocol either side noticed. */
-  async violations(): Promise<{ readonly client: readonly string[]; readonly server: readonly string[] }> {
-    const server = (await this.#noticed()).slice(this.#before.length)
+  violations(): { readonly client: readonly string[]; readonly server: readonly string[] } {
+    const server = this.#place().behind.violations().slice(this.#before)
     return { client: this.#clients.flatMap(({ violations }) => violations), server }
   }
 
   async close(): Promise<void> {
     await Promise.all(this.#clients.map((client) => client.close()))
-  }
-
-  async #noticed(): Promise<readonly string[]> {
-    const { server } = this.#place().behind
-    if (server) return [...server.violations]
-    const noticed: unknown = JSON.parse(textOf(await this.call('violations')))
-    return Array.isArray(noticed) ? noticed.map(String) : [String(noticed)]
   }
 }

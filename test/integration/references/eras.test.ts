@@ -4,7 +4,7 @@ import { textOf } from '../../support/client/options.ts'
 import { connect } from '../../support/fake-client.ts'
 import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
-import { describePairs, type Pair } from '../../support/matrix.ts'
+import { describePairs, type Pair, subject } from '../../support/matrix.ts'
 import { mark } from '../../support/meeting.ts'
 import { bothEras } from '../../support/peers/clients.ts'
 import { type Json, objectAt, parse } from '../../support/server/json.ts'
@@ -37,7 +37,7 @@ async function send(text: string, body: string): Promise<number> {
   return (await fetch(url, { method: 'PUT', body, headers })).status
 }
 
-describePairs({ client: () => ({ answers }), upstream: { features }, only: isRemote }, (meeting) => {
+const references = subject('references', (meeting) => {
   const { client } = meeting
 
   it('puts a link in place of a large result, or its URI where the revision has no links', async () => {
@@ -113,6 +113,8 @@ describePairs({ client: () => ({ answers }), upstream: { features }, only: isRem
     expect(result).toMatchObject({ isError: true, content })
   })
 })
+
+describePairs({ client: () => ({ answers }), upstream: { features }, only: isRemote }, [references])
 
 describe.each(bothEras)('with $title', ({ connect: connectPeer }) => {
   const servers: FakeServer[] = []

@@ -31,8 +31,8 @@ export interface ConnectOptions {
   readonly auto?: boolean
   /** False: opens no GET stream. */
   readonly getStream?: boolean
-  /** The type of the ids it makes. */
-  readonly ids?: 'number' | 'string'
+  /** The ids it makes; `mixed` are strings and numbers in turn. */
+  readonly ids?: 'number' | 'string' | 'mixed'
   /** Told of every message it gets, and for a reply of the method that was asked for. */
   readonly records?: (message: Json, asked: string | undefined) => void
   /** A log level it sends with every request, where the revision has that. */

@@ -1,23 +1,23 @@
+// Lists of several pages, whose cursors each revision ends in its own way, and completions.
 import { expect, it } from 'vitest'
-import { describePairs } from '../../support/matrix.ts'
+import { type Kind, subject } from '../../support/matrix.ts'
 import type { Meeting } from '../../support/meeting.ts'
 import { promptEntries, resourceEntries, templateEntries, toolEntries } from '../../support/server/catalog.ts'
 import { isObject, type Json } from '../../support/server/json.ts'
+import type { ServerOptions } from '../../support/server/options.ts'
 import { traitsOf } from '../../support/server/revisions.ts'
 import { World } from '../../support/server/world.ts'
 
 const pageSize = 3
 
-/** Older servers end their lists with an empty cursor, which newer clients would use as a cursor. */
-const serverOptions = ({ revision }: { revision: Parameters<typeof traitsOf>[0] }) => ({
-  pageSize,
-  ttlMs: 5000,
-  emptyLastCursor: !traitsOf(revision).modern,
-})
+/** A server whose lists have several pages. Older ones end them with an empty cursor, which newer clients would use. */
+export function pagedServer({ revision }: Kind): Partial<ServerOptions> {
+  return { pageSize, ttlMs: 5000, emptyLastCursor: !traitsOf(revision).modern }
+}
 
-describePairs({ server: serverOptions }, (meeting) => {
+export const lists = subject('matrix/lists', (meeting) => {
   const { client, server, kinds } = meeting
-  const world = new World({ ...serverOptions(kinds.server), ...kinds.server })
+  const world = new World({ ...pagedServer(kinds.server), ...kinds.server })
 
   it('lists the tools page by page', async () => {
     const own = toolEntries(world).map((tool) => (client.modern ? tool : withObjectSchema(tool)))

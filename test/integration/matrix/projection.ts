@@ -1,6 +1,7 @@
+// Content and descriptions of tools are converted to what the revision of the client has.
 import { expect, it } from 'vitest'
 import { type Reply, textOf } from '../../support/client/options.ts'
-import { describePairs } from '../../support/matrix.ts'
+import { subject } from '../../support/matrix.ts'
 import { pixel } from '../../support/server/content-tools.ts'
 import { isObject, type Json } from '../../support/server/json.ts'
 
@@ -11,7 +12,7 @@ const bytes = { type: 'resource', resource: { uri: 'fake://pixel', mimeType: 'im
 const link = { type: 'resource_link', uri: 'fake://static', name: 'static', mimeType: 'text/plain' }
 const chart = { type: 'com.example/chart', points: [1, 2] }
 
-describePairs({}, (meeting) => {
+export const projection = subject('matrix/projection', (meeting) => {
   const { client, server } = meeting
   const audio = client.audio
     ? { type: 'audio', data: expect.any(String), mimeType: 'audio/wav' }

@@ -1,9 +1,10 @@
+// What a client learns when it connects, and the methods that its revision has. Older servers ping their clients.
 import { expect, it } from 'vitest'
-import { describePairs } from '../../support/matrix.ts'
+import { subject } from '../../support/matrix.ts'
 import { mark } from '../../support/meeting.ts'
 import { objectAt, RawJson, textAt } from '../../support/server/json.ts'
 
-describePairs({ server: ({ revision }) => ({ pingClient: revision !== '2026-07-28' }) }, (meeting) => {
+export const opening = subject('matrix/opening', (meeting) => {
   const { client, server } = meeting
 
   it("reports the server's name and capabilities to the client", () => {

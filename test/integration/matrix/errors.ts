@@ -1,12 +1,13 @@
-import { describe, expect, it } from 'vitest'
+// Errors of a server keep their code and data, but for codes that the revision of the client has not. Clients have URL
+// elicitation.
+import { expect, it } from 'vitest'
 import { type Reply, textOf } from '../../support/client/options.ts'
-import { describePairs } from '../../support/matrix.ts'
+import { subject } from '../../support/matrix.ts'
 import { mark, type Meeting } from '../../support/meeting.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 import { structured } from '../../support/structured-error.ts'
 
 const url = 'https://example.com/sign-in'
-const answers = { 'elicitation/create': () => ({ action: 'accept' }) }
 
 /** The codes that a server error can have. */
 const codes = [-32000, -32019, -32601, -32602, -32603, -32700, 7]
@@ -22,31 +23,30 @@ function statusOf(code: number, { isHttp, client }: Meeting): number {
   return client.modern && code === -32601 ? 404 : 200
 }
 
-describe('without features', () => {
-  describePairs({ upstream: { features: 'none' } }, (meeting) => {
-    const fail = failing(meeting)
+/** Of a server whose upstream has no features. */
+export const unchangedErrors = subject('matrix/errors without features', (meeting) => {
+  const fail = failing(meeting)
 
-    it('forwards server errors with their message and data', async () => {
-      for (const code of codes) {
-        const reply = await fail(code, { why: [1, 'é'], code })
-        expect(reply.error).toEqual({ code, message: `code ${code}`, data: { why: [1, 'é'], code } })
-        expect(reply.status).toBe(statusOf(code, meeting))
-      }
-    })
+  it('forwards server errors with their message and data', async () => {
+    for (const code of codes) {
+      const reply = await fail(code, { why: [1, 'é'], code })
+      expect(reply.error).toEqual({ code, message: `code ${code}`, data: { why: [1, 'é'], code } })
+      expect(reply.status).toBe(statusOf(code, meeting))
+    }
+  })
 
-    it('forwards an error without data', async () => {
-      expect((await fail(-32000)).error).toEqual({ code: -32000, message: 'code -32000' })
-    })
+  it('forwards an error without data', async () => {
+    expect((await fail(-32000)).error).toEqual({ code: -32000, message: 'code -32000' })
+  })
 
-    it('forwards a tool failure unchanged', async () => {
-      const reply = await meeting.call('fail')
-      expect(reply.result).toMatchObject({ isError: true })
-      expect(reply.result).not.toHaveProperty('error')
-    })
+  it('forwards a tool failure unchanged', async () => {
+    const reply = await meeting.call('fail')
+    expect(reply.result).toMatchObject({ isError: true })
+    expect(reply.result).not.toHaveProperty('error')
   })
 })
 
-describePairs({ client: () => ({ answers }) }, (meeting) => {
+export const errors = subject('matrix/errors', (meeting) => {
   const { client, server } = meeting
   const fail = failing(meeting)
 

@@ -1,9 +1,10 @@
+// A server of any revision asks its questions of the client whose call it answers, in the way of the client's revision.
 import { expect, it } from 'vitest'
 import { type Answers, type Reply, textOf } from '../../support/client/options.ts'
-import { describePairs } from '../../support/matrix.ts'
+import { subject } from '../../support/matrix.ts'
 import { type Json, parse } from '../../support/server/json.ts'
 
-describePairs({ client: () => ({ answers: answersOf('Ada') }), upstream: { roots: 'client' } }, (meeting) => {
+export const questions = subject('matrix/questions', (meeting) => {
   const { client, server, kinds } = meeting
   const form = { action: 'accept', content: { name: 'Ada' } }
   const sampled = { role: 'assistant', model: 'model of Ada', content: { type: 'text', text: 'Paris' } }
@@ -168,7 +169,7 @@ describePairs({ client: () => ({ answers: answersOf('Ada') }), upstream: { roots
 })
 
 /** The answers of a user with this name. */
-function answersOf(name: string): Answers {
+export function answersOf(name: string): Answers {
   return {
     'elicitation/create': (params) => {
       if (params['mode'] === 'url') return { action: 'accept' }

@@ -1,10 +1,11 @@
+// Every step of a call reaches the client that requested progress, with the token of that client.
 import { expect, it } from 'vitest'
 import { textOf } from '../../support/client/options.ts'
-import { describePairs } from '../../support/matrix.ts'
+import { subject } from '../../support/matrix.ts'
 import { mark, type Meeting } from '../../support/meeting.ts'
 import { type Id, type Json, objectAt } from '../../support/server/json.ts'
 
-describePairs({ client: () => ({ ids: 'string' }) }, (meeting) => {
+export const progress = subject('matrix/progress', (meeting) => {
   const { client, server, kinds } = meeting
 
   it("sends every progress step with the client's token, before the response", async () => {

@@ -1,6 +1,8 @@
+// Changes of a server reach the clients that listen, in the way of their revisions. Every test waits for all notifications
+// of its changes, so that none of them arrives in the next test.
 import { expect, it, vi } from 'vitest'
 import type { Note } from '../../support/client/options.ts'
-import { describePairs } from '../../support/matrix.ts'
+import { subject } from '../../support/matrix.ts'
 import { mark, type Meeting } from '../../support/meeting.ts'
 import { objectAt } from '../../support/server/json.ts'
 import { watchedUri } from '../../support/server/world.ts'
@@ -8,7 +10,7 @@ import { watchedUri } from '../../support/server/world.ts'
 const lists = ['tools', 'prompts', 'resources'] as const
 const updated = 'notifications/resources/updated'
 
-describePairs({}, (meeting) => {
+export const changes = subject('matrix/changes', (meeting) => {
   const { client, server, kinds } = meeting
 
   it('C173 notifies clients of changed lists and of a changed resource', async () => {
@@ -75,6 +77,7 @@ describePairs({}, (meeting) => {
       const hearing = await subscribe(meeting)
       await change(meeting, ['watched', 'resources'])
       await hearing.until(updated)
+      await hearing.until('notifications/resources/list_changed')
       await other.until(isChangeOf('resources'))
       expect(other.notes.map(({ method }) => method)).not.toContain(updated)
       await hearing.close()

@@ -1,6 +1,7 @@
+// Arguments, results and fields that no revision defines pass between any two revisions unchanged.
 import { expect, it } from 'vitest'
 import { textOf } from '../../support/client/options.ts'
-import { describePairs } from '../../support/matrix.ts'
+import { subject } from '../../support/matrix.ts'
 import { mark } from '../../support/meeting.ts'
 import { objectAt, RawJson, textAt } from '../../support/server/json.ts'
 
@@ -8,7 +9,7 @@ const raw =
   '{"big":12345678901234567890, "float":1.0,"exponent":1e2,"negative":-0.0,"b":{"z":1,"a":[2.50,""]},' +
   '"escaped":"\\u00e9\\/\\ud83d\\ude00","plain":"é😀","a":null}'
 
-describePairs({}, (meeting) => {
+export const calls = subject('matrix/calls', (meeting) => {
   const { client, server } = meeting
 
   it('passes arguments and results through byte by byte', async () => {

@@ -1,41 +1,44 @@
-import { describe, expect, it } from 'vitest'
+// What the client cannot answer is refused to the server, or reported to the client, in the way of either revision.
+import { expect, it } from 'vitest'
 import { type Answers, textOf } from '../../support/client/options.ts'
-import { describePairs, type Pair } from '../../support/matrix.ts'
+import { type Pair, subject } from '../../support/matrix.ts'
 import { mark, type Meeting } from '../../support/meeting.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 import { traitsOf } from '../../support/server/revisions.ts'
 
-describe('for a client without capabilities', () => {
-  describePairs({ upstream: { roots: 'client' } }, (meeting) => {
-    const { server } = meeting
+/** Of a client without capabilities. */
+export const missingCapabilities = subject('matrix/refusals without capabilities', (meeting) => {
+  const { server } = meeting
 
-    it('reports the missing capability of a tool, in its result or in an error', async () => {
-      await refuses(meeting, 'ask_sampling', { sampling: {} })
-      await refuses(meeting, 'ask_roots', { roots: {} })
-      if (server.elicitation) await refuses(meeting, 'ask_form', { elicitation: { form: {} } })
-      if (server.urlElicitation) await refuses(meeting, 'ask_url', { elicitation: { url: {} } })
-      expect(meeting.connected.asked).toEqual([])
-    })
+  it('reports the missing capability of a tool, in its result or in an error', async () => {
+    await refuses(meeting, 'ask_sampling', { sampling: {} })
+    await refuses(meeting, 'ask_roots', { roots: {} })
+    if (server.elicitation) await refuses(meeting, 'ask_form', { elicitation: { form: {} } })
+    if (server.urlElicitation) await refuses(meeting, 'ask_url', { elicitation: { url: {} } })
+    expect(meeting.connected.asked).toEqual([])
+  })
 
-    it('reports the missing capability of a prompt or resource in an error', async () => {
-      const requiredCapabilities = server.elicitation ? { elicitation: { form: {} } } : { roots: {} }
-      for (const [method, params] of askingRequests) {
-        const { error, status } = await meeting.request(method, params)
-        expect(error).toMatchObject({
-          code: codeOf(meeting),
-          message: expect.stringMatching(/elicitation|roots/),
-        })
-        if (server.modern) expect(error).toMatchObject({ data: { requiredCapabilities } })
-        if (meeting.isHttp) expect(status).toBe(server.modern && meeting.client.modern ? 400 : 200)
-      }
-    })
+  it('reports the missing capability of a prompt or resource in an error', async () => {
+    const requiredCapabilities = server.elicitation ? { elicitation: { form: {} } } : { roots: {} }
+    for (const [method, params] of askingRequests) {
+      const { error, status } = await meeting.request(method, params)
+      expect(error).toMatchObject({
+        code: codeOf(meeting),
+        message: expect.stringMatching(/elicitation|roots/),
+      })
+      if (server.modern) expect(error).toMatchObject({ data: { requiredCapabilities } })
+      if (meeting.isHttp) expect(status).toBe(server.modern && meeting.client.modern ? 400 : 200)
+    }
   })
 })
 
-describe('with roots that the configuration does not forward', () => {
-  describePairs({ client: () => ({ answers: rootsAt('file:///home') }), only: isAskedAnyTime }, (meeting) => {
+/** Of a client with roots that the configuration does not forward. */
+export const rootsNotForwarded = subject(
+  'matrix/refusals of roots',
+  (meeting) => {
     it('declares no roots to a server that could ask at any time', async () => {
-      const reply = await meeting.call('ask_roots')
+      const own = await meeting.connect({ answers: rootsAt('file:///home') })
+      const reply = await own.request('tools/call', { name: 'ask_roots', arguments: {} })
       expect(reply.result).toMatchObject({ isError: true })
       expect(textOf(reply)).toContain('roots')
       const opened = meeting.seen().filter(({ message }) => message?.['method'] === 'initialize')
@@ -44,12 +47,14 @@ describe('with roots that the configuration does not forward', () => {
         expect(objectAt(objectAt(message, 'params'), 'capabilities')).not.toHaveProperty('roots')
       }
     })
-  })
-})
+  },
+  isAskedAnyTime,
+)
 
-describe('with roots requested before the first call', () => {
-  const options = { server: () => ({ asksRoots: true }), upstream: { roots: 'client' }, only: isAskedAnyTime }
-  describePairs(options, (meeting) => {
+/** Of a server that requests the roots before the first call. */
+export const rootsRequestedFirst = subject(
+  'matrix/refusals of no roots',
+  (meeting) => {
     it('gets the roots from the first client that can be asked, however short its call', async () => {
       // Each set of client capabilities has its own connection, which asks once.
       const word = mark()
@@ -61,8 +66,9 @@ describe('with roots requested before the first call', () => {
       await meeting.until(({ text }) => text.includes(`file:///${word}`), from)
       expect(other.asked).toHaveLength(1)
     })
-  })
-})
+  },
+  isAskedAnyTime,
+)
 
 const askingRequests: readonly (readonly [string, Json])[] = [
   ['prompts/get', { name: 'asking' }],
