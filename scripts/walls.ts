@@ -222,18 +222,21 @@ export function importWalls(): OxlintOverride[] {
 /** The lint overrides for globals that only one module may use. */
 export function globalWalls(): OxlintOverride[] {
   return [
-    forbid(['src/**'], [environment, exit, output]),
-    forbid(['src/core/**', 'src/protocol/**'], [environment, exit, output, date, performance]),
-    forbid(['src/core/world.ts'], [environment, exit, output]),
-    forbid(['src/config/secrets.ts'], [exit, output]),
-    forbid(['src/cli/**'], [environment]),
-    forbid(['src/main.ts'], []),
+    forbid(['src/**'], ofProcess),
+    forbid(['src/core/**', 'src/protocol/**'], [...ofProcess, date, performance]),
+    forbid(['src/core/world.ts'], ofProcess),
+    forbid(['src/cli/io.ts', 'src/main.ts'], []),
   ]
 }
 
-const environment = property('process', 'env', 'Only main.ts and config/secrets.ts read the environment.')
-const exit = property('process', 'exit', 'Only cli and main end the process.')
-const output = property('process', 'stdout', 'Only cli and main write output.')
+/** What several commands in one process may not share. */
+const ofProcess = ['env', 'cwd', 'stdin', 'stdout', 'stderr', 'exit', 'exitCode'].map((name) =>
+  property(
+    'process',
+    name,
+    'Commands get it with their Io: only cli/io.ts and main.ts take it from the process.',
+  ),
+)
 const date = property('Date', 'now', 'core and protocol read no clock.')
 const performance = property('performance', 'now', 'core and protocol read no clock.')
 

@@ -16,5 +16,6 @@ if (major < 22 || (major === 22 && minor < 19)) {
   const cache = createPrivateFolder(join(userFolder('cache', process.env), 'gatehouse', 'compiled'))
   if (cache !== undefined) module.enableCompileCache(cache)
   const { run } = await import('./cli/run.ts')
-  process.exitCode = await run(process.argv.slice(2))
+  const { processIo } = await import('./cli/io.ts')
+  process.exitCode = await run(process.argv.slice(2), processIo())
 }

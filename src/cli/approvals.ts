@@ -15,6 +15,7 @@ import {
   Approvals,
 } from '../records/approvals.ts'
 import { originText } from '../records/references.ts'
+import { type Io, print } from './io.ts'
 import { didYouMean, parseWords, readSource, storeAlone, UsageError, userName } from './options.ts'
 
 /** The options of the command. */
@@ -34,16 +35,18 @@ const MIN_ID_LENGTH = 6
 const verdicts = { approve: 'approved', deny: 'denied' } as const
 
 /** `gatehouse approvals list | show | approve | deny`: lists the calls that wait for approval, and decides them. */
-export async function approvals(args: readonly string[]): Promise<number> {
+export async function approvals(args: readonly string[], io: Io): Promise<number> {
   const options = parse(args)
   const { settings } =
-    options.store === undefined ? readSource({ ...options, isForStore: true }) : storeAlone(options.store)
-  const log = openLog('warn', process.stderr.isTTY)
+    options.store === undefined
+      ? readSource({ ...options, isForStore: true }, io)
+      : storeAlone(options.store, io)
+  const log = openLog('warn', io)
   const store = await openSharedStore(settings, log)
   try {
     const withAudit: WithAudit = (decide) => audited(settings, log, decide)
     const text = await act(new Approvals(store, Date.now), options, withAudit)
-    process.stdout.write(`${text}\n`)
+    print(text, io)
   } finally {
     await store.close()
   }

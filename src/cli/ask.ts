@@ -4,8 +4,10 @@ import type { InputRequest, InputResponse } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { oneLine } from '../core/text/escape.ts'
+import type { Io } from './io.ts'
 
 interface Options {
+  readonly io: Io
   /** Confirmations are answered with yes. */
   readonly isConfirmed: boolean
 }
@@ -14,7 +16,7 @@ interface Options {
 const MAX_FIELDS = 50
 
 /** Answers input requests; without a terminal, confirmations end the call, and servers get no answer. */
-export function answering({ isConfirmed }: Options) {
+export function answering({ io, isConfirmed }: Options) {
   return async (request: InputRequest, of: 'gateway' | 'server'): Promise<InputResponse> => {
     const { message, requestedSchema } = request.params?.fields ?? {}
     const question = oneLine(typeof message === 'string' ? message : 'The server requests input.')
@@ -25,8 +27,8 @@ export function answering({ isConfirmed }: Options) {
       fields.every(({ name, type }) => name !== 'confirm' || type === 'boolean')
     )
       return accepted({ confirm: true })
-    if (process.stdin.isTTY)
-      return of === 'gateway' ? confirmation(question, fields) : filled(question, fields)
+    if (io.stdin.isTTY)
+      return of === 'gateway' ? confirmation(question, fields, io) : filled(question, fields, io)
     if (of === 'server') return responseOf({ action: 'cancel' })
     const isTyped = isConfirmed
       ? 'run the command in a terminal, where the text can be typed'
@@ -62,10 +64,10 @@ function fieldsOf(schema: unknown): readonly Field[] {
 }
 
 /** The question of the gateway: yes or no, or a text that has to be typed. */
-async function confirmation(question: string, fields: readonly Field[]): Promise<InputResponse> {
+async function confirmation(question: string, fields: readonly Field[], io: Io): Promise<InputResponse> {
   const typed = fields.find(({ name, type }) => name === 'confirm' && type === 'string')
-  return withTerminal(async (terminal) => {
-    process.stderr.write(`${question}\n`)
+  return withTerminal(io, async (terminal) => {
+    io.stderr.write(`${question}\n`)
     const answer = (await terminal.question(typed ? `${typed.title}: ` : 'Run it? [y/N] ')).trim()
     if (typed) return answer === '' ? responseOf({ action: 'decline' }) : accepted({ confirm: answer })
     return /^y(es)?$/i.test(answer) ? accepted({ confirm: true }) : responseOf({ action: 'decline' })
@@ -73,9 +75,9 @@ async function confirmation(question: string, fields: readonly Field[]): Promise
 }
 
 /** A form of a server, field by field. An empty answer leaves a field out, and declines if it is required. */
-async function filled(question: string, fields: readonly Field[]): Promise<InputResponse> {
-  return withTerminal(async (terminal) => {
-    process.stderr.write(`The server asks: ${question}\n`)
+async function filled(question: string, fields: readonly Field[], io: Io): Promise<InputResponse> {
+  return withTerminal(io, async (terminal) => {
+    io.stderr.write(`The server asks: ${question}\n`)
     const content: Record<string, unknown> = {}
     for (const { name, type, title, isRequired } of fields) {
       const answer = (await terminal.question(`${title}${isRequired ? ' (empty: decline)' : ''}: `)).trim()
@@ -95,8 +97,11 @@ function valueOf(text: string): unknown {
   }
 }
 
-async function withTerminal<Value>(ask: (terminal: Interface) => Promise<Value>): Promise<Value> {
-  const terminal = createInterface({ input: process.stdin, output: process.stderr })
+async function withTerminal<Value>(
+  { stdin: input, stderr: output }: Io,
+  ask: (terminal: Interface) => Promise<Value>,
+): Promise<Value> {
+  const terminal = createInterface({ input, output })
   try {
     return await ask(terminal)
   } finally {

@@ -1,9 +1,9 @@
 /** `gatehouse audit verify`: checks the hash chain of an audit log, and its anchor in the store. */
 import { existsSync } from 'node:fs'
-import { resolve } from 'node:path'
 import { openLog } from '../gateway/gateway.ts'
 import { anchorsIn, openSharedStore, verifyAudit } from '../gateway/offline.ts'
-import { didYouMean, parseWords, readSource, UsageError } from './options.ts'
+import { type Io, pathOf, printError, printJson } from './io.ts'
+import { CONFIG_FILE, didYouMean, parseWords, readSource, UsageError } from './options.ts'
 
 const options = {
   head: { type: 'string' },
@@ -13,14 +13,20 @@ const options = {
 } as const
 
 /** `gatehouse audit verify FILE…`: finds the first line of an audit log that was removed, altered or moved. Exits with 1 if there is one. */
-export async function audit(args: readonly string[]): Promise<number> {
+export async function audit(args: readonly string[], io: Io): Promise<number> {
   const { values, positionals } = parseWords(args, options)
   const [action, ...files] = positionals
   if (action !== 'verify')
     throw new UsageError(`use gatehouse audit verify FILE${didYouMean(action ?? '', ['verify'])}`)
   if (files.length === 0) throw new UsageError('give the file of an audit log')
-  for (const file of files) if (!existsSync(file)) throw new Error(`${file} does not exist`)
-  const results = await verifyAll(files, values)
+  const given = new Map(files.map((file) => [pathOf(file, io), file]))
+  for (const [path, file] of given) if (!existsSync(path)) throw new Error(`${file} does not exist`)
+  const shown = (path: string): string => given.get(path) ?? path
+  const results = (await verifyAll([...given.keys()], values, io)).map(({ problem, ...result }) => ({
+    ...result,
+    files: result.files.map(shown),
+    ...(problem && { problem: { ...problem, file: shown(problem.file) } }),
+  }))
   const isWhole = results.every(({ problem }) => !problem)
   if (values.json) {
     const logs = results.map(({ last, anchored = null, ...result }) => ({
@@ -28,15 +34,15 @@ export async function audit(args: readonly string[]): Promise<number> {
       ...(last && { head: last.hash }),
       anchored,
     }))
-    process.stdout.write(`${JSON.stringify({ ok: isWhole, logs }, null, 2)}\n`)
+    printJson({ ok: isWhole, logs }, io)
     return isWhole ? 0 : 1
   }
   for (const { files: logFiles, lines, last, anchored, problem } of results) {
     if (problem) {
       const place = problem.line === undefined ? '' : `:${problem.line}`
-      process.stderr.write(`${problem.file}${place}: ${problem.reason}\n`)
+      io.stderr.write(`${problem.file}${place}: ${problem.reason}\n`)
     } else {
-      process.stdout.write(
+      io.stdout.write(
         `${logFiles.join(', ')}: ${lines} lines, intact; head ${last?.hash}${endText(anchored, values.head)}\n`,
       )
     }
@@ -57,27 +63,28 @@ type Results = ReturnType<typeof verifyAudit>
 async function verifyAll(
   files: readonly string[],
   { head, config, 'env-file': envFile }: { head?: string; config?: string; 'env-file'?: string },
+  io: Io,
 ): Results {
   const isGiven = config !== undefined
-  const store = await storeOf({ config, envFile }).catch((error: unknown) => {
+  const store = await storeOf({ config, envFile }, io).catch((error: unknown) => {
     // A configuration that merely is in the current folder must not prevent the verification of the chain.
     if (isGiven) throw error
     const reason = error instanceof Error ? error.message : String(error)
-    process.stderr.write(`gatehouse: the store was not checked: ${reason}\n`)
+    printError(`the store was not checked: ${reason}`, io)
   })
   try {
-    const anchorOf = async (file: string) => store?.anchors?.read(resolve(file))
+    const anchorOf = async (file: string) => store?.anchors?.read(file)
     return await verifyAudit(files, { head, anchorOf })
   } finally {
     await store?.close()
   }
 }
 
-async function storeOf(wanted: Pick<Parameters<typeof readSource>[0], 'config' | 'envFile'>) {
-  if (wanted.config === undefined && !existsSync('gateway.config.yaml')) return undefined
-  const { settings } = readSource({ ...wanted, isForStore: true })
+async function storeOf(wanted: Pick<Parameters<typeof readSource>[0], 'config' | 'envFile'>, io: Io) {
+  if (wanted.config === undefined && !existsSync(pathOf(CONFIG_FILE, io))) return undefined
+  const { settings } = readSource({ ...wanted, isForStore: true }, io)
   const { store: place } = settings
   if (place.kind === 'memory' || (place.kind === 'folder' && !existsSync(place.path))) return undefined
-  const store = await openSharedStore(settings, openLog('warn', process.stderr.isTTY))
+  const store = await openSharedStore(settings, openLog('warn', io))
   return { anchors: anchorsIn(settings, () => store), close: () => store.close() }
 }

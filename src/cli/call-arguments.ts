@@ -1,6 +1,7 @@
 /** The arguments of a tool from the words of a command line: JSON, `KEY=VALUE`, `@FILE`, or `-` for standard input. */
 import { readText, whyUnreadable } from '../config/secrets.ts'
 import { isObject } from '../core/json/json.ts'
+import { type Io, pathOf } from './io.ts'
 import { UsageError } from './options.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -12,16 +13,16 @@ const MAX_BYTES = 1024 * 1024
  * Reads the arguments. `schema` is the input schema of the tool, if it is known: text stays text where it says so.
  * @throws UsageError
  */
-export async function readArguments(words: readonly string[], schema: unknown): Promise<Fields> {
+export async function readArguments(words: readonly string[], schema: unknown, io: Io): Promise<Fields> {
   const [first, ...others] = words
   if (first === undefined) return {}
   const isWhole = first === '-' || first.startsWith('@') || first.trimStart().startsWith('{')
   if (!isWhole) return keyValues(words, schema)
   if (others.length > 0)
     throw new UsageError('give the arguments once: as JSON, KEY=VALUE words, @FILE, or - for standard input')
-  if (first === '-') return parsed(await standardInput(), 'standard input')
+  if (first === '-') return parsed(await standardInput(io), 'standard input')
   return first.startsWith('@')
-    ? parsed(fileText(first.slice(1)), first.slice(1))
+    ? parsed(fileText(first.slice(1), io), first.slice(1))
     : parsed(first, 'the arguments')
 }
 
@@ -36,18 +37,18 @@ function parsed(text: string, where: string): Fields {
   throw new UsageError(`${where}: must be a JSON object, such as {"path":"a.txt"}`)
 }
 
-function fileText(file: string): string {
+function fileText(file: string, io: Io): string {
   try {
-    return readText(file)
+    return readText(pathOf(file, io))
   } catch (error) {
     throw new UsageError(`${file} cannot be read: ${whyUnreadable(error)}`)
   }
 }
 
-async function standardInput(): Promise<string> {
+async function standardInput({ stdin }: Io): Promise<string> {
   const chunks: Buffer[] = []
   let size = 0
-  for await (const chunk of process.stdin) {
+  for await (const chunk of stdin) {
     const bytes = Buffer.isBuffer(chunk) ? chunk : Buffer.from(String(chunk))
     size += bytes.length
     if (size > MAX_BYTES) throw new UsageError('standard input is larger than 1 MB')

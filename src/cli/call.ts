@@ -1,5 +1,4 @@
 /** `gatehouse call`: calls a tool through a gateway in this process, or tries the call. */
-import { environment } from '../config/secrets.ts'
 import { asGatewayError, type GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
@@ -9,9 +8,11 @@ import { Gateway, isDryRunReport, openLog } from '../gateway/gateway.ts'
 import { audited } from '../gateway/offline.ts'
 import { answering } from './ask.ts'
 import { readArguments } from './call-arguments.ts'
+import { type Io, print, printError, printJson } from './io.ts'
 import { configWords, didYouMean, parseWords, readNamed, type Source, UsageError } from './options.ts'
 
 interface CallOptions {
+  readonly io: Io
   readonly source: Source
   readonly server: UpstreamSettings
   readonly tool: string
@@ -24,14 +25,14 @@ interface CallOptions {
 }
 
 /** `gatehouse call SERVER TOOL [ARGUMENT…]`: exit code 1 if the result is an error. */
-export async function call(args: readonly string[]): Promise<number> {
-  const options = parse(args)
+export async function call(args: readonly string[], io: Io): Promise<number> {
+  const options = parse(args, io)
   const { settings } = options.source
   if (settings.store.kind === 'memory' && options.key !== undefined && !options.isDryRun)
-    process.stderr.write('warning: store: memory: the key is forgotten when this command ends\n')
-  const log = openLog('error', process.stderr.isTTY)
+    io.stderr.write('warning: store: memory: the key is forgotten when this command ends\n')
+  const log = openLog('error', io)
   return audited(settings, log, async (audit) => {
-    const gateway = new Gateway(settings, { variables: environment(), log, ...(audit && { audit }) })
+    const gateway = new Gateway(settings, { variables: io.env, log, ...(audit && { audit }) })
     try {
       return await callWith(gateway, options)
     } finally {
@@ -41,7 +42,7 @@ export async function call(args: readonly string[]): Promise<number> {
 }
 
 async function callWith(gateway: Gateway, options: CallOptions): Promise<number> {
-  const { server, tool, words, isJson, isDryRun, isConfirmed, key: idempotencyKey } = options
+  const { io, server, tool, words, isJson, isDryRun, isConfirmed, key: idempotencyKey } = options
   const status = await gateway.explore(server.name)
   if (status?.problem !== undefined) throw new Error(`${server.name} cannot be reached: ${status.problem}`)
   const entries = await gateway.entries(server.name)
@@ -50,12 +51,12 @@ async function callWith(gateway: Gateway, options: CallOptions): Promise<number>
     const result = await gateway.callTool({
       upstream: server.name,
       tool,
-      arguments: await readArguments(words, listed?.definition.inputSchema),
+      arguments: await readArguments(words, listed?.definition.inputSchema, io),
       isDryRun,
       idempotencyKey,
-      answer: answering({ isConfirmed }),
+      answer: answering({ io, isConfirmed }),
     })
-    process.stdout.write(`${isJson ? JSON.stringify(result.value, null, 2) : textOf(result)}\n`)
+    print(isJson ? JSON.stringify(result.value, null, 2) : textOf(result), io)
     return result.member('isError') === true && !isDryRunReport(result) ? 1 : 0
   } catch (thrown) {
     if (thrown instanceof UsageError) throw thrown
@@ -66,14 +67,14 @@ async function callWith(gateway: Gateway, options: CallOptions): Promise<number>
     }
     // Errors of the command itself are not failures of the call.
     if (error.code === 'SERVER_ERROR') throw thrown
-    return failed(error, isJson)
+    return failed(error, options)
   }
 }
 
-function failed(error: GatewayError, isJson: boolean): number {
+function failed(error: GatewayError, { isJson, io }: CallOptions): number {
   const { suggestion } = error.extra
-  if (isJson) process.stdout.write(`${JSON.stringify({ error: error.data }, null, 2)}\n`)
-  else process.stderr.write(`gatehouse: ${oneLine([error.message, suggestion ?? ''].join(' ').trim())}\n`)
+  if (isJson) printJson({ error: error.data }, io)
+  else printError(oneLine([error.message, suggestion ?? ''].join(' ').trim()), io)
   return 1
 }
 
@@ -97,7 +98,7 @@ function blockText({ type, text, data, mimeType, uri, resource }: Readonly<Recor
   return `[${oneLine([...about, ...size].join(', '))}]`
 }
 
-function parse(args: readonly string[]): CallOptions {
+function parse(args: readonly string[], io: Io): CallOptions {
   const separator = args.indexOf('--')
   const { values, positionals } = parseWords(separator === -1 ? args : args.slice(0, separator), {
     config: { type: 'string', short: 'c' },
@@ -110,12 +111,13 @@ function parse(args: readonly string[]): CallOptions {
   const isCommand = separator !== -1
   const [first, ...rest] = positionals
   const named = [...configWords(values), ...(isCommand ? args.slice(separator) : positionals.slice(0, 1))]
-  const { source, server } = readNamed(named, ['config'], { isOne: true })
+  const { source, server } = readNamed(named, ['config'], io, { isOne: true })
   const [tool, ...words] = isCommand ? positionals : rest
   if (!server) throw new UsageError('give a server of the configuration')
   if (tool === undefined)
     throw new UsageError(isCommand || first === undefined ? 'give a tool' : `give a tool of ${server.name}`)
   return {
+    io,
     source,
     server,
     tool,

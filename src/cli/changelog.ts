@@ -3,15 +3,16 @@ import { changelogView, contractChangelog } from '../descriptions/formats/change
 import { openLog } from '../gateway/gateway.ts'
 import { openSharedStore } from '../gateway/offline.ts'
 import { Contracts } from '../records/contracts.ts'
+import { type Io, print } from './io.ts'
 import { readOptions, readSource, serverNamed, UsageError } from './options.ts'
 
 /** `gatehouse changelog [server]`: prints what servers offer and how it changed, from the store of running gateways. */
-export async function changelog(args: readonly string[]): Promise<number> {
+export async function changelog(args: readonly string[], io: Io): Promise<number> {
   const options = readOptions(args, ['config', 'json'])
   const [upstream, ...others] = options.words
   if (others.length > 0) throw new UsageError('give one server, or none for all')
-  const { settings } = readSource({ config: options.config, envFile: options.envFile, isForStore: true })
-  const store = await openSharedStore(settings, openLog('warn', process.stderr.isTTY))
+  const { settings } = readSource({ config: options.config, envFile: options.envFile, isForStore: true }, io)
+  const store = await openSharedStore(settings, openLog('warn', io))
   try {
     const all = await new Contracts(store).list()
     const found = upstream === undefined ? all : all.filter((each) => each.upstream === upstream)
@@ -25,7 +26,7 @@ export async function changelog(args: readonly string[]): Promise<number> {
     const text = options.json
       ? JSON.stringify(changelogView(found), null, 2)
       : contractChangelog(found).trimEnd()
-    process.stdout.write(`${text}\n`)
+    print(text, io)
     return 0
   } finally {
     await store.close()

@@ -5,7 +5,6 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { locateFindings } from '../config/load.ts'
 import { ConfigError, type ConfigProblem, type Finding, pathText, problemLine } from '../config/problem.ts'
-import { environment } from '../config/secrets.ts'
 import { logProblems } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
@@ -13,6 +12,7 @@ import { oneLine } from '../core/text/escape.ts'
 import { isSecretKey, withoutSecrets } from '../core/text/redact.ts'
 import { type EventTrial, Gateway, issuerProblem, openLog } from '../gateway/gateway.ts'
 import { mayStoreBeUnusable, openSharedStore } from '../gateway/offline.ts'
+import { type Io, printError, printJson } from './io.ts'
 import { readOptions, readServed, type Source } from './options.ts'
 
 /** The output of `gatehouse check --json`. */
@@ -42,28 +42,28 @@ interface ServerReport {
 }
 
 /** `gatehouse check`: reads the configuration, connects to each server, and prints every problem at once. */
-export async function check(args: readonly string[]): Promise<number> {
+export async function check(args: readonly string[], io: Io): Promise<number> {
   const isJson = readOptions(args, ['config', 'log-level', 'json']).json
   const report = isJson ? writeJson : writeText
   let source: Source
   try {
-    source = readServed(args, ['config', 'log-level', 'json'])[1]
+    source = readServed(args, ['config', 'log-level', 'json'], io)[1]
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    return report({ ok: false, problems: error.problems, servers: [], watches: [] }, textOf(error))
+    return report({ ok: false, problems: error.problems, servers: [], watches: [] }, io, textOf(error))
   }
-  const { found, ...rest } = await examine(source)
-  return report({ ok: found.length === 0, problems: problemsOf(found, source), ...rest }, source.text)
+  const { found, ...rest } = await examine(source, io)
+  return report({ ok: found.length === 0, problems: problemsOf(found, source), ...rest }, io, source.text)
 }
 
 type Examined = Pick<Report, 'servers' | 'watches'> & { readonly found: readonly Finding[] }
 
 /** The problems found by connecting to the servers, the store and the token issuer. */
-async function examine(source: Source): Promise<Examined> {
+async function examine(source: Source, io: Io): Promise<Examined> {
   // Read-only: work that another gateway left unfinished is not resumed.
   const settings: Settings = { ...source.settings, store: { kind: 'memory' } }
-  const gateway = new Gateway(settings, { variables: environment(), log: openLog('error', true) })
-  const found: Finding[] = [...(await gateway.start()), ...(await storeProblems(source.settings))]
+  const gateway = new Gateway(settings, { variables: io.env, log: openLog('error', io, true) })
+  const found: Finding[] = [...(await gateway.start()), ...(await storeProblems(source.settings, io))]
   const servers = [...gateway.statuses].map(([name, { problem, stderr, revision }]): ServerReport => {
     if (problem !== undefined) return { name, state: 'unavailable', problem, ...(stderr && { stderr }) }
     return revision === undefined ? { name, state: 'not_tried' } : { name, state: 'ready', revision }
@@ -104,32 +104,32 @@ function textOf({ problems }: ConfigError): string | undefined {
   return file !== undefined && existsSync(file) ? readFileSync(file, 'utf8') : undefined
 }
 
-function writeJson(report: Report): number {
-  process.stdout.write(`${JSON.stringify(report, null, 2)}\n`)
+function writeJson(report: Report, io: Io): number {
+  printJson(report, io)
   return report.ok ? 0 : 1
 }
 
-function writeText({ ok, problems, servers, watches }: Report, text: string | undefined): number {
+function writeText({ ok, problems, servers, watches }: Report, io: Io, text?: string): number {
   for (const { name, state, revision } of servers) {
-    if (state === 'ready') process.stdout.write(`${name}: ready, MCP ${revision}\n`)
+    if (state === 'ready') io.stdout.write(`${name}: ready, MCP ${revision}\n`)
     if (state === 'not_tried')
-      process.stdout.write(`${name}: not tried, because each caller has its own credentials\n`)
+      io.stdout.write(`${name}: not tried, because each caller has its own credentials\n`)
   }
   for (const { event, items, ids } of watches) {
     const first = ids.length > 0 ? `: ${ids.map(oneLine).join(', ')}${items > ids.length ? ', …' : ''}` : ''
-    process.stdout.write(`${event}: ${items === 0 ? 'no items' : counted(items, 'item')}${first}\n`)
+    io.stdout.write(`${event}: ${items === 0 ? 'no items' : counted(items, 'item')}${first}\n`)
   }
   for (const problem of problems) {
-    process.stderr.write(`${problemLine(problem)}\n`)
-    if (text !== undefined) process.stderr.write(excerptOf(problem, text))
+    io.stderr.write(`${problemLine(problem)}\n`)
+    if (text !== undefined) io.stderr.write(excerptOf(problem, text))
   }
   const ready = servers.filter(({ state }) => state === 'ready').length
   const summary = [
     counted(problems.length, 'problem'),
     ...(servers.length > 0 ? [`${ready} of ${counted(servers.length, 'server')} ready`] : []),
   ].join(', ')
-  if (ok) process.stdout.write(`${summary}\n`)
-  else process.stderr.write(`${summary}\n`)
+  if (ok) io.stdout.write(`${summary}\n`)
+  else io.stderr.write(`${summary}\n`)
   return ok ? 0 : 1
 }
 
@@ -138,17 +138,17 @@ function counted(number: number, thing: string): string {
 }
 
 /** The problems of the store that are detected at startup, before any client is served. */
-export async function checkStore({ settings }: Source): Promise<readonly Finding[]> {
-  return mayStoreBeUnusable(settings) ? storeProblems(settings) : []
+export async function checkStore({ settings }: Source, io: Io): Promise<readonly Finding[]> {
+  return mayStoreBeUnusable(settings) ? storeProblems(settings, io) : []
 }
 
 /** Reports a store that cannot be used. */
-async function storeProblems(settings: Settings): Promise<Finding[]> {
+async function storeProblems(settings: Settings, io: Io): Promise<Finding[]> {
   const { store } = settings
   if (store.kind === 'memory') return []
   // A missing folder is created at startup, unless it existed before and its data is lost.
   if (store.kind === 'folder' && !existsSync(store.path) && !mayStoreBeUnusable(settings)) return []
-  const opened = openSharedStore(settings, openLog('error', true))
+  const opened = openSharedStore(settings, openLog('error', io, true))
   return opened.then(
     async (found) => {
       const { unavailableReason: problem } = found
@@ -164,15 +164,24 @@ async function storeProblems(settings: Settings): Promise<Finding[]> {
 }
 
 /** Prints problems to stderr. */
-export function printProblems(found: readonly Finding[], source: Source): void {
-  for (const each of problemsOf(found, source)) process.stderr.write(`gatehouse: ${problemLine(each)}\n`)
+export function printProblems(found: readonly Finding[], source: Source, io: Io): void {
+  for (const each of problemsOf(found, source)) printError(problemLine(each), io)
+}
+
+interface StartupOutput {
+  readonly io: Io
+  readonly log: Log
 }
 
 /** Reports problems found after connecting to the servers. Returns whether the gateway can serve nevertheless. */
-export function reportStartup(found: readonly Finding[], source: Source, log: Log): boolean {
+export function reportStartup(
+  found: readonly Finding[],
+  source: Source,
+  { io, log }: StartupOutput,
+): boolean {
   const isServing = found.every(({ isMinor }) => isMinor === true)
   if (isServing) logProblems(found, log)
-  else printProblems(found, source)
+  else printProblems(found, source, io)
   return isServing
 }
 

@@ -1,6 +1,5 @@
 /** Opens a gateway for a run of the conformance suite: a server as it is configured, and the built-in one beside it. */
 import { fromArguments } from '../config/arguments.ts'
-import { environment } from '../config/secrets.ts'
 import { isObject } from '../core/json/json.ts'
 import { featureSettings, type Settings, type UpstreamSettings } from '../core/settings.ts'
 import { aliasOf } from '../core/text/alias.ts'
@@ -16,9 +15,11 @@ import { runChecks } from '../testkit/conformance/run.ts'
 import { createTokens, echoNameFor, type RunTokens, runSettings } from '../testkit/conformance/settings.ts'
 import { checks } from '../testkit/conformance/suite.ts'
 import type { CheckResult, Report } from '../testkit/report.ts'
+import { type Io, printError } from './io.ts'
 import { secretVariables } from './record.ts'
 
 interface RunOptions {
+  readonly io: Io
   /** Also calls tools that change something. */
   readonly withWrites: boolean
   onResult(result: CheckResult, done: number): void
@@ -30,14 +31,15 @@ export async function runSuite(
   server: UpstreamSettings,
   options: RunOptions,
 ): Promise<Report> {
+  const { io } = options
   const tokens = createTokens()
   const echoName = echoNameFor(settings)
   const echo = new EchoServer()
   const [plain] = fromArguments(['conformance'], { env: {} }).upstreams
   if (!plain) throw new Error('the built-in server has no settings')
   const gateway = new Gateway(runSettings(settings, { server, plain, echoName, tokens }), {
-    variables: environment(),
-    log: openLog('error', process.stderr.isTTY),
+    variables: io.env,
+    log: openLog('error', io),
     intercept: echo.interceptor(echoName),
   })
   const connections = new Connections()
@@ -46,10 +48,14 @@ export async function runSuite(
     const listener = await gateway.listen()
     try {
       const addresses = { origin: listener.url, tokens, connections, gateway, echo, echoName }
-      const context = await contextOf(settings, server, { ...addresses, withWrites: options.withWrites })
+      const context = await contextOf(settings, server, {
+        ...addresses,
+        io,
+        withWrites: options.withWrites,
+      })
       return await runChecks(checks, context, {
         version,
-        clean: cleaner(settings, tokens),
+        clean: cleaner(settings, tokens, io),
         onResult: options.onResult,
       })
     } finally {
@@ -76,6 +82,7 @@ async function startedVersion(gateway: Gateway, { name }: UpstreamSettings): Pro
 }
 
 interface Addresses extends Pick<Context, 'echo' | 'echoName' | 'withWrites'> {
+  readonly io: Io
   readonly origin: string
   readonly tokens: RunTokens
   readonly connections: Connections
@@ -85,7 +92,7 @@ interface Addresses extends Pick<Context, 'echo' | 'echoName' | 'withWrites'> {
 async function contextOf(
   settings: Settings,
   { name }: UpstreamSettings,
-  { origin, tokens, connections, gateway, echo, echoName, withWrites }: Addresses,
+  { io, origin, tokens, connections, gateway, echo, echoName, withWrites }: Addresses,
 ): Promise<Context> {
   const endpoint = (server: string, token: string): Endpoint =>
     new Endpoint({ origin, path: `/mcp/${server}`, token, connections })
@@ -97,7 +104,7 @@ async function contextOf(
   const tools = withoutOwn(listing, ownTools)
   const reading = await namesOfReaders(gateway, name)
   const calls = argumentsIn(featureSettings(settings, 'conformance', name))
-  warnOfUnknown(name, Object.keys(calls), tools)
+  warnOfUnknown(name, unlisted(Object.keys(calls), tools), io)
   return {
     name,
     server,
@@ -129,13 +136,15 @@ function isReader({ annotations }: Context['tools'][number]): boolean {
   return isObject(annotations) && annotations.readOnlyHint === true
 }
 
-/** Prints the tools with configured arguments that the server does not list. */
-function warnOfUnknown(server: string, configured: readonly string[], tools: Context['tools']): void {
+/** The tools with configured arguments that the server does not list. */
+function unlisted(configured: readonly string[], tools: Context['tools']): readonly string[] {
   const listed = new Set(tools.map(({ name }) => name))
-  for (const tool of configured.filter((name) => !listed.has(name)))
-    process.stderr.write(
-      `gatehouse: features.conformance.arguments of ${server}: the server lists no tool ${oneLine(tool)}\n`,
-    )
+  return configured.filter((name) => !listed.has(name))
+}
+
+function warnOfUnknown(server: string, unknown: readonly string[], io: Io): void {
+  for (const tool of unknown)
+    printError(`features.conformance.arguments of ${server}: the server lists no tool ${oneLine(tool)}`, io)
 }
 
 /** The configured arguments of tools. */
@@ -147,8 +156,8 @@ function argumentsIn(settings: unknown): Context['calls'] {
 }
 
 /** Removes the secrets of the configuration, of the environment and of the run from texts. */
-function cleaner(settings: Settings, tokens: RunTokens): (text: string) => string {
+function cleaner(settings: Settings, tokens: RunTokens, io: Io): (text: string) => string {
   const redactor = new Redactor()
-  redactor.learn([...secretsOf(settings), ...secretVariables(), ...Object.values(tokens)])
+  redactor.learn([...secretsOf(settings), ...secretVariables(io), ...Object.values(tokens)])
   return (text) => withoutSecrets(redactor.text(text))
 }

@@ -7,6 +7,7 @@ import { ConformanceReports } from '../records/conformance-reports.ts'
 import { checks, suiteDocument } from '../testkit/conformance/suite.ts'
 import { isClean, junit, type Report, reportText } from '../testkit/report.ts'
 import { runSuite } from './conformance-run.ts'
+import { type Io, pathOf, printError, printJson } from './io.ts'
 import { configWords, parseWords, readNamed, UsageError } from './options.ts'
 
 const optionTypes = {
@@ -19,32 +20,33 @@ const optionTypes = {
 } as const
 
 /** `gatehouse conformance [SERVER]`: exit code 1 if a check failed or could not be carried out. */
-export async function conformance(args: readonly string[]): Promise<number> {
+export async function conformance(args: readonly string[], io: Io): Promise<number> {
   const separator = args.indexOf('--')
   const { values, positionals } = parseWords(separator === -1 ? args : args.slice(0, separator), optionTypes)
-  if (values.suite === true) return printSuite(args)
+  if (values.suite === true) return printSuite(args, io)
   const { source, server, words } = readNamed(
     [...configWords(values), ...positionals, ...(separator === -1 ? [] : args.slice(separator))],
     ['config'],
+    io,
   )
   if (separator === -1 ? words.length > 0 : positionals.length > 0)
     throw new UsageError('name one server, or none for all')
   const servers = server ? [server] : source.settings.upstreams
   if (values.junit !== undefined && servers.length > 1) throw new UsageError('name one server with --junit')
   const withWrites = values['allow-writes'] ?? false
-  const reports = await runAll(source.settings, servers, withWrites)
+  const reports = await runAll(source.settings, servers, { withWrites, io })
   const [first] = reports
-  if (values.junit !== undefined && first) writeJunit(values.junit, first)
-  if (values.json === true) printJson(reports, servers.length)
-  else process.stdout.write(reports.map(reportText).join('\n'))
-  await keep(reports, source.settings)
+  if (values.junit !== undefined && first) writeJunit(values.junit, first, io)
+  if (values.json === true) printReports(reports, servers.length, io)
+  else io.stdout.write(reports.map(reportText).join('\n'))
+  await keep(reports, source.settings, io)
   return reports.length === servers.length && reports.every(isClean) ? 0 : 1
 }
 
-function printSuite(args: readonly string[]): number {
+function printSuite(args: readonly string[], io: Io): number {
   if (args.length > 1)
     throw new UsageError('--suite prints the suite, and takes no server and no other option')
-  process.stdout.write(`${JSON.stringify(suiteDocument(), null, 2)}\n`)
+  printJson(suiteDocument(), io)
   return 0
 }
 
@@ -52,16 +54,16 @@ function printSuite(args: readonly string[]): number {
 async function runAll(
   settings: Settings,
   servers: readonly UpstreamSettings[],
-  withWrites: boolean,
+  { withWrites, io }: { readonly withWrites: boolean; readonly io: Io },
 ): Promise<readonly Report[]> {
   const reports: Report[] = []
   for (const server of servers) {
-    const progress = progressOf(server.name)
+    const progress = progressOf(server.name, io)
     try {
-      reports.push(await runSuite(settings, server, { withWrites, onResult: progress.onResult }))
+      reports.push(await runSuite(settings, server, { io, withWrites, onResult: progress.onResult }))
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error)
-      process.stderr.write(`gatehouse: ${message}\n`)
+      printError(`${message}`, io)
     } finally {
       progress.end()
     }
@@ -73,41 +75,41 @@ async function runAll(
 const LINE_EVERY = 20
 
 /** Prints how far a run is: on one line of a terminal, else a line now and then. */
-function progressOf(name: string) {
-  const isTerminal = process.stderr.isTTY
+function progressOf(name: string, { stderr }: Io) {
+  const isTerminal = stderr.isTTY
   return {
     onResult: (_result: unknown, done: number): void => {
       const text = `${name}: ${done} of ${checks.length} checks`
-      if (isTerminal) process.stderr.write(`\r${text}`)
-      else if (done % LINE_EVERY === 0 || done === checks.length) process.stderr.write(`${text}\n`)
+      if (isTerminal) stderr.write(`\r${text}`)
+      else if (done % LINE_EVERY === 0 || done === checks.length) stderr.write(`${text}\n`)
     },
     end: (): void => {
-      if (isTerminal) process.stderr.write('\r\u001B[K')
+      if (isTerminal) stderr.write('\r\u001B[K')
     },
   }
 }
 
 /** One report as it is, those of several servers in a list. */
-function printJson(reports: readonly Report[], servers: number): void {
+function printReports(reports: readonly Report[], servers: number, io: Io): void {
   const [first] = reports
   if (servers === 1 && !first) return
   const value = servers === 1 ? first : { reports }
-  process.stdout.write(`${JSON.stringify(value, null, 2)}\n`)
+  printJson(value, io)
 }
 
-function writeJunit(file: string, report: Report): void {
+function writeJunit(file: string, report: Report, io: Io): void {
   try {
-    writeFileSync(file, junit(report))
+    writeFileSync(pathOf(file, io), junit(report))
   } catch (cause) {
     throw new Error(`${file} cannot be written: its folder does not exist, or is not writable`, { cause })
   }
 }
 
 /** Leaves the reports in the store that running gateways share, for their pages. A failure is only reported. */
-async function keep(reports: readonly Report[], settings: Settings): Promise<void> {
+async function keep(reports: readonly Report[], settings: Settings, io: Io): Promise<void> {
   if (reports.length === 0 || settings.store.kind === 'memory') return
   try {
-    const store = await openSharedStore(settings, openLog('error', process.stderr.isTTY))
+    const store = await openSharedStore(settings, openLog('error', io))
     try {
       const kept = new ConformanceReports(store)
       for (const report of reports) await kept.keep(report)
@@ -116,6 +118,6 @@ async function keep(reports: readonly Report[], settings: Settings): Promise<voi
     }
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error)
-    process.stderr.write(`gatehouse: the report is not at /conformance: ${message}\n`)
+    printError(`the report is not at /conformance: ${message}`, io)
   }
 }

@@ -1,5 +1,4 @@
 /** `gatehouse diff`: compares two recordings, or a recording with what its server answers now. */
-import { environment } from '../config/secrets.ts'
 import { oneLine, shortened } from '../core/text/escape.ts'
 import { Gateway, openLog } from '../gateway/gateway.ts'
 import { type Cassette, parseCassette } from '../testkit/cassette.ts'
@@ -8,6 +7,7 @@ import { repeatLive, type Skipped } from '../testkit/live.ts'
 import { cassetteMask } from '../testkit/masking.ts'
 import { recordingInterceptor } from '../testkit/recorder.ts'
 import { plainSettings } from '../testkit/settings.ts'
+import type { Io } from './io.ts'
 import { configWords, parseWords, readNamed, UsageError } from './options.ts'
 import { secretVariables } from './record.ts'
 import { readRecording } from './recording-file.ts'
@@ -21,7 +21,7 @@ interface Report extends Comparison {
 }
 
 /** `gatehouse diff A.jsonl B.jsonl` or `--live SERVER`: exit code 1 if the answers differ. */
-export async function diff(args: readonly string[]): Promise<number> {
+export async function diff(args: readonly string[], io: Io): Promise<number> {
   const separator = args.indexOf('--')
   const { values, positionals } = parseWords(separator === -1 ? args : args.slice(0, separator), {
     config: { type: 'string', short: 'c' },
@@ -34,31 +34,35 @@ export async function diff(args: readonly string[]): Promise<number> {
   const [first, second, ...others] = positionals
   if (first === undefined || others.length > 0 || isLive === (second !== undefined))
     throw new UsageError('give two recordings, or one and --live SERVER, --live URL or -- COMMAND')
-  const before = readRecording(first)
+  const before = readRecording(first, io)
   const named = [
     ...configWords(values),
     ...(values.live === undefined ? [] : [values.live]),
     ...(separator === -1 ? [] : args.slice(separator)),
   ]
   const report: Report = isLive
-    ? await diffLive(before, named, values['allow-writes'] ?? false)
-    : { ...diffCassettes(before, readRecording(second ?? '')), skipped: [] }
-  process.stdout.write(values.json === true ? `${JSON.stringify(report, null, 2)}\n` : printed(report))
+    ? await diffLive(before, named, { withWrites: values['allow-writes'] ?? false, io })
+    : { ...diffCassettes(before, readRecording(second ?? '', io)), skipped: [] }
+  io.stdout.write(values.json === true ? `${JSON.stringify(report, null, 2)}\n` : printed(report))
   return report.differences.length === 0 ? 0 : 1
 }
 
-async function diffLive(before: Cassette, named: readonly string[], withWrites: boolean): Promise<Report> {
-  const { source, server } = readNamed(named, ['config'], { isOne: true })
+async function diffLive(
+  before: Cassette,
+  named: readonly string[],
+  { withWrites, io }: { readonly withWrites: boolean; readonly io: Io },
+): Promise<Report> {
+  const { source, server } = readNamed(named, ['config'], io, { isOne: true })
   if (!server) throw new UsageError('give a server of the configuration')
   const lines: string[] = []
   const intercept = recordingInterceptor({
-    mask: cassetteMask(source.settings, server.name, secretVariables()),
+    mask: cassetteMask(source.settings, server.name, secretVariables(io)),
     now: Date.now,
     write: (line) => lines.push(line),
   })
   const gateway = new Gateway(plainSettings(source.settings, server), {
-    variables: environment(),
-    log: openLog('error', process.stderr.isTTY),
+    variables: io.env,
+    log: openLog('error', io),
     intercept,
   })
   try {

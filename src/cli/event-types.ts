@@ -2,7 +2,6 @@
  * The types of events of servers for `gatehouse events list`: what clients of 2026-07-28 are offered, and what the logs in
  * the store contain.
  */
-import { environment } from '../config/secrets.ts'
 import { asGatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
@@ -10,6 +9,7 @@ import { featureSettings, type Settings, type UpstreamSettings } from '../core/s
 import { isoTime } from '../core/time/waiting.ts'
 import { Gateway, openLog } from '../gateway/gateway.ts'
 import { NS } from '../protocol/meta-keys.ts'
+import type { Io } from './io.ts'
 import { readOnlySettings } from './options.ts'
 import { tableLines } from './table.ts'
 import { Tail, type ReadLog } from './event-tail.ts'
@@ -46,9 +46,10 @@ export type LoggedTypes = ReadonlyMap<string | undefined, ReadonlyMap<string, Lo
 export async function offeredTypes(
   settings: Settings,
   servers: readonly UpstreamSettings[],
+  io: Io,
 ): Promise<readonly OfferedTypes[]> {
   const only = readOnlySettings(settings, servers)
-  const gateway = new Gateway(only, { variables: environment(), log: openLog('error', true) })
+  const gateway = new Gateway(only, { variables: io.env, log: openLog('error', io, true) })
   try {
     await gateway.start()
     const found: OfferedTypes[] = []

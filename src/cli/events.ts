@@ -15,6 +15,7 @@ import { eventIdOf, letterLines, letterView, withSubscriptions } from './dead-le
 import { droppedLine, subscriptionLines, subscriptionView, withWaiting } from './event-subscriptions.ts'
 import { entryLine, entryView, type ReadLog, Tail, type TailEntry } from './event-tail.ts'
 import { loggedTypes, offeredTypes, typeLines, typesView } from './event-types.ts'
+import { type Io, print, printJson } from './io.ts'
 import {
   didYouMean,
   parseWords,
@@ -58,7 +59,7 @@ interface Action {
 const MIN_ID_LENGTH = 10
 
 /** `gatehouse events list | tail | subscriptions | dead-letters | redeliver`: prints events, and manages subscriptions. */
-export async function events(args: readonly string[]): Promise<number> {
+export async function events(args: readonly string[], io: Io): Promise<number> {
   const { values, positionals } = parseWords(args, optionTypes)
   const [word = '', ...words] = positionals
   const names = Object.keys(actions)
@@ -79,10 +80,11 @@ export async function events(args: readonly string[]): Promise<number> {
   if (from !== undefined && from > now) throw new UsageError('--since is in the future')
   const { follow: isFollowing = false, all: isAll = false } = values
   const shared = { config, envFile, store, isJson: json }
-  return action.run({ ...shared, words, type, since: from, principal, isFollowing, isAll })
+  return action.run({ io, ...shared, words, type, since: from, principal, isFollowing, isAll })
 }
 
 interface EventOptions {
+  readonly io: Io
   /** The words behind the action. */
   readonly words: readonly string[]
   readonly config: string | undefined
@@ -104,20 +106,21 @@ function isAction(word: string): word is keyof typeof actions {
 }
 
 /** `gatehouse events list`: the types that clients are offered, with what the store contains of each. */
-async function list({ words, isJson, config, envFile }: EventOptions): Promise<number> {
-  const { settings } = readSource({ config, envFile })
-  const [name] = words
+async function list(options: EventOptions): Promise<number> {
+  const { io, isJson, config, envFile } = options
+  const { settings } = readSource({ config, envFile }, io)
+  const [name] = options.words
   const servers = name === undefined ? settings.upstreams : [serverNamed(name, settings)]
-  const offered = await offeredTypes(settings, servers)
+  const offered = await offeredTypes(settings, servers, io)
   // A store in memory exists only inside of the gateway.
   const logged =
     settings.store.kind === 'memory'
       ? undefined
-      : await withStore(settings, (store) => loggedTypes(logsOf(store, name, settings)))
+      : await withStore(settings, io, (store) => loggedTypes(logsOf(store, name, settings)))
   const text = isJson
     ? JSON.stringify({ servers: offered.map((each) => typesView(each, logged)) }, null, 2)
     : offered.flatMap((each) => typeLines(each, logged)).join('\n')
-  print(text)
+  print(text, io)
   return offered.some(({ problem }) => problem !== undefined) ? 1 : 0
 }
 
@@ -127,7 +130,7 @@ async function tail(options: EventOptions): Promise<number> {
   const [name] = options.words
   if (name === undefined && options.store !== undefined)
     throw new UsageError('with --store, give the name of a server')
-  return withStore(settings, async (store) => {
+  return withStore(settings, options.io, async (store) => {
     const logs = logsOf(store, name, settings)
     // A server that was removed from the configuration can have events.
     const isKnown = options.store !== undefined || (await logs[0]?.log.hasBegun())
@@ -138,22 +141,21 @@ async function tail(options: EventOptions): Promise<number> {
 }
 
 async function printEntries(logs: Tail, options: EventOptions): Promise<void> {
-  const { isFollowing, isJson } = options
+  const { io, isFollowing, isJson } = options
   const stopping = new AbortController()
   const stop = (): void => stopping.abort()
   if (isFollowing) {
     // Such as `gatehouse events tail --follow | head`.
-    process.stdout.once('error', stop)
-    process.once('SIGINT', stop)
-    process.once('SIGTERM', stop)
+    io.stdout.once('error', stop)
+    void io.untilStopped({ onHangUp: false }).then(stop)
   }
   let count = 0
   for await (const entry of isFollowing ? logs.follow(stopping.signal) : logs.entries()) {
     if (!isWanted(entry, options)) continue
-    print(isJson ? entryView(entry) : entryLine(entry))
+    print(isJson ? entryView(entry) : entryLine(entry), io)
     count++
   }
-  if (count === 0 && !isFollowing && !isJson) print('No events.')
+  if (count === 0 && !isFollowing && !isJson) print('No events.', io)
 }
 
 function isWanted(entry: TailEntry, { type, since }: EventOptions): boolean {
@@ -171,7 +173,7 @@ async function subscriptions(options: EventOptions): Promise<number> {
     )
   if (word === 'drop' && id === undefined) throw new UsageError('drop needs the id of a subscription')
   const settings = storedSettings(options)
-  return withStore(settings, async (store) => {
+  return withStore(settings, options.io, async (store) => {
     const records = new EventSubscriptions(store)
     const { principal } = options
     const all = (await records.all())
@@ -182,8 +184,8 @@ async function subscriptions(options: EventOptions): Promise<number> {
     const names = new Set([...all.map(({ upstream }) => upstream), ...namesIn(settings)])
     const logs = [...names].map((name) => logOf(store, name))
     const listed = await withWaiting(all, { logs, hasAllLogs: options.store === undefined })
-    if (options.isJson) printJson({ subscriptions: listed.map(subscriptionView) })
-    else print(subscriptionLines(listed).join('\n'))
+    if (options.isJson) printJson({ subscriptions: listed.map(subscriptionView) }, options.io)
+    else print(subscriptionLines(listed).join('\n'), options.io)
     return 0
   })
 }
@@ -198,25 +200,25 @@ async function drop(
   record: SubscriptionRecord,
   { settings, records, options }: DropContext,
 ): Promise<number> {
-  await withAudit(settings, async (audit) => {
+  await withAudit(settings, options.io, async (audit) => {
     // It can end between the two.
     if (!(await records.unsubscribe(record.principal, record.id))) throw unknownSubscription(record.id)
     const { id: subscription, principal } = record
     audit?.ordered({ order: 'unsubscribe', by: userName(), subscription, caller: principal.id })
   })
-  if (options.isJson) printJson({ dropped: record.id })
-  else print(droppedLine(record))
+  if (options.isJson) printJson({ dropped: record.id }, options.io)
+  else print(droppedLine(record), options.io)
   return 0
 }
 
 /** `gatehouse events dead-letters [SUBSCRIPTION]`: the events that were given up. */
 function deadLetters(options: EventOptions): Promise<number> {
-  return withStore(storedSettings(options), async (store) => {
+  return withStore(storedSettings(options), options.io, async (store) => {
     const records = await new EventSubscriptions(store).all()
     const found = lettersOf(await new DeadLetters(store).list(), options.words[0])
     const listed = withSubscriptions(found, records)
-    if (options.isJson) printJson({ dead_letters: listed.map(letterView) })
-    else print(letterLines(listed).join('\n'))
+    if (options.isJson) printJson({ dead_letters: listed.map(letterView) }, options.io)
+    else print(letterLines(listed).join('\n'), options.io)
     return 0
   })
 }
@@ -227,7 +229,7 @@ async function redeliver(options: EventOptions): Promise<number> {
   if ((id === undefined) === !options.isAll)
     throw new UsageError('give a subscription, and one of its events if only that one is meant, or --all')
   const settings = storedSettings(options)
-  return withStore(settings, async (store) => {
+  return withStore(settings, options.io, async (store) => {
     const letters = new DeadLetters(store)
     const found = lettersOf(await letters.list(), id)
     const wanted = withSubscriptions(
@@ -237,7 +239,7 @@ async function redeliver(options: EventOptions): Promise<number> {
     if (event !== undefined && wanted.length === 0)
       throw new Error(`no such dead letter: ${quoted(event)}. See gatehouse events dead-letters`)
     const requested: DeadLetter[] = []
-    await withAudit(settings, async (audit) => {
+    await withAudit(settings, options.io, async (audit) => {
       for (const { letter, subscription } of wanted) {
         if (!subscription || !(await letters.requestAgain(letter))) continue
         requested.push(letter)
@@ -247,8 +249,8 @@ async function redeliver(options: EventOptions): Promise<number> {
       }
     })
     const ended = wanted.length - requested.length
-    if (options.isJson) printJson({ requested: requested.map(eventIdOf), not_requested: ended })
-    else print(redeliveryText(requested.length, ended))
+    if (options.isJson) printJson({ requested: requested.map(eventIdOf), not_requested: ended }, options.io)
+    else print(redeliveryText(requested.length, ended), options.io)
     return ended > 0 ? 1 : 0
   })
 }
@@ -318,16 +320,17 @@ function logOf(store: Store, upstream: string | undefined): ReadLog {
 }
 
 /** The settings of a command that works on the store. */
-function storedSettings({ store, config, envFile }: EventOptions): Settings {
-  if (store !== undefined) return storeAlone(store).settings
-  return readSource({ config, envFile, isForStore: true }).settings
+function storedSettings({ io, store, config, envFile }: EventOptions): Settings {
+  if (store !== undefined) return storeAlone(store, io).settings
+  return readSource({ config, envFile, isForStore: true }, io).settings
 }
 
 async function withStore<Result>(
   settings: Settings,
+  io: Io,
   act: (store: Store) => Promise<Result>,
 ): Promise<Result> {
-  const store = await openSharedStore(settings, openLog('warn', process.stderr.isTTY))
+  const store = await openSharedStore(settings, openLog('warn', io))
   try {
     return await act(store)
   } finally {
@@ -335,14 +338,10 @@ async function withStore<Result>(
   }
 }
 
-function withAudit(settings: Settings, act: (audit: Audit | undefined) => Promise<void>): Promise<void> {
-  return audited(settings, openLog('warn', process.stderr.isTTY), act)
-}
-
-function print(text: string): void {
-  process.stdout.write(`${text}\n`)
-}
-
-function printJson(value: unknown): void {
-  print(JSON.stringify(value, null, 2))
+function withAudit(
+  settings: Settings,
+  io: Io,
+  act: (audit: Audit | undefined) => Promise<void>,
+): Promise<void> {
+  return audited(settings, openLog('warn', io), act)
 }

@@ -1,7 +1,6 @@
 /**
  * `gatehouse explain`: shows how the gateway would handle calls of a tool, and why. It does not call the tool.
  */
-import { environment } from '../config/secrets.ts'
 import { riskWords } from '../core/descriptor.ts'
 import { proofText } from '../core/pack.ts'
 import type { UpstreamSettings, UndoSettings } from '../core/settings.ts'
@@ -9,22 +8,23 @@ import { oneLine } from '../core/text/escape.ts'
 import { durationText } from '../core/time/units.ts'
 import { withoutSecrets } from '../core/text/redact.ts'
 import { Gateway, openLog } from '../gateway/gateway.ts'
+import { type Io, printJson } from './io.ts'
 import { readOnlySettings, readNamed, UsageError } from './options.ts'
 
 /** `gatehouse explain <server> [tool]`: prints how a call is handled, and where each value comes from. */
-export async function explain(args: readonly string[]): Promise<number> {
+export async function explain(args: readonly string[], io: Io): Promise<number> {
   const {
     source,
     server: settings,
     words,
     isJson,
-  } = readNamed(args, ['config', 'log-level', 'json'], { isOne: true })
+  } = readNamed(args, ['config', 'log-level', 'json'], io, { isOne: true })
   if (!settings) throw new UsageError('give a server of the configuration')
   const [tool, ...others] = words
   if (others.length > 0) throw new UsageError('give one tool, or none')
   const { name: upstream } = settings
   const only = readOnlySettings(source.settings, [settings])
-  const gateway = new Gateway(only, { variables: environment(), log: openLog('error', true) })
+  const gateway = new Gateway(only, { variables: io.env, log: openLog('error', io, true) })
   await gateway.start()
   const status = await gateway.explore(upstream)
   const method = tool === undefined ? 'tools/list' : 'tools/call'
@@ -52,7 +52,7 @@ export async function explain(args: readonly string[]): Promise<number> {
         })),
       },
     }
-    process.stdout.write(`${JSON.stringify(report, null, 2)}\n`)
+    printJson(report, io)
     return code
   }
   const lines = [
@@ -77,7 +77,7 @@ export async function explain(args: readonly string[]): Promise<number> {
     ),
     `    ${upstream.padEnd(12)} the server`,
   ]
-  process.stdout.write(`${lines.map(oneLine).join('\n')}\n`)
+  io.stdout.write(`${lines.map(oneLine).join('\n')}\n`)
   return code
 }
 

@@ -1,30 +1,30 @@
 /** `gatehouse skill` and `gatehouse export`: connect to a server and print a document about it. */
-import { environment } from '../config/secrets.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { ownUrl } from '../core/web.ts'
 import { registryEntry } from '../descriptions/formats/registry.ts'
 import { skillOf } from '../descriptions/formats/skill.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { Gateway, openLog } from '../gateway/gateway.ts'
+import { type Io, printJson } from './io.ts'
 import { readNamed, readOnlySettings, UsageError } from './options.ts'
 
 /** `gatehouse export registry [server]`: prints the registry entry of a server, or of all servers together. */
-export async function exportEntry(args: readonly string[]): Promise<number> {
+export async function exportEntry(args: readonly string[], io: Io): Promise<number> {
   const [kind, ...rest] = args
   if (kind !== 'registry') throw new UsageError('use gatehouse export registry')
-  const { source, server, words } = readNamed(rest, ['config', 'log-level'])
+  const { source, server, words } = readNamed(rest, ['config', 'log-level'], io)
   if (words.length > 0) throw new UsageError('give one server, or none')
-  const entry = await described(source.settings, server, registryEntry)
-  process.stdout.write(`${JSON.stringify(entry, null, 2)}\n`)
+  const entry = await described(source.settings, server, { make: registryEntry, io })
+  printJson(entry, io)
   return 0
 }
 
 /** `gatehouse skill [server]`: prints the SKILL.md of a server, or of all servers together. */
-export async function skill(args: readonly string[]): Promise<number> {
-  const { source, server, words } = readNamed(args, ['config', 'log-level'])
+export async function skill(args: readonly string[], io: Io): Promise<number> {
+  const { source, server, words } = readNamed(args, ['config', 'log-level'], io)
   if (words.length > 0) throw new UsageError('give one server, or none')
-  const { text } = await described(source.settings, server, skillOf)
-  process.stdout.write(text)
+  const { text } = await described(source.settings, server, { make: skillOf, io })
+  io.stdout.write(text)
   return 0
 }
 
@@ -32,12 +32,12 @@ export async function skill(args: readonly string[]): Promise<number> {
 async function described<Made>(
   settings: Settings,
   server: UpstreamSettings | undefined,
-  make: (description: ServerDescription) => Made,
+  { make, io }: { make(description: ServerDescription): Made; readonly io: Io },
 ): Promise<Made> {
   const { host, port } = settings.listen
   const gateway = new Gateway(readOnlySettings(settings, settings.upstreams), {
-    variables: environment(),
-    log: openLog('error', true),
+    variables: io.env,
+    log: openLog('error', io, true),
     origin: ownUrl(host, port),
   })
   try {

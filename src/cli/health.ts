@@ -7,7 +7,8 @@ import { request } from 'undici'
 import { isHttpUrl } from '../config/names.ts'
 import { isObject, readJson } from '../core/json/json.ts'
 import { ownUrl } from '../core/web.ts'
-import { parseWords, portOf, readSource, UsageError } from './options.ts'
+import { type Io, pathOf, print, printError } from './io.ts'
+import { CONFIG_FILE, parseWords, portOf, readSource, UsageError } from './options.ts'
 
 /** The time the gateway has to respond, in milliseconds. */
 const ANSWER_TIMEOUT_MS = 4000
@@ -21,12 +22,12 @@ const optionTypes = {
 } as const
 
 /** Prints the state of a gateway; returns 0 if it responds or, with `--ready`, if it can serve calls. */
-export async function health(args: readonly string[]): Promise<number> {
+export async function health(args: readonly string[], io: Io): Promise<number> {
   const { values, positionals } = parseWords(args, optionTypes)
   const [url, ...others] = positionals
   if (others.length > 0) throw new UsageError('give one URL, or none')
   if (url !== undefined && !isHttpUrl(url)) throw new UsageError(`"${url}" is not an http:// or https:// URL`)
-  const origin = url === undefined ? originOf(values) : new URL(url).origin
+  const origin = url === undefined ? originOf(values, io) : new URL(url).origin
   const address = `${origin}${values.ready ? '/ready' : '/health'}`
   try {
     const { statusCode, body } = await request(address, { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) })
@@ -34,11 +35,11 @@ export async function health(args: readonly string[]): Promise<number> {
     const status = isObject(value) && typeof value.status === 'string' ? value.status : undefined
     if (status === undefined) throw new Error(`HTTP ${statusCode}, and not a Gatehouse response`)
     const isFine = statusCode === 200
-    if (isFine) process.stdout.write(`${address}: ${status}\n`)
-    else process.stderr.write(`gatehouse: ${address}: ${status} (HTTP ${statusCode})\n`)
+    if (isFine) print(`${address}: ${status}`, io)
+    else printError(`${address}: ${status} (HTTP ${statusCode})`, io)
     return isFine ? 0 : 1
   } catch (error) {
-    process.stderr.write(`gatehouse: no response from ${address}: ${reasonOf(error)}\n`)
+    printError(`no response from ${address}: ${reasonOf(error)}`, io)
     return 1
   }
 }
@@ -51,9 +52,9 @@ interface Given {
 }
 
 /** The address of the gateway on this machine: from the command line, else the configuration, else the default. */
-function originOf({ config, 'env-file': envFile, host, port }: Given): string {
-  const isThere = config !== undefined || existsSync('gateway.config.yaml')
-  const listen = isThere ? readSource({ config, envFile, isForStore: true }).settings.listen : DEFAULT
+function originOf({ config, 'env-file': envFile, host, port }: Given, io: Io): string {
+  const isThere = config !== undefined || existsSync(pathOf(CONFIG_FILE, io))
+  const listen = isThere ? readSource({ config, envFile, isForStore: true }, io).settings.listen : DEFAULT
   // A gateway that listens on all addresses is reachable on the loopback address.
   return ownUrl(host ?? listen.host, portOf(port) ?? listen.port)
 }

@@ -1,28 +1,29 @@
 /** `gatehouse init`: writes a first configuration, or converts the file of an MCP client. */
 import { existsSync, writeFileSync } from 'node:fs'
-import { dirname, isAbsolute, relative, resolve, sep } from 'node:path'
+import { dirname, isAbsolute, relative, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { importClients } from '../config/import/clients.ts'
 import { readText } from '../config/secrets.ts'
-import { readOptions, UsageError } from './options.ts'
-
-const FILE = 'gateway.config.yaml'
+import { type Io, pathOf, printError } from './io.ts'
+import { CONFIG_FILE, readOptions, UsageError } from './options.ts'
 
 /** `gatehouse init`: writes a first configuration, from that of an MCP client if one is given. */
-export async function init(args: readonly string[]): Promise<number> {
+export async function init(args: readonly string[], io: Io): Promise<number> {
   const options = readOptions(args, ['from', 'config', 'force'])
   if (options.words.length > 0)
     throw new UsageError('init takes no arguments; import a file with --from FILE')
-  const target = resolve(options.config ?? FILE)
+  const target = pathOf(options.config ?? CONFIG_FILE, io)
   if (existsSync(target) && !options.force) {
-    process.stderr.write(`gatehouse: ${target} exists. Overwrite it with --force.\n`)
+    printError(`${target} exists. Overwrite it with --force.`, io)
     return 1
   }
   if (!existsSync(dirname(target))) throw new UsageError(`the folder ${dirname(target)} does not exist`)
   const { yaml, notes } =
-    options.from === undefined ? starter(schemaFor(target)) : imported(options.from, schemaFor(target))
+    options.from === undefined
+      ? starter(schemaFor(target))
+      : imported(pathOf(options.from, io), schemaFor(target))
   writeFileSync(target, yaml)
-  process.stdout.write(`Wrote ${target}\n${notes.map((note) => `  ${note}\n`).join('')}`)
+  io.stdout.write(`Wrote ${target}\n${notes.map((note) => `  ${note}\n`).join('')}`)
   return 0
 }
 
@@ -35,8 +36,7 @@ function schemaFor(target: string): string {
     : `./${path.replaceAll(sep, '/')}`
 }
 
-function imported(from: string, schema: string): { yaml: string; notes: readonly string[] } {
-  const file = resolve(from)
+function imported(file: string, schema: string): { yaml: string; notes: readonly string[] } {
   if (!existsSync(file)) throw new UsageError(`${file} does not exist`)
   return importClients(readText(file), { file, schema })
 }

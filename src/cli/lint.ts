@@ -1,32 +1,32 @@
 /** `gatehouse lint`: checks a server against the corporate profile. */
-import { environment } from '../config/secrets.ts'
 import { isProtected } from '../core/auth-settings.ts'
 import { featureSettings, type Settings, type UpstreamSettings } from '../core/settings.ts'
 import { Gateway, openLog } from '../gateway/gateway.ts'
 import { audit, type AuditReport, type Audited } from '../lint/audit.ts'
 import { gather, type Subject } from '../lint/subject.ts'
+import { type Io, print } from './io.ts'
 import { readOnlySettings, readOptions, readSource, serverNamed, UsageError } from './options.ts'
 
 /** `gatehouse lint <server>`: checks a server against the rules of the corporate profile. */
-export async function lint(args: readonly string[]): Promise<number> {
+export async function lint(args: readonly string[], io: Io): Promise<number> {
   const options = readOptions(args, ['config', 'log-level', 'json', 'strict'])
   const [upstream, ...others] = options.words
   if (upstream === undefined || others.length > 0)
     throw new UsageError('give one server of the configuration')
-  const { settings } = readSource({ config: options.config, envFile: options.envFile })
+  const { settings } = readSource({ config: options.config, envFile: options.envFile }, io)
   const server = serverNamed(upstream, settings)
   const only: Settings = { ...readOnlySettings(settings, [server]), metaTools: 'off' }
-  const subject = await inspect(withoutFeatures(only), server)
-  const listed = await inspect(only, server)
+  const subject = await inspect(withoutFeatures(only), server, io)
+  const listed = await inspect(only, server, io)
   const report = audit({ ...subject, guards: listed.guards }, listed)
-  process.stdout.write(`${options.json ? JSON.stringify(report, null, 2) : printed(report)}\n`)
+  print(options.json ? JSON.stringify(report, null, 2) : printed(report), io)
   return options.strict && report.summary.serious.length > 0 ? 1 : 0
 }
 
 /** Inspects a server through a gateway with these settings. */
-async function inspect(settings: Settings, server: UpstreamSettings): Promise<Subject> {
+async function inspect(settings: Settings, server: UpstreamSettings, io: Io): Promise<Subject> {
   const { name: upstream } = server
-  const gateway = new Gateway(settings, { variables: environment(), log: openLog('error', true) })
+  const gateway = new Gateway(settings, { variables: io.env, log: openLog('error', io, true) })
   try {
     await gateway.start()
     const { problem, revision = 'an unknown revision' } = gateway.statuses.get(upstream) ?? {}

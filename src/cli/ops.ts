@@ -15,6 +15,7 @@ import {
   Operations,
   type StoredOperation,
 } from '../records/operations.ts'
+import { type Io, print } from './io.ts'
 import { didYouMean, parseWords, readSource, storeAlone, UsageError, userName } from './options.ts'
 import { tableLines } from './table.ts'
 
@@ -30,16 +31,18 @@ const optionTypes = {
 type Operation = Pick<StoredOperation, 'key' | 'record'>
 
 /** `gatehouse ops list | show | cancel`: lists the tool calls that last, and cancels them. */
-export async function ops(args: readonly string[]): Promise<number> {
+export async function ops(args: readonly string[], io: Io): Promise<number> {
   const options = parse(args)
   const { settings } =
-    options.store === undefined ? readSource({ ...options, isForStore: true }) : storeAlone(options.store)
-  const log = openLog('warn', process.stderr.isTTY)
+    options.store === undefined
+      ? readSource({ ...options, isForStore: true }, io)
+      : storeAlone(options.store, io)
+  const log = openLog('warn', io)
   const store = await openSharedStore(settings, log)
   try {
     const withAudit: WithAudit = (change) => audited(settings, log, change)
     const text = await act(options, new Operations(store, Date.now), withAudit)
-    process.stdout.write(`${text}\n`)
+    print(text, io)
   } finally {
     await store.close()
   }

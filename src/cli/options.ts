@@ -4,7 +4,6 @@
  */
 import { existsSync, statSync } from 'node:fs'
 import { userInfo } from 'node:os'
-import { resolve } from 'node:path'
 import { parseArgs, type ParseArgsOptionsConfig } from 'node:util'
 import { fromArguments } from '../config/arguments.ts'
 import { loadSettings } from '../config/load.ts'
@@ -14,6 +13,7 @@ import { readText, whyUnreadable, variablesFor } from '../config/secrets.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { nearest } from '../core/text/words.ts'
 import { milliseconds } from '../core/time/units.ts'
+import { type Io, pathOf } from './io.ts'
 
 /** An invalid command line; the exit code is 2. */
 export class UsageError extends Error {}
@@ -113,7 +113,11 @@ export interface Source {
 }
 
 /** Reads the configuration that a command serves: a file, a URL, or a command after `--`. @throws UsageError, ConfigError */
-export function readServed(args: readonly string[], allowed: readonly string[]): [CliOptions, Source] {
+export function readServed(
+  args: readonly string[],
+  allowed: readonly string[],
+  io: Io,
+): [CliOptions, Source] {
   const options = readOptions(args, [...allowed, 'gateway-key'])
   const separator = args.indexOf('--')
   const behind = separator === -1 ? 0 : args.length - separator - 1
@@ -126,12 +130,12 @@ export function readServed(args: readonly string[], allowed: readonly string[]):
     if (mistake !== undefined) throw new UsageError(`"${stray}": ${mistake}`)
     throw new UsageError(`"${stray}" is not a URL; write --config before a file, and -- before a command`)
   }
-  return [options, readSource(options)]
+  return [options, readSource(options, io)]
 }
 
 /** Settings for the store in a folder, without a configuration file. @throws ConfigError */
-export function storeAlone(folder: string): Pick<Source, 'settings'> {
-  const path = resolve(folder)
+export function storeAlone(folder: string, io: Io): Pick<Source, 'settings'> {
+  const path = pathOf(folder, io)
   if (!existsSync(path)) throw new Error(`${path} contains no store`)
   const text = JSON.stringify({ store: path, upstreams: { none: 'none' } })
   return { settings: loadSettings(text, { file: 'command line', env: {}, isForStore: true }).settings }
@@ -144,27 +148,25 @@ interface SourceOptions extends Partial<
   readonly isForStore?: boolean
 }
 
+/** The configuration file of commands that name none. */
+export const CONFIG_FILE = 'gateway.config.yaml'
+
 /** Reads the configuration: from the command line if it names a server, else from the file. @throws ConfigError */
-export function readSource({
-  config,
-  envFile,
-  gatewayKey,
-  host,
-  port,
-  words = [],
-  isForStore = false,
-}: SourceOptions): Source {
+export function readSource(
+  { config, envFile, gatewayKey, host, port, words = [], isForStore = false }: SourceOptions,
+  io: Io,
+): Source {
   const listen = { ...(host !== undefined && { host }), ...(port !== undefined && { port }) }
   if (words.length > 0) {
     if (config !== undefined) throw new UsageError('give either --config or a server, not both')
-    const settings = fromArguments(words, { listen, gatewayKey })
+    const settings = fromArguments(words, { listen, gatewayKey, env: io.env, directory: io.cwd })
     return { settings, read: () => settings }
   }
   if (gatewayKey !== undefined)
     throw new UsageError(
       '--gateway-key is for a server on the command line; in a file, set gateway_key of a server',
     )
-  const file = resolve(config ?? 'gateway.config.yaml')
+  const file = pathOf(config ?? CONFIG_FILE, io)
   if (!existsSync(file)) {
     throw new Error(
       `${file} does not exist. Create one with gatehouse init, or give a server: gatehouse serve -- <command>`,
@@ -172,10 +174,10 @@ export function readSource({
   }
   if (statSync(file).isDirectory()) throw new Error(`${file} is a folder. Give the file in it with --config`)
   const read = (text: string): Settings => {
-    const env = variablesFor(file, envFile)
+    const env = variablesFor(file, io.env, envFile === undefined ? undefined : pathOf(envFile, io))
     const { settings, warnings } = loadSettings(text, { file, env, listen, isForStore })
     if (isForStore) return settings
-    for (const warning of warnings) process.stderr.write(`warning: ${problemLine(warning)}\n`)
+    for (const warning of warnings) io.stderr.write(`warning: ${problemLine(warning)}\n`)
     return settings
   }
   const text = configText(file)
@@ -275,6 +277,7 @@ interface Named {
 export function readNamed(
   args: readonly string[],
   allowed: readonly string[],
+  io: Io,
   { isOne = false }: { readonly isOne?: boolean } = {},
 ): Named {
   const separator = args.indexOf('--')
@@ -283,7 +286,7 @@ export function readNamed(
   const isUrl = first !== undefined && /^https?:/i.test(first)
   if (separator === -1 && !isUrl) {
     if (first === undefined && isOne) throw new UsageError('give a server of the configuration')
-    const source = readSource({ config: options.config, envFile: options.envFile })
+    const source = readSource({ config: options.config, envFile: options.envFile }, io)
     return {
       source,
       words: rest,
@@ -295,11 +298,8 @@ export function readNamed(
   }
   const command = args.slice(separator + 1)
   if (separator !== -1 && command.length === 0) throw new UsageError('give a command after --')
-  const source = readSource({
-    config: options.config,
-    envFile: options.envFile,
-    words: isUrl ? [first] : command,
-  })
+  const { config, envFile } = options
+  const source = readSource({ config, envFile, words: isUrl ? [first] : command }, io)
   const [server] = source.settings.upstreams
   return {
     source,

@@ -4,7 +4,6 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { addToolSettings, type ToolAddition } from '../config/add-settings.ts'
-import { environment } from '../config/secrets.ts'
 import { type Descriptor, riskWords } from '../core/descriptor.ts'
 import {
   changedTool,
@@ -22,20 +21,21 @@ import { judgeUndo } from '../core/undo/judge-undo.ts'
 import { shapeOf } from '../core/undo/tool-shape.ts'
 import { proposeVerify } from '../core/undo/verification.ts'
 import { Gateway, openLog } from '../gateway/gateway.ts'
+import { type Io, pathOf, printError, printJson } from './io.ts'
 import { readOnlySettings, readNamed, type Source, UsageError } from './options.ts'
 
 /** `gatehouse plan [server]`: prints proposed undo rules as settings to paste, or writes them to the file. */
-export async function plan(args: readonly string[]): Promise<number> {
-  const named = readNamed(args, ['config', 'log-level', 'json', 'write', 'pack'])
+export async function plan(args: readonly string[], io: Io): Promise<number> {
+  const named = readNamed(args, ['config', 'log-level', 'json', 'write', 'pack'], io)
   const { source, server, words, isJson, isWriting, options } = named
   if (words.length > 0) throw new UsageError('name one server, or none for all')
   if (isJson && isWriting) throw new UsageError('give either --json or --write, not both')
   if (isWriting && source.file === undefined)
     throw new UsageError('--write needs a configuration file: create one with gatehouse init')
-  const packs = proofIndex(options.packs.map(readPack))
+  const packs = proofIndex(options.packs.map((file) => readPack(file, io)))
   const upstreams = server ? [server] : source.settings.upstreams
   const settings = readOnlySettings(source.settings, upstreams)
-  const gateway = new Gateway(settings, { variables: environment(), log: openLog('error', true) })
+  const gateway = new Gateway(settings, { variables: io.env, log: openLog('error', io, true) })
   const planned: Planned[] = []
   const problems: string[] = []
   try {
@@ -43,24 +43,24 @@ export async function plan(args: readonly string[]): Promise<number> {
     for (const { name, tools } of upstreams) {
       const problem = gateway.statuses.get(name)?.problem
       if (problem === undefined)
-        planned.push({ upstream: name, tools, entries: withProofs(await gateway.entries(name), packs) })
+        planned.push({ upstream: name, tools, entries: withProofs(await gateway.entries(name), packs, io) })
       else problems.push(`${name}: ${problem}`)
     }
   } finally {
     await gateway.close()
   }
-  for (const problem of problems) process.stderr.write(`${problem}\n`)
-  if (isWriting && !write(planned, source)) return 1
-  if (isJson) process.stdout.write(`${JSON.stringify(objectOf(planned), null, 2)}\n`)
-  if (!isJson && !isWriting && planned.length > 0) process.stdout.write(planText(planned))
+  for (const problem of problems) io.stderr.write(`${problem}\n`)
+  if (isWriting && !write(planned, source, io)) return 1
+  if (isJson) printJson(objectOf(planned), io)
+  if (!isJson && !isWriting && planned.length > 0) io.stdout.write(planText(planned))
   return problems.length === 0 ? 0 : 1
 }
 
 /** @throws Error that names the file and what is wrong */
-function readPack(file: string): Pack {
+function readPack(file: string, io: Io): Pack {
   let text: string
   try {
-    text = readFileSync(file, 'utf8')
+    text = readFileSync(pathOf(file, io), 'utf8')
   } catch (cause) {
     throw new Error(`${file} cannot be read`, { cause })
   }
@@ -68,11 +68,11 @@ function readPack(file: string): Pack {
 }
 
 /** The tools with the proofs of packs, which take precedence over those that are part of the gateway. */
-function withProofs(entries: readonly Descriptor[], packs: ProofIndex): readonly Descriptor[] {
+function withProofs(entries: readonly Descriptor[], packs: ProofIndex, io: Io): readonly Descriptor[] {
   return entries.map((entry) => {
     const proved = provedIn(packs, entry.definition)
     if (proved !== 'other') return proved ? { ...entry, proved } : entry
-    process.stderr.write(
+    io.stderr.write(
       `${oneLine(`${entry.upstream} ${entry.name}`)}: the pack is about another definition of this tool, so it is ignored\n`,
     )
     return entry
@@ -86,7 +86,7 @@ function objectOf(planned: readonly Planned[]): object {
 }
 
 /** Writes the certain proposals to the configuration file. Returns whether it could. */
-function write(planned: readonly Planned[], { file = '', text = '', read }: Source): boolean {
+function write(planned: readonly Planned[], { file = '', text = '', read }: Source, io: Io): boolean {
   const additions = planned.flatMap((each) =>
     proposalsOf(each).flatMap(({ tool, notes, settings }): ToolAddition[] =>
       Object.keys(settings).length === 0
@@ -95,13 +95,11 @@ function write(planned: readonly Planned[], { file = '', text = '', read }: Sour
     ),
   )
   if (additions.length === 0) {
-    process.stdout.write('Nothing to add.\n')
+    io.stdout.write('Nothing to add.\n')
     return true
   }
   const refused = (why: string): boolean => {
-    process.stderr.write(
-      `gatehouse: ${file} was not changed: ${why}. Paste the output of gatehouse plan into it instead.\n`,
-    )
+    printError(`${file} was not changed: ${why}. Paste the output of gatehouse plan into it instead.`, io)
     return false
   }
   const added = addToolSettings(text, additions)
@@ -114,10 +112,8 @@ function write(planned: readonly Planned[], { file = '', text = '', read }: Sour
   }
   writeFileSync(file, added.text)
   const tools = additions.map(({ upstream, tool }) => `  ${upstream} ${tool}\n`)
-  process.stdout.write(`Added ${added.count} settings to ${file}, for\n${tools.join('')}`)
-  process.stdout.write(
-    'Review them before you rely on them: gatehouse explain SERVER TOOL shows the reasons.\n',
-  )
+  io.stdout.write(`Added ${added.count} settings to ${file}, for\n${tools.join('')}`)
+  io.stdout.write('Review them before you rely on them: gatehouse explain SERVER TOOL shows the reasons.\n')
   return true
 }
 

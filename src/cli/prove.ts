@@ -1,7 +1,6 @@
 /** `gatehouse prove`: calls the tools of a server in a sandbox, and writes what is proved about them to a pack. */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { fromArguments } from '../config/arguments.ts'
-import { environment } from '../config/secrets.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { self } from '../core/identity.ts'
 import { type Claim, claims } from '../core/pack.ts'
@@ -31,11 +30,12 @@ import {
   reportText,
 } from '../testkit/report.ts'
 import { settingsWith } from '../testkit/settings.ts'
+import { type Io, pathOf } from './io.ts'
 import { configWords, didYouMean, parseWords, readNamed, UsageError } from './options.ts'
 import { secretVariables } from './record.ts'
 
 /** `gatehouse prove SERVER --sandbox PLACE`: exit code 1 if something was refuted or could not be tried. */
-export async function prove(args: readonly string[]): Promise<number> {
+export async function prove(args: readonly string[], io: Io): Promise<number> {
   const separator = args.indexOf('--')
   const { values, positionals } = parseWords(separator === -1 ? args : args.slice(0, separator), {
     config: { type: 'string', short: 'c' },
@@ -49,52 +49,53 @@ export async function prove(args: readonly string[]): Promise<number> {
     junit: { type: 'string' },
   })
   const named = [...configWords(values), ...positionals, ...(separator === -1 ? [] : args.slice(separator))]
-  const { source, server, words } = readNamed(named, ['config'], { isOne: true })
+  const { source, server, words } = readNamed(named, ['config'], io, { isOne: true })
   if (!server || words.length > 0) throw new UsageError('give one server')
   const { output } = values
-  if (output !== undefined && existsSync(output) && values.force !== true)
+  if (output !== undefined && existsSync(pathOf(output, io)) && values.force !== true)
     throw new Error(`${output} exists. Give another file, or --force to replace it`)
   const { settings } = source
   const request = {
+    io,
     settings,
     server,
-    sandbox: sandboxOf(values.sandbox ?? []),
-    given: givenIn(values.arguments),
+    sandbox: sandboxOf(values.sandbox ?? [], io),
+    given: givenIn(values.arguments, io),
     tools: values.tool ?? [],
   }
   const { proofs, info, all, at } = await proofsOf(request)
-  const clean = cleaner(settings)
+  const clean = cleaner(settings, io)
   const results = proofs.flatMap((proof) => resultsOf(proof, clean))
   const subject = { server_name: info.name, server_version: info.version, suite_version: self.version }
   const report = reportOf({ ...subject, tested_at: at.toISOString() }, results)
   const pack = packOf(proofs, { info, all, date: at.toISOString().slice(0, 10) })
-  if (output !== undefined) writeFileSync(output, `${JSON.stringify(pack, null, 2)}\n`)
-  if (values.junit !== undefined) writeFileSync(values.junit, junit(report))
+  if (output !== undefined) writeFileSync(pathOf(output, io), `${JSON.stringify(pack, null, 2)}\n`)
+  if (values.junit !== undefined) writeFileSync(pathOf(values.junit, io), junit(report))
   const isJson = values.json === true
-  process.stdout.write(isJson ? `${JSON.stringify({ ...report, pack }, null, 2)}\n` : reportText(report))
+  io.stdout.write(isJson ? `${JSON.stringify({ ...report, pack }, null, 2)}\n` : reportText(report))
   if (!isJson && output !== undefined)
-    process.stdout.write(`Wrote ${output}: gatehouse plan --pack ${output} proposes what is proved\n`)
+    io.stdout.write(`Wrote ${output}: gatehouse plan --pack ${output} proposes what is proved\n`)
   return isClean(report) ? 0 : 1
 }
 
 /** @throws UsageError without a sandbox, because the tools are called for real */
-function sandboxOf(texts: readonly string[]): Sandbox {
+function sandboxOf(texts: readonly string[], io: Io): Sandbox {
   if (texts.length === 0)
     throw new UsageError(
       'name the sandbox with --sandbox: the tools are called, and change what is there. Give a folder, an argument and its value such as repo=scratch, or "server" if the whole server is there for tests',
     )
   try {
-    return readSandbox(texts)
+    return readSandbox(texts, io.cwd)
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error))
   }
 }
 
-function givenIn(file: string | undefined): ReadonlyMap<string, GivenCalls> {
+function givenIn(file: string | undefined, io: Io): ReadonlyMap<string, GivenCalls> {
   if (file === undefined) return new Map()
   let text: string
   try {
-    text = readFileSync(file, 'utf8')
+    text = readFileSync(pathOf(file, io), 'utf8')
   } catch (cause) {
     throw new Error(`${file} cannot be read`, { cause })
   }
@@ -102,13 +103,14 @@ function givenIn(file: string | undefined): ReadonlyMap<string, GivenCalls> {
 }
 
 /** Removes the secrets of the configuration and what looks like one. */
-function cleaner(settings: Settings): (text: string) => string {
+function cleaner(settings: Settings, io: Io): (text: string) => string {
   const redactor = new Redactor()
-  redactor.learn([...secretsOf(settings), ...secretVariables()])
+  redactor.learn([...secretsOf(settings), ...secretVariables(io)])
   return (text) => withoutSecrets(redactor.text(text))
 }
 
 interface Request {
+  readonly io: Io
   readonly settings: Settings
   readonly server: UpstreamSettings
   readonly sandbox: Sandbox
@@ -128,7 +130,7 @@ interface Proved {
 
 /** Calls are undone by a gateway with the rules to prove; a key is sent to one with the configured idempotency. */
 async function proofsOf(request: Request): Promise<Proved> {
-  const { settings, server, sandbox, given, tools } = request
+  const { io, settings, server, sandbox, given, tools } = request
   const at = new Date()
   const { all, info } = await listed(request)
   const candidates = chosen(all, tools, given).map((entry) =>
@@ -141,7 +143,7 @@ async function proofsOf(request: Request): Promise<Proved> {
     others,
   })
   const keyed = settingsWith(['limits', 'idempotency'], settings, { server: ruled })
-  const batch = { all, candidates, sandbox, run: at.getTime().toString(36).slice(-6) }
+  const batch = { io, all, candidates, sandbox, run: at.getTime().toString(36).slice(-6) }
   const first = await findingsOf(undoing, ['undo', 'verify', 'idempotent'], batch)
   const second = await findingsOf(keyed, ['once'], batch)
   const proofs = candidates.map((candidate, index) => {
@@ -154,11 +156,15 @@ async function proofsOf(request: Request): Promise<Proved> {
   return { proofs, info, all, at }
 }
 
-async function listed({ settings, server, sandbox }: Request): Promise<Pick<Proved, 'all' | 'info'>> {
-  return withGateway(settingsWith(['limits'], settings, { server }), sandbox, async (gateway, { target }) => {
-    const all = await gateway.entries(server.name)
-    return { all, info: await target.info() }
-  })
+async function listed({ io, settings, server, sandbox }: Request): Promise<Pick<Proved, 'all' | 'info'>> {
+  return withGateway(
+    settingsWith(['limits'], settings, { server }),
+    { io, sandbox },
+    async (gateway, { target }) => {
+      const all = await gateway.entries(server.name)
+      return { all, info: await target.info() }
+    },
+  )
 }
 
 /** The tools to prove. @throws UsageError if one is not listed */
@@ -175,6 +181,7 @@ function chosen(
 }
 
 interface Batch {
+  readonly io: Io
   readonly all: readonly Descriptor[]
   readonly candidates: readonly Candidate[]
   readonly sandbox: Sandbox
@@ -185,11 +192,11 @@ interface Batch {
 function findingsOf(
   settings: Settings,
   wanted: readonly Claim[],
-  { all, candidates, sandbox, run }: Batch,
+  { io, all, candidates, sandbox, run }: Batch,
 ): Promise<readonly ToolProof['findings'][]> {
   let last = 0
   const unique = (): string => `gh-${run}-${wanted[0]?.charAt(0)}${++last}`
-  return withGateway(settings, sandbox, async (_gateway, { target, wire }) => {
+  return withGateway(settings, { io, sandbox }, async (_gateway, { target, wire }) => {
     const found: ToolProof['findings'][] = []
     for (const candidate of candidates)
       found.push(await proveTool(candidate, wanted, { all, sandbox, target, wire, unique }))
@@ -205,15 +212,15 @@ interface Connected {
 /** Runs something with a gateway in front of the only server of these settings. @throws Error if it cannot be reached */
 async function withGateway<Result>(
   settings: Settings,
-  sandbox: Sandbox,
+  { io, sandbox }: Pick<Request, 'io' | 'sandbox'>,
   run: (gateway: Gateway, connected: Connected) => Promise<Result>,
 ): Promise<Result> {
   const [server] = settings.upstreams
   if (!server) throw new UsageError('give one server')
   const wire = new Wire(sandbox, server.renames)
   const gateway = new Gateway(settings, {
-    variables: environment(),
-    log: openLog('error', process.stderr.isTTY),
+    variables: io.env,
+    log: openLog('error', io),
     intercept: wire.intercept,
   })
   try {

@@ -1,59 +1,61 @@
 /** `gatehouse record`: runs in front of one server and writes what passes to a file. */
 import { accessSync, constants, existsSync } from 'node:fs'
-import { dirname, resolve } from 'node:path'
+import { dirname } from 'node:path'
 import type { Writable } from 'node:stream'
 import { finished } from 'node:stream/promises'
-import { environment } from '../config/secrets.ts'
 import { isSecretKey } from '../core/text/redact.ts'
 import { Gateway, openLog } from '../gateway/gateway.ts'
 import { cassetteMask } from '../testkit/masking.ts'
 import { recordingInterceptor } from '../testkit/recorder.ts'
 import { plainSettings } from '../testkit/settings.ts'
+import { type Io, pathOf, printError } from './io.ts'
 import { readNamed, UsageError } from './options.ts'
 import { privateFile } from './private-file.ts'
 import { serveOne } from './serve-one.ts'
 
 /** `gatehouse record SERVER -o FILE`: serves a server and records it. */
-export async function record(args: readonly string[]): Promise<number> {
+export async function record(args: readonly string[], io: Io): Promise<number> {
   const allowed = ['config', 'port', 'output', 'force', 'log-level']
-  const { source, server, words, options } = readNamed(args, allowed, { isOne: true })
+  const { source, server, words, options } = readNamed(args, allowed, io, { isOne: true })
   const { output, port } = options
   if (!server) throw new UsageError('give a server of the configuration')
   if (words.length > 0) throw new UsageError(`"${words[0]}" is not expected: give one server`)
   if (output === undefined) throw new UsageError('give the file to write with -o FILE')
-  if (existsSync(output) && !options.force)
+  if (existsSync(pathOf(output, io)) && !options.force)
     throw new Error(`${output} exists. Give another file, or --force to replace it`)
-  const file = new RecordingFile(output)
+  const file = new RecordingFile(output, io)
   const { settings } = source
   const plain = plainSettings(settings, server)
   const intercept = recordingInterceptor({
-    mask: cassetteMask(settings, server.name, secretVariables()),
+    mask: cassetteMask(settings, server.name, secretVariables(io)),
     now: Date.now,
     write: (line) => file.write(line),
   })
   const gateway = new Gateway(
     { ...plain, listen: { ...plain.listen, ...(port !== undefined && { port }) } },
-    { variables: environment(), log: openLog(options.logLevel ?? 'warn', process.stderr.isTTY), intercept },
+    { variables: io.env, log: openLog(options.logLevel ?? 'warn', io), intercept },
   )
-  await serveOne(gateway, port)
+  await serveOne(gateway, port, io)
   if (await file.close()) return 0
-  process.stderr.write(`gatehouse: nothing was requested, so ${output} was not written\n`)
+  printError(`nothing was requested, so ${output} was not written`, io)
   return 0
 }
 
 /** The file of a recording, which is opened by the first line. */
 class RecordingFile {
+  readonly #name: string
   readonly #path: string
   #file: Writable | undefined
   #end: Promise<Error | undefined> = Promise.resolve(undefined)
 
   /** @throws Error if files cannot be written there */
-  constructor(path: string) {
-    this.#path = path
+  constructor(name: string, io: Io) {
+    this.#name = name
+    this.#path = pathOf(name, io)
     try {
-      accessSync(dirname(resolve(path)), constants.W_OK)
+      accessSync(dirname(this.#path), constants.W_OK)
     } catch (cause) {
-      throw new Error(`${path} cannot be written: its folder does not exist, or is not writable`, { cause })
+      throw new Error(`${name} cannot be written: its folder does not exist, or is not writable`, { cause })
     }
   }
 
@@ -75,14 +77,14 @@ class RecordingFile {
   async close(): Promise<boolean> {
     this.#file?.end()
     const problem = await this.#end
-    if (problem) throw new Error(`${this.#path} could not be written: ${problem.message}`)
+    if (problem) throw new Error(`${this.#name} could not be written: ${problem.message}`)
     return this.#file !== undefined
   }
 }
 
 /** The values of variables that are secret by their names: a server may have got them in another way. */
-export function secretVariables(): readonly string[] {
-  return Object.entries(environment()).flatMap(([name, value]) =>
+export function secretVariables({ env }: Io): readonly string[] {
+  return Object.entries(env).flatMap(([name, value]) =>
     value !== undefined && isSecretKey(name) ? [value] : [],
   )
 }

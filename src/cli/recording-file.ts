@@ -1,15 +1,17 @@
 /** Reads the file of a recording. */
 import { readFileSync, statSync } from 'node:fs'
 import { type Cassette, parseCassette } from '../testkit/cassette.ts'
+import { type Io, pathOf } from './io.ts'
 
 /** The largest file that is read, in bytes. */
 const MAX_FILE = 256 * 1024 * 1024
 
 /** Reads a recording. @throws Error that names the file, and the line where there is one */
-export function readRecording(file: string): Cassette {
+export function readRecording(file: string, io: Io): Cassette {
+  const path = pathOf(file, io)
   let size: number
   try {
-    const found = statSync(file)
+    const found = statSync(path)
     if (!found.isFile()) throw new Error(`${file} is not a file`)
     size = found.size
   } catch (error) {
@@ -19,5 +21,5 @@ export function readRecording(file: string): Cassette {
       : error
   }
   if (size > MAX_FILE) throw new Error(`${file} has ${size} bytes; at most ${MAX_FILE} are read`)
-  return parseCassette(readFileSync(file, 'utf8'), file)
+  return parseCassette(readFileSync(path, 'utf8'), file)
 }

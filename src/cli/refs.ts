@@ -20,6 +20,7 @@ import { audited, openSharedStore } from '../gateway/offline.ts'
 import { callerHash } from '../records/principal.ts'
 import { originText, type Reference, References, UPLOADS } from '../records/references.ts'
 import { timeText } from './event-subscriptions.ts'
+import { type Io, pathOf, print } from './io.ts'
 import { didYouMean, parseWords, readSource, storeAlone, UsageError, userName } from './options.ts'
 import { privateFile } from './private-file.ts'
 import { tableLines } from './table.ts'
@@ -57,6 +58,7 @@ interface Action {
 }
 
 interface Context {
+  readonly io: Io
   readonly settings: Settings
   readonly references: References
   /** The lifetime of what is kept, in milliseconds. */
@@ -76,7 +78,7 @@ const MIN_PREFIX_LENGTH = 6
 const DEFAULTS = { ttl: 900_000, total: 4 * 1024 * 1024 * 1024 }
 
 /** `gatehouse refs list | show | get | put | drop`: lists kept data, reads it, adds to it, and deletes it. */
-export async function refs(args: readonly string[]): Promise<number> {
+export async function refs(args: readonly string[], io: Io): Promise<number> {
   const { values, positionals } = parseWords(args, optionTypes)
   const [word = '', subject, ...more] = positionals
   const names = Object.keys(actions)
@@ -93,8 +95,8 @@ export async function refs(args: readonly string[]): Promise<number> {
   const { config, 'env-file': envFile, store: folder, json = false, force = false, ...rest } = values
   if (folder !== undefined && config !== undefined) throw new UsageError('give either --config or --store')
   const { settings } =
-    folder === undefined ? readSource({ config, envFile, isForStore: true }) : storeAlone(folder)
-  const log = openLog('warn', process.stderr.isTTY)
+    folder === undefined ? readSource({ config, envFile, isForStore: true }, io) : storeAlone(folder, io)
+  const log = openLog('warn', io)
   const own = settingsOf(settings)
   if (word === 'put' && !own && folder === undefined)
     throw new Error('features.references is off, so no gateway would find the data. Turn it on first')
@@ -103,6 +105,7 @@ export async function refs(args: readonly string[]): Promise<number> {
   try {
     const text = await audited(settings, log, (audit) =>
       action.run({
+        io,
         settings,
         references: new References(store, { total }),
         ttl,
@@ -115,7 +118,7 @@ export async function refs(args: readonly string[]): Promise<number> {
           audit?.ordered({ order, by: userName(), reference: id, sha256, caller }),
       }),
     )
-    if (text !== '') process.stdout.write(`${text}\n`)
+    if (text !== '') print(text, io)
   } finally {
     await store.close()
   }
@@ -162,22 +165,22 @@ async function show(context: Context): Promise<string> {
 
 /** Writes data to a file or to the output. @throws Error */
 async function get(context: Context): Promise<string> {
-  const { references, values, isForced, isJson, audit } = context
+  const { io, references, values, isForced, isJson, audit } = context
   const { output } = values
   const found = await findReference(context)
   if (output === undefined && isJson) throw new UsageError('--json needs -o FILE')
   // Data of servers could control a terminal.
-  if (output === undefined && process.stdout.isTTY)
+  if (output === undefined && io.stdout.isTTY)
     throw new Error('data is not printed to a terminal. Give -o FILE, or send the output to a program')
-  if (output !== undefined && existsSync(output) && !isForced)
+  if (output !== undefined && existsSync(pathOf(output, io)) && !isForced)
     throw new Error(`${output} already exists; --force overwrites it`)
   audit('get', found)
   const bytes = await references.open(found)
   if (output === undefined) {
-    await pipeline(bytes, process.stdout, { end: false })
+    await pipeline(bytes, io.stdout, { end: false })
     return ''
   }
-  await saved(bytes, output)
+  await saved(bytes, pathOf(output, io))
   return isJson ? JSON.stringify(referenceView(found), null, 2) : `Saved ${found.size} bytes to ${output}.`
 }
 
@@ -198,16 +201,17 @@ async function saved(bytes: AsyncIterable<Uint8Array>, output: string): Promise<
 
 /** Keeps a file for a caller. @throws Error */
 async function put(context: Context): Promise<string> {
-  const { references, word: file, values, ttl, isJson, audit } = context
+  const { io, references, word: file, values, ttl, isJson, audit } = context
+  const path = pathOf(file, io)
   const principal = principalOf(context)
   const { name = basename(file), type = fileType(name), id, ttl: lifetime } = values
-  if (!existsSync(file) || !statSync(file).isFile()) throw new Error(`${file} is not a file`)
+  if (!existsSync(path) || !statSync(path).isFile()) throw new Error(`${file} is not a file`)
   if (id !== undefined) await references.mustBeFree(principal, id)
   const facts = { server: UPLOADS, name, type, id }
   const kept = await references.add(
     principal,
     { ...facts, ttl: lifetime === undefined ? ttl : lifetimeOf(lifetime) },
-    createReadStream(file),
+    createReadStream(path),
   )
   audit('put', kept)
   return isJson

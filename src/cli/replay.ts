@@ -1,7 +1,6 @@
 /** `gatehouse replay`: serves a recording in the place of its server, or turns a request of it into a test. */
 import { writeFileSync } from 'node:fs'
 import { fromArguments } from '../config/arguments.ts'
-import { environment } from '../config/secrets.ts'
 import type { Settings } from '../core/settings.ts'
 import { oneLine, shortened } from '../core/text/escape.ts'
 import { Gateway, openLog } from '../gateway/gateway.ts'
@@ -10,6 +9,7 @@ import { conversationsOf } from '../testkit/conversations.ts'
 import { createPlayer } from '../testkit/player.ts'
 import { plainSettings } from '../testkit/settings.ts'
 import { testFile } from '../testkit/test-file.ts'
+import { type Io, pathOf } from './io.ts'
 import { parseWords, portOf, UsageError } from './options.ts'
 import { readRecording } from './recording-file.ts'
 import { serveOne } from './serve-one.ts'
@@ -18,7 +18,7 @@ import { serveOne } from './serve-one.ts'
 const MAX_LISTED = 160
 
 /** `gatehouse replay FILE`: serves a recording over stdio, or over HTTP with `--port`. */
-export async function replay(args: readonly string[]): Promise<number> {
+export async function replay(args: readonly string[], io: Io): Promise<number> {
   const { values, positionals } = parseWords(args, {
     port: { type: 'string', short: 'p' },
     host: { type: 'string' },
@@ -29,40 +29,49 @@ export async function replay(args: readonly string[]): Promise<number> {
   const [file, ...others] = positionals
   if (file === undefined || others.length > 0) throw new UsageError('give one recording')
   const port = portOf(values.port)
-  const cassette = readRecording(file)
-  if (values.list === true) return list(cassette)
-  if (values['to-test'] !== undefined) return toTest(cassette, values['to-test'], values.output)
+  const cassette = readRecording(file, io)
+  if (values.list === true) return list(cassette, io)
+  if (values['to-test'] !== undefined)
+    return toTest(cassette, values['to-test'], { output: values.output, io })
   const { intercept, revision } = createPlayer(cassette)
-  const gateway = new Gateway(replaySettings(revision, { port, host: values.host }), {
+  const gateway = new Gateway(replaySettings(revision, { port, host: values.host, io }), {
     variables: {},
-    log: openLog('warn', process.stderr.isTTY),
+    log: openLog('warn', io),
     intercept,
   })
-  await serveOne(gateway, port)
+  await serveOne(gateway, port, io)
   return 0
 }
 
 /** Settings for a gateway whose server is a recording: its command is never run. */
 function replaySettings(
   revision: string,
-  { port, host }: { readonly port: number | undefined; readonly host: string | undefined },
+  {
+    port,
+    host,
+    io,
+  }: { readonly port: number | undefined; readonly host: string | undefined; readonly io: Io },
 ): Settings {
   const listen = { ...(port !== undefined && { port }), ...(host !== undefined && { host }) }
-  const settings = fromArguments(['recording'], { listen, env: environment() })
+  const settings = fromArguments(['recording'], { listen, env: io.env })
   const [server] = settings.upstreams
   if (!server) throw new Error('a recording needs a server')
   return plainSettings(settings, { ...server, revision, roots: 'client' })
 }
 
-function list(cassette: Cassette): number {
+function list(cassette: Cassette, io: Io): number {
   for (const [index, { method, params, line }] of conversationsOf(cassette).entries()) {
     const text = oneLine(`${index + 1}  ${method} ${JSON.stringify(params)}`)
-    process.stdout.write(`${shortened(text, MAX_LISTED)}  (line ${line})\n`)
+    io.stdout.write(`${shortened(text, MAX_LISTED)}  (line ${line})\n`)
   }
   return 0
 }
 
-function toTest(cassette: Cassette, number: string, output: string | undefined): number {
+function toTest(
+  cassette: Cassette,
+  number: string,
+  { output, io }: { readonly output: string | undefined; readonly io: Io },
+): number {
   const conversations = conversationsOf(cassette)
   const conversation = /^\d+$/.test(number) ? conversations[Number(number) - 1] : undefined
   if (!conversation) {
@@ -70,7 +79,7 @@ function toTest(cassette: Cassette, number: string, output: string | undefined):
     throw new UsageError(`--to-test must be the number of a request: ${range}, listed by --list`)
   }
   const text = testFile(conversation, cassette)
-  if (output === undefined) process.stdout.write(text)
-  else writeFileSync(output, text, { flag: 'wx' })
+  if (output === undefined) io.stdout.write(text)
+  else writeFileSync(pathOf(output, io), text, { flag: 'wx' })
   return 0
 }

@@ -4,10 +4,11 @@
  */
 import { ConfigError, problemLine } from '../config/problem.ts'
 import { urlMistake } from '../config/names.ts'
+import { type Io, print, printError } from './io.ts'
 import { didYouMean, UsageError } from './options.ts'
 import { helpOf, overview, version } from './help-text.ts'
 
-type Command = (words: readonly string[]) => Promise<number>
+type Command = (words: readonly string[], io: Io) => Promise<number>
 type Load = () => Promise<Command>
 
 // Each is loaded on demand: a serving gateway does not keep the other commands in memory.
@@ -43,47 +44,48 @@ const commands: { readonly [name: string]: Load; readonly serve: Load } = {
 }
 
 /** Runs a command line and returns the exit code: 0 success, 1 a problem was found, 2 wrong usage. */
-export async function run(words: readonly string[]): Promise<number> {
+export async function run(words: readonly string[], io: Io): Promise<number> {
   const [first, ...rest] = words
   const isCommand = first !== undefined && Object.hasOwn(commands, first)
   const name = isCommand ? first : 'serve'
   const others = isCommand ? rest : words
-  if (first === 'help') return help(rest[0])
+  if (first === 'help') return help(rest[0], io)
   const beforeCommand = others.includes('--') ? others.slice(0, others.indexOf('--')) : others
-  if (beforeCommand.includes('--version') || first === '-v') return print(version)
+  if (beforeCommand.includes('--version') || first === '-v') return printed(version, io)
   if (beforeCommand.includes('--help') || beforeCommand.includes('-h'))
-    return print(isCommand ? helpOf(name) : overview)
+    return printed(isCommand ? helpOf(name) : overview, io)
   if (!isCommand && first !== undefined && !/^(?:-|https?:)/.test(first)) {
     const mistake = urlMistake(first)
-    if (mistake !== undefined) return printErrors([`"${first}": ${mistake}`], 2)
+    if (mistake !== undefined) return failed([`"${first}": ${mistake}`], 2, io)
     const meant = `Run gatehouse --help, or gatehouse serve -- ${words.join(' ')}`
-    return printErrors([`unknown command "${first}"${didYouMean(first, Object.keys(commands))}. ${meant}`], 2)
+    return failed([`unknown command "${first}"${didYouMean(first, Object.keys(commands))}. ${meant}`], 2, io)
   }
   try {
     const command = await (commands[name] ?? commands.serve)()
-    return await command(others)
+    return await command(others, io)
   } catch (error) {
-    if (error instanceof UsageError) return printErrors([`${error.message}. Run gatehouse ${name} --help`], 2)
-    if (error instanceof ConfigError) return printErrors(error.problems.map(problemLine), 1)
-    return printErrors([error instanceof Error ? error.message : String(error)], 1)
+    if (error instanceof UsageError) return failed([`${error.message}. Run gatehouse ${name} --help`], 2, io)
+    if (error instanceof ConfigError) return failed(error.problems.map(problemLine), 1, io)
+    return failed([error instanceof Error ? error.message : String(error)], 1, io)
   }
 }
 
-function help(command: string | undefined): number {
-  if (command === undefined) return print(overview)
-  if (Object.hasOwn(commands, command)) return print(helpOf(command))
-  return printErrors(
+function help(command: string | undefined, io: Io): number {
+  if (command === undefined) return printed(overview, io)
+  if (Object.hasOwn(commands, command)) return printed(helpOf(command), io)
+  return failed(
     [`unknown command "${command}"${didYouMean(command, Object.keys(commands))}. Run gatehouse --help`],
     2,
+    io,
   )
 }
 
-function print(text: string): number {
-  process.stdout.write(`${text}\n`)
+function printed(text: string, io: Io): number {
+  print(text, io)
   return 0
 }
 
-function printErrors(messages: readonly string[], code: number): number {
-  for (const message of messages) process.stderr.write(`gatehouse: ${message}\n`)
+function failed(messages: readonly string[], code: number, io: Io): number {
+  for (const message of messages) printError(message, io)
   return code
 }

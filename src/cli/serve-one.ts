@@ -1,24 +1,25 @@
 /** Serves a gateway in front of one server to one client over stdio, or to any over HTTP, until it is stopped. */
 import type { Gateway } from '../gateway/gateway.ts'
-import { bindProblem, SHUTDOWN_TIMEOUT_MS, untilStopped } from './serve.ts'
+import type { Io } from './io.ts'
+import { bindProblem, SHUTDOWN_TIMEOUT_MS } from './serve.ts'
 
 /** Serves over stdio without a port. Resolves when the input ends, or at a signal; the gateway is closed then. */
-export async function serveOne(gateway: Gateway, port: number | undefined): Promise<void> {
+export async function serveOne(gateway: Gateway, port: number | undefined, io: Io): Promise<void> {
   try {
     if (port === undefined) {
-      await Promise.race([gateway.stdio(process.stdin, process.stdout), untilStopped({ onHangUp: true })])
+      await Promise.race([gateway.stdio(io.stdin, io.stdout), io.untilStopped({ onHangUp: true })])
       return
     }
-    const stopped = untilStopped({ onHangUp: process.stderr.isTTY })
+    const stopped = io.untilStopped({ onHangUp: io.stderr.isTTY })
     const listener = await gateway.listen().catch((error: unknown) => {
       throw new Error(bindProblem(error, gateway.settings), { cause: error })
     })
-    process.stdout.write(`Gatehouse serves ${listener.url}/mcp\n`)
+    io.stdout.write(`Gatehouse serves ${listener.url}/mcp\n`)
     await stopped
     await listener.drain(SHUTDOWN_TIMEOUT_MS)
     await listener.close()
   } finally {
     await gateway.close()
-    process.stdin.destroy()
+    io.stdin.destroy()
   }
 }

@@ -2,42 +2,42 @@
  * `gatehouse serve` and `gatehouse stdio`: run a gateway until a signal or the end of the input, and reload the
  * configuration file when it changes.
  */
-import { environment } from '../config/secrets.ts'
 import { watchFile } from '../config/watch.ts'
 import { isProtected } from '../core/auth-settings.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { clientSnippets, Gateway, openLog } from '../gateway/gateway.ts'
 import { checkStore, reportStartup, printProblems } from './check.ts'
+import type { Io } from './io.ts'
 import { readServed, type Source } from './options.ts'
 
 /** The time in-flight calls have to finish at shutdown, in milliseconds. */
 export const SHUTDOWN_TIMEOUT_MS = 10_000
 
 /** `gatehouse serve`: serves clients over HTTP until it is stopped. */
-export async function serve(args: readonly string[]): Promise<number> {
-  const [options, source] = readServed(args, ['config', 'host', 'port', 'log-level'])
-  const log = openLog(options.logLevel, process.stderr.isTTY)
+export async function serve(args: readonly string[], io: Io): Promise<number> {
+  const [options, source] = readServed(args, ['config', 'host', 'port', 'log-level'], io)
+  const log = openLog(options.logLevel, io)
   // The URL is printed only once it accepts connections.
-  const problems = await checkStore(source)
-  printProblems(problems, source)
+  const problems = await checkStore(source, io)
+  printProblems(problems, source, io)
   if (problems.length > 0) return 1
   // From here on, a signal starts an orderly shutdown.
-  const stopped = untilStopped({ onHangUp: process.stderr.isTTY })
-  const gateway = new Gateway(source.settings, { variables: environment(), log })
+  const stopped = io.untilStopped({ onHangUp: io.stderr.isTTY })
+  const gateway = new Gateway(source.settings, { variables: io.env, log })
   const listener = await gateway.listen().catch(async (error: unknown) => {
     // Open handles would keep the process alive.
     await gateway.close()
     throw new Error(bindProblem(error, source.settings), { cause: error })
   })
-  process.stdout.write(
+  io.stdout.write(
     welcome(listener.url, source.settings, { code: gateway.operatorCode, key: await gateway.key() }),
   )
   const watch = reloadOnChange(source, gateway, log)
   const started = gateway.start()
   const found = await Promise.race([started, stopped.then(() => [])])
-  const isServing = reportStartup(found, source, log)
-  if (isServing) process.stdout.write(unavailableText(gateway.statuses))
+  const isServing = reportStartup(found, source, { io, log })
+  if (isServing) io.stdout.write(unavailableText(gateway.statuses))
   if (isServing) await stopped
   log.info('stopping')
   watch?.close()
@@ -140,39 +140,19 @@ export function bindProblem(error: unknown, { listen }: Settings): string {
 }
 
 /** `gatehouse stdio`: runs as a stdio MCP server until its client closes the input. */
-export async function stdio(args: readonly string[]): Promise<number> {
-  const [options, source] = readServed(args, ['config', 'log-level'])
-  const log = openLog(options.logLevel, process.stderr.isTTY)
-  const problems = await checkStore(source)
-  printProblems(problems, source)
+export async function stdio(args: readonly string[], io: Io): Promise<number> {
+  const [options, source] = readServed(args, ['config', 'log-level'], io)
+  const log = openLog(options.logLevel, io)
+  const problems = await checkStore(source, io)
+  printProblems(problems, source, io)
   if (problems.length > 0) return 1
-  const stopped = untilStopped({ onHangUp: true })
-  const gateway = new Gateway(source.settings, { variables: environment(), log })
-  const ended = Promise.race([gateway.stdio(process.stdin, process.stdout), stopped])
+  const stopped = io.untilStopped({ onHangUp: true })
+  const gateway = new Gateway(source.settings, { variables: io.env, log })
+  const ended = Promise.race([gateway.stdio(io.stdin, io.stdout), stopped])
   const found = await Promise.race([gateway.start(), ended.then(() => [])])
-  const isServing = reportStartup(found, source, log)
+  const isServing = reportStartup(found, source, { io, log })
   if (isServing) await ended
   await gateway.close()
-  process.stdin.destroy()
+  io.stdin.destroy()
   return isServing ? 0 : 1
-}
-
-interface StopOptions {
-  /** Also stop when the terminal is closed. A process started with nohup has no terminal as its stderr, and keeps running. */
-  readonly onHangUp: boolean
-}
-
-/** Resolves at the first stop signal; a second one exits at once. */
-export function untilStopped({ onHangUp }: StopOptions): Promise<void> {
-  return new Promise((resolve) => {
-    let isAsked = false
-    const stop = (): void => {
-      if (isAsked) process.exit(1)
-      isAsked = true
-      resolve()
-    }
-    process.on('SIGTERM', stop)
-    process.on('SIGINT', stop)
-    if (onHangUp) process.on('SIGHUP', stop)
-  })
 }

@@ -17,6 +17,7 @@ import {
 import { ruleNames } from '../testkit/simulate/rules/rules.ts'
 import { simulatedConfig, simulatedSettings } from '../testkit/simulate/settings.ts'
 import { simulate as runSimulation, type SimulationResult } from '../testkit/simulate/simulation.ts'
+import { type Io, pathOf } from './io.ts'
 import { configWords, parseWords, readSource, UsageError } from './options.ts'
 
 /** The steps of one simulation; more steps are several of them, with the seeds that follow. */
@@ -36,7 +37,7 @@ interface SimulationReport extends Report {
 }
 
 /** `gatehouse simulate [--config FILE] [--seed N] [--steps N] [--gateways N]`: exit code 1 if a rule is violated. */
-export async function simulate(args: readonly string[]): Promise<number> {
+export async function simulate(args: readonly string[], io: Io): Promise<number> {
   const { values, positionals } = parseWords(args, {
     config: { type: 'string', short: 'c' },
     'env-file': { type: 'string' },
@@ -50,14 +51,14 @@ export async function simulate(args: readonly string[]): Promise<number> {
   const first = numberOf(values.seed, { option: '--seed', least: 0, most: 2 ** 31 - 1, usual: 1 })
   const steps = numberOf(values.steps, { option: '--steps', least: 1, most: MAX_STEPS, usual: 10_000 })
   const gateways = numberOf(values.gateways, { option: '--gateways', least: 1, most: MAX_GATEWAYS, usual: 3 })
-  const settings = settingsFrom(values.config, values['env-file'])
+  const settings = settingsFrom(values.config, values['env-file'], io)
   const isJson = values.json === true
   const testedAt = new Date()
   const seeds: SimulationResult[] = []
   let done = 0
   let isRead = true
   // The reader of a pipe may end before the output does, as `head` does.
-  process.stdout.on('error', () => {
+  io.stdout.on('error', () => {
     isRead = false
   })
   const isLong = steps > STEPS_PER_PROCESS
@@ -65,24 +66,30 @@ export async function simulate(args: readonly string[]): Promise<number> {
   while (done < steps && isRead && !seeds.at(-1)?.violation) {
     const seed = first + seeds.length
     const results = isLong
-      ? inProcess(seed, Math.min(STEPS_PER_PROCESS, steps - done), options)
+      ? inProcess(seed, Math.min(STEPS_PER_PROCESS, steps - done), { options, io })
       : [await runSimulation({ seed, steps: Math.min(STEPS_PER_SEED, steps - done), gateways, settings })]
     seeds.push(...results)
     done += results.reduce((sum, each) => sum + each.steps, 0)
-    if (!isJson) process.stdout.write(results.map(seedLine).join(''))
+    if (!isJson) io.stdout.write(results.map(seedLine).join(''))
   }
   const report = simulationReport(seeds, testedAt)
-  if (values.junit !== undefined) writeFileSync(values.junit, junit(report))
-  process.stdout.write(isJson ? `${JSON.stringify(report, null, 2)}\n` : printed(report))
+  if (values.junit !== undefined) writeFileSync(pathOf(values.junit, io), junit(report))
+  io.stdout.write(isJson ? `${JSON.stringify(report, null, 2)}\n` : printed(report))
   return isClean(report) ? 0 : 1
 }
 
 /** Runs simulations in a process of their own. @throws if it ends without a report */
-function inProcess(seed: number, steps: number, options: readonly string[]): readonly SimulationResult[] {
+function inProcess(
+  seed: number,
+  steps: number,
+  { options, io }: { readonly options: readonly string[]; readonly io: Io },
+): readonly SimulationResult[] {
   const [, program = ''] = process.argv
   const words = ['simulate', '--seed', `${seed}`, '--steps', `${steps}`, ...options, '--json']
   const { stdout, status, error } = spawnSync(process.execPath, [...process.execArgv, program, ...words], {
     encoding: 'utf8',
+    env: io.env,
+    cwd: io.cwd,
     maxBuffer: MAX_REPORT_BYTES,
     stdio: ['ignore', 'pipe', 'inherit'],
   })
@@ -117,10 +124,10 @@ function simulationReport(seeds: readonly SimulationResult[], testedAt: Date): S
   }
 }
 
-function settingsFrom(config: string | undefined, envFile: string | undefined): Settings {
+function settingsFrom(config: string | undefined, envFile: string | undefined, io: Io): Settings {
   const { settings } = loadSettings(simulatedConfig, { file: 'simulation', env: {} })
   if (config === undefined) return simulatedSettings(settings)
-  return simulatedSettings(settings, readSource({ config, envFile }).settings)
+  return simulatedSettings(settings, readSource({ config, envFile }, io).settings)
 }
 
 interface Bounds {

@@ -7,6 +7,7 @@ import type { Settings } from '../core/settings.ts'
 import { openLog } from '../gateway/gateway.ts'
 import { acceptStore, mayStoreBeUnusable, openSharedStore } from '../gateway/offline.ts'
 import type { StoreEntry, PortableStore } from '../store/store.ts'
+import { type Io, pathOf, print, printJson } from './io.ts'
 import { didYouMean, readOptions, readSource, UsageError } from './options.ts'
 import { privateFile } from './private-file.ts'
 
@@ -16,7 +17,7 @@ const HEADER = { format: 'gatehouse-store', version: 1 }
 const MAX_BATCH_ENTRIES = 200
 
 /** `gatehouse store info | export | import | accept`: describes the store, exports or imports its entries, or accepts a loss of data. */
-export async function store(args: readonly string[]): Promise<number> {
+export async function store(args: readonly string[], io: Io): Promise<number> {
   const options = readOptions(args, ['config', 'json', 'force'])
   const [action, file, ...more] = options.words
   if (more.length > 0) throw new UsageError('give one file')
@@ -29,23 +30,24 @@ export async function store(args: readonly string[]): Promise<number> {
   if ((isAccept || action === 'info') && file !== undefined)
     throw new UsageError(`store ${action} takes no file`)
   if (action === 'import' && file === undefined) throw new UsageError('give the file to import')
-  const { settings } = readSource({ config: options.config, envFile: options.envFile, isForStore: true })
-  if (!run) return accept(settings)
+  const { settings } = readSource({ config: options.config, envFile: options.envFile, isForStore: true }, io)
+  if (!run) return accept(settings, io)
   if (action !== 'import') requireStore(settings)
-  const opened = await openSharedStore(settings, openLog('error', process.stderr.isTTY))
+  const opened = await openSharedStore(settings, openLog('error', io))
   try {
-    return await run(opened, { file: file ?? '', isJson: options.json, isForced: options.force })
+    return await run(opened, { io, file: file ?? '', isJson: options.json, isForced: options.force })
   } finally {
     await opened.close()
   }
 }
 
-async function accept(settings: Settings): Promise<number> {
-  const isChanged = await acceptStore(settings, openLog('error', process.stderr.isTTY))
+async function accept(settings: Settings, io: Io): Promise<number> {
+  const isChanged = await acceptStore(settings, openLog('error', io))
   print(
     isChanged
       ? 'The store is accepted as it is. Restart the gateways that use it.'
       : 'The store has lost no data: nothing was changed.',
+    io,
   )
   return 0
 }
@@ -61,6 +63,7 @@ function requireStore(settings: Settings): void {
 }
 
 interface ActionOptions {
+  readonly io: Io
   /** Empty if not given. */
   readonly file: string
   readonly isJson: boolean
@@ -71,7 +74,7 @@ type Action = (store: PortableStore, options: ActionOptions) => Promise<number>
 
 const actions: Readonly<Record<string, Action>> = { info: describe, export: exportAll, import: importAll }
 
-async function describe(opened: PortableStore, { isJson }: ActionOptions): Promise<number> {
+async function describe(opened: PortableStore, { io, isJson }: ActionOptions): Promise<number> {
   const owners = new Map<string, number>()
   let bytes = 0
   for await (const { key, value } of opened.entries()) {
@@ -83,19 +86,20 @@ async function describe(opened: PortableStore, { isJson }: ActionOptions): Promi
   const entries = Object.fromEntries([...owners].toSorted(([one], [other]) => one.localeCompare(other)))
   const { unavailableReason: problem } = opened
   if (isJson) {
-    print(JSON.stringify({ ...about, entries, ...(problem !== undefined && { problem }) }, null, 2))
+    printJson({ ...about, entries, ...(problem !== undefined && { problem }) }, io)
   } else {
-    for (const [name, value] of Object.entries(about)) print(`${name.padEnd(12)}${valueText(value)}`)
-    print(`${'entries'.padEnd(12)}${[...owners.values()].reduce((sum, each) => sum + each, 0)}`)
+    for (const [name, value] of Object.entries(about)) print(`${name.padEnd(12)}${valueText(value)}`, io)
+    print(`${'entries'.padEnd(12)}${[...owners.values()].reduce((sum, each) => sum + each, 0)}`, io)
     const width = Math.max(10, ...[...owners.keys()].map((owner) => owner.length + 1))
-    for (const [owner, count] of Object.entries(entries)) print(`  ${owner.padEnd(width)}${count}`)
-    if (problem !== undefined) print(`${'problem'.padEnd(12)}${problem}`)
+    for (const [owner, count] of Object.entries(entries)) print(`  ${owner.padEnd(width)}${count}`, io)
+    if (problem !== undefined) print(`${'problem'.padEnd(12)}${problem}`, io)
   }
   return problem === undefined ? 0 : 1
 }
 
-async function exportAll(opened: PortableStore, { file, isForced }: ActionOptions): Promise<number> {
-  if (file !== '' && existsSync(file) && !isForced)
+async function exportAll(opened: PortableStore, { io, file, isForced }: ActionOptions): Promise<number> {
+  const path = pathOf(file, io)
+  if (file !== '' && existsSync(path) && !isForced)
     throw new Error(`${file} already exists; --force overwrites it`)
   let count = 0
   const lines = async function* (): AsyncGenerator<string> {
@@ -105,18 +109,18 @@ async function exportAll(opened: PortableStore, { file, isForced }: ActionOption
       count++
     }
   }
-  if (file === '') await pipeline(lines, process.stdout, { end: false })
+  if (file === '') await pipeline(lines, io.stdout, { end: false })
   else {
-    await pipeline(lines, privateFile(file))
-    print(`exported ${count} entries to ${file}`)
+    await pipeline(lines, privateFile(path))
+    print(`exported ${count} entries to ${file}`, io)
   }
   return 0
 }
 
-async function importAll(opened: PortableStore, { file, isForced }: ActionOptions): Promise<number> {
-  if (!existsSync(file)) throw new Error(`${file} does not exist`)
+async function importAll(opened: PortableStore, { io, file, isForced }: ActionOptions): Promise<number> {
+  if (!existsSync(pathOf(file, io))) throw new Error(`${file} does not exist`)
   // The whole file is validated before anything is written.
-  const validation = readEntries(file)
+  const validation = readEntries(file, io)
   while ((await validation.next()).done !== true) continue
   const counts = { imported: 0, existing: 0, expired: 0 }
   const write = async ({ key, value, until }: StoreEntry): Promise<void> => {
@@ -130,7 +134,7 @@ async function importAll(opened: PortableStore, { file, isForced }: ActionOption
     else counts.existing++
   }
   let batch: StoreEntry[] = []
-  for await (const entry of readEntries(file)) {
+  for await (const entry of readEntries(file, io)) {
     batch.push(entry)
     if (batch.length < MAX_BATCH_ENTRIES) continue
     await Promise.all(batch.map(write))
@@ -141,14 +145,16 @@ async function importAll(opened: PortableStore, { file, isForced }: ActionOption
     counts.existing === 0 ? '' : `, kept ${counts.existing} existing ones (--force overwrites them)`
   print(
     `imported ${counts.imported} entries${kept}${counts.expired === 0 ? '' : `, skipped ${counts.expired} expired ones`}`,
+    io,
   )
   return 0
 }
 
 /** Reads the entries of an export. @throws Error with the invalid line */
-async function* readEntries(file: string): AsyncGenerator<StoreEntry> {
+async function* readEntries(file: string, io: Io): AsyncGenerator<StoreEntry> {
   let number = 0
-  for await (const line of createInterface({ input: createReadStream(file), crlfDelay: Infinity })) {
+  const input = createReadStream(pathOf(file, io))
+  for await (const line of createInterface({ input, crlfDelay: Infinity })) {
     number++
     const value = parsed(line)
     if (number === 1) checkHeader(value, file)
@@ -184,8 +190,4 @@ function parsed(line: string): unknown {
 
 function valueText(value: string | number): string {
   return typeof value === 'string' ? value : `${(value / 1024 / 1024).toFixed(1)} MB`
-}
-
-function print(text: string): void {
-  process.stdout.write(`${text}\n`)
 }

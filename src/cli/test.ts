@@ -1,6 +1,5 @@
 /** `gatehouse test`: tests a server with calls generated from the schemas of its tools. */
 import { writeFileSync } from 'node:fs'
-import { environment } from '../config/secrets.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { Redactor, secretsOf } from '../core/text/redact.ts'
@@ -12,6 +11,7 @@ import { type ServerReport, testServer } from '../testkit/server-test/server-tes
 import { ServerSession } from '../testkit/server-test/session.ts'
 import { AnswerCapture, type UndoableCalls } from '../testkit/server-test/writing-test.ts'
 import { plainSettings } from '../testkit/settings.ts'
+import { type Io, pathOf } from './io.ts'
 import { configWords, didYouMean, parseWords, readNamed, UsageError } from './options.ts'
 import { secretVariables } from './record.ts'
 
@@ -20,7 +20,7 @@ const DEFAULT_TIMEOUT = '10s'
 const DEFAULT_MAX_TIME = '100s'
 
 /** `gatehouse test SERVER`: exit code 1 if a check fails. */
-export async function test(args: readonly string[]): Promise<number> {
+export async function test(args: readonly string[], io: Io): Promise<number> {
   const separator = args.indexOf('--')
   const { values, positionals } = parseWords(separator === -1 ? args : args.slice(0, separator), {
     config: { type: 'string', short: 'c' },
@@ -39,18 +39,18 @@ export async function test(args: readonly string[]): Promise<number> {
   const timeout = durationOf(values.timeout ?? DEFAULT_TIMEOUT, '--timeout')
   const maxTime = durationOf(values['max-time'] ?? DEFAULT_MAX_TIME, '--max-time')
   const named = [...configWords(values), ...positionals, ...(separator === -1 ? [] : args.slice(separator))]
-  const { source, server, words } = readNamed(named, ['config'], { isOne: true })
+  const { source, server, words } = readNamed(named, ['config'], io, { isOne: true })
   if (!server) throw new UsageError('give a server of the configuration')
   if (words.length > 0) throw new UsageError(`"${words[0]}" is not expected: give one server`)
   const capture = new OpeningCapture()
   const gateway = new Gateway(plainSettings(source.settings, server), {
-    variables: environment(),
-    log: openLog('error', process.stderr.isTTY),
+    variables: io.env,
+    log: openLog('error', io),
     intercept: capture.intercept,
   })
   const redactor = new Redactor()
-  redactor.learn([...secretsOf(source.settings), ...secretVariables()])
-  const writes = new WritingGateway(source.settings, server)
+  redactor.learn([...secretsOf(source.settings), ...secretVariables(io)])
+  const writes = new WritingGateway(source.settings, server, io)
   let session: ServerSession | undefined
   try {
     const status = await gateway.explore(server.name)
@@ -75,10 +75,10 @@ export async function test(args: readonly string[]): Promise<number> {
       undoable: values['allow-writes'] ? () => writes.open() : undefined,
       maxTime,
       now: Date.now,
-      onProgress: (text) => void process.stderr.write(`${oneLine(text)}\n`),
+      onProgress: (text) => void io.stderr.write(`${oneLine(text)}\n`),
     })
-    process.stdout.write(values.json === true ? `${JSON.stringify(report, null, 2)}\n` : printed(report))
-    if (values.junit !== undefined) writeFileSync(values.junit, junit(report))
+    io.stdout.write(values.json === true ? `${JSON.stringify(report, null, 2)}\n` : printed(report))
+    if (values.junit !== undefined) writeFileSync(pathOf(values.junit, io), junit(report))
     return isClean(report) ? 0 : 1
   } finally {
     await session?.close()
@@ -96,11 +96,13 @@ function checkTools(wanted: readonly string[], names: readonly string[]): void {
 class WritingGateway {
   readonly #settings: Settings
   readonly #server: UpstreamSettings
+  readonly #io: Io
   #gateway: Gateway | undefined
 
-  constructor(settings: Settings, server: UpstreamSettings) {
+  constructor(settings: Settings, server: UpstreamSettings, io: Io) {
     this.#settings = settings
     this.#server = server
+    this.#io = io
   }
 
   async open(): Promise<UndoableCalls> {
@@ -118,7 +120,7 @@ class WritingGateway {
         features: Object.fromEntries(needed),
         upstreams: plain.upstreams.map((each) => ({ ...each, tools: this.#server.tools })),
       },
-      { variables: environment(), log: openLog('error', process.stderr.isTTY), intercept: answers.intercept },
+      { variables: this.#io.env, log: openLog('error', this.#io), intercept: answers.intercept },
     )
     this.#gateway = gateway
     await gateway.start()

@@ -3,7 +3,6 @@
  * makes the compensating calls.
  */
 import { setTimeout as pause } from 'node:timers/promises'
-import { environment } from '../config/secrets.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
 import { type Settings, featureSettings } from '../core/settings.ts'
@@ -25,6 +24,7 @@ import {
 import { acknowledged, rollingBack } from '../records/transitions.ts'
 import type { Store } from '../store/store.ts'
 import { timeText } from './event-subscriptions.ts'
+import { type Io, print } from './io.ts'
 import { didYouMean, parseWords, readSource, UsageError, userName } from './options.ts'
 
 /** An action, and whether it can be undone. */
@@ -46,20 +46,21 @@ const optionTypes = {
 } as const
 
 /** `gatehouse tx list | show | rollback | ack`: lists transactions, rolls them back, and acknowledges them. */
-export async function tx(args: readonly string[]): Promise<number> {
+export async function tx(args: readonly string[], io: Io): Promise<number> {
   const options = parse(args)
-  const { settings } = readSource({ ...options, isForStore: true })
-  const log = openLog('warn', process.stderr.isTTY)
+  const { settings } = readSource({ ...options, isForStore: true }, io)
+  const log = openLog('warn', io)
   const store = await openSharedStore(settings, log)
   try {
     const repository = transactionsIn(store, settings)
-    return await act(options, { repository, actions: new Actions(store), settings, log })
+    return await act(options, { io, repository, actions: new Actions(store), settings, log })
   } finally {
     await store.close()
   }
 }
 
 interface TxContext {
+  readonly io: Io
   readonly repository: Transactions
   readonly actions: Actions
   readonly settings: Settings
@@ -67,7 +68,7 @@ interface TxContext {
 }
 
 async function act(options: TxOptions, context: TxContext): Promise<number> {
-  const { repository, actions } = context
+  const { io, repository, actions } = context
   const { isJson, principal } = options
   const all = (await repository.list(principal)).toSorted((one, other) =>
     urgentFirst(one.transaction, other.transaction),
@@ -76,15 +77,15 @@ async function act(options: TxOptions, context: TxContext): Promise<number> {
     const transactions = all.map(({ transaction }) => transaction)
     if (isJson) {
       const views = transactions.map((transaction) => transactionView({ transaction, actions: new Map() }))
-      return print(JSON.stringify({ transactions: views }, null, 2))
+      return printed(JSON.stringify({ transactions: views }, null, 2), io)
     }
-    return print(all.length === 0 ? 'No transactions.' : transactionList(transactions))
+    return printed(all.length === 0 ? 'No transactions.' : transactionList(transactions), io)
   }
   const found = findTransaction(all, options.id)
   if (options.action === 'rollback') return rollBack(found, options, context)
   const transaction = options.action === 'ack' ? await acknowledge(found, context) : found.transaction
   const whole = { transaction, actions: await actionsOf(transaction, actions) }
-  return print(isJson ? JSON.stringify(transactionView(whole), null, 2) : transactionText(whole))
+  return printed(isJson ? JSON.stringify(transactionView(whole), null, 2) : transactionText(whole), io)
 }
 
 function acknowledge(
@@ -119,7 +120,7 @@ async function rollBack(
     audit?.ordered({ order: 'rollback', by, transaction: id, caller: principal.id })
     return finishRollbacks([async () => key], {
       ...context,
-      whole: () => readSource({ config, envFile }).settings,
+      whole: () => readSource({ config, envFile }, context.io).settings,
       audit,
     })
   })
@@ -129,6 +130,7 @@ async function rollBack(
     options.isJson
       ? JSON.stringify(transactionView({ transaction: ended, actions }), null, 2)
       : rollbackText(ended),
+    context.io,
   )
   return ended.status === 'rolled_back' ? 0 : 1
 }
@@ -150,8 +152,8 @@ function actionsOf({ steps }: Transaction, actions: Actions): Promise<ReadonlyMa
   return actions.findAll(steps.map(({ deed }) => deed))
 }
 
-function print(text: string): number {
-  process.stdout.write(`${text}\n`)
+function printed(text: string, io: Io): number {
+  print(text, io)
   return 0
 }
 
@@ -192,6 +194,7 @@ function parse(args: readonly string[]): TxOptions {
 // Leaves rollbacks to a running gateway, or starts one in this process, and waits until they finish.
 
 interface RollbackOptions {
+  readonly io: Pick<Io, 'env'>
   /** The complete configuration, including the secrets of servers; read on demand. @throws ConfigError */
   whole(): Settings
   readonly repository: Transactions
@@ -233,13 +236,13 @@ export async function finishRollbacks(
   begins: readonly (() => Promise<string>)[],
   options: RollbackOptions,
 ): Promise<readonly Transaction[]> {
-  const { log, audit } = options
+  const { io, log, audit } = options
   const until = performance.now() + ROLLBACK_TIMEOUT_MS
   const found: Transaction[] = []
   let gateway: Gateway | undefined
   const startGateway = async (): Promise<void> => {
     if (gateway) return
-    gateway = new Gateway(options.whole(), { variables: environment(), log, ...(audit && { audit }) })
+    gateway = new Gateway(options.whole(), { variables: io.env, log, ...(audit && { audit }) })
     await gateway.start()
   }
   try {

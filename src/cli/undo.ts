@@ -13,6 +13,7 @@ import { type Action, Actions, type ActionFilter } from '../records/actions.ts'
 import { type Transaction, transactionKey, type Transactions, hasEnded } from '../records/transactions.ts'
 import { newUndoTransaction } from '../records/transitions.ts'
 import type { Store } from '../store/store.ts'
+import { type Io, print } from './io.ts'
 import { parseWords, readSource, serverNamed, timeOf, UsageError, userName } from './options.ts'
 import {
   finishRollbacks,
@@ -40,21 +41,23 @@ const optionTypes = {
 } as const
 
 /** `gatehouse undo --since WHEN`: lists actions and how each can be undone, newest first, and then undoes them. */
-export async function undo(args: readonly string[]): Promise<number> {
+export async function undo(args: readonly string[], io: Io): Promise<number> {
   const options = parse(args, Date.now())
-  const { settings } = readSource({ ...options, isForStore: true })
+  const { settings } = readSource({ ...options, isForStore: true }, io)
   if (options.filter.upstream !== undefined) serverNamed(options.filter.upstream, settings)
-  const log = openLog('warn', process.stderr.isTTY)
+  const log = openLog('warn', io)
   const store = await openSharedStore(settings, log)
   try {
-    const whole = (): Settings => readSource({ config: options.config, envFile: options.envFile }).settings
-    return await act(options, { settings, whole, store, log })
+    const whole = (): Settings =>
+      readSource({ config: options.config, envFile: options.envFile }, io).settings
+    return await act(options, { io, settings, whole, store, log })
   } finally {
     await store.close()
   }
 }
 
 interface Services {
+  readonly io: Io
   readonly settings: Settings
   /** The complete configuration, including the secrets of servers. @throws ConfigError */
   whole(): Settings
@@ -63,6 +66,7 @@ interface Services {
 }
 
 async function act(options: UndoOptions, services: Services): Promise<number> {
+  const { io } = services
   const repository = transactionsIn(services.store, services.settings)
   const actions = new Actions(services.store)
   const findActions = async (): Promise<readonly Chosen[]> => {
@@ -75,14 +79,17 @@ async function act(options: UndoOptions, services: Services): Promise<number> {
   }
   const chosen = await findActions()
   const open = chosen.filter(canBeUndone)
-  if (!options.isJson) print(listing(chosen))
-  if (open.length === 0 || options.isDry) return options.isJson ? print(json(chosen)) : 0
+  if (!options.isJson) print(listing(chosen), io)
+  if (open.length === 0 || options.isDry) {
+    if (options.isJson) print(json(chosen), io)
+    return 0
+  }
   requireTransactions(services.settings)
-  if (!options.isConfirmed && !(await isConfirmed(open.length))) return 1
+  if (!options.isConfirmed && !(await isConfirmed(open.length, io))) return 1
   const undone = await audited(services.settings, services.log, (audit) =>
     undoReserved(open, { ...services, repository, actions, findActions, audit }),
   )
-  print(options.isJson ? json(chosen, undone) : undone.map(undoneText).join('\n'))
+  print(options.isJson ? json(chosen, undone) : undone.map(undoneText).join('\n'), io)
   return undone.some(({ error }) => error !== undefined) ? 1 : 0
 }
 
@@ -108,10 +115,9 @@ function json(chosen: readonly Chosen[], undone: readonly Undone[] = []): string
   return JSON.stringify({ deeds: views }, null, 2)
 }
 
-async function isConfirmed(count: number): Promise<boolean> {
-  if (!process.stdin.isTTY)
-    throw new UsageError('add --yes to undo the actions, or --dry-run to only list them')
-  const terminal = createInterface({ input: process.stdin, output: process.stderr })
+async function isConfirmed(count: number, { stdin, stderr }: Io): Promise<boolean> {
+  if (!stdin.isTTY) throw new UsageError('add --yes to undo the actions, or --dry-run to only list them')
+  const terminal = createInterface({ input: stdin, output: stderr })
   const answer = await terminal.question(
     `Undo ${count === 1 ? 'this action' : `these ${count} actions`}? [y/N] `,
   )
@@ -155,7 +161,7 @@ async function undoReserved(open: readonly Chosen[], context: UndoContext): Prom
 /** Undoes actions, newest first. */
 function undoAll(
   left: readonly Chosen[],
-  { whole, log, repository, audit }: UndoContext,
+  { io, whole, log, repository, audit }: UndoContext,
 ): Promise<readonly Transaction[]> {
   const parts = partsOf(left.map(({ action }) => action))
   const begins = parts.map((actions) => async (): Promise<string> => {
@@ -167,7 +173,7 @@ function undoAll(
     audit?.ordered({ order: 'undo', by, transaction: id, caller })
     return transactionKey(caller, id)
   })
-  return finishRollbacks(begins, { whole, repository, log, audit })
+  return finishRollbacks(begins, { io, whole, repository, log, audit })
 }
 
 /** Why an action was not undone. */
@@ -214,11 +220,6 @@ function parse(args: readonly string[], now: number): UndoOptions {
     isConfirmed: values.yes ?? false,
     isJson: values.json ?? false,
   }
-}
-
-function print(text: string): number {
-  process.stdout.write(`${text}\n`)
-  return 0
 }
 
 // Selects the actions that `gatehouse undo` can undo, and groups them. Pure functions.

@@ -7,6 +7,7 @@ import { fetchJson, openLog, signingKeyIn } from '../gateway/gateway.ts'
 import { openSharedStore } from '../gateway/offline.ts'
 import { verifyReceipt } from '../records/receipts.ts'
 import { RECEIPT_KEY } from '../protocol/meta-keys.ts'
+import { type Io, pathOf, print, printError } from './io.ts'
 import { parseWords, readSource, UsageError } from './options.ts'
 
 /** The options of the command. */
@@ -18,19 +19,19 @@ const optionTypes = {
 } as const
 
 /** `gatehouse verify FILE`: verifies that the gateway signed a receipt, for the content next to it. */
-export async function verify(args: readonly string[]): Promise<number> {
+export async function verify(args: readonly string[], io: Io): Promise<number> {
   const options = parse(args)
-  const { receipt, result } = receiptIn(textOf(options.file))
-  const verified = verifyReceipt(receipt, await keysOf(options), result)
+  const { receipt, result } = receiptIn(textOf(options.file, io))
+  const verified = verifyReceipt(receipt, await keysOf(options, io), result)
   if ('problem' in verified) {
-    if (options.isJson) print(JSON.stringify({ valid: false, reason: verified.problem }))
-    process.stderr.write(`gatehouse: ${options.file}: the receipt is invalid: ${verified.problem}\n`)
+    if (options.isJson) print(JSON.stringify({ valid: false, reason: verified.problem }), io)
+    printError(`${options.file}: the receipt is invalid: ${verified.problem}`, io)
     return 1
   }
   const { claims, key } = verified
   if (options.isJson)
-    print(JSON.stringify({ valid: true, content: result ? 'fits' : 'not given', key, claims }))
-  else print(receiptText(claims, key, result !== undefined))
+    print(JSON.stringify({ valid: true, content: result ? 'fits' : 'not given', key, claims }), io)
+  else print(receiptText(claims, key, result !== undefined), io)
   return 0
 }
 
@@ -50,9 +51,10 @@ function parse(args: readonly string[]): VerifyOptions {
   return { file, jwks, config, envFile, isJson: json }
 }
 
-function textOf(file: string): string {
-  if (!existsSync(file)) throw new Error(`${file} does not exist`)
-  return readFileSync(file, 'utf8').trim()
+function textOf(file: string, io: Io): string {
+  const path = pathOf(file, io)
+  if (!existsSync(path)) throw new Error(`${file} does not exist`)
+  return readFileSync(path, 'utf8').trim()
 }
 
 /** The receipt in a file, and the result that contains it: a result alone, or a whole JSON-RPC response. */
@@ -65,10 +67,10 @@ function receiptIn(text: string): { readonly receipt: string; readonly result?: 
   throw new Error(`the file contains no receipt: it is expected in _meta of the result, at ${RECEIPT_KEY}`)
 }
 
-async function keysOf({ jwks, config, envFile }: VerifyOptions): Promise<readonly unknown[]> {
-  if (jwks !== undefined) return keysIn(await loadKeySet(jwks), jwks)
-  const { settings } = readSource({ config, envFile, isForStore: true })
-  const store = await openSharedStore(settings, openLog('warn', process.stderr.isTTY))
+async function keysOf({ jwks, config, envFile }: VerifyOptions, io: Io): Promise<readonly unknown[]> {
+  if (jwks !== undefined) return keysIn(await loadKeySet(jwks, io), jwks)
+  const { settings } = readSource({ config, envFile, isForStore: true }, io)
+  const store = await openSharedStore(settings, openLog('warn', io))
   try {
     const key = await signingKeyIn(store)
     if (key) return [key]
@@ -78,8 +80,8 @@ async function keysOf({ jwks, config, envFile }: VerifyOptions): Promise<readonl
   }
 }
 
-async function loadKeySet(place: string): Promise<unknown> {
-  if (!/^https?:/.test(place)) return parsed(textOf(place))
+async function loadKeySet(place: string, io: Io): Promise<unknown> {
+  if (!/^https?:/.test(place)) return parsed(textOf(place, io))
   return fetchJson(place).catch((error: unknown) => {
     throw new Error(`the keys cannot be fetched: ${error instanceof Error ? error.message : String(error)}`)
   })
@@ -113,8 +115,4 @@ function receiptText(claims: Readonly<Record<string, unknown>>, key: string, has
     '  It does not prove that the content is true.',
   ]
   return lines.map(escapeHidden).join('\n')
-}
-
-function print(text: string): void {
-  process.stdout.write(`${text}\n`)
 }

@@ -8,7 +8,7 @@ import { nameOfCommand, nameOfUrl } from './names.ts'
 import { GATEWAY_KEY, GATEWAY_KEY_MISTAKE } from './sections/upstream.ts'
 import { ConfigError } from './problem.ts'
 import { fileSchema } from './schema.ts'
-import { type Environment, environment } from './secrets.ts'
+import type { Environment } from './secrets.ts'
 import { settle, withListen, type ListenOverride } from './settings.ts'
 import type { FeatureSchema } from './sections/features.ts'
 
@@ -19,8 +19,10 @@ export interface ArgumentOptions {
   readonly listen?: ListenOverride
   /** The gateway key of the server, if it is a gateway. */
   readonly gatewayKey?: string | undefined
-  /** Default: the environment of the process. */
+  /** The environment of the command that reads them. Default: no variables. */
   readonly env?: Environment
+  /** The folder in which a command runs, and that relative paths are relative to. Default: that of the process. */
+  readonly directory?: string
 }
 
 /**
@@ -29,10 +31,9 @@ export interface ArgumentOptions {
  */
 export function fromArguments(
   words: readonly string[],
-  { features = known, listen, gatewayKey, env = environment() }: ArgumentOptions,
+  { features = known, listen, gatewayKey, env = {}, directory = '.' }: ArgumentOptions,
 ): Settings {
   const value = withListen({ upstreams: withKey(upstreamOf(words), gatewayKey) }, listen)
-  const directory = '.'
   const { problems } = checkTogether(value, directory)
   const [first] = problems
   if (first) throw complaint(first.message)

@@ -1,4 +1,4 @@
-/** References to variables and files in values. The only module that reads the environment. */
+/** References to variables and files in values. */
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { parseEnv } from 'node:util'
@@ -6,21 +6,16 @@ import { parseEnv } from 'node:util'
 /** Environment variables by name. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** The environment of the process. */
-export function environment(): Environment {
-  return process.env
-}
-
 /**
- * The variables for references in a configuration file: those of the process, else those of a file of
+ * The variables for references in a configuration file: those of `environment`, else those of a file of
  * `NAME=value` lines: the given one, else `.env` next to the configuration, if it exists.
  * @throws Error if the given file cannot be read
  */
-export function variablesFor(file: string, named?: string): Environment {
+export function variablesFor(file: string, environment: Environment, named?: string): Environment {
   const own = named === undefined ? variablesIn(join(dirname(file), '.env')) : variablesIn(named)
-  if ('value' in own) return { ...own.value, ...environment() }
+  if ('value' in own) return { ...own.value, ...environment }
   if (named !== undefined || !own.isAbsent) throw new Error(own.problem)
-  return environment()
+  return environment
 }
 
 function variablesIn(

@@ -193,13 +193,12 @@ function commandReach(
   origin: Origin,
 ): CommandReach {
   const [program = '', ...first] = command
-  const isPlaced = cwd !== undefined || origin.file !== undefined
   return {
     kind: 'command',
     command: program,
     args: [...first, ...args],
     env,
-    ...(isPlaced && { cwd: resolve(origin.directory, cwd ?? '.') }),
+    cwd: resolve(origin.directory, cwd ?? '.'),
   }
 }
 

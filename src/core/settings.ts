@@ -284,7 +284,7 @@ export interface CommandReach {
   readonly command: string
   readonly args: readonly string[]
   readonly env: Readonly<Record<string, Secret>>
-  /** An absolute path; absent if there is no config file whose folder could be the default. */
+  /** An absolute path. Absent: the folder of the process. */
   readonly cwd?: string
 }
 

@@ -428,9 +428,19 @@ export class Gateway {
   }
 }
 
+/** Where a log goes: its lines, and whether a terminal shows them. */
+interface LogOutput {
+  log(line: string): void
+  readonly stderr: { readonly isTTY?: boolean | undefined }
+}
+
 /** Opens a log: pretty for a terminal, JSON lines otherwise. */
-export function openLog(level: Level | undefined, isPretty: boolean): OpenLog {
-  return createLog({ level, isPretty })
+export function openLog(
+  level: Level | undefined,
+  output: LogOutput,
+  isPretty = output.stderr.isTTY === true,
+): OpenLog {
+  return createLog({ level, isPretty, write: (line) => output.log(line) })
 }
 
 /** The time the store has to return pending approvals or keys, in milliseconds. */

@@ -1,7 +1,6 @@
-/** Logs JSON lines to stderr, or pretty ones to a terminal; secrets are masked. */
-import { writeSync } from 'node:fs'
+/** Logs JSON lines, or pretty ones for a terminal; secrets are masked. */
 import { inspect, styleText } from 'node:util'
-import { type Timer, world } from '../core/world.ts'
+import { world } from '../core/world.ts'
 import { isoTime } from '../core/time/waiting.ts'
 import type { Log } from '../core/log.ts'
 import { isSecretKey, Redactor } from '../core/text/redact.ts'
@@ -14,8 +13,8 @@ interface Options {
   readonly level?: Level | undefined
   /** Whether to write pretty lines instead of JSON. */
   readonly isPretty: boolean
-  /** The file descriptor to write to. */
-  readonly to?: number
+  /** Gets each line, with its end. */
+  write(line: string): void
 }
 
 /** A log that can be reconfigured. */
@@ -28,32 +27,10 @@ type Fields = Readonly<Record<string, unknown>>
 
 const INFO = levels.indexOf('info')
 
-/** The flush interval, in milliseconds. */
-const WRITE_DELAY_MS = 20
-const MAX_WAITING = 64 * 1024
-
-/** A log with one line per event. Lines are written in batches, and flushed when the process exits. */
-export function createLog({ level, isPretty, to = 2 }: Options): OpenLog {
+/** A log with one line per event. */
+export function createLog({ level, isPretty, write: pass }: Options): OpenLog {
   const redactor = new Redactor()
   let least = levels.indexOf(level ?? 'info')
-  let waiting: string[] = []
-  let size = 0
-  let timer: Timer | undefined
-
-  const flush = (): void => {
-    world.clearTimeout(timer)
-    timer = undefined
-    if (waiting.length === 0) return
-    const text = waiting.join('')
-    waiting = []
-    size = 0
-    try {
-      writeSync(to, text)
-    } catch {
-      // A closed or slow stderr must not stop the gateway.
-    }
-  }
-  process.on('exit', flush)
 
   const write = (at: Level, event: string, fields: Fields | undefined): void => {
     if (levels.indexOf(at) < least) return
@@ -61,10 +38,7 @@ export function createLog({ level, isPretty, to = 2 }: Options): OpenLog {
     const encode = isPretty ? pretty : json
     let line = encode(time, at, event, fields)
     if (redactor.finds(line)) line = encode(time, at, event, fields && redactor.fields(fields))
-    waiting.push(`${line}\n`)
-    size += line.length
-    if (size > MAX_WAITING) flush()
-    else timer ??= world.setTimeout(flush, WRITE_DELAY_MS).unref()
+    pass(`${line}\n`)
   }
 
   return {

@@ -321,9 +321,10 @@ const statements: readonly Wall[] = [
   },
   {
     file: 'downstream/http/server.ts',
-    allowed: ['Date.now()', 'process.stderr.write(text)'],
+    allowed: ['Date.now()', "process.on('exit', flush)"],
     forbidden: [
       'process.env.HOME',
+      'process.stderr.write(text)',
       'process.exit(1)',
       'process.stdout.write(text)',
       'fetch(url)',
@@ -335,11 +336,24 @@ const statements: readonly Wall[] = [
     allowed: ['Date.parse(text)'],
     forbidden: ['Date.now()', 'performance.now()'],
   },
-  { file: 'config/secrets.ts', allowed: ['process.env'], forbidden: ['process.exit(1)'] },
+  { file: 'config/secrets.ts', allowed: ['process.pid'], forbidden: ['process.env'] },
   {
     file: 'cli/check.ts',
-    allowed: ['process.stdout.write(text)', 'process.exit(1)'],
-    forbidden: ['process.env'],
+    allowed: ['io.stdout.write(text)'],
+    forbidden: [
+      'process.env',
+      'process.cwd()',
+      'process.stdin.pause()',
+      'process.stdout.write(text)',
+      'process.stderr.write(text)',
+      'process.exit(1)',
+      'process.exitCode = 1',
+    ],
+  },
+  {
+    file: 'cli/io.ts',
+    allowed: ['process.env', 'process.stdout.write(text)', 'process.exit(1)'],
+    forbidden: [],
   },
 ]
 

@@ -20,14 +20,15 @@ export interface Sandbox {
   readonly named: ReadonlyMap<string, string>
 }
 
-/** Reads the values of `--sandbox`. @throws Error that says what is wrong, and how it is written */
-export function readSandbox(texts: readonly string[]): Sandbox {
+/** Reads the values of `--sandbox`; folders may be relative to `place`. @throws Error that says what is wrong, and how it is written */
+export function readSandbox(texts: readonly string[], place: string): Sandbox {
   const folders: string[] = []
   const named = new Map<string, string>()
   for (const text of texts) {
     const [, name, value] = /^([\p{L}_][\p{L}\p{N}_.-]*)=(.+)$/u.exec(text) ?? []
-    if (name !== undefined && value !== undefined) named.set(name, isFolder(value) ? folderOf(value) : value)
-    else if (isFolder(text)) folders.push(folderOf(text))
+    if (name !== undefined && value !== undefined)
+      named.set(name, isFolder(value) ? folderOf(value, place) : value)
+    else if (isFolder(text)) folders.push(folderOf(text, place))
     else if (text !== 'server')
       throw new Error(
         `--sandbox ${JSON.stringify(text)}: give a folder such as /tmp/scratch, an argument and its value such as repo=scratch or key=test:*, or "server" if the whole server is there for tests`,
@@ -41,8 +42,8 @@ function isFolder(text: string): boolean {
   return isAbsolute(text) || /^\.{1,2}(?:[\\/]|$)/.test(text)
 }
 
-function folderOf(text: string): string {
-  const folder = resolve(text)
+function folderOf(text: string, place: string): string {
+  const folder = resolve(place, text)
   if (folder === parse(folder).root || folder === homedir())
     throw new Error(`--sandbox ${text}: this folder holds more than a sandbox; give a folder made for tests`)
   return folder

@@ -19,6 +19,7 @@ import {
   runCommand,
   startGatewayProcess,
 } from '../../support/gateway-process.ts'
+import { memoryIo } from '../../support/memory-io.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 import type { Json } from '../../support/server/json.ts'
@@ -165,7 +166,7 @@ describe.runIf(hasRedis())('gatehouse undo', () => {
     [['--since', '1m', 'now'], 'unexpected argument "now"'],
     [['--since', '1m', '--often'], "Unknown option '--often'"],
   ])('%j is a usage error', async (args, problem) => {
-    const asked = undoCommand([...args, '--config', gateway.configFile])
+    const asked = undoCommand([...args, '--config', gateway.configFile], memoryIo())
     await expect(asked).rejects.toThrow(UsageError)
     await expect(asked).rejects.toThrow(problem)
   })

@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type ListedLetter, letterLines, letterView } from '../../../src/cli/dead-letters.ts'
 import {
   droppedLine,
@@ -24,6 +24,7 @@ import { openEventLog } from '../../../src/records/logged-events.ts'
 import { callerHash } from '../../../src/records/principal.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 import type { Store } from '../../../src/store/store.ts'
+import { memoryIo } from '../../support/memory-io.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
 const at = Date.UTC(2026, 10, 21, 12)
@@ -280,7 +281,6 @@ describe('what is left to deliver', () => {
 })
 
 describe('gatehouse events', () => {
-  const out: string[] = []
   let folder: string
   let config: string
 
@@ -295,19 +295,14 @@ describe('gatehouse events', () => {
       upstreams: { notes: { command: 'x' } },
     }
     writeFileSync(config, JSON.stringify(settings))
-    const note = (text: unknown): boolean => out.push(String(text)) > 0
-    vi.spyOn(process.stdout, 'write').mockImplementation(note)
-    vi.spyOn(process.stderr, 'write').mockImplementation(note)
   })
 
   afterEach(() => {
-    vi.restoreAllMocks()
-    out.length = 0
     rmSync(folder, { recursive: true })
   })
 
   async function withStore<Result>(use: (store: Store) => Promise<Result>): Promise<Result> {
-    const opened = await openSharedStore(storeAlone(join(folder, 'store')).settings, silentLog)
+    const opened = await openSharedStore(storeAlone(join(folder, 'store'), memoryIo()).settings, silentLog)
     try {
       return await use(opened)
     } finally {
@@ -356,9 +351,9 @@ describe('gatehouse events', () => {
     )
 
   async function runEvents(...words: string[]): Promise<{ readonly code: number; readonly text: string }> {
-    out.length = 0
-    const code = await run(['events', ...words, '--config', config])
-    return { code, text: out.join('') }
+    const io = memoryIo()
+    const code = await run(['events', ...words, '--config', config], io)
+    return { code, text: io.written.stdout + io.written.stderr }
   }
 
   function auditLines(): Record<string, unknown>[] {

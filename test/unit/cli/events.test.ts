@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { entryLine, entryView, Tail, type TailEntry } from '../../../src/cli/event-tail.ts'
 import { loggedTypes, typeLines, typesView } from '../../../src/cli/event-types.ts'
 import { storeAlone } from '../../../src/cli/options.ts'
@@ -16,6 +16,7 @@ import {
 } from '../../../src/records/logged-events.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 import type { Store } from '../../../src/store/store.ts'
+import { memoryIo } from '../../support/memory-io.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
 const at = Date.UTC(2026, 10, 21, 12)
@@ -215,7 +216,6 @@ describe('events as text', () => {
 })
 
 describe('gatehouse events', () => {
-  const out: string[] = []
   let folder: string
   let store: string
 
@@ -223,27 +223,22 @@ describe('gatehouse events', () => {
     folder = mkdtempSync(join(tmpdir(), 'gatehouse-events-'))
     store = join(folder, 'store')
     mkdirSync(store)
-    const note = (text: unknown): boolean => out.push(String(text)) > 0
-    vi.spyOn(process.stdout, 'write').mockImplementation(note)
-    vi.spyOn(process.stderr, 'write').mockImplementation(note)
   })
 
   afterEach(() => {
-    vi.restoreAllMocks()
-    out.length = 0
     rmSync(folder, { recursive: true })
   })
 
   async function append(upstream: string | undefined, events: readonly LoggedEvent[]): Promise<void> {
-    const opened = await openSharedStore(storeAlone(store).settings, silentLog)
+    const opened = await openSharedStore(storeAlone(store, memoryIo()).settings, silentLog)
     await openEventLog(opened, upstream, { ttl: DAY_MS, isShared: true }).append(events)
     await opened.close()
   }
 
   async function runEvents(...words: string[]): Promise<{ readonly code: number; readonly text: string }> {
-    out.length = 0
-    const code = await run(['events', ...words])
-    return { code, text: out.join('') }
+    const io = memoryIo()
+    const code = await run(['events', ...words], io)
+    return { code, text: io.written.stdout + io.written.stderr }
   }
 
   function config(more = ''): string {

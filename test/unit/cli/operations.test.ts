@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { operationList, operationText, operationView } from '../../../src/cli/ops.ts'
 import { storeAlone } from '../../../src/cli/options.ts'
 import { run } from '../../../src/cli/run.ts'
@@ -9,6 +9,7 @@ import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { openSharedStore } from '../../../src/gateway/offline.ts'
 import { type OperationRecord, Operations, operationsOf } from '../../../src/records/operations.ts'
+import { memoryIo } from '../../support/memory-io.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
 const at = Date.UTC(2026, 10, 21, 12)
@@ -180,7 +181,6 @@ describe('operations as text', () => {
 })
 
 describe('gatehouse ops', () => {
-  const out: string[] = []
   let folder: string
   let store: string
 
@@ -188,20 +188,15 @@ describe('gatehouse ops', () => {
     folder = mkdtempSync(join(tmpdir(), 'gatehouse-ops-'))
     store = join(folder, 'store')
     mkdirSync(store)
-    const note = (text: unknown): boolean => out.push(String(text)) > 0
-    vi.spyOn(process.stdout, 'write').mockImplementation(note)
-    vi.spyOn(process.stderr, 'write').mockImplementation(note)
   })
 
   afterEach(() => {
-    vi.restoreAllMocks()
-    out.length = 0
     rmSync(folder, { recursive: true })
   })
 
   /** Uses the store in the folder, and closes it. */
   async function withOperations<Result>(use: (operations: Operations) => Promise<Result>): Promise<Result> {
-    const opened = await openSharedStore(storeAlone(store).settings, silentLog)
+    const opened = await openSharedStore(storeAlone(store, memoryIo()).settings, silentLog)
     try {
       return await use(new Operations(opened, Date.now))
     } finally {
@@ -220,9 +215,9 @@ describe('gatehouse ops', () => {
   }
 
   async function runOps(...words: string[]): Promise<{ readonly code: number; readonly text: string }> {
-    out.length = 0
-    const code = await run(['ops', ...words])
-    return { code, text: out.join('') }
+    const io = memoryIo()
+    const code = await run(['ops', ...words], io)
+    return { code, text: io.written.stdout + io.written.stderr }
   }
 
   it('list prints running operations first, and the newest last', async () => {

@@ -13,7 +13,7 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { storeAlone } from '../../../src/cli/options.ts'
 import { run } from '../../../src/cli/run.ts'
 import { anonymous } from '../../../src/core/principal.ts'
@@ -22,14 +22,13 @@ import { callerHash } from '../../../src/records/principal.ts'
 import { type NewReference, type Reference, References } from '../../../src/records/references.ts'
 import { tokenHash } from '../../support/auth/token-hash.ts'
 import { auditLines } from '../../support/audit-lines.ts'
+import { type MemoryIo, memoryIo } from '../../support/memory-io.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { bytesOf } from '../../support/bytes-of.ts'
 
 let folder: string
 let store: string
 let config: string
-const out: string[] = []
-const problems: string[] = []
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'gatehouse-refs-'))
@@ -37,18 +36,8 @@ beforeEach(() => {
   mkdirSync(store)
   config = join(folder, 'gateway.config.yaml')
   configure({})
-  const collect =
-    (into: string[]) =>
-    (chunk: string | Uint8Array, ...rest: unknown[]) => {
-      into.push(typeof chunk === 'string' ? chunk : Buffer.from(chunk).toString())
-      for (const each of rest) if (typeof each === 'function') each()
-      return true
-    }
-  vi.spyOn(process.stdout, 'write').mockImplementation(collect(out))
-  vi.spyOn(process.stderr, 'write').mockImplementation(collect(problems))
 })
 afterEach(() => {
-  vi.restoreAllMocks()
   rmSync(folder, { recursive: true, force: true })
 })
 
@@ -58,7 +47,7 @@ function configure(more: object): void {
 }
 
 async function withReferences<Value>(act: (references: References) => Promise<Value>): Promise<Value> {
-  const opened = await openSharedStore(storeAlone(store).settings, silentLog)
+  const opened = await openSharedStore(storeAlone(store, memoryIo()).settings, silentLog)
   try {
     return await act(new References(opened, { total: 1_000_000 }))
   } finally {
@@ -73,12 +62,20 @@ function keep(content: string, caller = 'ada', more: Partial<NewReference> = {})
   )
 }
 
-async function refs(...words: string[]): Promise<{ code: number; text: string; problem: string }> {
-  out.length = 0
-  problems.length = 0
+interface Ended {
+  readonly code: number
+  readonly text: string
+  readonly problem: string
+}
+
+function refs(...words: string[]): Promise<Ended> {
+  return refsIn(memoryIo(), ...words)
+}
+
+async function refsIn(io: MemoryIo, ...words: string[]): Promise<Ended> {
   const where = words.includes('--store') ? [] : ['--config', config]
-  const code = await run(['refs', ...words, ...where])
-  return { code, text: out.join(''), problem: problems.join('') }
+  const code = await run(['refs', ...words, ...where], io)
+  return { code, text: io.written.stdout, problem: io.written.stderr }
 }
 
 describe('refs list and show', () => {
@@ -160,7 +157,7 @@ describe('refs get', () => {
     expect(readFileSync(file, 'utf8')).toBe('hello')
     expect(lstatSync(link).isSymbolicLink()).toBe(true)
     writeFileSync(file, 'before')
-    const opened = await openSharedStore(storeAlone(store).settings, silentLog)
+    const opened = await openSharedStore(storeAlone(store, memoryIo()).settings, silentLog)
     await opened.blobs.delete(blob)
     await opened.blobs.put(blob, bytesOf('jello'))
     await opened.close()
@@ -173,15 +170,11 @@ describe('refs get', () => {
 
   it('does not print data to a terminal', async () => {
     const { id } = await keep('\u001b[2J')
-    const before = process.stdout.isTTY
-    process.stdout.isTTY = true
-    try {
-      const { code, text, problem } = await refs('get', id)
-      expect([code, text]).toEqual([1, ''])
-      expect(problem).toContain('data is not printed to a terminal')
-    } finally {
-      process.stdout.isTTY = before
-    }
+    const io = memoryIo()
+    const stdout = Object.assign(io.stdout, { isTTY: true })
+    const { code, text, problem } = await refsIn({ ...io, stdout }, 'get', id)
+    expect([code, text]).toEqual([1, ''])
+    expect(problem).toContain('data is not printed to a terminal')
   })
 })
 
@@ -257,7 +250,7 @@ describe('refs drop', () => {
     const { id, blob, sha256 } = await keep('hello')
     expect((await refs('drop', id)).text).toBe(`Deleted ref://${id} of ada.\n`)
     expect((await refs('drop', id)).code).toBe(1)
-    const opened = await openSharedStore(storeAlone(store).settings, silentLog)
+    const opened = await openSharedStore(storeAlone(store, memoryIo()).settings, silentLog)
     expect(await opened.blobs.open(blob)).toBeUndefined()
     await opened.close()
     const orders = auditLines(audit).filter(({ event }) => event === 'order')

@@ -6,6 +6,7 @@ import { features } from './features.ts'
 describe('settings from the command line', () => {
   test('the words of a command are taken unchanged', () => {
     const settings = fromArguments(['npx', '-y', '@modelcontextprotocol/server-filesystem', 'a b|c'], {
+      directory: '/srv/here',
       features,
     })
     expect(settings.upstreams).toMatchObject([
@@ -15,11 +16,11 @@ describe('settings from the command line', () => {
           kind: 'command',
           command: 'npx',
           args: ['-y', '@modelcontextprotocol/server-filesystem', 'a b|c'],
+          cwd: '/srv/here',
         },
         trust: true,
       },
     ])
-    expect(settings.upstreams[0]?.reach).not.toHaveProperty('cwd')
     expect(settings).not.toHaveProperty('file')
   })
 

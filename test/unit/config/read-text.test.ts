@@ -34,12 +34,13 @@ test('a file reference expands to the text of the file', () => {
 test('variables come from the process, then from the named env file, then from .env', () => {
   const config = join(folder, 'gateway.config.yaml')
   writeFileSync(join(folder, '.env'), '# a comment\nFROM_DOT=dot\nexport QUOTED="a b"\nPATH=mine\n')
-  expect(variablesFor(config)).toMatchObject({ FROM_DOT: 'dot', QUOTED: 'a b', PATH: process.env['PATH'] })
+  const own = { PATH: 'own' }
+  expect(variablesFor(config, own)).toEqual({ FROM_DOT: 'dot', QUOTED: 'a b', PATH: 'own' })
   const other = join(folder, 'other.env')
   writeFileSync(other, 'FROM_OTHER=other\n')
-  const found = variablesFor(config, other)
+  const found = variablesFor(config, own, other)
   expect([found['FROM_OTHER'], found['FROM_DOT']]).toEqual(['other', undefined])
-  expect(() => variablesFor(config, join(folder, 'absent.env'))).toThrow('it does not exist')
+  expect(() => variablesFor(config, own, join(folder, 'absent.env'))).toThrow('it does not exist')
 })
 
 test('store commands need the secrets of the store only', () => {

@@ -1,6 +1,6 @@
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { afterAll, describe, expect, test } from 'vitest'
 import { outsideOf, readSandbox } from '../../../../src/testkit/prove/sandbox.ts'
@@ -16,13 +16,18 @@ afterAll(() => rmSync(root, { recursive: true, force: true }))
 type Arguments = Readonly<Record<string, unknown>>
 
 function isOutside(texts: readonly string[], args: Arguments): boolean {
-  return outsideOf(readSandbox(texts), args, { mustBind: true }) !== undefined
+  return outsideOf(readSandbox(texts, root), args, { mustBind: true }) !== undefined
 }
 
 describe('a sandbox', () => {
   test.each<[string, readonly string[], Arguments]>([
     ['a path in its folder', [folder], { path: join(folder, 'a.txt') }],
     ['the folder itself', [folder], { path: folder }],
+    [
+      'a path in its folder, given as a relative one',
+      [`./${basename(folder)}`],
+      { path: join(folder, 'a.txt') },
+    ],
     ['a file URL in its folder', [folder], { uri: pathToFileURL(join(folder, 'a.txt')).href }],
     ['a nested path in its folder', [folder], { files: [{ path: join(folder, 'a', 'b') }] }],
     ['the named value', ['repo=scratch'], { repo: 'scratch', title: 'any' }],
@@ -31,7 +36,7 @@ describe('a sandbox', () => {
     ['anything that a server for tests keeps', ['server'], { repo: 'any', title: 'any' }],
     ['text with a slash in it', [folder], { path: folder, content: 'and/or' }],
   ])('contains %s', (_what, texts, args) => {
-    expect(outsideOf(readSandbox(texts), args, { mustBind: true })).toBeUndefined()
+    expect(outsideOf(readSandbox(texts, root), args, { mustBind: true })).toBeUndefined()
   })
 
   test.each<[string, readonly string[], Arguments]>([
@@ -61,6 +66,6 @@ describe('a sandbox', () => {
   })
 
   test.each(['scratch', '/', homedir(), ''])('cannot be %j', (text) => {
-    expect(() => readSandbox([text])).toThrow(/--sandbox/)
+    expect(() => readSandbox([text], root)).toThrow(/--sandbox/)
   })
 })

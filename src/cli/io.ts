@@ -1,0 +1,114 @@
+/**
+ * What a command takes from the process that runs it. Commands have no other way to it, so several can run in one
+ * process, each with an output, an environment and a folder of its own.
+ */
+import { writeSync } from 'node:fs'
+import { resolve } from 'node:path'
+import type { Readable, Writable } from 'node:stream'
+import type { Environment } from '../config/secrets.ts'
+
+/** The process of a command. */
+export interface Io {
+  readonly stdin: Readable & Terminal
+  readonly stdout: Writable & Terminal
+  readonly stderr: Writable & Terminal
+  /** Writes lines of the log to where `stderr` goes. It never waits, and never throws. */
+  log(lines: string): void
+  readonly env: Environment
+  /** The absolute path of the folder that relative paths are relative to. */
+  readonly cwd: string
+  /** Resolves at the first request to stop. From the call on, such a request does not end the process at once. */
+  untilStopped(options: StopOptions): Promise<void>
+}
+
+interface Terminal {
+  readonly isTTY?: boolean | undefined
+}
+
+interface StopOptions {
+  /** Also stop when the terminal is closed. A process started with nohup has no terminal as its stderr, and keeps running. */
+  readonly onHangUp: boolean | undefined
+}
+
+/** The absolute path of a file or folder that was given to a command. */
+export function pathOf(path: string, { cwd }: Pick<Io, 'cwd'>): string {
+  return resolve(cwd, path)
+}
+
+/** Writes a line, or several, to the output. */
+export function print(text: string, { stdout }: Pick<Io, 'stdout'>): void {
+  stdout.write(`${text}\n`)
+}
+
+/** Writes a value as JSON to the output. */
+export function printJson(value: unknown, io: Pick<Io, 'stdout'>): void {
+  print(JSON.stringify(value, null, 2), io)
+}
+
+/** Writes a message about what went wrong, on one line. */
+export function printError(message: string, { stderr }: Pick<Io, 'stderr'>): void {
+  stderr.write(`gatehouse: ${message}\n`)
+}
+
+/** This process. Its streams are opened when they are first used. */
+export function processIo(): Io {
+  return {
+    get stdin() {
+      return process.stdin
+    },
+    get stdout() {
+      return process.stdout
+    },
+    get stderr() {
+      return process.stderr
+    },
+    log: batched((lines) => writeSync(STDERR, lines)),
+    env: process.env,
+    cwd: process.cwd(),
+    untilStopped: untilSignal,
+  }
+}
+
+const STDERR = 2
+
+/** The flush interval of the log, in milliseconds, and how much it holds back at most, in characters. */
+const WRITE_DELAY_MS = 20
+const MAX_WAITING_LENGTH = 64 * 1024
+
+/** Writes lines in batches; the rest when the process exits. */
+function batched(write: (lines: string) => void): Io['log'] {
+  let waiting = ''
+  let timer: NodeJS.Timeout | undefined
+  const flush = (): void => {
+    clearTimeout(timer)
+    timer = undefined
+    const lines = waiting
+    waiting = ''
+    try {
+      if (lines !== '') write(lines)
+    } catch {
+      // A closed or slow stderr must not stop the gateway.
+    }
+  }
+  process.on('exit', flush)
+  return (lines) => {
+    waiting += lines
+    if (waiting.length > MAX_WAITING_LENGTH) flush()
+    else timer ??= setTimeout(flush, WRITE_DELAY_MS).unref()
+  }
+}
+
+/** Resolves at the first stop signal; a second one exits at once. */
+function untilSignal({ onHangUp }: StopOptions): Promise<void> {
+  return new Promise((resolved) => {
+    let isAsked = false
+    const stop = (): void => {
+      if (isAsked) process.exit(1)
+      isAsked = true
+      resolved()
+    }
+    process.on('SIGTERM', stop)
+    process.on('SIGINT', stop)
+    if (onHangUp) process.on('SIGHUP', stop)
+  })
+}
